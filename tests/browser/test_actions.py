@@ -57,7 +57,7 @@ def test_every_action_is_named() -> None:
     "/endpoints/{endpoint_id}/resume",
     "/endpoints/{endpoint_id}/delete",
 )
-def test_the_life_of_an_endpoint(visitor: Visitor, world: World) -> None:
+def test_actions_of_an_endpoint(visitor: Visitor, world: World) -> None:
     world.catalogue()
     customer = world.customer()
     page = visitor.operator(f"/endpoints/new?app={customer.id}")
@@ -122,7 +122,7 @@ def test_the_life_of_an_endpoint(visitor: Visitor, world: World) -> None:
     "/endpoints/{endpoint_id}/recover",
     "/endpoints/{endpoint_id}/replay-missing",
 )
-def test_an_endpoint_is_held_and_let_go(visitor: Visitor, world: World) -> None:
+def test_an_endpoint_is_paused_and_resumed(visitor: Visitor, world: World) -> None:
     """A customer pauses and resumes an endpoint in the portal."""
     customer = world.customer()
     customer.publish()  # the endpoint does not exist yet, so it misses this message
@@ -207,7 +207,7 @@ def test_messages_and_dead_letters(visitor: Visitor, world: World) -> None:
     "/applications/{app_id}/end-portal",
     "/applications/{app_id}/delete",
 )
-def test_the_life_of_an_application(visitor: Visitor, world: World) -> None:
+def test_actions_of_an_application(visitor: Visitor, world: World) -> None:
     page = visitor.operator("/applications/new")
     uid = f"umbrella-{world.engine}"
     fill(page, name="Umbrella", uid=uid)
@@ -240,7 +240,7 @@ def test_the_life_of_an_application(visitor: Visitor, world: World) -> None:
 
 
 @does("/new-event-type", "/event-types/{name}/edit", "/event-types/{name}/archive", "/event-types/{name}/restore")
-def test_the_life_of_an_event_type(visitor: Visitor, world: World) -> None:
+def test_actions_of_an_event_type(visitor: Visitor, world: World) -> None:
     page = visitor.operator("/new-event-type")
     fill(page, name="invoice.paid", schema="{not json")
     press(page, "Save", refused=visitor)
@@ -262,7 +262,7 @@ def test_the_life_of_an_event_type(visitor: Visitor, world: World) -> None:
 
 
 @does("/api-keys/new", "/api-keys/{key_id}/revoke")
-def test_the_life_of_a_key(visitor: Visitor, world: World) -> None:
+def test_actions_of_an_api_key(visitor: Visitor, world: World) -> None:
     page = visitor.operator("/api-keys/new")
     fill(page, name="night shift")
     page.locator("select[name=scope]").select_option("read")

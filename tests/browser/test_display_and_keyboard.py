@@ -29,7 +29,7 @@ def test_times_are_in_the_viewers_zone(visitor: Visitor, world: World) -> None:
 
 @one_engine
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_light_and_dark(visitor: Visitor, scheme: str) -> None:
+def test_the_colour_scheme_follows_the_system_and_the_toggle(visitor: Visitor, scheme: str) -> None:
     """The page follows the system. The toggle overrides it, and the browser remembers the choice."""
     page = visitor.operator("/", color_scheme=scheme)
     own = background(page)
@@ -138,7 +138,7 @@ def test_an_idle_pointer_over_a_row_does_not_stop_updates(visitor: Visitor, worl
 
 
 @one_engine
-def test_what_changes_above_a_row_does_not_move_it_away_from_the_pointer(visitor: Visitor, world: World) -> None:
+def test_updates_above_a_row_do_not_move_it_away_from_the_pointer(visitor: Visitor, world: World) -> None:
     """The page scrolls by the same amount. Where it cannot scroll, the update above waits too."""
     for height in (700, 5000):
         customer = world.customer()
@@ -170,7 +170,7 @@ def top(part: Locator) -> float:
     return box["y"]
 
 
-def test_without_scripts(visitor: Visitor, world: World) -> None:
+def test_pages_work_without_scripts(visitor: Visitor, world: World) -> None:
     """Every action is a plain form."""
     customer = world.customer()
     endpoint = customer.endpoint(REFUSES)
@@ -186,7 +186,7 @@ def test_without_scripts(visitor: Visitor, world: World) -> None:
 
 
 @one_engine
-def test_by_keyboard_alone(visitor: Visitor, world: World) -> None:
+def test_a_dead_letter_is_replayed_by_keyboard_alone(visitor: Visitor, world: World) -> None:
     """From the overview to a replayed dead letter, without a mouse."""
     customer = world.customer()
     endpoint = customer.endpoint(REFUSES)
@@ -237,7 +237,7 @@ def test_a_phone_scrolls_the_menu_to_the_current_page(visitor: Visitor) -> None:
 
 
 @one_engine
-def test_a_name_without_a_space_pushes_nothing_out_of_sight(visitor: Visitor, world: World) -> None:
+def test_a_long_name_without_spaces_does_not_break_the_layout(visitor: Visitor, world: World) -> None:
     """A long name of one customer must not move the buttons of all other customers."""
     customer = world.customer("L" * 200)
     endpoint = customer.endpoint(REFUSES, description="D" * 200)

@@ -86,7 +86,7 @@ def test_a_link_pasted_on_the_sign_in_page(visitor: Visitor, world: World) -> No
 
 @one_engine
 def test_a_link_pasted_on_the_portals_sign_in_page_asks_before_it_switches(visitor: Visitor, world: World) -> None:
-    """Neither the link nor the Enter key that confirms it may do so before the page says what will happen."""
+    """Neither the link nor the Enter key may switch the portal before the page says so."""
     mine, theirs = world.customer("Acme Store"), world.customer("Mallory Ltd")
     page = visitor.customer(mine)
     visitor.expected.append("409")

@@ -63,7 +63,7 @@ def test_an_operator_repairs_a_failing_endpoint(visitor: Visitor, world: World) 
     expect(page.locator(".verdict").first).to_contain_text("Nothing waits for it")
 
 
-def test_a_customer_replays_what_they_missed(visitor: Visitor, world: World) -> None:
+def test_a_customer_replays_dead_letters(visitor: Visitor, world: World) -> None:
     """The customer does the same without help, in the portal."""
     customer = world.customer("Initech")
     endpoint = customer.endpoint(REFUSES)

@@ -63,7 +63,7 @@ def morph(page: Page, html: str) -> None:
 
 
 @one_engine
-def test_a_part_that_is_updated_keeps_what_its_viewer_did(visitor: Visitor) -> None:
+def test_an_updated_part_keeps_focus_input_and_open_details(visitor: Visitor) -> None:
     page = blank(visitor, BEFORE)
     page.check("[value=b]")
     page.click("summary")
@@ -109,7 +109,7 @@ def test_rows_that_change_places_keep_the_focus(visitor: Visitor) -> None:
 
 
 @one_engine
-def test_what_its_viewer_has_closed_stays_closed(visitor: Visitor) -> None:
+def test_details_that_the_viewer_closed_stay_closed(visitor: Visitor) -> None:
     """They stay closed even if the server sends them open, and a form that is being sent is not sent twice."""
     part = '<div id="live-part"><p>{}</p><details open><summary>More</summary>all</details><form></form></div>'
     page = blank(visitor, part.format(1))
@@ -132,7 +132,7 @@ def test_two_rows_of_one_name_stay_two(visitor: Visitor) -> None:
 
 
 @one_engine
-def test_any_part_becomes_any_other(visitor: Visitor) -> None:
+def test_any_update_gives_exactly_what_the_server_sent(visitor: Visitor) -> None:
     """Elements appear, disappear, change their kind or their place. The result equals what the server sent."""
     page = blank(visitor, '<div id="live-part"></div>')
     sent = [

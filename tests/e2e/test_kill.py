@@ -67,7 +67,7 @@ class History:
 
 
 @pytest.mark.timeout(240)
-async def test_what_was_acknowledged_arrives_or_is_dead_although_workers_are_killed(
+async def test_every_acknowledged_message_is_delivered_or_dead_although_workers_are_killed(
     engine: str, database_url: str, tmp_path: Path
 ) -> None:
     # A fast machine gets more failures from the failing endpoint in twelve seconds than would pause it.
@@ -199,7 +199,7 @@ def _copies_without_a_kill(signed: list[int], kills: list[tuple[float, float]]) 
     )
 
 
-async def test_a_receiver_can_verify_what_arrives_from_a_worker_process(
+async def test_a_receiver_can_verify_requests_of_a_worker_process(
     engine: str, database_url: str, tmp_path: Path
 ) -> None:
     # A slow answer of a busy receiver must not cause a second request.

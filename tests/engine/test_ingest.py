@@ -37,7 +37,7 @@ async def test_a_message_that_the_database_refuses_fails_alone(scene: Scene) -> 
     assert sum(isinstance(answer, Accepted) for answer in answers) == 20
 
 
-async def test_a_caller_that_went_away_does_not_disturb_the_others(scene: Scene) -> None:
+async def test_a_cancelled_caller_does_not_affect_the_others(scene: Scene) -> None:
     ingest = GroupCommit(scene.store)
     gone = asyncio.create_task(ingest.submit(factory.new_message(scene.app.no)))
     await asyncio.sleep(0)  # the commit begins
@@ -139,7 +139,7 @@ async def test_a_cancelled_first_request_still_answers_the_others_of_its_key(sce
     await ingest.close()
 
 
-async def test_nothing_is_remembered_of_keys_that_were_answered(scene: Scene) -> None:
+async def test_answered_keys_are_forgotten(scene: Scene) -> None:
     ingest = GroupCommit(scene.store)
     await asyncio.gather(*(ingest.submit(keyed(scene)) for _ in range(5)))
     await ingest.submit_batch(NewBatch(app_no=scene.app.no, messages=(), idempotency_key=KEY + b"2"))

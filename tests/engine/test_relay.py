@@ -112,14 +112,14 @@ async def test_an_internal_error_does_not_end_the_relay(logged: Callable[[], lis
 
 
 async def test_a_failed_wait_does_not_end_the_relay(logged: Callable[[], list[str]]) -> None:
-    class Sleepless(Scripted):
+    class FailingWait(Scripted):
         async def wait(self, timeout: float) -> None:
             if not self.waits:
                 self.waits += 1
                 raise SourceUnavailable("gone in its sleep")
             await super().wait(timeout)
 
-    await run(Sleepless(RelayReport(relayed=1), RelayReport(relayed=1)))
+    await run(FailingWait(RelayReport(relayed=1), RelayReport(relayed=1)))
     assert logged() == ["outbox_away", "outbox_back"]
 
 

@@ -50,7 +50,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 # ── requests and responses ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_request_arrives_as_it_was_given_and_its_response_comes_back(receiver: Receiver, sending: Sending) -> None:
+def test_a_request_arrives_unchanged_and_returns_its_response(receiver: Receiver, sending: Sending) -> None:
     receiver.behave(
         Behaviour(status=202, body=b"taken", headers={"X-Request-Id": "r-7", "Server": "s/3", "X-Other": "no"})
     )
@@ -82,7 +82,7 @@ def test_connections_are_kept_and_a_fresh_one_is_dialled_on_demand(receiver: Rec
 
 
 @pytest.mark.usefixtures("patient")
-def test_a_large_body_goes_out_at_once_and_whole(receiver: Receiver, sending: Sending) -> None:
+def test_a_large_body_is_sent_at_once_and_completely(receiver: Receiver, sending: Sending) -> None:
     body = bytes(range(256)) * 5_000  # above 1 MiB, libcurl would first ask for "100 Continue"
     assert sending.one(receiver.url, body).status == 200
     (received,) = receiver.wait_for(1)
@@ -393,7 +393,7 @@ def test_an_error_in_on_results_does_not_stop_the_sender(receiver: Receiver, cap
     assert kept[-1][0].url == f"{receiver.url}/second"
 
 
-def test_close_finishes_what_it_can(receiver: Receiver) -> None:
+def test_close_finishes_open_requests(receiver: Receiver) -> None:
     receiver.behave(Behaviour(delay=0.3, body=b"late"))
     with Sending() as sending:
         one = request(receiver.url)

@@ -41,7 +41,7 @@ class Noted(asyncio.Event):
         self.cleared.set()
 
 
-class Apart:
+class AwaitableSender:
     """A sender process whose results can be awaited."""
 
     def __init__(self, settings: Settings = SETTINGS) -> None:
@@ -105,8 +105,8 @@ def _environment(pid: int) -> bytes:
 
 
 @pytest.fixture
-async def apart() -> AsyncIterator[Apart]:
-    one = Apart()
+async def awaitable() -> AsyncIterator[AwaitableSender]:
+    one = AwaitableSender()
     await one.sender.start()
     yield one
     await one.sender.close(0)
@@ -118,46 +118,46 @@ def receiver() -> Iterator[Receiver]:
         yield found
 
 
-async def test_it_is_ready_only_while_it_takes_requests(apart: Apart, receiver: Receiver) -> None:
+async def test_it_is_ready_only_while_it_takes_requests(awaitable: AwaitableSender, receiver: Receiver) -> None:
     async with asyncio.timeout(60):
-        await apart.sender.ready.wait()
-    [sent] = await apart.send(request(receiver.url))
+        await awaitable.sender.ready.wait()
+    [sent] = await awaitable.send(request(receiver.url))
     assert sent.status == 200
-    apart.sender.ready = ready = Noted()
+    awaitable.sender.ready = ready = Noted()
     ready.set()
-    os.kill(apart.pid(), signal.SIGKILL)
+    os.kill(awaitable.pid(), signal.SIGKILL)
     async with asyncio.timeout(60):
         await ready.cleared.wait()
         await ready.wait()
 
 
-async def test_each_request_gets_its_result(apart: Apart, receiver: Receiver) -> None:
+async def test_each_request_gets_its_result(awaitable: AwaitableSender, receiver: Receiver) -> None:
     bodies = [os.urandom(size) for size in (1, 70_000, 3_000_000)]
-    sent = await apart.send(*(request(receiver.url, body) for body in bodies))
+    sent = await awaitable.send(*(request(receiver.url, body) for body in bodies))
     assert [one.status for one in sent] == [200, 200, 200]
     assert sorted(received.body for received in receiver.requests) == sorted(bodies)
     assert all(one.address and one.timing.total and one.started_at.tzinfo for one in sent)
 
 
-async def test_the_guard_gets_the_allowed_networks(apart: Apart) -> None:
-    [sent] = await apart.send(request("http://10.1.2.3/"))
+async def test_the_guard_gets_the_allowed_networks(awaitable: AwaitableSender) -> None:
+    [sent] = await awaitable.send(request("http://10.1.2.3/"))
     assert (sent.error, sent.untouched) == (ErrorKind.BLOCKED, True)
 
 
 async def test_a_process_that_dies_is_replaced_and_its_requests_were_interrupted(
-    apart: Apart, receiver: Receiver
+    awaitable: AwaitableSender, receiver: Receiver
 ) -> None:
     receiver.behave(Behaviour(hang=True))
     hanging = request(receiver.url)
-    apart.sender.submit([hanging])
+    awaitable.sender.submit([hanging])
     await receiver.arrived(1)
-    os.kill(apart.pid(), signal.SIGKILL)
-    [lost] = await apart.results(hanging)
+    os.kill(awaitable.pid(), signal.SIGKILL)
+    [lost] = await awaitable.results(hanging)
     assert (lost.error, lost.untouched) == (ErrorKind.INTERRUPTED, False)
     assert "may have arrived" in lost.detail
 
     receiver.behave(Behaviour())
-    [sent] = await apart.send(request(receiver.url))
+    [sent] = await awaitable.send(request(receiver.url))
     assert sent.status == 200
 
 
@@ -168,22 +168,22 @@ def test_a_request_during_the_death_of_the_process_gets_a_result(
     """uvloop transports raise when they are closed. The caller of submit would lose its requests."""
 
     async def scene() -> None:
-        apart, late = Apart(), [request(receiver.url, b"x" * sender_process.MAX_FRAME) for _ in range(3)]
+        awaitable, late = AwaitableSender(), [request(receiver.url, b"x" * sender_process.MAX_FRAME) for _ in range(3)]
         lose = sender_process._Line.connection_lost
 
         def lost(line: sender_process._Line, error: Exception | None) -> None:
-            asyncio.get_running_loop().call_soon(apart.sender.submit, late)  # before the death is noticed
+            asyncio.get_running_loop().call_soon(awaitable.sender.submit, late)  # before the death is noticed
             lose(line, error)
 
         monkeypatch.setattr(sender_process._Line, "connection_lost", lost)
         faults: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
-        await apart.sender.start()
-        await apart.send(request(receiver.url))
-        os.kill(apart.pid(), signal.SIGKILL)
-        assert [sent.error for sent in await apart.results(*late)] == [ErrorKind.INTERRUPTED] * 3
+        await awaitable.sender.start()
+        await awaitable.send(request(receiver.url))
+        os.kill(awaitable.pid(), signal.SIGKILL)
+        assert [sent.error for sent in await awaitable.results(*late)] == [ErrorKind.INTERRUPTED] * 3
         monkeypatch.undo()
-        await apart.sender.close(0)
+        await awaitable.sender.close(0)
         assert faults == []
 
     with asyncio.Runner(loop_factory=loop) as runner:
@@ -191,44 +191,48 @@ def test_a_request_during_the_death_of_the_process_gets_a_result(
 
 
 async def test_a_process_that_no_longer_answers_is_replaced(
-    apart: Apart, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    awaitable: AwaitableSender, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sender_process, "STUCK_MARGIN", 0.0)
-    await apart.send(request(receiver.url))
-    os.kill(pid := apart.pid(), signal.SIGSTOP)
-    [lost] = await apart.send(request(receiver.url, deadline=0.1))
+    await awaitable.send(request(receiver.url))
+    os.kill(pid := awaitable.pid(), signal.SIGSTOP)
+    [lost] = await awaitable.send(request(receiver.url, deadline=0.1))
     assert lost.error == ErrorKind.INTERRUPTED
     await _gone(pid)
-    [sent] = await apart.send(request(receiver.url))
+    [sent] = await awaitable.send(request(receiver.url))
     assert sent.status == 200
 
 
-async def test_signals_of_the_group_do_not_end_it(apart: Apart, receiver: Receiver) -> None:
-    await apart.send(request(receiver.url))
-    pid = apart.pid()
+async def test_signals_of_the_group_do_not_end_it(awaitable: AwaitableSender, receiver: Receiver) -> None:
+    await awaitable.send(request(receiver.url))
+    pid = awaitable.pid()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         os.kill(pid, number)
-    [sent] = await apart.send(request(receiver.url))
-    assert (sent.status, apart.pid()) == (200, pid)
+    [sent] = await awaitable.send(request(receiver.url))
+    assert (sent.status, awaitable.pid()) == (200, pid)
 
 
-async def test_the_process_holds_no_secrets(apart: Apart, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_process_holds_no_secrets(
+    awaitable: AwaitableSender, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOOKLINE_SECRET_KEY", "only the worker's")
     monkeypatch.setenv("PGPASSWORD", "only the worker's")
     monkeypatch.setenv("DATABASE_URL", "only the worker's")  # other variables in the environment of the worker
     monkeypatch.setenv("SSL_CERT_FILE", "/etc/an authority of our own")
-    await apart.send(request(receiver.url))
-    os.kill(pid := apart.pid(), signal.SIGKILL)  # the next child starts with these in the worker's environment
+    await awaitable.send(request(receiver.url))
+    os.kill(pid := awaitable.pid(), signal.SIGKILL)  # the next child starts with these in the worker's environment
     await _gone(pid)
-    while (await apart.send(request(receiver.url)))[0].status is None:
+    while (await awaitable.send(request(receiver.url)))[0].status is None:
         pass  # written before the death was noticed
-    environment = _environment(apart.pid())
+    environment = _environment(awaitable.pid())
     assert b"PATH=" in environment
     assert b"SSL_CERT_FILE=" in environment
     assert b"only the worker" not in environment
 
 
-async def test_large_requests_go_one_by_one(apart: Apart, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_large_requests_go_one_by_one(
+    awaitable: AwaitableSender, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In one frame all requests would be in memory several times, and a frame above 4 GiB cannot be written at all."""
     sizes: list[int] = []
 
@@ -240,7 +244,7 @@ async def test_large_requests_go_one_by_one(apart: Apart, receiver: Receiver, mo
     monkeypatch.setattr(sender_process, "frame", noted)
     large = sender_process.MAX_FRAME // 2 + 1
     requests = [request(receiver.url, os.urandom(size)) for size in (5, large, large, 3 * large, 7, 8)]
-    sent = await apart.send(*requests)
+    sent = await awaitable.send(*requests)
     assert [one.status for one in sent] == [200] * len(requests)
     assert sorted(received.body for received in receiver.requests) == sorted(one.body for one in requests)
     frames = [size for size in sizes if size > 1000]
@@ -250,27 +254,27 @@ async def test_large_requests_go_one_by_one(apart: Apart, receiver: Receiver, mo
 
 async def test_shutdown_gives_up_hanging_requests(receiver: Receiver) -> None:
     receiver.behave(Behaviour(hang=True))
-    apart, hanging = Apart(), request(receiver.url)
-    await apart.sender.start()
-    apart.sender.submit([hanging])
+    awaitable, hanging = AwaitableSender(), request(receiver.url)
+    await awaitable.sender.start()
+    awaitable.sender.submit([hanging])
     await receiver.arrived(1)
-    pid = apart.pid()
-    await apart.sender.close(0.1)
-    [sent] = await apart.results(hanging)
+    pid = awaitable.pid()
+    await awaitable.sender.close(0.1)
+    [sent] = await awaitable.results(hanging)
     assert (sent.error, sent.detail) == (ErrorKind.NETWORK, "waiting for the response: shutting down")
     await _gone(pid)
     with pytest.raises(RuntimeError):
-        apart.sender.submit([hanging])
+        awaitable.sender.submit([hanging])
 
 
 async def test_a_process_that_cannot_start_loses_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sender_process, "COMMAND", ("/nowhere/to/be/found",))
-    apart, waiting = Apart(), request("http://127.0.0.1:9/")
-    await apart.sender.start()
-    apart.sender.submit([waiting])
+    awaitable, waiting = AwaitableSender(), request("http://127.0.0.1:9/")
+    await awaitable.sender.start()
+    awaitable.sender.submit([waiting])
     await asyncio.sleep(0)  # it tries to start
-    await apart.sender.close(0)
-    [sent] = await apart.results(waiting)
+    await awaitable.sender.close(0)
+    [sent] = await awaitable.results(waiting)
     assert (sent.error, sent.untouched) == (ErrorKind.NETWORK, True)
 
 
@@ -331,15 +335,15 @@ async def test_idle_connections_to_many_hosts_leave_room_for_others() -> None:
         port = server.sockets[0].getsockname()[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
         try:
-            apart = Apart(msgspec.structs.replace(SETTINGS, slots=256))
-            await apart.sender.start()
-            await apart.send(request(f"http://127.0.9.1:{port}/"))
+            awaitable = AwaitableSender(msgspec.structs.replace(SETTINGS, slots=256))
+            await awaitable.sender.start()
+            await awaitable.send(request(f"http://127.0.9.1:{port}/"))
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         hosts = [f"127.0.{net}.{number}" for net in (9, 10, 11) for number in range(1, 201)]
-        sent = await apart.send(*(request(f"http://{host}:{port}/") for host in hosts))
+        sent = await awaitable.send(*(request(f"http://{host}:{port}/") for host in hosts))
         assert {each.status for each in sent} == {200}
-        await apart.sender.close(5)
+        await awaitable.sender.close(5)
 
 
 @pytest.mark.parametrize("files", [256, 700, 1024, 4096, 10**6])

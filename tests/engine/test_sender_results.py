@@ -76,7 +76,7 @@ def test_a_chunk_extension_without_end(receiver: Receiver, sending: Sending, bod
 
 
 @pytest.mark.usefixtures("hasty")
-def test_an_answer_that_comes_long_after_an_interim_one_is_waited_for(receiver: Receiver, sending: Sending) -> None:
+def test_the_sender_waits_for_an_answer_long_after_an_interim_one(receiver: Receiver, sending: Sending) -> None:
     receiver.behave(Behaviour(first=b"HTTP/1.1 103 Early Hints\r\n\r\n", delay=0.3))  # the sender checks in between
     sent = sending.one(receiver.url)
     assert (sent.status, sent.body, sent.truncated) == (200, b"ok", False)

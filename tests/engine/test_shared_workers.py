@@ -29,7 +29,7 @@ async def application(scene: Scene, **fields: object) -> Application:
     return await scene.store.create_application(scene.organization.id, factory.new_application(**fields))
 
 
-async def hog(scene: Scene, receiver: Receiver, lanes: int, messages: int = 4) -> None:
+async def add_hanging_application(scene: Scene, receiver: Receiver, lanes: int, messages: int = 4) -> None:
     """Create an application with many endpoints, all of which hang."""
     receiver.behave(Behaviour(hang=True), path="/hangs")
     app = await application(scene)
@@ -40,7 +40,7 @@ async def hog(scene: Scene, receiver: Receiver, lanes: int, messages: int = 4) -
 
 @pytest.mark.store_options(lease=600.0)
 async def test_an_application_that_hangs_leaves_room_for_the_others(scene: Scene, receiver: Receiver) -> None:
-    await hog(scene, receiver, lanes=60)
+    await add_hanging_application(scene, receiver, lanes=60)
     await scene.endpoint(url=f"{receiver.url}/healthy")
     async with working(scene.store, drain=0.5, deadline=500.0):
         await receiver.arrived(48)
@@ -56,7 +56,7 @@ async def test_lanes_that_wait_for_their_application_keep_no_worker_busy(
     scene: Scene, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Hundreds of lanes wait and no slot is free. The worker checks only now and then."""
-    await hog(scene, receiver, lanes=250, messages=1)
+    await add_hanging_application(scene, receiver, lanes=250, messages=1)
     looks: list[int] = []
     claim = scene.store.claim
 
@@ -78,7 +78,7 @@ async def test_lanes_that_wait_for_their_application_keep_no_worker_busy(
     assert lanes <= 1000
 
 
-async def test_lanes_that_were_passed_over_go_on_as_soon_as_others_are_done(scene: Scene, receiver: Receiver) -> None:
+async def test_refused_lanes_continue_as_soon_as_slots_are_free(scene: Scene, receiver: Receiver) -> None:
     """There are far more lanes than slots. Each outcome lets the next lane start, and none is forgotten."""
     receiver.behave(Behaviour(delay=0.02))
     app = await application(scene)

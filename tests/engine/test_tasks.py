@@ -176,9 +176,7 @@ _QUICK = {"sqlite": ["DROP TRIGGER slow"], "postgres": ["DROP TRIGGER slow ON de
 
 
 @pytest.mark.parametrize("signal", ["kill", "stop"])
-async def test_a_worker_that_ends_in_the_middle_loses_and_repeats_nothing(
-    database_url: str, tmp_path: Path, signal: str
-) -> None:
+async def test_a_killed_worker_loses_and_repeats_no_row(database_url: str, tmp_path: Path, signal: str) -> None:
     """A real process is killed while it works on a task. Another process finishes it."""
     env = environment(database_url)
     store = await open_store(database_url, vault=Vault([env["HOOKLINE_SECRET_KEY"]]), options=StoreOptions())
@@ -218,7 +216,7 @@ async def _dead(store: Store, url: str, app_no: int, count: int) -> list[str]:
         batch = factory.new_messages(app_no, 1000)
         await store.ingest(batch)
         messages += [message.id for message in batch]
-    await _bury_all(url)
+    await _make_all_dead(url)
     return messages
 
 
@@ -229,7 +227,7 @@ async def _run(url: str, statements: dict[str, list[str]]) -> None:
     await raw.close()
 
 
-async def _bury_all(url: str) -> None:
+async def _make_all_dead(url: str) -> None:
     raw = await open_raw(url)
     await raw.execute(
         "INSERT INTO dead_letter (id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts, sent,"

@@ -27,10 +27,10 @@ def receiver() -> Iterator[Receiver]:
 
 
 async def test_each_attempt_sends_the_trace(scene: Scene, receiver: Receiver) -> None:
-    def once_ill(received: Received) -> Behaviour:
+    def fail_once(received: Received) -> Behaviour:
         return Behaviour(status=503 if received.headers["webhook-attempt"] == "1" else 200)
 
-    receiver.behave(once_ill)
+    receiver.behave(fail_once)
     await scene.endpoint(url=receiver.url)
     async with working(scene.store):
         [message_id] = await scene.send(trace=f"{PARENT} a=1,b=2")

@@ -57,10 +57,10 @@ async def test_a_message_is_delivered_and_its_attempt_kept(scene: Scene, receive
 
 
 async def test_a_failure_is_retried_with_the_same_id_and_bytes(scene: Scene, receiver: Receiver) -> None:
-    def twice_ill(received: Received) -> Behaviour:
+    def fail_twice(received: Received) -> Behaviour:
         return Behaviour(status=503 if received.headers["webhook-attempt"] in "12" else 200)
 
-    receiver.behave(twice_ill)
+    receiver.behave(fail_twice)
     await scene.endpoint(url=receiver.url)
     async with working(scene.store):
         [message_id] = await scene.send()
@@ -130,7 +130,7 @@ async def test_every_message_reaches_every_endpoint(scene: Scene, receiver: Rece
     assert len(seen) == len(receiver.requests) == 420
 
 
-async def test_a_lane_that_holds_its_share_goes_on_as_soon_as_one_is_done(scene: Scene, receiver: Receiver) -> None:
+async def test_a_lane_at_its_limit_continues_as_soon_as_a_request_ends(scene: Scene, receiver: Receiver) -> None:
     await scene.endpoint(url=receiver.url)
     async with working(scene.store, share=4):
         messages = await scene.send(100)
@@ -139,7 +139,7 @@ async def test_a_lane_that_holds_its_share_goes_on_as_soon_as_one_is_done(scene:
             await settled(scene.store, message_id)
 
 
-async def test_a_few_free_slots_do_not_wait_for_ever_while_outcomes_trickle_in(
+async def test_a_few_free_slots_are_used_although_outcomes_keep_coming(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Most slots hang. One of the others is freed again and again, and each time the worker might wait for more."""
@@ -239,7 +239,9 @@ async def test_an_endpoint_that_refuses_is_slowed_and_gets_everything(scene: Sce
     assert len(receiver.requests) > 150
 
 
-async def test_a_secret_that_no_key_opens_is_dead_and_blocks_nobody(scene: Scene, receiver: Receiver) -> None:
+async def test_a_delivery_whose_secret_cannot_be_decrypted_is_dead_and_blocks_no_other(
+    scene: Scene, receiver: Receiver
+) -> None:
     sealed = await scene.endpoint(url=receiver.url + "/sealed")
     healthy = await scene.endpoint(url=receiver.url + "/healthy")
     await scene.raw.execute("UPDATE endpoint SET secrets = $1 WHERE no = $2", b"not sealed by any key", sealed.no)
@@ -321,7 +323,7 @@ async def test_a_job_whose_lease_is_nearly_over_is_given_back(scene: Scene, rece
 # ── outage ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_database_that_goes_away_loses_nothing(receiver: Receiver) -> None:
+async def test_an_outage_of_the_database_loses_no_outcome(receiver: Receiver) -> None:
     """PostgreSQL stops while requests are in flight. Their outcomes wait in memory until it is back."""
     stopped = threading.Event()
     receiver.behave(Behaviour(answer_when=stopped))
@@ -389,7 +391,7 @@ async def test_after_an_outage_the_sweep_takes_no_lease_away_for_one_lease(scene
     assert report.leases == 1
 
 
-async def test_a_result_that_cannot_be_written_holds_up_no_other(scene: Scene) -> None:
+async def test_a_result_that_cannot_be_written_blocks_no_other(scene: Scene) -> None:
     await scene.endpoint()
     messages = await scene.send(5)
     jobs = await scene.claim()
@@ -403,7 +405,7 @@ async def test_a_result_that_cannot_be_written_holds_up_no_other(scene: Scene) -
     assert states == [DeliveryState.DELIVERING] + [DeliveryState.DELIVERED] * 4
 
 
-async def test_an_outcome_that_cannot_be_judged_holds_up_no_other(
+async def test_an_outcome_that_cannot_be_judged_blocks_no_other(
     scene: Scene, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Judging raises an internal error. The other results of the frame are recorded, and the slot is free again."""

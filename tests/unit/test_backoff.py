@@ -135,7 +135,7 @@ def total(policy: RetryPolicy, chance: random.Random) -> float:
         RetryPolicy(strategy=Strategy.FIXED, schedule=(5.0, 300.0, 1800.0), max_attempts=8),
     ],
 )
-def test_the_span_is_what_many_failing_deliveries_wait(policy):
+def test_the_span_equals_the_mean_wait_of_failing_deliveries(policy):
     chance = random.Random(13)
     expected, longest = backoff.span(policy)
     waited = [total(policy, chance) for _ in range(4_000)]

@@ -83,7 +83,7 @@ def test_invalid_names_are_refused(name: str) -> None:
     assert fault(catalogue.check_uid, name, ids.APP).startswith("uid: ")
 
 
-def test_a_uid_is_never_taken_for_an_id() -> None:
+def test_a_uid_must_not_look_like_an_id() -> None:
     assert "app_" in fault(catalogue.check_uid, "app_mine", ids.APP)
     assert "ep_" in fault(catalogue.check_uid, "ep_mine", ids.ENDPOINT)
     assert "msg_" in fault(message_checks.check_message, replace(MESSAGE, event_id="msg_mine"), now=NOW)
@@ -95,7 +95,7 @@ def test_a_uid_is_never_taken_for_an_id() -> None:
 # ── applications and event types ──
 
 
-def test_an_application_comes_back_as_it_was() -> None:
+def test_a_valid_application_is_unchanged() -> None:
     new = NewApplication(name="Café ☕", uid="cust-7", throttle_rate=65_535, metadata={"plan": "pro", "note": ""})
     assert catalogue.check_application(new) == new
 
@@ -128,7 +128,7 @@ def test_an_invalid_application_is_refused(changes: dict[str, Any], field: str) 
 EVENT_TYPE = EventType(org_id="org_1", name="order.paid", created_at=NOW, updated_at=NOW + timedelta(1))
 
 
-def test_an_event_type_comes_back_as_it_was() -> None:
+def test_a_valid_event_type_is_unchanged() -> None:
     full = replace(
         EVENT_TYPE,
         description="An order was paid",
@@ -171,7 +171,7 @@ def test_an_endpoint_is_stored_with_its_url_in_one_form_and_a_secret() -> None:
     assert catalogue.check_endpoint(given, GUARD).secrets != checked.secrets
 
 
-def test_a_full_endpoint_comes_back_as_it_was() -> None:
+def test_a_valid_endpoint_is_unchanged() -> None:
     full = NewEndpoint(
         url="https://hooks.example.com/in",
         uid="ep-7",
@@ -369,7 +369,7 @@ def test_a_number_that_passes_is_finite_and_in_bounds(field: str, value: float) 
 # ── messages ──
 
 
-def test_a_full_message_comes_back_as_it_was() -> None:
+def test_a_valid_message_is_unchanged() -> None:
     full = replace(
         MESSAGE,
         event_id="evt-7",

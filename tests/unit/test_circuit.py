@@ -369,7 +369,7 @@ steps = st.lists(
 
 
 @given(steps=steps, concurrency=st.none() | st.integers(1, 5), seed=st.integers(0, 2**20))
-def test_whatever_happens_the_invariants_hold_and_the_backlog_drains(steps, concurrency, seed):
+def test_after_any_events_the_invariants_hold_and_the_backlog_drains(steps, concurrency, seed):
     policy = CircuitPolicy(threshold=3, cooldown=25.0, recovery_done=8)
     world = World(lane=a_lane(concurrency=concurrency), policy=policy, chance=random.Random(seed))
     world.add(60)

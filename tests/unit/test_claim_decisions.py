@@ -32,7 +32,7 @@ def healthy(count: int) -> list[Lane]:
 
 
 @given(st.integers(1, 500), st.integers(1, 64))
-def test_lanes_share_what_is_wanted_evenly_and_leave_nothing_over(want: int, count: int) -> None:
+def test_lanes_share_a_claim_evenly_and_leave_nothing_over(want: int, count: int) -> None:
     quotas = [admission.quota for admission in decide(healthy(count), want)]
     assert sum(quotas) == want
     assert max(quotas) - min(quotas) <= 1
@@ -173,8 +173,8 @@ def test_applications_that_want_all_get_equal_parts_and_some_slots_stay_free(app
 
 def test_an_application_that_comes_later_is_served_at_once() -> None:
     held = dict(fill(512, lanes_of(1, 400), 0.75))
-    hog, other = dividing(512 - held[1], held=held).admissions([*lanes_of(1, 1), *lanes_of(2, 1)])
-    assert (hog.quota, hog.app_full, hog.lane_full) == (0, True, False)
+    greedy, other = dividing(512 - held[1], held=held).admissions([*lanes_of(1, 1), *lanes_of(2, 1)])
+    assert (greedy.quota, greedy.app_full, greedy.lane_full) == (0, True, False)
     assert other.quota > 80
 
 
@@ -195,7 +195,7 @@ def test_a_probe_is_one_more_request_of_its_application() -> None:
     assert (admission.quota, admission.app_full, admission.probe) == (0, True, False)
 
 
-def test_lanes_that_are_passed_over_do_not_all_come_back_at_once() -> None:
+def test_refused_lanes_do_not_all_wake_at_once() -> None:
     """Only a few lanes come back at a time, so that a worker has time for other lanes."""
     division = dividing(128, held={1: 384}, waiting=REFUSED_TOGETHER)
     looks = Counter(admission.rest_at for admission in division.admissions(lanes_of(1, 500)))
@@ -315,7 +315,7 @@ def test_an_eager_lane_gets_no_more_than_its_turn() -> None:
     assert Counter(no for _, no in town.starts)[eager] <= min(counts) + 2
 
 
-def test_claims_that_come_late_cost_neither_the_rate_nor_the_order() -> None:
+def test_late_claims_change_neither_the_rate_nor_the_order() -> None:
     town = RatedApplication(100, 10, late=0.02)
     town.run(60)
     assert len(town.starts) >= 590

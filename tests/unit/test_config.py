@@ -413,7 +413,7 @@ def test_alerts_go_where_webhooks_may(variable: str, url: str) -> None:
         assert parse({variable: url, "HOOKLINE_ALLOW_NETS": "127.0.0.0/8"})
 
 
-def test_mail_needs_a_server_and_somebody_who_reads_it() -> None:
+def test_mail_needs_a_server_and_a_recipient() -> None:
     mail, server = {"HOOKLINE_ALERT_EMAIL": "a@example.com"}, {"HOOKLINE_SMTP_URL": "smtp://u:hunter2@mail.example.com"}
     for half in (mail, server):
         assert fault(half) == "HOOKLINE_ALERT_EMAIL: goes together with HOOKLINE_SMTP_URL"
@@ -523,7 +523,7 @@ def test_metrics_have_another_port_than_the_api() -> None:
 # ── secrets ──
 
 
-def test_nothing_that_is_printed_shows_a_secret() -> None:
+def test_no_output_shows_a_secret() -> None:
     more = {
         "HOOKLINE_OUTBOX_URLS": "postgresql://shop:hunter2@shop.example/shop",
         "HOOKLINE_METRICS_TOKEN": "hunter2-opens-metrics",
@@ -658,7 +658,7 @@ def test_processes_that_start_at_once_use_the_same_keys(in_folder: Path) -> None
     assert [path.name for path in in_folder.iterdir()] == ["hookline.db.keys"]
 
 
-def test_a_given_secret_comes_before_the_kept_one(in_folder: Path) -> None:
+def test_a_given_secret_wins_over_the_stored_one(in_folder: Path) -> None:
     kept = load({})
     config = load({"HOOKLINE_SECRET_KEY": f"{KEY},{kept.secret_keys[0]}"})
     assert config.secret_keys == (KEY, kept.secret_keys[0])

@@ -83,5 +83,5 @@ def test_a_spreadsheet_that_cuts_at_semicolons_finds_no_formula_either(text: str
             assert not shown.lstrip().startswith(tuple("=+-@＝＋－＠"))
 
 
-def test_numbers_are_numbers_and_nothing_is_empty() -> None:
+def test_numbers_become_text_and_none_an_empty_cell() -> None:
     assert lines([[7, None, "x"]]) == b'"7","","x"\r\n'

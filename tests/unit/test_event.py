@@ -333,7 +333,7 @@ def test_the_trace_is_the_current_spans() -> None:
     assert _within(_context(trace_flags=otel.TraceFlags(0))).trace == PARENT[:-2] + "00"
 
 
-def test_a_trace_that_is_given_goes_first() -> None:
+def test_a_given_trace_wins_over_the_current_span() -> None:
     with otel.use_span(otel.NonRecordingSpan(_context())):
         assert paid(trace=PARENT.replace("b7ad", "1234")).trace == PARENT.replace("b7ad", "1234")
 

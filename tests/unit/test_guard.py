@@ -419,7 +419,7 @@ def test_an_allowed_network_leaves_ports_and_schemes_closed() -> None:
 
 
 @pytest.mark.parametrize("prefix", ["64:ff9b::/96", "64:ff9b:1:fffe::/96", "::ffff:0:0/96", "::ffff:0:0:0/96"])
-def test_an_open_translator_does_not_open_what_is_behind_it(prefix: str) -> None:
+def test_an_allowed_nat64_prefix_does_not_allow_private_targets(prefix: str) -> None:
     guard = Guard(nets(prefix))
     base = int(IPv6Network(prefix)[0])
     assert guard.allows(str(IPv6Address(base + int(IPv4Address("8.8.4.4")))))
@@ -427,7 +427,7 @@ def test_an_open_translator_does_not_open_what_is_behind_it(prefix: str) -> None
         assert not guard.allows(str(IPv6Address(base + int(IPv4Address(inner)))))
 
 
-def test_an_open_tunnel_does_not_open_what_is_behind_it() -> None:
+def test_an_allowed_tunnel_does_not_allow_private_targets() -> None:
     guard = Guard(nets("2002::/16", "2001::/32", "::/96"))
     assert guard.allows("2002:808:808::1")
     assert not guard.allows("2002:7f00:1::1")

@@ -187,7 +187,7 @@ def test_an_ambiguous_attempt_is_retried_at_once_on_a_fresh_connection_and_count
     assert judgement.health == Health.NONE
 
 
-def test_attempts_that_are_always_ambiguous_come_to_an_end():
+def test_attempts_that_are_always_ambiguous_end():
     attempts, verdict = 0, None
     while not isinstance(verdict, Dead):
         verdict = judged(failure(ErrorKind.AMBIGUOUS), attempts=attempts).verdict
@@ -226,7 +226,7 @@ def test_a_result_without_status_or_error_is_retried():
     assert judgement.health == Health.BAD
 
 
-def test_once_there_is_a_status_it_decides_whatever_happened_to_the_body():
+def test_the_status_decides_even_if_the_body_failed():
     cut = replace(answer(200), error=ErrorKind.RESET, truncated=True)
     assert isinstance(judged(cut).verdict, Delivered)
 
@@ -288,7 +288,7 @@ def test_an_endpoint_that_asks_for_more_than_the_budget_is_not_called_before():
 
 
 @pytest.mark.parametrize("sent", [answer(503), answer(302), failure(ErrorKind.TIMEOUT), answer(0)])
-def test_a_failed_probe_spends_no_attempt_and_goes_to_the_back(sent):
+def test_a_failed_probe_spends_no_attempt_and_stays_due(sent):
     judgement = judged(sent, probe=True, attempts=6)
     assert judgement.verdict == Retry(at=NOW, spends=False, delay=5.5)
     assert judgement.health == Health.BAD
@@ -345,7 +345,7 @@ def test_a_short_retry_after_does_not_shorten_the_backoff():
         (failure(ErrorKind.TIMEOUT), False),
     ],
 )
-def test_429_and_a_503_that_says_when_to_come_back_ask_to_slow_down(sent, complains):
+def test_429_and_503_with_retry_after_ask_to_slow_down(sent, complains):
     assert judged(sent).slow_down == complains
 
 
@@ -361,7 +361,7 @@ def test_only_429_and_503_hold_the_lane(status, holds):
 
 
 @pytest.mark.parametrize("job", [{"attempts": 6}, {"probe": True}, {"expires_at": ahead(10.0)}])
-def test_the_lane_is_held_whatever_becomes_of_the_delivery(job):
+def test_the_lane_is_held_even_if_the_delivery_dies(job):
     assert judged(answer(429, retry_after="45"), **job).hold_until == ahead(45.0)
 
 
@@ -517,7 +517,7 @@ def test_gone_is_410_and_nothing_else(case):
 
 
 @given(case=cases)
-def test_a_delivery_that_always_fails_alike_comes_to_an_end(case):
+def test_a_delivery_that_always_fails_ends(case):
     """The exception is a delivery whose attempts are all probes: the sweep ends those with the time budget."""
     sent, job, policy, chance = case
     job, now = replace(job, probe=False), NOW
@@ -538,7 +538,7 @@ def test_the_number_of_the_retry_is_that_of_the_attempts_that_counted(chance, at
     assert verdict.at == NOW + timedelta(seconds=verdict.delay)
 
 
-# ── words ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── reasons ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(

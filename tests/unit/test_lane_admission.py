@@ -47,7 +47,7 @@ def asked(lane: Lane, want: int = 50, crowded: int | None = None) -> Admission:
 # ── admission ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_healthy_unlimited_lane_gives_what_is_wanted_and_is_not_written():
+def test_a_healthy_unlimited_lane_admits_everything_and_is_not_written():
     lane = a_lane()
     admission = asked(lane)
     assert admission == Admission(quota=50, rest_at=BEGIN)
@@ -136,7 +136,7 @@ def test_the_smallest_floor_of_all_that_waits_is_kept():
     assert (later.waiting_floor, earlier.waiting_floor) == (ahead(-30), ahead(-60))
 
 
-def test_a_claim_that_scanned_from_a_later_floor_does_not_forget_what_waits():
+def test_a_claim_from_a_later_floor_keeps_the_earlier_waiting_floor():
     lane = a_lane(concurrency=2, in_flight=2, waiting_floor=ahead(-30), held_until=ahead(20))
     assert after_claim(lane, asked(lane), taken=0, left_floor=ahead(-5), now=BEGIN, lease=45.0).waiting_floor == ahead(
         -30
@@ -347,7 +347,7 @@ class LaneMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.world.jobs)
     @rule(data=st.data(), hold=st.none() | st.floats(0.0, 50.0))
-    def complain(self, data: st.DataObject, hold: float | None) -> None:
+    def slow_down(self, data: st.DataObject, hold: float | None) -> None:
         jobs, before = self.some(data), self.world.lane
         self.world.finish(jobs, Health.BAD, retry_in=hold or 0.3, hold=hold, slow_down=True)
         assert before.pace is None or self.world.lane.pace is not None

@@ -104,7 +104,7 @@ def sized(*sizes: int | None) -> list[Message]:
     ]
 
 
-def test_a_page_holds_what_fits_and_one_at_least() -> None:
+def test_a_page_holds_as_many_rows_as_fit_and_at_least_one() -> None:
     most = listing.MAX_BYTES
     assert listing.fits(sized(most, 1)) == 1
     assert listing.fits(sized(most - 1, 1, 1)) == 2

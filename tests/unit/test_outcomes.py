@@ -1,4 +1,4 @@
-"""What a batch of results changes in lanes and rows."""
+"""How a batch of results changes lanes and rows."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_outcomes_are_in_order_by_endpoint() -> None:
     }
 
 
-def test_an_outcome_carries_what_its_claim_was() -> None:
+def test_an_outcome_has_the_fields_of_its_claim() -> None:
     claimed = job(1, counted=True, probe=True, epoch=9)
     (outcome,) = outcomes_of([factory.delivered(claimed)])[1]
     assert (outcome.counted, outcome.probe, outcome.epoch) == (True, True, 9)
@@ -81,7 +81,7 @@ def test_released_jobs_say_nothing_about_health() -> None:
     assert (outcome.health, outcome.counted) == (Health.NONE, True)
 
 
-def test_only_what_changes_a_lane_needs_its_lock() -> None:
+def test_only_outcomes_that_change_a_lane_need_its_lock() -> None:
     assert not moves_lane(factory.delivered(job(1)))
     assert moves_lane(factory.delivered(job(1, counted=True)))
     assert moves_lane(factory.retry(job(1)))
@@ -100,7 +100,7 @@ def test_names_and_causes() -> None:
     assert cause_of(replace(refused, sent=factory.answered(503, detail=""))) == "status 503"
 
 
-def test_bare_keeps_only_what_is_ours() -> None:
+def test_bare_keeps_only_fields_that_hookline_set() -> None:
     result = factory.delivered(job(1), body=b"theirs", headers={"x": "theirs"}, detail="theirs")
     sent = bare(result).sent
     assert (sent.body, sent.headers, sent.detail, sent.address) == (b"", {}, "", "")

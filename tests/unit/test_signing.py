@@ -180,13 +180,13 @@ def test_hmac_and_ed25519_sign_side_by_side() -> None:
         verify(Scheme.STANDARD, [secret(held)], headers, BODY, NOW)
 
 
-# ── round trip, and nothing that was changed ──────────────────────────────────────────────────────────────────────
+# ── round trips and changed bytes ─────────────────────────────────────────────────────────────────────────────────
 
 
 @given(
     scheme=schemes, key=secret_texts, other=secret_texts, body=st.binary(max_size=200), stamp=st.integers(0, 10**11 - 1)
 )
-def test_what_is_signed_verifies_and_only_with_its_secret(
+def test_a_signed_webhook_verifies_only_with_its_secret(
     scheme: Scheme, key: str, other: str, body: bytes, stamp: int
 ) -> None:
     headers = signed(scheme, secret(key), timestamp=stamp, body=body)
@@ -248,7 +248,7 @@ def test_id_timestamp_and_body_cannot_be_divided_in_another_way() -> None:
         verify(Scheme.STANDARD, [secret(KEY)], moved, b"rest", NOW)
 
 
-# ── what verify takes and refuses ─────────────────────────────────────────────────────────────────────────────────
+# ── accepted and refused input ────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("scheme", Scheme)
@@ -581,7 +581,7 @@ def test_a_text_scheme_takes_the_secret_that_a_team_already_has(scheme: Scheme) 
 
 
 @given(key=st.text() | st.text().map("whsec_".__add__) | st.text().map("whsk_".__add__), scheme=schemes)
-def test_what_check_secret_takes_can_sign(key: str, scheme: Scheme) -> None:
+def test_every_secret_that_check_secret_accepts_can_sign(key: str, scheme: Scheme) -> None:
     try:
         check_secret(key, scheme)
     except InvalidInput:

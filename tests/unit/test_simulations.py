@@ -26,14 +26,14 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.mark.parametrize("scenario", [Away, Fragile, Limited])
-def test_the_pictures_and_tables_of_one_endpoint_are_what_the_code_makes(scenario: Scenario) -> None:
+def test_the_pictures_and_tables_of_one_endpoint_are_current(scenario: Scenario) -> None:
     drawn, tables = files.outage_files(scenario, files.SEED)
     readme = (files.HERE / files.README).read_text()
     assert drawn == {name: (files.HERE / name).read_text() for name in drawn}, STALE
     assert files.filled_in(readme, tables) == readme, STALE
 
 
-def test_a_small_fleet_comes_out_as_it_is_kept() -> None:
+def test_the_stored_results_of_a_small_fleet_are_current() -> None:
     kept = files.read_numbers()
     assert files.count_fleet(files.SMALL, kept.seed) == kept.small, STALE
     assert files.to_json(kept) == (files.HERE / files.NUMBERS).read_text()
@@ -93,7 +93,7 @@ def test_another_seed_is_another_course_of_events() -> None:
 # ── no message is lost ──
 
 
-class Moody:
+class RandomEndpoint:
     """An endpoint that succeeds or fails at random."""
 
     def __init__(self, seed: int) -> None:
@@ -121,7 +121,7 @@ def test_every_message_is_delivered_dead_or_open(seed: int) -> None:
     account = Account()
     plan = Plan("ours", RetryPolicy(max_attempts=4), CircuitPolicy())
     worker = WorkerSettings(slots=20, share=5)
-    world = World(plan, [Moody(seed * 100 + no) for no in range(30)], account, f"moody {seed}", worker)
+    world = World(plan, [RandomEndpoint(seed * 100 + no) for no in range(30)], account, f"moody {seed}", worker)
     world.at(BEGIN, lambda _: [world.publish(no, 20) for no in range(30)])
     for minute in range(1, 61):
         world.run(BEGIN + timedelta(minutes=minute))
@@ -144,13 +144,13 @@ def whole() -> dict[Case, Tally]:
     return files.read_numbers().whole
 
 
-def test_the_fleet_is_as_large_as_it_is_said_to_be(whole: dict[Case, Tally]) -> None:
+def test_the_fleet_has_its_documented_size(whole: dict[Case, Tally]) -> None:
     ours = whole[Case.OURS]
     assert (ours.endpoints, ours.accepted) == (100_000, 10_000_000)
     assert abs(3 * ours.sick - ours.endpoints) < 100
 
 
-def test_the_fleet_loses_nothing(whole: dict[Case, Tally]) -> None:
+def test_the_fleet_loses_no_message(whole: dict[Case, Tally]) -> None:
     for tally in [*whole.values(), *files.read_numbers().small.values()]:
         assert tally.accepted == tally.delivered + tally.dead
     assert whole[Case.WITHOUT_SICK].dead == 0
@@ -198,7 +198,7 @@ def test_labels_are_escaped() -> None:
     assert "a<b" in [text.text for text in root.iter(f"{SVG}text")]
 
 
-def test_a_curve_is_drawn_in_steps_and_ends_where_it_ends() -> None:
+def test_a_curve_is_drawn_in_steps_up_to_its_end() -> None:
     drawn = panels(a_page(), [Curve("c", [4, 4, 0, 2])], height=100)
     width = (760 - 64 - 24) / 10
     steps = f"V84H{64 + 2 * width:.1f}V184H{64 + 3 * width:.1f}V134H{64 + 4 * width:.1f}V184"

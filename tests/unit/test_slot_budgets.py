@@ -87,7 +87,7 @@ def test_slots_are_counted_by_lane_and_by_application() -> None:
     assert (budgets.held_by_lane, budgets.held_by_app, slots.free) == ({21: 1, 22: 1}, {1: 2}, 14)
 
 
-def test_only_what_an_application_in_line_may_take_is_usable() -> None:
+def test_only_slots_that_an_application_in_line_may_take_are_usable() -> None:
     slots = some_slots()
     slots.take([a_job(21, 1)] * 10)
     assert slots.usable == slots.free == 6

@@ -166,7 +166,7 @@ def test_a_malformed_instant_is_refused(claim: str, value: Any) -> None:
         read(SECRET, forge({claim: value}), NOW)
 
 
-# ── who and what for ──────────────────────────────────────────────────────────────────────────────────────────────
+# ── claims ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_the_tokens_of_a_svix_server_go_on_working() -> None:
@@ -255,7 +255,7 @@ def test_a_missing_claim_is_refused(claim: str) -> None:
         {"aud": "another-service"},
     ],
 )
-def test_claims_that_name_nobody_or_two_are_refused(changes: dict[str, Any]) -> None:
+def test_claims_that_name_no_owner_or_two_are_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(SignatureError):
         read(SECRET, forge(changes), NOW)
 
@@ -276,7 +276,7 @@ def test_any_of_several_secrets_fits_and_is_named() -> None:
         read_any((SECRET, OTHER_SECRET), expired, NOW)
 
 
-def test_the_id_of_a_secret_tells_it_from_others_and_nothing_else() -> None:
+def test_the_id_of_a_secret_identifies_it_without_revealing_it() -> None:
     assert secret_id(SECRET) == secret_id(SECRET) != secret_id(OTHER_SECRET)
     assert len(secret_id(SECRET)) == 4
 

@@ -360,7 +360,7 @@ async def test_slow_scans_pause_even_while_they_find_rows(
 # ── rows written by hand ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_an_application_that_is_made_later_gets_what_was_set_aside(
+async def test_rows_set_aside_can_be_retried_once_their_application_exists(
     scene: Scene, shop: ShopDatabase, source: PostgresSource
 ) -> None:
     (event_id,) = await shop.publish("later")

@@ -437,7 +437,9 @@ async def test_the_file_is_replaced_by_another(
     assert (await drained(source)).relayed == 1
 
 
-async def test_the_file_is_deleted_and_made_anew(scene: Scene, source: SqliteSource, shop: AppFile) -> None:
+async def test_a_file_that_is_deleted_and_created_again_is_read(
+    scene: Scene, source: SqliteSource, shop: AppFile
+) -> None:
     shop.publish(scene.app.id, 3)
     await drained(source)
     shop.path.unlink()
@@ -524,7 +526,7 @@ async def test_a_file_that_is_written_while_it_is_read_as_it_lies_there_is_read_
         os.utime(shop.path, (2, 2))
 
 
-async def test_what_a_killed_application_left_is_relayed(
+async def test_commits_of_a_killed_application_are_relayed(
     scene: Scene, source: SqliteSource, shop: AppFile, tmp_path: Path
 ) -> None:
     """The WAL exists and no process has it open; or, in a copy, it has no index."""
@@ -542,7 +544,7 @@ async def test_what_a_killed_application_left_is_relayed(
     assert (await moved(source)).repeated == 2
 
 
-async def test_what_a_killed_application_never_committed_is_not_relayed(
+async def test_uncommitted_rows_of_a_killed_application_are_not_relayed(
     scene: Scene, open_source: OpenSource, tmp_path: Path
 ) -> None:
     """Its pages are already in the file. Only the application may play back the journal that removes them."""
@@ -593,7 +595,7 @@ async def test_a_path_may_have_any_characters(scene: Scene, open_source: OpenSou
 # ── deletion of relayed rows ──────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_the_next_publish_deletes_what_was_relayed(
+async def test_the_next_publish_deletes_relayed_rows(
     scene: Scene, source: SqliteSource, open_source: OpenSource, shop: AppFile
 ) -> None:
     shop.publish(scene.app.id, 3)

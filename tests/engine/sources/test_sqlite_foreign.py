@@ -22,7 +22,7 @@ def shop(tmp_path: Path) -> AppFile:
 
 
 @pytest.fixture(autouse=True)
-def _as_guest(monkeypatch: pytest.MonkeyPatch) -> None:
+def _as_another_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_file, "is_guest", lambda _: True)
 
 
@@ -43,9 +43,9 @@ def read(shop: AppFile) -> int:
 
 def test_the_owner_and_root_are_not_foreign(shop: AppFile, monkeypatch: pytest.MonkeyPatch) -> None:
     owner = shop.path.stat().st_uid
-    for user, guest in ((0, False), (owner, False), (owner + 1, True)):
+    for user, foreign in ((0, False), (owner, False), (owner + 1, True)):
         monkeypatch.setattr(os, "geteuid", lambda user=user: user)
-        assert sqlite_foreign.is_guest(shop.path) == guest
+        assert sqlite_foreign.is_guest(shop.path) == foreign
 
 
 def test_a_file_that_is_open_is_read(shop: AppFile) -> None:
