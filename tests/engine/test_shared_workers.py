@@ -57,23 +57,23 @@ async def test_lanes_that_wait_for_their_application_keep_no_worker_busy(
 ) -> None:
     """Hundreds of lanes wait and no slot is free. The worker checks only now and then."""
     await add_hanging_application(scene, receiver, lanes=250, messages=1)
-    looks: list[int] = []
+    refused_counts: list[int] = []
     claim = scene.store.claim
 
     async def counted(want: int, budgets: SlotBudgets) -> ClaimBatch:
         batch = await claim(want, budgets)
-        looks.append(len(batch.refused))
+        refused_counts.append(len(batch.refused))
         return batch
 
     monkeypatch.setattr(scene.store, "claim", counted)
     async with working(scene.store, drain=0.2, deadline=500.0, poll=5.0):
         await receiver.arrived(48)
         async with asyncio.timeout(60):
-            while sum(looks) < 202:
+            while sum(refused_counts) < 202:
                 await asyncio.sleep(0.02)
-        looks.clear()
+        refused_counts.clear()
         await asyncio.sleep(1.5)  # count what happens while nothing is done
-        claims, lanes = len(looks), sum(looks)
+        claims, lanes = len(refused_counts), sum(refused_counts)
     assert claims <= 150
     assert lanes <= 1000
 

@@ -74,22 +74,22 @@ async def test_a_task_that_is_added_here_is_done_at_once(scene: Scene) -> None:
 
 
 async def test_the_runner_stops_checking_when_all_tasks_are_done(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    looks: list[list[str]] = []
-    look = scene.store.open_tasks
+    checks: list[list[str]] = []
+    check = scene.store.open_tasks
 
     async def counted(limit: int) -> list[str]:
-        looks.append(await look(limit))
-        return list(looks[-1])
+        checks.append(await check(limit))
+        return list(checks[-1])
 
     monkeypatch.setattr(scene.store, "open_tasks", counted)
     async with working(runner(scene.store, poll=3600)):
         await ended(scene.store, await add(scene))
         async with asyncio.timeout(60):
-            while looks[-1]:  # it checks once more after its last step
+            while checks[-1]:  # it checks once more after its last step
                 await asyncio.sleep(0.01)  # there is no event for this
-        before = len(looks)
+        before = len(checks)
         await asyncio.sleep(0.2)  # there is no event for something that must not happen
-    assert len(looks) == before
+    assert len(checks) == before
 
 
 async def test_a_task_of_another_process_is_found_by_polling(scene: Scene, second: Store) -> None:
