@@ -74,7 +74,7 @@ async def drain(url: str, messages: int, endpoints: int, console: Console) -> fl
             seconds = monotonic() - began
             process.stop()
         if receiver.count != messages:
-            sys.exit(f"{receiver.count} of {messages} arrived\n{process.said()}")
+            sys.exit(f"{receiver.count} of {messages} arrived\n{process.output()}")
         await store.close()
     return messages / seconds
 

@@ -125,9 +125,9 @@ def _hookline(engine: str) -> Iterator[Server]:
         env = environment(url, HOOKLINE_PORT=str(port))
         with running(["serve", "--role", "api", "--json"], env, Path(directory) / "log") as process:
             server = Server(name=engine, port=port, token=_token(env["HOOKLINE_JWT_SECRET"]))
-            while '"address"' not in process.said():
+            while '"address"' not in process.output():
                 if not process.running:
-                    sys.exit(process.said())
+                    sys.exit(process.output())
             _call(server, "/api/v1/app", {"name": APP, "uid": APP})
             _call(server, f"/api/v1/app/{APP}/endpoint", {"url": "https://hooks.example.com/bench"})
             yield server

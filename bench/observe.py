@@ -106,9 +106,9 @@ def _used(pid: int) -> float:
 
 
 def _check(receiver: BenchReceiver, messages: int, mode: str, process: Process) -> None:
-    lines = process.said().count('"event":"attempt"')
+    lines = process.output().count('"event":"attempt"')
     if receiver.count != messages or lines != (messages if MODES[mode] == "all" else 0):
-        sys.exit(f"{receiver.count} of {messages} arrived, {lines} were logged\n{process.said()[-2000:]}")
+        sys.exit(f"{receiver.count} of {messages} arrived, {lines} were logged\n{process.output()[-2000:]}")
 
 
 async def _arrived(receiver: BenchReceiver, count: int) -> float:

@@ -1,4 +1,4 @@
-"""Stores for every test, on both engines: `-k sqlite` and `-k postgres` choose one."""
+"""Stores for every test, on both engines. `-k sqlite` and `-k postgres` select one."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from tests.support.raw import Raw, open_raw
 from tests.support.scene import Scene
 
 ENGINES = ("sqlite", "postgres")
-LAST_WORDS = 60.0  # seconds that a test has for its end once it failed
+LAST_WORDS = 60.0  # seconds that a failed test has for its teardown
 
 OpenStoreWith = Callable[[StoreOptions], Awaitable[Store]]
 
 
-# Property tests say what is right, not how fast: a busy machine must not fail them.
+# Property tests check results, not speed: a busy machine must not fail them.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
 
-# structlog draws tracebacks with every value in their frames, which takes a second each.
+# By default structlog prints every value of every frame in a traceback, which takes a second each.
 structlog.configure(
     processors=[
         *structlog.get_config()["processors"][:-1],
@@ -46,17 +46,19 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "store_options(**fields): the StoreOptions that `store` and `second` are opened with"
     )
-    # A suite that a shell runs in the background ignores SIGINT, with `nohup` SIGHUP, and so would all processes that it starts.
+    # A shell in the background ignores SIGINT, and `nohup` ignores SIGHUP. The processes that the tests start would
+    # inherit that.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    # The tests' servers have no TLS; a driver that would ask for it prepares a context for each connection.
+    # The test servers have no TLS. A driver that asks for TLS would create a context for each connection.
     os.environ.setdefault("PGSSLMODE", "disable")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
-    """A test that failed may hang at its end. pytest has just called off its own watch, in case somebody debugs it."""
+    """End a failed test that hangs in its teardown. pytest stops its own timeout after a failure, in case somebody
+    debugs the test."""
     shown = node.config.stash.get(fault_handler_stderr_fd_key, None)
     if shown is not None:
         faulthandler.dump_traceback_later(LAST_WORDS, file=shown, exit=True)
@@ -67,7 +69,8 @@ def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
-    """The server that all tests share. One that stops or crashes it uses `support.postgres.private_server`."""
+    """The PostgreSQL server that all tests share. A test that stops or crashes a server uses
+    `support.postgres.private_server`."""
     clear_stale()
     server = PostgresServer()
     try:
@@ -86,7 +89,7 @@ def postgres_databases(postgres: PostgresServer) -> Iterator[Databases]:
 
 @pytest.fixture(scope="session")
 def postgres_template(postgres: PostgresServer, postgres_databases: Databases) -> str:
-    """A migrated database without rows, to be copied: quicker than a migration per test."""
+    """A migrated database without rows. Copying it is faster than a migration for each test."""
     name = postgres_databases.create()
     postgres_databases.run(lambda: _migrate(postgres.url(name)))
     return name
@@ -94,7 +97,7 @@ def postgres_template(postgres: PostgresServer, postgres_databases: Databases) -
 
 @pytest.fixture(scope="session")
 def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same, as a file."""
+    """A migrated SQLite file without rows."""
     made = tmp_path_factory.mktemp("template") / "hookline.db"
     asyncio.run(_migrate(f"sqlite:///{made}"))
     return made
@@ -120,7 +123,7 @@ def empty_url(engine: str, request: pytest.FixtureRequest, tmp_path: Path) -> It
 
 @pytest.fixture
 def database_url(engine: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A database of this test alone, migrated already."""
+    """A migrated database for this test alone."""
     yield from _urls(engine, request, tmp_path, migrated=True)
 
 
@@ -157,14 +160,14 @@ def vault() -> Vault:
 
 @pytest.fixture
 def options(request: pytest.FixtureRequest) -> StoreOptions:
-    """Set with `@pytest.mark.store_options(lease=5.0)`."""
+    """The options of the store. A test sets them with `@pytest.mark.store_options(lease=5.0)`."""
     marker = request.node.get_closest_marker("store_options")
     return StoreOptions(**({"pool_size": 3} | (marker.kwargs if marker else {})))
 
 
 @pytest.fixture
 async def open_store_with(database_url: str, vault: Vault) -> AsyncIterator[OpenStoreWith]:
-    """Opens handles on the test's database, as further workers would; they are closed at the end."""
+    """Open further handles on the test's database, as other workers would. They are closed at the end."""
     opened: list[Store] = []
 
     async def open_with(options: StoreOptions) -> Store:
@@ -184,13 +187,13 @@ async def store(open_store_with: OpenStoreWith, options: StoreOptions) -> Store:
 
 @pytest.fixture
 async def second(store: Store, open_store_with: OpenStoreWith, options: StoreOptions) -> Store:
-    """Another handle on the same database: another worker."""
+    """A second handle on the same database, as another worker has."""
     return await open_store_with(options)
 
 
 @pytest.fixture
 async def raw(store: Store, database_url: str) -> AsyncIterator[Raw]:
-    """The same database without the store, once it is migrated."""
+    """Direct access to the database of the store, once it is migrated."""
     connection = await open_raw(database_url)
     yield connection
     await connection.close()
@@ -210,7 +213,7 @@ async def app(store: Store, organization: Organization) -> Application:
 async def scene(
     store: Store, database_url: str, raw: Raw, organization: Organization, app: Application
 ) -> AsyncIterator[Scene]:
-    """The store with an application in it; at the end every lane that has something to do must be going to wake."""
+    """The store with one application. At the end, every lane with work must have a wake token."""
     stage = Scene(store, database_url, raw, organization, app)
     yield stage
     if not stage.broken_on_purpose:

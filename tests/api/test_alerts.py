@@ -25,7 +25,7 @@ async def fire(scene: Scene, count: int) -> list[str]:
     endpoints = [await scene.endpoint() for _ in range(count)]
     for endpoint in endpoints:
         await scene.store.open_circuit(endpoint.no, "by hand")
-        await fleet.look()
+        await fleet.check()
     return [endpoint.id for endpoint in endpoints]
 
 
@@ -56,7 +56,7 @@ async def test_those_that_fire_and_those_that_are_over(client: Client, scene: Sc
     endpoint = await scene.store.endpoint(scene.app.no, one)
     assert endpoint is not None
     await scene.store.reset_circuit(endpoint.no, "by hand")
-    await Fleet(scene, only(circuits=True)).look()
+    await Fleet(scene, only(circuits=True)).check()
     for status, subject in (("firing", two), ("resolved", one)):
         page = (await client.get(f"/api/v1/alert?status={status}")).json()
         assert [each["subject"] for each in page["data"]] == [subject]

@@ -30,7 +30,7 @@ from hookline.security import tokens
 from hookline.services import organizations
 from hookline.store import Store
 from tests.api.conftest import JWT_SECRET, Answer, Client
-from tests.support import stage
+from tests.support.path_parameters import create_path_parameters
 
 pytestmark = pytest.mark.usefixtures("patience_with_bad_tokens")
 
@@ -46,7 +46,7 @@ def anew(store: Store, organization: Organization, nobody: Client) -> Set:
     """For the operations of one path: a token, which they may revoke, and what the path names, which they may delete."""
 
     async def make(path: str) -> Setting:
-        names = await stage.names(store, organization)
+        names = await create_path_parameters(store, organization)
         client = nobody.holding(tokens.issue(JWT_SECRET, organization.id, now=clock.wall()))
         names |= await _more_names(client, names, path)
         if path.endswith("/auth/logout"):  # for the user of one application

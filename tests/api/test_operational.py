@@ -16,7 +16,7 @@ from hookline.store import Store
 from hookline.store.protocols import Page
 from tests.api.conftest import JWT_SECRET, Answer, Client
 from tests.support import factory
-from tests.support.operational import told
+from tests.support.operational import outbox_events
 from tests.support.raw import Raw
 from tests.support.scene import Scene
 
@@ -117,7 +117,7 @@ async def test_deleted(client: Client, scene: Scene) -> None:
     assert (await send(client, "DELETE", f"{BASE}/{made['id']}")).status == 204
     (await client.get(f"{BASE}/{made['id']}")).problem(404, "not_found")
     await scene.endpoint()
-    assert await told(scene.raw) == [], "nobody listens any more"
+    assert await outbox_events(scene.raw) == [], "nobody listens any more"
 
 
 async def test_a_uid_is_taken_once(client: Client, other: Client) -> None:
@@ -209,7 +209,7 @@ async def test_an_application_of_that_name_hears_nothing(client: Client, other: 
     (await other.post("/api/v1/app", {"name": "n", "uid": scene.organization.id})).json(201)
     (await other.post(f"/api/v1/app/{scene.organization.id}/endpoint", {"url": URL})).json(201)
     await scene.endpoint()
-    assert [each.type for each in await told(scene.raw) if each.org_id == scene.organization.id] == []
+    assert [each.type for each in await outbox_events(scene.raw) if each.org_id == scene.organization.id] == []
 
 
 async def test_the_token_of_one_application_is_refused(narrow: Client) -> None:
@@ -239,7 +239,7 @@ async def test_changes_over_the_api_are_told(client: Client, scene: Scene) -> No
     (await client.post(f"{one}/resume", {})).json()
     assert (await client.post(f"{one}/secret/rotate", {})).status == 200
     assert (await send(client, "DELETE", one)).status == 204
-    found = await told(scene.raw)
+    found = await outbox_events(scene.raw)
     assert [each.type for each in found] == [
         "endpoint.created",
         "endpoint.updated",

@@ -23,7 +23,7 @@ from hookline.store import Store
 from hookline.web.authorize import Needs
 from tests.api.conftest import JWT_SECRET, Answer, Client
 from tests.support import factory
-from tests.support.operational import listen
+from tests.support.operational import add_listener
 from tests.support.raw import Raw
 from tests.support.scene import Scene
 from tests.support.services import add_key
@@ -96,7 +96,7 @@ async def first(scene: Scene) -> Tenant:
         "dead_letter_id": f"dl_{dead['id']}",
         "key_id": key,
         "task_id": task.id,
-        "operational_endpoint_id": (await listen(store, app.org_id)).id,
+        "operational_endpoint_id": (await add_listener(store, app.org_id)).id,
     }
     return Tenant(scene.organization, app, ids)
 

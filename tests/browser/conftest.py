@@ -1,4 +1,4 @@
-"""Pages in a real Chromium, of a real server on both engines. Whatever a page complains of fails the test."""
+"""Pages in a real Chromium, from a real server on both engines. An error in the browser's console fails the test."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.conftest import ENGINES
 from tests.support.chromium import Chromium
 from tests.support.postgres import Databases
 
-# What a page looks like does not depend on the engine: such tests ask for one.
+# The layout of a page does not depend on the engine, so such tests use one engine.
 one_engine = pytest.mark.parametrize("world", ["sqlite"], indirect=True)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Tests run where their browser does; see `Chromium`."""
+    """Run each test in the thread of its browser; see `Chromium`."""
     visitor: Visitor | None = pyfuncitem.funcargs.get("visitor")
     if visitor is None:
         return None
@@ -61,7 +61,7 @@ def database(engine: str, request: pytest.FixtureRequest, directory: Path) -> It
 
 @pytest.fixture
 def visitor(chromium: Chromium, world: World) -> Iterator[Visitor]:
-    """Opens pages; at the end none of them may have complained."""
+    """Open pages for a test. At the end, no page may have logged an error."""
     found = Visitor(chromium, world)
     yield found
     chromium.run(found.leave)

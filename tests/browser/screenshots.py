@@ -1,6 +1,6 @@
-"""`make screenshots`: pages of the demo as they look after an hour, in light and dark, for the README and the documentation.
+"""`make screenshots`: pages of the demo after an hour, in light and dark, for the README and the documentation.
 
-What is listed has happened while the demo played. The hour before it, which only charts show, is made up.
+The listed messages are real: the demo delivered them. The hour before, which only charts show, is made up.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main() -> None:
         with closing(sqlite3.connect(database, timeout=30)) as connection, connection:
             _make_up(connection)
         print(f"the demo plays for {LASTS:.0f} seconds ...", flush=True)
-        time.sleep(LASTS)  # what is on the pages is made by time passing
+        time.sleep(LASTS)  # time must pass until the pages show something
         browser = launched(playwright)
         for theme in THEMES:
             _take_all(_opened(browser, shown["dashboard"], theme), shown["address"], theme)
@@ -62,9 +62,9 @@ def _demo(directory: str) -> Iterator[dict[str, str]]:
         demo.wait(20)
 
 
-# ── the hour before ──
+# ── the made-up hour ──
 
-# Attempts a minute that are delivered, tried again and dead; by endpoint.
+# Attempts per minute that were delivered, retried and dead, by endpoint.
 BEFORE = {
     "shop": (140, 0, 0),
     "warehouse": (120, 0, 0),
@@ -119,7 +119,7 @@ def _pulse(wave: float) -> Pulse:
 
 
 def _histogram(bounds: tuple[float, ...], count: float, middle: float) -> list[float]:
-    """Counts by bucket, about a middle, and their sum at the end."""
+    """Return counts by bucket around a middle value, and their sum at the end."""
     parts = [math.exp(-abs(math.log(bound / middle)) * 1.2) for bound in bounds]
     return [*(count * part / sum(parts) for part in parts), 0.0, count * middle]
 

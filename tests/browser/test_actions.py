@@ -1,6 +1,6 @@
-"""Every action, done in a real Chromium on both engines, and seen to be done through the API.
+"""Do every action in a real Chromium on both engines, and check its effect through the API.
 
-Each test names the actions that it does; together they are all that there are.
+Each test names its actions. Together the tests cover all actions.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from starlette.routing import compile_path
 
 from hookline.dashboard import pages
 from hookline.dashboard.page_context import PORTAL
-from tests.browser.visitor import Visitor, noticed
+from tests.browser.visitor import Visitor, check_notice
 from tests.browser.world import REFUSES, World
 from tests.support.receiver import OK
 
 _named = {"/tasks/stop", "/tasks/{task_id}/stop"}  # in test_tasks.py
 
-Story = Callable[[Visitor, World], None]
+BrowserTest = Callable[[Visitor, World], None]
 
 
-def does(*paths: str) -> Callable[[Story], Story]:
-    """Which actions a test is about; that it does each of them is seen by what its pages post."""
+def does(*paths: str) -> Callable[[BrowserTest], BrowserTest]:
+    """Name the actions of a test. The requests that its pages post show that the test does each of them."""
     _named.update(paths)
 
-    def checked(story: Story) -> Story:
-        @wraps(story)
+    def checked(scenario: BrowserTest) -> BrowserTest:
+        @wraps(scenario)
         def test(visitor: Visitor, world: World) -> None:
-            story(visitor, world)
+            scenario(visitor, world)
             posted = [path.removeprefix(PORTAL) for path in visitor.posted]
             assert [path for path in paths if not any(compile_path(path)[0].match(each) for each in posted)] == []
 
@@ -57,17 +57,17 @@ def test_every_action_is_named() -> None:
     "/endpoints/{endpoint_id}/resume",
     "/endpoints/{endpoint_id}/delete",
 )
-def test_the_life_of_an_endpoint(visitor: Visitor, world: World) -> None:
+def test_actions_of_an_endpoint(visitor: Visitor, world: World) -> None:
     world.catalogue()
     customer = world.customer()
     page = visitor.operator(f"/endpoints/new?app={customer.id}")
     fill(page, url="ftp://nowhere")
     press(page, "Add the endpoint", refused=visitor)
-    expect(page.get_by_label("URL")).to_have_value("ftp://nowhere")  # what was typed is still there
+    expect(page.get_by_label("URL")).to_have_value("ftp://nowhere")  # the form keeps the input
     path = f"/hooks/{customer.id}"
     fill(page, url=world.receiver.url + path, description="the shop")
     press(page, "Add the endpoint")
-    noticed(page, "")
+    check_notice(page, "")
     (made,) = world.get(f"/app/{customer.id}/endpoint")["data"]
     assert made["description"] == "the shop"
     home = f"/app/{customer.id}/endpoint/{made['id']}"
@@ -75,13 +75,13 @@ def test_the_life_of_an_endpoint(visitor: Visitor, world: World) -> None:
     page.goto(f"/endpoints/{made['id']}/edit")
     fill(page, description="the other shop")
     press(page, "Save")
-    noticed(page, "")
+    check_notice(page, "")
     assert world.get(home)["description"] == "the other shop"
 
     page.goto(f"/endpoints/{made['id']}/headers")
     fill(page, name_0="X-Shop", value_0="seven")
     press(page, "Save")
-    noticed(page, "")
+    check_notice(page, "")
     assert world.get(f"{home}/headers")["headers"] == {"X-Shop": "seven"}
 
     page.goto(f"/endpoints/{made['id']}")
@@ -101,16 +101,16 @@ def test_the_life_of_an_endpoint(visitor: Visitor, world: World) -> None:
 
     page.goto(f"/endpoints/{made['id']}")
     press(page, "Disable")
-    noticed(page, "")
+    check_notice(page, "")
     assert world.get(home)["disabled"]
     page.goto(f"/endpoints/{made['id']}/enable")
     page.get_by_role("button", name=re.compile("^Enable")).first.click()
-    noticed(page, "")
+    check_notice(page, "")
     assert not world.get(home)["disabled"]
 
     page.goto(f"/endpoints/{made['id']}/delete")
     press(page, "Delete the endpoint")
-    noticed(page, "")
+    check_notice(page, "")
     assert world.get(f"/app/{customer.id}/endpoint")["data"] == []
 
 
@@ -122,10 +122,10 @@ def test_the_life_of_an_endpoint(visitor: Visitor, world: World) -> None:
     "/endpoints/{endpoint_id}/recover",
     "/endpoints/{endpoint_id}/replay-missing",
 )
-def test_an_endpoint_is_held_and_let_go(visitor: Visitor, world: World) -> None:
-    """By its customer, in the portal."""
+def test_an_endpoint_is_paused_and_resumed(visitor: Visitor, world: World) -> None:
+    """A customer pauses and resumes an endpoint in the portal."""
     customer = world.customer()
-    customer.publish()  # before it is there: it misses that
+    customer.publish()  # the endpoint does not exist yet, so it misses this message
     endpoint = customer.endpoint(REFUSES)
     customer.publish()
     customer.wait_for_dead(1)
@@ -177,12 +177,12 @@ def test_messages_and_dead_letters(visitor: Visitor, world: World) -> None:
     assert endpoint.wait_for(6)[4:] == [sent[0], sent[0]]
     page.goto(f"/messages/{sent[0]}/expunge")
     page.locator("main form button.danger").click()
-    noticed(page, "")
+    check_notice(page, "")
     assert world.get(f"/app/{customer.id}/msg/{sent[0]}")["payload"] in ({}, None, {"expired": True})
 
     page.goto(f"/dead-letters?app={customer.id}")
     page.get_by_role("button", name=re.compile("^Replay")).first.click()
-    noticed(page, "")
+    check_notice(page, "")
     endpoint.wait_for(7)
     page.goto(f"/dead-letters?app={customer.id}")
     page.locator("input[name=id]").first.check()
@@ -207,17 +207,17 @@ def test_messages_and_dead_letters(visitor: Visitor, world: World) -> None:
     "/applications/{app_id}/end-portal",
     "/applications/{app_id}/delete",
 )
-def test_the_life_of_an_application(visitor: Visitor, world: World) -> None:
+def test_actions_of_an_application(visitor: Visitor, world: World) -> None:
     page = visitor.operator("/applications/new")
     uid = f"umbrella-{world.engine}"
     fill(page, name="Umbrella", uid=uid)
     press(page, "Add the application")
-    noticed(page, "")
+    check_notice(page, "")
     app_id = world.get(f"/app/{uid}")["id"]
     page.goto(f"/applications/{app_id}/edit")
     fill(page, name="Umbrella Corporation")
     press(page, "Save")
-    noticed(page, "")
+    check_notice(page, "")
     assert world.get(f"/app/{uid}")["name"] == "Umbrella Corporation"
 
     page.goto(f"/applications/{app_id}")
@@ -229,40 +229,40 @@ def test_the_life_of_an_application(visitor: Visitor, world: World) -> None:
     page.goto(f"/applications/{app_id}")
     press(page, "End all links and sessions")
     press(page, "End them all")
-    noticed(page, "")
+    check_notice(page, "")
     guest.goto("/portal/messages")
     expect(guest.get_by_role("heading", name="Messages")).to_have_count(0)
 
     page.goto(f"/applications/{app_id}/delete")
     press(page, "Delete the application")
-    noticed(page, "")
+    check_notice(page, "")
     assert uid not in [each["uid"] for each in world.get("/app?limit=250")["data"]]
 
 
 @does("/new-event-type", "/event-types/{name}/edit", "/event-types/{name}/archive", "/event-types/{name}/restore")
-def test_the_life_of_an_event_type(visitor: Visitor, world: World) -> None:
+def test_actions_of_an_event_type(visitor: Visitor, world: World) -> None:
     page = visitor.operator("/new-event-type")
     fill(page, name="invoice.paid", schema="{not json")
     press(page, "Save", refused=visitor)
     expect(page.get_by_label("JSON Schema")).to_have_value("{not json")
     fill(page, schema='{"type": "object", "required": ["total"]}', version="1")
     press(page, "Save")
-    noticed(page, "")
+    check_notice(page, "")
     assert world.get("/event-type/invoice.paid")["schemas"]["1"]["required"] == ["total"]
     page.goto("/event-types/invoice.paid/edit")
     fill(page, description="An invoice was paid")
     press(page, "Save")
-    noticed(page, "")
+    check_notice(page, "")
     assert world.get("/event-type/invoice.paid")["description"] == "An invoice was paid"
     for words, archived in (("Archive", True), ("Bring back", False)):
         page.goto("/event-types/invoice.paid")
         press(page, words)
-        noticed(page, "")
+        check_notice(page, "")
         assert world.get("/event-type/invoice.paid")["archived"] is archived
 
 
 @does("/api-keys/new", "/api-keys/{key_id}/revoke")
-def test_the_life_of_a_key(visitor: Visitor, world: World) -> None:
+def test_actions_of_an_api_key(visitor: Visitor, world: World) -> None:
     page = visitor.operator("/api-keys/new")
     fill(page, name="night shift")
     page.locator("select[name=scope]").select_option("read")
@@ -274,7 +274,7 @@ def test_the_life_of_a_key(visitor: Visitor, world: World) -> None:
     page.goto("/api-keys")
     page.get_by_role("link", name="Revoke night shift").click()
     press(page, "Revoke this key")
-    noticed(page, "")
+    check_notice(page, "")
     world.wait("the end of its session", lambda: _is_out(reader))
 
 
@@ -283,7 +283,7 @@ def _is_out(page: Page) -> bool:
     return page.get_by_role("button", name="Sign out").count() == 0
 
 
-# ── hands ──
+# ── helpers ──
 
 
 def fill(page: Page, **fields: str) -> None:
@@ -292,7 +292,7 @@ def fill(page: Page, **fields: str) -> None:
 
 
 def press(page: Page, words: str, *, refused: Visitor | None = None) -> None:
-    """A button. `refused`: the form comes back, which the browser has a word on too."""
+    """Press a button. With `refused` the form comes back, and the browser logs an error too."""
     if refused is not None:
         refused.expected.append("status of 422")
     with page.expect_navigation():
@@ -300,9 +300,9 @@ def press(page: Page, words: str, *, refused: Visitor | None = None) -> None:
 
 
 def submit(page: Page, action: str) -> None:
-    """The button of the form that does this, opened if need be; and what it has to say."""
+    """Submit the form of this action, after opening it if needed, and check its notice."""
     button = page.locator(f"main form[action*='/{action}'] button").first
     page.evaluate("document.querySelectorAll('main details').forEach((part) => { part.open = true })")
     with page.expect_navigation():
         button.click()
-    noticed(page, "")
+    check_notice(page, "")

@@ -1,4 +1,4 @@
-"""What customers and receivers write is shown as text, wherever it is shown."""
+"""Text written by customers and receivers is shown as text on every page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import one_engine
-from tests.browser.scene import crawled
+from tests.browser.example_data import crawled
 from tests.browser.visitor import Visitor
 from tests.browser.world import Customer, World
 from tests.support.receiver import Behaviour
@@ -19,13 +19,13 @@ FIELDS = (
 
 
 def evil(field: str) -> str:
-    """Ends an attribute, a text and a script; would be an element, and would run."""
+    """Return text that ends an attribute, an element and a script, and that would run as a script."""
     return f"""'"></script></textarea><b {MARK}={field}></b><img src=x onerror=window.owned=1>{{{{7*7}}}}"""
 
 
 @pytest.fixture
 def victim(world: World) -> tuple[Customer, list[str]]:
-    """A customer, and pages that show more of theirs than those that links lead to first."""
+    """A customer with hostile text, and pages that show more of it than the first pages of the crawl."""
     answer = Behaviour(
         status=404, body=evil("body").encode(), headers={"server": evil("answer"), "content-type": "text/html"}
     )
@@ -50,21 +50,21 @@ def victim(world: World) -> tuple[Customer, list[str]]:
 
 
 @one_engine
-def test_nothing_of_it_is_taken_for_markup(visitor: Visitor, victim: tuple[Customer, list[str]]) -> None:
+def test_hostile_text_never_becomes_markup(visitor: Visitor, victim: tuple[Customer, list[str]]) -> None:
     customer, more = victim
     page = visitor.operator()
     links = crawled(page, [f"/?app={customer.id}"], portal=False).found.values()
-    seen = "".join(_looked_at(page, [*links, *more]))
+    seen = "".join(_page_texts(page, [*links, *more]))
     unseen = [field for field in FIELDS if f"<b {MARK}={field}>" not in seen]
     assert unseen == []
-    # The portal has the same pages, and a frame of its own around them.
+    # The portal has the same pages with another layout around them.
     page = visitor.customer(customer)
-    seen = "".join(_looked_at(page, ["/portal", *(f"/portal{each}" for each in more)]))
+    seen = "".join(_page_texts(page, ["/portal", *(f"/portal{each}" for each in more)]))
     assert all(f"<b {MARK}={field}>" in seen for field in ("application", "payload", "note", "body"))
 
 
-def _looked_at(page: Page, addresses: list[str]) -> list[str]:
-    """What each page shows as text."""
+def _page_texts(page: Page, addresses: list[str]) -> list[str]:
+    """Return the text of each page."""
     texts = []
     for address in addresses:
         if "/export" in address or address.partition("?")[0].endswith("/payload"):

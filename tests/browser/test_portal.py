@@ -1,4 +1,4 @@
-"""The portal as customers get it: by a link, for one application, in a frame of the sites that may."""
+"""The portal for customers: a link opens it, it shows one application, and only allowed sites may frame it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_a_link_signs_in_and_leaves_nothing_in_the_address(visitor: Visitor, wor
     page.goto(customer.portal())
     page.wait_for_url(re.compile("/portal$"))
     expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
-    page.go_back()  # to what was there before the link: neither the link nor its key
+    page.go_back()  # goes back to the page before the link: neither the link nor its key is in the history
     assert page.url == "about:blank"
 
 
@@ -48,7 +48,7 @@ def test_a_link_of_another_site_signs_no_operator_in_unasked(visitor: Visitor, w
     page.keyboard.press("Enter")  # the button has the focus
     expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
     page = visitor.stranger()
-    page.goto(f"/login#token={world.token}")  # as from a terminal
+    page.goto(f"/login#token={world.token}")  # as typed from a terminal
     expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
 
 
@@ -60,7 +60,7 @@ def test_a_link_signs_an_operator_in_once(visitor: Visitor, world: World) -> Non
     inside.goto(f"/login#token={world.token}")
     expect(inside.get_by_role("heading", level=1)).to_have_text("Overview")
     inside.goto("/messages")
-    inside.goto(link)  # who is in already needs no link, and uses none up
+    inside.goto(link)  # a signed-in operator needs no link, and the link is not used up
     expect(inside.get_by_role("heading", level=1)).to_have_text("Overview")
     page = visitor.stranger()
     page.goto(link)
@@ -72,8 +72,8 @@ def test_a_link_signs_an_operator_in_once(visitor: Visitor, world: World) -> Non
 
 
 @one_engine
-def test_a_link_over_the_address_of_the_door_itself(visitor: Visitor, world: World) -> None:
-    """No page is loaded by it: it leaves the address all the same, and waits for its reader."""
+def test_a_link_pasted_on_the_sign_in_page(visitor: Visitor, world: World) -> None:
+    """The browser loads no page for it. The link still leaves the address bar and waits for the reader to confirm."""
     page = visitor.stranger()
     page.goto("/login")
     page.goto(f"/login#token={world.token}")
@@ -84,10 +84,8 @@ def test_a_link_over_the_address_of_the_door_itself(visitor: Visitor, world: Wor
 
 
 @one_engine
-def test_a_link_over_the_address_of_the_portals_door_leads_into_no_other_portal_unasked(
-    visitor: Visitor, world: World
-) -> None:
-    """Neither by itself nor by the Enter that it waits for: what that would do is said first."""
+def test_a_link_pasted_on_the_portals_sign_in_page_asks_before_it_switches(visitor: Visitor, world: World) -> None:
+    """Neither the link nor the Enter key may switch the portal before the page says so."""
     mine, theirs = world.customer("Acme Store"), world.customer("Mallory Ltd")
     page = visitor.customer(mine)
     visitor.expected.append("409")
@@ -116,7 +114,7 @@ def test_no_other_site_signs_anybody_out(visitor: Visitor, world: World) -> None
 
 
 @one_engine
-def test_signing_out(visitor: Visitor, world: World) -> None:
+def test_signing_out_ends_the_session(visitor: Visitor, world: World) -> None:
     page = visitor.customer(world.customer())
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_role("button", name="Sign out")).to_have_count(0)
@@ -125,7 +123,7 @@ def test_signing_out(visitor: Visitor, world: World) -> None:
 
 
 @one_engine
-def test_access_that_is_revoked_ends(visitor: Visitor, world: World) -> None:
+def test_revoked_access_ends(visitor: Visitor, world: World) -> None:
     customer = world.customer()
     page = visitor.customer(customer)
     world.post(f"/auth/app/{customer.id}/expire-all")
@@ -138,7 +136,7 @@ def test_access_that_is_revoked_ends(visitor: Visitor, world: World) -> None:
 
 
 @one_engine
-def test_one_who_may_only_look_has_no_buttons(visitor: Visitor, world: World) -> None:
+def test_a_read_only_customer_has_no_buttons(visitor: Visitor, world: World) -> None:
     customer = world.customer()
     endpoint = customer.endpoint()
     page = visitor.stranger()
@@ -162,8 +160,8 @@ def test_a_customer_sees_the_contract_and_verifies_with_their_own_secret(visitor
 
 
 @one_engine
-def test_in_a_frame_of_a_site_that_may(visitor: Visitor, world: World) -> None:
-    """Another site than the server's: its cookies are those of a third party."""
+def test_an_allowed_site_can_frame_the_portal(visitor: Visitor, world: World) -> None:
+    """The framing site is another site than the server, so cookies are third-party cookies."""
     customer = world.customer()
     endpoint = customer.endpoint()
     world.embedders.show(customer.portal())
@@ -179,7 +177,7 @@ def test_in_a_frame_of_a_site_that_may(visitor: Visitor, world: World) -> None:
 
 
 @one_engine
-def test_not_in_a_frame_of_another_site(visitor: Visitor, world: World) -> None:
+def test_another_site_cannot_frame_the_portal(visitor: Visitor, world: World) -> None:
     world.embedders.show(world.customer().portal())
     visitor.expected.append("frame-ancestors")
     page = visitor.stranger()

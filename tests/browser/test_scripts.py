@@ -1,4 +1,4 @@
-"""The scripts of the pages, each by itself, in a page of ours."""
+"""Each script of the pages, tested alone in a small page."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from hookline.dashboard import static
 from hookline.dashboard.charts import figures
 from hookline.dashboard.charts.figures import Curve, Stretch
 from tests.browser.conftest import one_engine
-from tests.browser.visitor import Visitor, chord
+from tests.browser.visitor import Visitor, press_keys
 from tests.browser.world import World
 
-# A part of a page as the server might send it, and what became of it in the browser.
+# A part of a page as the server might send it, and its state in the browser afterwards.
 BEFORE = """
 <div id="live-part">
   <p id="words">one</p>
@@ -49,7 +49,7 @@ def module(name: str) -> str:
 
 
 def blank(visitor: Visitor, html: str, **options: Any) -> Page:
-    """A page of ours with this in it, instead of what it has."""
+    """Replace the content of a page with this."""
     page = visitor.operator("/settings", **options)
     page.evaluate("html => { document.querySelector('main').innerHTML = html.trim() }", html)
     return page
@@ -63,7 +63,7 @@ def morph(page: Page, html: str) -> None:
 
 
 @one_engine
-def test_a_part_that_is_updated_keeps_what_its_viewer_did(visitor: Visitor) -> None:
+def test_an_updated_part_keeps_focus_input_and_open_details(visitor: Visitor) -> None:
     page = blank(visitor, BEFORE)
     page.check("[value=b]")
     page.click("summary")
@@ -109,8 +109,8 @@ def test_rows_that_change_places_keep_the_focus(visitor: Visitor) -> None:
 
 
 @one_engine
-def test_what_its_viewer_has_closed_stays_closed(visitor: Visitor) -> None:
-    """Also where the server sends it open; and what is being sent is not sent twice."""
+def test_details_that_the_viewer_closed_stay_closed(visitor: Visitor) -> None:
+    """They stay closed even if the server sends them open, and a form that is being sent is not sent twice."""
     part = '<div id="live-part"><p>{}</p><details open><summary>More</summary>all</details><form></form></div>'
     page = blank(visitor, part.format(1))
     page.click("summary")
@@ -132,8 +132,8 @@ def test_two_rows_of_one_name_stay_two(visitor: Visitor) -> None:
 
 
 @one_engine
-def test_any_part_becomes_any_other(visitor: Visitor) -> None:
-    """Elements that come, go, change their kind or their place: in the end it is what the server sent."""
+def test_any_update_gives_exactly_what_the_server_sent(visitor: Visitor) -> None:
+    """Elements appear, disappear, change their kind or their place. The result equals what the server sent."""
     page = blank(visitor, '<div id="live-part"></div>')
     sent = [
         "<p>a<b>c</b></p>",
@@ -235,7 +235,7 @@ def test_the_stretches_of_a_band_are_read_one_by_one(visitor: Visitor) -> None:
     ]
     page = blank(visitor, figures.band("Circuit", stretches, start, start + 3 * hour), timezone_id="UTC")
     readout = page.locator(".readout")
-    page.locator(".stretch").first.hover()  # the longer one: it is painted first
+    page.locator(".stretch").first.hover()  # the longer stretch, which is drawn first
     expect(readout).to_have_text(re.compile("2025-11-15 21:00:00 ?open ?2 h"))
     page.get_by_role("group", name="Circuit").focus()
     page.keyboard.press("Home")
@@ -251,7 +251,7 @@ def test_light_or_dark_is_kept(visitor: Visitor) -> None:
     for system, other in (("light", "dark"), ("dark", "light")):
         page = visitor.operator("/settings", color_scheme=system)
         before = page.evaluate(ground)
-        page.locator("[data-theme-next]").click()  # the first click is seen, whatever the system has
+        page.locator("[data-theme-next]").click()  # the first click has an effect, whatever the system's scheme is
         expect(page.locator("html")).to_have_attribute("data-theme", other)
         changed = page.evaluate(ground)
         assert changed != before
@@ -271,17 +271,17 @@ def test_keys_lead_to_places_and_can_be_turned_off(visitor: Visitor) -> None:
     page.get_by_role("dialog").get_by_role("checkbox").uncheck()
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
-    chord(page, "gd")
+    press_keys(page, "gd")
     page.locator("[data-help]").click()
     page.get_by_role("dialog").get_by_role("checkbox").check()
     page.keyboard.press("Escape")
     expect(page).to_have_url(re.compile("/settings$"))
-    chord(page, "gd")
+    press_keys(page, "gd")
     expect(page).to_have_url(re.compile("/dead-letters$"))
 
 
 @one_engine
-def test_what_is_copied_is_what_is_meant(visitor: Visitor) -> None:
+def test_copying_gives_the_exact_value(visitor: Visitor) -> None:
     page = visitor.operator("/settings", permissions=["clipboard-read", "clipboard-write"])
     text = "a 'b' \"c\"\n$(d) \U0001f9f6"
     page.evaluate(
@@ -291,7 +291,7 @@ def test_what_is_copied_is_what_is_meant(visitor: Visitor) -> None:
         text,
     )
     page.get_by_role("button", name="Copy", exact=True).click()
-    page.wait_for_function("window.said === 'Copied'")  # for a moment
+    page.wait_for_function("window.said === 'Copied'")  # for a short time
     assert page.evaluate("navigator.clipboard.readText()") == text
 
 
@@ -308,7 +308,7 @@ def test_a_form_is_sent_once(visitor: Visitor) -> None:
 
 
 @one_engine
-def test_who_goes_back_sees_the_application_that_the_page_is_of(visitor: Visitor, world: World) -> None:
+def test_going_back_selects_the_application_of_the_page(visitor: Visitor, world: World) -> None:
     customer = world.customer()
     page = visitor.operator("/endpoints")
     page.locator("#switch-app").select_option(customer.id)
@@ -323,7 +323,7 @@ def test_who_goes_back_sees_the_application_that_the_page_is_of(visitor: Visitor
 
 @one_engine
 def test_event_types_can_be_ticked_where_the_ticks_count(visitor: Visitor, world: World) -> None:
-    """Beside "All" they would be lost without a word."""
+    """Beside "All" the ticks would be ignored without a message."""
     world.catalogue()
     page = visitor.operator(f"/endpoints/new?app={world.customer().id}")
     ticks = page.locator(".choices")

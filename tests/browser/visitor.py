@@ -1,4 +1,4 @@
-"""Somebody who looks at pages: signed in or not, with a screen and a time zone; and what their browser complained of."""
+"""Opens pages as a visitor, signed in or not, with a screen size and a time zone, and collects errors of the browser."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from playwright.sync_api import BrowserContext, ConsoleMessage, Error, Page, Req
 from tests.browser.world import Customer, World
 from tests.support.chromium import Chromium
 
-PATIENCE = 60_000  # milliseconds for anything that a page should show
-TURNS = 10  # of a page that goes on by itself, before it stands still
-OVERTAKEN = ("interrupted by another navigation", "net::ERR_ABORTED")
+PATIENCE = 60_000  # milliseconds to wait for anything that a page should show
+STILL_ATTEMPTS = 10  # attempts to reach a still page while the page navigates by itself
+NAVIGATING = ("interrupted by another navigation", "net::ERR_ABORTED")
 PHONE = {"width": 390, "height": 844}
 BAD = ("serious", "critical")
 
 expect.set_options(timeout=PATIENCE)
 
-_rooms: dict[str, BrowserContext] = {}  # of those who have signed in, by server and token; they end with the browser
+# contexts of signed-in visitors, by server and token; they end with the browser
+_contexts: dict[str, BrowserContext] = {}
 
 
 class Visitor:
@@ -27,55 +28,56 @@ class Visitor:
         self.chromium = chromium
         self.world = world
         self.complaints: list[str] = []
-        self.expected: list[str] = []  # parts of complaints that the test provokes
-        self.posted: list[str] = []  # paths
+        self.expected: list[str] = []  # parts of error messages that the test expects
+        self.posted: list[str] = []  # paths of POST requests
         self._pages: list[Page] = []
-        self._rooms: list[BrowserContext] = []
+        self._contexts: list[BrowserContext] = []
 
-    # ── ways in ──
+    # ── opening pages ──
 
     def stranger(self, **options: Any) -> Page:
-        """Who has not signed in."""
-        room = self._room(**options)
-        self._rooms.append(room)
-        return self._page(room)
+        """Open a page without signing in."""
+        context = self._context(**options)
+        self._contexts.append(context)
+        return self._page(context)
 
-    def _room(self, **options: Any) -> BrowserContext:
+    def _context(self, **options: Any) -> BrowserContext:
         screen = {"width": 1280, "height": 900}
         given = {"base_url": self.world.address, "ignore_https_errors": True, "viewport": screen, **options}
-        room = self.chromium.browser.new_context(**given)
-        room.set_default_timeout(PATIENCE)
-        return room
+        context = self.chromium.browser.new_context(**given)
+        context.set_default_timeout(PATIENCE)
+        return context
 
-    def _page(self, room: BrowserContext) -> Page:
-        page = room.new_page()
-        page.on("console", self._said)
+    def _page(self, context: BrowserContext) -> Page:
+        page = context.new_page()
+        page.on("console", self._on_console)
         page.on("pageerror", lambda error: self.complaints.append(f"{error}"))
-        page.on("request", self._asked)
+        page.on("request", self._on_request)
         self._pages.append(page)
         return page
 
     def operator(self, path: str = "/", **options: Any) -> Page:
-        """Who may do everything, on this page."""
+        """Open this page as an operator who may do everything."""
         return self.holder(self.world.token, path, **options)
 
     def holder(self, token: str, path: str = "/", **options: Any) -> Page:
-        """Of a token or a key. The form is filled in once; who comes again has the cookie, and the files that do not change."""
+        """Open this page with a token or a key. The sign-in form is filled in once; later pages reuse the cookie and
+        cached files."""
         known = f"{self.world.address} {token}"
-        if known not in _rooms:
-            _rooms[known] = self._room()
-            page = self._page(_rooms[known])
+        if known not in _contexts:
+            _contexts[known] = self._context()
+            page = self._page(_contexts[known])
             page.goto("/login")
             page.locator("input[name=token]").fill(token)
             page.locator("form:has(input[name=token]) button").click()
             expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
-        kept = _rooms[known].storage_state() if options else None
-        page = self._page(_rooms[known]) if kept is None else self.stranger(storage_state=kept, **options)
+        kept = _contexts[known].storage_state() if options else None
+        page = self._page(_contexts[known]) if kept is None else self.stranger(storage_state=kept, **options)
         page.goto(path)
         return page
 
     def customer(self, customer: Customer, path: str = "", **options: Any) -> Page:
-        """In the portal, by its link."""
+        """Open the portal by the customer's link."""
         page = self.stranger(**options)
         page.goto(customer.portal())
         page.wait_for_url("**/portal**")
@@ -83,13 +85,13 @@ class Visitor:
             page.goto(f"/portal{path}")
         return page
 
-    # ── what the browser says ──
+    # ── events of the browser ──
 
-    def _said(self, message: ConsoleMessage) -> None:
+    def _on_console(self, message: ConsoleMessage) -> None:
         if message.type == "error":
             self.complaints.append(f"{message.text} ({message.location.get('url', '')})")
 
-    def _asked(self, request: Request) -> None:
+    def _on_request(self, request: Request) -> None:
         asked = urlsplit(request.url)
         at_home = {urlsplit(self.world.address).netloc, *self.world.embedders.places}
         if asked.scheme not in ("data", "about") and asked.netloc not in at_home:
@@ -98,50 +100,51 @@ class Visitor:
             self.posted.append(asked.path)
 
     def leave(self) -> None:
-        for room in self._rooms:
-            room.close()  # with its pages
+        for context in self._contexts:
+            context.close()  # closes its pages too
         for page in self._pages:
-            if page.context not in self._rooms:
-                page.remove_listener("console", self._said)  # there is no icon where it goes now
+            if page.context not in self._contexts:
+                # The next page has no icon, and the browser would log that as an error.
+                page.remove_listener("console", self._on_console)
                 _settle(page)
-                page.evaluate("localStorage.clear()")  # whoever has this room next finds it as it was
+                page.evaluate("localStorage.clear()")  # the next visitor with this context finds it unchanged
                 page.close()
 
     def check(self) -> None:
-        unexpected = [said for said in self.complaints if not any(part in said for part in self.expected)]
+        unexpected = [error for error in self.complaints if not any(part in error for part in self.expected)]
         assert not unexpected, "\n".join(unexpected)
 
 
 def _settle(page: Page) -> None:
-    """Let the page stand still, at home. One that is closed while it turns to another may stay open in Chromium, and Playwright
-    waits for its end for ever: https://github.com/microsoft/playwright/issues/42068."""
-    for _ in range(TURNS):
+    """Navigate to a still page. Chromium may keep a page open that is closed while it navigates, and Playwright then
+    waits forever: https://github.com/microsoft/playwright/issues/42068."""
+    for _ in range(STILL_ATTEMPTS):
         try:
             page.goto("/health/live")
-        except Error as error:  # it was turning already
-            if not any(words in error.message for words in OVERTAKEN):
+        except Error as error:  # the page was navigating already
+            if not any(words in error.message for words in NAVIGATING):
                 raise
         else:
             return
     raise AssertionError(f"{page.url} does not stand still")
 
 
-# ── what must hold on every page ──────────────────────────────────────────────────────────────────────────────────
+# ── checks for every page ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def chord(page: Page, keys: str) -> None:
-    """One key after the other, however long a busy machine takes in between: for the page no time passes."""
+def press_keys(page: Page, keys: str) -> None:
+    """Press one key after the other. The page's clock stands still, so a slow machine does not break the sequence."""
     page.evaluate("performance.now = () => 0")
     page.keyboard.type(keys)
 
 
-def noticed(page: Page, words: str) -> None:
-    """What an action has to say."""
+def check_notice(page: Page, words: str) -> None:
+    """Check the notice that an action shows."""
     expect(page.locator(".notice")).to_contain_text(words)
 
 
-def accessible(page: Page) -> None:
-    """In light and dark. Only colours differ between the two."""
+def check_accessible(page: Page) -> None:
+    """Check accessibility in light and dark. The dark check covers only colours, because nothing else differs."""
     page.evaluate(AXE_SCRIPT)
     page.emulate_media(color_scheme="light")
     _axe(page, "light", {"resultTypes": ["violations"]})
@@ -161,7 +164,7 @@ def _axe(page: Page, theme: str, options: dict[str, Any]) -> None:
     assert not faults, "\n\n".join(faults)
 
 
-def fits(page: Page) -> None:
-    """Nothing is beyond the right edge: the page itself is not scrolled sideways."""
+def check_fits(page: Page) -> None:
+    """Check that nothing lies beyond the right edge, so that the page does not scroll sideways."""
     over = page.evaluate("document.scrollingElement.scrollWidth - document.documentElement.clientWidth")
     assert over <= 0, f"{page.url}: {over} pixels too wide"

@@ -1,4 +1,4 @@
-"""A real `hookline serve` with a receiver that counts, and what the tests of the pages do with them over the HTTP API."""
+"""A real `hookline serve` with a receiver that counts its requests, and helpers that call the HTTP API."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.certs import Authority
 from tests.support.processes import PATIENT, environment
 from tests.support.receiver import Behaviour, Receiver
 from tests.support.serving import Served, serving
-from tests.support.tls import TlsFront
+from tests.support.tls import TlsProxy
 
 PATIENCE = 60.0  # seconds that another process may take
 REFUSES = Behaviour(status=404, body=b"there is no such shop", headers={"content-type": "text/plain"})
@@ -30,7 +30,7 @@ _numbers = itertools.count(1)
 
 
 class World:
-    """One deployment. Tests that change something make a customer of their own in it."""
+    """One deployment. A test that changes something creates its own customer in it."""
 
     def __init__(
         self,
@@ -42,12 +42,12 @@ class World:
         environment: dict[str, str],
     ) -> None:
         self.engine = engine
-        self.address = address  # of the pages, over TLS
+        self.address = address  # address of the pages, over TLS
         self.token = served.token
         self._served = served
         self.receiver = receiver
         self.embedders = embedders
-        self.environment = environment  # of further processes
+        self.environment = environment  # environment of further processes
 
     # ── the API ──
 
@@ -63,28 +63,28 @@ class World:
             raw = None if body is None else msgspec.json.encode(body)
             connection.request(method, f"/api/v1{path}", raw, {"authorization": f"Bearer {self.token}"})
             answer = connection.getresponse()
-            said = answer.read()
+            text = answer.read()
         finally:
             connection.close()
-        assert answer.status < 300, (path, answer.status, said)
-        return msgspec.json.decode(said) if said else None
+        assert answer.status < 300, (path, answer.status, text)
+        return msgspec.json.decode(text) if text else None
 
     # ── customers ──
 
     def catalogue(self) -> None:
-        """There is an event type with a schema."""
+        """Create an event type with a schema."""
         if "order.paid" not in [each["name"] for each in self.get("/event-type?limit=250")["data"]]:
             known = {"name": "order.paid", "description": "An order was paid", "schemas": {"1": SCHEMA}}
             self.post("/event-type", known)
 
     def customer(self, name: str | None = None, **fields: object) -> Customer:
-        """A new one, whose uid nobody else has."""
+        """Create a customer with a uid that nobody else has."""
         number = next(_numbers)
         made = self.post("/app", {"name": name or f"Customer {number}", "uid": f"customer-{number}", **fields})
         return Customer(self, made["id"], made["name"])
 
     def wait(self, what: str, found: Callable[[], Any]) -> Any:
-        """Another process does the work: there is no event to wait for."""
+        """Wait until `found` returns something. Another process does the work, so there is no event to wait for."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             if seen := found():
@@ -94,7 +94,7 @@ class World:
 
 
 class Customer:
-    """An application of the world's."""
+    """An application of the deployment."""
 
     def __init__(self, world: World, id_: str, name: str) -> None:
         self.world = world
@@ -118,7 +118,7 @@ class Customer:
         return found
 
     def wait_for_dead(self, count: int, at: Endpoint | None = None) -> list[dict[str, Any]]:
-        """So many in all, or of one endpoint."""
+        """Wait for this many dead letters in total, or of one endpoint."""
 
         def letters() -> list[dict[str, Any]]:
             return [each for each in self.dead() if at is None or each["endpointId"] == at.id]
@@ -129,7 +129,7 @@ class Customer:
         return found
 
     def portal(self, **fields: object) -> str:
-        """A link to it."""
+        """Return a link to the portal."""
         url: str = self.world.post(f"/auth/app-portal-access/{self.id}", fields)["url"]
         return url
 
@@ -145,7 +145,7 @@ class Endpoint:
         self.customer.world.receiver.behave(behaviour, self.path)
 
     def arrived(self) -> list[str]:
-        """The `webhook-id` of each request, in order."""
+        """Return the `webhook-id` of each request, in order."""
         requests = self.customer.world.receiver.requests
         return [each.headers["webhook-id"] for each in list(requests) if each.path == self.path]
 
@@ -157,7 +157,7 @@ class Endpoint:
 
 
 class Embedders:
-    """Two sites that put the portal into a frame: one may, the other may not."""
+    """Two sites that frame the portal: one is allowed to, the other is not."""
 
     def __init__(self, friend: Receiver, foe: Receiver) -> None:
         self._friend = friend
@@ -165,7 +165,8 @@ class Embedders:
 
     @property
     def friend(self) -> str:
-        """Another site than the server's: a name, not an address."""
+        """The URL of the allowed site. It uses a name instead of an address, so that it is another site than the
+        server."""
         return f"http://localhost:{self._friend.port}"
 
     @property
@@ -184,22 +185,22 @@ class Embedders:
 
 @contextmanager
 def opened(engine: str, database_url: str, directory: Path, *, role: str = "all") -> Iterator[World]:
-    """Behind TLS, as it is deployed: cookies of a frame need it."""
+    """Start a deployment behind TLS, because cookies inside a frame need TLS."""
     context = Authority(directory).context("127.0.0.1")
-    with Receiver() as receiver, Receiver() as friend, Receiver() as foe, TlsFront(context) as front:
+    with Receiver() as receiver, Receiver() as friend, Receiver() as foe, TlsProxy(context) as proxy:
         embedders = Embedders(friend, foe)
-        address = f"https://127.0.0.1:{front.port}"
+        address = f"https://127.0.0.1:{proxy.port}"
         settings = {
             "HOOKLINE_PUBLIC_URL": address,
             "HOOKLINE_PORTAL_ORIGINS": embedders.friend,
             "HOOKLINE_RETRY_MAX_ATTEMPTS": "3",
             "HOOKLINE_POOL_SIZE": "6",
-            "HOOKLINE_CIRCUIT_COOLDOWN": "10m",  # one that is open stays so until somebody closes it
+            "HOOKLINE_CIRCUIT_COOLDOWN": "10m",  # a circuit stays open until somebody closes it
             "HOOKLINE_CIRCUIT_COOLDOWN_CAP": "10m",
             "HOOKLINE_SECRET_KEY": new_key(),
             **PATIENT,
         }
         with serving(database_url, directory, role=role, **settings) as served:
-            front.to = int(served.address.rpartition(":")[2])
+            proxy.to = int(served.address.rpartition(":")[2])
             yield World(engine, address, served, receiver, embedders, environment(database_url, **settings))
             served.ended_well()

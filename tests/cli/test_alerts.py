@@ -38,9 +38,9 @@ async def test_what_fires_and_what_did(cli: Cli, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await fleet.attempt(2, factory.dead)
     await scene.store.open_circuit(endpoint.no, "by hand")
-    await fleet.look()
+    await fleet.check()
     await scene.store.reset_circuit(endpoint.no, "by hand")
-    await fleet.look()
+    await fleet.check()
     (firing,) = (await cli.json("alerts", "list"))["data"]
     assert (firing["name"], firing["firing"], firing["look"]) == (
         "dead_letters",
@@ -64,7 +64,7 @@ async def test_where_to_look_works_whoever_the_endpoint_belongs_to(cli: Cli, sce
     channel = (await alert_channels.endpoints(scene.store))[WEBHOOK]
     for endpoint in (theirs, ours, channel):
         await scene.store.open_circuit(endpoint.no, "by hand")
-    await Fleet(scene, only(circuits=True), channels, guard=LOOPBACK).look()
+    await Fleet(scene, only(circuits=True), channels, guard=LOOPBACK).check()
     looks = {each["subject"]: each["look"] for each in (await cli.json("alerts", "list"))["data"]}
     assert looks == {
         theirs.id: f"hookline endpoints show {theirs.id} --org {other.id}",
@@ -80,7 +80,7 @@ async def test_for_people(cli: Cli, scene: Scene) -> None:
     assert (await cli("alerts", "list")).out.count("\n") == 1
     await scene.endpoint()
     await fleet.attempt(2, factory.dead)
-    await fleet.look()
+    await fleet.check()
     lines = (await cli("alerts", "list")).out.splitlines()
     assert len(lines) == 2
     assert (

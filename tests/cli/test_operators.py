@@ -15,7 +15,7 @@ from hookline.store import Store
 from hookline.store.protocols import Page
 from tests.support import factory
 from tests.support.cli import COMMAND, Cli
-from tests.support.people import new_session
+from tests.support.operators import new_session
 
 RIGHT = "correct horse battery staple"
 

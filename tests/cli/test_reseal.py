@@ -21,7 +21,7 @@ from tests.support.cli import Cli
 from tests.support.processes import environment, running
 from tests.support.receiver import Receiver
 from tests.support.scene import Scene
-from tests.support.sealing import crowd, heads, sealed_columns
+from tests.support.sealing import add_sealed_endpoints, heads, sealed_columns
 
 SLACK = "https://hooks.slack.com/services/T0/B0/only-slack-may-know"
 KEY = b"k" * 32
@@ -73,7 +73,7 @@ async def test_killed_in_the_middle_it_goes_on_and_then_the_old_key_can_go(
     cli: Cli, scene: Scene, vault: Vault, database_url: str, secret_key: str, tmp_path: Path
 ) -> None:
     key, new = new_secret(), new_key()
-    await crowd(scene, vault, MANY)
+    await add_sealed_endpoints(scene, vault, MANY)
     with Receiver() as receiver:
         await scene.endpoint(url=receiver.url, secrets=(Secret(key=key),))
         rotating = cli.using(HOOKLINE_SECRET_KEY=f"{new},{secret_key}")
@@ -104,7 +104,7 @@ async def test_a_secret_that_is_rotated_meanwhile_and_a_second_reseal_are_safe(
     cli: Cli, scene: Scene, vault: Vault, database_url: str, secret_key: str
 ) -> None:
     new, last = new_key(), Secret(key=new_secret())
-    await crowd(scene, vault, MANY)
+    await add_sealed_endpoints(scene, vault, MANY)
     busy = await scene.endpoint()
     rotating = cli.using(HOOKLINE_SECRET_KEY=f"{new},{secret_key}")
 

@@ -22,8 +22,8 @@ from hookline.services import organizations
 from hookline.store import Store
 from hookline.web.context import WebContext
 from tests.api.conftest import JWT_SECRET, serving
+from tests.dashboard.all_pages import Holding, hold
 from tests.dashboard.client import Client
-from tests.dashboard.walk import Holding, hold
 from tests.support import factory
 
 __all__ = ["Client", "Enter"]

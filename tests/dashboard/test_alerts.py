@@ -16,7 +16,7 @@ async def backlog(scene: Scene) -> Fleet:
     """An alert that fires."""
     fleet = Fleet(scene, only(backlog=2))
     await scene.send(5)
-    await fleet.looks(90)
+    await fleet.check_for(90)
     assert await fleet.names() == ["backlog"]
     return fleet
 
@@ -67,7 +67,7 @@ async def test_only_their_own_endpoints_are_linked(chief: Client, scene: Scene, 
     fleet = Fleet(scene, only(circuits=True))
     for endpoint in (own, theirs):
         await store.open_circuit(endpoint.no, "tests")
-    await fleet.look()
+    await fleet.check()
     page = await chief.page("/alerts")
     told = {row[2]: row[1] for row in page.rows()}
     mine = next(about for about in told if about.startswith("https://own.example.com/hook"))
@@ -90,14 +90,14 @@ async def test_paging(chief: Client, scene: Scene) -> None:
     fleet = Fleet(scene, only(circuits=True))
     for _ in range(18):
         await scene.store.open_circuit((await scene.endpoint()).no, "tests")
-    await fleet.look()
+    await fleet.check()
     for _ in range(2):
         for endpoint in await scene.store.lanes(scene.organization.id):
             await scene.store.reset_circuit(endpoint.lane.endpoint_no, "tests")
         await fleet.settle()
         for endpoint in await scene.store.lanes(scene.organization.id):
             await scene.store.open_circuit(endpoint.lane.endpoint_no, "tests")
-        await fleet.look()
+        await fleet.check()
     first = await chief.page("/alerts")
     assert len(first.rows()) == 50
     link = first.first(class_="more").first("a")["href"]

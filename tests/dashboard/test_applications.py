@@ -15,7 +15,7 @@ from tests.api.conftest import serving
 from tests.dashboard.client import Client as Browser
 from tests.dashboard.conftest import Client, Enter
 from tests.dashboard.markup import Node
-from tests.dashboard.seen import audited, notice, numbers, posting, section, verdict
+from tests.dashboard.page_content import audited, notice, numbers, posting, section, verdict
 from tests.support import factory
 from tests.support.scene import Scene
 

@@ -15,8 +15,8 @@ from hookline.store import Store
 from tests.api.conftest import JWT_SECRET
 from tests.api.conftest import Client as Api
 from tests.dashboard.client import Client
-from tests.dashboard.seen import posting
-from tests.dashboard.test_door import RIGHT, let_in
+from tests.dashboard.page_content import posting
+from tests.dashboard.test_sign_in import RIGHT, let_in
 from tests.support import factory
 from tests.support.raw import Raw
 from tests.support.sealing import everything

@@ -9,7 +9,7 @@ import pytest
 from hookline.model import DeadFilter
 from hookline.model.states import DeliveryState, EndpointStatus, Reason
 from tests.dashboard.client import Client
-from tests.dashboard.graves import alerts, bury, left, letter, posting, shown, verdict, work
+from tests.dashboard.dead_letters import alerts, bury, left, letter, posting, shown, verdict, work
 from tests.support import factory
 from tests.support.receiver import Behaviour, Receiver
 from tests.support.scene import Scene

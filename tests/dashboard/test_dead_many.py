@@ -12,7 +12,7 @@ from hookline.model import Application, DeadFilter, TaskFilter
 from hookline.model.states import EndpointStatus, Reason
 from hookline.store.protocols import Page
 from tests.dashboard.client import Client
-from tests.dashboard.graves import alerts, bury, left, letter, posting, shown, verdict, work
+from tests.dashboard.dead_letters import alerts, bury, left, letter, posting, shown, verdict, work
 from tests.support.scene import Scene
 
 # ── selected ──

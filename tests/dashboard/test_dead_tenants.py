@@ -7,7 +7,7 @@ from hookline.model.audit import AuditFilter
 from hookline.store.protocols import Page
 from tests.dashboard.client import Client
 from tests.dashboard.conftest import Enter
-from tests.dashboard.graves import bury, left, letter, posting, shown, verdict, work
+from tests.dashboard.dead_letters import bury, left, letter, posting, shown, verdict, work
 from tests.support import factory
 from tests.support.scene import Scene
 

@@ -17,8 +17,8 @@ from hookline.model.activity import EndpointWork
 from hookline.model.pulses import Pulse
 from hookline.model.states import EndpointStatus, ErrorKind, Health
 from tests.dashboard.conftest import Client
-from tests.dashboard.graves import posting
-from tests.dashboard.seen import again, numbers, section, verdict
+from tests.dashboard.dead_letters import posting
+from tests.dashboard.page_content import again, numbers, section, verdict
 from tests.support import factory
 from tests.support.scene import Scene
 

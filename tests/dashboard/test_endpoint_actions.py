@@ -11,7 +11,7 @@ from hookline.model import (
 )
 from hookline.model.states import Circuit, EndpointStatus
 from tests.dashboard.conftest import Client
-from tests.dashboard.seen import again, audited, notice, posting, verdict
+from tests.dashboard.page_content import again, audited, notice, posting, verdict
 from tests.support import factory
 from tests.support.scene import Scene
 

@@ -6,7 +6,7 @@ from hookline.model import Application, EndpointChange, OnDeath, Ordering, Polic
 from hookline.store.protocols import Page
 from tests.dashboard.conftest import Client
 from tests.dashboard.markup import Node
-from tests.dashboard.seen import again, audited, notice, posting, verdict
+from tests.dashboard.page_content import again, audited, notice, posting, verdict
 from tests.support import factory
 from tests.support.scene import Scene
 

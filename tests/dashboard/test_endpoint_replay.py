@@ -14,7 +14,7 @@ from hookline.model import (
 from hookline.model.states import EndpointStatus, Reason
 from hookline.store.protocols import Page
 from tests.dashboard.conftest import Client
-from tests.dashboard.seen import again, audited, posting, verdict
+from tests.dashboard.page_content import again, audited, posting, verdict
 from tests.support import factory
 from tests.support.scene import Scene
 

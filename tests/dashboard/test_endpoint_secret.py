@@ -7,7 +7,7 @@ from datetime import timedelta
 from hookline import clock, signing
 from hookline.model import Scheme, Secret
 from tests.dashboard.conftest import Client
-from tests.dashboard.seen import again, audited, posting, verdict
+from tests.dashboard.page_content import again, audited, posting, verdict
 from tests.support.scene import Scene
 
 

@@ -11,7 +11,7 @@ import pytest
 from hookline.model import DeadFilter
 from hookline.store.protocols import Page
 from tests.dashboard.client import Client, Shown
-from tests.dashboard.graves import bury, letter
+from tests.dashboard.dead_letters import bury, letter
 from tests.support import factory
 from tests.support.scene import Scene
 

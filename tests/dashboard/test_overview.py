@@ -12,7 +12,7 @@ from hookline.model.states import EndpointStatus, Reason
 from hookline.services import organizations
 from hookline.store import Store
 from tests.dashboard.conftest import Client, Enter
-from tests.dashboard.graves import posting
+from tests.dashboard.dead_letters import posting
 from tests.dashboard.markup import Node
 from tests.support import factory
 from tests.support.alerts import Fleet, only
@@ -267,7 +267,7 @@ async def test_alerts_that_fire_are_told(chief: Client, scene: Scene) -> None:
     fleet = Fleet(scene, only(backlog=2))
     fleet.tally.slots = 1
     await scene.send(5)
-    await fleet.looks(90)
+    await fleet.check_for(90)
     await fleet.beat()
     page = await chief.page("/")
     assert "◷ 1 alert fires: backlog." in verdicts(page)

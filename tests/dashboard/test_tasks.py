@@ -14,7 +14,7 @@ from hookline.model.states import EndpointStatus, Reason
 from hookline.store.protocols import Page
 from tests.dashboard.client import Client
 from tests.dashboard.conftest import Enter
-from tests.dashboard.graves import bury, left, posting, verdict, work
+from tests.dashboard.dead_letters import bury, left, posting, verdict, work
 from tests.dashboard.markup import Node
 from tests.support import factory
 from tests.support.scene import Scene

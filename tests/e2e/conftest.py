@@ -1,4 +1,4 @@
-"""What the end-to-end tests share."""
+"""Fixtures of the end-to-end tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.redis import RedisServer
 
 @pytest.fixture(params=["sqlite", "postgres", "redis"])
 def keys(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Where the receiver keeps its keys."""
+    """The store in which the receiver keeps its idempotency keys."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/keys.db"
     elif request.param == "redis":
@@ -30,7 +30,7 @@ def keys(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture(params=["the same PostgreSQL", "another PostgreSQL", "a SQLite file"])
 def urls(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, str]]:
-    """Of Hookline, and of the application that publishes."""
+    """Database URLs of Hookline and of the application that publishes."""
     if request.param == "a SQLite file":
         yield f"sqlite:///{tmp_path}/hookline.db", f"sqlite:///{tmp_path}/shop.db"
         return

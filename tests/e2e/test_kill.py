@@ -1,7 +1,8 @@
-"""Thousands of messages through real worker processes that die at random, to an endpoint that is sick in every way.
+"""Thousands of messages through real worker processes that are killed at random, to an endpoint that fails in every
+way.
 
-What is checked is the promise: everything that was acknowledged is delivered or dead, with the same id and the same bytes on
-every attempt, and a second copy of what the receiver had accepted only where a kill explains it.
+The test checks the guarantee. Every acknowledged message is delivered or dead. Each attempt has the same id and bytes.
+The receiver gets a second copy of an accepted message only if a worker was killed in between.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ SEED = 20_240_229
 
 
 class History:
-    """What the receiver answered, in order. `/steady` is always well; `/sick` goes through every illness and recovers."""
+    """The answers of the receiver, in order. `/steady` always succeeds; `/failing` fails in every way and recovers."""
 
     def __init__(self) -> None:
-        # (message, path) -> when those that were answered 200 had been signed: whole seconds, by the worker's clock
+        # (message, path) -> signing times of the requests answered 200, in whole seconds of the worker's clock
         self.accepted: dict[tuple[str, str], list[int]] = defaultdict(list)
-        self.copies: dict[str, set[bytes]] = defaultdict(set)  # message -> bodies seen
+        self.copies: dict[str, set[bytes]] = defaultdict(set)  # message -> request bodies
         self.arrived: dict[str, int] = defaultdict(int)
         self._chance = random.Random(SEED)
         self._well_at = time.monotonic() + 12
@@ -44,12 +45,12 @@ class History:
         message = received.headers["webhook-id"]
         self.copies[message].add(received.body)
         self.arrived[received.path] += 1
-        behaviour = Behaviour() if received.path == "/steady" else self._sick()
+        behaviour = Behaviour() if received.path == "/steady" else self._failing()
         if behaviour.status == 200 and not (behaviour.hang or behaviour.reset or behaviour.close):
             self.accepted[message, received.path].append(int(received.headers["webhook-timestamp"]))
         return behaviour
 
-    def _sick(self) -> Behaviour:
+    def _failing(self) -> Behaviour:
         if time.monotonic() > self._well_at:
             return Behaviour()
         return self._chance.choices(
@@ -66,10 +67,10 @@ class History:
 
 
 @pytest.mark.timeout(240)
-async def test_what_was_acknowledged_arrives_or_is_dead_although_workers_are_killed(
+async def test_every_acknowledged_message_is_delivered_or_dead_although_workers_are_killed(
     engine: str, database_url: str, tmp_path: Path
 ) -> None:
-    # On a quick machine the sick endpoint refuses more in its twelve seconds than would pause it.
+    # A fast machine gets more failures from the failing endpoint in twelve seconds than would pause it.
     env = environment(database_url, HOOKLINE_PAUSE_DEAD_PER_DAY="1000000")
     store = await open_store(database_url, vault=Vault([env["HOOKLINE_SECRET_KEY"]]), options=StoreOptions())
     await store.migrate()
@@ -90,13 +91,13 @@ async def test_what_was_acknowledged_arrives_or_is_dead_although_workers_are_kil
 
 
 class Fleet:
-    """Workers, and the one who kills them."""
+    """Starts workers and kills them."""
 
     def __init__(self, env: dict[str, str], directory: Path, size: int) -> None:
         self._env = env
         self._log = directory / "workers.log"
         self._chance = random.Random(SEED + 1)
-        self.kills: list[tuple[float, float]] = []  # before and after each, by the wall clock
+        self.kills: list[tuple[float, float]] = []  # wall-clock time before and after each kill
         self._workers = [self._start() for _ in range(size)]
 
     def _start(self) -> Process:
@@ -104,16 +105,16 @@ class Fleet:
 
     async def suffer(self, kills: int) -> None:
         for _ in range(kills):
-            # The point of the test is a random instant, so there is nothing to wait for.
+            # The kill must come at a random time, so there is nothing to wait for.
             await asyncio.sleep(self._chance.uniform(0.8, 2.0))
             victim = self._chance.randrange(len(self._workers))
-            assert self._workers[victim].running, self.said()
+            assert self._workers[victim].running, self.output()
             before = time.time()
             self._workers[victim].kill()
             self.kills.append((before, time.time()))
             self._workers[victim] = self._start()
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self._log.read_text(errors="replace")
 
     def end(self) -> None:
@@ -129,20 +130,20 @@ async def _endpoints(store: Store, url: str) -> tuple[Application, dict[str, End
         path: await store.create_endpoint(
             app.no, factory.new_endpoint(url=url + path, secrets=(Secret(key=new_secret()),))
         )
-        for path in ("/steady", "/sick")
+        for path in ("/steady", "/failing")
     }
     return app, endpoints
 
 
 async def _publish(store: Store, app: Application) -> dict[str, bytes]:
-    """A few at a time, so that kills fall between; what was acknowledged, and its bytes."""
+    """Publish a few messages at a time, so that kills fall in between. Return the acknowledged ids and their bodies."""
     acknowledged: dict[str, bytes] = {}
     for _ in range(MESSAGES // 10):
         batch = factory.new_messages(app.no, 10)
         for message, answer in zip(batch, await store.ingest(batch), strict=True):
             assert answer.deliveries == 2
             acknowledged[answer.message_id] = message.payload
-        await asyncio.sleep(0.02)  # spread over the kills
+        await asyncio.sleep(0.02)  # spread the messages over the kills
     return acknowledged
 
 
@@ -152,8 +153,8 @@ async def _until_nothing_is_open(store: Store, fleet: Fleet) -> None:
         counts = await store.counts()
         if counts.pending + counts.scheduled + counts.queued + counts.delivering == 0:
             return
-        await asyncio.sleep(0.2)  # other processes do the work: there is no event to await here
-    pytest.fail(f"{counts}; asleep for good: {await store.audit(repair=False)}\n{fleet.said()}")
+        await asyncio.sleep(0.2)  # other processes do the work, so there is no event to await
+    pytest.fail(f"{counts}; asleep for good: {await store.audit(repair=False)}\n{fleet.output()}")
 
 
 async def _check(
@@ -180,7 +181,8 @@ async def _check(
                 dead += 1
                 assert delivery.reason is not None
             if _copies_without_a_kill(accepted, kills):
-                # On a machine that stalls, an answer may come after the deadline: accepted there, a timeout here.
+                # On a machine that stalls, the answer may come after the deadline: accepted by the receiver, a timeout
+                # for the sender.
                 tried = [each for each in await store.attempts(message_id) if each.delivery_id == delivery.id]
                 assert any(each.error == ErrorKind.TIMEOUT for each in tried), (
                     f"{message_id} was accepted twice without a kill between: {tried}"
@@ -190,17 +192,17 @@ async def _check(
 
 
 def _copies_without_a_kill(signed: list[int], kills: list[tuple[float, float]]) -> bool:
-    """One copy was signed before a worker died and the next one after it, whenever a busy receiver came to read them."""
+    """Return whether two copies were signed without a kill of a worker in between."""
     return not all(
         any(first <= after and before < second + 1 for before, after in kills)
         for first, second in pairwise(sorted(signed))
     )
 
 
-async def test_a_receiver_can_verify_what_arrives_from_a_worker_process(
+async def test_a_receiver_can_verify_requests_of_a_worker_process(
     engine: str, database_url: str, tmp_path: Path
 ) -> None:
-    # A request that a busy receiver is slow to answer is not sent a second time.
+    # A slow answer of a busy receiver must not cause a second request.
     env = environment(database_url, HOOKLINE_REQUEST_TIMEOUT="30s", HOOKLINE_LEASE="60s")
     store = await open_store(database_url, vault=Vault([env["HOOKLINE_SECRET_KEY"]]), options=StoreOptions())
     await store.migrate()
@@ -218,7 +220,7 @@ async def test_a_receiver_can_verify_what_arrives_from_a_worker_process(
             assert received.headers["webhook-attempt"] == "1"
             assert received.headers["webhook-event-type"] == "order.paid"
             assert received.body == message.payload
-        assert worker.stop() == 0, worker.said()
+        assert worker.stop() == 0, worker.output()
     finally:
         if worker.running:
             worker.kill()

@@ -1,8 +1,9 @@
-"""Many keys through real worker processes that die at random, to endpoints that fail at random: each key arrives in its order.
+"""Many keys through real worker processes that are killed at random, to endpoints that fail at random: each key keeps
+its order.
 
-A receiver may see a message again, where an attempt failed or its worker was killed; but only right after itself, before the
-next one of its key. `HOOKLINE_TEST_ORDER_ROUNDS=200` sends ten thousand messages and kills fifty workers; the suite does with
-a tenth of that.
+A receiver may get a message again if an attempt failed or its worker was killed, but only before the next message of
+its key. `HOOKLINE_TEST_ORDER_ROUNDS=200` sends ten thousand messages and kills fifty workers; the suite does a tenth of
+that.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ from tests.support.receiver import Behaviour, Received, Receiver
 KEYS = 50
 ROUNDS = int(os.environ.get("HOOKLINE_TEST_ORDER_ROUNDS", "20"))
 KILLS = ROUNDS // 4
-PATIENCE = 10 * max(ROUNDS, 20)  # seconds until all of it must have arrived
+PATIENCE = 10 * max(ROUNDS, 20)  # seconds until all messages must have arrived
 SEED = 20_260_117
 
 
 class Arrivals:
-    """What came in, by path and key, in order; a third of it fails."""
+    """The requests by path and key, in order. A third of them fails."""
 
     def __init__(self) -> None:
         self.turns: dict[tuple[str, str], list[int]] = defaultdict(list)
-        self.whole: dict[str, list[int]] = defaultdict(list)  # by path, whatever the key
+        self.whole: dict[str, list[int]] = defaultdict(list)  # by path, for all keys
         self._chance = random.Random(SEED)
 
     def answer(self, received: Received) -> Behaviour:
@@ -48,7 +49,7 @@ class Arrivals:
             [Behaviour(), Behaviour(status=503), Behaviour(reset="after"), Behaviour(close=True)], [70, 14, 8, 8]
         )[0]
 
-    def told(self) -> str:
+    def summary(self) -> str:
         seen = [*self.turns.values()]
         again = sum(earlier == later for turns in seen for earlier, later in pairwise(turns))
         return f"{sum(map(len, seen)):,} requests, {again:,} of them right after the same message; none out of order"
@@ -58,7 +59,8 @@ class Arrivals:
 async def test_each_key_arrives_in_order_although_workers_are_killed(
     engine: str, database_url: str, tmp_path: Path
 ) -> None:
-    # The deadline is longer than a busy receiver takes to read a request: one that it read after its retry would be out of order.
+    # The deadline is longer than a busy receiver needs to read a request. A request read after its retry would be out
+    # of order.
     env = environment(database_url, HOOKLINE_REQUEST_TIMEOUT="6s", HOOKLINE_LEASE="16s")
     store = await open_store(database_url, vault=Vault([env["HOOKLINE_SECRET_KEY"]]), options=StoreOptions())
     await store.migrate()
@@ -81,8 +83,8 @@ async def test_each_key_arrives_in_order_although_workers_are_killed(
         for key in range(KEYS):
             _check(arrivals.turns[path, f"k{key}"], ROUNDS)
     _check(arrivals.whole["/fifo"], KEYS)
-    assert "lanes_repaired" not in fleet.said()
-    print(f"{engine}: {KEYS} keys, {KEYS * ROUNDS:,} messages, {len(fleet.kills)} kills, {arrivals.told()}")
+    assert "lanes_repaired" not in fleet.output()
+    print(f"{engine}: {KEYS} keys, {KEYS * ROUNDS:,} messages, {len(fleet.kills)} kills, {arrivals.summary()}")
 
 
 def _check(seen: list[int], count: int) -> None:
@@ -91,7 +93,7 @@ def _check(seen: list[int], count: int) -> None:
 
 
 async def _endpoints(store: Store, url: str) -> int:
-    """Two that keep each key's order, and one that keeps the order of all and gets only a few: it takes one at a time."""
+    """Create two endpoints that keep the order per key, and one that keeps the order of all its few messages."""
     organization = await store.save_organization(factory.organization())
     app = await store.create_application(organization.id, factory.new_application())
     for path in ("/one", "/two"):
@@ -102,11 +104,11 @@ async def _endpoints(store: Store, url: str) -> int:
 
 
 async def _publish(store: Store, app_no: int) -> None:
-    """Every key's turn in each round, a few keys at a time, so that kills fall between."""
+    """Publish a message of every key in each round, a few keys at a time, so that kills fall in between."""
     for turn in range(ROUNDS):
         for first in range(0, KEYS, 10):
             await store.ingest([_message(app_no, key, turn) for key in range(first, first + 10)])
-            await asyncio.sleep(0.04)  # spread over the kills
+            await asyncio.sleep(0.04)  # spread the messages over the kills
 
 
 def _message(app_no: int, key: int, turn: int) -> factory.NewMessage:
@@ -125,4 +127,4 @@ async def _until_nothing_is_open(store: Store) -> None:
             counts = await store.counts()
             if counts.pending + counts.scheduled + counts.queued + counts.delivering == 0:
                 return
-            await asyncio.sleep(0.2)  # other processes do the work: there is no event to await here
+            await asyncio.sleep(0.2)  # other processes do the work, so there is no event to await

@@ -1,6 +1,6 @@
-"""Two hundred transactions of a shop whose processes are killed at any moment, beside a Hookline that is killed too.
+"""Two hundred transactions of a shop whose processes are killed at any moment, with a Hookline that is killed too.
 
-What is checked is the reason to choose an outbox: every order that was committed has its webhook, and no other order has one.
+The test checks the reason for an outbox: every committed order has its webhook, and no other order has one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.support.receiver import Received, Receiver
 TRANSACTIONS = 200
 SHOPS = 4
 SEED = 20_261_115
-# A receiver on a busy machine may be slow for long: no order is given up for that, and a killed worker's are sent soon.
+# A receiver on a busy machine may be slow. No order is given up for that, and orders of a killed worker are sent soon.
 UNTIRING = {
     "HOOKLINE_REQUEST_TIMEOUT": "6s",
     "HOOKLINE_LEASE": "16s",
@@ -52,24 +52,24 @@ async def test_every_committed_order_has_its_webhook_and_no_other_has_one(
     with Receiver() as receiver:
         await _endpoint(hookline_url, env, receiver.url)
         worker = Worker(env, tmp_path / "worker.log")
-        street = Street(shop_url, tmp_path)
+        shops = Shops(shop_url, tmp_path)
         try:
-            await street.suffer(worker.suffer)
-            street.end()
+            await shops.suffer(worker.suffer)
+            shops.end()
             _last_order(shop_url)
             committed = shop.orders(shop_url)
             try:
                 await asyncio.to_thread(_wait_for_orders, receiver, committed | {"last"})
             except TimeoutError:
                 missing = (committed | {"last"}) - {_order(one) for one in receiver.requests}
-                pytest.fail(f"{missing} {await _state(hookline_url, env)} {worker.said()[-4000:]}")
+                pytest.fail(f"{missing} {await _state(hookline_url, env)} {worker.output()[-4000:]}")
         finally:
-            street.end()
+            shops.end()
             worker.end()
-        begun, lost = street.told("begun"), street.told("lost")
+        begun, lost = shops.reached("begun"), shops.reached("lost")
         arrived = {_order(one) for one in receiver.requests} - {"last"}
         assert arrived == committed
-        assert street.told("committed") <= committed
+        assert shops.reached("committed") <= committed
         assert not arrived & lost
         assert len(begun) + len(lost) >= TRANSACTIONS
         assert len(committed) > TRANSACTIONS / 3
@@ -86,13 +86,13 @@ class Worker:
         return Process(["worker"], self._env, self._log)
 
     def suffer(self) -> None:
-        assert self._process.running, self._process.said()
+        assert self._process.running, self._process.output()
         self._process.kill()
         self.kills += 1
         self._process = self._start()
 
-    def said(self) -> str:
-        return self._process.said()
+    def output(self) -> str:
+        return self._process.output()
 
     def end(self) -> None:
         if self._process.running:
@@ -100,7 +100,7 @@ class Worker:
 
 
 class Shop:
-    """One process. Its log is its own, so that it can be seen at work."""
+    """One process of the shop, with its own log."""
 
     def __init__(self, url: str, log: Path) -> None:
         self.log = log
@@ -114,18 +114,18 @@ class Shop:
         return self._process.poll() is None
 
     async def at_work(self) -> None:
-        """Killed sooner, it would never sell anything on a busy machine, and neither would any other."""
+        """Wait until the shop works. On a busy machine, a shop that is killed earlier would never sell anything."""
         async with asyncio.timeout(60):
             while not self.log.stat().st_size:
-                await asyncio.sleep(0.01)  # it says so in a file
+                await asyncio.sleep(0.01)  # it writes this into a file
 
     def kill(self) -> None:
         self._process.send_signal(signal.SIGKILL)
         self._process.wait(60)
 
 
-class Street:
-    """The shops, and the one who kills them."""
+class Shops:
+    """Starts shops and kills them."""
 
     def __init__(self, url: str, directory: Path) -> None:
         self._url, self._directory = url, directory
@@ -137,13 +137,13 @@ class Street:
         return Shop(self._url, self._directory / f"shop-{next(self._numbers)}.log")
 
     async def suffer(self, every_fifth: Callable[[], None]) -> None:
-        """Kill one shop after the other, at random instants of its work: there is nothing to wait for."""
+        """Kill one shop after the other at random times. There is nothing to wait for."""
         kills = 0
-        while len(self.told("begun")) + len(self.told("lost")) < TRANSACTIONS or kills < 15:
+        while len(self.reached("begun")) + len(self.reached("lost")) < TRANSACTIONS or kills < 15:
             place = self._chance.randrange(SHOPS)
             victim = self._shops[place]
             await victim.at_work()
-            await asyncio.sleep(self._chance.uniform(0.0, 0.2))  # somewhere in its work
+            await asyncio.sleep(self._chance.uniform(0.0, 0.2))  # at a random point of its work
             assert victim.running, victim.log.read_text()
             victim.kill()
             self._shops[place] = self._open()
@@ -151,8 +151,8 @@ class Street:
             if kills % 5 == 0:
                 every_fifth()
 
-    def told(self, step: str) -> set[str]:
-        """A line that a kill cut short counts for nothing."""
+    def reached(self, step: str) -> set[str]:
+        """Return the orders that reached this step. A line cut short by a kill does not count."""
         logs = self._directory.glob("shop-*.log")
         lines = [line.split(" ") for log in logs for line in log.read_text().splitlines()]
         return {line[1] for line in lines if line[0] == step and len(line) == 2 and len(line[1]) == 32}
@@ -181,13 +181,13 @@ async def _state(url: str, env: dict[str, str]) -> str:
 
 
 def _last_order(url: str) -> None:
-    """Relayed after everything that was committed before it."""
+    """Publish one more order. It is relayed after everything committed before it."""
     with shop.opened(url) as (begin, _), begin() as conn:
         outbox.publish(conn, "shop", "order.paid", {"order": "last"})
 
 
 def _wait_for_orders(receiver: Receiver, wanted: set[str]) -> None:
-    """Counted before it is looked: the last one may arrive meanwhile."""
+    """Wait for all orders. Count the requests before reading them: the last one may arrive in between."""
     while True:
         seen = len(receiver.requests)
         if wanted <= {_order(one) for one in receiver.requests[:seen]}:

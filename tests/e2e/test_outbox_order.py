@@ -1,6 +1,7 @@
-"""Keys and traces from an application's own transactions to its customer: real processes, and a receiver that often fails.
+"""Keys and traces from the transactions of an application to its customer, with real processes and a receiver that
+often fails.
 
-Each key's events arrive in the order in which they were committed, each with the trace that it was published in.
+The events of each key arrive in commit order, each with the trace in which it was published.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tests.support import factory
 from tests.support.processes import environment, running
 from tests.support.receiver import Behaviour, Received, Receiver
 
-SHOPS, KEYS, TURNS = 3, 2, 20  # keys of each shop, and events of each key
+SHOPS, KEYS, TURNS = 3, 2, 20  # number of keys of each shop, and of events of each key
 SEED = 20_261_117
 
 
@@ -36,7 +37,7 @@ class Declined(Exception):
 
 
 class Arrivals:
-    """What came in, by key and in order; a sixth of it fails."""
+    """The requests by key, in order. A sixth of them fails."""
 
     def __init__(self) -> None:
         self.turns: dict[str, list[int]] = defaultdict(list)
@@ -46,7 +47,7 @@ class Arrivals:
         self._all = threading.Event()
 
     def wait(self) -> None:
-        """Until every one of them was received well."""
+        """Wait until every event was received and answered with success."""
         assert self._all.wait(120), f"{self._left} did not arrive"
 
     def answer(self, received: Received) -> Behaviour:
@@ -65,7 +66,7 @@ class Arrivals:
 async def test_each_key_arrives_in_the_order_committed(urls: tuple[str, str], tmp_path: Path) -> None:
     ours, theirs = urls
     apart = {} if ours == theirs else {"HOOKLINE_OUTBOX_URLS": theirs}
-    # Longer than a busy receiver takes to read a request: one that it read after its retry would be out of order.
+    # Longer than a busy receiver needs to read a request. A request read after its retry would be out of order.
     env = environment(ours, HOOKLINE_REQUEST_TIMEOUT="30s", HOOKLINE_LEASE="60s", **apart)
     store = await open_store(ours, vault=Vault([env["HOOKLINE_SECRET_KEY"]]), options=StoreOptions())
     await store.migrate()
@@ -79,7 +80,7 @@ async def test_each_key_arrives_in_the_order_committed(urls: tuple[str, str], tm
         for number in range(1 if ours.startswith("sqlite") else 2):
             workers.enter_context(running(["worker"], env, tmp_path / f"worker{number}.log"))
         await _sell(theirs, range(1))
-        await receiver.arrived(1)  # the rest is published while others are relayed and sent
+        await receiver.arrived(1)  # the others are published while earlier ones are relayed and sent
         await _sell(theirs, range(1, TURNS))
         await asyncio.to_thread(arrivals.wait)
         await _until_nothing_is_open(store)
@@ -99,7 +100,7 @@ async def _sell(url: str, turns: range) -> None:
 
 
 def sell(url: str, shop: int, turns: range) -> None:
-    """One transaction for each turn of its keys, some of which are rolled back and begun anew."""
+    """Publish one event of each key per transaction. Some transactions are rolled back and started again."""
     chance = random.Random(SEED + shop)
     with connected(url) as conn:
         for turn in turns:
@@ -129,7 +130,7 @@ def trace_of(key: str, turn: int) -> str:
 
 
 class connected:  # noqa: N801
-    """A connection of the application's own driver; what it has written is committed at the end."""
+    """Open a connection with the driver of the application. Its writes are committed at the end."""
 
     def __init__(self, url: str) -> None:
         self.conn: Any = (
@@ -147,7 +148,7 @@ class connected:  # noqa: N801
 
 
 def transaction(conn: Any) -> Any:
-    """Commits, or rolls back on an error. (A psycopg connection as a context manager would also be closed.)"""
+    """Commit, or roll back on an error. (A psycopg connection used as a context manager would also be closed.)"""
     return conn if isinstance(conn, sqlite3.Connection) else conn.transaction()
 
 
@@ -163,4 +164,4 @@ async def _until_nothing_is_open(store: Store) -> None:
             counts = await store.counts()
             if counts.pending + counts.scheduled + counts.queued + counts.delivering == 0:
                 return
-            await asyncio.sleep(0.05)  # another process records them: there is no event to await here
+            await asyncio.sleep(0.05)  # another process records them, so there is no event to await

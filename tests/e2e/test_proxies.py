@@ -1,6 +1,6 @@
-"""Behind nginx and Caddy, where they are installed: each request arrives once, as it was sent, from whoever has sent it.
+"""Hookline behind nginx and Caddy, if installed: each request arrives once, unchanged, with the address of its client.
 
-`HOOKLINE_TEST_PROXY_TRIES=2000` makes that many tries to smuggle; the suite does with a twentieth of it.
+`HOOKLINE_TEST_PROXY_TRIES=2000` makes that many attempts to smuggle requests; the suite makes a twentieth of them.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def program(request: pytest.FixtureRequest) -> str:
 
 @contextmanager
 def proxy(name: str, directory: Path, address: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """In front of this address; its process and port."""
+    """Start a proxy for this address. Return its process and port."""
     port = int(free_port())
     settings = directory / name
     settings.write_text({"nginx": _NGINX, "caddy": _CADDY}[name].format(dir=directory, address=address, port=port))
@@ -89,8 +89,8 @@ def proxy(name: str, directory: Path, address: str) -> Iterator[tuple[subprocess
         process.wait(30)
 
 
-class Noting:
-    """The server behind it, and what it was asked."""
+class PrintedRequests:
+    """The server behind the proxy, and the requests that it printed."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -102,12 +102,12 @@ class Noting:
 
 
 @asynccontextmanager
-async def behind(name: str, directory: Path, *named: str) -> AsyncIterator[tuple[Noting, int]]:
+async def behind(name: str, directory: Path, *named: str) -> AsyncIterator[tuple[PrintedRequests, int]]:
     pipe = asyncio.subprocess.PIPE
-    command = (sys.executable, "-m", "tests.support.noting", *named)
+    command = (sys.executable, "-m", "tests.support.request_printer", *named)
     process = await asyncio.create_subprocess_exec(*command, stdout=pipe)
     try:
-        noting = Noting(process)
+        noting = PrintedRequests(process)
         with proxy(name, directory, f"127.0.0.1:{await noting.line()}") as (started, port):
             await _up(started, port)
             yield noting, port
@@ -123,14 +123,14 @@ async def _up(process: subprocess.Popen[bytes], port: int) -> None:
             try:
                 _, writer = await asyncio.open_connection("127.0.0.1", port)
             except OSError:
-                await asyncio.sleep(0.02)  # another program's start: there is no event for it
+                await asyncio.sleep(0.02)  # another program starts, so there is no event to wait for
                 continue
             writer.close()
             return
 
 
 async def asked(port: int, sent: str) -> bytes:
-    """The first line of the answer."""
+    """Send a request and return the first line of the answer."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0))
     try:
         writer.write(sent.encode())
@@ -142,8 +142,8 @@ async def asked(port: int, sent: str) -> bytes:
 
 @pytest.mark.timeout(120 + TRIES // 5)
 async def test_no_body_becomes_a_request(program: str, tmp_path: Path) -> None:
-    """The head's last bytes lie behind the first 4096, which Caddy passes on by themselves: whether the server reads them by
-    themselves is chance, and it must not matter."""
+    """The last bytes of the head come after the first 4096 bytes, which Caddy sends separately. Whether the server
+    reads them separately is random, and must not matter."""
     hidden = "DELETE /smuggled HTTP/1.1\r\nhost: a\r\nx: "
     body = "\r\nupgrade:" * (len(hidden) // 2) + hidden
     async with behind(program, tmp_path) as (noting, port):
@@ -167,21 +167,22 @@ def _post(number: int, pad: int, offer: str, body: str) -> str:
 
 
 @pytest.mark.parametrize("named", [["127.0.0.1/32"], []], ids=["named", "not named"])
-async def test_a_caller_is_who_the_proxy_says_if_it_was_named(program: str, tmp_path: Path, named: list[str]) -> None:
+async def test_the_clients_address_comes_from_a_trusted_proxy(program: str, tmp_path: Path, named: list[str]) -> None:
     invented = "x-forwarded-for: 203.0.113.9\r\nforwarded: for=203.0.113.9;proto=https\r\nx-real-ip: 203.0.113.9"
     async with behind(program, tmp_path, *named) as (noting, port):
         assert b" 200 " in await asked(port, f"GET / HTTP/1.1\r\nhost: a\r\n{invented}\r\n\r\n")
         caller = (await noting.line())["caller"]
-    scheme = "https" if named and program == "nginx" else "http"  # as each is set up here
+    scheme = "https" if named and program == "nginx" else "http"  # the configuration of each proxy in this test
     assert caller == ["127.0.0.2" if named else "127.0.0.1", scheme]
 
 
-async def test_the_dashboard_works_behind_a_proxy_that_nobody_named(program: str, tmp_path: Path) -> None:
-    """Without the address and the scheme that it tells: forms are taken for ours, and cookies come back."""
+async def test_the_dashboard_works_behind_an_untrusted_proxy(program: str, tmp_path: Path) -> None:
+    """The server gets neither the client's address nor the scheme. Forms still count as same-origin, and cookies still
+    work."""
     cli = Cli({"HOOKLINE_PORT": free_port()}, str(tmp_path))
     async with cli.running("serve", "--role", "api", "--json") as running:
-        told, made = await running.json_line(), await cli.json("token")
-        with proxy(program, tmp_path, told["address"].removeprefix("http://")) as (process, port):
+        printed, made = await running.json_line(), await cli.json("token")
+        with proxy(program, tmp_path, printed["address"].removeprefix("http://")) as (process, port):
             await _up(process, port)
             browser = Client(f"127.0.0.1:{port}")
             page = (await browser.get("/login")).page()

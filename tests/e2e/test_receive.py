@@ -1,6 +1,8 @@
-"""A real Hookline that delivers to an application with the receiving kit: a handler that is too slow, and a storm of copies.
+"""A real Hookline delivers to an application that uses `hookline.receive`: a handler that is too slow, and many copies
+at once.
 
-What is checked is the other half of at-least-once: whatever is sent again, the event has one effect, and the sender learns of it.
+The test checks the receiver's half of at-least-once delivery. However often an event is sent, it has one effect, and
+the sender gets its answer.
 """
 
 from __future__ import annotations
@@ -15,11 +17,11 @@ import pytest
 from standardwebhooks import Webhook
 
 from hookline.model.states import DeliveryState, ErrorKind
-from tests.support.copies import send_copies
+from tests.support.duplicates import send_copies
 from tests.support.receiving import Receiving, sending, settings, until
 
 LEASE = 5  # seconds
-RATE = 200  # copies a second
+RATE = 200  # copies per second
 SECONDS = 10 if os.environ.get("HOOKLINE_TEST_FULL") else 1
 
 
@@ -34,7 +36,8 @@ async def test_a_handler_slower_than_the_senders_deadline_ends_delivered_with_on
         async with sending(receiving, tmp_path) as sent:
 
             async def turned_away() -> bool:
-                """Once a second, until the handler is still at work when its first lease would have run out."""
+                """Wait until the handler still works when its first lease would have ended. The sender retries once a
+                second."""
                 return (await sent.statuses()).count(409) >= LEASE
 
             await until(turned_away)
@@ -49,7 +52,7 @@ async def test_a_handler_slower_than_the_senders_deadline_ends_delivered_with_on
         for attempt in middle:
             assert attempt.outcome == "retry"
             if attempt.error == ErrorKind.TIMEOUT:
-                continue  # a receiver that stalls answers nothing in time
+                continue  # a receiver that stalls gives no answer in time
             assert attempt.status_code == 409
             assert int(attempt.response_headers["retry-after"]) >= 1
             assert attempt.response_headers["content-type"] == "application/problem+json"
@@ -60,8 +63,8 @@ async def test_a_handler_slower_than_the_senders_deadline_ends_delivered_with_on
 
 
 @pytest.mark.timeout(120)
-async def test_a_storm_of_copies_is_answered_200_or_409_and_has_one_effect(keys: str, tmp_path: Path) -> None:
-    """All of it with `HOOKLINE_TEST_FULL=1`: 200 copies a second for 10 seconds. The handler takes a part of that time."""
+async def test_many_copies_at_once_get_200_or_409_and_have_one_effect(keys: str, tmp_path: Path) -> None:
+    """`HOOKLINE_TEST_FULL=1` sends 200 copies a second for 10 seconds. The handler runs for a part of that time."""
     given = settings(keys, tmp_path, lease=60)
     body = b'{"type": "order.paid", "order": 7}'
     with Receiving(given, tmp_path) as receiving:
@@ -70,12 +73,12 @@ async def test_a_storm_of_copies_is_answered_200_or_409_and_has_one_effect(keys:
 
         def answered(so_far: int) -> None:
             if so_far == count // 4:
-                receiving.open("effect", "answer")  # until then the handler is at work, and copies find it so
+                receiving.open("effect", "answer")  # until then the handler runs, and copies find its key in use
 
         signed = _signer(given.secret, body)
         copies = await send_copies(receiving.url, body, signed, rate=RATE, count=count, answered=answered)
     print(f"{len(copies.answers)} copies in {copies.took:.1f} s: {copies.statuses()}")
-    assert set(copies.statuses()) == {200, 409}, receiving.said()
+    assert set(copies.statuses()) == {200, 409}, receiving.output()
     assert len(copies.answers) == count
     assert copies.statuses()[409] >= count // 4
     assert len({answer.body for answer in copies.answers if answer.status == 200}) == 1
@@ -85,7 +88,8 @@ async def test_a_storm_of_copies_is_answered_200_or_409_and_has_one_effect(keys:
 
 
 def _signer(secret: str, body: bytes) -> Callable[[], Mapping[str, str]]:
-    """As a sender does: the same id, and a timestamp and a signature for each attempt. Signed by somebody else's library."""
+    """Sign as a sender does: the same id, and a new timestamp and signature for each attempt. The signature comes from
+    another library."""
     webhook = Webhook(secret)
 
     def signed() -> Mapping[str, str]:

@@ -11,13 +11,13 @@ from hookline.model.states import DeliveryState
 from tests.support.processes import PATIENT
 from tests.support.receiving import Receiving, sending, settings, until
 
-LEASE = 2.0  # seconds, after which the next life of the receiver may have the key
+LEASE = 2.0  # seconds after which the restarted receiver may take the key
 
 
 async def test_killed_before_the_effect_it_runs_again_after_the_lease_once(keys: str, tmp_path: Path) -> None:
     with Receiving(settings(keys, tmp_path, lease=LEASE), tmp_path) as receiving:
         await receiving.start()
-        # No second request is sent while the first one is under way: what runs twice does so because of the kill.
+        # No second request starts while the first one is open. If the handler runs twice, the kill is the reason.
         async with sending(receiving, tmp_path, **PATIENT) as sent:
             await until(_has_got_to(receiving, "begun"))
             receiving.kill()
@@ -33,7 +33,8 @@ async def test_killed_before_the_effect_it_runs_again_after_the_lease_once(keys:
 async def test_killed_after_the_effect_only_an_inbox_knows_of_it(
     keys: str, tmp_path: Path, with_inbox: bool, effects: int
 ) -> None:
-    """The second row is the gap that docs/explanation/guarantees.md describes: nobody knows what the dead process did."""
+    """The second row shows the gap that docs/explanation/guarantees.md describes: nobody knows what the killed process
+    did."""
     with Receiving(settings(keys, tmp_path, lease=LEASE, inbox=with_inbox), tmp_path) as receiving:
         await receiving.start()
         receiving.open("effect")

@@ -1,8 +1,8 @@
-"""An endpoint that asked for 20 requests a second gets no more, as it counts them, however many workers share the work.
+"""An endpoint that asked for 20 requests a second gets no more, by its own count, however many workers share the work.
 
-What a busy machine delays comes later, never sooner: at no instant have more arrived than the rate and its burst allow since the
-first could start. That it is no less either, by the database's clock, is a test of the store's; how even it is, second by second,
-`bench.throttle` measures where nothing else runs.
+A busy machine delays requests and never sends them sooner. So at no time have more requests arrived than the rate and
+its burst allow since the start. A test of the store checks that the rate is also reached. `bench.throttle` measures how
+even it is on an idle machine.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ async def endpoints(store: Store, url: str) -> int:
 
 
 async def all_at_work(store: Store, app_no: int, receiver: Receiver, count: int) -> int:
-    """No worker may hold more than its share of the slow lane, so that so many in flight are at all of them: how many."""
+    """Fill the slow lane until every worker holds its share of it, the most it may hold. Return the number of requests."""
     answered = threading.Event()
-    receiver.behave(Behaviour(gate=answered), path="/slow")
+    receiver.behave(Behaviour(answer_when=answered), path="/slow")
     await store.ingest(factory.new_messages(app_no, count * SHARE, event_type="slow"))
     await receiver.arrived(count * SHARE)
     answered.set()

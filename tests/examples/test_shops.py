@@ -129,7 +129,7 @@ def api(served: Served, path: str, body: object = None) -> Any:
         with urlopen(Request(f"{served.address}/api/v1{path}", data, headers)) as answer:
             return msgspec.json.decode(answer.read())
     except OSError as error:
-        raise AssertionError(f"{path}: {error}\n{served.process.said()}") from error
+        raise AssertionError(f"{path}: {error}\n{served.process.output()}") from error
 
 
 def test_paid_orders_arrive_and_a_failed_refund_does_not(shop: Shop, database_url: str, tmp_path: Path) -> None:

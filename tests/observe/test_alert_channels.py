@@ -50,7 +50,7 @@ async def an_alert(scene: Scene, channels: Channels, guard: Guard = LOOPBACK) ->
     fleet = Fleet(scene, only(dead_letters=1), channels, guard=guard)
     await scene.endpoint()
     await fleet.attempt(2, factory.dead)
-    await fleet.look()
+    await fleet.check()
     return fleet
 
 
@@ -110,7 +110,7 @@ async def test_each_turn_is_told_once(scene: Scene, receiver: Receiver) -> None:
     for count in (2, 0, 2, 0, 0):
         if count:
             await fleet.attempt(count, factory.dead)
-        await fleet.look()
+        await fleet.check()
     told = await outbox(scene)
     assert [(row["org_id"], row["app"]) for row in told] == [(MANAGEMENT, "hookline.alerts")] * 4
     severities = [msgspec.json.decode(row["payload"]).get("data", {}).get("severity") for row in told]
@@ -123,7 +123,7 @@ async def test_neither_without_the_other(scene: Scene) -> None:
     fleet = Fleet(scene, only(dead_letters=1), guard=LOOPBACK)
     await scene.endpoint()
     await fleet.attempt(2, factory.dead)
-    await fleet.look()
+    await fleet.check()
     (before,) = await fleet.firing()
     await scene.age(EVERY)
 

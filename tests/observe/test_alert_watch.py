@@ -53,17 +53,17 @@ async def test_whoever_comes_next_goes_on_where_the_last_one_ended(scene: Scene,
     """It neither forgets what is pending nor repeats what fires, and ends it."""
     await scene.endpoint()
     await scene.send(3)
-    await Fleet(scene, only(backlog=2)).looks(60)
+    await Fleet(scene, only(backlog=2)).check_for(60)
     assert await scene.raw.count("alert_pending") == 1
     heir = Fleet(scene, only(backlog=2), store=second)
     with capture_logs() as logs:
-        await heir.look()
+        await heir.check()
         assert await heir.names() == ["backlog"]
-        await Fleet(scene, only(backlog=2)).look()
+        await Fleet(scene, only(backlog=2)).check()
         await heir.work(factory.delivered)
-        await heir.look()
+        await heir.check()
         await scene.age(120)
-        await Fleet(scene, only(backlog=2), store=second).look()
+        await Fleet(scene, only(backlog=2), store=second).check()
     assert [line["event"] for line in logs] == ["alert_firing", "alert_resolved"]
     assert logs[0]["text"].startswith("3 deliveries are due and not sent")
     assert re.match(r"it lasted \d+ min .*; last value: 3 deliveries are due and not sent", logs[1]["text"])
@@ -82,7 +82,7 @@ async def test_one_that_dies_in_the_middle_leaves_nothing_behind(scene: Scene, d
         "INSERT INTO alert (name, subject, severity, began_at, fired_at, value, threshold, text)"
         " VALUES ('dead_letters', '', 'warning', now(), now(), 2, 1, 'half done')"
     )
-    await fleet.look()
+    await fleet.check()
     assert await fleet.firing() == []
     await scene.raw.execute("SELECT pg_terminate_backend($1)", dying.connection.get_server_pid())
     await until_free(scene)
@@ -101,7 +101,7 @@ async def until_free(scene: Scene) -> None:
 
 async def test_a_clock_that_was_set_back_does_not_stop_the_looks(scene: Scene) -> None:
     fleet = Fleet(scene)
-    await fleet.look()
+    await fleet.check()
     await scene.age(-3600)
     assert await fleet.watch.check() == EVERY
     assert await scene.raw.count("alert_look") == 1  # the one that lay ahead is gone
@@ -113,12 +113,12 @@ async def test_old_looks_and_alerts_are_forgotten_and_those_that_fire_are_not(sc
     endpoint = await scene.endpoint()
     await scene.store.open_circuit(endpoint.no, "by hand")
     await fleet.attempt(2, factory.dead)
-    await fleet.look()
+    await fleet.check()
     await scene.store.reset_circuit(endpoint.no, "by hand")
-    await fleet.look()
+    await fleet.check()
     assert [alert.name for alert in await fleet.resolved()] == ["circuit_open"]
     await scene.age(31 * 86_400)
-    await fleet.look()
+    await fleet.check()
     assert await fleet.resolved() == []
     assert await fleet.names() == ["dead_letters"]
     assert await scene.raw.count("alert_look") == 1
@@ -160,7 +160,7 @@ async def test_what_another_release_left_pending_is_forgotten(scene: Scene) -> N
         "INSERT INTO alert_pending (name, subject, began_at) VALUES ('a rule of tomorrow', 'x', $1)", AT
     )
     fleet = Fleet(scene)
-    await fleet.look()
+    await fleet.check()
     assert await scene.raw.count("alert_pending") == 0
 
 
@@ -172,9 +172,9 @@ async def test_alerts_are_listed_newest_first_in_pages(scene: Scene) -> None:
     endpoints = [await scene.endpoint() for _ in range(5)]
     for endpoint in endpoints:
         await scene.store.open_circuit(endpoint.no, "by hand")
-        await fleet.look()
+        await fleet.check()
     await scene.store.reset_circuit(endpoints[1].no, "by hand")
-    await fleet.look()
+    await fleet.check()
 
     async def subjects(firing: bool | None = None, **page: Any) -> list[int]:
         found = await scene.store.alerts(Page(**page), firing=firing)

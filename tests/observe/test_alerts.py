@@ -16,19 +16,19 @@ async def test_a_circuit_that_opens_fires_until_it_is_closed(scene: Scene) -> No
     endpoint = await scene.endpoint()
     await scene.send(4)
     await fleet.work(lambda job: factory.retry(job, after=0.001))
-    await fleet.look()
+    await fleet.check()
     assert await fleet.firing() == []
     await scene.store.reset_circuit(endpoint.no, "by hand")
     await fleet.work(factory.delivered)
     await scene.trip(endpoint)
-    await fleet.look()
+    await fleet.check()
     (alert,) = await fleet.firing()
     assert (alert.name, alert.subject, alert.org_id) == ("circuit_open", endpoint.id, scene.organization.id)
     await scene.record(factory.delivered(await scene.probe(endpoint)))
-    await fleet.look()
+    await fleet.check()
     assert await fleet.names() == ["circuit_open"]  # it recovers
     await scene.store.reset_circuit(endpoint.no, "by hand")
-    await fleet.look()
+    await fleet.check()
     assert await fleet.firing() == []
 
 
@@ -37,7 +37,7 @@ async def test_it_tells_since_when_the_circuit_is_open_not_since_when_it_is_seen
     endpoint = await scene.endpoint()
     await scene.store.open_circuit(endpoint.no, "by hand")
     await scene.age(600)
-    await fleet.look()
+    await fleet.check()
     (alert,) = await fleet.firing()
     assert alert.began_at == (await scene.lane(endpoint)).opened_at
     assert re.search(r" is open for 10 min \d+ s: only probes are sent to it", alert.text), alert.text
@@ -48,11 +48,11 @@ async def test_one_that_is_paused_or_deleted_fires_no_more(scene: Scene) -> None
     one, other = await scene.endpoint(), await scene.endpoint()
     for endpoint in (one, other):
         await scene.store.open_circuit(endpoint.no, "by hand")
-    await fleet.look()
+    await fleet.check()
     assert len(await fleet.firing()) == 2
     await scene.store.set_endpoint_status(one.no, EndpointStatus.PAUSED, "by hand")
     await scene.store.delete_endpoint(other.no)
-    await fleet.look()
+    await fleet.check()
     assert await fleet.firing() == []
 
 
@@ -61,7 +61,7 @@ async def test_of_very_many_most_are_told_together(scene: Scene) -> None:
     endpoints = [await scene.endpoint() for _ in range(23)]
     for endpoint in endpoints:
         await scene.store.open_circuit(endpoint.no, "by hand")
-    await fleet.look()
+    await fleet.check()
     firing = await fleet.firing()
     assert len(firing) == 21
     assert {alert.subject for alert in firing} <= {OTHERS} | {endpoint.id for endpoint in endpoints}
@@ -70,7 +70,7 @@ async def test_of_very_many_most_are_told_together(scene: Scene) -> None:
     assert rest.text.startswith("3 more of these; the worst: the circuit of endpoint ")
     for endpoint in endpoints[20:]:
         await scene.store.reset_circuit(endpoint.no, "by hand")
-    await fleet.look()
+    await fleet.check()
     assert OTHERS not in {alert.subject for alert in await fleet.firing()}
 
 
@@ -86,7 +86,7 @@ async def test_a_fleet_that_does_well_fires_nothing(scene: Scene) -> None:
         await scene.age(5)
         await fleet.work(factory.delivered)
         await fleet.beat()
-        await fleet.look()
+        await fleet.check()
     assert await fleet.firing() == []
     assert await fleet.resolved() == []
     assert await scene.raw.count("alert_pending") == 0
@@ -108,7 +108,7 @@ async def test_a_rule_that_is_turned_off_while_it_fires_is_resolved(scene: Scene
     await scene.endpoint()
     fleet = Fleet(scene, only(dead_letters=1))
     await fleet.attempt(2, factory.dead)
-    await fleet.look()
+    await fleet.check()
     assert await fleet.names() == ["dead_letters"]
     await Fleet(scene, only()).settle()
     assert await fleet.firing() == []

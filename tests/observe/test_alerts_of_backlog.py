@@ -19,12 +19,12 @@ async def test_a_backlog_above_1000_fires_after_a_minute(scene: Scene) -> None:
     fleet = Fleet(scene)
     await scene.endpoint()
     await scene.send(1000)
-    await fleet.looks(90)
+    await fleet.check_for(90)
     assert await fleet.firing() == []
     await scene.send(1)
-    await fleet.looks(60)
+    await fleet.check_for(60)
     assert await fleet.firing() == []
-    await fleet.look()
+    await fleet.check()
     (alert,) = await fleet.firing()
     assert (alert.name, alert.subject, alert.severity, alert.value, alert.threshold) == (
         "backlog",
@@ -42,9 +42,9 @@ async def test_a_backlog_that_is_sent_within_the_minute_is_none(scene: Scene) ->
     await scene.endpoint()
     for _ in range(3):
         await scene.send(4)
-        await fleet.looks(45)
+        await fleet.check_for(45)
         await fleet.work(factory.delivered)
-        await fleet.look()
+        await fleet.check()
     assert await fleet.firing() == []
 
 
@@ -53,10 +53,10 @@ async def test_what_is_held_back_or_not_due_yet_is_no_backlog(scene: Scene) -> N
     paused = await scene.endpoint()
     await scene.send(9)
     await scene.store.set_endpoint_status(paused.no, EndpointStatus.PAUSED, "by hand")
-    await fleet.looks(120)
+    await fleet.check_for(120)
     assert await fleet.firing() == []
     await scene.store.set_endpoint_status(paused.no, EndpointStatus.ACTIVE, "by hand")
-    await fleet.looks(90)
+    await fleet.check_for(90)
     assert await fleet.names() == ["backlog"]
 
 
@@ -64,15 +64,15 @@ async def test_it_is_resolved_when_the_backlog_stays_well_below(scene: Scene) ->
     fleet = Fleet(scene, only(backlog=10))
     await scene.endpoint()
     await scene.send(12)
-    await fleet.looks(90)
+    await fleet.check_for(90)
     jobs = await scene.claim(3)
     await fleet.settle()
     assert await fleet.names() == ["backlog"]  # 9 is below, but not well below
     await fleet.record([factory.delivered(job) for job in jobs])
     await fleet.record([factory.delivered(job) for job in await scene.claim(2)])
-    await fleet.looks(120)
+    await fleet.check_for(120)
     assert await fleet.names() == ["backlog"]
-    await fleet.look()
+    await fleet.check()
     assert await fleet.names() == []
     (alert,) = await fleet.resolved()
     assert alert.resolved_at is not None
@@ -86,15 +86,15 @@ async def test_a_backlog_that_grows_for_five_minutes_fires(scene: Scene) -> None
     await scene.endpoint()
     for _ in range(20):
         await scene.send(6)
-        await fleet.look()
+        await fleet.check()
     assert await fleet.firing() == []
     for _ in range(4):
         await scene.send(6)
-        await fleet.look()
+        await fleet.check()
     (alert,) = await fleet.firing()
     assert alert.name == "backlog_growing"
     assert alert.text.startswith("the backlog has grown for 5 min, by ")
-    await fleet.looks(270)  # it is as large as ever, and grows no more
+    await fleet.check_for(270)  # it is as large as ever, and grows no more
     assert await fleet.firing() == []
 
 
@@ -105,11 +105,11 @@ async def test_a_backlog_that_shrinks_in_between_or_hardly_grows_does_not(scene:
         await scene.send(9)
         if turn % 12 == 11:
             await fleet.work(factory.delivered)
-        await fleet.look()
+        await fleet.check()
     assert await fleet.firing() == []
     for _ in range(24):
         await scene.send(1)
-        await fleet.look()
+        await fleet.check()
     assert await fleet.firing() == []
 
 
@@ -124,7 +124,7 @@ async def test_first_attempts_that_begin_a_minute_late_fire(scene: Scene, slow: 
     await scene.age(slow)
     await fleet.work(factory.delivered)
     await fleet.beat()
-    await fleet.look()
+    await fleet.check()
     assert await fleet.names() == (["first_attempt_latency"] if fires else [])
     if fires:  # no more is known than between which bounds of the histogram it was
         (alert,) = await fleet.firing()
@@ -140,7 +140,7 @@ async def test_a_few_late_ones_are_too_few(scene: Scene) -> None:
     await scene.age(80)
     await fleet.work(factory.delivered)
     await fleet.beat()
-    await fleet.look()
+    await fleet.check()
     assert await fleet.firing() == []
 
 
@@ -151,7 +151,7 @@ async def test_late_retries_are_no_late_first_attempts(scene: Scene) -> None:
     await scene.age(80)
     await fleet.work(factory.delivered)
     await fleet.beat()
-    await fleet.look()
+    await fleet.check()
     assert await fleet.firing() == []
 
 
@@ -167,9 +167,9 @@ async def test_an_outbox_row_that_waits_for_a_minute_fires(scene: Scene) -> None
         b"{}",
         await scene.raw.now(),
     )
-    await fleet.looks(45)
+    await fleet.check_for(45)
     assert await fleet.firing() == []
-    await fleet.looks(30)
+    await fleet.check_for(30)
     (alert,) = await fleet.firing()
     assert alert.name == "outbox_lag"
     assert alert.text.startswith("the oldest of 1 outbox rows has waited for 1 min ")
@@ -184,12 +184,12 @@ async def test_an_applications_outbox_that_is_not_relayed_for_a_minute_fires(sce
     fleet = Fleet(scene, only(outbox_lag=60.0))
     fleet.tally.fell_behind("sqlite:////srv/shop.db", monotonic() - 30)
     await fleet.beat()
-    await fleet.look()
+    await fleet.check()
     assert await fleet.firing() == []
     fleet.tally.caught_up("sqlite:////srv/shop.db")
     fleet.tally.fell_behind("sqlite:////srv/shop.db", monotonic() - 90)
     await fleet.beat()
-    await fleet.look()
+    await fleet.check()
     (alert,) = await fleet.firing()
     assert alert.name == "outbox_lag"
     assert alert.text.startswith("a worker has not emptied an application's outbox for 1 min ")
@@ -209,7 +209,7 @@ async def test_leases_that_run_out_fire(scene: Scene) -> None:
         await scene.age(61)
         fleet.tally.swept(await scene.store.sweep_leases())
         await fleet.beat()
-        await fleet.look()
+        await fleet.check()
         await fleet.work(factory.delivered)
 
     await lose(10)

@@ -16,13 +16,13 @@ async def test_an_endpoint_that_fails_for_fifteen_minutes_fires(scene: Scene) ->
         await fleet.work(fails)
         await fleet.beat()
         await scene.age(60)
-    await fleet.look()
+    await fleet.check()
     assert await fleet.firing() == []  # not for long enough
     for _ in range(3):
         await fleet.work(fails)
         await fleet.beat()
         await scene.age(60)
-    await fleet.look()
+    await fleet.check()
     (alert,) = await fleet.firing()
     assert (alert.name, alert.subject) == ("endpoint_failing", endpoint.id)
     assert f"endpoint {endpoint.id} of application {scene.app.id}" in alert.text
@@ -31,7 +31,7 @@ async def test_an_endpoint_that_fails_for_fifteen_minutes_fires(scene: Scene) ->
         await fleet.attempt(9, factory.delivered)
         await fleet.beat()
         await scene.age(60)
-        await fleet.look()
+        await fleet.check()
     assert await fleet.firing() == []
 
 
@@ -48,15 +48,15 @@ async def test_an_endpoint_that_dies_at_once_fires_although_its_circuit_leaves_i
         assert [result.job.probe for result in await fleet.work(factory.retry)] == [True]
         await fleet.beat()
     await scene.age(330)
-    await fleet.look()
+    await fleet.check()
     assert await fleet.firing() == []  # not for long enough
     await scene.age(30)
-    await fleet.look()
+    await fleet.check()
     (alert,) = await fleet.firing()
     assert (alert.name, alert.subject) == ("endpoint_failing", endpoint.id)
     assert alert.text.startswith("100% of 3 attempts at endpoint ")
     await scene.age(900)
-    await fleet.look()
+    await fleet.check()
     (alert,) = await fleet.firing()
     assert alert.text.startswith(f"no attempt was made at endpoint {endpoint.id} of application ")
     assert alert.text.endswith(" within 15 min: its circuit is open")
@@ -70,7 +70,7 @@ async def test_an_endpoint_whose_circuit_was_opened_by_hand_does_not(scene: Scen
     endpoint = await scene.endpoint()
     await scene.store.open_circuit(endpoint.no, "by hand")
     await scene.age(1000)
-    await fleet.look()
+    await fleet.check()
     assert await fleet.firing() == []
 
 
@@ -83,7 +83,7 @@ async def test_an_endpoint_that_does_well_in_between_does_not(scene: Scene) -> N
         await fleet.attempt(3, outcome)
         await fleet.beat()
         await scene.age(60)
-    await fleet.look()
+    await fleet.check()
     assert await fleet.firing() == []
 
 
@@ -95,7 +95,7 @@ async def test_an_endpoint_that_fails_now_and_then_does_not(scene: Scene) -> Non
         await fleet.attempt(1, factory.dead if minute % 3 == 0 else factory.delivered)
         await fleet.beat()
         await scene.age(60)
-    await fleet.look()
+    await fleet.check()
     assert await fleet.firing() == []
 
 
@@ -106,5 +106,5 @@ async def test_an_endpoint_with_a_handful_of_failures_does_not(scene: Scene) -> 
         await fleet.attempt(1, factory.dead)
         await fleet.beat()
         await scene.age(225)
-    await fleet.look()
+    await fleet.check()
     assert await fleet.firing() == []

@@ -18,7 +18,7 @@ async def test_dead_letters_warn_get_critical_and_ease(scene: Scene) -> None:
     await scene.endpoint()
 
     async def severities() -> list[Severity]:
-        await fleet.look()
+        await fleet.check()
         return [alert.severity for alert in await fleet.firing()]
 
     await fleet.attempt(10, factory.dead)
@@ -52,11 +52,11 @@ async def test_more_deaths_than_usual_fire(scene: Scene) -> None:
         await scene.store.roll_pulses()
     await fleet.attempt(17, factory.dead)
     await fleet.beat()
-    await fleet.look()
+    await fleet.check()
     assert await fleet.firing() == []
     await fleet.attempt(3, factory.dead)
     await fleet.beat()
-    await fleet.look()
+    await fleet.check()
     (alert,) = await fleet.firing()
     assert (alert.name, alert.value) == ("dead_letters_growing", 20)
 
@@ -66,11 +66,11 @@ async def test_a_few_deaths_where_there_never_are_any_do_not(scene: Scene) -> No
     await scene.endpoint()
     await fleet.attempt(10, factory.dead)
     await fleet.beat()
-    await fleet.look()
+    await fleet.check()
     assert await fleet.firing() == []
     await fleet.attempt(1, factory.dead)
     await fleet.beat()
-    await fleet.look()
+    await fleet.check()
     assert await fleet.names() == ["dead_letters_growing"]
 
 
@@ -83,10 +83,10 @@ async def test_retries_that_mostly_fail_fire(scene: Scene, good: int, bad: int, 
     fleet = Fleet(scene, only(retries=0.5))
     await scene.endpoint()
     await fleet.attempt(good + bad, fails)
-    await fleet.work(fails, most=bad)
-    await fleet.work(factory.delivered, most=good)
+    await fleet.work(fails, limit=bad)
+    await fleet.work(factory.delivered, limit=good)
     await fleet.beat()
-    await fleet.look()
+    await fleet.check()
     assert await fleet.names() == (["retries_failing"] if fires else [])
 
 
@@ -95,7 +95,7 @@ async def test_first_attempts_that_fail_are_no_retries(scene: Scene) -> None:
     await scene.endpoint()
     await fleet.attempt(50, fails)
     await fleet.beat()
-    await fleet.look()
+    await fleet.check()
     assert await fleet.firing() == []
 
 
@@ -105,11 +105,11 @@ async def test_deliveries_at_their_last_attempt_fire(scene: Scene) -> None:
     await fleet.attempt(20, fails, last_left=True)
     await fleet.attempt(5, fails)
     await fleet.beat()
-    await fleet.look()
+    await fleet.check()
     assert await fleet.firing() == []
     await fleet.attempt(1, fails, last_left=True)
     await fleet.beat()
-    await fleet.look()
+    await fleet.check()
     assert await fleet.names() == ["last_attempts"]
     await fleet.settle(900)
     assert await fleet.firing() == []

@@ -219,8 +219,8 @@ async def test_a_delivery_that_comes_to_its_last_attempt(measured: Measured, rec
 async def test_requests_in_flight(measured: Measured, receiver: Receiver) -> None:
     scene = measured.scene
     await scene.endpoint(url=receiver.url)
-    gate = threading.Event()
-    receiver.behave(Behaviour(gate=gate))
+    release = threading.Event()
+    receiver.behave(Behaviour(answer_when=release))
     assert (await measured.scrape())["hookline_slots"] == 0
     messages = await scene.send(3)
     async with working(scene.store, tally=measured.tally):
@@ -228,7 +228,7 @@ async def test_requests_in_flight(measured: Measured, receiver: Receiver) -> Non
         now = await measured.sampled()
         assert (now["hookline_requests_in_flight"], now["hookline_slots"]) == (3, 64)
         assert now.value("hookline_deliveries", state="delivering") == 3
-        gate.set()
+        release.set()
         for message in messages:
             await settled(scene.store, message)
         await counted(measured, "hookline_requests_in_flight", 0)

@@ -134,13 +134,13 @@ async def test_a_caller_of_http_1_0_is_a_proxy(measured: Measured) -> None:
 
 
 async def test_on_a_port_of_its_own_everybody_may(scene: Scene) -> None:
-    async with measuring(scene, gate=MetricsAccess(None, is_open=True)) as measured:
+    async with measuring(scene, access=MetricsAccess(None, is_open=True)) as measured:
         assert (await measured.get("/metrics", {"x-forwarded-for": "203.0.113.7"}))[0] == 200
 
 
 @pytest.mark.parametrize("is_open", [True, False])
 async def test_with_a_token_whoever_has_it(scene: Scene, is_open: bool) -> None:
-    async with measuring(scene, gate=MetricsAccess(TOKEN, is_open=is_open)) as measured:
+    async with measuring(scene, access=MetricsAccess(TOKEN, is_open=is_open)) as measured:
         given = {"authorization": f"Bearer {TOKEN}", "x-forwarded-for": "203.0.113.7"}
         assert (await measured.get("/metrics", given))[0] == 200
         wrong = ("", TOKEN, f"Basic {TOKEN}", f"Bearer {TOKEN[:-1]}", f"Bearer {TOKEN}x", "Bearer \xe9", "Bearer")

@@ -86,14 +86,14 @@ async def test_workers_end_when_the_one_that_started_them_is_killed(
     """What they have under way is finished and recorded first."""
     port = deployment.env["HOOKLINE_METRICS_PORT"]
     env = deployment.env | {"HOOKLINE_PORT": free_port(), "HOOKLINE_SHUTDOWN_TIMEOUT": "60s"} | PATIENT
-    receiver.behave(Behaviour(gate=(gate := threading.Event())))
+    receiver.behave(Behaviour(answer_when=(release := threading.Event())))
     with running([command, "--processes", "2"], env, tmp_path / "log") as process:
         await shows(process, port, lambda found: found["hookline_slots"] == 2 * 512)
         await deployment.send(1)
         [arrived] = await receiver.arrived(1)
         workers = [os.pidfd_open(pid) for pid in children(process.pid)]
         process.kill()
-        gate.set()
+        release.set()
         await ended(workers)
     [delivery] = await deployment.store.deliveries(arrived.headers["webhook-id"])
     assert delivery.state == DeliveryState.DELIVERED

@@ -19,7 +19,7 @@ from hookline.observe.otel import tracing
 from hookline.observe.traces import Traces
 from hookline.store.outage import Outage
 from tests.support import factory
-from tests.support.collector import Collector, Told
+from tests.support.collector import Collector, ReceivedSpan
 from tests.support.measured import measuring
 from tests.support.receiver import Behaviour, Received, Receiver
 from tests.support.scene import Scene
@@ -51,7 +51,7 @@ def traces(environment: None) -> Iterator[Traces]:
         yield found
 
 
-def named(spans: list[Told], name: str) -> list[Told]:
+def named(spans: list[ReceivedSpan], name: str) -> list[ReceivedSpan]:
     return [span for span in spans if span.name == f"hookline.{name}"]
 
 
@@ -72,7 +72,7 @@ async def test_one_trace_from_the_caller_to_the_receiver(
         status, _, body = await api.post(path, given, traceparent=PARENT, tracestate="a=1")
         assert status == 202
         message_id = msgspec.json.decode(body)["id"]
-        found = await collector.told(4)
+        found = await collector.wait_for_spans(4)
         await settled(scene.store, message_id)
     [accept], [delivery] = named(found, "accept"), named(found, "delivery")
     first, second = sorted(named(found, "attempt"), key=lambda span: span.attributes["hookline.attempt.number"])
@@ -131,7 +131,7 @@ async def test_a_batch_is_accepted_under_one_span(scene: Scene, collector: Colle
         status, _, body = await api.post(path, {"messages": [given, given]}, traceparent=PARENT)
         assert status == 202
         made = [one["message"]["id"] for one in msgspec.json.decode(body)["results"]]
-        [accept] = await collector.told(1)
+        [accept] = await collector.wait_for_spans(1)
     assert (accept.attributes["hookline.messages"], accept.parent_id) == (2, PUBLISHER)
     assert [one.trace for one in await scene.store.messages_of(scene.app.no, made)] == [accept.parent] * 2
 
@@ -144,7 +144,7 @@ async def test_a_caller_without_a_trace_begins_one(
         path = f"/api/v1/app/{scene.app.id}/msg"
         for _ in range(2):
             await api.post(path, {"eventType": "order.paid", "payload": {}})
-        spans = await collector.told(6)
+        spans = await collector.wait_for_spans(6)
     accepts = named(spans, "accept")
     assert [span.parent_id for span in accepts] == ["", ""]
     assert len({span.trace_id for span in accepts}) == 2
@@ -159,7 +159,7 @@ async def test_a_request_that_is_refused_is_a_span_and_leads_to_nothing(
     async with measuring(scene, traces=traces) as api:
         path = f"/api/v1/app/{scene.app.id}/msg"
         status, _, _ = await api.post(path, {"eventType": "not a name", "payload": {}}, traceparent=PARENT)
-        [accept] = await collector.told(1)
+        [accept] = await collector.wait_for_spans(1)
     assert accept.attributes["http.response.status_code"] == status == 422
     assert not accept.failed  # it is the caller's fault
 
@@ -173,7 +173,7 @@ async def test_what_comes_from_an_outbox_is_a_child_of_its_publisher(
     async with working(scene.store, traces=traces):
         [known] = await scene.send(trace=PARENT)
         [unknown] = await scene.send()
-        spans = await collector.told(8)
+        spans = await collector.wait_for_spans(8)
     of_known = [span for span in named(spans, "delivery") if span.attributes["hookline.message.id"] == known]
     of_unknown = [span for span in named(spans, "delivery") if span.attributes["hookline.message.id"] == unknown]
     assert [(span.trace_id, span.parent_id) for span in of_known] == [(TRACE, PUBLISHER)] * 2
@@ -199,7 +199,7 @@ async def test_a_delivery_that_dies_says_why_and_its_replay_is_no_second_one(
         receiver.behave(Behaviour())
         assert await scene.store.replay(DeadFilter(app_no=scene.app.no), limit=10)
         await reaches(scene.store, message_id, DeliveryState.DELIVERED)
-        spans = await collector.told(3)
+        spans = await collector.wait_for_spans(3)
     [delivery] = named(spans, "delivery")
     died, again = sorted(named(spans, "attempt"), key=lambda span: span.attributes["hookline.attempt.number"])
     assert (delivery.failed, delivery.fault) == (True, "permanent_failure")
@@ -217,7 +217,7 @@ async def test_a_delivery_that_dies_while_it_waits(scene: Scene, collector: Coll
     await scene.age(3600)
     sweeper = Sweeper(scene.store, SweepSettings(every=1e-9), Outage(random.Random(1)), random.Random(1), traces=traces)
     await sweeper.once()
-    [span] = await collector.told(1)
+    [span] = await collector.wait_for_spans(1)
     assert (span.name, span.trace_id, span.parent_id) == ("hookline.delivery", TRACE, PUBLISHER)
     assert (span.fault, span.attributes["hookline.attempts"]) == ("budget_exhausted", 0)
     assert span.attributes["hookline.endpoint.id"] == endpoint.id
@@ -239,7 +239,7 @@ async def test_a_lost_lease_ends_nothing(scene: Scene, collector: Collector, tra
         recorder.add(result)
     recorder.close()
     await recorder.run()
-    spans = await collector.told(3)
+    spans = await collector.wait_for_spans(3)
     assert len(current) == 2
     assert len({span.span_id for span in named(spans, "attempt")}) == 2
     [delivery] = named(spans, "delivery")
@@ -273,7 +273,7 @@ async def test_attempts_that_could_not_be_recorded_are_told_of(
     recorder = Recorder(scene.store, factory.slots(), Outage(random.Random(1)), lambda: None, str, traces=traces)
     recorder.add(factory.delivered(job))
     assert recorder.abandon() == 1
-    [span] = await collector.told(1)
+    [span] = await collector.wait_for_spans(1)
     assert span.name == "hookline.attempt"
 
 
@@ -320,7 +320,7 @@ async def test_what_is_not_sampled_goes_on_unsampled(
         [request] = await receiver.arrived(1)
         [message_id] = await scene.send(trace=PARENT)
         await settled(scene.store, message_id)
-        spans = await collector.told(2)
+        spans = await collector.wait_for_spans(2)
     assert request.headers["traceparent"] == f"00-{TRACE}-{PUBLISHER}-00"
     assert {span.attributes["hookline.message.id"] for span in spans} == {message_id}
     assert len(collector.spans) == 2
@@ -383,4 +383,4 @@ async def test_a_delivery_of_long_ago_is_not_before_itself(scene: Scene, traces:
     result = factory.delivered(job)
     early = msgspec.structs.replace(result, ended_at=job.accepted_at - timedelta(hours=1))
     traces.recorded([early], await scene.record(result), str)
-    assert all(span.end >= span.start for span in await collector.told(2))
+    assert all(span.end >= span.start for span in await collector.wait_for_spans(2))

@@ -1,4 +1,4 @@
-"""SECURITY.md names tests for what it promises: each of them exists."""
+"""SECURITY.md names a test for each promise, and each of these tests exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is built is complete, and the part of it that publishes needs msgspec and nothing else."""
+"""The wheel is complete, and publishing needs only msgspec besides it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HEAVY = (
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy, as setuptools leaves its own files beside the source."""
+    """Build the wheel from a copy, because setuptools leaves its own files beside the source."""
     source = tmp_path_factory.mktemp("source")
     shutil.copytree(ROOT / "hookline", source / "hookline", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
@@ -42,7 +42,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As `pip install hookline` leaves it: the wheel, and msgspec."""
+    """Install the wheel and msgspec, as `pip install hookline` does."""
     place = tmp_path_factory.mktemp("site-packages")
     with zipfile.ZipFile(wheel) as packed:
         packed.extractall(place)
@@ -51,7 +51,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def python(installed: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """With these packages and the standard library alone."""
+    """Run Python with these packages and the standard library only."""
     command = [sys.executable, "-S", *arguments]
     env = {"PYTHONPATH": str(installed), "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(command, env=env, cwd=installed.parent, capture_output=True, text=True, check=False)
@@ -93,7 +93,7 @@ def test_publishing_on_sqlite_with_the_core_alone(installed: Path, tmp_path: Pat
     assert done.stdout == """[('acme', 'order.paid', '{"order":7}')]\n"""
 
 
-def test_your_own_tests_need_no_more(installed: Path) -> None:
+def test_hookline_testing_needs_msgspec_alone(installed: Path) -> None:
     done = python(installed, "-c", "import hookline.testing; print(hookline.testing.FakeEndpoint.__name__)")
     assert (done.returncode, done.stdout, done.stderr) == (0, "FakeEndpoint\n", "")
 
@@ -107,7 +107,7 @@ def test_the_command_says_what_to_install(installed: Path, how: list[str]) -> No
     assert "pip install 'hookline[server]'" in done.stderr
 
 
-def test_a_module_of_our_own_that_is_missing_is_a_bug(installed: Path) -> None:
+def test_a_missing_module_of_hookline_raises_an_error(installed: Path) -> None:
     script = "import sys; sys.modules['hookline.cli.app'] = None; from hookline.cli import main; main()"
     done = python(installed, "-c", script)
     assert done.returncode == 1

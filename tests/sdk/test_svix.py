@@ -1,7 +1,7 @@
-"""Svix's own SDKs, unmodified, call every operation of a running `hookline serve`.
+"""Svix's own, unmodified SDKs call every operation of a running `hookline serve`.
 
-The scripts beside this file are what a user would write: they make requests through the SDK, receive webhooks on loopback and
-verify them with the SDK. `make sdk` installs what they need.
+The scripts beside this file are what a user would write. They make requests through the SDK, receive webhooks on
+loopback and verify them with the SDK. `make sdk` installs what they need.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ HERE = Path(__file__).parent
 INSTALLED = Path(sys.prefix) / "sdk"
 PATIENCE = 240
 
-Request = tuple[str, str]  # the method, and the path with its parameters blank
+Request = tuple[str, str]  # the method, and the path without the names of its parameters
 
-# Of the reference, what no SDK has a method for.
+# Operations of the reference for which no SDK has a method.
 WITHOUT_METHOD: set[Request] = {
     ("HEAD", f"{PREFIX}/health"),
     ("HEAD", f"{PREFIX}/health/ping"),
@@ -39,7 +39,7 @@ WITHOUT_METHOD: set[Request] = {
 class Sdk(Struct, frozen=True, kw_only=True):
     interpreter: Path
     script: Path
-    version: str  # what it starts with
+    version: str  # prefix of the path
     env: dict[str, str] = {}
 
 
@@ -61,17 +61,17 @@ SDKS = {
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """What a script prints at the end."""
+    """The report that a script prints at the end."""
 
     version: str
-    methods: dict[str, Request]  # every method of the SDK, and the request that it makes
+    methods: dict[str, Request]  # every method of the SDK and its request
     called: set[str]
     failed: list[str]
 
 
 @pytest.mark.timeout(PATIENCE + 60)
 @pytest.mark.parametrize("name", SDKS)
-def test_every_operation_through_the_sdk(name: str, database_url: str, tmp_path: Path) -> None:
+def test_the_sdk_calls_every_operation(name: str, database_url: str, tmp_path: Path) -> None:
     sdk = SDKS[name]
     with serving(database_url, tmp_path, **PATIENT) as served:
         report = _run(sdk, served.address, served.token)
@@ -93,7 +93,7 @@ def _run(sdk: Sdk, address: str, token: str) -> Report:
 
 
 def _without_proxies() -> dict[str, str]:
-    """Loopback only: a proxy of the caller's has no place between the SDK and the server."""
+    """Return the environment without proxies, because the SDK must reach loopback directly."""
     return {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
 
 
@@ -105,7 +105,7 @@ class Sendable(Struct, frozen=True, kw_only=True):
     parameters: dict[str, list[str]]
 
 
-# What the newer generation calls a shape of ours.
+# The newer generation's names for our shapes.
 RENAMED = {
     "EndpointUpsertIn": "EndpointUpdate",
     "EventTypeUpsertIn": "EventTypeUpdate",
@@ -117,7 +117,7 @@ RENAMED = {
 
 @pytest.mark.parametrize("name", ["python-1", "python-2"])
 def test_every_field_and_parameter_that_an_sdk_can_send_is_known_by_its_name(name: str) -> None:
-    """Supported, or refused as not supported: nothing that they have is taken for a misspelling."""
+    """Each is supported, or refused as not supported. None is refused as an unknown name."""
     command = [str(SDKS[name].interpreter), str(HERE / "python" / "fields.py")]
     done = subprocess.run(command, env=_without_proxies(), capture_output=True, timeout=PATIENCE, check=True)
     sendable = msgspec.json.decode(done.stdout, type=Sendable)

@@ -25,7 +25,7 @@ from tests.api.conftest import JWT_SECRET
 from tests.api.conftest import Client as ApiClient
 from tests.dashboard.client import Client as Browser
 from tests.dashboard.conftest import Enter
-from tests.dashboard.graves import bury
+from tests.dashboard.dead_letters import bury
 from tests.support import factory
 from tests.support.cli import Cli
 from tests.support.scene import Scene

@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.conftest import both_engines
 from tests.dashboard.conftest import Enter
-from tests.dashboard.graves import bury, left, work
+from tests.dashboard.dead_letters import bury, left, work
 from tests.services.channels import Action, Input, World
 from tests.support.cli import Cli
 from tests.support.scene import Scene

@@ -13,7 +13,7 @@ from hookline.store import Store, listing
 from hookline.store.protocols import Page
 from hookline.store.rows.access import MAX_NAME, MAX_TEXT
 from tests.support import factory
-from tests.support.people import new_audit
+from tests.support.operators import new_audit
 from tests.support.raw import Raw
 from tests.support.timeshift import age
 

@@ -26,7 +26,7 @@ from hookline.model.audit import AuditFilter, NewAuditEntry, Note
 from hookline.model.operators import NewSession, Operator
 from hookline.model.states import EndpointStatus
 from hookline.store.protocols import Page
-from tests.store.test_keys import new_key
+from tests.store.test_api_keys import new_key
 from tests.support import factory
 from tests.support.scene import Scene
 

@@ -24,7 +24,7 @@ from hookline.rules.operational_events import FAILING, MANAGEMENT, Kind
 from hookline.services import endpoints
 from hookline.store.protocols import Page, Store
 from tests.support import factory
-from tests.support.operational import Told, forget, listen, told
+from tests.support.operational import OperationalEvent, add_listener, clear_outbox, outbox_events
 from tests.support.scene import Scene
 
 
@@ -37,19 +37,19 @@ async def scene(scene: Scene) -> Scene:
 
 
 async def kinds(scene: Scene) -> list[str]:
-    return [each.type for each in await told(scene.raw)]
+    return [each.type for each in await outbox_events(scene.raw)]
 
 
-async def only(scene: Scene) -> Told:
-    (found,) = await told(scene.raw)
+async def only(scene: Scene) -> OperationalEvent:
+    (found,) = await outbox_events(scene.raw)
     return found
 
 
 async def a_listened_endpoint(scene: Scene, **fields: Any) -> Endpoint:
     """Its organization listens, and has not been told of anything yet."""
     endpoint = await scene.endpoint(**fields)
-    await listen(scene.store, scene.organization.id)
-    assert await told(scene.raw) == []
+    await add_listener(scene.store, scene.organization.id)
+    assert await outbox_events(scene.raw) == []
     return endpoint
 
 
@@ -75,12 +75,12 @@ async def fail(scene: Scene, times: int, **fields: Any) -> LeasedDelivery:
 
 
 async def test_created_updated_and_deleted(scene: Scene) -> None:
-    await listen(scene.store, scene.organization.id)
+    await add_listener(scene.store, scene.organization.id)
     endpoint = await scene.endpoint(uid=f"gate-{factory.number()}")
     changed = await scene.store.change_endpoint(endpoint.no, EndpointChange(description="new"))
     again = await scene.store.change_endpoint(endpoint.no, EndpointChange(description="newer"))
     await scene.store.delete_endpoint(endpoint.no)
-    found = await told(scene.raw)
+    found = await outbox_events(scene.raw)
     assert [each.type for each in found] == [
         "endpoint.created",
         "endpoint.updated",
@@ -99,7 +99,7 @@ async def test_created_updated_and_deleted(scene: Scene) -> None:
 
 async def test_names_that_were_not_given_are_null(scene: Scene) -> None:
     app = await scene.store.create_application(scene.organization.id, NewApplication(name="without a uid"))
-    await listen(scene.store, scene.organization.id)
+    await add_listener(scene.store, scene.organization.id)
     endpoint = await scene.endpoint(app)
     assert (await only(scene)).data == {
         "appId": app.id,
@@ -112,9 +112,9 @@ async def test_names_that_were_not_given_are_null(scene: Scene) -> None:
 async def test_an_application_is_deleted_with_all_its_endpoints(scene: Scene) -> None:
     one, two, gone = [await scene.endpoint() for _ in range(3)]
     await scene.store.delete_endpoint(gone.no)
-    await listen(scene.store, scene.organization.id)
+    await add_listener(scene.store, scene.organization.id)
     await scene.store.delete_application(scene.app.no)
-    assert sorted((each.type, each.data["endpointId"]) for each in await told(scene.raw)) == sorted(
+    assert sorted((each.type, each.data["endpointId"]) for each in await outbox_events(scene.raw)) == sorted(
         [("endpoint.deleted", one.id), ("endpoint.deleted", two.id)]
     )
 
@@ -129,7 +129,7 @@ async def test_status_changes_by_hand(scene: Scene) -> None:
         (EndpointStatus.ACTIVE, "their other wish"),
     ):
         await scene.store.set_endpoint_status(endpoint.no, status, cause)
-    found = await told(scene.raw)
+    found = await outbox_events(scene.raw)
     assert [(each.type, each.data["cause"]) for each in found] == [
         ("endpoint.paused", "their deploy"),
         ("endpoint.resumed", "deployed"),
@@ -148,7 +148,7 @@ async def test_an_endpoint_that_is_gone(scene: Scene) -> None:
     await scene.send()
     (job,) = await scene.claim()
     await scene.record(factory.dead(job, Reason.ENDPOINT_GONE))
-    exhausted, disabled = await told(scene.raw)
+    exhausted, disabled = await outbox_events(scene.raw)
     assert (exhausted.type, exhausted.data["reason"]) == ("message.attempt.exhausted", "endpoint_gone")
     assert (disabled.type, disabled.data["trigger"]) == ("endpoint.disabled", "automatic")
     assert disabled.data["endpointId"] == endpoint.id
@@ -165,10 +165,10 @@ async def test_the_sweep_pauses_and_disables(scene: Scene) -> None:
     await scene.send(3)
     jobs = [job for job in await scene.claim_all() if job.endpoint_no == dying.no]
     await scene.record(*(factory.dead(job) for job in jobs))
-    await listen(scene.store, scene.organization.id)
+    await add_listener(scene.store, scene.organization.id)
     report = await scene.store.sweep_failing(pause_dead=2, disable_after=0.0)
     assert (report.paused, report.disabled) == (1, 1)
-    by_type = {each.type: each.data for each in await told(scene.raw)}
+    by_type = {each.type: each.data for each in await outbox_events(scene.raw)}
     assert set(by_type) == {"endpoint.paused", "endpoint.disabled"}
     assert by_type["endpoint.paused"]["endpointId"] == dying.id
     disabled = by_type["endpoint.disabled"]
@@ -191,7 +191,7 @@ async def test_a_circuit_opens_and_closes(scene: Scene) -> None:
     await scene.record(factory.retry(probe, health=Health.BAD))
     assert (await scene.lane(endpoint)).circuit == Circuit.OPEN
     assert await kinds(scene) == ["circuit.opened"], "a failed probe is no news"
-    await forget(scene.raw)
+    await clear_outbox(scene.raw)
     await scene.record(factory.delivered(await scene.probe(endpoint)))
     while (await scene.lane(endpoint)).circuit != Circuit.CLOSED:
         await scene.age(2)
@@ -204,7 +204,7 @@ async def test_a_circuit_opens_and_closes(scene: Scene) -> None:
 async def test_a_circuit_is_reset(scene: Scene) -> None:
     endpoint = await a_listened_endpoint(scene)
     await scene.trip(endpoint)
-    await forget(scene.raw)
+    await clear_outbox(scene.raw)
     await scene.store.reset_circuit(endpoint.no, "they say it is fine")
     closed = await only(scene)
     assert (closed.type, closed.data["cause"]) == ("circuit.closed", "they say it is fine")
@@ -216,7 +216,7 @@ async def test_to_forget_the_failures_of_a_closed_circuit_is_no_news(scene: Scen
     (job,) = await scene.claim()
     await scene.record(factory.retry(job))
     assert await scene.store.reset_circuit(endpoint.no, "a hiccup") is not None
-    assert await told(scene.raw) == []
+    assert await outbox_events(scene.raw) == []
 
 
 # ── deliveries ──
@@ -254,7 +254,7 @@ async def test_the_fourth_failure_is_told_once_and_so_is_the_recovery(scene: Sce
     endpoint = await a_listened_endpoint(scene)
     (message,) = await scene.send()
     fourth = await fail(scene, FAILING - 1)
-    assert await told(scene.raw) == []
+    assert await outbox_events(scene.raw) == []
     result = factory.retry(fourth, after=0.0, health=Health.NONE)
     await scene.record(result)
     failing = await only(scene)
@@ -267,7 +267,7 @@ async def test_the_fourth_failure_is_told_once_and_so_is_the_recovery(scene: Sce
     assert await kinds(scene) == ["message.attempt.failing"]
     good = factory.delivered(last)
     await scene.record(good)
-    recovered = (await told(scene.raw))[-1]
+    recovered = (await outbox_events(scene.raw))[-1]
     assert recovered.type == "message.attempt.recovered"
     assert recovered.data["lastAttempt"]["id"] == good.attempt_id
     assert recovered.data["lastAttempt"]["responseStatusCode"] == 200
@@ -279,7 +279,7 @@ async def test_what_was_not_failing_does_not_recover(scene: Scene, failures: int
     await a_listened_endpoint(scene)
     await scene.send()
     await scene.record(factory.delivered(await fail(scene, failures)))
-    assert await told(scene.raw) == []
+    assert await outbox_events(scene.raw) == []
 
 
 async def test_a_dead_letter_that_is_replayed_and_delivered_has_recovered(scene: Scene) -> None:
@@ -303,7 +303,7 @@ async def test_who_dies_twice_is_told_of_twice(scene: Scene) -> None:
         await scene.age(1001)
         assert (await scene.store.sweep_expired()).expired == 1
         assert await scene.store.replay(DeadFilter(ids=(job.delivery_id,))) == 1
-    found = await told(scene.raw)
+    found = await outbox_events(scene.raw)
     assert [each.type for each in found] == ["message.attempt.exhausted", "dead_letter.replayed"] * 2
     assert len({each.event_id for each in found}) == 4
     assert (await scene.store.relay(10)).relayed == 4
@@ -323,7 +323,7 @@ async def test_a_spent_budget(scene: Scene) -> None:
     await scene.store.release([again[fresh]])
     await scene.age(1001)
     assert (await scene.store.sweep_expired()).expired == 2
-    found = {each.data["msgId"]: each.data for each in await told(scene.raw)}
+    found = {each.data["msgId"]: each.data for each in await outbox_events(scene.raw)}
     assert {data["reason"] for data in found.values()} == {"budget_exhausted"}
     assert found[tried]["lastAttempt"]["id"] == last.attempt_id, "the newest of its two attempts"
     assert found[tried]["lastAttempt"]["responseStatusCode"] == 503
@@ -336,7 +336,7 @@ async def test_what_a_deleted_endpoint_held(scene: Scene) -> None:
     messages = await scene.send(2)
     await scene.store.delete_endpoint(endpoint.no)
     assert (await scene.store.sweep_deleted()).deleted == 2
-    gone, *dead = await told(scene.raw)
+    gone, *dead = await outbox_events(scene.raw)
     assert gone.type == "endpoint.deleted"
     assert [each.type for each in dead] == ["message.attempt.exhausted"] * 2
     assert {each.data["msgId"] for each in dead} == set(messages)
@@ -355,13 +355,13 @@ async def test_a_payload_that_is_gone(scene: Scene) -> None:
 async def test_a_batch_tells_each_its_own(scene: Scene) -> None:
     one = await a_listened_endpoint(scene)
     two = await scene.endpoint()
-    await forget(scene.raw)
+    await clear_outbox(scene.raw)
     await scene.send(3)
     jobs = await scene.claim_all()
     died = [factory.dead(job) for job in jobs if job.endpoint_no == one.no]
     well = [factory.delivered(job) for job in jobs if job.endpoint_no == two.no]
     await scene.record(*died, *well)
-    found = await told(scene.raw)
+    found = await outbox_events(scene.raw)
     assert [each.data["msgId"] for each in found] == [result.job.message_id for result in died]
     assert {each.data["endpointId"] for each in found} == {one.id}
 
@@ -377,12 +377,12 @@ async def test_a_change_that_is_refused_is_not_told(scene: Scene) -> None:
     with pytest.raises(Conflict):
         await scene.store.change_endpoint(endpoint.no, EndpointChange(uid=taken.uid))
     await scene.store.delete_endpoint(taken.no)
-    await forget(scene.raw)
+    await clear_outbox(scene.raw)
     with pytest.raises(NotFound):
         await scene.store.delete_endpoint(taken.no)
     with pytest.raises(NotFound):
         await scene.store.set_endpoint_status(taken.no, EndpointStatus.PAUSED, "too late")
-    assert await told(scene.raw) == []
+    assert await outbox_events(scene.raw) == []
 
 
 async def test_what_is_rolled_back_was_not_told(scene: Scene) -> None:
@@ -394,7 +394,7 @@ async def test_what_is_rolled_back_was_not_told(scene: Scene) -> None:
     with pytest.raises(HooklineError):
         await scene.record(factory.dead(job, Reason.ENDPOINT_GONE))
     await scene.raw.execute("ALTER TABLE elsewhere RENAME TO lane_event")
-    assert await told(scene.raw) == []
+    assert await outbox_events(scene.raw) == []
     assert await scene.state(message) == DeliveryState.DELIVERING
     await scene.record(factory.dead(job, Reason.ENDPOINT_GONE))
     assert await kinds(scene) == ["message.attempt.exhausted", "endpoint.disabled"]
@@ -411,7 +411,7 @@ async def test_what_cannot_be_told_does_not_happen(scene: Scene) -> None:
     found = await scene.store.endpoint(scene.app.no, endpoint.id)
     assert found is not None
     assert (found.status, found.revision) == (EndpointStatus.ACTIVE, endpoint.revision)
-    assert await told(scene.raw) == []
+    assert await outbox_events(scene.raw) == []
 
 
 async def test_a_stale_claim_tells_nothing(scene: Scene) -> None:
@@ -419,7 +419,7 @@ async def test_a_stale_claim_tells_nothing(scene: Scene) -> None:
     await scene.send()
     (job,) = await scene.claim()
     await scene.record(factory.dead(factory.with_claim(job, job.claim + 1)))
-    assert await told(scene.raw) == []
+    assert await outbox_events(scene.raw) == []
     await scene.record(factory.dead(job), factory.dead(job))
     await scene.record(factory.dead(job))
     assert await kinds(scene) == ["message.attempt.exhausted"]
@@ -435,18 +435,18 @@ async def test_what_goes_well_is_not_even_looked_at(scene: Scene) -> None:
     await scene.record(*(factory.retry(jobs[message], after=30) for message in failed))
     await scene.raw.execute("ALTER TABLE elsewhere RENAME TO application")
     assert await scene.state(delivered) == DeliveryState.DELIVERED
-    assert await told(scene.raw) == []
+    assert await outbox_events(scene.raw) == []
 
 
 async def test_where_nobody_listens_nothing_is_written(scene: Scene) -> None:
-    listener = await listen(scene.store, scene.organization.id)
+    listener = await add_listener(scene.store, scene.organization.id)
     await scene.store.delete_endpoint(listener.no)
     endpoint = await scene.endpoint()
     await scene.trip(endpoint)
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "their wish")
     await scene.store.delete_endpoint(endpoint.no)
     await scene.store.sweep_deleted()
-    assert await told(scene.raw) == []
+    assert await outbox_events(scene.raw) == []
 
 
 # ── tenants, loops ──
@@ -459,13 +459,13 @@ async def other(store: Store) -> Organization:
 
 async def test_an_organization_hears_of_its_own_alone(scene: Scene, other: Organization) -> None:
     theirs = await scene.store.create_application(other.id, factory.new_application())
-    listener = await listen(scene.store, other.id)
+    listener = await add_listener(scene.store, other.id)
     mine = await scene.endpoint()
-    assert await told(scene.raw) == []
+    assert await outbox_events(scene.raw) == []
     their_endpoint = await scene.endpoint(theirs)
-    await listen(scene.store, scene.organization.id)
+    await add_listener(scene.store, scene.organization.id)
     await scene.store.delete_endpoint(mine.no)
-    assert [(each.org_id, each.type, each.data["endpointId"]) for each in await told(scene.raw)] == [
+    assert [(each.org_id, each.type, each.data["endpointId"]) for each in await outbox_events(scene.raw)] == [
         (other.id, "endpoint.created", their_endpoint.id),
         (scene.organization.id, "endpoint.deleted", mine.id),
     ]
@@ -479,19 +479,19 @@ async def test_one_batch_of_two_organizations(scene: Scene, other: Organization)
     theirs = await scene.store.create_application(other.id, factory.new_application())
     await scene.endpoint()
     await scene.endpoint(theirs)
-    await listen(scene.store, other.id)
+    await add_listener(scene.store, other.id)
     (mine,) = await scene.send()
     (his,) = [answer.message_id for answer in await scene.ingest([factory.new_message(theirs.no)])]
     jobs = await scene.claim_all()
     assert {job.message_id for job in jobs} == {mine, his}
     await scene.record(*(factory.dead(job) for job in jobs))
-    assert [(each.org_id, each.data["msgId"]) for each in await told(scene.raw)] == [(other.id, his)]
+    assert [(each.org_id, each.data["msgId"]) for each in await outbox_events(scene.raw)] == [(other.id, his)]
 
 
 async def test_what_happens_to_an_operational_endpoint_is_not_told(scene: Scene) -> None:
     """Not to its own organization, and not to the management organization, even if that listens."""
-    await listen(scene.store, MANAGEMENT)
-    listener = await listen(scene.store, scene.organization.id)
+    await add_listener(scene.store, MANAGEMENT)
+    listener = await add_listener(scene.store, scene.organization.id)
     await scene.store.change_endpoint(listener.no, EndpointChange(description="new"))
     endpoint = await scene.endpoint()
     assert await kinds(scene) == ["endpoint.created"]
@@ -503,14 +503,14 @@ async def test_what_happens_to_an_operational_endpoint_is_not_told(scene: Scene)
     await scene.store.delete_endpoint(listener.no)
     await scene.store.delete_endpoint(endpoint.no)
     await scene.store.sweep_deleted()
-    assert await told(scene.raw) == []
+    assert await outbox_events(scene.raw) == []
 
 
 # ── the outbox ──
 
 
 async def test_an_event_that_is_relayed_again_is_dropped(scene: Scene) -> None:
-    listener = await listen(scene.store, scene.organization.id)
+    listener = await add_listener(scene.store, scene.organization.id)
     await scene.endpoint()
     (row,) = await scene.raw.rows("SELECT * FROM outbox")
     assert (await scene.store.relay(10)).relayed == 1
@@ -534,7 +534,7 @@ async def test_the_publishers_limit_is_not_for_events(scene: Scene) -> None:
 async def test_the_only_organization_stays_the_only_one(scene: Scene) -> None:
     """A publisher that names no organization need not know that there is one for management."""
     await scene.endpoint()
-    await listen(scene.store, scene.organization.id)
+    await add_listener(scene.store, scene.organization.id)
     await scene.raw.execute(
         "INSERT INTO outbox (app, event_type, payload, created_at) VALUES ($1, $2, $3, $4)",
         scene.app.uid,
@@ -550,8 +550,8 @@ async def test_the_only_organization_stays_the_only_one(scene: Scene) -> None:
 
 
 async def test_an_endpoint_hears_what_it_subscribes_to(scene: Scene) -> None:
-    some = await listen(scene.store, scene.organization.id, event_types=("endpoint.deleted",))
-    every = await listen(scene.store, scene.organization.id)
+    some = await add_listener(scene.store, scene.organization.id, event_types=("endpoint.deleted",))
+    every = await add_listener(scene.store, scene.organization.id)
     endpoint = await scene.endpoint()
     await scene.store.delete_endpoint(endpoint.no)
     await scene.store.relay(10)
@@ -562,7 +562,7 @@ async def test_an_endpoint_hears_what_it_subscribes_to(scene: Scene) -> None:
 
 
 async def test_first_use_by_many_at_once(store: Store, second: Store, organization: Organization) -> None:
-    made = await asyncio.gather(*(listen(handle, organization.id) for handle in (store, second) * 4))
+    made = await asyncio.gather(*(add_listener(handle, organization.id) for handle in (store, second) * 4))
     assert len({endpoint.app_no for endpoint in made}) == 1
     assert len({endpoint.no for endpoint in made}) == 8
     app = await endpoints.operational_application(store, organization.id)
@@ -574,7 +574,7 @@ async def test_first_use_by_many_at_once(store: Store, second: Store, organizati
 
 async def test_an_endpoint_that_is_refused_leaves_nothing_behind(store: Store, organization: Organization) -> None:
     with pytest.raises(InvalidInput):
-        await listen(store, organization.id, url="ftp://hooks.example.com/")
+        await add_listener(store, organization.id, url="ftp://hooks.example.com/")
     assert await store.organization(MANAGEMENT) is None
 
 
@@ -585,10 +585,10 @@ async def test_a_replay_is_told_once_for_each_endpoint(scene: Scene) -> None:
     one, other = await a_listened_endpoint(scene), await scene.endpoint()
     await scene.send(3)
     await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
-    await forget(scene.raw)
+    await clear_outbox(scene.raw)
     assert await scene.store.replay(DeadFilter(org_id=scene.organization.id, endpoint_no=one.no), limit=2) == 2
     assert await scene.store.replay(DeadFilter(org_id=scene.organization.id)) == 4
-    found = await told(scene.raw)
+    found = await outbox_events(scene.raw)
     assert [each.type for each in found] == [Kind.DEAD_REPLAYED] * 3
     assert found[0].data == who(scene, one) | {"count": 2, "note": None}
     assert {each.data["endpointId"]: each.data["count"] for each in found[1:]} == {one.id: 1, other.id: 3}
@@ -599,7 +599,7 @@ async def test_a_resolution_is_told_with_its_note(scene: Scene) -> None:
     endpoint = await a_listened_endpoint(scene)
     await scene.send(2)
     await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
-    await forget(scene.raw)
+    await clear_outbox(scene.raw)
     everything = DeadFilter(org_id=scene.organization.id)
     assert await scene.store.resolve(everything, "refunded by hand") == 2
     assert await scene.store.resolve(everything, "again") == 0
@@ -616,4 +616,4 @@ async def test_dead_letters_of_those_who_do_not_listen_are_told_to_nobody(scene:
     await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
     assert await scene.store.replay(DeadFilter(org_id=scene.organization.id), limit=1) == 1
     assert await scene.store.resolve(DeadFilter(org_id=scene.organization.id), "enough") == 1
-    assert await told(scene.raw) == []
+    assert await outbox_events(scene.raw) == []

@@ -10,7 +10,7 @@ from hookline.model.operators import NewSession, Operator
 from hookline.store import Store
 from hookline.store.protocols import Page
 from tests.support import factory
-from tests.support.people import new_operator, new_session
+from tests.support.operators import new_operator, new_session
 from tests.support.raw import Raw
 
 

@@ -148,7 +148,7 @@ class TestPostgres:
         await store.sweep_deleted()
         found = await store.message(app_no, message.id)
         assert found is not None
-        await self.look(store, app_no, lane, found)
+        await self.check(store, app_no, lane, found)
         await self.search(store, lanes[0], found)
         await store.deliveries(message.id)
         await store.delivery_words(found)
@@ -189,7 +189,7 @@ class TestPostgres:
             await store.step_task(task.id, 20)
             await store.cancel_task(task.id)
 
-    async def look(self, store: Store, app_no: int, lane: int, message: Message) -> None:
+    async def check(self, store: Store, app_no: int, lane: int, message: Message) -> None:
         """Through the listings of history, with and without filters, both ways."""
         by_message = MessageFilter(event_types=("order.paid",), channel="eu", tag="x", after=message.created_at)
         for page in (Page(), Page(backwards=True)):

@@ -11,9 +11,9 @@ from hookline.model import ApiKey, Application, Organization, Scope
 from hookline.model.operators import NewSession
 from hookline.store import Store
 from hookline.store.protocols import IDLE
-from tests.store.test_keys import new_key
+from tests.store.test_api_keys import new_key
 from tests.support import factory
-from tests.support.people import new_operator, new_session
+from tests.support.operators import new_operator, new_session
 from tests.support.raw import Raw
 from tests.support.timeshift import age
 

@@ -9,7 +9,7 @@ from hookline.rules.trace_context import well_formed
 from hookline.store.protocols import Page
 from tests.store.test_relay import publish
 from tests.support import factory
-from tests.support.operational import listen
+from tests.support.operational import add_listener
 from tests.support.scene import Scene
 
 HOSTILE = [
@@ -165,7 +165,7 @@ async def test_a_replay_and_a_resend_carry_it(scene: Scene) -> None:
 async def test_what_is_told_of_a_message_belongs_to_its_trace(scene: Scene) -> None:
     """And what is told of an endpoint belongs to none."""
     await scene.endpoint()
-    await listen(scene.store, scene.organization.id)
+    await add_listener(scene.store, scene.organization.id)
     traced = factory.new_message(scene.app.no, trace=new_trace("a=1"))
     await scene.ingest([traced, factory.new_message(scene.app.no)])
     for job in await scene.claim_all():

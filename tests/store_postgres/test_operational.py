@@ -7,7 +7,7 @@ from typing import cast
 from hookline.rules.operational_events import MANAGEMENT
 from hookline.store.postgres import PostgresStore
 from tests.store_postgres.plans import buffers, explain, indexes, scanned
-from tests.support.operational import listen
+from tests.support.operational import add_listener
 from tests.support.scene import Scene
 
 MANY = 20_000
@@ -15,7 +15,7 @@ MANY = 20_000
 
 async def test_who_listens_is_found_by_index(scene: Scene) -> None:
     endpoint = await scene.endpoint()
-    await listen(scene.store, scene.organization.id)
+    await add_listener(scene.store, scene.organization.id)
     await scene.raw.execute(
         "WITH a AS (INSERT INTO application (id, org_id, uid, name)"
         "           SELECT 'app_' || n, $1, 'org_' || n, 'other' FROM generate_series(1, $2) n RETURNING no)"

@@ -23,7 +23,7 @@ from hookline.store.protocols import Page, Store
 from tests.conftest import OpenStoreWith
 from tests.store.test_relay import publish
 from tests.store_postgres.plans import buffers, explain, explain_kept, keep, scanned
-from tests.support.ear import ear
+from tests.support.notifications import notifications
 from tests.support.raw import RawPostgres
 from tests.support.scene import Scene
 
@@ -330,11 +330,11 @@ async def fall_asleep(watch: OutboxWatch) -> asyncio.Task[None]:
 
 async def test_nobody_notifies_unless_a_relay_sleeps(scene: Scene, connect: Connect, watch: OutboxWatch) -> None:
     session = await connect()
-    async with ear(scene.url, "hookline_outbox") as heard:
+    async with notifications(scene.url, "hookline_outbox") as heard:
         await put(session, scene, "nobody-there")
     assert heard == []
     sleeping = await fall_asleep(watch)
-    async with ear(scene.url, "hookline_outbox") as heard:
+    async with notifications(scene.url, "hookline_outbox") as heard:
         async with session.transaction():
             for n in range(50):
                 await put(session, scene, f"evt-{n}")
@@ -354,7 +354,7 @@ async def test_what_stands_aside_and_what_is_rolled_back_wake_nobody(
 ) -> None:
     session = await connect()
     sleeping = await fall_asleep(watch)
-    async with ear(scene.url, "hookline_outbox") as heard:
+    async with notifications(scene.url, "hookline_outbox") as heard:
         await scene.raw.execute(
             "INSERT INTO outbox (app, event_type, payload, error) VALUES ('x', 'x', 'x', 'a fault')"
         )

@@ -7,45 +7,45 @@ import pytest
 from hookline.store.postgres import relay
 from hookline.store.postgres.relay import Scan
 from tests.store.test_relay import publish
-from tests.support.hands import Hands
+from tests.support.manual_clock import ManualClock
 from tests.support.scene import Scene
 
 DEAR = 1.0  # seconds of a look
 
 
 @pytest.fixture
-def hands(monkeypatch: pytest.MonkeyPatch) -> Hands:
-    made = Hands()
+def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
+    made = ManualClock()
     monkeypatch.setattr(relay, "monotonic", made)
     return made
 
 
-def test_cheap_looks_are_always_whole(hands: Hands) -> None:
+def test_cheap_looks_are_always_whole(clock: ManualClock) -> None:
     scan = Scan()
     for number in range(1, 100):
         assert scan.start() == 0
         scan.took(0, 0.001, [number])
 
 
-def test_after_a_few_dear_looks_only_new_rows_are_looked_at_for_a_while(hands: Hands) -> None:
+def test_after_a_few_dear_looks_only_new_rows_are_looked_at_for_a_while(clock: ManualClock) -> None:
     scan = Scan()
     for _ in range(5):
         assert scan.start() == 0
         scan.took(0, DEAR, [5000])
     assert scan.start() == 4000
-    hands.now += 1.9
+    clock.now += 1.9
     scan.took(4000, DEAR, [7000])
     assert scan.start() == 6000
-    hands.now += 0.2
+    clock.now += 0.2
     assert scan.start() == 0, "a whole one at least every two seconds"
     scan.took(0, DEAR, [])
     assert scan.start() == 6000, "still dear"
-    hands.now += 2.1
+    clock.now += 2.1
     scan.took(scan.start(), 0.001, [])
     assert scan.start() == 0
 
 
-def test_one_cheap_look_among_dear_ones_is_enough(hands: Hands) -> None:
+def test_one_cheap_look_among_dear_ones_is_enough(clock: ManualClock) -> None:
     scan = Scan()
     for _ in range(10):
         for seconds in (DEAR, DEAR, DEAR, DEAR, 0.001):
@@ -53,22 +53,22 @@ def test_one_cheap_look_among_dear_ones_is_enough(hands: Hands) -> None:
             scan.took(0, seconds, [5000])
 
 
-def test_a_look_may_take_its_time_for_what_it_finds(hands: Hands) -> None:
+def test_a_look_may_take_its_time_for_what_it_finds(clock: ManualClock) -> None:
     scan = Scan()
     for _ in range(10):
         assert scan.start() == 0
         scan.took(0, DEAR, range(1, 500))
 
 
-async def test_rows_with_a_key_wait_for_the_next_whole_look(scene: Scene, hands: Hands) -> None:
-    hands.step = DEAR
+async def test_rows_with_a_key_wait_for_the_next_whole_look(scene: Scene, clock: ManualClock) -> None:
+    clock.step = DEAR
     for number in range(5):
         await publish(scene.raw, scene.app.id, event_id=f"dear-{number}")
         assert (await scene.store.relay(10)).relayed == 1
-    hands.step = 0.0
+    clock.step = 0.0
     await publish(scene.raw, scene.app.id, event_id="keyed", ordering_key="k")
     await publish(scene.raw, scene.app.id, event_id="plain")
     assert (await scene.store.relay(10)).relayed == 1
     assert (await scene.store.relay(10)).relayed == 0
-    hands.now += 2.1
+    clock.now += 2.1
     assert (await scene.store.relay(10)).relayed == 1

@@ -9,7 +9,7 @@ from hookline.store.postgres import PostgresStore
 from hookline.store.sealed import Place, others
 from tests.store_postgres.plans import explain, nodes
 from tests.support.scene import Scene
-from tests.support.sealing import crowd
+from tests.support.sealing import add_sealed_endpoints
 
 INDEXES = {
     Place.SECRETS: "endpoint_secrets_key",
@@ -24,7 +24,7 @@ async def test_a_step_of_resealing_reads_the_index_of_its_place_and_sorts_nothin
     scene: Scene, vault: Vault, place: Place
 ) -> None:
     assert isinstance(scene.store, PostgresStore)
-    await crowd(scene, vault, 300)
+    await add_sealed_endpoints(scene, vault, 300)
     await scene.raw.execute("ANALYZE endpoint")
     for within in others(vault.heads):
         asked = (place.value, within.start, within.stop)

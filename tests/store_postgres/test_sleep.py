@@ -14,7 +14,7 @@ from hookline.store.postgres import claim as claiming
 from hookline.store.protocols import Store, StoreOptions
 from tests.conftest import OpenStoreWith
 from tests.support import factory
-from tests.support.ear import ear
+from tests.support.notifications import notifications
 from tests.support.raw import RawPostgres
 from tests.support.scene import Scene
 
@@ -101,7 +101,7 @@ async def test_one_that_slept_before_is_told_whoever_came_after(
 
 async def test_announcers_do_not_take_each_other_for_sleepers(scene: Scene, second: Store, other: RawPostgres) -> None:
     await scene.endpoint()
-    async with ear(scene.url, "hookline_wake") as heard, other.connection.transaction():
+    async with notifications(scene.url, "hookline_wake") as heard, other.connection.transaction():
         await other.execute("SELECT announce()")
         await second.ingest(factory.new_messages(scene.app.no, 2))
         await other.execute("SELECT announce()")
@@ -118,7 +118,7 @@ async def test_a_worker_that_finds_work_after_arming_is_no_sleeper(scene: Scene)
     assert await scene.store.arm()
     assert len(await scene.claim()) == 1
     await held_by(scene, 0)
-    async with ear(scene.url, "hookline_wake") as heard:
+    async with notifications(scene.url, "hookline_wake") as heard:
         await scene.send(3)
     assert heard == []
     assert len(await scene.claim()) == 3
@@ -129,7 +129,7 @@ async def test_a_worker_that_looks_again_and_finds_nothing_sleeps_on(scene: Scen
     assert await scene.store.arm()
     assert await scene.claim() == []
     assert len(await holders(scene)) == 1
-    async with ear(scene.url, "hookline_wake") as heard:
+    async with notifications(scene.url, "hookline_wake") as heard:
         await scene.send()
     assert heard == [""]
     assert len(await scene.claim()) == 1

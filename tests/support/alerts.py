@@ -1,4 +1,4 @@
-"""A fleet of one process that works, beats and watches, step by step: what it counts is what it did to a real store."""
+"""A process that works, sends heartbeats and checks alert rules, one step at a time, on a real store."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ Outcome = Callable[[LeasedDelivery], Result]
 
 
 def only(**thresholds: Any) -> Thresholds:
-    """All other rules are off."""
+    """Return thresholds with every other rule switched off."""
     return Thresholds(**(OFF | thresholds))
 
 
 def fails(job: LeasedDelivery) -> Result:
-    """Without a word on the endpoint's health: its circuit stays closed."""
+    """Return a failed attempt that says nothing about the endpoint's health, so its circuit stays closed."""
     return factory.retry(job, after=0.0, health=Health.NONE)
 
 
@@ -63,13 +63,13 @@ class Fleet:
         self.watch = Watch(self.store, settings, random.Random(1))
 
     async def attempt(self, count: int, outcome: Outcome, **fields: Any) -> list[Result]:
-        """Messages that are claimed and come to that; counted as a worker counts them."""
+        """Send messages, claim them and record this outcome for each; the tally counts them as a worker would."""
         await self.scene.send(count)
         return await self.work(outcome, **fields)
 
-    async def work(self, outcome: Outcome, most: int | None = None, **fields: Any) -> list[Result]:
-        """What is due comes to that."""
-        jobs = await self.scene.claim_all() if most is None else await self.scene.claim(most)
+    async def work(self, outcome: Outcome, limit: int | None = None, **fields: Any) -> list[Result]:
+        """Claim the deliveries that are due and record this outcome for each."""
+        jobs = await self.scene.claim_all() if limit is None else await self.scene.claim(limit)
         results = [_ended(outcome(job), **fields) for job in jobs]
         if results:
             await self.record(results)
@@ -81,22 +81,22 @@ class Fleet:
     async def beat(self) -> None:
         await self._heart.beat()
 
-    async def look(self) -> None:
-        """It is time for one."""
+    async def check(self) -> None:
+        """Move the clock to the next check, then check the rules once."""
         await self.scene.age(EVERY)
         await self.watch.check()
 
-    async def looks(self, seconds: float) -> None:
-        """As often as the rules are asked in that time."""
+    async def check_for(self, seconds: float) -> None:
+        """Check the rules as often as the watch does in this many seconds."""
         for _ in range(round(seconds / EVERY)):
-            await self.look()
+            await self.check()
 
     async def settle(self, seconds: float = 0.0) -> None:
-        """After that time, and after the time that an alert must be over before it is resolved."""
+        """Let this time pass, then the time that a condition must be over before its alert is resolved."""
         await self.scene.age(seconds)
-        await self.look()
+        await self.check()
         await self.scene.age(120.0 - EVERY)
-        await self.look()
+        await self.check()
 
     async def firing(self) -> list[Alert]:
         return await self.store.alerts(Page(limit=100), firing=True)
@@ -109,6 +109,6 @@ class Fleet:
 
 
 def _ended(result: Result, **fields: Any) -> Result:
-    """The answer came when the request took its time after the claim."""
+    """Set the end of the attempt to the claim plus the duration of the request."""
     took = timedelta(microseconds=result.sent.timing.total)
     return replace(result, ended_at=result.job.claimed_at + took, **fields)

@@ -14,7 +14,7 @@ from hookline.outbox.setup import sql
 
 
 class AppFile:
-    """The application opens a connection for each transaction, unless the test holds one of its own."""
+    """The SQLite file of an application. It opens a connection for each transaction, unless the test passes its own."""
 
     def __init__(self, path: Path, *, mode: str = "wal") -> None:
         self.path = path
@@ -40,12 +40,12 @@ class AppFile:
         return sqlite3.connect(self.path, **({"timeout": 60} | options))
 
     def publish(self, app: str, count: int = 1, **fields: Any) -> list[str]:
-        """In one transaction; the event ids."""
+        """Publish events in one transaction and return their event ids."""
         with closing(self.connect()) as conn, conn:
             return [outbox.publish(conn, app, "order.paid", {"n": n}, **fields) for n in range(count)]
 
     def insert(self, **fields: Any) -> None:
-        """A row by hand; `app` and the like are up to the test."""
+        """Insert a row by SQL. The test gives the columns, and may give wrong values."""
         given = {"app": "acme", "event_type": "order.paid", "payload": json.dumps({"by": "hand"})} | fields
         marks = ", ".join("?" * len(given))
         self.execute(f"INSERT INTO hookline_outbox ({', '.join(given)}) VALUES ({marks})", *given.values())

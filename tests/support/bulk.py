@@ -1,4 +1,4 @@
-"""Twenty thousand rows of history and backlog, loaded by SQL in a moment: what plans and costs are tested on."""
+"""Load twenty thousand rows of history and backlog by SQL, to test query plans and costs on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _COLUMNS = "app_no, endpoint_no, message_seq, message_at, message_id, event_type
 
 
 class Bulk:
-    """The statements for one engine. All of them count from one instant: a delivery names its message by its instant too."""
+    """The SQL statements for one engine. All of them count from one instant, because a delivery refers to its message
+    by time too."""
 
     def __init__(self, engine: str, now: datetime, endpoints: list[Endpoint]) -> None:
         self.postgres = engine == "postgres"
@@ -81,7 +82,7 @@ class Bulk:
         )
 
     def tokens(self) -> str:
-        """One for each lane that is due, and many for later."""
+        """Insert a wake token for each lane that is due, and many that are due later."""
         return (
             f"INSERT INTO wake (endpoint_no, at, floor) SELECT {self.lane},"
             f" CASE WHEN n <= {self.lanes} THEN {self.ago('0')} ELSE {self.ago('-3000')} END, {self.ago('600')}"
@@ -90,7 +91,7 @@ class Bulk:
 
 
 async def load(raw: Raw, endpoints: list[Endpoint]) -> None:
-    """Every large table gets its rows, spread over the endpoints; a quarter of the deliveries is leased."""
+    """Fill every large table, spread over the endpoints. A quarter of the deliveries is leased."""
     made = Bulk(raw.engine, await raw.now(), endpoints)
     for part in (made.messages, made.deliveries, made.done, made.dead, made.attempts, made.tokens):
         await raw.execute(part())

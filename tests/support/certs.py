@@ -1,4 +1,4 @@
-"""Certificates for receivers on loopback: an authority, and what it issues."""
+"""Certificates for receivers on loopback: a certificate authority and the certificates that it issues."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from cryptography.x509.oid import NameOID
 
 
 class Authority:
-    """`bundle` is what a sender trusts; `context(name)` is what a receiver of that name shows."""
+    """A certificate authority. `bundle` is the file that a sender trusts; `context(name)` is the TLS context of a
+    receiver of that name."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

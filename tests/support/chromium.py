@@ -1,7 +1,7 @@
-"""A real Chromium for the tests of the pages: found or got, launched once, driven from a thread of its own.
+"""A real Chromium for tests of the pages. It is found or installed, launched once, and driven from its own thread.
 
-`HOOKLINE_TEST_BROWSER` names one; else the machine's own is taken, else the one that Playwright installs.
-`python -m tests.support.chromium` gets one where there is none.
+`HOOKLINE_TEST_BROWSER` names a browser. Otherwise the tests use the one of the machine, or the one that Playwright
+installs. `python -m tests.support.chromium` installs one if there is none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from playwright.sync_api import Browser, Error, Playwright, sync_playwright
 T = TypeVar("T")
 
 VARIABLE = "HOOKLINE_TEST_BROWSER"
-# The shell has no windows, and takes half the time.
+# The headless shell has no windows and starts in half the time.
 COMMANDS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 INSTALL = (
     "the tests of the pages need a Chromium, and none was found that starts. Install one (Debian: apt install chromium; macOS: "
@@ -35,14 +35,14 @@ APT = (
 
 
 class NoBrowser(RuntimeError):
-    """The text says what to do."""
+    """No browser starts. The message says how to install one."""
 
 
 class Chromium:
-    """One browser of this process.
+    """The one browser of this process.
 
-    Playwright's synchronous calls keep an event loop running in the thread that made the first of them; no asynchronous test
-    could run there any more. So all of them are made in another one, by `run`.
+    Playwright's synchronous calls keep an event loop running in the thread that made the first call, so no asynchronous
+    test could run in that thread again. `run` therefore makes all calls in another thread.
     """
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Chromium:
 
 
 def launched(playwright: Playwright) -> Browser:
-    """The first one that starts."""
+    """Launch the first candidate that starts."""
     refusals = []
     for path in candidates():
         try:
@@ -88,7 +88,7 @@ def launched(playwright: Playwright) -> Browser:
 
 
 def candidates() -> Iterator[Path | None]:
-    """None: Playwright's own."""
+    """Yield the paths of browsers to try. None stands for the browser that Playwright installed."""
     if chosen := os.environ.get(VARIABLE):
         yield Path(chosen)
         return
@@ -97,11 +97,11 @@ def candidates() -> Iterator[Path | None]:
     yield None
 
 
-# ── getting one ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── installation ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def get() -> None:
-    """Whatever it takes: Playwright's own, or the distribution's where we may install it."""
+    """Install a browser: Playwright's own, or the distribution's package if we may install it."""
     refusal = _refusal()
     if refusal and not os.environ.get(VARIABLE):
         root = os.geteuid() == 0 and shutil.which("apt-get") is not None
@@ -122,7 +122,7 @@ def _try(*command: str) -> None:
 
 
 def _refusal() -> str | None:
-    """Why none starts; None: one does."""
+    """Return why no browser starts, or None if one does."""
     with sync_playwright() as playwright:
         try:
             launched(playwright).close()

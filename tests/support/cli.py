@@ -1,4 +1,4 @@
-"""The real command in a process of its own."""
+"""Run the real `hookline` command in its own process."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from typing import Any
 
 import msgspec
 
-from tests.support.nursery import Nursery
+from tests.support.fork_server import ForkServer
 
 MODULE = "hookline.cli"
 COMMAND = (sys.executable, "-m", MODULE)
 
 
 @functools.cache
-def nursery() -> Nursery:
-    """Of this process, from the first short command on."""
-    opened = Nursery(MODULE)
+def fork_server() -> ForkServer:
+    """The fork server of this process. It starts with the first short command."""
+    opened = ForkServer(MODULE)
     atexit.register(opened.close)
     return opened
 
@@ -42,7 +42,7 @@ class Done:
         return msgspec.json.decode(self.out)
 
     def refused(self, code: int, *words: str) -> None:
-        """Exactly one line on standard error, with these words; nothing on standard output."""
+        """Expect exactly one line on standard error, with these words, and nothing on standard output."""
         assert self.code == code, self
         assert self.out == "", self
         assert self.err.startswith("hookline: "), self
@@ -52,7 +52,7 @@ class Done:
 
 
 class Cli:
-    """`hookline` with the environment of one deployment, and nothing else of ours."""
+    """Run `hookline` with the environment of one deployment and no other variables of ours."""
 
     def __init__(self, settings: Mapping[str, str], directory: str) -> None:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("HOOKLINE_")}
@@ -64,16 +64,16 @@ class Cli:
         return Cli(given | settings, self.directory)
 
     async def __call__(self, *arguments: str, stdin: bytes = b"") -> Done:
-        """A command that ends by itself."""
-        if not nursery().suits(self.environment):
+        """Run a command that ends by itself."""
+        if not fork_server().suits(self.environment):
             return await self.cold(*arguments, stdin=stdin)
-        code, out, err = await nursery().run(
+        code, out, err = await fork_server().run(
             arguments, environment=self.environment, directory=self.directory, stdin=stdin
         )
         return Done(code, out.decode(), err.decode())
 
     async def cold(self, *arguments: str, stdin: bytes = b"") -> Done:
-        """The same, with a Python of its own."""
+        """Run a command that ends by itself, in a new Python process instead of a forked one."""
         process = await self._start(arguments)
         out, err = await process.communicate(stdin)
         assert process.returncode is not None
@@ -90,7 +90,7 @@ class Cli:
 
     @asynccontextmanager
     async def running(self, *arguments: str) -> AsyncIterator[Running]:
-        """A command that stays; interrupted at the end if it is still there."""
+        """Run a command that keeps running. It is interrupted at the end of the block if it still runs."""
         running = Running(await self._start(arguments))
         try:
             yield running
@@ -107,7 +107,7 @@ class Running:
         self._stdin = process.stdin
 
     async def line(self) -> str:
-        """The next line of its output."""
+        """Return the next line of the output."""
         line = await self._stdout.readline()
         if not line:
             assert self.process.stderr is not None

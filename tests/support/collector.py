@@ -1,4 +1,4 @@
-"""A real OTLP receiver on loopback: what it was sent, as OpenTelemetry's own definitions read it."""
+"""A real OTLP receiver on loopback. It decodes the spans that it received with OpenTelemetry's own definitions."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests.support.receiver import Received, Receiver
 Value = str | int | bool
 
 
-class Told(Struct, frozen=True, kw_only=True):
-    """One span, as it arrived."""
+class ReceivedSpan(Struct, frozen=True, kw_only=True):
+    """One span as the collector received it."""
 
     name: str
     kind: str
     trace_id: str
     span_id: str
-    parent_id: str  # empty: none
+    parent_id: str  # empty: the span has no parent
     start: int
     end: int
     state: str
@@ -37,12 +37,12 @@ class Told(Struct, frozen=True, kw_only=True):
 
     @property
     def parent(self) -> str:
-        """As it goes out to whatever is below it."""
+        """The `traceparent` value that this span gives to its children."""
         return f"00-{self.trace_id}-{self.span_id}-01"
 
 
 class Collector:
-    """`with Collector() as collector:`; spans are read from the requests of its receiver."""
+    """`with Collector() as collector:`. The spans are read from the requests of its receiver."""
 
     def __init__(self) -> None:
         self.receiver = Receiver()
@@ -65,32 +65,33 @@ class Collector:
         }
 
     @property
-    def spans(self) -> list[Told]:
+    def spans(self) -> list[ReceivedSpan]:
         return [span for request in list(self.receiver.requests) for span in read(request)]
 
-    async def told(self, count: int, timeout: float = 60.0) -> list[Told]:
-        """Once there are so many, by their instants."""
+    async def wait_for_spans(self, count: int, timeout: float = 60.0) -> list[ReceivedSpan]:
+        """Wait until this many spans have arrived, and return them ordered by time."""
         async with asyncio.timeout(timeout):
-            seen = len(self.receiver.requests)  # counted before they are read: the next may arrive meanwhile
+            # Count the requests before reading them: the next one may arrive in between.
+            seen = len(self.receiver.requests)
             while len(found := self.spans) < count:
                 seen = len(await self.receiver.arrived(seen + 1, timeout))
         return sorted(found, key=lambda span: (span.start, -span.end))
 
 
-def read(request: Received) -> list[Told]:
+def read(request: Received) -> list[ReceivedSpan]:
     assert (request.method, request.path) == ("POST", "/v1/traces")
     body = gzip.decompress(request.body) if request.headers.get("content-encoding") == "gzip" else request.body
     found = ExportTraceServiceRequest.FromString(body)
     return [
-        _told(span, _values(group.resource.attributes))
+        _span(span, _values(group.resource.attributes))
         for group in found.resource_spans
         for scope in group.scope_spans
         for span in scope.spans
     ]
 
 
-def _told(span: Proto, resource: dict[str, Value]) -> Told:
-    return Told(
+def _span(span: Proto, resource: dict[str, Value]) -> ReceivedSpan:
+    return ReceivedSpan(
         name=span.name,
         kind=Proto.SpanKind.Name(span.kind).removeprefix("SPAN_KIND_"),
         trace_id=span.trace_id.hex(),

@@ -1,7 +1,7 @@
-"""Where our OpenAPI document falls short of the facts about another server's, in `tests/data/svix_operations.json`.
+"""Compare our OpenAPI document with the facts about Svix's API in `tests/data/svix_operations.json`.
 
-The facts are in a small notation: `string`, `[string]`, `{string}`, a shape's name; a `?` at the end says that null is
-allowed. What callers send must be taken by us; what we give must be what callers expect.
+The facts use a small notation: `string`, `[string]`, `{string}`, the name of a shape; a `?` at the end allows null.
+Our API must accept everything that clients send, and return everything that clients expect.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import Any
 Facts = dict[str, Any]
 Schema = dict[str, Any]
 
-# What an older or a numeric type may be read as.
+# JSON types that may stand for an older or a numeric type.
 _WIDER = {"integer": {"integer", "number"}}
 
 
 class Comparison:
     def __init__(self, facts: Facts, document: Schema, wider: Collection[str] = ()) -> None:
-        """`wider` has the fields in answers that may say more than theirs, on purpose."""
+        """`wider` lists the fields of answers that may, on purpose, have more values than in the facts."""
         self._shapes = facts["shapes"]
         self._document = document
         self._wider = wider
 
     def operation(self, theirs: Facts) -> list[str]:
-        """Everything that a client of theirs would miss in ours."""
+        """Return everything that a client of their operation would miss in ours."""
         ours = self._document["paths"].get(theirs["path"], {}).get(theirs["method"].lower())
         if ours is None:
             return ["the operation itself"]
@@ -68,7 +68,7 @@ class Comparison:
                 found += self._gives(status, shape, content["application/json"]["schema"])
         return found
 
-    # ── what callers send ──
+    # ── requests ──
 
     def _takes(self, where: str, theirs: str, ours: Schema) -> list[str]:
         kinds, own = self._kinds(ours)
@@ -100,7 +100,7 @@ class Comparison:
                 found += self._takes(f"{where}.{name}", theirs, properties[name])
         return found
 
-    # ── what we give ──
+    # ── answers ──
 
     def _gives(self, where: str, theirs: str, ours: Schema) -> list[str]:
         kinds, own = self._kinds(ours)
@@ -138,7 +138,7 @@ class Comparison:
                 found += self._gives(f"{where}.{name}", theirs, properties[name])
         return found
 
-    # ── reading both notations ──
+    # ── both notations ──
 
     def _parts(self, theirs: str) -> Facts:
         bare = theirs.removesuffix("?")
@@ -158,7 +158,7 @@ class Comparison:
         return schema
 
     def _kinds(self, schema: Schema) -> tuple[set[str], Schema]:
-        """The JSON types that a schema allows (none: any), and the schema of the one that is not null."""
+        """Return the JSON types that a schema allows (empty: any), and the schema of the type that is not null."""
         own = self._resolve(schema)
         if "anyOf" in own:
             each = [self._kinds(one) for one in own["anyOf"]]

@@ -1,4 +1,4 @@
-"""A database that real processes work on, and what they show of it."""
+"""A database that real processes work on, and the metrics that these processes show."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def read(port: str, path: str = "/metrics", token: str = "") -> tuple[int,
 
 
 async def shows(process: Process, port: str, wanted: Callable[[Scrape], bool], token: str = "") -> Scrape:
-    """Once it does. Another process does the work: there is no event to wait for."""
+    """Wait until the process shows the wanted values. Another process does the work, so there is no event to wait for."""
     last: object = None
     deadline = clock.monotonic() + 60
     while clock.monotonic() < deadline:
@@ -66,9 +66,9 @@ async def shows(process: Process, port: str, wanted: Callable[[Scrape], bool], t
                     return found
         except OSError as error:
             last = error
-        assert process.running, process.said()
+        assert process.running, process.output()
         await asyncio.sleep(0.05)
-    raise AssertionError(f"{last.samples if isinstance(last, Scrape) else last}\n{process.said()}")
+    raise AssertionError(f"{last.samples if isinstance(last, Scrape) else last}\n{process.output()}")
 
 
 def delivered(found: Scrape) -> float:

@@ -1,4 +1,4 @@
-"""Builders of everything that goes into a store, no two values alike: a swapped column or a wrong join shows."""
+"""Builders of everything that a store holds. All values differ, so a swapped column or a wrong join makes a test fail."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _START = datetime(2024, 2, 29, 12, 34, 56, 789_012, tzinfo=UTC)
 
 
 def number() -> int:
-    """Never the same twice in a run."""
+    """Return a number that this run has not used before."""
     return next(_number)
 
 
 def instant() -> datetime:
-    """A past instant that no other fixture has, to the microsecond."""
+    """Return a past instant that no other fixture has, to the microsecond."""
     return _START + timedelta(seconds=2 * number(), microseconds=number())
 
 
@@ -63,7 +63,7 @@ def new_application(**fields: Any) -> NewApplication:
 
 
 def full_application() -> NewApplication:
-    """Every field set."""
+    """An application with every field set."""
     return NewApplication(
         name=f"application {number()}",
         uid=f"customer-{number()}",
@@ -102,7 +102,7 @@ def new_endpoint(**fields: Any) -> NewEndpoint:
 
 
 def full_endpoint() -> NewEndpoint:
-    """Every field set, none to its default."""
+    """An endpoint with every field set, none to its default."""
     return NewEndpoint(
         url=f"https://hooks.example.com/full/{number()}?q=ä",
         uid=f"endpoint-{number()}",
@@ -153,11 +153,11 @@ def new_messages(app_no: int, count: int, **fields: Any) -> list[NewMessage]:
     return [new_message(app_no, **fields) for _ in range(count)]
 
 
-# ── what came of a job ────────────────────────────────────────────────────────────────────────────────────────────
+# ── outcomes of a job ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def answered(status: int, **fields: Any) -> Sent:
-    """A response, every field set."""
+    """A response with every field set."""
     given: dict[str, Any] = {
         "status": status,
         "detail": f"answered {status} ({number()})",
@@ -204,7 +204,7 @@ def retry(
     spends: bool | None = None,
     **judgement: Any,
 ) -> Result:
-    """As the judge does: a failed probe spends no attempt."""
+    """Return a retry as the judge decides it: a failed probe spends no attempt."""
     spent = not job.probe if spends is None else spends
     verdict = Retry(at=job.claimed_at + timedelta(seconds=after), spends=spent, delay=after)
     return result(job, verdict, health, answered(503), **judgement)
@@ -222,7 +222,7 @@ def all_delivered(jobs: Sequence[LeasedDelivery]) -> list[Result]:
 
 
 def with_claim(job: LeasedDelivery, claim: int) -> LeasedDelivery:
-    """The same job under a fence that is not its own."""
+    """Return the same job with another claim token than its own."""
     return replace(job, claim=claim)
 
 

@@ -1,4 +1,5 @@
-"""One lane in virtual time, kept as an engine keeps it: deliveries, wake tokens, leases. For tests of `lane` and `circuit`."""
+"""One lane in virtual time with deliveries, wake tokens and leases, as an engine keeps it. For tests of `lane` and
+`circuit`."""
 
 from __future__ import annotations
 
@@ -15,11 +16,11 @@ from hookline.rules.lane.admission import REFUSED_PAUSE, admit, after_claim
 from hookline.rules.lane.circuit import LaneOutcome, fold
 
 BEGIN = datetime(2025, 6, 2, 9, 30, 11, 40, tzinfo=UTC)
-UNKNOWN_EPOCH = -1  # what a sweep knows of a lease that somebody lost
+UNKNOWN_EPOCH = -1  # the epoch that a sweep records for an expired lease
 
 
 @dataclass(frozen=True, eq=False)
-class Flight:
+class Job:
     """A leased delivery."""
 
     delivery: int
@@ -28,7 +29,7 @@ class Flight:
     epoch: int
     counted: bool
     probe: bool
-    circuit: Circuit  # when it was admitted
+    circuit: Circuit  # state of the circuit when the delivery was admitted
     rate: float | None
 
 
@@ -47,9 +48,9 @@ class World:
     now: datetime = BEGIN
     waiting: dict[int, datetime] = field(default_factory=dict)
     tokens: list[Token] = field(default_factory=list)
-    flights: list[Flight] = field(default_factory=list)
-    lost: list[Flight] = field(default_factory=list)  # their workers died
-    starts: list[Flight] = field(default_factory=list)
+    jobs: list[Job] = field(default_factory=list)
+    lost: list[Job] = field(default_factory=list)  # jobs whose workers died
+    starts: list[Job] = field(default_factory=list)
     events: list[LaneEvent] = field(default_factory=list)
     made: int = 0
 
@@ -59,7 +60,7 @@ class World:
         self.now += timedelta(seconds=seconds)
 
     def add(self, count: int, due_in: float = 0.0) -> None:
-        """Ingest: deliveries and one token; never the lane."""
+        """Ingest deliveries: add them and one wake token, and leave the lane as it is."""
         due = self.now + timedelta(seconds=due_in)
         for _ in range(count):
             self.waiting[self.made] = due
@@ -68,8 +69,8 @@ class World:
 
     # ── claim ──
 
-    def claim(self, want: int = 100, crowded: int | None = None, locked: int = 0) -> list[Flight]:
-        """As an engine does it; the first `locked` candidates are held by another transaction and skipped."""
+    def claim(self, want: int = 100, crowded: int | None = None, locked: int = 0) -> list[Job]:
+        """Claim as an engine does. Another transaction locks the first `locked` candidates, so the claim skips them."""
         if not any(token.at <= self.now for token in self.tokens):
             return []
         floor = min(token.floor for token in self.tokens)
@@ -85,49 +86,49 @@ class World:
             self.tokens.append(Token(max(admission.rest_at, left_floor), left_floor))
         return [self._take(no, admission.counted, admission.probe, admission.rate) for no in taken]
 
-    def _take(self, delivery: int, counted: bool, probe: bool, rate: float | None) -> Flight:
+    def _take(self, delivery: int, counted: bool, probe: bool, rate: float | None) -> Job:
         del self.waiting[delivery]
         until = self.now + timedelta(seconds=self.lease)
-        flight = Flight(delivery, self.now, until, self.lane.epoch, counted, probe, self.lane.circuit, rate)
-        self.flights.append(flight)
-        self.starts.append(flight)
-        return flight
+        job = Job(delivery, self.now, until, self.lane.epoch, counted, probe, self.lane.circuit, rate)
+        self.jobs.append(job)
+        self.starts.append(job)
+        return job
 
     # ── record and sweep ──
 
     def finish(
         self,
-        flights: Sequence[Flight],
+        jobs: Sequence[Job],
         health: Health,
         *,
         retry_in: float | None = None,
         hold: float | None = None,
         slow_down: bool = False,
     ) -> None:
-        """Record one batch; those that are not good are due again after `retry_in`."""
+        """Record one batch. Deliveries that failed are due again after `retry_in` seconds."""
         retry_in = retry_in if retry_in is not None else (None if health == Health.GOOD else 0.0)
         until = None if hold is None else self.now + timedelta(seconds=hold)
-        self._fold([outcome(flight, health, hold_until=until, slow_down=slow_down) for flight in flights])
-        for flight in flights:
-            self.flights.remove(flight)
+        self._fold([outcome(job, health, hold_until=until, slow_down=slow_down) for job in jobs])
+        for job in jobs:
+            self.jobs.remove(job)
         if retry_in is not None:
-            self._again(flights, retry_in)
+            self._again(jobs, retry_in)
 
-    def lose(self, flight: Flight) -> None:
-        """Its worker dies: nothing more is heard of it until the sweep."""
-        self.flights.remove(flight)
-        self.lost.append(flight)
+    def lose(self, job: Job) -> None:
+        """The worker of this job dies. Nothing happens to the job until the sweep finds its expired lease."""
+        self.jobs.remove(job)
+        self.lost.append(job)
 
     def sweep(self) -> None:
-        over = [flight for flight in self.lost if flight.lease_until <= self.now]
-        self._fold([replace(outcome(flight, Health.NONE), epoch=UNKNOWN_EPOCH, probe=False) for flight in over])
-        self.lost = [flight for flight in self.lost if flight not in over]
+        over = [job for job in self.lost if job.lease_until <= self.now]
+        self._fold([replace(outcome(job, Health.NONE), epoch=UNKNOWN_EPOCH, probe=False) for job in over])
+        self.lost = [job for job in self.lost if job not in over]
         self._again(over, 0.0)
 
-    def _again(self, flights: Sequence[Flight], retry_in: float) -> None:
+    def _again(self, jobs: Sequence[Job], retry_in: float) -> None:
         due = self.now + timedelta(seconds=retry_in)
-        self.waiting |= {flight.delivery: due for flight in flights}
-        if flights:
+        self.waiting |= {job.delivery: due for job in jobs}
+        if jobs:
             self.tokens.append(Token(due, due))
 
     def _fold(self, outcomes: Sequence[LaneOutcome]) -> None:
@@ -145,23 +146,25 @@ class World:
         if status == EndpointStatus.ACTIVE and self.waiting:
             self.tokens.append(Token(self.now, min(self.waiting.values())))
 
-    # ── what must always hold ──
+    # ── invariants ──
 
     def check(self) -> None:
         lane = self.lane
-        assert lane.in_flight == sum(flight.counted for flight in (*self.flights, *self.lost))
+        assert lane.in_flight == sum(job.counted for job in (*self.jobs, *self.lost))
         assert (lane.probe_at is not None) == (lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN))
         assert (lane.window is not None) == (lane.circuit == Circuit.RECOVERING)
         assert lane.window is None or 1 <= lane.window <= self.policy.recovery_done
         assert (lane.opened_at is None) == (lane.circuit == Circuit.CLOSED)
-        probes = [flight for flight in (*self.flights, *self.lost) if flight.probe and flight.lease_until > self.now]
+        probes = [job for job in (*self.jobs, *self.lost) if job.probe and job.lease_until > self.now]
         assert len(probes) <= 1
-        assert lane.waiting_floor is None or lane.in_flight > 0  # somebody will free the room that is waited for
+        # a job in flight will free the slot that the lane waits for
+        assert lane.waiting_floor is None or lane.in_flight > 0
         for due in set(self.waiting.values()):
             self._check_wakes(due)
 
     def _check_wakes(self, due: datetime) -> None:
-        """Invariant 7: a token no later than the delivery's due instant or what holds its lane."""
+        """Invariant 7: there is a token no later than the due time of the delivery, or than the time until which its
+        lane is held."""
         if self.lane.status != EndpointStatus.ACTIVE:
             return
         if self.lane.waiting_floor is not None and self.lane.waiting_floor <= due:
@@ -173,29 +176,27 @@ class World:
     # ── recovery ──
 
     def drain(self, longest: float) -> None:
-        """From now on the endpoint is well: everything arrives within `longest` seconds."""
+        """From now on the endpoint is healthy: check that everything is delivered within `longest` seconds."""
         end = self.now + timedelta(seconds=longest)
-        while self.waiting or self.flights or self.lost:
+        while self.waiting or self.jobs or self.lost:
             assert self.now <= end, f"{len(self.waiting)} deliveries were left: {self.lane}"
             self.sweep()
             self.claim()
-            if self.flights:
+            if self.jobs:
                 self.advance(0.02)
-                self.finish(list(self.flights), Health.GOOD)
+                self.finish(list(self.jobs), Health.GOOD)
             elif not any(token.at <= self.now for token in self.tokens):
-                self.now = min([token.at for token in self.tokens] + [flight.lease_until for flight in self.lost])
+                self.now = min([token.at for token in self.tokens] + [job.lease_until for job in self.lost])
             self.check()
 
 
-def outcome(
-    flight: Flight, health: Health, *, hold_until: datetime | None = None, slow_down: bool = False
-) -> LaneOutcome:
+def outcome(job: Job, health: Health, *, hold_until: datetime | None = None, slow_down: bool = False) -> LaneOutcome:
     return LaneOutcome(
         health=health,
-        epoch=flight.epoch,
-        claimed_at=flight.started_at,
-        counted=flight.counted,
-        probe=flight.probe,
+        epoch=job.epoch,
+        claimed_at=job.started_at,
+        counted=job.counted,
+        probe=job.probe,
         hold_until=hold_until,
         slow_down=slow_down,
         cause="status 503",

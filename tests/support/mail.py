@@ -1,4 +1,5 @@
-"""A real SMTP server on loopback: it keeps what it was given, asks for TLS and a password if told to, and can refuse or stall."""
+"""A real SMTP server on loopback. It keeps the mails it received, can demand TLS and a password, and can refuse or
+stall."""
 
 from __future__ import annotations
 
@@ -37,12 +38,12 @@ class MailServer(ThreadedServer):
     ) -> None:
         super().__init__("mail server", tls=tls)
         self.drips = drips  # seconds between two bytes of a greeting that never ends
-        self.silent = silent  # accepts, and says nothing
-        self.callers = 0  # connections so far
+        self.silent = silent  # accepts connections and sends nothing
+        self.callers = 0  # number of connections so far
         self.mails: list[Mailed] = []
-        self.tries = 0  # mails that were offered, taken or not
-        self.refuse = 0  # so many of the next mails are not taken
-        self.secrets: list[bytes] = []  # everything that came in the clear
+        self.tries = 0  # mails offered by clients, accepted or not
+        self.refuse = 0  # number of mails to refuse from now on
+        self.secrets: list[bytes] = []  # everything that arrived unencrypted
         self._starttls = starttls
         self._news = threading.Condition()
 
@@ -63,7 +64,7 @@ class MailServer(ThreadedServer):
         with self._news:
             assert self._news.wait_for(lambda: self.tries >= count, PATIENCE), f"{self.tries} of {count} tries"
 
-    # ── its loop ──
+    # ── the server's loop ──
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with self._news:
@@ -77,7 +78,7 @@ class MailServer(ThreadedServer):
             await writer.wait_closed()
 
     async def _stall(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Until the caller hangs up."""
+        """Send nothing until the client disconnects."""
         writer.write(b"" if self.silent else b"220-")
         while not reader.at_eof():
             try:

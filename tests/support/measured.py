@@ -1,4 +1,4 @@
-"""The parts of one process on one tally, and its `/metrics`, read over a socket."""
+"""The parts of one process that share a tally, and its `/metrics` page, read over a socket."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ Labels = frozenset[tuple[str, str]]
 
 
 class Scrape:
-    """What one reading says."""
+    """The values of one reading of `/metrics`."""
 
     def __init__(self, text: str) -> None:
-        self.kinds: dict[str, str] = {}  # of families
+        self.kinds: dict[str, str] = {}  # metric families
         self.samples: dict[tuple[str, Labels], float] = {}
         self._counts: set[tuple[str, Labels]] = set()
         for family in text_string_to_metric_families(text):
@@ -55,7 +55,7 @@ class Scrape:
         return {dict(labels)[label]: value for (found, labels), value in self.samples.items() if found == name}
 
     def grown(self, before: Scrape) -> dict[str, float]:
-        """What was counted since, but for the readings themselves: `attempts{outcome=dead,result=4xx}` and how often."""
+        """Return what was counted since `before`, without the counters of the readings themselves."""
         found = {}
         for name, labels in self._counts:
             change = self.samples[name, labels] - before.samples.get((name, labels), 0.0)
@@ -84,7 +84,7 @@ class Measured:
         return Scrape(text.decode())
 
     async def sampled(self) -> Scrape:
-        """With the figures of this moment."""
+        """Read `/metrics` after the sampler has read the current figures."""
         await self.sampler.take()
         return await self.scrape()
 
@@ -116,7 +116,7 @@ class Measured:
 async def measuring(
     scene: Scene,
     *,
-    gate: MetricsAccess | None = None,
+    access: MetricsAccess | None = None,
     fleet: ProcessReports | None = None,
     sampler: Sampler | None = None,
     tally: Tally | None = None,
@@ -134,7 +134,7 @@ async def measuring(
     shown = Metrics(tally, sampler, version="9.9.9", engine=scene.store.engine, fleet=fleet, fresh=0.0)
     ingest = GroupCommit(scene.store, tally=tally)
     given = web_context(scene.store, settings, ingest, tally, traces)
-    app = compose(given, [route(shown, gate or MetricsAccess(None, is_open=False))])
+    app = compose(given, [route(shown, access or MetricsAccess(None, is_open=False))])
     listener, stop = listeners.bind("127.0.0.1", 0), asyncio.Event()
     running = asyncio.create_task(server.serve(app, listener, stop=stop, grace=5))
     try:

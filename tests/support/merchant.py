@@ -1,9 +1,9 @@
-"""An application that receives webhooks with the kit, in a process of its own, so that it can be killed.
+"""An application that receives webhooks with `hookline.receive`, in its own process, so that a test can kill it.
 
     MERCHANT='{"secret": "whsec_...", "keys": "sqlite:///...", ...}' python -m tests.support.merchant PORT
 
-What its handler does is in the ledger, a SQLite file: a row for each step, committed at once. Before its effect, and before its
-answer, it waits until the test has opened that gate.
+The handler writes a row into the ledger, a SQLite file, at each step, and commits it at once. Before its effect, and
+before its answer, it waits until the test allows that step.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ LEDGER = "CREATE TABLE IF NOT EXISTS step (no integer PRIMARY KEY, name text NOT
 class Settings(Struct, frozen=True, kw_only=True):
     secret: str
     keys: str  # a URL: sqlite:///, postgresql:// or, for Redis, unix://
-    directory: str  # of the ledger and the gates
+    directory: str  # directory of the ledger, and of the files that allow a step
     lease: float
-    inbox: bool = False  # the effect and its key in one transaction
+    inbox: bool = False  # write the effect and its key in one transaction
 
 
 def open_ledger(directory: str | Path) -> sqlite3.Connection:
-    """Each statement commits by itself."""
+    """Open the ledger. Each statement commits by itself."""
     ledger = sqlite3.connect(Path(directory) / "ledger.db", isolation_level=None, timeout=30)
     ledger.execute("PRAGMA journal_mode = WAL")
     ledger.execute(LEDGER)
@@ -67,9 +67,9 @@ class Merchant:
         event = request.headers["webhook-id"]
         with closing(open_ledger(self._settings.directory)) as ledger:
             write(ledger, "begun", event)
-            await self._gate("effect")
+            await self._wait_for_step("effect")
             self._effect(ledger, event)
-            await self._gate("answer")
+            await self._wait_for_step("answer")
         return JSONResponse({"paid": event}, headers={"x-process": str(os.getpid())})
 
     def _effect(self, ledger: sqlite3.Connection, event: str) -> None:
@@ -82,17 +82,17 @@ class Merchant:
                 write(ledger, "effect", event)
         ledger.execute("COMMIT")
 
-    async def _gate(self, name: str) -> None:
-        while not self._is_open(name):
-            await asyncio.sleep(0.01)  # another process opens it
+    async def _wait_for_step(self, name: str) -> None:
+        while not self._is_allowed(name):
+            await asyncio.sleep(0.01)  # another process creates the file, so there is no event to wait for
 
-    def _is_open(self, gate: str) -> bool:
-        return Path(self._settings.directory, gate).exists()
+    def _is_allowed(self, step: str) -> bool:
+        return Path(self._settings.directory, step).exists()
 
 
 @asynccontextmanager
 async def opened(url: str) -> AsyncIterator[Any]:
-    """The store of keys."""
+    """Open the store of idempotency keys."""
     if url.startswith("sqlite:///"):
         yield AsyncSqliteKeys(url.removeprefix("sqlite:///"))
     elif url.startswith("unix:"):
@@ -110,9 +110,9 @@ async def main(port: int) -> None:
     kept = IdempotencySettings(verifier=Verifier(settings.secret), required=True, lease=settings.lease)
     app = Starlette(routes=[Route(PATH, Merchant(settings).paid, methods=["POST"])])
     async with opened(settings.keys) as keys:
-        front = IdempotencyMiddleware(app, keys, kept)
-        # Whoever is about to use a connection again must not find it closed, on a machine that stalls in between.
-        config = uvicorn.Config(front, port=port, lifespan="off", timeout_keep_alive=300)
+        guarded = IdempotencyMiddleware(app, keys, kept)
+        # A client on a slow machine may reuse a connection late. The server must not have closed it by then.
+        config = uvicorn.Config(guarded, port=port, lifespan="off", timeout_keep_alive=300)
         await uvicorn.Server(config).serve()
 
 

@@ -13,13 +13,14 @@ A, AAAA = 1, 28
 
 
 class NameServer:
-    """UDP only. A name that was not told about does not exist."""
+    """A name server over UDP. A name that the test did not add does not exist."""
 
     def __init__(self) -> None:
-        self.queries: list[tuple[str, int]] = []  # each once, however often it was asked again for want of an answer
-        self._seen: dict[bytes, int] = {}  # how many of the same name and kind came before
+        # the questions, each listed once although clients repeat a question that gets no answer
+        self.queries: list[tuple[str, int]] = []
+        self._seen: dict[bytes, int] = {}  # number of earlier questions for the same name and type
         self._lost: set[tuple[str, int]] = set()
-        self._zone: dict[str, list[tuple[str, ...]]] = {}  # nothing: never answered
+        self._zone: dict[str, list[tuple[str, ...]]] = {}  # an empty list: the name is never answered
         self._ttl: dict[str, int] = {}
         self._news = threading.Condition()
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -47,11 +48,11 @@ class NameServer:
         self._zone[name], self._ttl[name] = [addresses], ttl
 
     def rebind(self, name: str, *answers: tuple[str, ...]) -> None:
-        """A new answer for each look-up, with no time to live; the last one stays."""
+        """Give a new answer for each lookup, with a TTL of zero. The last answer stays."""
         self._zone[name], self._ttl[name] = list(answers), 0
 
     def lose_first(self, name: str, *addresses: str) -> None:
-        """The first question gets no answer, as if it was lost on the way."""
+        """Leave the first question without an answer, as if the packet was lost."""
         self.answer(name, *addresses)
         self._lost |= {(name, A), (name, AAAA)}
 
@@ -59,7 +60,7 @@ class NameServer:
         self._zone[name] = []
 
     def asked(self, name: str) -> int:
-        """How many look-ups of this name came; both families of one count once."""
+        """Return the number of lookups of this name. The questions for A and AAAA count as one lookup."""
         return sum(1 for asked, kind in self.queries if asked == name and kind == A)
 
     def wait_for(self, name: str, timeout: float = 60.0) -> None:
@@ -91,7 +92,7 @@ class NameServer:
         return query[:2] + head + query[12:end] + b"".join(records)
 
     def _noted(self, query: bytes, name: str, kind: int) -> int:
-        """How many look-ups of this kind were there before it. One that is asked again has the same number."""
+        """Return the number of earlier lookups of this type. A repeated question keeps its number."""
         with self._news:
             if query not in self._seen:
                 self._seen[query] = self.queries.count((name, kind))

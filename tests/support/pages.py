@@ -1,4 +1,4 @@
-"""The documents, for tests that run their examples and compare their tables with the code."""
+"""Read the documents, for tests that run their examples and compare their tables with the code."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ ROOT = Path(__file__).parents[2]
 
 
 def page(path: str) -> str:
-    """The text of a document. The path is relative to the root of the repository."""
+    """Return the text of a document. The path is relative to the root of the repository."""
     return (ROOT / path).read_text(encoding="utf-8")
 
 
 def section(path: str, title: str) -> str:
-    """The text below a heading, up to the next heading of the same or a higher rank."""
+    """Return the text below a heading, up to the next heading of the same or a higher rank."""
     text = page(path)
     heading = re.search(rf"^(##+) {re.escape(title)}\n", text, re.MULTILINE)
     assert heading is not None, (path, title)
@@ -24,5 +24,5 @@ def section(path: str, title: str) -> str:
 
 
 def blocks(kind: str, text: str) -> list[str]:
-    """The code blocks of one language."""
+    """Return the code blocks of one language."""
     return re.findall(rf"^```{kind}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)

@@ -1,4 +1,4 @@
-"""Ports for servers that must be told theirs before they listen, and for addresses where nobody does."""
+"""Ports for servers that need their port before they listen, and ports on which nothing listens."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _held: list[socket.socket] = []
 
 
 def free_port() -> str:
-    """One that stays this process's own until it ends, whether or not its server is up.
+    """Return a port that stays reserved for this process until it ends, whether or not a server uses it.
 
-    It is below those that the kernel hands out: whoever asks for any port, or dials from one, is never given it. The other
-    processes of the tests see it as taken, because we hold the UDP port of the same number.
+    The port is below the range from which the kernel assigns ports, so no other program gets it by accident. Other test
+    processes see it as taken, because this process holds the UDP port of the same number.
     """
     candidates = [port for port in range(LOWEST, _first_of_the_kernels()) if port not in REFUSED_PORTS]
     for port in random.sample(candidates, len(candidates)):
@@ -29,13 +29,13 @@ def free_port() -> str:
 
 
 def refused_port() -> int:
-    """One that the guard refuses, and at which nobody listens: no other test asks for any of these."""
+    """Return a port that the guard refuses and on which nothing listens. No other test uses these ports."""
     return next(port for port in sorted(REFUSED_PORTS, reverse=True) if _nobody_listens(port))
 
 
 @contextmanager
 def refusing() -> Iterator[str]:
-    """An address that refuses connections: the port is taken, and nobody listens."""
+    """Yield an address that refuses connections: the port is bound, but nothing listens on it."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{taken.getsockname()[1]}/"
@@ -45,7 +45,7 @@ def _first_of_the_kernels() -> int:
     try:
         first = int(_RANGE.read_text().split()[0])
     except OSError:
-        first = 49_152  # what IANA gives to them
+        first = 49_152  # first port of the dynamic range that IANA assigns
     return first if first > LOWEST + 1_000 else 32_768
 
 

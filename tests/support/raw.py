@@ -1,6 +1,6 @@
-"""The database behind a store, for what no method of it shows: raw rows, and rows made wrong on purpose.
+"""Direct access to the database behind a store, for raw rows and for rows that are wrong on purpose.
 
-One spelling for both engines: `$1` for parameters, tables without their schema, instants as aware datetimes.
+One spelling serves both engines: `$1` for parameters, tables without their schema, instants as aware datetimes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def is_instant(column: str) -> bool:
 
 
 class Raw:
-    """A connection beside the store's own. Every call commits at once."""
+    """A connection beside those of the store. Every call commits at once."""
 
     engine: str
 
@@ -57,11 +57,11 @@ class Raw:
         return found
 
     async def instants(self) -> dict[str, list[str]]:
-        """The columns of every table that hold an instant."""
+        """Return the columns of every table that hold an instant."""
         raise NotImplementedError
 
     async def blobs(self) -> list[tuple[str, str]]:
-        """Table and name of every column of bytes."""
+        """Return table and name of every column of bytes."""
         raise NotImplementedError
 
     async def now(self) -> datetime:
@@ -95,7 +95,7 @@ class RawSqlite(Raw):
         self._connection.close()
 
     async def now(self) -> datetime:
-        return clock.wall()  # the engine's clock is this machine's
+        return clock.wall()  # SQLite has no server clock: this machine's clock is the engine's clock
 
     async def instants(self) -> dict[str, list[str]]:
         found = await self.rows(

@@ -1,4 +1,4 @@
-"""A real HTTP/1.1 receiver on loopback whose behaviour is switched while it runs. It keeps what arrived, in order."""
+"""A real HTTP/1.1 receiver on loopback whose behaviour can change while it runs. It keeps its requests in order."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ class Received(Struct, frozen=True, kw_only=True):
     path: str
     headers: dict[str, str]  # names in lower case
     body: bytes
-    at: float  # monotonic, when it was complete
-    connection: int  # 1, 2, 3 ... in the order they were accepted
+    at: float  # monotonic time at which the request was complete
+    connection: int  # number of the connection: 1, 2, 3 ... in the order of accepting
 
 
 class Behaviour(Struct, frozen=True, kw_only=True):
-    """What follows a request. The first of raw, endless, cut and drip that is set shapes the response."""
+    """The response to a request. The first of raw, endless, cut and drip that is set decides its form."""
 
     status: int = 200
     body: bytes = b"ok"
     headers: dict[str, str] = {}
-    first: bytes = b""  # these bytes before anything else
-    delay: float = 0.0  # seconds before what follows
-    gate: threading.Event | None = None  # wait for it before anything else
+    first: bytes = b""  # bytes to send before anything else
+    delay: float = 0.0  # seconds to wait before the response
+    answer_when: threading.Event | None = None  # nothing is sent before this event is set
     hang: bool = False  # never answer
-    reset: Literal["", "before", "after"] = ""  # a TCP reset: once the head is read, or once all of it is
+    reset: Literal["", "before", "after"] = ""  # send a TCP reset: after the head, or after the whole request
     close: bool = False  # close without a response
-    close_after: bool = False  # close after the response, without having said so
-    cut: int | None = None  # announce the whole body, send this many bytes of it, close
+    close_after: bool = False  # close the connection after the response without announcing it
+    cut: int | None = None  # announce the whole body, send only this many bytes of it, then close
     drip: float | None = None  # seconds between two bytes of the body
-    raw: bytes | None = None  # these bytes instead of a response, then close
-    endless: bytes | None = None  # these bytes again and again
+    raw: bytes | None = None  # send these bytes instead of a response, then close
+    endless: bytes | None = None  # send these bytes without end
 
 
 OK = Behaviour()
@@ -56,11 +56,11 @@ class Receiver(ThreadedServer):
         super().__init__("receiver", host=host, port=port, tls=tls)
         self.requests: list[Received] = []
         self.connections = 0
-        self.heads = 0  # requests whose head was read, complete or not
+        self.heads = 0  # number of requests whose head was read, complete or not
         self._behaviours: dict[str | None, Behaviour | Choose] = {None: OK}
         self._news = threading.Condition()
 
-    # ── for the test ──────────────────────────────────────────────────────────────────────────────────────────────
+    # ── for tests ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
     def url(self) -> str:
@@ -68,7 +68,8 @@ class Receiver(ThreadedServer):
         return f"{'https' if self._tls else 'http'}://{host}:{self.port}"
 
     def behave(self, behaviour: Behaviour | Choose, path: str | None = None) -> None:
-        """From now on, for one path or for all that have none of their own. A function chooses per request."""
+        """Set the behaviour from now on, for one path or for all paths without their own. A function decides per
+        request."""
         self._behaviours[path] = behaviour
 
     def wait_for(self, count: int, timeout: float = PATIENCE) -> list[Received]:
@@ -86,7 +87,7 @@ class Receiver(ThreadedServer):
             if not self._news.wait_for(lambda: self.heads >= count, timeout):
                 raise TimeoutError(f"{self.heads} of {count} heads arrived in {timeout} s")
 
-    # ── its loop ──────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── the receiver's loop ───────────────────────────────────────────────────────────────────────────────────────
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -95,7 +96,7 @@ class Receiver(ThreadedServer):
             pass
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int) -> bool:
-        """One request and what follows it. Says whether the connection goes on."""
+        """Read one request and answer it. Return whether the connection stays open."""
         head = await reader.readuntil(b"\r\n\r\n")
         method, path, headers = _parse(head)
         chosen = self._behaviours.get(path, self._behaviours[None])
@@ -119,7 +120,7 @@ async def _answer(behaviour: Behaviour, writer: asyncio.StreamWriter) -> bool:
     writer.write(behaviour.first)
     if behaviour.delay:
         await asyncio.sleep(behaviour.delay)
-    while behaviour.gate is not None and not behaviour.gate.is_set():
+    while behaviour.answer_when is not None and not behaviour.answer_when.is_set():
         await asyncio.sleep(0.01)
     if behaviour.hang:
         await asyncio.Event().wait()
@@ -133,25 +134,25 @@ async def _answer(behaviour: Behaviour, writer: asyncio.StreamWriter) -> bool:
             await writer.drain()
             await asyncio.sleep(0)
     if behaviour.raw is not None:
-        await _last_words(writer, behaviour.raw)
+        await _send_and_drain(writer, behaviour.raw)
         return False
     head, body = _head(behaviour), behaviour.body
     if behaviour.cut is not None:
-        await _last_words(writer, head + body[: behaviour.cut])
+        await _send_and_drain(writer, head + body[: behaviour.cut])
         return False
     if behaviour.drip is not None:
         await _drip(writer, head, body, behaviour.drip)
         return True
     if behaviour.close_after:
-        await _last_words(writer, head + body)
+        await _send_and_drain(writer, head + body)
         return False
     writer.write(head + body)
     await writer.drain()
     return True
 
 
-async def _last_words(writer: asyncio.StreamWriter, data: bytes) -> None:
-    """All of it goes out before the connection ends."""
+async def _send_and_drain(writer: asyncio.StreamWriter, data: bytes) -> None:
+    """Send all data before the connection is closed."""
     writer.write(data)
     writer.close()
     with contextlib.suppress(ConnectionError, ssl.SSLError):
@@ -167,7 +168,7 @@ async def _drip(writer: asyncio.StreamWriter, head: bytes, body: bytes, pause: f
 
 
 def _reset(writer: asyncio.StreamWriter) -> bool:
-    """An RST instead of a FIN."""
+    """Close with a TCP reset (RST) instead of a FIN."""
     sock = writer.get_extra_info("socket")
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()

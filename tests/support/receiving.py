@@ -1,4 +1,4 @@
-"""Both ends for tests of the receiving kit: the application in a process of its own, and a worker that delivers to it."""
+"""Both sides for tests of `hookline.receive`: the application in its own process, and a worker that delivers to it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from tests.support import factory, merchant
 from tests.support.ports import free_port
 from tests.support.processes import environment, running
 
-PATIENCE = 60.0  # seconds for whatever is waited for
+PATIENCE = 60.0  # seconds to wait for anything
 
 
 # ── the receiver ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Receiving:
-    """The application's process, which can be killed and started again at the same address."""
+    """The process of the receiving application. A test can kill it and start it again at the same address."""
 
     def __init__(self, settings: merchant.Settings, directory: Path) -> None:
         self.settings = settings
@@ -72,21 +72,21 @@ class Receiving:
         self._popen.wait(60)
         self._popen = None
 
-    def open(self, *gates: str) -> None:
-        for gate in gates:
-            (self._directory / gate).touch()
+    def open(self, *steps: str) -> None:
+        for step in steps:
+            (self._directory / step).touch()
 
     def steps(self, name: str) -> list[str]:
-        """The events of which the handler has got so far."""
+        """Return the events for which the handler reached this step."""
         with closing(merchant.open_ledger(self._directory)) as ledger:
             return [event for (event,) in ledger.execute("SELECT event FROM step WHERE name = ? ORDER BY no", (name,))]
 
-    def said(self) -> str:
+    def output(self) -> str:
         return (self._directory / "merchant.log").read_text(errors="replace")
 
     async def _listens(self) -> bool:
         assert self._popen is not None
-        assert self._popen.poll() is None, self.said()
+        assert self._popen.poll() is None, self.output()
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self._port)) == 0
 
@@ -94,14 +94,14 @@ class Receiving:
 async def until(true: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(PATIENCE):
         while not await true():
-            await asyncio.sleep(0.05)  # other processes do the work: there is no event to await
+            await asyncio.sleep(0.05)  # other processes do the work, so there is no event to await
 
 
 # ── the sender ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Sending:
-    """One message, on its way from a worker process."""
+    """One message that a worker process delivers."""
 
     def __init__(self, store: Store, message_id: str) -> None:
         self._store = store
@@ -123,13 +123,14 @@ class Sending:
         return delivery.state
 
 
-# A receiver that is asked to come again later is asked again soon, and as often as it takes.
+# Retry soon and often when the receiver asks for a later retry.
 IMPATIENT = PolicyOverride(retry_after_cap=1.0, max_attempts=100)
 
 
 @asynccontextmanager
 async def sending(receiving: Receiving, directory: Path, **settings: str) -> AsyncIterator[Sending]:
-    """A worker whose requests may take a second, unless it is told otherwise, and a message for the receiver."""
+    """Start a worker, and send a message to the receiver. Requests time out after one second unless the test sets
+    another value."""
     url = f"sqlite:///{directory}/hookline.db"
     env = environment(url, **settings)
     store = await open_store(url, vault=Vault([env["HOOKLINE_SECRET_KEY"]]), options=StoreOptions())
@@ -147,5 +148,5 @@ async def sending(receiving: Receiving, directory: Path, **settings: str) -> Asy
 
 
 def settings(keys: str, directory: Path, *, lease: float, **others: bool) -> merchant.Settings:
-    """`lease`: seconds of the receiver's keys, of which a busy machine may stall for two thirds."""
+    """Settings of the application. `lease` is in seconds; a busy machine may stall for two thirds of it."""
     return merchant.Settings(secret=new_secret(), keys=keys, directory=str(directory), lease=lease, **others)

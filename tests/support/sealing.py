@@ -1,4 +1,4 @@
-"""Many sealed values, and every one that the schema holds."""
+"""Create many encrypted values, and find every encrypted value in the database."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tests.support import factory
 from tests.support.raw import Raw
 from tests.support.scene import Scene
 
-SHORTEST = 33  # bytes: version, key id, nonce, tag
+SHORTEST = 33  # length in bytes of version, key id, nonce and tag
 
 
-async def crowd(scene: Scene, vault: Vault, count: int) -> None:
-    """Endpoints of an application that no message is for."""
+async def add_sealed_endpoints(scene: Scene, vault: Vault, count: int) -> None:
+    """Create endpoints in an application that gets no messages."""
     app = await scene.store.create_application(scene.organization.id, factory.new_application())
     secrets = (Secret(key=factory.secret_key()),)
     rows = []
@@ -31,7 +31,7 @@ async def crowd(scene: Scene, vault: Vault, count: int) -> None:
 
 
 async def everything(raw: Raw, database_url: str) -> bytes:
-    """All that the database holds, as whoever has a copy of it can read it."""
+    """Return everything in the database, as a person with a copy of it can read it."""
     if raw.engine == "sqlite":
         file = Path(database_url.removeprefix("sqlite:///"))
         return b"".join(path.read_bytes() for path in file.parent.glob(f"{file.name}*") if path.suffix != ".keys")
@@ -44,7 +44,7 @@ async def everything(raw: Raw, database_url: str) -> bytes:
 
 
 async def sealed_columns(raw: Raw) -> dict[str, list[bytes]]:
-    """By `table.column`, what looks sealed in any column of bytes."""
+    """Return the values that look encrypted, by `table.column`."""
     found: dict[str, list[bytes]] = {}
     for table, column in await raw.blobs():
         rows = await raw.rows(f'SELECT "{column}" AS value FROM {table} WHERE "{column}" IS NOT NULL')

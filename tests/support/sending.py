@@ -1,4 +1,4 @@
-"""A sender for tests: real threads, real sockets, results that can be awaited."""
+"""A sender for tests with real threads and sockets. Tests can wait for its results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hookline.model import Sent
 from hookline.rules.guard import Guard
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
-PATIENCE = 90.0  # seconds: longer than a request has, on a machine that has much else to do
+PATIENCE = 90.0  # seconds; longer than a request may take, because the machine may be busy
 _refs = itertools.count(1)
 
 

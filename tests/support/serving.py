@@ -1,4 +1,4 @@
-"""A real `hookline serve` for clients of the API: its address, a token, and what it logged."""
+"""A real `hookline serve` for clients of the API: its address, a token and its log."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from tests.support.processes import Process, environment, running
 
 class Served(Struct, frozen=True, kw_only=True):
     address: str  # http://127.0.0.1:12345
-    token: str  # the organization's
+    token: str  # a token of the organization
     process: Process
 
     def ended_well(self) -> None:
-        """It stops as it should, and no request made it fail."""
-        code, said = self.process.stop(), self.process.said()
-        assert code == 0, said
-        assert "Traceback" not in said, said
-        assert "request_failed" not in said, said
+        """Check that the server stopped with exit code 0 and that no request made it fail."""
+        code, output = self.process.stop(), self.process.output()
+        assert code == 0, output
+        assert "Traceback" not in output, output
+        assert "request_failed" not in output, output
 
 
 @contextmanager
@@ -39,12 +39,12 @@ def serving(database_url: str, directory: Path, *, role: str = "all", **settings
 
 
 def announced(process: Process, timeout: float = 60) -> str:
-    """Where it listens: it says so once it does. The log is a file, so there is no event to wait for."""
+    """Return the address that the server prints once it listens. The log is a file, so there is no event to wait for."""
     deadline = time.monotonic() + timeout
     while process.running and time.monotonic() < deadline:
-        for line in process.said().splitlines():
+        for line in process.output().splitlines():
             if line.startswith('{"address":'):
                 address: str = json.loads(line)["address"]
                 return address
         time.sleep(0.05)  # another process does the work
-    raise AssertionError(f"`hookline serve` did not start: {process.said()}")
+    raise AssertionError(f"`hookline serve` did not start: {process.output()}")

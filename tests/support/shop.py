@@ -1,6 +1,8 @@
-"""A shop that publishes each order in the transaction that writes it, until it is killed: `python -m tests.support.shop URL`.
+"""A shop that publishes each order in the transaction that writes it, until it is killed:
 
-Each line it prints is one step of one order; `lost` orders are rolled back on purpose.
+    python -m tests.support.shop URL
+
+Each line that it prints is one step of one order. It rolls back `lost` orders on purpose.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ _INSERT = "INSERT INTO orders VALUES ({})"
 
 
 class Lost(Exception):
-    """The customer's card was declined, half-way."""
+    """The customer's card was declined in the middle of an order."""
 
 
 def main(url: str) -> None:
@@ -43,7 +45,7 @@ def main(url: str) -> None:
 
 @contextmanager
 def opened(url: str) -> Iterator[tuple[Callable[[], Any], str]]:
-    """How a transaction begins, and how an order is written in it."""
+    """Return how a transaction begins, and how an order is written in it."""
     if url.startswith("sqlite:///"):
         file = sqlite3.connect(url.removeprefix("sqlite:///"), timeout=30, isolation_level=None)
         with closing(file):
@@ -71,7 +73,7 @@ def _transaction(database: psycopg.Connection[Any]) -> Iterator[psycopg.Connecti
 
 
 def prepare(url: str) -> None:
-    """The shop's own table."""
+    """Create the table of orders."""
     if url.startswith("sqlite:///"):
         with sqlite3.connect(url.removeprefix("sqlite:///")) as file:
             file.execute("PRAGMA journal_mode = WAL")
@@ -83,14 +85,14 @@ def prepare(url: str) -> None:
 
 
 def orders(url: str) -> set[str]:
-    """Those that were committed."""
+    """Return the orders that were committed."""
     if url.startswith("sqlite:///"):
         file = sqlite3.connect(url.removeprefix("sqlite:///"))
         found = {order for (order,) in file.execute("SELECT id FROM orders")}
         file.close()
         return found
     with psycopg.connect(url) as database:
-        # A shop that was killed may still have a COMMIT under way at the server: it is waited for.
+        # A killed shop may still have a COMMIT under way at the server. Wait for it.
         database.execute("LOCK TABLE orders IN SHARE MODE")
         return {order for (order,) in database.execute("SELECT id FROM orders")}
 

@@ -1,4 +1,4 @@
-"""An application's own PostgreSQL database with an outbox in it, as its transactions see it."""
+"""An application's own PostgreSQL database with an outbox, as the transactions of the application see it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import asyncpg
 
 from tests.support import factory
 
-# Ends the session that deletes: at once, or when it commits. A sequence counts on whatever is rolled back.
+# Ends the session that deletes, at once or at its commit. A sequence counts even if the transaction is rolled back.
 _CRASHES = """
 CREATE SEQUENCE crashes;
 CREATE FUNCTION crash() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -45,7 +45,7 @@ class ShopDatabase:
             await connection.close()
 
     async def publish(self, app: str, count: int = 1, **fields: Any) -> list[str]:
-        """As any language does; the event ids."""
+        """Publish by calling the SQL function, as any language can, and return the event ids."""
         given = {"event_type": "order.paid"} | fields
         names = ", ".join(f"{name} => ${at}" for at, name in enumerate(given, 3))
         call = f"SELECT hookline.publish(app => $1, payload => $2::text, {names})"
@@ -53,7 +53,7 @@ class ShopDatabase:
         return [await self.connection.fetchval(call, app, payload, *given.values()) for payload in payloads]
 
     async def write(self, app: str, **fields: str) -> None:
-        """A row by hand: each field is an expression of SQL."""
+        """Insert a row by hand. Each field is an SQL expression."""
         given = {"app": f"'{app}'", "event_type": "'order.paid'", "payload": "'{}'"} | fields
         await self.connection.execute(
             f"INSERT INTO hookline.outbox ({', '.join(given)}) VALUES ({', '.join(given.values())})"

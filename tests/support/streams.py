@@ -1,4 +1,4 @@
-"""Streams of HTTP requests with what they hold: made by chance from a seed, so that a test knows the answer beforehand."""
+"""Random streams of HTTP requests, made from a seed, so that a test knows the expected requests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 from itertools import pairwise
 from typing import NamedTuple
 
-# What a body may hold that would do harm if it were taken for a head.
+# Bodies that would do harm if a server read them as the head of a request.
 _HARMFUL = (
     b"\r\nupgrade: h2c\r\n",
     b"\r\nUpgrade:",
@@ -39,7 +39,7 @@ _TRAILERS = (
 _EXTENSIONS = (b"", b"", b";a", b";a=b", b';a="b c"', b";upgrade=h2c;x=y")
 _METHODS = ("GET", "GET", "POST", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 
-# What no server should take for a request: each ends its connection with a 400, and nothing behind it is run.
+# Bytes that are no request. The server answers each with 400, closes the connection and runs nothing that follows.
 BROKEN: dict[str, bytes] = {
     "no request": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     "HTTP/0.9": b"GET /\r\n\r\n",
@@ -110,7 +110,7 @@ BROKEN: dict[str, bytes] = {
     "a space in the target": b"GET /a b HTTP/1.1\r\nhost: a\r\n\r\n",
 }
 _CHUNKED = b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n"
-# The head is good, the body is not: its own application may have begun, and is told that its caller is gone.
+# The head is valid, the body is not. The application may have started, and learns that its client is gone.
 BROKEN_BODIES: dict[str, bytes] = {
     "a size in words": _CHUNKED + b"g\r\na\r\n0\r\n\r\n",
     "a size with a sign": _CHUNKED + b"+1\r\na\r\n0\r\n\r\n",
@@ -147,16 +147,16 @@ class Request(NamedTuple):
 
 class Stream(NamedTuple):
     sent: bytes
-    requests: list[Request]  # that are to be run
-    refused: bool  # and then a 400
-    ends: bool  # the server closes the connection
-    half: bool = False  # whether the last request may have begun although it was refused
+    requests: list[Request]  # requests that must run
+    refused: bool  # whether a 400 follows
+    ends: bool  # whether the server closes the connection
+    half: bool = False  # whether the last request may have started although it was refused
 
 
-def stream(chance: random.Random, *, most: int = 5) -> Stream:
-    """A few requests; now and then one that ends the connection, with more behind it that must not be run."""
+def stream(chance: random.Random, *, limit: int = 5) -> Stream:
+    """Return a few requests. Sometimes one of them ends the connection, and the requests after it must not run."""
     sent, requests = b"", []
-    for number in range(chance.randint(1, most)):
+    for number in range(chance.randint(1, limit)):
         if chance.random() < 0.06:
             return _broken(chance, sent, requests)
         raw, request, last = _request(chance, number)
@@ -204,7 +204,7 @@ def _named(line: bytes) -> tuple[bytes, bytes]:
 
 
 def _framed(chance: random.Random, *, old: bool) -> tuple[list[bytes], bytes, bytes]:
-    """Headers, the body, and the body as it is sent."""
+    """Return the headers, the body, and the body as it is sent."""
     if chance.random() < 0.35:
         return [*chance.choice(_BODILESS)], b"", b""
     parts = [chance.choice(_HARMFUL) for _ in range(chance.randrange(4))]
@@ -225,7 +225,7 @@ _PUT_IN = (
 
 
 def marred(chance: random.Random, sent: bytes) -> bytes:
-    """With a few bytes that are others, gone, put in or said twice: nobody knows what it holds."""
+    """Change, drop, insert or repeat a few bytes, so that nobody knows which requests remain."""
     made = bytearray(sent)
     for _ in range(chance.randint(1, 4)):
         at, other = chance.randrange(len(made)), chance.randrange(len(made))
@@ -242,7 +242,7 @@ def marred(chance: random.Random, sent: bytes) -> bytes:
 
 
 def cut(chance: random.Random, sent: bytes) -> list[bytes]:
-    """At places of its own choice, often within a line's end."""
+    """Cut the bytes at random places, often inside a line ending."""
     ends = [at + by for at in range(len(sent)) if sent[at : at + 1] == b"\r" for by in (0, 1, 2)]
     wanted = chance.choice([1, 2, 4, len(sent)])
     places = {

@@ -1,4 +1,4 @@
-"""A server on loopback in a thread with a loop of its own, so that tests of any kind can use it."""
+"""A server on loopback in a thread with its own event loop, so that sync and async tests can use it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import threading
 from types import TracebackType
 from typing import Self
 
-PATIENCE = 60.0  # seconds for what is sure to come, on a machine that has much else to do
+PATIENCE = 60.0  # seconds; long, because the machine may be busy
 MAX_HEAD = 1 << 20
 
 
 class ThreadedServer:
-    """It listens as long as the `with` lasts; afterwards none of its connections is left. `_converse` is one of them."""
+    """A server that listens inside its `with` block. At the end it closes its connections. `_converse` handles one
+    connection."""
 
     def __init__(self, name: str, *, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None) -> None:
         self.host, self.port = host, port
@@ -54,11 +55,11 @@ class ThreadedServer:
         try:
             await self._converse(reader, writer)
         except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError, asyncio.CancelledError):
-            pass  # the other side left, or the test is over
+            pass  # the client disconnected, or the test is over
         finally:
             self._tasks.discard(task)
             writer.transport.abort()
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, as each kind of server has it."""
+        """Handle one connection. Each kind of server implements this."""
         raise NotImplementedError

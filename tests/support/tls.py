@@ -1,4 +1,4 @@
-"""TLS in front of a server that speaks HTTP, as a proxy ends it in a deployment: bytes in, bytes out."""
+"""A TLS proxy in front of an HTTP server, as in a deployment. It passes the bytes on unchanged."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import ssl
 from tests.support.threaded import ThreadedServer
 
 
-class TlsFront(ThreadedServer):
-    """`with TlsFront(context) as front: front.port`. `to`: the port behind it."""
+class TlsProxy(ThreadedServer):
+    """`with TlsProxy(context) as proxy: proxy.port`. `to` is the port of the server behind it."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
-        super().__init__("TLS front", tls=context)
+        super().__init__("TLS proxy", tls=context)
         self.to = 0
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Both ways, until either side has said all."""
+        """Copy bytes in both directions until one side closes."""
         behind_reader, behind_writer = await asyncio.open_connection("127.0.0.1", self.to)
         ways = [asyncio.create_task(_pipe(reader, behind_writer)), asyncio.create_task(_pipe(behind_reader, writer))]
         try:

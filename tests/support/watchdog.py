@@ -1,4 +1,4 @@
-"""Ends a test's PostgreSQL server and removes its directory once the process that started it is gone, however it went.
+"""End a test's PostgreSQL server and remove its directory after the process that started it has ended in any way.
 
 Run as a script with the directory as its argument. Its standard input is a pipe that only the owner holds open.
 """
@@ -16,7 +16,7 @@ PATIENCE = 10.0
 
 
 def postmaster_of(directory: Path) -> int | None:
-    """The process id in the server's own pid file, if the process is there."""
+    """Return the process id in the server's pid file if that process runs."""
     try:
         pid = int((directory / "data" / "postmaster.pid").read_text().split("\n", 1)[0])
         os.kill(pid, 0)
@@ -32,7 +32,7 @@ def clear(directory: Path) -> None:
         os.kill(pid, signal.SIGQUIT)
         deadline = time.monotonic() + PATIENCE
         while postmaster_of(directory) is not None and time.monotonic() < deadline:
-            time.sleep(0.02)  # not our child: there is no event to wait for
+            time.sleep(0.02)  # not our child process, so there is no event to wait for
     shutil.rmtree(directory, ignore_errors=True)
 
 

@@ -1,4 +1,4 @@
-"""A worker inside the test's own loop, with everything real around it but the process."""
+"""A worker inside the test's own event loop. Everything except the process is real."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hookline.store.outage import Outage
 
 QUICK_RETRY = RetryPolicy(base=0.02, factor=2.0, cap=0.2)
 MakeSender = Callable[[Callable[[Results], None]], SenderProcess]
-PATIENCE = 60.0  # seconds for what is sure to come, on a machine that has much else to do
+PATIENCE = 60.0  # seconds; long, because the machine may be busy
 
 
 def loopback_sender(on_results: Callable[[Results], None]) -> SenderProcess:
@@ -53,7 +53,7 @@ def make_worker(
 
 @asynccontextmanager
 async def working(store: Store, **settings: Any) -> AsyncIterator[Worker]:
-    """While the block runs, so does the worker; it is drained at the end, and its failure is the test's."""
+    """Run a worker during the block and drain it at the end. If the worker fails, the test fails."""
     worker, stop = make_worker(store, **settings), asyncio.Event()
     task = asyncio.create_task(worker.run(stop))
     try:
@@ -64,7 +64,8 @@ async def working(store: Store, **settings: Any) -> AsyncIterator[Worker]:
 
 
 async def settled(store: Store, message_id: str, *, within: float = PATIENCE) -> list[Delivery]:
-    """All deliveries of a message, once none is open. The store has no event for it: another process may be at work."""
+    """Return all deliveries of a message once none is open. Another process may do the work, so there is no event to
+    wait for."""
     async with asyncio.timeout(within):
         while True:
             found = await store.deliveries(message_id)
@@ -74,7 +75,7 @@ async def settled(store: Store, message_id: str, *, within: float = PATIENCE) ->
 
 
 async def reaches(store: Store, message_id: str, state: DeliveryState, *, within: float = PATIENCE) -> Delivery:
-    """The only delivery of a message, once it is in that state."""
+    """Return the only delivery of a message once it has that state."""
     async with asyncio.timeout(within):
         while True:
             found = await store.deliveries(message_id)

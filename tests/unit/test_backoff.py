@@ -1,4 +1,4 @@
-"""Backoff: within its bounds for every policy, spread as it says, and as long in all as `span` says."""
+"""Backoff: delays stay within their limits for every policy, and `span` is the sum that deliveries really wait."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def bound(policy: RetryPolicy) -> float:
 
 
 @given(policy=policies, retry=st.integers(0, 10**400), last=st.floats(0.0, 1e300), chance=seeds)
-def test_a_delay_is_never_negative_never_past_its_bound_and_never_overflows(policy, retry, last, chance):
+def test_a_delay_is_never_negative_or_above_its_limit(policy, retry, last, chance):
     assert 0.0 <= backoff.delay(policy, retry, last, chance) <= bound(policy)
 
 
@@ -135,7 +135,7 @@ def total(policy: RetryPolicy, chance: random.Random) -> float:
         RetryPolicy(strategy=Strategy.FIXED, schedule=(5.0, 300.0, 1800.0), max_attempts=8),
     ],
 )
-def test_the_span_is_what_many_failing_deliveries_wait(policy):
+def test_the_span_equals_the_mean_wait_of_failing_deliveries(policy):
     chance = random.Random(13)
     expected, longest = backoff.span(policy)
     waited = [total(policy, chance) for _ in range(4_000)]

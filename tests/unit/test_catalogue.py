@@ -1,4 +1,4 @@
-"""A bad input gets one clear line; a good one comes back as it is to be stored."""
+"""Invalid input gets a one-line error. Valid input comes back as it will be stored."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from hookline.rules.checks import message as message_checks
 from hookline.rules.guard import Guard
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
-FIRST = datetime.min.replace(tzinfo=timezone(timedelta(hours=14)))  # neither can be written in UTC
+FIRST = datetime.min.replace(tzinfo=timezone(timedelta(hours=14)))  # neither instant exists in UTC
 LAST = datetime.max.replace(tzinfo=timezone(timedelta(hours=-12)))
 GUARD = Guard()
 OPEN_GUARD = Guard([ip_network("127.0.0.0/8")])
@@ -72,18 +72,18 @@ def fault(check: Any, *args: Any, **named: Any) -> str:
 
 
 @pytest.mark.parametrize("name", ["a", "order.paid", "Order_Paid-2", "0", "x" * 256])
-def test_names_that_fit(name: str) -> None:
+def test_valid_names_are_accepted(name: str) -> None:
     assert catalogue.check_event_type_name(name) == name
     assert catalogue.check_uid(name, ids.APP) == name
 
 
 @pytest.mark.parametrize("name", ["", "x" * 257, "a b", "a/b", "a\n", "\n", "é", "１", "a\x00", "a:b", "%41", "*"])
-def test_names_that_do_not(name: str) -> None:
+def test_invalid_names_are_refused(name: str) -> None:
     assert fault(catalogue.check_event_type_name, name).startswith("event type: ")
     assert fault(catalogue.check_uid, name, ids.APP).startswith("uid: ")
 
 
-def test_a_uid_is_never_taken_for_an_id() -> None:
+def test_a_uid_must_not_look_like_an_id() -> None:
     assert "app_" in fault(catalogue.check_uid, "app_mine", ids.APP)
     assert "ep_" in fault(catalogue.check_uid, "ep_mine", ids.ENDPOINT)
     assert "msg_" in fault(message_checks.check_message, replace(MESSAGE, event_id="msg_mine"), now=NOW)
@@ -95,7 +95,7 @@ def test_a_uid_is_never_taken_for_an_id() -> None:
 # ── applications and event types ──
 
 
-def test_an_application_comes_back_as_it_was() -> None:
+def test_a_valid_application_is_unchanged() -> None:
     new = NewApplication(name="Café ☕", uid="cust-7", throttle_rate=65_535, metadata={"plan": "pro", "note": ""})
     assert catalogue.check_application(new) == new
 
@@ -121,14 +121,14 @@ def test_an_application_comes_back_as_it_was() -> None:
         ({"metadata": {"k": "x" * 16384}}, "metadata"),
     ],
 )
-def test_an_application_that_does_not_fit(changes: dict[str, Any], field: str) -> None:
+def test_an_invalid_application_is_refused(changes: dict[str, Any], field: str) -> None:
     assert fault(catalogue.check_application, replace(NewApplication(name="n"), **changes)).startswith(field)
 
 
 EVENT_TYPE = EventType(org_id="org_1", name="order.paid", created_at=NOW, updated_at=NOW + timedelta(1))
 
 
-def test_an_event_type_comes_back_as_it_was() -> None:
+def test_a_valid_event_type_is_unchanged() -> None:
     full = replace(
         EVENT_TYPE,
         description="An order was paid",
@@ -154,7 +154,7 @@ def test_an_event_type_comes_back_as_it_was() -> None:
         ({"policy": PolicyOverride(max_attempts=0)}, "policy.max_attempts"),
     ],
 )
-def test_an_event_type_that_does_not_fit(changes: dict[str, Any], field: str) -> None:
+def test_an_invalid_event_type_is_refused(changes: dict[str, Any], field: str) -> None:
     assert fault(catalogue.check_event_type, replace(EVENT_TYPE, **changes)).startswith(field)
 
 
@@ -172,7 +172,7 @@ def test_an_endpoint_is_stored_with_its_url_in_one_form_and_a_secret() -> None:
     assert catalogue.check_endpoint(given, GUARD).secrets != checked.secrets
 
 
-def test_a_full_endpoint_comes_back_as_it_was() -> None:
+def test_a_valid_endpoint_is_unchanged() -> None:
     full = NewEndpoint(
         url="https://hooks.example.com/in",
         uid="ep-7",
@@ -236,14 +236,14 @@ BAD_FIELDS: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "field"), BAD_FIELDS)
-def test_an_endpoint_that_does_not_fit(changes: dict[str, Any], field: str) -> None:
+def test_an_invalid_endpoint_is_refused(changes: dict[str, Any], field: str) -> None:
     text = fault(catalogue.check_endpoint, replace(NEW, **changes), GUARD)
     assert text.startswith(field)
     assert "hunter2" not in text
 
 
 @pytest.mark.parametrize(("changes", "field"), BAD_FIELDS)
-def test_a_change_that_does_not_fit(changes: dict[str, Any], field: str) -> None:
+def test_an_invalid_change_is_refused(changes: dict[str, Any], field: str) -> None:
     text = fault(catalogue.check_change, EndpointChange(**changes), CURRENT, GUARD)
     assert text.startswith(field)
     assert "hunter2" not in text
@@ -253,14 +253,14 @@ def test_a_new_endpoint_is_not_deleted() -> None:
     assert fault(catalogue.check_endpoint, replace(NEW, status=EndpointStatus.DELETED), GUARD).startswith("status")
 
 
-def test_an_endpoint_is_judged_by_the_guard_it_is_given() -> None:
+def test_an_endpoint_is_checked_by_the_given_guard() -> None:
     local = replace(NEW, url="http://localhost:3000")
     assert catalogue.check_endpoint(local, OPEN_GUARD).url == "http://localhost:3000/"
     with pytest.raises(BlockedAddress):
         catalogue.check_endpoint(local, GUARD)
 
 
-def test_a_change_keeps_what_is_unset() -> None:
+def test_a_change_keeps_unset_fields() -> None:
     checked = catalogue.check_change(EndpointChange(url="https://EXAMPLE.com"), CURRENT, GUARD)
     assert {field: value for field, value in asdict(checked).items() if value is not UNSET} == {
         "url": "https://example.com/"
@@ -268,7 +268,7 @@ def test_a_change_keeps_what_is_unset() -> None:
     assert catalogue.check_change(EndpointChange(), CURRENT, GUARD) == EndpointChange()
 
 
-def test_a_change_may_clear() -> None:
+def test_a_change_may_clear_fields() -> None:
     clear = EndpointChange(
         uid=None,
         event_types=None,
@@ -314,7 +314,7 @@ def test_new_secrets_must_fit_the_scheme_that_stays() -> None:
         RetryPolicy(),
     ],
 )
-def test_policies_that_fit(policy: PolicyOverride | RetryPolicy) -> None:
+def test_valid_policies_are_accepted(policy: PolicyOverride | RetryPolicy) -> None:
     message_checks.check_policy(policy)
 
 
@@ -351,7 +351,7 @@ def test_policies_that_fit(policy: PolicyOverride | RetryPolicy) -> None:
         ({"strategy": Strategy.FULL_JITTER, "schedule": (1.0,)}, "schedule"),
     ],
 )
-def test_policies_that_do_not(changes: dict[str, Any], field: str) -> None:
+def test_invalid_policies_are_refused(changes: dict[str, Any], field: str) -> None:
     assert fault(message_checks.check_policy, PolicyOverride(**changes)).startswith(f"policy.{field}: ")
 
 
@@ -370,7 +370,7 @@ def test_a_number_that_passes_is_finite_and_in_bounds(field: str, value: float) 
 # ── messages ──
 
 
-def test_a_full_message_comes_back_as_it_was() -> None:
+def test_a_valid_message_is_unchanged() -> None:
     full = replace(
         MESSAGE,
         event_id="evt-7",
@@ -411,7 +411,7 @@ def test_a_full_message_comes_back_as_it_was() -> None:
         ({"payload": b"{"}, "payload"),
     ],
 )
-def test_a_message_that_does_not_fit(changes: dict[str, Any], field: str) -> None:
+def test_an_invalid_message_is_refused(changes: dict[str, Any], field: str) -> None:
     assert fault(message_checks.check_message, replace(MESSAGE, **changes), now=NOW).startswith(field)
 
 
@@ -440,7 +440,7 @@ def test_json_of_any_kind_is_a_payload(payload: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("payload", "said"),
+    ("payload", "expected"),
     [
         (b"", "not JSON"),
         (b"{'a': 1}", "not JSON"),
@@ -457,8 +457,8 @@ def test_json_of_any_kind_is_a_payload(payload: bytes) -> None:
         (b"[" * 200_000 + b"]" * 200_000, "nested"),
     ],
 )
-def test_what_is_not_json_is_no_payload(payload: bytes, said: str) -> None:
-    assert said in fault(message_checks.check_payload, payload)
+def test_a_payload_must_be_json(payload: bytes, expected: str) -> None:
+    assert expected in fault(message_checks.check_payload, payload)
 
 
 def test_the_payload_is_bounded() -> None:
@@ -483,7 +483,7 @@ def test_a_payload_that_passes_is_json_to_others_too(payload: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", [".", ".."])
-def test_a_step_of_a_path_is_no_name(name: str) -> None:
+def test_dots_of_a_path_are_not_a_name(name: str) -> None:
     with pytest.raises(InvalidInput, match="URL"):
         catalogue.check_uid(name, "app_")
     with pytest.raises(InvalidInput, match="URL"):

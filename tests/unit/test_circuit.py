@@ -1,4 +1,5 @@
-"""The circuit: opens on an outage and not on a burst, probes one at a time, recovers gently, hears no old news."""
+"""The circuit opens on an outage and not on a burst, probes with one request, recovers slowly, and ignores old
+outcomes."""
 
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ def test_four_failures_however_far_apart_do_not_open_it():
     assert failed(a_lane(), 0, 60, 600, 6000).circuit == Circuit.CLOSED
 
 
-def test_a_success_in_between_starts_the_count_anew():
+def test_a_success_in_between_resets_the_count():
     lane = folded(failed(a_lane(), 0, 1, 2, 3), an_outcome(Health.GOOD), at=3.5).lane
     assert (lane.failures, lane.failing_since) == (0, None)
     assert failed(lane, 4, 5, 6, 7).circuit == Circuit.CLOSED
@@ -121,7 +122,7 @@ def test_a_failed_probe_opens_it_for_longer():
     assert [event.kind for event in result.events] == [K.CIRCUIT_PROBE_FAILED]
 
 
-def test_a_probe_that_says_nothing_makes_room_for_the_next_at_once():
+def test_a_probe_without_a_result_allows_the_next_at_once():
     result = folded(half_open(waiting_floor=ahead(-9)), an_outcome(Health.NONE, 4, counted=True, probe=True), at=7)
     assert (result.lane.circuit, result.lane.epoch, result.lane.probe_at) == (Circuit.OPEN, 5, ahead(7))
     assert (result.wake_at, result.wake_floor) == (ahead(7), ahead(-9))
@@ -156,13 +157,13 @@ circuits = st.sampled_from(
     lane=circuits,
     old=st.lists(st.tuples(st.sampled_from(Health), st.sampled_from([-1, 0, 3, 5]), st.booleans()), max_size=12),
 )
-def test_outcomes_of_another_epoch_leave_the_circuit_alone(lane, old):
+def test_outcomes_of_another_epoch_do_not_change_the_circuit(lane, old):
     outcomes = [an_outcome(health, epoch, probe=probe) for health, epoch, probe in old]
     assert folded(lane, *outcomes, at=2.0) == Fold(lane=lane)
 
 
 @given(lane=circuits, old=st.lists(st.sampled_from(Health), min_size=1, max_size=12))
-def test_outcomes_of_another_epoch_still_free_their_room(lane, old):
+def test_outcomes_of_another_epoch_still_free_their_slots(lane, old):
     lane = replace(lane, in_flight=20, waiting_floor=ahead(-6))
     result = folded(lane, *[an_outcome(health, 3, counted=True) for health in old], at=2.0)
     assert result.lane.in_flight == 20 - len(old)
@@ -171,7 +172,7 @@ def test_outcomes_of_another_epoch_still_free_their_room(lane, old):
     assert result.wake_at == max(ahead(2.0), lane.probe_at or ahead(2.0))
 
 
-def test_the_room_is_never_less_than_empty():
+def test_in_flight_is_never_negative():
     assert folded(a_lane(in_flight=1), *[an_outcome(Health.NONE, counted=True)] * 3).lane.in_flight == 0
 
 
@@ -222,15 +223,15 @@ def test_recovery_is_gentle_in_every_second_and_ends_closed(seed, latency, want)
     world.add(500)
     while world.lane.circuit == Circuit.RECOVERING and world.waiting:
         world.claim(want)
-        world.advance(latency if world.flights else 0.01)
-        world.finish(list(world.flights), Health.GOOD)
+        world.advance(latency if world.jobs else 0.01)
+        world.finish(list(world.jobs), Health.GOOD)
         world.check()
-    starts = [flight for flight in world.starts if flight.circuit == Circuit.RECOVERING]
+    starts = [job for job in world.starts if job.circuit == Circuit.RECOVERING]
     for first in starts[::7]:
         within = [f for f in starts if timedelta(0) <= f.started_at - first.started_at < timedelta(seconds=1)]
-        rate = max(flight.rate or 0.0 for flight in within)
+        rate = max(job.rate or 0.0 for job in within)
         assert len(within) <= rate + burst(rate)
-    assert sum(flight.started_at < ahead(1) for flight in starts) <= 22  # 2 in flight, 20 a second, a burst of 1.25
+    assert sum(job.started_at < ahead(1) for job in starts) <= 22  # 2 in flight, 20 a second, a burst of 1.25
     for _ in range(10):
         world.drain(longest=60)
         world.advance(world.policy.recovery_step)
@@ -241,7 +242,7 @@ def test_recovery_is_gentle_in_every_second_and_ends_closed(seed, latency, want)
 # ── holds and the end of an endpoint ──────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_hold_is_kept_to_its_latest_and_told_once():
+def test_the_latest_hold_wins_and_is_reported_once():
     held = [an_outcome(Health.NONE, hold_until=ahead(seconds)) for seconds in (30, 31, 29, 33)]
     result = folded(a_lane(), *held)
     assert result.lane.held_until == ahead(33)
@@ -250,29 +251,30 @@ def test_a_hold_is_kept_to_its_latest_and_told_once():
     assert (again.lane.held_until, len(again.events)) == (ahead(70), 1)
 
 
-def test_holds_of_a_moment_are_told_once_in_a_while():
-    """An endpoint that says "one second" with each 429 would fill its timeline and the log with them."""
-    lane, told = a_lane(), []
+def test_short_holds_are_reported_only_now_and_then():
+    """An endpoint that answers each request with 429 and "one second" would otherwise fill its timeline and the log."""
+    lane, events = a_lane(), []
     for at in range(0, 300, 2):
         result = folded(lane, an_outcome(Health.NONE, hold_until=ahead(at + 1)), at=at)
-        lane, told = result.lane, [*told, *result.events]
+        lane, events = result.lane, [*events, *result.events]
         assert lane.held_until == ahead(at + 1)
-    assert [(event.kind, event.at) for event in told] == [(K.LANE_HELD, BEGIN)]
+    assert [(event.kind, event.at) for event in events] == [(K.LANE_HELD, BEGIN)]
     later = folded(lane, an_outcome(Health.NONE, hold_until=ahead(401)), at=400)
     assert [event.kind for event in later.events] == [K.LANE_HELD]
 
 
-def test_a_long_hold_after_a_moments_is_told():
+def test_a_long_hold_after_a_short_one_is_reported():
     lane = a_lane(held_until=ahead(-10))
-    for at in (0, 0.5):  # the second comes while the lane is held by the first
+    for at in (0, 0.5):  # the second hold comes while the lane is held by the first
         lane = folded(lane, an_outcome(Health.NONE, hold_until=ahead(at + 1)), at=at).lane
     long = folded(lane, an_outcome(Health.NONE, hold_until=ahead(60)), at=0.7)
     assert [event.kind for event in long.events] == [K.LANE_HELD]
-    longer = folded(long.lane, an_outcome(Health.NONE, hold_until=ahead(62)), at=57)  # still out when the first came
+    # still in flight when the first hold came
+    longer = folded(long.lane, an_outcome(Health.NONE, hold_until=ahead(62)), at=57)
     assert (longer.lane.held_until, longer.events) == (ahead(62), ())
 
 
-def test_a_hold_that_is_over_holds_nothing():
+def test_an_expired_hold_has_no_effect():
     assert folded(a_lane(), an_outcome(Health.BAD, hold_until=ahead(1)), at=2.0).lane.held_until is None
 
 
@@ -291,16 +293,16 @@ def test_a_gone_endpoint_is_disabled_once_even_by_an_old_outcome():
     )
 
 
-# ── complaints ────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── slow-down answers ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def a_complaint(epoch: int = 0, **fields: object) -> LaneOutcome:
+def a_slow_down(epoch: int = 0, **fields: object) -> LaneOutcome:
     return replace(an_outcome(Health.BAD, epoch, slow_down=True), cause="status 429", **fields)
 
 
 @pytest.mark.parametrize("lane", [a_lane(), recovering(window=64), a_lane(failures=2, failing_since=ahead(-3))])
-def test_complaints_slow_the_lane_and_are_no_failures(lane):
-    result = folded(lane, *[a_complaint(lane.epoch)] * 50)
+def test_slow_down_answers_slow_the_lane_and_are_no_failures(lane):
+    result = folded(lane, *[a_slow_down(lane.epoch)] * 50)
     assert result.lane.pace == POLICY.recovery_window * POLICY.recovery_rate
     assert (result.lane.slowed_at, result.lane.circuit) == (BEGIN, lane.circuit)
     assert (result.lane.failures, result.lane.failing_since, result.lane.window) == (
@@ -309,30 +311,30 @@ def test_complaints_slow_the_lane_and_are_no_failures(lane):
         lane.window,
     )
     assert [(event.kind, event.cause) for event in result.events] == [(K.LANE_SLOWED, "status 429")]
-    again = folded(result.lane, a_complaint(lane.epoch), at=9.0)
+    again = folded(result.lane, a_slow_down(lane.epoch), at=9.0)
     assert (again.lane.pace, again.events) == (result.lane.pace / 2, ())
 
 
-def test_at_the_floor_a_complaint_is_a_failure_again():
+def test_at_the_lowest_pace_a_slow_down_answer_is_a_failure():
     lane = a_lane(pace=FLOOR, pace_at=ahead(-90), pace_top=1.0, slowed_at=ahead(-90))
     for at in (0, 60, 120, 180):
-        lane = folded(lane, a_complaint(), at=at).lane
+        lane = folded(lane, a_slow_down(), at=at).lane
     assert (lane.failures, lane.failing_since, lane.circuit) == (4, BEGIN, Circuit.CLOSED)
-    assert folded(lane, a_complaint(), at=240).lane.circuit == Circuit.OPEN
+    assert folded(lane, a_slow_down(), at=240).lane.circuit == Circuit.OPEN
 
 
 def test_a_probe_that_is_refused_has_failed():
-    result = folded(half_open(), a_complaint(4, counted=True, probe=True), at=7)
+    result = folded(half_open(), a_slow_down(4, counted=True, probe=True), at=7)
     assert (result.lane.circuit, result.lane.trips, result.lane.pace) == (Circuit.OPEN, 3, None)
     assert [event.kind for event in result.events] == [K.CIRCUIT_PROBE_FAILED]
 
 
-def test_a_complaint_of_another_epoch_is_not_heard():
-    assert folded(a_lane(epoch=4), a_complaint(3)).lane.pace is None
+def test_a_slow_down_answer_of_another_epoch_is_ignored():
+    assert folded(a_lane(epoch=4), a_slow_down(3)).lane.pace is None
 
 
-def test_a_complaint_holds_first_and_slows_then():
-    lane = folded(a_lane(), a_complaint(hold_until=ahead(30))).lane
+def test_a_slow_down_answer_holds_the_lane_and_slows_it_later():
+    lane = folded(a_lane(), a_slow_down(hold_until=ahead(30))).lane
     assert (lane.held_until, lane.pace) == (ahead(30), 20.0)
     assert admit(lane, now=ahead(29), want=50, room=None, policy=POLICY).quota == 0
     assert admit(lane, now=ahead(30), want=50, room=None, policy=POLICY).quota == int(burst(20.0))
@@ -345,7 +347,7 @@ def test_the_pace_outlives_an_outage_and_is_no_faster_than_the_recovery():
     assert (back.lane.circuit, effective_rate(back.lane, POLICY)) == (Circuit.RECOVERING, 0.5)
 
 
-def test_a_pace_that_is_forgotten_is_told_and_wakes_the_lane():
+def test_the_end_of_a_pace_is_reported_and_wakes_the_lane():
     slow = a_lane(pace=0.02, pace_at=ahead(-700), pace_top=0.01, slowed_at=ahead(-700), in_flight=1)
     result = folded(replace(slow, waiting_floor=ahead(-5)), an_outcome(Health.GOOD, counted=True))
     assert result.lane == a_lane()
@@ -367,7 +369,7 @@ steps = st.lists(
 
 
 @given(steps=steps, concurrency=st.none() | st.integers(1, 5), seed=st.integers(0, 2**20))
-def test_whatever_happens_the_invariants_hold_and_the_backlog_drains(steps, concurrency, seed):
+def test_after_any_events_the_invariants_hold_and_the_backlog_drains(steps, concurrency, seed):
     policy = CircuitPolicy(threshold=3, cooldown=25.0, recovery_done=8)
     world = World(lane=a_lane(concurrency=concurrency), policy=policy, chance=random.Random(seed))
     world.add(60)
@@ -375,20 +377,20 @@ def test_whatever_happens_the_invariants_hold_and_the_backlog_drains(steps, conc
         world.advance(gap)
         act(world, action, count)
         world.check()
-    for flight in list(world.flights):
-        world.lose(flight)
+    for job in list(world.jobs):
+        world.lose(job)
     world.drain(longest=policy.cooldown_cap * 1.5)
 
 
 def act(world: World, action: str, count: int) -> None:
-    before, some = world.lane, [flight for flight in world.flights if flight.lease_until > world.now][:count]
+    before, some = world.lane, [job for job in world.jobs if job.lease_until > world.now][:count]
     match action:
         case "claim":
             taken = world.claim(count)
             assert before.circuit != Circuit.OPEN or not taken or before.probe_at <= world.now
         case "die":
-            for flight in some:
-                world.lose(flight)
+            for job in some:
+                world.lose(job)
         case "sweep":
             world.sweep()
         case _:
@@ -398,7 +400,7 @@ def act(world: World, action: str, count: int) -> None:
 
 
 @given(lane=circuits, now=st.floats(0.0, 100.0))
-def test_an_open_circuit_lets_nothing_through_before_its_instant(lane, now):
+def test_an_open_circuit_admits_nothing_before_its_probe(lane, now):
     admission = admit(lane, now=ahead(now), want=50, room=None, policy=POLICY)
     if lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN):
         assert admission.quota == (1 if lane.probe_at <= ahead(now) else 0)
@@ -407,8 +409,8 @@ def test_an_open_circuit_lets_nothing_through_before_its_instant(lane, now):
 # ── reset by an operator ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_reset_forgets_everything_but_the_lanes_own_limits() -> None:
-    sick = a_lane(
+def test_a_reset_clears_everything_but_the_lanes_own_limits() -> None:
+    failing = a_lane(
         status=EndpointStatus.PAUSED,
         revision=9,
         circuit=Circuit.OPEN,
@@ -431,7 +433,7 @@ def test_a_reset_forgets_everything_but_the_lanes_own_limits() -> None:
         pace_top=0.7,
         slowed_at=ahead(-4),
     )
-    after = reset(sick, now=ahead(3), cause="well again")
+    after = reset(failing, now=ahead(3), cause="well again")
     assert after.lane == a_lane(
         status=EndpointStatus.PAUSED,
         revision=9,
@@ -461,7 +463,7 @@ def test_the_pace_of_a_recovery_is_forgotten_with_it() -> None:
         {"circuit": Circuit.RECOVERING, "window": 2},
     ],
 )
-def test_whatever_holds_a_lane_back_is_reset(fields: dict[str, object]) -> None:
+def test_a_reset_clears_every_reason_that_holds_a_lane(fields: dict[str, object]) -> None:
     after = reset(a_lane(**fields), now=ahead(0), cause="")
     assert after.lane == a_lane(epoch=1)
     assert len(after.events) == 1
@@ -472,21 +474,21 @@ def test_a_healthy_lane_has_nothing_to_reset(fields: dict[str, object]) -> None:
     assert reset(a_lane(**fields), now=ahead(0), cause="") == Fold(lane=a_lane(**fields))
 
 
-def test_an_outcome_from_before_a_reset_says_nothing() -> None:
+def test_an_outcome_from_before_a_reset_is_ignored() -> None:
     opened = a_lane(circuit=Circuit.HALF_OPEN, epoch=6, failures=5, probe_at=ahead(60), in_flight=1)
     clean = reset(opened, now=ahead(0), cause="").lane
     late = folded(clean, an_outcome(Health.BAD, epoch=6, counted=True, probe=True))
     assert late.lane == replace(clean, in_flight=0)
 
 
-def test_what_the_endpoint_asks_for_in_an_answer_from_before_a_reset_is_done() -> None:
+def test_a_retry_after_from_before_a_reset_still_holds_the_lane() -> None:
     clean = reset(a_lane(failures=2, epoch=6), now=ahead(0), cause="").lane
-    late = folded(clean, a_complaint(epoch=6, hold_until=ahead(30)), at=1.0)
+    late = folded(clean, a_slow_down(epoch=6, hold_until=ahead(30)), at=1.0)
     assert late.lane == replace(clean, held_until=ahead(30)), "held, but not slowed down"
 
 
-def test_a_success_that_ends_the_doubt_wakes_what_waits_for_room():
-    """Two that were counted hang; another, claimed before the lane was narrow, goes well."""
+def test_a_success_that_widens_the_lane_wakes_waiting_deliveries():
+    """Two counted requests hang. Another one, claimed before the lane was narrowed, succeeds."""
     narrow = a_lane(failures=5, failing_since=BEGIN, in_flight=2, waiting_floor=BEGIN)
     result = folded(narrow, an_outcome(Health.GOOD), at=2.0)
     assert (result.lane.failures, result.lane.waiting_floor) == (0, None)

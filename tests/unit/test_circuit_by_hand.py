@@ -1,4 +1,4 @@
-"""A circuit that an operator opens or closes: whatever state it was in, and whatever is still in flight."""
+"""An operator opens or closes a circuit, from any state and with any requests in flight."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def closed(lane: Lane, at: float = 0.0) -> Fold:
 
 
 @ALL
-def test_nothing_is_admitted_before_and_one_probe_then(lane: Lane) -> None:
+def test_nothing_is_admitted_until_the_end_and_then_one_probe(lane: Lane) -> None:
     result = opened(lane, until=ahead(7200))
     assert [(event.kind, event.cause, event.at) for event in result.events] == [
         (K.CIRCUIT_OPENED, "they deploy", BEGIN)
@@ -63,7 +63,7 @@ def test_nothing_is_admitted_before_and_one_probe_then(lane: Lane) -> None:
 
 
 @ALL
-def test_what_is_in_flight_does_not_close_it_again(lane: Lane) -> None:
+def test_requests_in_flight_do_not_close_it(lane: Lane) -> None:
     after = opened(lane, until=ahead(7200)).lane
     news = LaneOutcome(health=Health.GOOD, epoch=lane.epoch, counted=bool(lane.in_flight), probe=True)
     folded = fold(after, [news], now=ahead(3), policy=POLICY, chance=random.Random(1))
@@ -81,13 +81,14 @@ def test_without_an_end_it_waits_as_after_a_failure() -> None:
     assert ahead(48) <= probe_at <= ahead(72)
 
 
-def test_the_time_that_is_not_tried_is_no_steady_failure() -> None:
-    """Or a lane that failed once, long ago, would be disabled by the next sweep because somebody opened its circuit."""
+def test_the_time_without_attempts_does_not_count_as_failing() -> None:
+    """Otherwise a lane that failed once, long ago, would be disabled by the next sweep because somebody opened its
+    circuit."""
     after = opened(CLOSED, until=ahead(7200)).lane
     assert (after.failures, after.failing_since) == (0, None)
 
 
-def test_waits_do_not_grow_by_what_people_do() -> None:
+def test_opening_by_hand_does_not_lengthen_the_cooldown() -> None:
     lane = CLOSED
     for _ in range(9):
         lane = opened(lane, until=ahead(5)).lane
@@ -99,7 +100,7 @@ def test_waits_do_not_grow_by_what_people_do() -> None:
 
 
 @pytest.mark.parametrize("lane", [OPEN, HALF_OPEN], ids=["open", "half-open"])
-def test_closed_as_after_a_good_probe(lane: Lane) -> None:
+def test_closing_by_hand_equals_a_good_probe(lane: Lane) -> None:
     result = closed(lane)
     after = result.lane
     assert [(event.kind, event.cause) for event in result.events] == [(K.CIRCUIT_RECOVERING, "they are back")]
@@ -116,7 +117,7 @@ def test_closed_as_after_a_good_probe(lane: Lane) -> None:
 
 
 @pytest.mark.parametrize("lane", [CLOSED, RECOVERING], ids=["closed", "recovering"])
-def test_what_is_not_open_is_left_alone(lane: Lane) -> None:
+def test_closing_a_circuit_that_is_not_open_changes_nothing(lane: Lane) -> None:
     assert closed(lane) == Fold(lane=lane)
 
 
@@ -130,7 +131,7 @@ MOVES = st.sampled_from(["open", "close", "good", "bad", "lose", "send", "a mome
 
 
 @given(st.lists(MOVES, max_size=40))
-def test_however_it_is_steered_every_lane_wakes_and_what_waits_is_sent(moves: list[str]) -> None:
+def test_after_any_operator_actions_every_lane_wakes_and_sends_its_backlog(moves: list[str]) -> None:
     world = World(Lane(endpoint_no=29, app_no=7))
     world.add(5)
     for move in moves:
@@ -148,10 +149,10 @@ def steer(world: World, move: str) -> None:
                 world.tokens.append(Token(world.now, min(world.waiting.values())))
         case "good" | "bad":
             world.claim(3)
-            world.finish(list(world.flights), Health.GOOD if move == "good" else Health.BAD)
+            world.finish(list(world.jobs), Health.GOOD if move == "good" else Health.BAD)
         case "lose":
-            for flight in world.claim(3):
-                world.lose(flight)
+            for job in world.claim(3):
+                world.lose(job)
         case "send":
             world.add(2)
         case "a moment":

@@ -1,4 +1,4 @@
-"""How a claim is shared between lanes, and between applications."""
+"""How one claim is divided between lanes and between applications."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def healthy(count: int) -> list[Lane]:
 
 
 @given(st.integers(1, 500), st.integers(1, 64))
-def test_lanes_share_what_is_wanted_evenly_and_leave_nothing_over(want: int, count: int) -> None:
+def test_lanes_share_a_claim_evenly_and_leave_nothing_over(want: int, count: int) -> None:
     quotas = [admission.quota for admission in decide(healthy(count), want)]
     assert sum(quotas) == want
     assert max(quotas) - min(quotas) <= 1
@@ -41,7 +41,7 @@ def test_lanes_share_what_is_wanted_evenly_and_leave_nothing_over(want: int, cou
 # ── turns among applications ──
 
 
-def test_there_is_a_line_while_more_are_ready_than_are_looked_at() -> None:
+def test_rotation_is_on_while_more_lanes_are_ready_than_a_claim_reads() -> None:
     turns = Rotation()
     seen = []
     for apps, tokens, more in ([1], 2, False), ([1, 2], 2, True), ([1, 2], 3, True), ([1, 2], 2, True), ([1], 2, False):
@@ -50,13 +50,13 @@ def test_there_is_a_line_while_more_are_ready_than_are_looked_at() -> None:
     assert seen == [0, 0, 50, 50, 0]
 
 
-def test_turns_are_for_half_of_a_claim_and_for_so_many_applications_at_most() -> None:
+def test_rotation_gets_half_of_a_claim_and_a_limited_number_of_applications() -> None:
     turns = Rotation()
     turns.note([5, 5], 2, more=True)
     assert [turns.apps(lanes, 0.0) for lanes in (1, 2, 9, 10_000)] == [0, 1, 4, MAX_APPS]
 
 
-def test_a_round_begins_again_when_nobody_is_left() -> None:
+def test_a_round_restarts_when_no_application_is_left() -> None:
     turns = Rotation()
     places = [turns.below]
     for last in (9, 4, None, 9):
@@ -65,7 +65,7 @@ def test_a_round_begins_again_when_nobody_is_left() -> None:
     assert places == [2**63 - 1, 9, 4, 2**63 - 1, 9]
 
 
-def test_a_look_that_took_long_is_not_repeated_at_once() -> None:
+def test_a_slow_scan_is_not_repeated_at_once() -> None:
     turns = Rotation()
     turns.note([5, 5], 2, more=True)
     seen = []
@@ -80,8 +80,11 @@ def test_round_robin_the_first_of_each_comes_before_the_second_of_any() -> None:
 
 
 @given(st.integers(2, 512), st.integers(1, 40), st.integers(0, 100))
-def test_applications_that_have_a_turn_get_the_same_and_nothing_is_left_over(want: int, many: int, others: int) -> None:
-    """One has a single lane in turn, another many; others come behind them in order, no more than the other half has slots."""
+def test_applications_in_the_rotation_get_equal_parts_and_nothing_is_left_over(
+    want: int, many: int, others: int
+) -> None:
+    """One application has a single lane in the rotation, another has many. Other lanes follow in order, with at most
+    the other half of the slots."""
     many, others = min(many, max(1, want // 4)), min(others, want - want // 2)
     lanes = [replace(lane, app_no=1 if lane.endpoint_no == 1 else 2) for lane in healthy(1 + many + others)]
     division = Division(now=NOW, want=want, budgets=SlotBudgets(lane_limit=1000), policy=CircuitPolicy())
@@ -93,10 +96,10 @@ def test_applications_that_have_a_turn_get_the_same_and_nothing_is_left_over(wan
 
 
 @given(st.integers(2, 512), st.lists(st.integers(1, 40), min_size=1, max_size=8), st.integers(0, 64), st.data())
-def test_turns_take_half_and_leave_something_to_everybody(
+def test_rotation_takes_half_and_leaves_some_to_every_application(
     want: int, sizes: list[int], others: int, data: st.DataObject
 ) -> None:
-    """Of applications with so many lanes in turn each; some of the lanes have less than their part would be."""
+    """Each application has this many lanes in the rotation. Some lanes have fewer deliveries than their part."""
     most = max(1, want // 2 // len(sizes))
     sizes = [min(size, most) for size in sizes][: max(1, want // 2)]
     lanes = [lane for app_no, size in enumerate(sizes, 1) for lane in lanes_of(app_no, size)]
@@ -109,11 +112,11 @@ def test_turns_take_half_and_leave_something_to_everybody(
     assert sum(quotas) == want
 
 
-def test_nobody_shares_with_no_lanes() -> None:
+def test_without_lanes_nothing_is_divided() -> None:
     assert fair_quota(10, 0) == 0
 
 
-def test_what_a_lane_may_not_take_goes_to_the_others() -> None:
+def test_slots_that_a_lane_may_not_take_go_to_others() -> None:
     lanes = healthy(3)
     lanes[0] = Lane(endpoint_no=1, app_no=7, circuit=Circuit.OPEN, probe_at=NOW + timedelta(seconds=9))
     lanes[1] = Lane(endpoint_no=2, app_no=7, status=EndpointStatus.PAUSED)
@@ -139,7 +142,7 @@ def lanes_of(app_no: int, count: int, **fields: object) -> list[Lane]:
 
 
 def fill(slots: int, lanes: list[Lane], most: float, *, held: Counter[int] | None = None) -> Counter[int]:
-    """Claims for all that is free until there is nothing to be had: what each application gets."""
+    """Claim all free slots until nothing is left. Return how many each application gets."""
     before = held or Counter()
     taken: Counter[int] = Counter()
     more = True
@@ -152,8 +155,8 @@ def fill(slots: int, lanes: list[Lane], most: float, *, held: Counter[int] | Non
 
 
 @pytest.mark.parametrize(("apps", "each"), [(1, 384), (2, 219), (3, 153), (20, 25)])
-def test_however_many_want_all_each_gets_as_much_and_some_stays_free(apps: int, each: int) -> None:
-    """The first that comes takes more; as its requests end, what it has too much goes to the others."""
+def test_applications_that_want_all_get_equal_parts_and_some_slots_stay_free(apps: int, each: int) -> None:
+    """The first application takes more. As its requests end, its surplus goes to the others."""
     lanes = [lane for app_no in range(1, apps + 1) for lane in lanes_of(app_no, 9)]
     chance = random.Random(5)
     held = fill(512, lanes, 0.75)
@@ -168,16 +171,16 @@ def test_however_many_want_all_each_gets_as_much_and_some_stays_free(apps: int, 
     assert 512 - seen.total() / 300 > each / 5
 
 
-def test_whoever_comes_later_is_served_at_once() -> None:
+def test_an_application_that_comes_later_is_served_at_once() -> None:
     held = dict(fill(512, lanes_of(1, 400), 0.75))
-    hog, other = dividing(512 - held[1], held=held).admissions([*lanes_of(1, 1), *lanes_of(2, 1)])
-    assert (hog.quota, hog.app_full, hog.lane_full) == (0, True, False)
+    greedy, other = dividing(512 - held[1], held=held).admissions([*lanes_of(1, 1), *lanes_of(2, 1)])
+    assert (greedy.quota, greedy.app_full, greedy.lane_full) == (0, True, False)
     assert other.quota > 80
 
 
 @given(st.integers(1, 40), st.sampled_from([0.01, 0.25, 0.5, 0.75, 0.99]))
-def test_one_request_is_never_too_much(slots: int, most: float) -> None:
-    """However few slots there are."""
+def test_one_request_per_application_is_always_allowed(slots: int, most: float) -> None:
+    """This holds however few slots there are."""
     held = fill(slots, lanes_of(1, 3), most)
     assert 1 <= held[1] <= max(1, most * slots)
 
@@ -192,8 +195,8 @@ def test_a_probe_is_one_more_request_of_its_application() -> None:
     assert (admission.quota, admission.app_full, admission.probe) == (0, True, False)
 
 
-def test_lanes_that_are_passed_over_do_not_all_come_back_at_once() -> None:
-    """However many: a handful at a time, so that they are not all that a worker looks at."""
+def test_refused_lanes_do_not_all_wake_at_once() -> None:
+    """Only a few lanes come back at a time, so that a worker has time for other lanes."""
     division = dividing(128, held={1: 384}, waiting=REFUSED_TOGETHER)
     looks = Counter(admission.rest_at for admission in division.admissions(lanes_of(1, 500)))
     assert min(at for at in looks if at is not None) == NOW + 2 * REFUSED_PAUSE
@@ -202,8 +205,8 @@ def test_lanes_that_are_passed_over_do_not_all_come_back_at_once() -> None:
     assert late[0].rest_at == NOW + MAX_REFUSED
 
 
-def test_what_the_last_ones_leave_is_put_off_with_them() -> None:
-    """Their application is full by now: the next claim would look at them for nothing."""
+def test_the_rest_of_a_full_application_is_postponed() -> None:
+    """Their application is full by now, so the next claim would read them for nothing."""
     full = dividing(20, held={1: 48}).admissions(lanes_of(1, 3))
     assert [(admission.quota, admission.app_full) for admission in full] == [(3, True), (0, True), (0, True)]
     assert {admission.rest_at for admission in full} == {NOW + REFUSED_PAUSE}
@@ -212,7 +215,7 @@ def test_what_the_last_ones_leave_is_put_off_with_them() -> None:
     assert (some.quota, some.app_full, some.rest_at) == (2, False, NOW)
 
 
-def test_only_what_has_something_waiting_is_told() -> None:
+def test_only_lanes_with_waiting_deliveries_are_reported() -> None:
     division = dividing(128, held={1: 384})
     lanes = lanes_of(1, 2)
     admitted = division.admissions(lanes)
@@ -224,8 +227,8 @@ def test_only_what_has_something_waiting_is_told() -> None:
 # ── an application's rate ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Town:
-    """One application with a rate and lanes that always have something to send, as an engine would claim them."""
+class RatedApplication:
+    """One application with a rate and lanes that always have deliveries, claimed as an engine does."""
 
     def __init__(self, lanes: int, rate: float, *, late: float = 0.002, seed: int = 3) -> None:
         self.now = NOW
@@ -237,7 +240,7 @@ class Town:
         self._late, self._chance = late, random.Random(seed)
 
     def run(self, seconds: float, *, eager: int | None = None) -> None:
-        """One lane may be `eager`: a message for it comes all the time."""
+        """Run for some seconds. One lane may be `eager`: it gets new messages all the time."""
         end = self.now + timedelta(seconds=seconds)
         while True:
             at = max(self.now, min(self.tokens.values()))
@@ -286,7 +289,7 @@ class Town:
     ("lanes", "rate", "seconds"), [(1, 20, 20), (3, 20, 20), (40, 20, 20), (7, 3, 60), (5, 200, 4)]
 )
 def test_lanes_of_an_application_keep_to_its_rate_and_use_it(lanes: int, rate: float, seconds: float) -> None:
-    town = Town(lanes, rate)
+    town = RatedApplication(lanes, rate)
     town.run(seconds)
     assert rate * seconds * 0.98 <= len(town.starts) <= rate * seconds + max(2, rate / 10 + 1)
     assert town.busiest_second() <= rate * 1.1 + 1
@@ -295,16 +298,16 @@ def test_lanes_of_an_application_keep_to_its_rate_and_use_it(lanes: int, rate: f
 
 
 def test_each_start_wakes_the_one_lane_whose_turn_it_is() -> None:
-    """A thousand lanes wait; they do not all look at every start (that would be 10,000 a second), and none is forgotten."""
-    town = Town(1000, 10)
+    """A thousand lanes wait. Not all of them wake at every start (10,000 reads a second), and none is forgotten."""
+    town = RatedApplication(1000, 10)
     town.run(200)
     assert town.looks <= 1000 + 300 * 200
     assert max(town.by_lane()) - min(town.by_lane()) <= 2
     assert min(town.by_lane()) >= 1
 
 
-def test_a_lane_that_always_has_something_new_gets_no_more_than_its_turn() -> None:
-    town = Town(50, 20)
+def test_an_eager_lane_gets_no_more_than_its_turn() -> None:
+    town = RatedApplication(50, 20)
     eager = next(iter(town.lanes))
     town.run(30, eager=eager)
     counts = town.by_lane()
@@ -312,16 +315,16 @@ def test_a_lane_that_always_has_something_new_gets_no_more_than_its_turn() -> No
     assert Counter(no for _, no in town.starts)[eager] <= min(counts) + 2
 
 
-def test_claims_that_come_late_cost_neither_the_rate_nor_the_order() -> None:
-    town = Town(100, 10, late=0.02)
+def test_late_claims_change_neither_the_rate_nor_the_order() -> None:
+    town = RatedApplication(100, 10, late=0.02)
     town.run(60)
     assert len(town.starts) >= 590
     assert town.looks <= 100 + 60 * 60
 
 
-def test_a_turn_that_nobody_takes_is_not_lost_to_the_others() -> None:
-    """The first in line is paused: its start goes to whoever comes."""
-    town = Town(10, 10)
+def test_an_unused_turn_goes_to_another_lane() -> None:
+    """The first lane in line is paused, so its start goes to the next lane that asks."""
+    town = RatedApplication(10, 10)
     town.run(3)
     gone = min(town.lanes, key=lambda no: town.tokens[no])
     del town.tokens[gone], town.lanes[gone]
@@ -330,9 +333,9 @@ def test_a_turn_that_nobody_takes_is_not_lost_to_the_others() -> None:
     assert len(town.starts) - before >= 98
 
 
-def test_a_line_of_lanes_that_may_not_send_does_not_hold_up_those_behind_it() -> None:
-    """All but the last in line are paused: it is served within seconds, and then gets all that the rate allows."""
-    town = Town(200, 2)
+def test_paused_lanes_in_line_do_not_delay_those_behind_them() -> None:
+    """All lanes but the last in line are paused. The last one is served within seconds, and then gets the whole rate."""
+    town = RatedApplication(200, 2)
     town.run(3)
     last = max(town.lanes, key=lambda no: town.tokens[no])
     for no in [no for no in town.lanes if no != last]:
@@ -342,7 +345,7 @@ def test_a_line_of_lanes_that_may_not_send_does_not_hold_up_those_behind_it() ->
     assert len(town.starts) - before >= 30  # 40 at the full rate
 
 
-def test_one_that_looks_before_its_turn_takes_no_start_that_is_somebodys() -> None:
+def test_a_lane_that_asks_early_takes_no_start_of_another() -> None:
     lane = replace(lanes_of(7, 1, app_rate=2.0)[0], turn_at=NOW + timedelta(seconds=30))
     for since, quota in ((timedelta(milliseconds=10), 0), (timedelta(milliseconds=60), 1)):
         division = Division(now=NOW, want=10, budgets=SlotBudgets(lane_limit=10), policy=CircuitPolicy())
@@ -351,7 +354,7 @@ def test_one_that_looks_before_its_turn_takes_no_start_that_is_somebodys() -> No
         assert admission.quota == quota
 
 
-def test_a_turn_that_a_wrong_clock_gave_is_given_anew() -> None:
+def test_a_turn_from_a_wrong_clock_is_replaced() -> None:
     division = Division(now=NOW, want=10, budgets=SlotBudgets(lane_limit=10), policy=CircuitPolicy())
     ahead = NOW + MAX_AHEAD * 30
     lane = replace(lanes_of(7, 1, app_rate=5.0)[0], turn_at=ahead)
@@ -363,7 +366,7 @@ def test_a_turn_that_a_wrong_clock_gave_is_given_anew() -> None:
     assert look_at <= after.turn_at <= NOW + MAX_AHEAD
 
 
-def test_what_is_not_due_yet_waits_for_no_turn() -> None:
+def test_a_delivery_that_is_not_due_gets_no_turn() -> None:
     division = Division(now=NOW, want=10, budgets=SlotBudgets(lane_limit=10), policy=CircuitPolicy())
     division.add_paces({7: 1.0}, [AppPace(app_no=7, tat=NOW + timedelta(seconds=1))])
     later = NOW + timedelta(seconds=90)

@@ -1,4 +1,4 @@
-"""Every setting takes what the table says, and a wrong value stops the start with one line that shows no secret."""
+"""Every setting accepts the documented values. A wrong value stops the start with one line that shows no secret."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from hookline.signing.key_strength import weakness_of_text
 JWT = "signs the tokens of the tests of settings"
 KEY, OLD_KEY = (
     base64.b64encode(random.Random(seed).randbytes(32)).decode() for seed in (7, 9)
-)  # fixed: they are in the names of tests
+)  # fixed, because these values are part of test names
 POSTGRES = {
     "HOOKLINE_DATABASE_URL": "postgresql://hook:hunter2@db.example:5433/hooks?sslmode=require",
     "HOOKLINE_JWT_SECRET": JWT,
@@ -178,7 +178,7 @@ EVERY = {
 }
 
 
-def test_every_setting_and_every_field_is_tried() -> None:
+def test_the_tests_cover_every_setting_and_field() -> None:
     assert {setting.variable for setting in SETTINGS} == set(EVERY)
     assert [setting.field for setting in SETTINGS if not hasattr(parse({}), setting.field)] == []
     assert {setting.field for setting in SETTINGS} == set(Config.__struct_fields__)
@@ -210,11 +210,11 @@ def test_values_are_shown_in_their_units(field: str) -> None:
     assert written(setting, value) == text
 
 
-MAIL = ("HOOKLINE_ALERT_EMAIL", "HOOKLINE_SMTP_URL")  # one is nothing without the other
+MAIL = ("HOOKLINE_ALERT_EMAIL", "HOOKLINE_SMTP_URL")  # these two settings need each other
 
 
 @pytest.mark.parametrize("variable", EVERY)
-def test_a_setting_reaches_its_field_alone(variable: str) -> None:
+def test_a_setting_changes_only_its_field(variable: str) -> None:
     text, field, value = EVERY[variable]
     given = {variable: f" {text} "}
     if variable == "HOOKLINE_RETRY_SCHEDULE":
@@ -251,7 +251,7 @@ def test_store_options_carry_the_settings() -> None:
     ],
 )
 def test_origins_are_as_browsers_send_them(written: str, sent: str) -> None:
-    """Else a session over TLS is not known for one, and its cookie goes without protection."""
+    """Otherwise a session over TLS is not recognised, and its cookie is sent without protection."""
     assert parse({"HOOKLINE_PUBLIC_URL": written}).public_url == sent
     if written.islower() and not written.endswith(("/", ":")):
         assert parse({"HOOKLINE_PORTAL_ORIGINS": written}).portal_origins == (sent,)
@@ -413,7 +413,7 @@ def test_alerts_go_where_webhooks_may(variable: str, url: str) -> None:
         assert parse({variable: url, "HOOKLINE_ALLOW_NETS": "127.0.0.0/8"})
 
 
-def test_mail_needs_a_server_and_somebody_who_reads_it() -> None:
+def test_mail_needs_a_server_and_a_recipient() -> None:
     mail, server = {"HOOKLINE_ALERT_EMAIL": "a@example.com"}, {"HOOKLINE_SMTP_URL": "smtp://u:hunter2@mail.example.com"}
     for half in (mail, server):
         assert fault(half) == "HOOKLINE_ALERT_EMAIL: set it together with HOOKLINE_SMTP_URL, or neither of them"
@@ -422,7 +422,7 @@ def test_mail_needs_a_server_and_somebody_who_reads_it() -> None:
     assert fault(mail | server | two) == "HOOKLINE_ALERT_EMAIL_FROM: takes one address"
 
 
-def test_alerts_are_as_they_are_documented_unless_told_otherwise() -> None:
+def test_alerts_have_their_documented_defaults() -> None:
     assert parse({}).thresholds == Thresholds()
     assert parse({}).channels == Channels()
     assert parse({"HOOKLINE_ALERT_BACKLOG": "7"}).thresholds == Thresholds(backlog=7)
@@ -445,7 +445,7 @@ def test_an_unknown_variable_without_a_neighbour() -> None:
     assert fault({"HOOKLINE_XYZZY": "hunter2"}) == "HOOKLINE_XYZZY: unknown"
 
 
-def test_what_others_put_into_the_environment_is_ignored() -> None:
+def test_variables_of_other_programs_are_ignored() -> None:
     kubernetes = {
         "HOOKLINE_PORT": "tcp://10.3.2.1:8071",
         "HOOKLINE_SERVICE_HOST": "10.3.2.1",
@@ -478,7 +478,7 @@ def test_an_empty_variable_is_not_set() -> None:
         ({"HOOKLINE_SECRET_KEY": ""}, "HOOKLINE_SECRET_KEY"),
     ],
 )
-def test_settings_that_contradict_each_other(environ: dict[str, str], variable: str) -> None:
+def test_contradicting_settings_are_refused(environ: dict[str, str], variable: str) -> None:
     assert fault(environ).startswith(f"{variable}: ")
 
 
@@ -505,7 +505,7 @@ def test_an_applications_share_is_a_part(share: str, part: float) -> None:
 
 
 @pytest.mark.parametrize("share", ["0", "64", "1.1", "101%", "-1", "nan", "half", "0.0", "1e-3"])
-def test_what_is_no_part_is_refused(share: str) -> None:
+def test_a_share_outside_its_bounds_is_refused(share: str) -> None:
     assert "a fraction of the slots" in fault({"HOOKLINE_APPLICATION_SHARE": share})
 
 
@@ -523,7 +523,7 @@ def test_metrics_have_another_port_than_the_api() -> None:
 # ── secrets ──
 
 
-def test_nothing_that_is_printed_shows_a_secret() -> None:
+def test_no_output_shows_a_secret() -> None:
     more = {
         "HOOKLINE_OUTBOX_URLS": "postgresql://shop:hunter2@shop.example/shop",
         "HOOKLINE_METRICS_TOKEN": "hunter2-opens-metrics",
@@ -599,7 +599,7 @@ def test_outboxes_are_separated_by_commas(text: str, urls: tuple[str, ...]) -> N
         ("postgresql://u:hunter2@DB.example/shop,postgres://v:x@db.example:5432/shop?sslmode=require", "listed twice"),
     ],
 )
-def test_outboxes_that_cannot_be_are_refused_unseen(text: str, word: str) -> None:
+def test_invalid_outbox_urls_are_refused_without_showing_them(text: str, word: str) -> None:
     assert word in fault({"HOOKLINE_OUTBOX_URLS": text})
 
 
@@ -649,7 +649,7 @@ def test_keys_are_beside_the_database(tmp_path: Path) -> None:
     assert config.database_file == tmp_path / "my hooks.db"
 
 
-def test_many_that_start_at_once_agree(in_folder: Path) -> None:
+def test_processes_that_start_at_once_use_the_same_keys(in_folder: Path) -> None:
     with ThreadPoolExecutor(16) as pool:
         found = list(pool.map(lambda _: load({}), range(16)))
     assert {(config.jwt_secret, config.secret_keys) for config in found} == {
@@ -658,7 +658,7 @@ def test_many_that_start_at_once_agree(in_folder: Path) -> None:
     assert [path.name for path in in_folder.iterdir()] == ["hookline.db.keys"]
 
 
-def test_a_given_secret_comes_before_the_kept_one(in_folder: Path) -> None:
+def test_a_given_secret_wins_over_the_stored_one(in_folder: Path) -> None:
     kept = load({})
     config = load({"HOOKLINE_SECRET_KEY": f"{KEY},{kept.secret_keys[0]}"})
     assert config.secret_keys == (KEY, kept.secret_keys[0])
@@ -688,7 +688,7 @@ def test_keys_that_others_can_read_are_refused(in_folder: Path) -> None:
     file.chmod(0o644)
     with pytest.raises(ConfigError, match="chmod 600"):
         load({})
-    file.chmod(0o660)  # what Kubernetes makes of it on a volume with an fsGroup
+    file.chmod(0o660)  # the mode that Kubernetes sets on a volume with an fsGroup
     load({})
 
 
@@ -706,7 +706,7 @@ def test_damaged_keys_are_refused(in_folder: Path, content: str) -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_folder_that_is_not_there_is_named() -> None:
+def test_the_error_names_a_missing_folder() -> None:
     with pytest.raises(ConfigError, match="the directory /nowhere/at/all does not exist"):
         load({"HOOKLINE_DATABASE_URL": "sqlite:////nowhere/at/all/hooks.db"})
 
@@ -721,7 +721,7 @@ def test_a_folder_that_is_not_there_is_named() -> None:
         (f"\udcff{NEW_SECRET}", (f"\udcff{NEW_SECRET}",)),
     ],
 )
-def test_secrets_of_tokens(text: str, secrets: tuple[str, ...]) -> None:
+def test_several_token_secrets_are_read_in_order(text: str, secrets: tuple[str, ...]) -> None:
     config = parse({"HOOKLINE_JWT_SECRET": text})
     assert (config.jwt_secrets, config.jwt_secret) == (secrets, secrets[0])
     assert not [each for each in secrets if each in repr(config)]
@@ -741,7 +741,7 @@ def test_a_secret_with_commas_is_taken_as_the_release_before_took_it(
 
 
 @pytest.mark.parametrize("part", ["short", "a" * 32, NEW_SECRET])
-def test_each_of_several_secrets_is_long_and_hard_to_guess_and_there_once(part: str) -> None:
+def test_each_of_several_secrets_is_long_random_and_listed_once(part: str) -> None:
     with pytest.raises(ValueError, match=r"at least 32 characters that nobody can guess|different secrets"):
         jwt_secrets(f"{NEW_SECRET},{OLD_SECRET},{part}")
 

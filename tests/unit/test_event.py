@@ -1,4 +1,4 @@
-"""An event is checked where it is made: whatever comes in, it is fit for every outbox and for the relay, or `InvalidInput`."""
+"""An event is checked when it is created. It is valid for every outbox and for the relay, or raises `InvalidInput`."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Real(float):
 
 
 class Stopped(datetime):
-    """As the libraries make them that stop the clock."""
+    """A datetime subclass, as libraries that freeze the clock create."""
 
 
 class Colour(enum.Enum):
@@ -124,7 +124,7 @@ Point = namedtuple("Point", "x y")
         (memoryview(b"null"), None),
     ],
 )
-def test_what_becomes_json(payload: Any, expected: Any) -> None:
+def test_payloads_that_become_json(payload: Any, expected: Any) -> None:
     assert read(payload) == expected
 
 
@@ -181,7 +181,7 @@ class Nan(pydantic.BaseModel):
     ],
     ids=itertools.count(),
 )
-def test_what_cannot_become_json_is_an_error_at_the_call(payload: Any, says: str) -> None:
+def test_a_payload_that_cannot_become_json_is_an_error_at_the_call(payload: Any, says: str) -> None:
     with pytest.raises(InvalidInput, match=says) as refused:
         paid(payload)
     assert str(refused.value).startswith("payload: ")
@@ -216,7 +216,7 @@ SPANS = (timedelta(0), timedelta.max, timedelta.min)
 
 
 class Nowhere(tzinfo):
-    """A time zone that does not know where it is."""
+    """A time zone without an offset."""
 
     def utcoffset(self, _: datetime | None) -> timedelta | None:
         return None
@@ -271,14 +271,14 @@ def test_a_wrong_field_is_named(field: str, wrong: Any) -> None:
     assert field.replace("_", " ") in str(refused.value).replace("_", " ")
 
 
-def test_texts_lose_their_class() -> None:
+def test_subclasses_of_str_become_str() -> None:
     made = event(Text("acme"), Size.LARGE, {}, event_id=Text("e"), channels=[Size.LARGE], ordering_key=Text("k"))
     texts = [made.app, made.event_type, made.event_id, *(made.channels or ()), made.ordering_key]
     assert texts == ["acme", "large", "e", "large", "k"]
     assert {type(text) for text in texts} == {str}
 
 
-def test_every_iterable_of_texts_will_do() -> None:
+def test_any_iterable_of_strings_is_accepted() -> None:
     assert paid(channels=(c for c in "ab"), tags={"x"}).channels == ("a", "b")
 
 
@@ -299,7 +299,7 @@ def test_an_instant_that_has_passed_is_now() -> None:
 
 
 @pytest.mark.parametrize("wrong", [0, -1, math.nan, timedelta(days=31)])
-def test_a_max_age_out_of_bounds_is_told_in_words(wrong: Any) -> None:
+def test_a_max_age_out_of_bounds_has_a_readable_error(wrong: Any) -> None:
     with pytest.raises(InvalidInput, match=r"^max_age: is not between a millisecond and 30 days$"):
         paid(max_age=wrong)
 
@@ -336,19 +336,19 @@ def test_the_trace_is_the_current_spans() -> None:
     assert _within(_context(trace_flags=otel.TraceFlags(0))).trace == PARENT[:-2] + "00"
 
 
-def test_a_trace_that_is_given_goes_first() -> None:
+def test_a_given_trace_wins_over_the_current_span() -> None:
     with otel.use_span(otel.NonRecordingSpan(_context())):
         assert paid(trace=PARENT.replace("b7ad", "1234")).trace == PARENT.replace("b7ad", "1234")
 
 
-def test_no_span_is_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_span_there_is_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     assert paid().trace is None
     assert _within(otel.INVALID_SPAN_CONTEXT).trace is None
     monkeypatch.delitem(sys.modules, "opentelemetry.trace")
     assert paid().trace is None
 
 
-# ── anything at all ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── any input ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(codec=None)) | st.binary()
 plain = st.recursive(
@@ -394,7 +394,7 @@ def _refused_or_fit(fields: dict[str, Any]) -> None:
 
 
 def _check_relayed(made: Event) -> None:
-    """What an outbox holds of it passes the relay's own check, and PostgreSQL could read it."""
+    """Check that the stored event passes the relay's own check, and that PostgreSQL could read it."""
     payload = made.payload.encode()
     new = NewMessage(
         id="",

@@ -1,4 +1,4 @@
-"""Fan-out: who gets a message, under which policy, for how long."""
+"""Fan-out: which endpoints get a message, with which policy and time budget."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ TARGETS = st.lists(st.builds(Target, endpoint_no=st.integers(1, 99), event_types
 
 
 @given(targets=TARGETS, messages=st.lists(st.tuples(NAMES, st.none() | st.lists(NAMES).map(tuple)), max_size=8))
-def test_a_plan_gives_what_matching_one_by_one_gives(
+def test_a_plan_equals_matching_each_endpoint(
     targets: list[Target], messages: list[tuple[str, tuple[str, ...] | None]]
 ) -> None:
     plan = Plan(targets, {})

@@ -1,4 +1,4 @@
-"""No URL that is saved, and no address that is dialled, leads into a private network, however it is spelled."""
+"""No saved URL and no dialled address leads into a private network, however it is spelled."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_a_saved_literal_is_one_that_may_be_dialled(url: str) -> None:
     assert GUARD.allows(host)
 
 
-# What the Fetch standard calls bad ports, and the services that a network most likely has inside.
+# The bad ports of the Fetch standard, and ports of services that are common inside a network.
 WEB = {80, 443, 3000, 4000, 5000, 8000, 8071, 8080, 8081, 8443, 8888, 9000, 9443}
 SERVICES = {
     "ssh": 22, "smtp": 25, "dns": 53, "ldap": 389, "smb": 445, "rsync": 873, "socks": 1080, "sql server": 1433, "oracle": 1521,
@@ -221,7 +221,7 @@ def test_a_port_is_judged_alike_when_it_is_saved_and_when_it_is_dialled(port: in
 
 
 def test_which_ports_stay_open() -> None:
-    """Those that receivers use, and all that a kernel gives to whoever asks for any."""
+    """The ports that receivers use, and the range from which a kernel assigns ports."""
     open_ports = {port for port in range(65536) if GUARD.allows("93.184.216.34", port)}
     assert open_ports >= WEB
     assert open_ports.issuperset(range(32768, 65536))
@@ -240,7 +240,7 @@ def test_no_spelling_of_a_port_gets_past(spelling: str) -> None:
 
 
 def within(networks: tuple[str, ...]) -> st.SearchStrategy[int]:
-    """A number inside one of the networks; both ends are likely."""
+    """A number inside one of the networks. Both ends are likely."""
     nets = [ip_network(net) for net in networks]
     return st.sampled_from(nets).flatmap(lambda net: st.integers(int(net[0]), int(net[-1])))
 
@@ -348,7 +348,7 @@ EDGES = [
 
 
 @pytest.mark.parametrize(("outside", "inside"), EDGES)
-def test_ranges_end_where_they_end(outside: str, inside: str) -> None:
+def test_refused_ranges_end_exactly(outside: str, inside: str) -> None:
     assert GUARD.allows(outside)
     assert not GUARD.allows(inside)
 
@@ -419,7 +419,7 @@ def test_an_allowed_network_leaves_ports_and_schemes_closed() -> None:
 
 
 @pytest.mark.parametrize("prefix", ["64:ff9b::/96", "64:ff9b:1:fffe::/96", "::ffff:0:0/96", "::ffff:0:0:0/96"])
-def test_an_open_translator_does_not_open_what_is_behind_it(prefix: str) -> None:
+def test_an_allowed_nat64_prefix_does_not_allow_private_targets(prefix: str) -> None:
     guard = Guard(nets(prefix))
     base = int(IPv6Network(prefix)[0])
     assert guard.allows(str(IPv6Address(base + int(IPv4Address("8.8.4.4")))))
@@ -427,7 +427,7 @@ def test_an_open_translator_does_not_open_what_is_behind_it(prefix: str) -> None
         assert not guard.allows(str(IPv6Address(base + int(IPv4Address(inner)))))
 
 
-def test_an_open_tunnel_does_not_open_what_is_behind_it() -> None:
+def test_an_allowed_tunnel_does_not_allow_private_targets() -> None:
     guard = Guard(nets("2002::/16", "2001::/32", "::/96"))
     assert guard.allows("2002:808:808::1")
     assert not guard.allows("2002:7f00:1::1")

@@ -1,4 +1,4 @@
-"""Our ids beside those of the usual package: the same bytes, the same order, the same instant."""
+"""Our ids compared with those of the ksuid package: the same bytes, the same order, the same instant."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ prefixes = st.sampled_from([ids.ORG, ids.APP, ids.ENDPOINT, ids.MESSAGE, ids.ATT
 
 
 class Loaded(random.Random):
-    """Dice that always fall the same way."""
+    """A random source that always returns the same value."""
 
     def __init__(self, tail: bytes) -> None:
         super().__init__()
@@ -57,7 +57,8 @@ def test_the_package_reads_our_id_as_the_same_instant(prefix: str, at: datetime)
 def test_the_same_instant_and_chance_give_the_same_text(at: datetime, tail: bytes) -> None:
     whole = at.replace(microsecond=at.microsecond // 1_000 * 1_000)
     made = ids.mint("", whole, Loaded(tail))
-    theirs = KsuidMs(datetime=whole + timedelta(microseconds=300), payload=tail)  # clear of its rounding in floats
+    # far from the rounding error of floats
+    theirs = KsuidMs(datetime=whole + timedelta(microseconds=300), payload=tail)
     assert made == str(theirs)
 
 
@@ -96,7 +97,7 @@ def test_ids_of_one_instant_are_different() -> None:
     assert len({ids.mint(ids.ATTEMPT, NOW) for _ in range(5_000)}) == 5_000
 
 
-def test_prefixes_are_told_apart() -> None:
+def test_prefixes_are_distinguished() -> None:
     all_prefixes = [ids.ORG, ids.APP, ids.ENDPOINT, ids.MESSAGE, ids.ATTEMPT, ids.DEAD_LETTER]
     assert len(set(all_prefixes)) == len(all_prefixes)
     assert all(prefix.endswith("_") for prefix in all_prefixes)
@@ -114,11 +115,11 @@ def test_prefixes_are_told_apart() -> None:
         "msg_" + "é" * 27,
         "msg_" + "٣" * 27,
         "msg_" + "0" * 26 + "\n",
-        "msg_" + "z" * 27,  # 27 letters hold a little more than 20 bytes
+        "msg_" + "z" * 27,  # 27 letters can encode a little more than 20 bytes
         "order.paid",
     ],
 )
-def test_what_is_no_id_has_no_instant(garbage: str) -> None:
+def test_text_that_is_no_id_has_no_instant(garbage: str) -> None:
     assert ids.minted_at(garbage) is None
 
 
@@ -147,7 +148,7 @@ def test_a_clock_that_is_centuries_off_still_gives_ids_of_the_right_shape(year: 
 
 @pytest.mark.parametrize("start", [1_700_000_000, 2_150_000_000, 2_240_000_000])
 def test_every_step_of_four_milliseconds_is_exact(start: int) -> None:
-    """Through a float, some steps of the years 2038 to 2041 come out one too low."""
+    """With float arithmetic, some steps of the years 2038 to 2041 come out one too low."""
     for millis in range(0, 40_000, 4):
         at = datetime.fromtimestamp(start, UTC) + timedelta(milliseconds=millis)
         assert ids.minted_at(ids.mint(ids.ENDPOINT, at)) == at
@@ -170,6 +171,6 @@ def test_the_first_of_an_instant_lies_between_what_was_made_before_and_after(
         assert ids.mint(prefix, at - timedelta(milliseconds=5), chance) < first
 
 
-def test_instants_that_no_id_has_are_bounds_too() -> None:
+def test_instants_outside_the_range_of_ids_still_sort() -> None:
     early, late = (ids.first_at(ids.MESSAGE, datetime(year, 1, 1, tzinfo=UTC)) for year in (2000, 2999))
     assert early < ids.mint(ids.MESSAGE, NOW) < late

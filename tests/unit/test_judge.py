@@ -1,4 +1,4 @@
-"""The judgement of an attempt: the table of the design, and what holds for every result there can be."""
+"""The judgement of an attempt: the table of the design, and properties that hold for every result."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_a_4xx_whose_retry_after_makes_no_sense_is_permanent():
 
 
 @pytest.mark.parametrize("status", [-1, 0, 100, 101, 199, 600, 999, 10**6])
-def test_a_status_that_is_none_is_an_endpoint_that_does_not_speak_http(status):
+def test_an_invalid_status_is_retried_and_counts_against_the_circuit(status):
     judgement = judged(answer(status))
     assert isinstance(judgement.verdict, Retry)
     assert judgement.health == Health.BAD
@@ -187,7 +187,7 @@ def test_an_ambiguous_attempt_is_retried_at_once_on_a_fresh_connection_and_count
     assert judgement.health == Health.NONE
 
 
-def test_attempts_that_are_always_ambiguous_come_to_an_end():
+def test_attempts_that_are_always_ambiguous_end():
     attempts, verdict = 0, None
     while not isinstance(verdict, Dead):
         verdict = judged(failure(ErrorKind.AMBIGUOUS), attempts=attempts).verdict
@@ -200,11 +200,11 @@ def test_an_attempt_that_we_interrupted_waits_like_any_other_and_says_nothing_ab
     assert isinstance(judgement.verdict, Retry)
     assert NOW < judgement.verdict.at < ahead(POLICY.base * POLICY.factor)
     assert judgement.health == Health.NONE
-    assert judged(failure(ErrorKind.INTERRUPTED), probe=True).health == Health.BAD  # it told us nothing good
+    assert judged(failure(ErrorKind.INTERRUPTED), probe=True).health == Health.BAD  # the endpoint sent nothing good
 
 
-def test_whatever_ends_our_sender_again_and_again_takes_no_delivery_with_it():
-    """Tried again at once, all that it held would use up every attempt within a minute or two."""
+def test_repeated_crashes_of_the_sender_kill_no_delivery():
+    """If these were retried at once, they would use up every attempt within a minute or two."""
     now, attempts, policy, chance = NOW, 0, RetryPolicy(), random.Random(3)
     while isinstance(
         verdict := judge(
@@ -226,7 +226,7 @@ def test_a_result_without_status_or_error_is_retried():
     assert judgement.health == Health.BAD
 
 
-def test_once_there_is_a_status_it_decides_whatever_happened_to_the_body():
+def test_the_status_decides_even_if_the_body_failed():
     cut = replace(answer(200), error=ErrorKind.RESET, truncated=True)
     assert isinstance(judged(cut).verdict, Delivered)
 
@@ -234,7 +234,7 @@ def test_once_there_is_a_status_it_decides_whatever_happened_to_the_body():
 # ── budgets ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_last_attempt_is_followed_by_a_dead_letter_that_tells_the_last_error():
+def test_after_the_last_attempt_the_dead_letter_has_the_last_error():
     assert isinstance(judged(answer(503), attempts=5).verdict, Retry)
     assert judged(answer(503), attempts=6).verdict == Dead(
         reason=Reason.ATTEMPTS_EXHAUSTED,
@@ -253,7 +253,7 @@ def test_a_backoff_past_the_time_budget_leaves_one_last_attempt_before_its_end()
     assert ahead(940.0) <= verdict.at <= ahead(970.0)
 
 
-def test_after_the_last_call_there_is_no_other():
+def test_the_last_attempt_before_the_deadline_is_final():
     policy = replace(POLICY, strategy=Strategy.FIXED, schedule=(3600.0,), max_attempts=1000)
     now, made, job = NOW, 0, a_job(expires_at=ahead(1000.0), attempts=0)
     while isinstance(verdict := judge(answer(500), job, policy, now=now, chance=random.Random(made)).verdict, Retry):
@@ -263,7 +263,7 @@ def test_after_the_last_call_there_is_no_other():
     assert "2025-03-09 14:21:47 UTC; the last one: the endpoint answered 500" in verdict.detail
 
 
-def test_last_calls_of_deliveries_that_end_together_do_not_come_together():
+def test_last_attempts_of_deliveries_with_one_deadline_are_spread():
     policy = replace(POLICY, strategy=Strategy.FIXED, schedule=(3600.0,))
     chance = random.Random(3)
     job = a_job(expires_at=ahead(1000.0))
@@ -271,7 +271,7 @@ def test_last_calls_of_deliveries_that_end_together_do_not_come_together():
     assert len(seconds) >= 30
 
 
-def test_a_short_budget_keeps_a_short_last_call():
+def test_a_short_time_budget_has_an_early_last_attempt():
     policy = replace(POLICY, strategy=Strategy.FIXED, schedule=(120.0,), max_age=60.0)
     verdict = judged(failure(ErrorKind.REFUSED), policy, expires_at=ahead(50.0)).verdict
     assert isinstance(verdict, Retry)
@@ -288,7 +288,7 @@ def test_an_endpoint_that_asks_for_more_than_the_budget_is_not_called_before():
 
 
 @pytest.mark.parametrize("sent", [answer(503), answer(302), failure(ErrorKind.TIMEOUT), answer(0)])
-def test_a_failed_probe_spends_no_attempt_and_goes_to_the_back(sent):
+def test_a_failed_probe_spends_no_attempt_and_stays_due(sent):
     judgement = judged(sent, probe=True, attempts=6)
     assert judgement.verdict == Retry(at=NOW, spends=False, delay=5.5)
     assert judgement.health == Health.BAD
@@ -345,11 +345,11 @@ def test_a_short_retry_after_does_not_shorten_the_backoff():
         (failure(ErrorKind.TIMEOUT), False),
     ],
 )
-def test_429_and_a_503_that_says_when_to_come_back_ask_to_slow_down(sent, complains):
+def test_429_and_503_with_retry_after_ask_to_slow_down(sent, complains):
     assert judged(sent).slow_down == complains
 
 
-def test_a_complaint_still_spends_an_attempt():
+def test_a_slow_down_answer_still_spends_an_attempt():
     judgement = judged(answer(429))
     assert (judgement.health, judgement.verdict.spends) == (Health.BAD, True)
     assert isinstance(judged(answer(429), attempts=6).verdict, Dead)
@@ -361,7 +361,7 @@ def test_only_429_and_503_hold_the_lane(status, holds):
 
 
 @pytest.mark.parametrize("job", [{"attempts": 6}, {"probe": True}, {"expires_at": ahead(10.0)}])
-def test_the_lane_is_held_whatever_becomes_of_the_delivery(job):
+def test_the_lane_is_held_even_if_the_delivery_dies(job):
     assert judged(answer(429, retry_after="45"), **job).hold_until == ahead(45.0)
 
 
@@ -370,7 +370,7 @@ def test_retry_after_is_capped_by_the_policy():
     assert judgement.verdict.at == judgement.hold_until == ahead(600.0)
 
 
-def test_a_boundless_cap_and_a_boundless_number_still_give_an_instant():
+def test_an_unlimited_cap_and_a_huge_number_still_give_an_instant():
     policy = replace(POLICY, retry_after_cap=1e300)
     judgement = judged(answer(503, retry_after="9" * 5000), policy)
     assert judgement.hold_until is not None
@@ -517,8 +517,8 @@ def test_gone_is_410_and_nothing_else(case):
 
 
 @given(case=cases)
-def test_a_delivery_that_always_fails_alike_comes_to_an_end(case):
-    """Unless every attempt is a probe: those end with the time budget, which the sweep keeps."""
+def test_a_delivery_that_always_fails_ends(case):
+    """The exception is a delivery whose attempts are all probes: the sweep ends those with the time budget."""
     sent, job, policy, chance = case
     job, now = replace(job, probe=False), NOW
     for _ in range(policy.max_attempts + 1):
@@ -538,7 +538,7 @@ def test_the_number_of_the_retry_is_that_of_the_attempts_that_counted(chance, at
     assert verdict.at == NOW + timedelta(seconds=verdict.delay)
 
 
-# ── words ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── reasons ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
@@ -554,7 +554,7 @@ def test_the_number_of_the_retry_is_that_of_the_attempts_that_counted(chance, at
         (Sent(started_at=NOW), "no answer"),
     ],
 )
-def test_words_for_people(sent, words):
+def test_reasons_are_readable(sent, words):
     assert describe(sent) == words
 
 

@@ -1,4 +1,5 @@
-"""The pace of a lane: a complaint slows it once, good answers bring it back, and it settles just under what is taken."""
+"""The pace of a lane: a slow-down answer lowers it once, successes raise it, and it settles just below what is
+accepted."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from hookline.rules.lane.pace import FLOOR, QUIET, WELL_ABOVE, can_slow, lower_p
 from tests.support.lanes import BEGIN
 
 POLICY = CircuitPolicy(recovery_window=3, recovery_rate=8.0, recovery_step=1.0, recovery_done=64)
-START = 24.0  # as fast as a recovery begins
+START = 24.0  # the rate at which a recovery begins
 K = LaneEventKind
 
 
@@ -40,7 +41,7 @@ def paced(pace: float, **fields: object) -> Lane:
     return a_lane(**(begun | fields))
 
 
-def complained(lane: Lane, at: float = 0.0, claimed: float | None = None) -> Lane:
+def slowed_down(lane: Lane, at: float = 0.0, claimed: float | None = None) -> Lane:
     return lower_pace(lane, now=ahead(at), claimed_at=None if claimed is None else ahead(claimed), policy=POLICY)
 
 
@@ -52,45 +53,48 @@ def answered(lane: Lane, at: float = 0.0, claimed: float | None = None) -> Lane:
 
 
 def test_an_unlimited_lane_goes_as_fast_as_a_recovery_begins():
-    lane = complained(a_lane())
+    lane = slowed_down(a_lane())
     assert lane == a_lane(pace=START, pace_at=BEGIN, pace_top=None, slowed_at=BEGIN)
 
 
 @pytest.mark.parametrize(("throttle", "pace"), [(10.0, 5.0), (47.0, 23.5), (400.0, START)])
 def test_a_throttled_lane_goes_at_half_its_throttle_if_that_is_less(throttle, pace):
-    lane = complained(a_lane(throttle_rate=throttle))
+    lane = slowed_down(a_lane(throttle_rate=throttle))
     assert (lane.pace, lane.pace_top) == (pace, throttle)
 
 
 def test_a_recovering_lane_goes_at_half_of_what_its_window_allows():
-    lane = complained(a_lane(circuit=Circuit.RECOVERING, window=2, window_at=ahead(-1)))
+    lane = slowed_down(a_lane(circuit=Circuit.RECOVERING, window=2, window_at=ahead(-1)))
     assert (lane.pace, lane.pace_top) == (8.0, 16.0)
 
 
-def test_the_answers_to_one_burst_are_one_complaint():
-    lane = complained(a_lane())
+def test_the_answers_to_one_burst_lower_the_pace_once():
+    lane = slowed_down(a_lane())
     for late in (0.01, 0.5, 0.99):
-        assert complained(lane, at=late, claimed=-0.2) == lane
-    assert complained(lane, at=7.0, claimed=-0.2) == lane  # a slow answer to a request from before the cut
-    assert complained(lane, at=0.5, claimed=0.2) == lane
-    assert complained(lane, at=1.0, claimed=0.2).pace == START / 2
+        assert slowed_down(lane, at=late, claimed=-0.2) == lane
+    assert (
+        slowed_down(lane, at=7.0, claimed=-0.2) == lane
+    )  # a slow answer to a request from before the pace was lowered
+    assert slowed_down(lane, at=0.5, claimed=0.2) == lane
+    assert slowed_down(lane, at=1.0, claimed=0.2).pace == START / 2
 
 
-def test_a_complaint_right_after_a_raise_is_heard():
-    """A fixed window takes the first of each second and refuses the rest: were those not heard, the pace would run away."""
+def test_a_slow_down_answer_right_after_a_raise_counts():
+    """A fixed window accepts the first requests of each second and refuses the others. If those were ignored, the pace
+    would grow without limit."""
     raised = paced(22.0, pace_at=ahead(-0.1))
-    assert complained(raised, claimed=-0.2).pace == 11.0
+    assert slowed_down(raised, claimed=-0.2).pace == 11.0
 
 
-def test_what_was_too_much_is_what_the_pace_had_been_raised_to():
-    lane = complained(paced(30.0, pace_top=64.0))
+def test_the_refused_rate_is_the_pace_before_the_cut():
+    lane = slowed_down(paced(30.0, pace_top=64.0))
     assert (lane.pace, lane.pace_top) == (15.0, 30.0)
-    again = complained(lane, at=1.5)
+    again = slowed_down(lane, at=1.5)
     assert (again.pace, again.pace_top) == (7.5, 30.0)
 
 
-def test_a_second_cut_in_a_row_tells_that_the_first_pace_was_too_much():
-    lane = complained(complained(a_lane()), at=1.0)
+def test_a_second_cut_in_a_row_marks_the_first_pace_as_refused():
+    lane = slowed_down(slowed_down(a_lane()), at=1.0)
     assert (lane.pace, lane.pace_top) == (START / 2, START)
 
 
@@ -98,7 +102,7 @@ def test_no_pace_is_slower_than_the_floor():
     lane, at = a_lane(), 0.0
     while can_slow(lane, POLICY):
         at += 1.0
-        lane = complained(lane, at=at)
+        lane = slowed_down(lane, at=at)
     assert lane.pace == FLOOR
     assert not can_slow(a_lane(throttle_rate=FLOOR / 2), POLICY)
 
@@ -106,21 +110,21 @@ def test_no_pace_is_slower_than_the_floor():
 # ── quicker ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_lane_without_a_pace_is_left_alone():
+def test_a_lane_without_a_pace_is_unchanged():
     lane = a_lane(throttle_rate=3.0)
     assert answered(lane) is lane
 
 
 @pytest.mark.parametrize("bound", [{"throttle_rate": 8.0}, {"circuit": Circuit.RECOVERING, "window": 1}])
-def test_a_complaint_slows_a_lane_that_is_kept_below_its_pace(bound):
-    """By a throttle, or by the window of a recovery."""
+def test_a_slow_down_answer_slows_a_lane_below_its_pace(bound):
+    """The lane is limited by a throttle, or by the window of a recovery."""
     lane = paced(320.0, slowed_at=ahead(-60), **bound)
     assert effective_rate(lane, POLICY) == 8.0
-    assert effective_rate(complained(lane), POLICY) == 4.0
+    assert effective_rate(slowed_down(lane), POLICY) == 4.0
 
 
-def test_it_doubles_until_something_is_known_to_be_too_much():
-    lane, paces = complained(a_lane()), []
+def test_the_pace_doubles_until_a_refused_rate_is_known():
+    lane, paces = slowed_down(a_lane()), []
     for at in range(1, 10):
         lane = answered(lane, at=float(at))
         paces.append(lane.pace)
@@ -134,10 +138,10 @@ def test_it_doubles_until_something_is_known_to_be_too_much():
         None,
         None,
         None,
-    ]  # 64 * 8 is where a recovery ends, 4 times that is well above
+    ]  # a recovery ends at 64 * 8; 4 times that is well above
 
 
-def test_it_goes_half_way_back_to_what_was_too_much_and_then_gently_beyond():
+def test_the_pace_rises_half_way_to_the_refused_rate_and_then_slowly_beyond():
     lane, paces = paced(20.0), []
     for at in range(7):
         lane = answered(lane, at=float(at))
@@ -171,13 +175,13 @@ def test_it_does_not_rise_past_the_throttle():
     assert answered(lowered, at=3.0) is lowered
 
 
-def test_well_above_what_was_too_much_it_is_forgotten():
+def test_well_above_the_refused_rate_the_pace_is_forgotten():
     lane = paced(WELL_ABOVE * 40.0 - 2.5)
     assert answered(lane).pace == pytest.approx(159.5)
     assert answered(replace(lane, pace=158.0)) == a_lane()
 
 
-def test_long_after_the_last_complaint_it_is_forgotten():
+def test_long_after_the_last_slow_down_answer_the_pace_is_forgotten():
     lane = paced(0.5, throttle_rate=1.0, slowed_at=BEGIN, pace_at=ahead(599.5))
     assert answered(lane, at=599.9) is lane
     assert answered(lane, at=QUIET.total_seconds()) == a_lane(throttle_rate=1.0)
@@ -194,8 +198,8 @@ lanes = st.builds(
 
 
 @given(lane=lanes, claimed=st.none() | st.floats(-800.0, 0.0))
-def test_a_complaint_never_raises_it_and_a_good_answer_never_lowers_it(lane, claimed):
-    down, up = complained(lane, claimed=claimed), answered(lane, claimed=claimed)
+def test_a_slow_down_answer_never_raises_the_pace_and_a_success_never_lowers_it(lane, claimed):
+    down, up = slowed_down(lane, claimed=claimed), answered(lane, claimed=claimed)
     assert down.pace is not None
     assert FLOOR <= down.pace <= lane.pace
     assert down.pace >= min(lane.pace, lane.throttle_rate or lane.pace) / 2
@@ -212,13 +216,13 @@ class Limiter(ABC):
     def takes(self, at: float) -> bool: ...
 
     def back_at(self, at: float) -> datetime | None:
-        """As a Retry-After tells it."""
+        """The seconds that a Retry-After header gives."""
         return None
 
 
 @dataclass
 class Bucket(Limiter):
-    """Takes so many a second, and a burst of that many at once."""
+    """An endpoint that accepts this many requests a second, and a burst of as many at once."""
 
     rate: float
     burst: float
@@ -238,11 +242,11 @@ class Bucket(Limiter):
 
 @dataclass
 class Minute(Limiter):
-    """Takes so many in each span of the clock, and refuses all others."""
+    """An endpoint that accepts this many requests in each span of the clock and refuses all others."""
 
     most: int
     span: float
-    tells: bool = False  # by a Retry-After
+    tells: bool = False  # whether it sends Retry-After
     seen: Counter[int] = field(default_factory=Counter)
 
     def takes(self, at: float) -> bool:
@@ -255,7 +259,7 @@ class Minute(Limiter):
 
 @dataclass
 class Endless:
-    """A lane that is never empty, in virtual time: the real admission, circuit and pace."""
+    """A lane that is never empty, in virtual time, with the real admission, circuit and pace."""
 
     endpoint: Limiter
     latency: float
@@ -313,14 +317,14 @@ class Endless:
         self.kinds += [event.kind for event in folded.events]
 
     def rates(self, first: int, last: int) -> tuple[float, float]:
-        """Taken and refused a second."""
+        """Return accepted and refused requests per second."""
         span = range(first, last)
         return tuple(sum(seen[at] for at in span) / len(span) for seen in (self.good, self.refused))
 
 
 @dataclass
 class Few(Limiter):
-    """Takes so many at once."""
+    """An endpoint that accepts this many requests at once."""
 
     most: int
     world: Endless | None = None
@@ -354,7 +358,7 @@ def test_an_endpoint_that_takes_few_at_once_gets_few_at_once(most, latency):
     ],
     ids=["bucket", "deep bucket", "slow answers", "fast", "fixed window", "and tells", "one in two seconds"],
 )
-def test_it_settles_just_under_what_the_endpoint_takes(endpoint, latency, least):
+def test_the_pace_settles_just_below_what_the_endpoint_accepts(endpoint, latency, least):
     world = Endless(endpoint, latency)
     world.run(300.0)
     taken, refused = world.rates(120, 300)
@@ -364,7 +368,7 @@ def test_it_settles_just_under_what_the_endpoint_takes(endpoint, latency, least)
     assert world.lane.circuit == Circuit.CLOSED
 
 
-def test_an_endpoint_that_takes_more_again_gets_more_and_then_all():
+def test_an_endpoint_that_accepts_more_again_gets_more_and_then_everything():
     world = Endless(Bucket(rate=10.0, burst=10.0), 0.05, slots=100)
     world.run(100.0)
     world.endpoint = Bucket(rate=1e9, burst=1e9)

@@ -1,4 +1,4 @@
-"""Vectors, another implementation, round trips, and everything that must not pass."""
+"""Signing and verifying: published vectors, another implementation, round trips, and everything that must fail."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_hex_and_stripe_carry_both_signatures_with_commas(scheme: Scheme, header
     assert value.removeprefix(f"t={STAMP},") == f"{new},{old}"
 
 
-def test_github_has_room_for_the_current_secret_only() -> None:
+def test_github_signs_with_the_current_secret_only() -> None:
     overlap = signed(Scheme.GITHUB, secret(KEY), secret(OLD_KEY, NOW + timedelta(days=2)))
     assert overlap == signed(Scheme.GITHUB, secret(KEY))
 
@@ -180,13 +180,13 @@ def test_hmac_and_ed25519_sign_side_by_side() -> None:
         verify(Scheme.STANDARD, [secret(held)], headers, BODY, NOW)
 
 
-# ── round trip, and nothing that was changed ──────────────────────────────────────────────────────────────────────
+# ── round trips and changed bytes ─────────────────────────────────────────────────────────────────────────────────
 
 
 @given(
     scheme=schemes, key=secret_texts, other=secret_texts, body=st.binary(max_size=200), stamp=st.integers(0, 10**11 - 1)
 )
-def test_what_is_signed_verifies_and_only_with_its_secret(
+def test_a_signed_webhook_verifies_only_with_its_secret(
     scheme: Scheme, key: str, other: str, body: bytes, stamp: int
 ) -> None:
     headers = signed(scheme, secret(key), timestamp=stamp, body=body)
@@ -248,7 +248,7 @@ def test_id_timestamp_and_body_cannot_be_divided_in_another_way() -> None:
         verify(Scheme.STANDARD, [secret(KEY)], moved, b"rest", NOW)
 
 
-# ── what verify takes and refuses ─────────────────────────────────────────────────────────────────────────────────
+# ── accepted and refused input ────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("scheme", Scheme)
@@ -275,7 +275,7 @@ def test_the_timestamp_is_bounded_in_both_directions(scheme: Scheme) -> None:
 
 
 @pytest.mark.parametrize("scheme", TIMED)
-def test_the_tolerance_is_five_minutes_unless_told(scheme: Scheme) -> None:
+def test_the_default_tolerance_is_five_minutes(scheme: Scheme) -> None:
     headers = signed(scheme, secret(KEY))
     signed_at = datetime.fromtimestamp(STAMP, UTC)
     verify(scheme, [secret(KEY)], headers, BODY, signed_at + timedelta(seconds=300))
@@ -294,7 +294,7 @@ def test_github_has_no_timestamp_to_check() -> None:
 
 
 def _forged_stamp(scheme: Scheme, stamp: str) -> dict[str, str]:
-    """Headers that a sender with the right secret, but a strange idea of a timestamp, would make."""
+    """Return headers of a sender with the right secret and an unusual timestamp."""
     if scheme is Scheme.STANDARD:
         content = f"{MESSAGE_ID}.{stamp}.".encode() + BODY
         signature = "v1," + base64.b64encode(hmac.digest(b"k" * 24, content, "sha256")).decode()
@@ -349,8 +349,8 @@ def test_headers_that_are_not_ours_may_be_anything() -> None:
 def test_unknown_versions_and_malformed_signatures_beside_a_good_one_are_passed_over() -> None:
     headers = signed(Scheme.STANDARD, secret(KEY))
     good = headers["webhook-signature"]
-    for crowd in (f"v2,AAAA v1 v1, v1,!!! {good}", f"{good} v9,x", f"v1a,AAAA  {good}", f"v1,{good} {good}"):
-        verify(Scheme.STANDARD, [secret(KEY), secret(PUBLIC)], headers | {"webhook-signature": crowd}, BODY, NOW)
+    for many in (f"v2,AAAA v1 v1, v1,!!! {good}", f"{good} v9,x", f"v1a,AAAA  {good}", f"v1,{good} {good}"):
+        verify(Scheme.STANDARD, [secret(KEY), secret(PUBLIC)], headers | {"webhook-signature": many}, BODY, NOW)
     stripe = signed(Scheme.STRIPE, secret(KEY))["Stripe-Signature"]
     verify(Scheme.STRIPE, [secret(KEY)], {"stripe-signature": f"v0=abc, {stripe},v1=zz"}, BODY, NOW)
 
@@ -369,11 +369,11 @@ def test_a_signature_counts_only_under_its_own_version() -> None:
         verify(Scheme.GITHUB, [secret(KEY)], {"x-hub-signature-256": github}, BODY, NOW)
 
 
-def test_a_crowd_of_signatures_is_refused_before_it_costs_anything() -> None:
+def test_too_many_signatures_are_refused_before_checking_them() -> None:
     headers = signed(Scheme.STANDARD, secret(PRIVATE))
-    crowd = " ".join([headers["webhook-signature"]] * 33)
+    many = " ".join([headers["webhook-signature"]] * 33)
     with pytest.raises(SignatureError, match="too many signatures"):
-        verify(Scheme.STANDARD, [secret(PUBLIC)], headers | {"webhook-signature": crowd}, BODY, NOW)
+        verify(Scheme.STANDARD, [secret(PUBLIC)], headers | {"webhook-signature": many}, BODY, NOW)
 
 
 def test_stripe_needs_exactly_one_timestamp() -> None:
@@ -446,7 +446,7 @@ def test_errors_never_show_a_key() -> None:
         assert KEY[6:] not in text
 
 
-# ── whatever comes ────────────────────────────────────────────────────────────────────────────────────────────────
+# ── any input ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 NAMES = ["webhook-id", "webhook-timestamp", "webhook-signature", "svix-id", "svix-timestamp", "svix-signature"]
 NAMES += ["Stripe-Signature", "X-Hub-Signature-256", "WEBHOOK-ID"]
@@ -581,7 +581,7 @@ def test_a_text_scheme_takes_the_secret_that_a_team_already_has(scheme: Scheme) 
 
 
 @given(key=st.text() | st.text().map("whsec_".__add__) | st.text().map("whsk_".__add__), scheme=schemes)
-def test_what_check_secret_takes_can_sign(key: str, scheme: Scheme) -> None:
+def test_every_secret_that_check_secret_accepts_can_sign(key: str, scheme: Scheme) -> None:
     try:
         check_secret(key, scheme)
     except InvalidInput:
@@ -590,8 +590,8 @@ def test_what_check_secret_takes_can_sign(key: str, scheme: Scheme) -> None:
 
 
 @pytest.mark.parametrize("scheme", list(Scheme))
-def test_a_secret_without_its_prefix(scheme: Scheme) -> None:
-    """Svix takes the base64 alone; where the secret is a text, a prefix would make it another one."""
+def test_a_secret_without_its_prefix_is_accepted_where_it_is_base64(scheme: Scheme) -> None:
+    """Svix accepts the base64 without its prefix. For text secrets a prefix would change the secret."""
     bare = new_secret().removeprefix("whsec_")
     wanted = f"whsec_{bare}" if scheme in (Scheme.STANDARD, Scheme.SVIX) else bare
     assert with_prefix(bare, scheme) == wanted

@@ -1,4 +1,4 @@
-"""The table of moves: total, as the design says, and drawn the same in `docs/explanation/lifecycle.md`."""
+"""The table of state transitions: complete, as designed, and the same in `docs/explanation/lifecycle.md`."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_from_every_state_but_delivered_a_delivery_can_still_arrive():
 
 
 @given(st.lists(st.sampled_from(S), max_size=30))
-def test_a_delivered_one_stays_delivered(wishes):
+def test_a_delivered_delivery_stays_delivered(wishes):
     state = S.DELIVERED
     for wish in wishes:
         with pytest.raises(IllegalMove):

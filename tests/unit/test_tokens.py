@@ -1,4 +1,4 @@
-"""Tokens grant what they name until they expire; everything else is refused with one kind of error."""
+"""Tokens grant the access that they name until they expire. Everything else is refused with one kind of error."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def payload(token: str) -> dict[str, Any]:
 
 
 def forge(changes: dict[str, Any], *, secret: str = SECRET, headers: dict[str, Any] | None = None) -> str:
-    """A token with the right signature and wrong claims. A change to None takes the claim away."""
+    """Return a token with the right signature and wrong claims. A claim changed to None is removed."""
     claims = {"iss": "hookline", "sub": ORG, "iat": SECONDS - 5, "exp": SECONDS + 50} | changes
     kept = {name: value for name, value in claims.items() if value is not None}
     return jwt.api_jws.encode(json.dumps(kept).encode(), secret, algorithm="HS256", headers=headers)
@@ -50,7 +50,7 @@ def expiry(claims: dict[str, Any]) -> datetime:
     return datetime.fromtimestamp(claims["exp"], UTC)
 
 
-# ── what is issued ────────────────────────────────────────────────────────────────────────────────────────────────
+# ── issued tokens ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_an_organization_token_names_it_for_a_month() -> None:
@@ -166,7 +166,7 @@ def test_a_malformed_instant_is_refused(claim: str, value: Any) -> None:
         read(SECRET, forge({claim: value}), NOW)
 
 
-# ── who and what for ──────────────────────────────────────────────────────────────────────────────────────────────
+# ── claims ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_the_tokens_of_a_svix_server_go_on_working() -> None:
@@ -182,7 +182,7 @@ def test_the_tokens_of_a_svix_server_go_on_working() -> None:
 @pytest.mark.parametrize("portal", [False, True])
 @pytest.mark.parametrize("publish", [False, True])
 @pytest.mark.parametrize("days", [0.01, 7, 28])
-def test_only_a_portals_token_needs_leave_to_publish(portal: bool, publish: bool, days: float) -> None:
+def test_only_a_portal_token_needs_a_capability_to_publish(portal: bool, publish: bool, days: float) -> None:
     token = issue(SECRET, ORG, app_id=APP, now=NOW, lifetime=days * 86_400, portal=portal, publish=publish)
     found = read(SECRET, token, NOW)
     assert (found.portal, found.publishes) == (portal, publish or not portal)
@@ -192,10 +192,10 @@ def test_only_a_portals_token_needs_leave_to_publish(portal: bool, publish: bool
     ("issuer", "days", "portal"),
     [("hookline", 7, True), ("hookline", 1, True), ("hookline", 7.01, False), ("svix-server", 28, True)],
 )
-def test_an_applications_token_that_does_not_say_is_a_portals_if_it_may_be_one(
+def test_an_application_token_without_the_claim_counts_as_a_portal_token(
     issuer: str, days: float, portal: bool
 ) -> None:
-    """Those of releases before `portal` was a claim, and of a Svix server."""
+    """Tokens of releases before the `portal` claim, and of a Svix server."""
     exp = math.ceil(SECONDS - 5 + days * 86_400)
     found = read(SECRET, forge({"iss": issuer, "org": ORG, "sub": APP, "exp": exp}), NOW)
     assert (found.portal, found.publishes) == (portal, not portal)
@@ -205,12 +205,12 @@ def test_an_applications_token_that_does_not_say_is_a_portals_if_it_may_be_one(
 
 @pytest.mark.parametrize("claim", ["portal", "publish"])
 @pytest.mark.parametrize("value", ["true", 1, [], {}])
-def test_what_a_portals_token_may_is_said_plainly_or_refused(claim: str, value: Any) -> None:
+def test_invalid_capabilities_of_a_portal_token_are_refused(claim: str, value: Any) -> None:
     with pytest.raises(SignatureError):
         read(SECRET, forge({"org": ORG, "sub": APP, claim: value}), NOW)
 
 
-def test_a_token_that_may_only_read() -> None:
+def test_a_read_only_token_grants_reading() -> None:
     token = issue(SECRET, ORG, app_id=APP, now=NOW, scope=Scope.READ)
     assert payload(token)["scope"] == "read"
     assert read(SECRET, token, NOW).scope == Scope.READ
@@ -219,8 +219,8 @@ def test_a_token_that_may_only_read() -> None:
             read(SECRET, forge({"scope": scope}), NOW)
 
 
-def test_a_token_is_known_by_what_is_signed() -> None:
-    """A decoder takes several spellings of one signature: none of them may bring back a token that was given up."""
+def test_a_token_is_identified_by_its_signed_part() -> None:
+    """A decoder accepts several spellings of one signature. None of them may bring back a revoked token."""
     token = issue(SECRET, ORG, now=NOW)
     signed, _, signature = token.rpartition(".")
     for spelling in (f"{signature}=", f"{signature[:20]}\n{signature[20:]}", f"{signature}!"):
@@ -255,7 +255,7 @@ def test_a_missing_claim_is_refused(claim: str) -> None:
         {"aud": "another-service"},
     ],
 )
-def test_claims_that_name_nobody_or_two_are_refused(changes: dict[str, Any]) -> None:
+def test_claims_that_name_no_owner_or_two_are_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(SignatureError):
         read(SECRET, forge(changes), NOW)
 
@@ -276,7 +276,7 @@ def test_any_of_several_secrets_fits_and_is_named() -> None:
         read_any((SECRET, OTHER_SECRET), expired, NOW)
 
 
-def test_the_id_of_a_secret_tells_it_from_others_and_nothing_else() -> None:
+def test_the_id_of_a_secret_identifies_it_without_revealing_it() -> None:
     assert secret_id(SECRET) == secret_id(SECRET) != secret_id(OTHER_SECRET)
     assert len(secret_id(SECRET)) == 4
 
@@ -299,13 +299,14 @@ def test_another_algorithm_is_refused_even_with_the_right_secret(algorithm: str)
         read(secret, token, NOW)
 
 
-# ── whatever comes ────────────────────────────────────────────────────────────────────────────────────────────────
+# ── any input ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @given(place=st.integers(0), letter=st.characters())
 def test_a_changed_character_is_refused(place: int, letter: str) -> None:
     token = issue(SECRET, ORG, app_id=APP, now=NOW)
-    # The last letter of an HS256 signature has two spare bits: PyJWT reads its neighbours as the same signature.
+    # The last letter of an HS256 signature has two spare bits, so PyJWT reads neighbouring letters as the same
+    # signature.
     place %= len(token) - 1
     if token[place] != letter:
         with pytest.raises(SignatureError):
@@ -343,7 +344,7 @@ def test_malformed_tokens_are_refused(token: Any) -> None:
         read(SECRET, token, NOW)
 
 
-def test_a_token_of_many_kilobytes_is_not_even_looked_at() -> None:
+def test_a_token_of_many_kilobytes_is_refused_unread() -> None:
     assert read(SECRET, forge({"note": "x" * 2000}), NOW).org_id == ORG
     with pytest.raises(SignatureError, match="malformed"):
         read(SECRET, forge({"note": "x" * 4000}), NOW)

@@ -1,4 +1,4 @@
-"""What is sealed opens in its own row, with its own key, unchanged; nothing else opens."""
+"""An encrypted value opens only in its own row, with its own key, and unchanged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ rows = st.text(max_size=40)
 
 
 @given(plain=st.binary(max_size=300), row=rows)
-def test_what_is_sealed_opens_again(plain: bytes, row: str) -> None:
+def test_a_sealed_value_opens_again(plain: bytes, row: str) -> None:
     vault = Vault([NEW])
     assert vault.open(vault.seal(plain, row), row) == plain
 
@@ -34,7 +34,7 @@ def test_the_format_is_version_key_id_nonce_ciphertext_and_tag() -> None:
     assert PLAIN[:8] not in first
 
 
-def test_every_changed_bit_is_noticed() -> None:
+def test_a_changed_bit_is_detected() -> None:
     vault = Vault([NEW, OLD])
     sealed = vault.seal(PLAIN, ROW)
     for place in range(len(sealed)):
@@ -45,7 +45,7 @@ def test_every_changed_bit_is_noticed() -> None:
                 vault.open(bytes(changed), ROW)
 
 
-def test_every_shortened_or_lengthened_text_is_noticed() -> None:
+def test_a_changed_length_is_detected() -> None:
     vault = Vault([NEW])
     sealed = vault.seal(PLAIN, ROW)
     for length in range(len(sealed)):
@@ -65,14 +65,14 @@ def test_it_does_not_open_in_another_row(row: str) -> None:
 
 
 def test_it_does_not_open_under_the_name_of_another_key() -> None:
-    """Both keys are configured: the relabelled text finds a key, and that key does not fit."""
+    """Both keys are configured. The relabelled text finds a key, and that key does not open it."""
     vault = Vault([NEW, OLD])
     by_new, by_old = vault.seal(PLAIN, ROW), Vault([OLD]).seal(PLAIN, ROW)
     with pytest.raises(VaultError, match="was changed"):
         vault.open(by_old[:5] + by_new[5:], ROW)
 
 
-def test_what_another_release_sealed_is_called_so() -> None:
+def test_a_value_sealed_by_another_release_has_its_own_error() -> None:
     vault = Vault([NEW])
     with pytest.raises(VaultError, match="not sealed by this release"):
         vault.open(b"\x02" + vault.seal(PLAIN, ROW)[1:], ROW)
@@ -116,7 +116,7 @@ def test_the_line_that_openssl_prints_is_taken_as_it_is() -> None:
         "é" * 44,
         NEW[:-1],
         NEW + "AAAA",
-        "ab" * 32,  # hexadecimal: valid base64 too, of 48 bytes
+        "ab" * 32,  # hexadecimal, which is also valid base64 of 48 bytes
         base64.b64encode(bytes(16)).decode(),
         base64.b64encode(bytes(31)).decode(),
         base64.b64encode(bytes(33)).decode(),
@@ -129,7 +129,7 @@ def test_bad_keys_are_refused_without_being_shown(text: str) -> None:
     assert caught.value.__cause__ is None
 
 
-def test_there_is_at_least_one_key_and_none_twice() -> None:
+def test_keys_are_required_and_unique() -> None:
     with pytest.raises(ConfigError, match="no secret key"):
         Vault([])
     with pytest.raises(ConfigError, match="twice") as caught:

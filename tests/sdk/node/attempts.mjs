@@ -5,7 +5,7 @@ import { ids, minutesAgo, walk } from "./world.mjs";
 const [SUCCESS, FAIL] = [0, 2];
 const [SCHEDULED, MANUAL] = [0, 1];
 
-/** A message that was refused with a 503 at first and taken at the second attempt. */
+/** A message that the receiver refused with 503 first and accepted at the second attempt. */
 async function retried(world) {
   const [app, path] = [await world.application(), world.path()];
   const endpoint = await world.endpoint(app, path);

@@ -1,4 +1,4 @@
-// Operational webhooks. The organization is everybody's here: each check subscribes to what it makes itself, and unsubscribes.
+// Operational webhooks. All checks share the organization, so each check subscribes to its own events and unsubscribes.
 
 import assert from "node:assert/strict";
 import { FILTER, first, invalid, refused } from "./sdk.mjs";
@@ -39,7 +39,7 @@ export const checks = {
     await operational.delete(made.id);
   },
 
-  async "what happened is told and verified"(world) {
+  async "changes are sent as events and verified"(world) {
     const operational = world.svix.operationalWebhook.endpoint;
     const path = world.path();
     const kinds = ["endpoint.created", "endpoint.deleted"];
@@ -47,14 +47,14 @@ export const checks = {
     const app = await world.application();
     const endpoint = await world.endpoint(app, world.path());
     await world.svix.endpoint.delete(app.id, endpoint.id);
-    const told = [];
-    while (told.length < 2) {
+    const events = [];
+    while (events.length < 2) {
       const arrival = await world.receiver.next(path);
       assert.ok(arrival.verifiedBy(KEYS[0]));
-      if (arrival.payload.data.appId === app.id) told.push(arrival.payload);
+      if (arrival.payload.data.appId === app.id) events.push(arrival.payload);
     }
     await operational.delete(listener.id);
-    assert.deepEqual(told.map((each) => each.type).toSorted(), kinds);
-    assert.deepEqual(new Set(told.map((each) => each.data.endpointId)), new Set([endpoint.id]));
+    assert.deepEqual(events.map((each) => each.type).toSorted(), kinds);
+    assert.deepEqual(new Set(events.map((each) => each.data.endpointId)), new Set([endpoint.id]));
   },
 };

@@ -1,4 +1,4 @@
-// A receiver on loopback, as a customer would write it: it verifies with the SDK and answers as it is told.
+// A receiver on loopback, as a customer would write it. It verifies with the SDK and answers as the check demands.
 
 import { createServer } from "node:http";
 import { svix } from "./sdk.mjs";
@@ -31,7 +31,7 @@ export class Receiver {
   #arrivals = new Map();
   #answers = new Map();
   #waiting = new Map();
-  // Connections stay open: one that is closed under a request costs another attempt.
+  // Keep connections open. Closing one during a request would cost another attempt.
   #server = createServer({ keepAliveTimeout: 600_000 }, (request, response) => this.#received(request, response));
 
   async start() {
@@ -48,12 +48,12 @@ export class Receiver {
     return `http://127.0.0.1:${this.#server.address().port}${path}`;
   }
 
-  /** From now on, one after the other; the last one stays. */
+  /** Set the answers of the next requests, in order. The last answer stays. */
   answer(path, ...answers) {
     this.#answers.set(path, answers);
   }
 
-  /** The next request for this path; waits for it. */
+  /** Wait for the next request for this path and return it. */
   async next(path) {
     const arrived = this.#arrivals.get(path)?.shift();
     if (arrived) return arrived;

@@ -1,4 +1,4 @@
-// What follows an outage of a receiver: statistics, recovery, replays, and the tasks that report on them.
+// After an outage of a receiver: statistics, recovery, replays, and the tasks that report on them.
 
 import assert from "node:assert/strict";
 import { refused } from "./sdk.mjs";
@@ -6,7 +6,7 @@ import { ids, minutesAgo, until, walk } from "./world.mjs";
 
 const FAIL = 2;
 
-/** An endpoint that refused some messages and is well again. */
+/** An endpoint that refused some messages and is healthy again. */
 async function outage(world, count) {
   const [app, path] = [await world.application(), world.path()];
   const endpoint = await world.endpoint(app, path);

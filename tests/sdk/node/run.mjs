@@ -1,7 +1,7 @@
-// Every operation of the API, through the npm package SVIX_PACKAGE of the directory SVIX_PACKAGES:
-// `run.mjs http://127.0.0.1:8071`, the token in SVIX_TOKEN.
+// Call every operation of the API through the npm package SVIX_PACKAGE of the directory SVIX_PACKAGES:
+// `run.mjs http://127.0.0.1:8071`, with the token in SVIX_TOKEN.
 //
-// Prints a report as JSON: the SDK's methods with the requests they make, and which of them were called.
+// Prints a report as JSON: the methods of the SDK with their requests, and the methods that were called.
 
 import { Receiver } from "./receiver.mjs";
 import { methods, VERSION } from "./sdk.mjs";

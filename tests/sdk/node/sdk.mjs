@@ -1,4 +1,4 @@
-// The SDK under test, whichever generation was asked for: its names, its methods, and a note of those that were called.
+// The SDK under test, of either generation: its names, its methods, and a record of the methods that were called.
 
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
@@ -12,13 +12,13 @@ export const svix = await import(pathToFileURL(installed.resolve(SVIX_PACKAGE)))
 export const VERSION = installed("./package-lock.json").packages[`node_modules/${SVIX_PACKAGE}`].version;
 export const FILTER = VERSION.startsWith("1.") ? "filterTypes" : "eventTypes";
 
-/** What this generation calls it. */
+/** Return the first of these names that this generation has. */
 export function first(owner, ...names) {
   const name = names.find((each) => each in owner);
   return (...given) => owner[name](...given);
 }
 
-/** The SDK's own client, or one of its resources. Methods are the SDK's; their names are kept as they are called. */
+/** The SDK's own client, or one of its resources. It records the name of each method that is called. */
 export function noting(target, called, prefix = "") {
   return new Proxy(target, {
     get(_, name) {
@@ -32,10 +32,10 @@ export function noting(target, called, prefix = "") {
   });
 }
 
-// Old names that only call the new ones make no request of their own.
+// Old names only call the new ones and make no request themselves.
 const REQUEST = /SvixRequest\(\s*(?:[\w.]*HttpMethod\.)?"?(\w+)"?,\s*"([^"]+)"/;
 
-/** Each method of the SDK that makes a request: its name, and the request's method and path. */
+/** Return each method of the SDK that makes a request: its name, and the request's method and path. */
 export function* methods(resource, prefix = "", seen = new Set()) {
   for (const [name, { get, value }] of Object.entries(
     Object.getOwnPropertyDescriptors(Object.getPrototypeOf(resource)),
@@ -49,7 +49,7 @@ export function* methods(resource, prefix = "", seen = new Set()) {
   }
 }
 
-/** The call fails with an error in Svix's shape, as the SDK throws it. */
+/** Check that the call fails with an error in Svix's format, as the SDK throws it. */
 export async function refused(status, code, call) {
   await assert.rejects(call, (error) => {
     assert.ok(error instanceof svix.ApiException, error);
@@ -59,7 +59,7 @@ export async function refused(status, code, call) {
   });
 }
 
-/** The call fails with a 422 that says where the fault is, as the SDK throws it. */
+/** Check that the call fails with a 422 that names the wrong field, as the SDK throws it. */
 export async function invalid(call) {
   await assert.rejects(call, (error) => {
     assert.ok(error instanceof svix.ApiException, error);

@@ -1,4 +1,4 @@
-// Webhooks signed and verified by npm packages. A list of jobs on stdin, a list of what became of them on stdout.
+// Webhooks signed and verified by npm packages. Reads a list of jobs from stdin and writes a list of results to stdout.
 
 import { text } from "node:stream/consumers";
 import { createRequire } from "node:module";
@@ -13,7 +13,7 @@ const { Webhook: SvixWebhook } = await load("svix");
 const { default: Stripe } = await load("stripe");
 const stripe = new Stripe("sk_test_unused");
 
-// Pure ESM: only an import condition leads to it.
+// The package is pure ESM, so only an import condition finds it.
 const octokit = await import(
   pathToFileURL(join(process.env.SDK_PACKAGES, "node_modules/@octokit/webhooks-methods/dist-node/index.js"))
 );

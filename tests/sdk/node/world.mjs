@@ -1,4 +1,4 @@
-// What every check works with: a client, a receiver, and things that no other check touches.
+// The objects that every check uses: a client, a receiver, and names that no other check uses.
 
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -23,7 +23,7 @@ export class World {
     return new svix.Svix(token, { serverUrl: this.server, retryScheduleInMs: [] });
   }
 
-  /** A name that nothing else has. */
+  /** Return a name that nothing else has. */
   fresh(stem) {
     return `${stem}-${++this.#number}`;
   }
@@ -36,7 +36,7 @@ export class World {
     return this.svix.eventType.create({ name: this.fresh("order.paid"), description: "Paid", ...fields });
   }
 
-  /** One that nothing else is received at. */
+  /** Return a path that no other check uses. */
   path() {
     return `/${this.fresh("hook")}`;
   }
@@ -53,7 +53,7 @@ export class World {
     return (await this.svix.endpoint.getSecret(app.id, endpoint.id)).key;
   }
 
-  /** The attempts for a message, newest first, once there are so many. */
+  /** Return the attempts of a message, newest first, once there are this many. */
   attempts(app, message, count) {
     return until(
       async () => (await this.svix.messageAttempt.listByMsg(app.id, message.id, { withContent: true })).data,
@@ -69,7 +69,7 @@ export class World {
   }
 }
 
-/** What the server says, once it is enough. Another process does the work, so there is no event to wait for. */
+/** Ask the server until its answer is sufficient. Another process does the work, so there is no event to wait for. */
 export async function until(look, enough) {
   const deadline = Date.now() + PATIENCE;
   for (;;) {
@@ -84,7 +84,7 @@ export const minutesAgo = (minutes) => new Date(Date.now() - minutes * 60_000);
 
 export const ids = (rows) => rows.map((row) => row.id ?? row.name);
 
-/** Every row of a listing, two at a time; each page's `prevIterator` leads back to the page before. */
+/** Return every row of a listing, in pages of two. The `prevIterator` of each page must lead to the page before. */
 export async function walk(listing, fields = {}) {
   const rows = [];
   let before;

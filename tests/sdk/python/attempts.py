@@ -11,7 +11,7 @@ SCHEDULED, MANUAL = api.MessageAttemptTriggerType.SCHEDULED, api.MessageAttemptT
 
 
 class Retried:
-    """A message that was refused with a 503 at first and taken at the second attempt."""
+    """A message that the receiver refused with 503 first and accepted at the second attempt."""
 
     def __init__(self, world: World) -> None:
         self.world, self.app, self.path = world, world.application(), world.path()

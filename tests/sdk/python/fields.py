@@ -1,4 +1,4 @@
-"""Prints what the SDK under test can send: the fields of its models by class, and the parameters of its options by class."""
+"""Print what the SDK under test can send: the fields of its models and the parameters of its options, by class."""
 
 from __future__ import annotations
 

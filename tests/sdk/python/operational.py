@@ -1,4 +1,4 @@
-"""Operational webhooks. The organization is everybody's here: each check subscribes to what it makes itself, and unsubscribes."""
+"""Operational webhooks. All checks share the organization, so each check subscribes to its own events and unsubscribes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def secret_and_headers(world: World) -> None:
     operational.delete(made.id)
 
 
-def what_happened_is_told_and_verified(world: World) -> None:
+def changes_are_sent_as_events_and_verified(world: World) -> None:
     operational, path = world.svix.operational_webhook.endpoint, world.path()
     kinds = ["endpoint.created", "message.attempt.exhausted"]
     listener = operational.create(
@@ -60,11 +60,11 @@ def what_happened_is_told_and_verified(world: World) -> None:
     world.receiver.answer(refusing, (400, b"no"))
     endpoint = world.endpoint(app, refusing)
     message = world.send(app, event_id=world.fresh("event"))
-    told = {each["type"]: each["data"] for each in _told(world, path, app, 2)}
+    events = {each["type"]: each["data"] for each in _events_of(world, path, app, 2)}
     operational.delete(listener.id)
     who = {"appId": app.id, "appUid": app.uid, "endpointId": endpoint.id, "endpointUid": None}
-    assert told["endpoint.created"] == who
-    exhausted = told["message.attempt.exhausted"]
+    assert events["endpoint.created"] == who
+    exhausted = events["message.attempt.exhausted"]
     assert who.items() <= exhausted.items()
     assert (exhausted["msgId"], exhausted["msgEventId"]) == (message.id, message.event_id)
     (attempt,) = world.attempts(app, message, 1)
@@ -72,8 +72,8 @@ def what_happened_is_told_and_verified(world: World) -> None:
     assert (last["id"], last["responseStatusCode"]) == (attempt.id, 400)
 
 
-def _told(world: World, path: str, app: Any, count: int) -> list[Any]:
-    """Of this application: there may be others."""
+def _events_of(world: World, path: str, app: Any, count: int) -> list[Any]:
+    """Return the events of this application. Other checks may cause events too."""
     found: list[Any] = []
     while len(found) < count:
         arrival = world.receiver.next(path)
@@ -83,4 +83,4 @@ def _told(world: World, path: str, app: Any, count: int) -> list[Any]:
     return found
 
 
-CHECKS = (made_found_changed_and_deleted, secret_and_headers, what_happened_is_told_and_verified)
+CHECKS = (made_found_changed_and_deleted, secret_and_headers, changes_are_sent_as_events_and_verified)

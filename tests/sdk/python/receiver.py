@@ -1,4 +1,4 @@
-"""A receiver on loopback, as a customer would write it: it verifies with the SDK and answers as it is told."""
+"""A receiver on loopback as a customer would write it. It verifies with the SDK and answers as the check demands."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ class Receiver:
         return f"http://127.0.0.1:{self._server.server_port}{path}"
 
     def answer(self, path: str, *answers: tuple[int, bytes]) -> None:
-        """From now on, one after the other; the last one stays."""
+        """Set the answers of the next requests, in order. The last answer stays."""
         self._answers[path] = list(answers)
 
     def next(self, path: str) -> Arrival:
-        """The next request for this path; waits for it."""
+        """Wait for the next request for this path and return it."""
         try:
             return self._arrivals[path].get(timeout=PATIENCE)
         except queue.Empty:
@@ -90,6 +90,6 @@ class Receiver:
                 self.wfile.write(answer)
 
             def log_message(self, *_: Any) -> None:
-                """Quiet."""
+                """Log nothing."""
 
         return Handler

@@ -1,4 +1,4 @@
-"""What follows an outage of a receiver: statistics, recovery, replays, and the tasks that report on them."""
+"""After an outage of a receiver: statistics, recovery, replays, and the tasks that report on them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from world import World, ago, ids, until, walk
 
 
 class Outage:
-    """An endpoint that refused some messages, took one, and is well again."""
+    """An endpoint that refused some messages, accepted one, and is healthy again."""
 
     def __init__(self, world: World, refused: int) -> None:
         self.world, self.app, self.path = world, world.application(), world.path()
@@ -32,7 +32,7 @@ class Outage:
         return self.world.svix.endpoint.get_stats(self.app.id, self.endpoint.id, options)
 
     def recovered(self, count: int) -> None:
-        """All that were refused arrive, and nothing else does."""
+        """All refused messages arrive, and no others."""
         assert self.arrive(count) == sorted(self.refused)
         self._until(lambda stats: (stats.success, stats.fail) == (count + 1, 0))
         assert self.world.receiver.nothing_more(self.path)
@@ -58,7 +58,7 @@ def recovered_since_the_outage(world: World) -> None:
 
 
 def missing_messages_are_replayed(world: World) -> None:
-    """Those that were accepted before there was an endpoint to send them to."""
+    """Messages that were accepted before the endpoint existed are replayed."""
     svix, app, path = world.svix, world.application(), world.path()
     missed = sorted(world.send(app).id for _ in range(3))
     endpoint = world.endpoint(app, path)

@@ -1,6 +1,7 @@
-"""Every operation of the API, through the SDK that this interpreter has: `run.py http://127.0.0.1:8071`, the token in SVIX_TOKEN.
+"""Call every operation of the API through the installed SDK: `run.py http://127.0.0.1:8071`, with the token in
+SVIX_TOKEN.
 
-Prints a report as JSON: the SDK's methods with the requests they make, and which of them were called.
+Prints a report as JSON: the methods of the SDK with their requests, and the methods that were called.
 """
 
 from __future__ import annotations
@@ -58,16 +59,16 @@ def _passes(name: str, check: Callable[[World], None], world: World) -> bool:
     try:
         check(world)
     except Exception as error:
-        print(f"\n── {name} ──\n{_told(error)}", file=sys.stderr)
+        print(f"\n── {name} ──\n{_describe(error)}", file=sys.stderr)
         return False
     return True
 
 
-def _told(error: Exception) -> str:
-    """Where it happened, with the values there; without the insides of the SDK."""
-    told = traceback.TracebackException.from_exception(error, capture_locals=True)
-    told.stack = traceback.StackSummary.from_list([frame for frame in told.stack if HERE in frame.filename])
-    return "".join(told.format())
+def _describe(error: Exception) -> str:
+    """Return where the error happened with the values there, without the inner frames of the SDK."""
+    shown = traceback.TracebackException.from_exception(error, capture_locals=True)
+    shown.stack = traceback.StackSummary.from_list([frame for frame in shown.stack if HERE in frame.filename])
+    return "".join(shown.format())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The SDK under test, whichever generation is installed: its names, its methods, and a note of those that were called."""
+"""The SDK under test, of either generation: its names, its methods, and a record of the methods that were called."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REQUEST = re.compile(r'method="(\w+)",\s*path="([^"]+)"')
 
 
 def first(owner: Any, *names: str) -> Any:
-    """What this generation calls it."""
+    """Return the first of these names that this generation has."""
     return getattr(owner, next(name for name in names if hasattr(owner, name)))
 
 
@@ -27,7 +27,7 @@ FILTER = "event_types" if "event_types" in api.EndpointIn.model_fields else "fil
 
 
 class Client:
-    """The SDK's own client, or one of its resources. Methods are the SDK's; their names are kept as they are called."""
+    """The SDK's own client, or one of its resources. It records the name of each method that is called."""
 
     def __init__(self, target: Any, called: set[str], name: str = "") -> None:
         self._target, self._called, self._name = target, called, name
@@ -48,7 +48,7 @@ class Client:
 
 
 def methods(kind: type = api.Svix, prefix: str = "", seen: set[object] | None = None) -> Iterator[tuple[str, str, str]]:
-    """Each method of the SDK that makes a request: its name, and the request's method and path."""
+    """Return each method of the SDK that makes a request: its name, and the request's method and path."""
     seen = set() if seen is None else seen
     for name, found in vars(kind).items():
         if isinstance(found, property):
@@ -68,14 +68,14 @@ def _returned(resource: property) -> type:
 
 
 def refused(status: int, code: str, call: Callable[..., Any], *arguments: Any) -> None:
-    """The call fails with an error in Svix's shape, as the SDK raises it."""
+    """Check that the call fails with an error in Svix's format, as the SDK raises it."""
     error = raised(HttpError, call, *arguments)
     assert (error.status_code, error.code) == (status, code)
     assert error.detail
 
 
 def invalid(call: Callable[..., Any], *arguments: Any) -> None:
-    """The call fails with a 422 that says where the fault is, as the SDK raises it."""
+    """Check that the call fails with a 422 that names the wrong field, as the SDK raises it."""
     error = raised(HTTPValidationError, call, *arguments)
     assert error.status_code == 422
     assert error.detail

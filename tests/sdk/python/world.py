@@ -1,4 +1,4 @@
-"""What every check works with: a client, a receiver, and things that no other check touches."""
+"""The objects that every check uses: a client, a receiver, and names that no other check uses."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class World:
         self._numbers = itertools.count(1)
 
     def client(self, token: str) -> Any:
-        """No retries: an answer of 500 shows."""
+        """Return a client without retries, so that a 500 fails the check."""
         return sdk.Client(api.Svix(token, self.options()), self.called)
 
     def options(self) -> api.SvixOptions:
         return api.SvixOptions(server_url=self.server, retry_schedule=[], timeout=PATIENCE)
 
     def fresh(self, stem: str) -> str:
-        """A name that nothing else has."""
+        """Return a name that nothing else has."""
         return f"{stem}-{next(self._numbers)}"
 
     def application(self, **fields: Any) -> Any:
@@ -39,7 +39,7 @@ class World:
         return self.svix.event_type.create(api.EventTypeIn(**{"name": name, "description": "Paid"} | fields))
 
     def path(self) -> str:
-        """One that nothing else is received at."""
+        """Return a path that no other check uses."""
         return "/" + self.fresh("hook")
 
     def endpoint(self, app: Any, path: str, **fields: Any) -> Any:
@@ -54,7 +54,7 @@ class World:
         return key
 
     def attempts(self, app: Any, message: Any, count: int) -> list[Any]:
-        """The attempts for a message, newest first, once there are so many."""
+        """Return the attempts of a message, newest first, once there are this many."""
 
         def listed() -> list[Any]:
             options = api.MessageAttemptListByMsgOptions(with_content=True)
@@ -68,7 +68,7 @@ class World:
 
 
 def until(look: Callable[[], Any], enough: Callable[[Any], bool]) -> Any:
-    """What the server says, once it is enough. Another process does the work, so there is no event to wait for."""
+    """Ask the server until its answer is sufficient. Another process does the work, so there is no event to wait for."""
     deadline = time.monotonic() + PATIENCE
     while not enough(found := look()):
         assert time.monotonic() < deadline, f"still not there: {found!r}"
@@ -81,7 +81,7 @@ def ago(**span: float) -> datetime:
 
 
 def walk(listing: Callable[[Any], Any], options: type, **fields: Any) -> list[Any]:
-    """Every row of a listing, two at a time; each page's `prev_iterator` leads back to the page before."""
+    """Return every row of a listing, in pages of two. The `prev_iterator` of each page must lead to the page before."""
     rows: list[Any] = []
     before: Any = None
     iterator = None
@@ -98,7 +98,7 @@ def walk(listing: Callable[[Any], Any], options: type, **fields: Any) -> list[An
 
 
 def newest_first(rows: list[Any]) -> list[str]:
-    """Their ids as listings have them: in time, and within the same few milliseconds in any order that stays."""
+    """Return their ids in the order of listings: newest first, and within a few milliseconds in any stable order."""
     return sorted(ids(rows), reverse=True)
 
 

@@ -1,0 +1,86 @@
+"""Requests that no browser makes by itself: every page answers, and says what is wrong."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from hookline.model import Application
+from hookline.store import Store
+from hookline.store.protocols import Page
+from hookline.web.context import WebContext
+from tests.api.conftest import serving
+from tests.api.test_hostile import read_to_end
+from tests.dashboard.all_pages import NAMED, Holding, actions, check, path, views
+from tests.dashboard.client import Client
+from tests.support import factory
+
+STRANGE = (
+    "?range=nonsense",
+    "?range=" + "x" * 600,
+    "?app=%00",
+    "?app=" + "x" * 600,
+    "?after=nonsense",
+    "?after=%ff",
+    "?%00=1",
+)
+
+
+async def test_no_question_is_too_strange(operator: Client, portal: Client, own: Holding) -> None:
+    for client in (operator, portal):
+        for view in views(portal=client.portal):
+            for query in STRANGE:
+                check(await client.get(path(view, own, portal=client.portal) + query))
+
+
+async def test_no_name_is_too_strange(operator: Client, own: Holding) -> None:
+    for view in views(portal=False):
+        for name in NAMED.findall(view.path):
+            for strange in ("x", "%00", "%ff", "%3Cscript%3E", "9" * 400, "'"):
+                check(await operator.get(path(view, own, portal=False, **{name: strange})))
+
+
+async def test_no_form_is_too_strange(operator: Client, own: Holding) -> None:
+    proof = f"csrf={await operator.csrf()}".encode()
+    for action in actions(portal=False):
+        for raw in (b"&=&&=%00%ff", b"&x=" * 1200, b"&note=%00&url=%00&name=%00&reason=%00&id=%00&since=%00"):
+            check(await operator.send("POST", path(action, own, portal=False), proof + raw, {}))
+        large = await operator.send("POST", path(action, own, portal=False), b"x" * 300_000, {})
+        assert large.status == 413, large
+
+
+async def test_a_form_that_never_comes_ends_its_connection(operator: Client, served: WebContext) -> None:
+    """Signed in or not. Whoever sends none must not hold one for as long as it may be kept for the next request."""
+    cookies = "; ".join(f"{name}={cookie.value}" for name, cookie in operator.cookies.items())
+    async with serving(replace(served, body_time=0.05)) as address:
+        for form in ("/login", "/portal/login", "/logout", "/applications/new"):
+            head = f"POST {form} HTTP/1.1\r\nhost: a\r\ncookie: {cookies}\r\ncontent-length: 50\r\n\r\ncsrf="
+            found = await read_to_end(address, head.encode())
+            assert found.startswith(b"HTTP/1.1 408 "), found
+            assert b"\r\nconnection: close\r\n" in found
+
+
+async def test_no_notice_is_too_long_for_a_cookie(
+    operator: Client, store: Store, app: Application, own: Holding
+) -> None:
+    """Browsers drop one of more than 4 KB, and proxies refuse the whole answer."""
+    await store.create_endpoint(app.no, long := factory.new_endpoint(url="https://own.example.com/" + "é'" * 3900))
+    [endpoint] = [each for each in await store.endpoints(app.no, Page(limit=10)) if each.url == long.url]
+    answer = await operator.post(f"/messages/{own.named['message_id']}/resend", endpoint=endpoint.id)
+    assert all(len(line) < 4000 for line in answer.set_cookies), answer
+    assert (
+        "Sent again to https://own.example.com/" in (await operator.follow(answer)).page().first(class_="notice").text
+    )
+
+
+async def test_an_address_that_leads_nowhere_is_a_page_for_people(operator: Client, portal: Client) -> None:
+    """And not a word of the API, or of whose software it is, for a customer."""
+    for client, home in ((operator, "/"), (portal, "/portal")):
+        for at in ("/nothing", "/no/such/page", "/endpoints/ep_x/pause"):
+            answer = await client.get(f"{home.rstrip('/')}{at}", accept="text/html,*/*;q=0.8")
+            assert answer.status in (404, 405)
+            assert answer.headers["content-type"].startswith("text/html"), answer
+            assert f'href="{home}"' in answer.text
+            assert "route" not in answer.text
+            assert "Hookline" not in answer.text
+    for at, accept in (("/api/v1/nothing", "text/html"), ("/nothing", "*/*"), ("/nothing", "application/json")):
+        assert (await operator.get(at, accept=accept)).headers["content-type"] == "application/json"

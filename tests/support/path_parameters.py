@@ -1,0 +1,32 @@
+"""Create one of each object that a path of the API names. Each operation gets new objects, because some operations
+delete them."""
+
+from __future__ import annotations
+
+from hookline import ids
+from hookline.model import DeadFilter, Organization, SlotBudgets
+from hookline.store import Store
+from hookline.store.protocols import Page
+from tests.support import factory
+
+
+async def create_path_parameters(store: Store, organization: Organization) -> dict[str, str]:
+    """Create an application with an endpoint, a delivered message and a dead letter; return their ids by path
+    parameter."""
+    event_type = await store.save_event_type(factory.event_type(organization.id))
+    app = await store.create_application(organization.id, factory.new_application())
+    endpoint = await store.create_endpoint(app.no, factory.new_endpoint())
+    await store.ingest(factory.new_messages(app.no, 2, event_type=event_type.name))
+    batch = await store.claim(1000, SlotBudgets(lane_limit=1000))
+    delivered, dead = (job for job in batch.jobs if job.endpoint_no == endpoint.no)
+    await store.record([factory.delivered(delivered), factory.dead(dead)])
+    letters = await store.dead_letters(DeadFilter(org_id=organization.id, app_no=app.no), Page(limit=1))
+    attempts = await store.attempts(delivered.message_id)
+    return {
+        "app_id": app.id,
+        "attempt_id": attempts[0].id,
+        "dead_letter_id": f"{ids.DEAD_LETTER}{letters[0].id}",
+        "endpoint_id": endpoint.id,
+        "event_type_name": event_type.name,
+        "msg_id": delivered.message_id,
+    }
