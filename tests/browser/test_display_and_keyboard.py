@@ -99,7 +99,7 @@ def test_rows_do_not_move_while_the_pointer_is_over_one(visitor: Visitor, world:
     expect(rows).to_have_count(3)
 
 
-WAITS = "The list waits"
+WAITS = "Update paused"
 # Firefox before 121 is like this: it reports unknown queries as errors.
 WITHOUT_HAS = """() => {
     for (const { prototype } of [Document, Element]) {
