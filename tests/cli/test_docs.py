@@ -66,7 +66,7 @@ def test_unlisted_errors_are_exit_code_1() -> None:
     assert exit_code(HooklineError("x")) == 1
 
 
-# ── API examples ──────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── API examples ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 # The documented pause is too short on a busy machine. The tests wait until the dead letter exists.

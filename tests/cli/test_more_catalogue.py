@@ -104,7 +104,7 @@ async def test_messages_that_an_endpoint_missed_are_sent_once(cli: Cli, scene: S
     (await cli(*command, "--until", "2h")).refused(2, "until: is not after since")
 
 
-# ── creating the database ─────────────────────────────────────────────────────────────────────────────────────────────
+# ── creating the database ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(

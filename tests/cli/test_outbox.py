@@ -73,7 +73,7 @@ async def stand_aside(scene: Scene, *apps: str) -> list[int]:
     return [row["id"] for row in await scene.raw.rows("SELECT id FROM outbox ORDER BY id")]
 
 
-# ── rows that the relay set aside ─────────────────────────────────────────────────────────────────────────────────────
+# ── rows that the relay set aside ─────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_rows_set_aside_are_listed_shown_retried_and_discarded(cli: Cli, scene: Scene) -> None:

@@ -114,7 +114,7 @@ async def test_on_a_terminal_the_demo_shows_its_links(cli: Cli) -> None:
         assert "/login#key=" in printed
 
 
-# ── secrets printed on request ────────────────────────────────────────────────────────────────────────────────────────
+# ── secrets printed on request ────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_a_token_is_valid_for_days_and_the_command_says_so(cli: Cli, scene: Scene) -> None:

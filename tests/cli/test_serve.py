@@ -113,7 +113,7 @@ async def test_several_processes_deliver_and_stop_together(cli: Cli, scene: Scen
         assert stopped.code == 0, stopped
 
 
-# ── supervision, with scripts in place of workers ─────────────────────────────────────────────────────────────────────
+# ── supervision, with scripts in place of workers ─────────────────────────────────────────────────────────────────
 
 
 async def test_a_process_that_exits_is_started_again(tmp_path: Path) -> None:
