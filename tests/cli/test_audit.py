@@ -101,7 +101,7 @@ async def interrupted(opened, task):
     os.kill(os.getpid(), signal.Signals[first])
     answer = await whole(opened, task)
     while signal.getsignal(signal.Signals[first]) not in UNHANDLED:
-        await asyncio.sleep(0)  # any thread may take the signal; the command removes its handler once it has seen it
+        await asyncio.sleep(0)  # Any thread may get the signal. The command then removes its handler.
     if second:
         asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.Signals[second[0]])
         await asyncio.Event().wait()
@@ -136,7 +136,7 @@ async def test_a_signal_stops_a_replay_after_the_current_batch(cli: Cli, scene: 
 
 
 async def test_a_second_signal_cancels_the_task_too(cli: Cli, scene: Scene) -> None:
-    """The task must be canceled: otherwise a worker would continue it."""
+    """A second signal must also cancel the task. Otherwise a worker would continue it."""
     assert await replayed_under("SIGINT SIGINT", cli, scene) == (130, None)
     (task,) = await scene.store.tasks(TaskFilter(org_id=scene.organization.id), Page())
     assert (task.status, task.done) == (TaskStatus.CANCELED, 2)

@@ -95,7 +95,8 @@ async def test_the_port_is_reserved_before_the_server_has_started(
     async with demos._served(tmp_path, int(port := free_port())) as (address, _):
         assert address == port
         socket.create_connection(("127.0.0.1", int(port)), timeout=60).close()
-        async with demos._served(tmp_path, int(port)) as (another, _):  # The first server holds the port already.
+        # The first server holds the port, so the second server gets another one.
+        async with demos._served(tmp_path, int(port)) as (another, _):
             assert another != port
     with pytest.raises(ConnectionError):
         socket.create_connection(("127.0.0.1", int(port)), timeout=60)

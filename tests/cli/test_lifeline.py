@@ -70,7 +70,7 @@ async def test_time_in_which_the_supervisor_was_suspended_does_not_count_as_sile
         theirs.send(b".")
         silence = asyncio.create_task(lifeline.wait_until_silent(ours, 20))
         await asyncio.sleep(0)
-        time.sleep(0.5)  # noqa: ASYNC251 - as a machine that is suspended: nothing turns, for far more than twenty beats
+        time.sleep(0.5)  # noqa: ASYNC251 - blocks the event loop for more than twenty heartbeats
         for _ in range(10):
             await asyncio.sleep(0)
         assert not silence.done()

@@ -131,7 +131,7 @@ async def test_the_printed_sql_sets_an_outbox_up_that_a_role_can_publish_to(alon
     admin = await asyncpg.connect(shop_url)
     try:
         await admin.execute(f"CREATE ROLE {quoted}")
-        for _ in range(2):  # A second run changes nothing.
+        for _ in range(2):  # Running the SQL a second time changes nothing.
             await admin.execute(script)
         await admin.execute(f"SET ROLE {quoted}")
         for payload in ("'{}'", "'{}'::json", "'{}'::jsonb"):
@@ -326,8 +326,8 @@ async def test_serve_delivers_what_applications_of_both_kinds_publish(
 
 
 async def test_serve_prints_the_full_path_of_each_outbox(cli: Cli) -> None:
-    """The path is relative to the directory in which Hookline was started, and the application is often started
-    elsewhere."""
+    """`serve` resolves a relative path from the directory in which Hookline was started. The application is often
+    started in another one."""
     configured = cli.using(HOOKLINE_OUTBOX_URLS="sqlite:///shop.db", HOOKLINE_PORT=free_port())
     async with configured.running("serve") as server:
         path = (

@@ -47,7 +47,7 @@ async def opened_with(url: str, *keys: str) -> Store:
 async def test_every_encrypted_column_is_encrypted_again(
     cli: Cli, scene: Scene, database_url: str, secret_key: str
 ) -> None:
-    """The test searches the whole schema. It fails if an encrypted column is missing from `reseal`."""
+    """This test searches the whole schema. It fails if `reseal` does not handle an encrypted column."""
     endpoints, new = await fill(scene), new_key()
     assert set(await sealed_columns(scene.raw)) == set(Place)
     rotating = cli.using(HOOKLINE_SECRET_KEY=f"{new},{secret_key}")

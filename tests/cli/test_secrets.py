@@ -43,7 +43,7 @@ async def test_no_command_that_stays_prints_a_secret_into_a_file(
     async with served.running(*arguments) as running:
         said = [await running.line()]
         if arguments == ["serve"]:
-            said.append(await running.line_with("token --link"))  # This line says how to sign in.
+            said.append(await running.line_with("token --link"))  # The output says how to sign in.
         done = await running.stop(signal.SIGTERM)
     printed = "\n".join([*said, done.out, done.err])
     assert SECRET.search(printed) is None, printed
@@ -82,7 +82,7 @@ def _drain(terminal: int) -> None:
 
 
 async def test_on_a_terminal_serve_prints_a_link_that_signs_in_once(cli: Cli) -> None:
-    """The link also stays used after a restart. The output contains no other secret."""
+    """A sign-in link that was used stays invalid after a restart. The output contains no other secret."""
     served = cli.using(HOOKLINE_PORT=free_port())
     async with on_a_terminal(served, "serve", until="listen --register") as printed:
         [link] = LINK.findall(printed)

@@ -54,7 +54,7 @@ def signed(body: bytes, event: str = "msg_7", **headers: str) -> Request:
     return Request(headers=made | headers, body=body)
 
 
-# The test file that runs the examples of each page.
+# For each page, the test file that runs its examples.
 RUN_BY = {
     "acknowledge-then-process": "receive/inbox/test_docs.py",
     "call-the-api": "cli/test_docs.py",
@@ -329,7 +329,7 @@ def _fastapi() -> Any:
         assert event["name"] == "café"
         return PlainTextResponse(await handler(request))
 
-    # The type is a local name of this function, so FastAPI cannot look it up.
+    # The request type is a local name of this function, so FastAPI cannot look it up.
     hooks.__annotations__["request"] = TheirRequest
     app.post("/hooks")(hooks)
     return app

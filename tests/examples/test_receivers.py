@@ -57,7 +57,7 @@ def engine(example: Example) -> str:
 
 
 class Place:
-    """A copy of the example, and the commands of its README with free ports."""
+    """A copy of one example. It runs the commands of the example's README on free ports."""
 
     def __init__(self, example: Example, directory: Path, database_url: str) -> None:
         self._example = example
@@ -139,7 +139,7 @@ def test_a_webhook_has_its_effect_and_its_copy_has_none(example: Example, databa
     place = Place(example, tmp_path, database_url)
     with running(["serve", "--json"], place.env, tmp_path / "serve.log") as hookline, place.receiving():
         announced(hookline)
-        for line in place.typed("hookline ")[1:]:  # The first line is `hookline serve`, which runs already.
+        for line in place.typed("hookline ")[1:]:  # The first command is `hookline serve`, which is already running.
             place.sh(line)
         copy, listing = place.typed("curl ")
         place.sh(f"{copy} --fail -sS")

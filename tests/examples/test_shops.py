@@ -54,7 +54,7 @@ def engine(shop: Shop) -> str:
 
 
 class Place:
-    """A copy of the example, and the commands of its README."""
+    """A copy of one example. It runs the commands of the example's README."""
 
     def __init__(self, shop: Shop, directory: Path, database_url: str) -> None:
         self.shop = shop

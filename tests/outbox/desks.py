@@ -1,5 +1,4 @@
-"""One class for each kind of connection that `publish` accepts. All have the same methods: begin, execute, commit, roll
-back, use a savepoint."""
+"""One class for each kind of database connection that `publish` accepts. All classes have the same methods."""
 
 from __future__ import annotations
 
@@ -38,8 +37,8 @@ class Undo(Exception):
 
 
 class Desk:
-    """One kind of connection. `conn` is the argument of `publish`. `begin` does nothing where the library begins a
-    transaction by itself."""
+    """One kind of database connection. `conn` is the object that `publish` gets. `begin` does nothing if the library
+    begins a transaction by itself."""
 
     is_async = False
     conn: Any
@@ -189,7 +188,7 @@ class Asyncpg(Desk):
                     raise Undo
 
     async def commit_by_itself(self) -> None:
-        pass  # This driver always commits by itself outside a transaction.
+        pass  # asyncpg always commits by itself outside a transaction.
 
 
 class AsyncpgPool(Asyncpg):

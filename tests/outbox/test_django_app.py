@@ -131,7 +131,7 @@ def database(url: str) -> dict[str, Any]:
         "HOST": parts.hostname,
         "PORT": parts.port,
         "USER": parts.username,
-        "OPTIONS": {"options": "-c search_path=public"},  # The role has the same name as Hookline's schema.
+        "OPTIONS": {"options": "-c search_path=public"},  # The database role has the same name as Hookline's schema.
     }
 
 

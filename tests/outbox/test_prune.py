@@ -63,7 +63,7 @@ def test_a_savepoint_that_is_rolled_back_brings_the_rows_back(shop: AppFile) -> 
 
 
 def test_a_long_backlog_is_deleted_in_batches_lowest_id_first(shop: AppFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The row of the mark is deleted last. Without that row Hookline would relay the later rows again."""
+    """The row of the last relayed event is deleted last. Without that row Hookline would relay the later rows again."""
     monkeypatch.setattr(prune, "MAX_ROWS", 4)
     shop.publish("acme", 10)
     mark(shop, 9)
@@ -137,7 +137,7 @@ def test_an_invalid_mark_or_a_mark_of_another_file_is_ignored(
     assert shop.ids() == [1, 2, 3, 4]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can read every file")
 def test_a_mark_without_read_permission_is_ignored(shop: AppFile) -> None:
     shop.publish("acme", 3)
     mark(shop, 3)

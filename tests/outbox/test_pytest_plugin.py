@@ -48,7 +48,7 @@ from sqlalchemy.orm import Session
 def engine(tmp_path_factory):
     made = create_engine(f"sqlite:///{tmp_path_factory.mktemp('shop')}/shop.db")
 
-    # As SQLAlchemy says: otherwise sqlite3 does not begin before a SAVEPOINT, and its end commits.
+    # SQLAlchemy's manual recommends this: sqlite3 sends no BEGIN before a SAVEPOINT.
     @event.listens_for(made, "connect")
     def leave_it_to_us(connection, _record):
         connection.isolation_level = None
@@ -95,7 +95,7 @@ def test_wrong(session, hookline_outbox):
 
 
 def test_a_test_that_never_commits_sees_what_it_published(tmp_path: Path) -> None:
-    """This is the example of the documentation page."""
+    """The test runs the example of the documentation page."""
     fixture, tests = python_under("pytest")
     written = {
         "pytest.ini": INI,

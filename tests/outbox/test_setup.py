@@ -114,7 +114,7 @@ async def test_each_statement_can_be_prepared_alone(empty: str) -> None:
 async def test_the_outbox_is_created_in_the_transaction_of_any_connection(bare: Desk) -> None:
     await bare.begin()
     await _create(bare)
-    await _create(bare)  # A second call changes nothing.
+    await _create(bare)  # Setting up the outbox a second time changes nothing.
     await bare.publish(*EVENT)
     assert [one.payload for one in await _published(bare)] == [{"order": 7}]
     await bare.commit()
@@ -173,7 +173,7 @@ async def test_setup_by_another_role_after_hookline_changes_nothing(empty: str) 
         conn.execute("DROP ROLE IF EXISTS clerk")
         conn.execute("CREATE ROLE clerk")
         try:
-            conn.execute("SET ROLE clerk")  # This role may not use Hookline's schema.
+            conn.execute("SET ROLE clerk")  # The role `clerk` may not use Hookline's schema.
             create_table(conn)
             drop_table(conn)
         finally:

@@ -157,8 +157,8 @@ def test_reading_published_events_does_not_expire_the_objects_of_an_idle_session
 
 
 def test_reading_begins_no_transaction_on_a_session_that_joins_the_tests_own(tmp_path: Path) -> None:
-    """This is SQLAlchemy's recipe for test suites: the application begins and commits, and the connection rolls back
-    everything at the end."""
+    """The test follows SQLAlchemy's recipe for test suites: the application begins and commits, and the connection
+    rolls back everything at the end."""
     engine = create_engine(f"sqlite:///{tmp_path}/shop.db")
     with engine.begin() as connection:
         create_table(connection)

@@ -1,4 +1,5 @@
-"""The same handlers in each framework: without a guard, behind the middleware, or with `verified` on each handler.
+"""Applications for each framework with the same handlers: without a guard, behind the middleware, or with `verified` on
+each handler.
 
 Every handler counts its calls. The routes use the lenient features of routers: patterns that ignore case or a line
 break, optional slashes, path parameters and mounts.

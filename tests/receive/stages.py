@@ -81,7 +81,7 @@ class Copy:
 
 
 class Stage:
-    """One open store."""
+    """One open store of idempotency keys."""
 
     keys: AsyncKeyStore
     cleans_itself = False

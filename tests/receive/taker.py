@@ -1,4 +1,4 @@
-"""A second process that uses the same store: `python -m tests.receive.taker sqlite|postgres|redis PLACE`.
+"""A second process that uses the store of the test: `python -m tests.receive.taker sqlite|postgres|redis PLACE`.
 
 For each input line `KEY FINGERPRINT LEASE`, it calls `begin` from eight threads at once and prints the results. KEY and
 FINGERPRINT are in hex.

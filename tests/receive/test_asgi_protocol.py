@@ -26,7 +26,7 @@ def body(content: bytes = b"", *, more: bool = False) -> dict[str, Any]:
 
 
 class Client:
-    """One connection, as a server sees it."""
+    """One client connection, as an ASGI server sees it."""
 
     def __init__(self, key: str = "k1") -> None:
         self.scope = {
@@ -258,7 +258,7 @@ async def test_a_disconnect_is_reported_only_after_the_answer_is_stored(keys: As
 
 
 async def test_an_event_stream_is_stored_as_finished_when_it_starts(keys: AsyncKeys) -> None:
-    """Such a stream may never end, so it must stop when its client disconnects."""
+    """A stream of server-sent events may never end, so it must stop when its client disconnects."""
 
     async def app(scope: Any, receive: Receive, send: Send) -> None:
         await send(START | {"headers": [(b"content-type", b"text/event-stream"), (b"x-a", b"1")]})
@@ -359,7 +359,8 @@ async def test_no_asgi_extension_bypasses_the_middleware(keys: AsyncKeys) -> Non
 
 
 async def test_one_middleware_inside_another(keys: AsyncKeys) -> None:
-    """Both use the same key in the same store. The inner one must not report its own request as in progress."""
+    """Both middlewares use the same key in the same store. The inner one must not report its own request as in
+    progress."""
 
     async def app(scope: Any, receive: Receive, send: Send) -> None:
         await send(START)

@@ -275,7 +275,7 @@ def test_safe_methods_pass_and_the_others_are_verified() -> None:
     assert [bool(plan(plain, method, "/")) for method in ("GET", "HEAD", "OPTIONS", "LINK")] == [False] * 4
     assert plan(plain, "PATCH", "/") == KEYED
     assert [plan(strict, method, "/") for method in ("GET", "HEAD", "OPTIONS")] == [Plan(True, False, True)] * 3
-    assert plan(strict, "LINK", "/") == Plan(verifies=True)  # Other methods must not bypass the signature.
+    assert plan(strict, "LINK", "/") == Plan(verifies=True)  # Methods outside the list must not bypass the signature.
     assert plan(strict, "PATCH", "/") == VERIFIED
 
 
@@ -358,8 +358,8 @@ def test_a_bad_signature_comes_before_everything_else() -> None:
 
 
 def test_the_log_names_the_path_of_a_bad_signature(caplog: pytest.LogCaptureFixture) -> None:
-    """One application has several senders, so the log names the path. A client must not be able to add lines to the
-    log."""
+    """The log names the path, because one application may have several senders. A client must not be able to add lines
+    to the log."""
     settings = IdempotencySettings(verifier=Verifier(SECRET))
     refusal(settings, incoming(path="/hooks/stripe\nhooks/" + "x" * 9000), VERIFIED)
     assert "webhook refused at '/hooks/stripe\\nhooks/xx" in caplog.text
@@ -476,7 +476,7 @@ def test_which_statuses_are_kept() -> None:
 def test_an_error_with_retry_after_is_not_stored() -> None:
     assert recorded(422, [(b"Retry-After", b"5")]) is None
     assert recorded(503, [(b"Retry-After", b"5")], keeps=lambda _: True) is None
-    # The header tells the client when to check for the result, so the answer is stored.
+    # For status 202, Retry-After tells the client when to check for the result, so the answer is stored.
     assert recorded(202, [(b"Retry-After", b"5")]) is not None
 
 
@@ -484,7 +484,7 @@ def test_a_redirect_that_repeats_the_request_is_not_stored() -> None:
     """Frameworks redirect /pay/ to /pay in this way. Both have the same key, so a stored redirect would send the client
     in circles."""
     assert [recorded(status, keeps=lambda _: True) for status in (307, 308)] == [None, None]
-    assert recorded(303) is not None  # The redirect leads to the result of the request.
+    assert recorded(303) is not None  # A redirect with status 303 leads to the result of the request, so it is stored.
 
 
 def test_a_response_beyond_the_bound_is_kept_without_its_body() -> None:

@@ -94,7 +94,7 @@ async def _hammer(anvil: Anvil, ports: list[int], store: str) -> None:
         assert (last.status, json.loads(last.body)) == (200, answer)
         assert last.headers["idempotency-replayed"] == "true"
         assert anvil.effects_of(key) == [effect]
-    assert seen[409] > 0, "the copies did not meet"
+    assert seen[409] > 0, "no copy arrived while another one was running"
 
 
 # ── the client opens all connections first, then sends all requests ───────────────────────────────────────────────

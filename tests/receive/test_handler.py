@@ -503,7 +503,7 @@ client = Client(raise_request_exception=False)
 def post(address):
     return client.post(address, headers={"Idempotency-Key": "k1"})
 
-print(post("/middleware").status_code)  # the COMMIT fails: there is no such customer
+print(post("/middleware").status_code)  # The COMMIT fails because the customer does not exist.
 with connection.cursor() as cursor:
     cursor.execute("INSERT INTO customers VALUES (1)")
 print(post("/middleware").content.decode(), post("/middleware").headers["idempotency-replayed"])

@@ -254,7 +254,7 @@ async def test_a_handler_that_holds_the_last_connection_of_the_pool_has_one_effe
         async def pay(scope: Any, receive: Any, send: Any) -> None:
             async with pool.acquire():
                 effects.append(1)
-                connections._timeout = 0.2  # The store waits and gets no connection.
+                connections._timeout = 0.2  # The store finds no free connection and gives up.
                 await send({"type": "http.response.start", "status": 200, "headers": []})
                 await send({"type": "http.response.body", "body": b"done"})
                 connections._timeout = PATIENCE

@@ -35,7 +35,8 @@ def send(server: Server, secret: str) -> Reply:
 
 
 def test_receivers_with_different_secrets_share_no_keys(keys_file: str) -> None:
-    """They share no stored responses either. A client with only one secret cannot use up an id of the other receiver."""
+    """Receivers with different secrets also share no stored responses. A client that has one secret cannot claim an id
+    of the other receiver."""
     effects = Counter[str]()
     apps = [receiver(name, [secret], effects, keys_file) for name, secret in (("acme", ACME), ("globex", GLOBEX))]
     with asgi_server(apps[0]) as acme, asgi_server(apps[1]) as globex:
@@ -49,7 +50,7 @@ def test_receivers_with_different_secrets_share_no_keys(keys_file: str) -> None:
 
 
 def test_a_new_secret_in_front_of_the_old_one_keeps_the_keys(keys_file: str) -> None:
-    """This also holds during a deployment, when only some processes have the new secret."""
+    """The keys also stay the same during a deployment, when only some processes have the new secret."""
     effects = Counter[str]()
     apps = [receiver(name, secrets, effects, keys_file) for name, secrets in (("old", [ACME]), ("both", [NEW, ACME]))]
     with asgi_server(apps[0]) as old, asgi_server(apps[1]) as both:

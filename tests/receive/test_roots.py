@@ -117,7 +117,7 @@ def test_mounts_of_the_application_itself_have_their_own_keys(keys_file: str) ->
 
 
 def test_two_applications_with_different_root_paths_get_a_key_conflict(keys_file: str) -> None:
-    """One application never sends the stored answer of the other. It refuses the request."""
+    """An application never sends the stored answer of another one. It refuses the request."""
     stage = Stage("middleware", keys_file, Counter())
     with APPS["starlette"](stage) as call, asgi_server(daphne(call.app), lifespan="off") as server:
         replies = repeated(server, "Daphne-Root-Path", [("/a/hooks", "/a"), ("/b/hooks", "/b"), ("/a/hooks", "/a")])

@@ -80,7 +80,7 @@ def _stripe_accepts(secret: str, headers: Headers, body: str) -> bool:
 def _node(package: str, verb: str, **given: Any) -> dict[str, Any]:
     interpreter = INSTALLED / "node"
     if not interpreter.exists():
-        pytest.fail(f"{interpreter} is not there: run `make sdk` (it needs make, and the packages' registries)")
+        pytest.fail(f"{interpreter} does not exist: run `make sdk` (it needs make, and the packages' registries)")
     jobs = msgspec.json.encode([given | {"package": package, "verb": verb}])
     done = subprocess.run(
         [interpreter, SCRIPT],

@@ -166,7 +166,7 @@ async def test_names_are_quoted(keys_url: str) -> None:
     with psycopg.connect(keys_url) as conn:
         found = conn.execute("SELECT schemaname FROM pg_tables WHERE tablename = %s", (table,)).fetchall()
         assert found == [(schema,)]
-        conn.execute("DROP TABLE orders")  # The other table still exists.
+        conn.execute("DROP TABLE orders")  # The application's own table still exists.
     keys.close()
 
 

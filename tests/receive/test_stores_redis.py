@@ -168,7 +168,7 @@ async def test_a_task_waits_for_connections_that_the_application_holds(redis_url
         with pytest.raises(KeyStoreUnavailable, match="Too many connections"):
             await AsyncRedisKeys(client, timeout=0.05).begin(KEY, PRINT, token=b"1", lease=30)
         beginning = asyncio.create_task(AsyncRedisKeys(client).begin(KEY, PRINT, token=b"1", lease=30))
-        # The store gets no connection. The client sends no notification of that, so the test waits.
+        # The Redis client has no free connection and sends no notification of that, so the test waits.
         await asyncio.sleep(0.05)
         assert not beginning.done()
         for connection in theirs:
@@ -191,7 +191,7 @@ def test_a_thread_waits_for_connections_that_the_application_holds(redis_url: st
 
 
 async def test_a_call_that_waits_too_long_for_its_turn_fails(redis_url: str) -> None:
-    """The store may use one of the two connections, and a slow call holds it."""
+    """The store may use one of the client's two connections, and a slow call holds it."""
     async with redis.asyncio.from_url(redis_url, max_connections=2) as client:
         keys = AsyncRedisKeys(client, timeout=0.05)
         await client.client_pause(60_000, all=False)  # Pause only commands that write, such as scripts.
@@ -236,7 +236,7 @@ FORKS = """
 
     client = redis.from_url(sys.argv[1], max_connections=2)
     keys = RedisKeys(client)
-    client.client_pause(60_000, all=False)  # of what writes, such as scripts
+    client.client_pause(60_000, all=False)  # Pause only commands that write, such as scripts.
     beginning = threading.Thread(target=keys.begin, args=(b"parent's", b"f"), kwargs={"token": b"p", "lease": 30})
     beginning.start()
     while not client.connection_pool._in_use_connections:

@@ -24,7 +24,7 @@ from tests.receive.stages import DONE, KEY, PRINT, verbs
 
 
 async def test_a_locked_file_does_not_block_the_event_loop(keys_file: str, open_stage: OpenStage) -> None:
-    """The test needs the event loop to release the lock, so a blocked loop would fail it."""
+    """The event loop of the test releases the lock, so the test fails if the store blocks the loop."""
     stage = await open_stage("sqlite-async")
     await stage.copy().begin()
     with closing(sqlite3.connect(keys_file, isolation_level=None)) as other:
@@ -32,7 +32,7 @@ async def test_a_locked_file_does_not_block_the_event_loop(keys_file: str, open_
         copy = stage.copy()
         beginning = asyncio.create_task(copy.begin())
         for _ in range(10):
-            await asyncio.sleep(0.005)  # Meanwhile a thread asks for the lock.
+            await asyncio.sleep(0.005)  # During these pauses a thread asks for the lock.
         assert not beginning.done()
         other.execute("COMMIT")
     assert await beginning == Fresh(1)
@@ -96,7 +96,7 @@ def test_the_switch_to_wal_waits_for_a_writer(keys_file: str) -> None:
         other.execute("BEGIN IMMEDIATE")
         beginning = thread.submit(keys.begin, KEY, PRINT, token=b"1", lease=30)
         with pytest.raises(TimeoutError):
-            beginning.result(0.1)  # By then the call has failed, or it waits.
+            beginning.result(0.1)  # The call must still wait for the lock.
         other.execute("COMMIT")
         assert beginning.result(60) == Fresh(1)
     keys.close()
@@ -153,7 +153,7 @@ def test_a_file_that_stays_locked_is_unavailable_and_then_available(keys_file: s
         for verb in verbs(keys):
             with pytest.raises(KeyStoreUnavailable, match="locked"):
                 verb()
-        # A copy of a known request only reads.
+        # A copy of a running request only reads, so it needs no lock.
         assert isinstance(keys.begin(KEY, PRINT, token=b"2", lease=30), InProgress)
         other.execute("COMMIT")
     assert keys.renew(KEY, b"1", 30)
@@ -222,7 +222,7 @@ async def test_a_live_holder_keeps_its_key_when_the_clock_is_set_back(open_stage
     await stage.age(holder.key, -86_400)
     assert isinstance(await copy.begin(lease=10), InProgress)
     assert await holder.renew(lease=3600)
-    # This time is longer than the lease of the copy. Only the lease of the holder counts.
+    # 1800 seconds are longer than the copy's lease. Only the lease of the holder counts.
     await stage.age(holder.key, 1800)
     assert isinstance(await copy.begin(lease=10), InProgress)
 

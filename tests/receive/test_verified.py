@@ -140,7 +140,7 @@ def test_endpoints_of_starlette(desk: Desk, serve: Serve, address: str) -> None:
 
 @pytest.mark.parametrize("address", ["/missing", "/streamed"])
 def test_an_endpoint_of_starlette_fails_closed(desk: Desk, serve: Serve, address: str) -> None:
-    """The decorator is missing, or the body was read as a stream before."""
+    """The request is refused if the decorator is missing, or if the body was already read as a stream."""
     assert deliver(serve(starlette_app(desk)), address).status == 500
     assert desk.effects == 0
 

@@ -431,7 +431,7 @@ def test_a_time_without_a_time_zone_is_an_error_of_the_caller() -> None:
     ],
 )
 def test_a_timestamp_is_digits_and_nothing_else(scheme: str, stamp: str) -> None:
-    """The signature is valid, but the timestamp has an unusual form."""
+    """The sender signs correctly, but writes the timestamp in an unusual form."""
     request = sent(scheme, stamp=stamp)
     assert refused(scheme, request, tolerance=float("inf")) == "malformed_header"
 
@@ -490,7 +490,8 @@ def test_a_changed_character_of_a_signed_header_fails_at_every_place(scheme: str
 def test_base64_has_one_spelling(scheme: str, header: str) -> None:
     request = sent(scheme)
     value = request.headers[header]
-    twin = value[:-2] + chr(ord(value[-2]) + 1) + "="  # These bits of the last base64 character are unused.
+    # The last base64 character has unused bits, and only these differ.
+    twin = value[:-2] + chr(ord(value[-2]) + 1) + "="
     assert base64.b64decode(twin[-44:]) == base64.b64decode(value[-44:])
     for changed in (
         twin,

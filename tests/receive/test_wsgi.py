@@ -265,7 +265,7 @@ def test_a_body_that_is_too_long(serve: Serve, desk: Desk) -> None:
 
 
 def test_the_next_request_on_a_connection_after_a_body_that_was_too_long(serve: Serve, desk: Desk) -> None:
-    """This server reads the rest of the body and closes the connection. It must not parse the rest of a body as a
+    """Werkzeug's server reads the rest of a refused body and closes the connection. It must not parse the rest as a
     request."""
     server = serve(max_body=1000)
     smuggled = _raw("/pay", b"smuggled", key="k9")

@@ -198,7 +198,7 @@ async def test_the_tables_are_made_in_the_open_transaction(desk: Desk, shop: Sho
     tables = [row[0] for row in shop.rows(_TABLES[shop.engine])]
     shop.run(*(f"DROP TABLE {table}" for table in tables))
     await desk.begin()
-    for _ in range(2):  # A second call changes nothing.
+    for _ in range(2):  # Creating the tables a second time changes nothing.
         made = create(desk.conn)
         if asyncio.iscoroutine(made):
             await made

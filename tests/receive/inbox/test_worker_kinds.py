@@ -38,7 +38,7 @@ async def _drain(desk: Desk) -> int:
             raise ValueError("not this one")
 
     def pay(conn: Any, event: Event) -> None:
-        # The method is async but never waits, so one `send` runs it to its end.
+        # `desk.execute` is async but never waits here, so one `send` runs it to its end.
         with pytest.raises(StopIteration):
             desk.execute(f"INSERT INTO payments VALUES ('{event.key}')").send(None)  # type: ignore[attr-defined]
         if event.key == "poison":

@@ -50,7 +50,7 @@ def test_an_accept_in_this_process_wakes_the_worker(any_shop: Shop, monkeypatch:
         any_shop.accept("k")
         ends = clock.monotonic() + PATIENCE
         while not handled.wait(0.02) and clock.monotonic() < ends:
-            # The first notification may have come before its commit, so the test sends more.
+            # The first notification may have come before the commit of the event, so the test sends more.
             inbox.accept(conn, b"", key="rings as well")
             conn.rollback()
     assert handled.is_set()
