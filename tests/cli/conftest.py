@@ -1,4 +1,4 @@
-"""A deployment that both the test's store and the real command work on."""
+"""Fixtures for the tests of the command line: the test's own store and the real command use the same database."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from tests.support.cli import Cli
 JWT_SECRET = "a secret that only the tests of the command line know"
 
 
-# The store's own suite holds both engines to the same behaviour; here a test asks for both where the command differs.
+# The tests in tests/store check that both engines behave the same. A test here asks for both engines only where the
+# command behaves differently on them.
 both_engines = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
 
 
@@ -38,7 +39,7 @@ def vault(secret_key: str) -> Vault:
 
 @pytest.fixture
 async def organization(store: Store) -> Organization:
-    """The default one: the command works on it unless told otherwise."""
+    """Save the default organization. The command uses it unless `--org` names another one."""
     return await store.save_organization(factory.organization(id=ids.DEFAULT_ORG))
 
 
@@ -55,5 +56,5 @@ def cli(database_url: str, secret_key: str, tmp_path: Path) -> Cli:
 
 @pytest.fixture
 def alone(tmp_path: Path) -> Cli:
-    """Nothing configured: SQLite in an empty directory."""
+    """Return a command without any configuration: it uses SQLite in an empty directory."""
     return Cli({}, str(tmp_path))

@@ -1,4 +1,4 @@
-"""`alerts list|history|secret|test`."""
+"""`hookline alerts list`, `alerts history`, `alerts secret` and `alerts test`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def receiver() -> Iterator[Receiver]:
 
 
 @both_engines
-async def test_what_fires_and_what_did(cli: Cli, scene: Scene) -> None:
+async def test_firing_alerts_are_listed_and_past_alerts_are_in_the_history(cli: Cli, scene: Scene) -> None:
     fleet = Fleet(scene, only(circuits=True, dead_letters=1))
     endpoint = await scene.endpoint()
     await fleet.attempt(2, factory.dead)
@@ -54,8 +54,10 @@ async def test_what_fires_and_what_did(cli: Cli, scene: Scene) -> None:
 
 
 @both_engines
-async def test_where_to_look_works_whoever_the_endpoint_belongs_to(cli: Cli, scene: Scene, receiver: Receiver) -> None:
-    """Also of the endpoints that alerts themselves are delivered to."""
+async def test_the_suggested_command_works_for_an_endpoint_of_any_organization(
+    cli: Cli, scene: Scene, receiver: Receiver
+) -> None:
+    """The suggested command also works for the endpoints that receive the alerts themselves."""
     other = await scene.store.save_organization(factory.organization())
     app = await scene.store.create_application(other.id, factory.new_application())
     theirs, ours = await scene.endpoint(app), await scene.endpoint()
@@ -75,7 +77,7 @@ async def test_where_to_look_works_whoever_the_endpoint_belongs_to(cli: Cli, sce
         assert (await cli(*command.split()[1:])).code == 0
 
 
-async def test_for_people(cli: Cli, scene: Scene) -> None:
+async def test_the_output_without_json(cli: Cli, scene: Scene) -> None:
     fleet = Fleet(scene, only(dead_letters=1))
     assert (await cli("alerts", "list")).out.count("\n") == 1
     await scene.endpoint()
@@ -91,13 +93,14 @@ async def test_for_people(cli: Cli, scene: Scene) -> None:
 
 
 async def at_work(scene: Scene, receiver: Receiver) -> None:
-    """The worker delivers: a test of the channels waits for a moment only, and not until one has started."""
+    """Wait until the worker delivers. `alerts test` waits only a short time for the delivery, too short for a worker to
+    start."""
     await scene.endpoint(url=f"{receiver.url}/at-work")
     await scene.send()
     await receiver.arrived(1)
 
 
-async def test_a_test_arrives_everywhere(cli: Cli, scene: Scene, receiver: Receiver) -> None:
+async def test_a_test_alert_arrives_on_every_channel(cli: Cli, scene: Scene, receiver: Receiver) -> None:
     with MailServer() as server:
         told = cli.using(
             HOOKLINE_ALERT_WEBHOOK_URL=f"{receiver.url}/alerts",
@@ -121,7 +124,7 @@ async def test_a_test_arrives_everywhere(cli: Cli, scene: Scene, receiver: Recei
     assert await Fleet(scene).firing() == []
 
 
-async def test_a_mail_server_that_drips_holds_up_no_stop(cli: Cli, scene: Scene) -> None:
+async def test_a_slow_mail_server_does_not_delay_the_stop_of_a_worker(cli: Cli, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.store.open_circuit(endpoint.no, "by hand")
     with MailServer(drips=0.5) as server:
@@ -134,7 +137,7 @@ async def test_a_mail_server_that_drips_holds_up_no_stop(cli: Cli, scene: Scene)
     assert "alert_mail_lost" in done.out + done.err
 
 
-async def test_a_test_that_does_not_arrive_says_why(cli: Cli, scene: Scene, receiver: Receiver) -> None:
+async def test_a_test_alert_that_is_not_delivered_says_why(cli: Cli, scene: Scene, receiver: Receiver) -> None:
     for command in ("test", "secret"):
         (await cli("alerts", command)).refused(3, "HOOKLINE_ALERT_WEBHOOK_URL")
     receiver.behave(Behaviour(status=404))

@@ -18,18 +18,18 @@ from tests.support.scene import Scene
 
 
 async def log_of(scene: Scene) -> list[AuditEntry]:
-    """Oldest first."""
+    """Return the audit log, oldest entry first."""
     found = await scene.store.audit_log(AuditFilter(org_id=scene.organization.id), Page(limit=100))
     return found.rows[::-1]
 
 
-async def test_commands_that_change_something(cli: Cli, scene: Scene) -> None:
+async def test_each_command_that_changes_something_is_in_the_log(cli: Cli, scene: Scene) -> None:
     app = await cli.json("apps", "add", "acme")
     endpoint = await cli.json("endpoints", "add", "acme", "https://example.com/hooks")
     one = endpoint["endpoint"]["id"]
     await cli.json("endpoints", "pause", one, "--why", "they deploy")
     await cli.json("endpoints", "resume", one)
-    await cli.json("endpoints", "close", one)  # it is not open: nothing to do
+    await cli.json("endpoints", "close", one)  # The circuit is not open, so the command changes nothing.
     rotated = await cli.json("endpoints", "rotate", one)
     await cli.json("endpoints", "remove", one)
     key = await cli.json("keys", "create", "shop", "--scope", "read")
@@ -59,7 +59,7 @@ async def test_commands_that_change_something(cli: Cli, scene: Scene) -> None:
         assert secret not in repr(entries)
 
 
-async def test_who_was_shown_a_secret(cli: Cli, scene: Scene) -> None:
+async def test_reading_a_secret_is_in_the_log(cli: Cli, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await cli.json("endpoints", "show", endpoint.id)
     assert await log_of(scene) == []
@@ -69,7 +69,7 @@ async def test_who_was_shown_a_secret(cli: Cli, scene: Scene) -> None:
     assert shown["secrets"][0] not in repr(entry)
 
 
-async def test_who_ran_it(cli: Cli, scene: Scene) -> None:
+async def test_the_log_names_the_user_who_ran_the_command(cli: Cli, scene: Scene) -> None:
     await cli.using(LOGNAME="ada").json("apps", "add", "acme")
     (entry,) = await log_of(scene)
     assert entry.actor.name == "ada"
@@ -80,7 +80,8 @@ async def test_dead_letters(cli: Cli, scene: Scene) -> None:
     await scene.send(3)
     await scene.record(*[factory.dead(job) for job in await scene.claim(10)])
     await cli.json("dead", "replay", "--endpoint", endpoint.id, "--yes")
-    await cli.json("dead", "replay", "--endpoint", endpoint.id, "--yes")  # nothing is left
+    # All dead letters are replayed already, so the command changes nothing.
+    await cli.json("dead", "replay", "--endpoint", endpoint.id, "--yes")
     (entry,), (task,) = await log_of(scene), await scene.store.tasks(TaskFilter(org_id=scene.organization.id), Page())
     assert (entry.action, entry.subject, entry.app_id) == ("dead_letter.replay", task.id, scene.app.id)
     assert entry.detail.startswith(f"endpoint={endpoint.id}, until=")
@@ -100,7 +101,7 @@ async def interrupted(opened, task):
     os.kill(os.getpid(), signal.Signals[first])
     answer = await whole(opened, task)
     while signal.getsignal(signal.Signals[first]) not in UNHANDLED:
-        await asyncio.sleep(0)  # any thread may take the signal; the command removes its handler once it has seen it
+        await asyncio.sleep(0)  # Any thread may get the signal. The command then removes its handler.
     if second:
         asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.Signals[second[0]])
         await asyncio.Event().wait()
@@ -112,7 +113,7 @@ main()
 
 
 async def replayed_under(told: str, cli: Cli, scene: Scene, *around: str) -> tuple[int | None, object]:
-    """Five dead letters, two at a time, while the command gets a signal."""
+    """Replay five dead letters in batches of two. The command gets a signal after the first batch."""
     await scene.endpoint()
     await scene.send(5)
     await scene.record(*[factory.dead(job) for job in await scene.claim(10)])
@@ -126,23 +127,23 @@ async def replayed_under(told: str, cli: Cli, scene: Scene, *around: str) -> tup
 
 @both_engines
 @pytest.mark.parametrize("told", ["SIGINT", "SIGHUP"])
-async def test_dead_letters_until_somebody_interrupts(cli: Cli, scene: Scene, told: str) -> None:
-    """Or until their terminal is gone. What is under way then is finished, and all that was done is told and kept."""
+async def test_a_signal_stops_a_replay_after_the_current_batch(cli: Cli, scene: Scene, told: str) -> None:
+    """SIGINT (Ctrl-C) and SIGHUP (closed terminal) stop the replay. The current batch is completed, reported and kept."""
     assert await replayed_under(told, cli, scene) == (130, {"replayed": 2, "left": 3})
     (entry,), (task,) = await log_of(scene), await scene.store.tasks(TaskFilter(org_id=scene.organization.id), Page())
     assert (entry.action, entry.subject) == ("dead_letter.replay", task.id)
     assert (task.status, task.done) == (TaskStatus.CANCELED, 2)
 
 
-async def test_a_second_signal_ends_the_task_too(cli: Cli, scene: Scene) -> None:
-    """A worker would go on with it otherwise."""
+async def test_a_second_signal_cancels_the_task_too(cli: Cli, scene: Scene) -> None:
+    """A second signal must also cancel the task. Otherwise a worker would continue it."""
     assert await replayed_under("SIGINT SIGINT", cli, scene) == (130, None)
     (task,) = await scene.store.tasks(TaskFilter(org_id=scene.organization.id), Page())
     assert (task.status, task.done) == (TaskStatus.CANCELED, 2)
 
 
-async def test_what_was_told_to_outlive_its_terminal_does(cli: Cli, scene: Scene) -> None:
-    """As `nohup` tells it."""
+async def test_a_command_that_ignores_sighup_continues_when_its_terminal_closes(cli: Cli, scene: Scene) -> None:
+    """`nohup` starts a command that ignores SIGHUP."""
     answer = await replayed_under("SIGHUP", cli, scene, "sh", "-c", 'trap "" HUP; exec "$@"', "sh")
     assert answer == (0, {"replayed": 5, "left": 0})
 

@@ -24,7 +24,7 @@ async def test_application_is_added_listed_and_refused_twice(cli: Cli, store: St
 
 
 @both_engines
-async def test_an_application_is_throttled_and_let_go(cli: Cli, scene: Scene) -> None:
+async def test_an_application_is_throttled_and_released(cli: Cli, scene: Scene) -> None:
     made = await cli.json("apps", "add", "acme", "--throttle", "20")
     assert made["throttleRate"] == 20
     endpoint = await scene.store.create_endpoint(
@@ -38,7 +38,7 @@ async def test_an_application_is_throttled_and_let_go(cli: Cli, scene: Scene) ->
     assert (await scene.lane(endpoint)).app_rate is None
 
 
-async def test_a_throttle_that_makes_no_sense_changes_nothing(cli: Cli, scene: Scene) -> None:
+async def test_an_invalid_throttle_changes_nothing(cli: Cli, scene: Scene) -> None:
     await cli.json("apps", "add", "acme", "--throttle", "20")
     (await cli("apps", "throttle", "acme")).refused(2, "--off")
     (await cli("apps", "throttle", "acme", "5", "--off")).refused(2, "--off")
@@ -56,7 +56,7 @@ async def found(scene: Scene, uid: str) -> Application:
     return app
 
 
-async def test_organizations_are_apart(cli: Cli, scene: Scene) -> None:
+async def test_a_command_sees_only_its_own_organization(cli: Cli, scene: Scene) -> None:
     other = await scene.store.save_organization(factory.organization())
 
     assert (await cli.json("apps", "list", "--org", other.id))["data"] == []
@@ -117,7 +117,7 @@ async def test_list_shows_the_lane(cli: Cli, scene: Scene) -> None:
     assert lane["nextProbeAt"] is not None
 
 
-async def test_show_tells_of_a_hold_and_a_pace(cli: Cli, scene: Scene) -> None:
+async def test_show_includes_the_hold_and_the_rate_limit(cli: Cli, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.send(2)
     assert "pace" not in (await cli("endpoints", "show", endpoint.id)).out

@@ -13,7 +13,7 @@ from tests.support.scene import Scene
 
 
 async def kill(scene: Scene, count: int, reason: Reason = Reason.PERMANENT_FAILURE) -> list[str]:
-    """Dead letters, one message each; their messages."""
+    """Create dead letters, one for each message. Return the messages."""
     messages = await scene.send(count)
     await scene.record(*(factory.dead(job, reason) for job in await scene.claim_all()))
     return messages
@@ -51,7 +51,7 @@ async def test_shown_with_its_attempts(cli: Cli, scene: Scene) -> None:
     (await cli("dead", "show", "seventeen")).refused(3, "seventeen")
 
 
-async def test_what_an_endpoint_answered_cannot_move_the_cursor(cli: Cli, scene: Scene) -> None:
+async def test_control_characters_in_an_endpoints_answer_are_escaped(cli: Cli, scene: Scene) -> None:
     await scene.endpoint()
     await scene.send()
     (job,) = await scene.claim()
@@ -77,7 +77,7 @@ async def test_one_is_replayed_and_goes_out_again(cli: Cli, scene: Scene) -> Non
 
 
 @both_engines
-async def test_many_are_replayed_by_filter_only_when_it_is_meant(cli: Cli, scene: Scene) -> None:
+async def test_a_replay_by_filter_must_be_confirmed(cli: Cli, scene: Scene) -> None:
     endpoint, messages = await prepared(scene)
 
     (await cli("dead", "replay")).refused(2, "--all")
@@ -101,7 +101,7 @@ async def test_resolved_with_a_note(cli: Cli, scene: Scene) -> None:
     assert (stats["dead"], stats["resolved"], stats["byReason"]) == (2, 1, {"permanent_failure": 2})
 
 
-async def test_another_organizations_are_out_of_reach(cli: Cli, scene: Scene) -> None:
+async def test_dead_letters_of_another_organization_are_not_accessible(cli: Cli, scene: Scene) -> None:
     endpoint, _messages = await prepared(scene)
     other = await scene.store.save_organization(factory.organization())
     letter = (await cli.json("dead", "list"))["data"][0]
@@ -115,8 +115,8 @@ async def test_another_organizations_are_out_of_reach(cli: Cli, scene: Scene) ->
     assert (await cli.json("dead", "stats", "--org", other.id))["dead"] == 0
 
 
-async def test_whoever_runs_the_deployment_sees_whose_they_are(cli: Cli, scene: Scene) -> None:
-    """Alerts are about all organizations, and advise this."""
+async def test_the_list_for_all_organizations_names_the_organization_of_each(cli: Cli, scene: Scene) -> None:
+    """Alerts cover all organizations and suggest this command."""
     other = await scene.store.save_organization(factory.organization())
     theirs = await scene.store.create_application(other.id, factory.new_application())
     await scene.store.create_endpoint(theirs.no, factory.new_endpoint())

@@ -1,4 +1,4 @@
-"""`hookline demo`: alive within seconds, loopback only, and nothing of it is left."""
+"""`hookline demo` starts within seconds, listens on loopback only and leaves no files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.processes import environment
 
 @contextmanager
 def demo(directory: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
-    """Beside a deployment of one's own, which it leaves alone."""
+    """Run `hookline demo` while the settings name another deployment. The demo must not use that deployment."""
     env = environment("postgresql://127.0.0.1:1/mine", TMPDIR=str(directory))
     command = [sys.executable, "-m", "hookline", "demo", "--json", "--port", "0", "--rate", "50", *arguments]
     process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -51,7 +51,7 @@ def call(shown: dict[str, Any], path: str) -> Any:
         return json.loads(answer.read())
 
 
-def test_it_is_alive_and_leaves_nothing(tmp_path: Path) -> None:
+def test_the_demo_delivers_and_leaves_no_files(tmp_path: Path) -> None:
     with demo(tmp_path) as (process, shown):
         assert [each["uid"] for each in call(shown, "/app")["data"]] == [each.uid for each in CUSTOMERS]
         assert urlsplit(shown["dashboard"]).fragment.startswith("token=hk_")
@@ -69,39 +69,40 @@ def test_it_is_alive_and_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_its_server_ends_with_it(tmp_path: Path) -> None:
+def test_the_server_ends_with_the_demo(tmp_path: Path) -> None:
     with demo(tmp_path) as (process, shown):
         process.kill()
         host, port = urlsplit(shown["address"]).netloc.split(":")
         while True:
             try:
                 socket.create_connection((host, int(port)), timeout=5).close()
-            except ConnectionError:  # refused, or on its way to that
+            except ConnectionError:  # The connection is refused, or the server closed it because it is stopping.
                 break
-            time.sleep(0.05)  # it is nobody's child any more: there is nothing to wait for
+            time.sleep(0.05)  # The server is not a child of this process, so the test has to poll.
 
 
-def test_it_ends_by_itself(tmp_path: Path) -> None:
+def test_the_demo_ends_after_the_given_time(tmp_path: Path) -> None:
     with demo(tmp_path, "--for", "1s") as (process, _shown):
         assert process.wait(120) == 0
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_its_port_is_nobody_elses_before_the_server_has_started(
+async def test_the_port_is_reserved_before_the_server_has_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor is it held by anybody but the server: it would not be refused when that has ended."""
+    """Only the server holds the port: after the server has ended, connections to the port are refused."""
     monkeypatch.setattr(demos, "SERVER", (sys.executable, "-c", HEIR))
     async with demos._served(tmp_path, int(port := free_port())) as (address, _):
         assert address == port
         socket.create_connection(("127.0.0.1", int(port)), timeout=60).close()
-        async with demos._served(tmp_path, int(port)) as (another, _):  # it is taken
+        # The first server holds the port, so the second server gets another one.
+        async with demos._served(tmp_path, int(port)) as (another, _):
             assert another != port
     with pytest.raises(ConnectionError):
         socket.create_connection(("127.0.0.1", int(port)), timeout=60)
 
 
-# The server, before it has done anything with what it is given.
+# A process in place of the demo's server. It reports the port of the listener that it inherits and serves nothing.
 HEIR = """
 import json, socket, sys
 assert sys.argv[1] == "--listener"
@@ -111,8 +112,9 @@ sys.stdin.read()
 """
 
 
-async def test_a_connection_that_the_server_has_closed_meanwhile_is_no_failure() -> None:
-    """Servers do that when nothing was said for some seconds: between two messages, or while the machine slept."""
+async def test_a_connection_that_the_server_closed_while_idle_is_replaced() -> None:
+    """A server closes a connection after some idle seconds, for example between two messages or while the machine is
+    suspended."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = threading.Thread(target=answer_once_a_connection, args=(listener, 2), daemon=True)
         server.start()
@@ -136,7 +138,7 @@ def moment(**fields: Any) -> Moment:
     return Moment(**(given | fields))
 
 
-def test_how_they_behave() -> None:
+def test_the_behaviour_of_each_receiver() -> None:
     assert cast.behaves(moment()).status == 200
     assert cast.is_slow(moment()).after > 0.5
     assert cast.hangs(moment()).after == cast.HANGS
@@ -149,7 +151,7 @@ def test_how_they_behave() -> None:
     assert {cast.flickers(moment(chance=chance)).status for _ in range(50)} == {200, 500}
 
 
-def test_what_happens_fits_its_schema() -> None:
+def test_each_event_matches_its_schema() -> None:
     import jsonschema_rs
 
     for what in HAPPENINGS:

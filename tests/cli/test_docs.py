@@ -30,7 +30,7 @@ COMMAND = re.compile(
 
 
 def commands(file: str) -> set[str]:
-    """First words of each command that the file shows: `dead replay`, `serve`."""
+    """Return the name of each command that the file shows, such as `dead replay` or `serve`."""
     found = set()
     for line in COMMAND.findall(page(file)):
         words = re.findall(r"[a-z|\\-]+", line)
@@ -66,17 +66,18 @@ def test_unlisted_errors_are_exit_code_1() -> None:
     assert exit_code(HooklineError("x")) == 1
 
 
-# ── what they show of the API ─────────────────────────────────────────────────────────────────────────────────────
+# ── API examples ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-# What is enough for a reader is not for a busy machine.
+# The documented pause is too short on a busy machine. The tests wait until the dead letter exists.
 A_MOMENT = "sleep 1"
 UNTIL_IT_DIED = "until api /app/acme/dead-letter | grep --quiet permanent_failure; do sleep 0.1; done"
 
 
 @asynccontextmanager
 async def as_documented(cli: Cli) -> AsyncIterator[tuple[dict[str, str], Callable[[str], str]]]:
-    """A server and a receiver; the environment of a reader's shell, and the documented addresses made theirs."""
+    """Run a server and a receiver. Yield the environment of the reader's shell, and a function that puts the real
+    addresses into the documented text."""
     async with (
         cli.using(HOOKLINE_PORT=free_port()).running("serve", "--json") as server,
         cli.running("listen", "--port", "0", "--json") as listener,

@@ -1,4 +1,4 @@
-"""`doctor` on older secrets of HOOKLINE_JWT_SECRET: what is known of their tokens, and no more than that."""
+"""`hookline doctor` reports whether tokens signed with an older HOOKLINE_JWT_SECRET may still be in use."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def ago(**span: float) -> datetime:
         ([OlderSecret(b"else", ago(days=30), ago(days=8))], Finding.WARN, "not recorded yet"),
     ],
 )
-def test_what_is_said_of_an_older_secret(known: list[OlderSecret], found: Finding, words: str) -> None:
+def test_the_report_about_an_older_secret(known: list[OlderSecret], found: Finding, words: str) -> None:
     check = check_tokens((NEW, JWT_SECRET), known, NOW)
     assert (check.finding, words in check.detail) == (found, True), check
     assert ID.hex() in check.detail
@@ -47,7 +47,7 @@ def test_what_is_said_of_an_older_secret(known: list[OlderSecret], found: Findin
 
 
 @both_engines
-async def test_a_token_of_the_older_secret_is_noticed_where_it_is_used(
+async def test_the_use_of_a_token_of_the_older_secret_is_recorded(
     cli: Cli, store: Store, organization: Organization
 ) -> None:
     port = free_port()
@@ -55,7 +55,7 @@ async def test_a_token_of_the_older_secret_is_noticed_where_it_is_used(
     assert finding(await cli("doctor", "--json"), "tokens")["finding"] == "ok"
     async with fleet.running("serve", "--role", "api"):
         while not await store.older_secrets():
-            await asyncio.sleep(0.05)  # another process does the work
+            await asyncio.sleep(0.05)  # Another process writes the row.
         unused = finding(await fleet("doctor", "--json"), "tokens")
         assert (unused["finding"], "keep it until" in unused["detail"]) == ("warn", True)
         fresh, old = (tokens.issue(each, ids.DEFAULT_ORG, now=clock.wall()) for each in (NEW, JWT_SECRET))
@@ -64,6 +64,6 @@ async def test_a_token_of_the_older_secret_is_noticed_where_it_is_used(
         assert [each.seen_at for each in await store.older_secrets()] == [None]
         assert (await server.holding(old).get("/api/v1/app")).status == 200
         while [each.seen_at for each in await store.older_secrets()] == [None]:
-            await asyncio.sleep(0.05)  # it is written beside the request
+            await asyncio.sleep(0.05)  # The server writes the row after it has answered the request.
     used = finding(await fleet("doctor", "--json"), "tokens")
     assert (used["finding"], "ago: keep it" in used["detail"]) == ("warn", True)

@@ -1,4 +1,4 @@
-"""`event-types`: with a schema, shown, archived and brought back."""
+"""`hookline event-types`: add with a schema, show, archive and restore."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_an_event_type_with_a_schema(cli: Cli, store: Store, organization:
     assert found.validated
 
 
-async def test_an_archived_event_type_is_listed_on_demand_and_brought_back(cli: Cli) -> None:
+async def test_an_archived_event_type_is_listed_on_demand_and_restored(cli: Cli) -> None:
     await cli.json("event-types", "add", "order.paid", "--description", "first")
     assert (await cli.json("event-types", "archive", "order.paid"))["archived"] is True
     assert (await cli.json("event-types", "list"))["data"] == []
@@ -45,7 +45,7 @@ async def test_an_archived_event_type_is_listed_on_demand_and_brought_back(cli: 
     (await cli("event-types", "add", "order.paid")).refused(5, "order.paid")
 
 
-async def test_what_cannot_be_a_schema(cli: Cli, tmp_path: Path) -> None:
+async def test_an_invalid_schema_is_refused(cli: Cli, tmp_path: Path) -> None:
     for number, text in enumerate(("{", "[]", '{"type": "nonsense"}', '{"$ref": "file:///etc/hostname"}', "[" * 9000)):
         file = tmp_path / f"{number}.json"
         file.write_text(text)
@@ -54,6 +54,6 @@ async def test_what_cannot_be_a_schema(cli: Cli, tmp_path: Path) -> None:
     assert (await cli.json("event-types", "list", "--archived"))["data"] == []
 
 
-async def test_what_is_not_there(cli: Cli, store: Store) -> None:
+async def test_an_unknown_event_type_is_refused(cli: Cli, store: Store) -> None:
     for verb in ("show", "archive"):
         (await cli("event-types", verb, "order.paid")).refused(3, "order.paid")

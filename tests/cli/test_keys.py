@@ -1,4 +1,4 @@
-"""`keys` and `token --revoke-all`."""
+"""`hookline keys` and `hookline token --revoke-all`."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ async def test_a_key_is_made_listed_and_revoked(cli: Cli, scene: Scene) -> None:
     (await cli("keys", "revoke", made["id"])).refused(3, "no API key")
 
 
-async def test_the_key_alone_is_printed(cli: Cli, organization: Organization) -> None:
+async def test_only_the_key_is_printed(cli: Cli, organization: Organization) -> None:
     made = await cli("keys", "create", "for scripts")
     assert api_keys.check(made.out.strip())
 
 
-async def test_what_is_refused(cli: Cli, scene: Scene) -> None:
+async def test_invalid_arguments_are_refused(cli: Cli, scene: Scene) -> None:
     (await cli("keys", "create", "n", "--app", "nobody")).refused(3, "nobody")
     (await cli("keys", "create", "n", "--days", "nan")).refused(2, "--days")
     (await cli("keys", "create", "n", "--days", "0")).refused(2, "expires_at")
@@ -48,7 +48,7 @@ async def test_what_is_refused(cli: Cli, scene: Scene) -> None:
     assert (await cli.json("keys", "list"))["data"] == []
 
 
-async def test_all_tokens_are_revoked_but_the_new_one(cli: Cli, store: Store, organization: Organization) -> None:
+async def test_all_tokens_except_the_new_one_are_revoked(cli: Cli, store: Store, organization: Organization) -> None:
     before = clock.wall()
     made = await cli.json("token", "--revoke-all")
     found = await store.organization(organization.id)

@@ -1,4 +1,4 @@
-"""`endpoints open|close|resume`: what an operator does to a lane by hand."""
+"""`hookline endpoints open`, `endpoints close` and `endpoints resume`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_open_until(cli: Cli, scene: Scene) -> None:
     assert datetime.fromisoformat(found["lane"]["nextProbeAt"]) == until
 
 
-async def test_ends_that_are_none(cli: Cli, scene: Scene) -> None:
+async def test_an_invalid_end_time_is_refused(cli: Cli, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     for options, words in (
         (("--for", "2h", "--until", "2999-01-01T00:00:00Z"), "either"),
@@ -67,7 +67,7 @@ async def test_ends_that_are_none(cli: Cli, scene: Scene) -> None:
 # ── resume ──
 
 
-async def test_a_disabled_endpoint_comes_back(cli: Cli, scene: Scene) -> None:
+async def test_a_disabled_endpoint_is_enabled_again(cli: Cli, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "status 410")
     await scene.send(3)
@@ -80,7 +80,7 @@ async def test_a_disabled_endpoint_comes_back(cli: Cli, scene: Scene) -> None:
     assert len(await scene.claim_all()) == 3
 
 
-async def test_what_was_missed_is_sent_along(cli: Cli, scene: Scene) -> None:
+async def test_resume_can_send_the_missed_messages(cli: Cli, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "status 410")
     await scene.send(2)

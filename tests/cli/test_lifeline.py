@@ -1,4 +1,4 @@
-"""A process whose event loop stands still is replaced; one that only had no chance to turn is not."""
+"""The supervisor replaces a process whose event loop is blocked. It does not replace a process that got no CPU time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from hookline.server import lifeline
 from hookline.server.supervise import WORKER, Supervisor
 from tests.support.processes import environment
 
-# Gives its signs as a worker does, and says over a socket that it lives and who it is.
+# A process in place of a worker. It sends heartbeats as a worker does, and sends its process id over a socket when it
+# is ready.
 STAND_IN = """
 import asyncio, os, signal, sys
 from hookline.server import lifeline
@@ -34,7 +35,7 @@ asyncio.run(live())
 """
 
 
-async def test_a_process_that_stands_still_is_replaced(
+async def test_a_blocked_process_is_replaced(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(lifeline, "BEAT", 0.05)
@@ -60,7 +61,7 @@ async def test_a_process_that_stands_still_is_replaced(
     server.close()
 
 
-async def test_time_that_the_supervisor_itself_stood_still_is_not_held_against_a_process(
+async def test_time_in_which_the_supervisor_was_suspended_does_not_count_as_silence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(lifeline, "BEAT", 0.01)
@@ -69,16 +70,16 @@ async def test_time_that_the_supervisor_itself_stood_still_is_not_held_against_a
         theirs.send(b".")
         silence = asyncio.create_task(lifeline.wait_until_silent(ours, 20))
         await asyncio.sleep(0)
-        time.sleep(0.5)  # noqa: ASYNC251 - as a machine that is suspended: nothing turns, for far more than twenty beats
+        time.sleep(0.5)  # noqa: ASYNC251 - blocks the event loop for more than twenty heartbeats
         for _ in range(10):
             await asyncio.sleep(0)
         assert not silence.done()
         theirs.send(b".")
-        await asyncio.wait_for(silence, 60)  # after that, it was heard of no more
+        await asyncio.wait_for(silence, 60)  # After this heartbeat the process stays silent, so the wait ends.
 
 
-async def test_nobody_is_missed_before_the_first_sign(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where many start at once, their imports may take minutes."""
+async def test_the_supervisor_waits_without_limit_for_the_first_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When many processes start at once, their imports may take minutes."""
     monkeypatch.setattr(lifeline, "BEAT", 0.001)
     ours, theirs = socket.socketpair()
     with ours, theirs:
@@ -89,7 +90,7 @@ async def test_nobody_is_missed_before_the_first_sign(monkeypatch: pytest.Monkey
         await asyncio.wait_for(silence, 60)
 
 
-async def test_a_supervisor_of_the_release_before_has_a_pipe() -> None:
+async def test_a_worker_accepts_a_pipe_from_a_supervisor_of_the_previous_release() -> None:
     code = """
 import asyncio
 from hookline.server import lifeline
@@ -113,7 +114,7 @@ asyncio.run(live())
 
 
 @pytest.mark.parametrize("engine", ["postgres"])
-async def test_a_worker_gives_signs_and_ends_when_the_line_does(database_url: str, tmp_path: Path) -> None:
+async def test_a_worker_sends_heartbeats_and_ends_when_the_socket_is_closed(database_url: str, tmp_path: Path) -> None:
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     with ours, (tmp_path / "log").open("wb") as log:

@@ -1,5 +1,5 @@
-"""What is logged: no secrets of the frames that an error went through, nothing that moves a terminal's cursor, and nothing that
-ends the process where it cannot be written."""
+"""Log output contains no secrets from stack frames and no terminal control characters. A log that cannot be written
+does not end the process."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def logged(form: str, directory: str) -> str:
 
 
 @pytest.mark.parametrize("form", ["human", "json"])
-async def test_errors_are_logged_without_what_their_frames_held(form: str, tmp_path: Path) -> None:
+async def test_errors_are_logged_without_the_values_of_local_variables(form: str, tmp_path: Path) -> None:
     text = await logged(form, str(tmp_path))
     assert text.count("ValueError: broken") == 2
     assert "in fail" in text
@@ -58,14 +58,14 @@ async def test_errors_are_logged_without_what_their_frames_held(form: str, tmp_p
     assert not [letter for letter in text if letter != "\n" and not letter.isprintable()]
 
 
-async def test_a_text_that_was_sent_makes_no_line_of_its_own(tmp_path: Path) -> None:
+async def test_a_line_break_in_received_text_starts_no_new_log_line(tmp_path: Path) -> None:
     lines = (await logged("human", str(tmp_path))).splitlines()
     assert [line for line in lines if line.startswith("2026-01-01")] == []
     assert any(r"first \x1b[31m" in line and r"path=/a\x9b\x7fb" in line and "count=7" in line for line in lines)
     assert any(r"second \x1b]0;title\x07" in line for line in lines)
 
 
-async def test_every_line_for_machines_is_json(tmp_path: Path) -> None:
+async def test_every_line_of_the_json_log_is_json(tmp_path: Path) -> None:
     first, second = map(msgspec.json.decode, (await logged("json", str(tmp_path))).splitlines())
     assert (first["event"], first["path"], first["level"]) == ("first \x1b[31m", "/a\x9b\x7fb", "error")
     assert (second["event"], second["level"]) == ("second \x1b]0;title\x07", "error")
@@ -73,7 +73,7 @@ async def test_every_line_for_machines_is_json(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["human", "json"])
-async def test_a_log_without_room_ends_nothing(form: str, tmp_path: Path) -> None:
+async def test_a_full_disk_for_the_log_does_not_end_the_process(form: str, tmp_path: Path) -> None:
     script = SCRIPT + "print('went on')"
     process = await asyncio.create_subprocess_exec(
         *("sh", "-c", 'exec "$@" 2>/dev/full', "sh", sys.executable, "-c", script, form, f"{tmp_path}/hookline.db"),
@@ -84,8 +84,9 @@ async def test_a_log_without_room_ends_nothing(form: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
-async def test_a_line_and_its_end_are_one_write(unbuffered: str, tmp_path: Path) -> None:
-    """So that those of several processes are not mixed. Each write to such a socket is a packet of its own."""
+async def test_a_line_and_its_line_break_are_one_write(unbuffered: str, tmp_path: Path) -> None:
+    """Each line must be one write, so that the lines of several processes do not mix. On this kind of socket each write
+    is a packet."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
         process = await asyncio.create_subprocess_exec(
@@ -100,8 +101,9 @@ async def test_a_line_and_its_end_are_one_write(unbuffered: str, tmp_path: Path)
     assert packets[2] == b""
 
 
-async def test_a_reader_who_stops_reading_stops_nothing(tmp_path: Path) -> None:
-    """Lines are passed over until it reads again, and then it is told how many."""
+async def test_a_reader_that_stops_reading_does_not_block_the_process(tmp_path: Path) -> None:
+    """Log lines are dropped while the reader does not read. When it reads again, a line gives the number of dropped
+    lines."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     filled = 0

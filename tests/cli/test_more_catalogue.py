@@ -1,4 +1,5 @@
-"""`endpoints rotate|remove|replay-missing`, and which commands make a database."""
+"""`hookline endpoints rotate`, `endpoints remove` and `endpoints replay-missing`, and the commands that create a
+database."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ def files(directory: Path) -> list[Path]:
 
 
 def verifies(secrets: tuple[Secret, ...], key: str, seconds: float) -> bool:
-    """Whether a receiver that knows only `key` takes what is signed that much later."""
+    """Return whether a receiver with only `key` accepts a message that is signed `seconds` from now."""
     now = clock.wall() + timedelta(seconds=seconds)
     lines = signing.Signer(Scheme.STANDARD, secrets).headers("msg_1", int(now.timestamp()), BODY, now)
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
@@ -75,7 +76,9 @@ async def test_overlap_is_a_bounded_duration(cli: Cli, scene: Scene) -> None:
 
 
 @both_engines
-async def test_removed_endpoint_is_gone_and_what_waited_dies(cli: Cli, scene: Scene) -> None:
+async def test_a_removed_endpoint_is_gone_and_its_pending_deliveries_become_dead_letters(
+    cli: Cli, scene: Scene
+) -> None:
     endpoint = await scene.endpoint()
     await scene.send(4)
 
@@ -88,7 +91,7 @@ async def test_removed_endpoint_is_gone_and_what_waited_dies(cli: Cli, scene: Sc
 
 
 @both_engines
-async def test_what_an_endpoint_missed_is_sent_once(cli: Cli, scene: Scene) -> None:
+async def test_messages_that_an_endpoint_missed_are_sent_once(cli: Cli, scene: Scene) -> None:
     await scene.send(2, event_type="order.old")
     await scene.age(7200)
     missed = await scene.send(5)
@@ -101,7 +104,7 @@ async def test_what_an_endpoint_missed_is_sent_once(cli: Cli, scene: Scene) -> N
     (await cli(*command, "--until", "2h")).refused(2, "until: is not after since")
 
 
-# ── the database ──────────────────────────────────────────────────────────────────────────────────────────────────
+# ── creating the database ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
@@ -117,12 +120,12 @@ async def test_what_an_endpoint_missed_is_sent_once(cli: Cli, scene: Scene) -> N
         "send demo order.paid",
     ],
 )
-async def test_commands_for_what_exists_make_no_database(alone: Cli, tmp_path: Path, command: str) -> None:
+async def test_commands_that_need_existing_data_create_no_database(alone: Cli, tmp_path: Path, command: str) -> None:
     (await alone(*command.split())).refused(4, f"no database at {tmp_path}/hookline.db", "hookline migrate")
     assert files(tmp_path) == []
 
 
-async def test_commands_that_may_come_first_make_it(alone: Cli, tmp_path: Path) -> None:
+async def test_commands_that_can_be_the_first_create_the_database(alone: Cli, tmp_path: Path) -> None:
     assert (await alone("event-types", "add", "order.paid")).code == 0
     assert (tmp_path / "hookline.db").exists()
     assert [each["name"] for each in (await alone.json("event-types", "list"))["data"]] == ["order.paid"]

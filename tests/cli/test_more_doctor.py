@@ -1,4 +1,4 @@
-"""What `doctor` finds beside the lanes, and a `listen` that the guard would keep everything from."""
+"""More checks of `hookline doctor`, and `hookline listen` at an address that the network guard refuses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def finding(examined: Done, name: str) -> dict[str, str]:
 
 
 @both_engines
-async def test_doctor_sees_secrets_that_the_key_does_not_open(cli: Cli, scene: Scene) -> None:
+async def test_doctor_reports_secrets_that_the_key_cannot_decrypt(cli: Cli, scene: Scene) -> None:
     endpoint = await scene.endpoint(url="https://203.0.113.9.example.com/")
     examined = await cli.using(HOOKLINE_SECRET_KEY=new_key())("doctor", "--json")
     assert examined.code == 1, examined
@@ -42,7 +42,7 @@ async def test_doctor_sees_secrets_that_the_key_does_not_open(cli: Cli, scene: S
     assert endpoint.id in found["detail"]
 
 
-async def test_doctor_sees_endpoints_that_the_guard_refuses(cli: Cli, scene: Scene) -> None:
+async def test_doctor_reports_endpoints_that_the_guard_refuses(cli: Cli, scene: Scene) -> None:
     await scene.endpoint(url="http://127.0.0.1:8072/")
     inside = await scene.endpoint(url="http://10.1.2.3/hooks")
     examined = await cli("doctor", "--json")
@@ -62,7 +62,7 @@ async def test_doctor_warns_of_open_dead_letters(cli: Cli, scene: Scene) -> None
     assert (found["finding"], found["detail"].split()[0]) == ("warn", "3")
 
 
-def test_disk_that_is_nearly_full() -> None:
+def test_doctor_reports_a_disk_that_is_nearly_full() -> None:
     assert check_free(LEAST_DISK - 1).finding == Finding.FAIL
     assert check_free(LEAST_DISK).finding == Finding.OK
 
@@ -70,7 +70,7 @@ def test_disk_that_is_nearly_full() -> None:
 # ── listen ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_listen_does_not_register_where_nothing_would_arrive(alone: Cli, tmp_path: Path) -> None:
+async def test_listen_does_not_register_an_endpoint_that_the_guard_refuses(alone: Cli, tmp_path: Path) -> None:
     refused = await alone("listen", "--port", "0", "--register", "demo")
     refused.refused(2, "HOOKLINE_ALLOW_NETS=127.0.0.0/8", "hookline serve")
     assert files(tmp_path) == []
@@ -98,7 +98,7 @@ def _post(address: str, size: int) -> int:
         connection.close()
 
 
-def test_a_database_that_others_can_reach_is_told(tmp_path: Path) -> None:
+def test_doctor_reports_a_database_file_that_others_can_read(tmp_path: Path) -> None:
     file = tmp_path / "h.db"
     assert check_file(file).finding == Finding.OK
     file.touch(0o600)

@@ -1,4 +1,4 @@
-"""What goes wrong is one line and an exit code, wherever it goes wrong."""
+"""Every fault gives one line of text and an exit code."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from tests.cli.test_dead import kill
 from tests.support.cli import COMMAND, Cli
 from tests.support.scene import Scene
 
-NOT_UTF8 = "\udcff"  # how Python names the byte 0xff in an argument
+NOT_UTF8 = "\udcff"  # Python represents the byte 0xff in an argument with this character.
 
 
 @pytest.mark.parametrize(
     "instant", ["99999999d", "9" * 400 + "h", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"]
 )
-def test_instants_beyond_the_calendar(instant: str) -> None:
+def test_times_out_of_range_are_refused(instant: str) -> None:
     with pytest.raises(InvalidInput, match="outside of the years"):
         read_instant(instant, clock.wall())
 
 
-async def test_first_and_last_instant(cli: Cli, scene: Scene) -> None:
+async def test_the_first_and_the_last_valid_time(cli: Cli, scene: Scene) -> None:
     window = ("--since", "2000-01-01T00:00:00Z", "--until", "3000-01-01T00:00:00Z")
     assert (await cli.json("dead", "list", *window))["data"] == []
     (await cli("dead", "list", "--since", "0001-01-01T00:00:00Z")).refused(2, "between the years 2000 and 3000")
@@ -67,8 +67,8 @@ async def test_output_that_cannot_be_written(cli: Cli, scene: Scene, arguments: 
     assert (process.returncode, err) == (1, b"hookline: the output: No space left on device\n")
 
 
-async def test_interrupted_while_it_starts(cli: Cli) -> None:
-    """The first heavy import raises what Ctrl-C raises there."""
+async def test_ctrl_c_during_the_start(cli: Cli) -> None:
+    """The first large import raises KeyboardInterrupt, as Ctrl-C would at that point."""
     script = """
 import signal, sys
 class Interrupt:
@@ -110,7 +110,7 @@ async def test_unknown_ids_are_named_and_nothing_is_changed(cli: Cli, scene: Sce
     assert [each["id"] for each in (await cli.json("dead", "list"))["data"]] == [known]
 
 
-async def test_ids_go_with_no_filter(cli: Cli, scene: Scene) -> None:
+async def test_ids_cannot_be_combined_with_filters(cli: Cli, scene: Scene) -> None:
     (letter,) = await _dead_letters(cli, scene, 1)
     for extra in (["--all"], ["--since", "1h"], ["--reason", "attempts_exhausted"]):
         (await cli("dead", "replay", letter["id"], *extra, "--yes")).refused(2, "ids, or filters, or --all")
@@ -142,15 +142,15 @@ async def test_interrupted_wait_says_that_the_message_was_accepted(cli: Cli, sce
     assert stopped.err == f"hookline: no longer waiting; {message} was accepted\n"
 
 
-async def test_message_that_nothing_matches_is_accepted_with_a_warning(cli: Cli, scene: Scene) -> None:
+async def test_a_message_that_no_endpoint_matches_is_accepted_with_a_warning(cli: Cli, scene: Scene) -> None:
     sent = await cli("send", scene.app.id, "order.paid", "--json")
     assert sent.json()["deliveries"] == 0
     assert sent.err == "hookline: no endpoint matches: nothing will be delivered\n"
 
 
 @pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"], ids=["in", "out", "err", "all"])
-async def test_a_command_needs_none_of_the_standard_streams(cli: Cli, scene: Scene, closed: str) -> None:
-    """As some that start services leave them: shut."""
+async def test_a_command_runs_with_closed_standard_streams(cli: Cli, scene: Scene, closed: str) -> None:
+    """Some service managers start a process with these streams closed."""
     process = await asyncio.create_subprocess_exec(
         *("sh", "-c", f'exec "$@" {closed}', "sh", *COMMAND, "relay", "--once"),
         env=cli.environment,

@@ -1,4 +1,4 @@
-"""`operators`: people who sign in with a password."""
+"""`hookline operators`: users who sign in with a password."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def add(cli: Cli, name: str, *more: str, password: str = RIGHT) -> dict[st
     return made
 
 
-async def test_somebody_is_let_in_changed_and_removed(cli: Cli, store: Store, organization: Organization) -> None:
+async def test_an_operator_is_added_changed_and_removed(cli: Cli, store: Store, organization: Organization) -> None:
     made = await add(cli, "Ada")
     assert (made["name"], made["role"], made["orgId"]) == ("ada", "full", organization.id)
     kept = await store.operator("ada")
@@ -60,7 +60,7 @@ async def test_somebody_is_let_in_changed_and_removed(cli: Cli, store: Store, or
     ]
 
 
-async def test_what_is_refused_changes_nothing(cli: Cli, store: Store, organization: Organization) -> None:
+async def test_a_refused_command_changes_nothing(cli: Cli, store: Store, organization: Organization) -> None:
     await add(cli, "ada")
 
     async def refused(code: int, word: str, *arguments: str, password: str = RIGHT) -> None:
@@ -83,7 +83,7 @@ async def test_a_password_is_never_an_argument(cli: Cli, organization: Organizat
         assert (await cli("operators", "add", "ada", *arguments)).code == 2
 
 
-async def test_operators_of_another_organization_are_out_of_reach(
+async def test_operators_of_another_organization_are_not_accessible(
     cli: Cli, store: Store, organization: Organization
 ) -> None:
     other = await store.save_organization(factory.organization())
@@ -98,7 +98,7 @@ async def test_operators_of_another_organization_are_out_of_reach(
     ("again", "code"),
     [(RIGHT, 0), ("another one, by mistake", 2)],
 )
-async def test_at_a_terminal_it_is_asked_for_twice_and_not_shown(
+async def test_a_terminal_prompts_twice_for_the_password_and_does_not_show_it(
     cli: Cli, store: Store, organization: Organization, again: str, code: int
 ) -> None:
     ours, theirs = pty.openpty()
@@ -117,7 +117,7 @@ async def test_at_a_terminal_it_is_asked_for_twice_and_not_shown(
         while more := os.read(ours, 4096):
             shown += more
     except OSError:
-        pass  # the other end was closed
+        pass  # Linux raises this error when the other end of the terminal is closed.
     os.close(ours)
     assert RIGHT.encode() not in shown
     assert (await store.operator("ada") is not None) == (code == 0)

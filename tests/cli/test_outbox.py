@@ -1,4 +1,4 @@
-"""`outbox` and `relay`, with real processes."""
+"""`hookline outbox` and `hookline relay`, run as real processes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.support.shop_database import ShopDatabase
 
 @pytest.fixture
 def shop_file(tmp_path: Path) -> Path:
-    """An application's SQLite file, without an outbox yet."""
+    """Return an application's SQLite file that has no outbox yet."""
     path = tmp_path / "shop.db"
     with closing(sqlite3.connect(path)) as conn:
         conn.execute("PRAGMA journal_mode = WAL")
@@ -44,7 +44,7 @@ def shop_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def shop_url(postgres_databases: Databases) -> Iterator[str]:
-    """An application's PostgreSQL database, without an outbox yet."""
+    """Return the URL of an application's PostgreSQL database that has no outbox yet."""
     name = postgres_databases.create()
     yield postgres_databases.server.url(name)
     postgres_databases.drop(name)
@@ -60,7 +60,7 @@ async def event_ids(scene: Scene) -> list[str]:
 
 
 async def stand_aside(scene: Scene, *apps: str) -> list[int]:
-    """Rows of the own outbox for applications that are not there; their numbers."""
+    """Add outbox rows of unknown applications, so that the relay sets them aside. Return the ids of the rows."""
     for app in apps:
         await scene.raw.execute(
             "INSERT INTO outbox (app, event_type, payload, event_id, created_at) VALUES ($1, 'order.paid', $2, $3, $4)",
@@ -73,10 +73,10 @@ async def stand_aside(scene: Scene, *apps: str) -> list[int]:
     return [row["id"] for row in await scene.raw.rows("SELECT id FROM outbox ORDER BY id")]
 
 
-# ── rows that are set aside ───────────────────────────────────────────────────────────────────────────────────────
+# ── rows that the relay set aside ─────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_rows_that_stand_aside_are_listed_shown_retried_and_discarded(cli: Cli, scene: Scene) -> None:
+async def test_rows_set_aside_are_listed_shown_retried_and_discarded(cli: Cli, scene: Scene) -> None:
     first, second, third = await stand_aside(scene, "late", "never", "lost")
 
     listed = (await cli.json("outbox", "list"))["data"]
@@ -102,7 +102,7 @@ async def test_rows_that_stand_aside_are_listed_shown_retried_and_discarded(cli:
     assert [row.id for row in await scene.store.set_aside(Page())] == [second]
 
 
-async def test_what_people_see_of_rows_that_stand_aside(cli: Cli, scene: Scene) -> None:
+async def test_the_text_output_about_rows_set_aside(cli: Cli, scene: Scene) -> None:
     (number,) = await stand_aside(scene, "a\x1b[31mb")
     listed = (await cli("outbox", "list")).out
     assert listed.splitlines()[0].split("\t")[:3] == ["id", "set aside", "application"]
@@ -111,7 +111,7 @@ async def test_what_people_see_of_rows_that_stand_aside(cli: Cli, scene: Scene) 
     assert "\x1b" not in listed + shown
 
 
-async def test_rows_that_are_not_there_change_nothing(cli: Cli, scene: Scene) -> None:
+async def test_unknown_row_ids_change_nothing(cli: Cli, scene: Scene) -> None:
     (number,) = await stand_aside(scene, "nobody")
     (await cli("outbox", "retry", str(number), "7000")).refused(3, "7000", "nothing was changed")
     (await cli("outbox", "discard", str(number), "7000", "--yes")).refused(3, "7000")
@@ -131,7 +131,7 @@ async def test_the_printed_sql_sets_an_outbox_up_that_a_role_can_publish_to(alon
     admin = await asyncpg.connect(shop_url)
     try:
         await admin.execute(f"CREATE ROLE {quoted}")
-        for _ in range(2):  # safe to run again
+        for _ in range(2):  # Running the SQL a second time changes nothing.
             await admin.execute(script)
         await admin.execute(f"SET ROLE {quoted}")
         for payload in ("'{}'", "'{}'::json", "'{}'::jsonb"):
@@ -146,7 +146,7 @@ async def test_the_printed_sql_sets_an_outbox_up_that_a_role_can_publish_to(alon
         await admin.close()
 
 
-async def test_sql_is_that_of_the_engine(alone: Cli, shop_file: Path) -> None:
+async def test_the_printed_sql_matches_the_engine(alone: Cli, shop_file: Path) -> None:
     printed = (await alone("outbox", "sql")).out
     with closing(sqlite3.connect(shop_file)) as conn:
         conn.executescript(printed)
@@ -156,12 +156,12 @@ async def test_sql_is_that_of_the_engine(alone: Cli, shop_file: Path) -> None:
 
 
 @pytest.mark.parametrize("role", ["", "x" * 64, "a\nb", "a\0b"])
-def test_what_cannot_be_a_role_is_refused(role: str) -> None:
+def test_an_invalid_role_name_is_refused(role: str) -> None:
     with pytest.raises(InvalidInput, match="role"):
         grants(role)
 
 
-def test_everybody_is_no_role() -> None:
+def test_a_grant_to_everybody_names_the_role_public() -> None:
     assert "TO PUBLIC;" in grants("public")
 
 
@@ -174,14 +174,14 @@ async def test_install_sets_up_once(cli: Cli, scene: Scene, shop_file: Path, sho
     assert sorted(shop_file.parent.glob("*.typo*")) == []
 
 
-async def test_a_table_of_the_name_that_is_not_ours_is_left_alone(alone: Cli, shop_file: Path) -> None:
+async def test_another_table_with_the_name_of_the_outbox_is_not_changed(alone: Cli, shop_file: Path) -> None:
     with closing(sqlite3.connect(shop_file)) as conn:
         conn.execute("CREATE TABLE hookline_outbox (id integer)")
     (await alone("outbox", "install", f"sqlite:///{shop_file}")).refused(5, "not ours")
 
 
 @both_engines
-async def test_hooklines_own_database_is_no_applications(cli: Cli, scene: Scene) -> None:
+async def test_hooklines_own_database_is_refused_as_an_applications_database(cli: Cli, scene: Scene) -> None:
     (await cli("outbox", "install", scene.url)).refused(2, "own database")
     (await cli("relay", "--from", scene.url)).refused(2, "own database")
 
@@ -206,10 +206,8 @@ async def test_migrate_sets_up_every_outbox_that_is_configured(
     assert "hunter2" not in failed.out + failed.err
 
 
-async def test_an_outbox_of_another_role_is_an_error_that_says_what_to_do(
-    postgres_databases: Databases, cli: Cli
-) -> None:
-    """The application came first, as `shop`; then Hookline, as `hooks`, in the same database."""
+async def test_an_outbox_of_another_role_gives_an_error_with_a_hint(postgres_databases: Databases, cli: Cli) -> None:
+    """The application created its outbox first, as role `shop`. Then Hookline uses the same database as role `hooks`."""
     name = postgres_databases.create()
     url = postgres_databases.server.url(name)
     admin = await asyncpg.connect(url)
@@ -233,7 +231,7 @@ async def test_an_outbox_of_another_role_is_an_error_that_says_what_to_do(
         postgres_databases.drop(name)
 
 
-async def test_a_role_that_may_not_create_a_schema_is_told_so(alone: Cli, shop_url: str) -> None:
+async def test_a_role_that_may_not_create_a_schema_gets_a_clear_error(alone: Cli, shop_url: str) -> None:
     role = f"stranger_{factory.number()}"
     admin = await asyncpg.connect(shop_url)
     try:
@@ -249,7 +247,7 @@ async def test_a_role_that_may_not_create_a_schema_is_told_so(alone: Cli, shop_u
 
 
 @both_engines
-async def test_relay_once_takes_what_is_there(cli: Cli, scene: Scene, shop_file: Path, shop_url: str) -> None:
+async def test_relay_once_relays_all_waiting_events(cli: Cli, scene: Scene, shop_file: Path, shop_url: str) -> None:
     configured = cli.using(HOOKLINE_OUTBOX_URLS=f"sqlite:///{shop_file},{shop_url}")
     await configured("migrate")
     published = publish(shop_file, scene.app.id, 3)
@@ -270,13 +268,14 @@ async def test_relay_once_takes_what_is_there(cli: Cli, scene: Scene, shop_file:
     assert [(line["waiting"], line["setAside"]) for line in after] == [(0, 1), (0, None), (0, None)]
 
 
-async def test_what_has_been_relayed_is_pruned(cli: Cli, scene: Scene, shop_file: Path, shop_url: str) -> None:
+async def test_relayed_rows_are_pruned(cli: Cli, scene: Scene, shop_file: Path, shop_url: str) -> None:
     url = f"sqlite:///{shop_file}"
     assert await install(url)
     publish(shop_file, scene.app.id, 1200)
     assert await prune(url, scene.store) == 0
     assert (await cli("relay", "--once", "--from", url)).code == 0
-    with closing(sqlite3.connect(shop_file)) as conn, conn:  # not with `publish`, which prunes
+    # `publish` would delete the relayed rows, so the test inserts the row with SQL.
+    with closing(sqlite3.connect(shop_file)) as conn, conn:
         conn.execute("INSERT INTO hookline_outbox (app, event_type, payload) VALUES (?, 'x', '{}')", [scene.app.id])
     assert await cli.json("outbox", "prune", url) == {"deleted": 1200}
     (await cli("outbox", "prune", shop_url)).refused(2, "SQLite")
@@ -291,13 +290,13 @@ async def test_relay_runs_until_it_is_stopped(cli: Cli, scene: Scene, shop_file:
         assert await install(url)
         published = publish(shop_file, scene.app.id, 2)
         while await event_ids(scene) != published:
-            await asyncio.sleep(0.02)  # another process does the work
+            await asyncio.sleep(0.02)  # Another process does the work.
         ended = await running.stop(signal.SIGTERM)
     assert ended.code == 0, ended
     assert "Traceback" not in ended.err
 
 
-async def test_relay_refuses_what_it_cannot_relay(cli: Cli, scene: Scene) -> None:
+async def test_relay_refuses_a_database_that_it_cannot_relay(cli: Cli, scene: Scene) -> None:
     (await cli("relay", "--from", "shop.db")).refused(2, "--from", "sqlite:///")
     (await cli("relay", "--from", "sqlite:///a.db", "--from", "sqlite:///./a.db")).refused(2, "twice")
     (await cli("relay", "--once", "--from", "sqlite:///nowhere.db")).refused(4, "nowhere.db")
@@ -310,13 +309,13 @@ async def test_serve_delivers_what_applications_of_both_kinds_publish(
     urls = (f"sqlite:///{shop_file}", shop_url)
     for url in urls:
         assert await install(url)
-    published = publish(shop_file, scene.app.id)  # before, and ...
+    published = publish(shop_file, scene.app.id)  # Published before the server starts.
     configured = cli.using(HOOKLINE_OUTBOX_URLS=",".join(urls), HOOKLINE_PORT=free_port())
     with Receiver() as receiver:
         await scene.endpoint(url=receiver.url)
         async with configured.running("serve", "--json") as server, ShopDatabase.open(shop_url) as shop:
             assert (await server.json_line())["outboxes"] == [urls[0], shown_url(shop_url)]
-            published += publish(shop_file, scene.app.id, 2)  # ... while it runs
+            published += publish(shop_file, scene.app.id, 2)  # Published while the server runs.
             published += await shop.publish(scene.app.id, 3)
             await receiver.arrived(6, timeout=60)
             ended = await server.stop(signal.SIGTERM)
@@ -326,8 +325,9 @@ async def test_serve_delivers_what_applications_of_both_kinds_publish(
     assert len({one.headers["webhook-id"] for one in receiver.requests}) == 6
 
 
-async def test_serve_says_where_it_looks(cli: Cli) -> None:
-    """A path is relative to where Hookline was started, which is rarely where the application was."""
+async def test_serve_prints_the_full_path_of_each_outbox(cli: Cli) -> None:
+    """`serve` resolves a relative path from the directory in which Hookline was started. The application is often
+    started in another one."""
     configured = cli.using(HOOKLINE_OUTBOX_URLS="sqlite:///shop.db", HOOKLINE_PORT=free_port())
     async with configured.running("serve") as server:
         path = (
@@ -344,7 +344,7 @@ async def test_serve_says_where_it_looks(cli: Cli) -> None:
 # ── doctor ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_doctor_looks_into_the_outboxes(cli: Cli, scene: Scene, shop_file: Path, shop_url: str) -> None:
+async def test_doctor_checks_the_outboxes(cli: Cli, scene: Scene, shop_file: Path, shop_url: str) -> None:
     configured = cli.using(HOOKLINE_OUTBOX_URLS=f"sqlite:///{shop_file},{shop_url}")
     sick = await configured("doctor")
     assert sick.code == 1, sick
@@ -361,7 +361,7 @@ async def test_doctor_looks_into_the_outboxes(cli: Cli, scene: Scene, shop_file:
     assert "● ok    source" in better.out
 
 
-def test_what_waits_for_a_minute_is_late() -> None:
+def test_an_event_that_has_waited_for_a_minute_is_late() -> None:
     now = clock.wall()
 
     def oldest(seconds: float) -> SourceView:

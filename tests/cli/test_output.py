@@ -1,4 +1,4 @@
-"""What commands print of what others wrote: never a control character."""
+"""Commands never print control characters from text that others wrote."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def printed(capsys: pytest.CaptureFixture[str]) -> str:
     return text
 
 
-def test_json_has_them_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_output_escapes_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     given = {"text": f"ä{CONTROLS}€", "payload": msgspec.Raw(b'{"a": "\xc2\x9b\\\\\x7f"}')}
     Output(as_json=True).json_line(given)
     text = printed(capsys)
@@ -28,18 +28,18 @@ def test_json_has_them_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     assert msgspec.json.decode(text) == {"text": f"ä{CONTROLS}€", "payload": {"a": "\x9b\\\x7f"}}
 
 
-def test_people_and_pipes_see_them_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_output_escapes_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     out = Output(as_json=False)
     out.line(f"a{CONTROLS}")
     out.fields([("name", f"b{CONTROLS}")])
     out.table(("name",), [(f"c{CONTROLS}",)], empty="")
     text = printed(capsys)
     assert text.count(r"\x9b") == 3
-    assert len(text.splitlines()) == 4  # with the header of the table
+    assert len(text.splitlines()) == 4  # Three lines and the header of the table.
 
 
 @pytest.mark.parametrize("columns", [20, 40, 80, 200])
-def test_a_table_cuts_nothing_however_narrow_the_terminal(
+def test_a_table_cuts_no_text_on_a_narrow_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: int
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
@@ -56,7 +56,7 @@ def test_a_table_cuts_nothing_however_narrow_the_terminal(
         assert text.splitlines()[2] == "    url  https://acme.example/hooks"
 
 
-def test_an_arrival_is_one_line() -> None:
+def test_a_received_webhook_is_printed_as_one_line() -> None:
     arrival = Arrival(
         at=factory.instant(),
         webhook_id="msg_1\x9b",

@@ -1,4 +1,4 @@
-"""`reseal`: an old key is retired, whatever happens on the way, and nothing that it sealed is forgotten."""
+"""`hookline reseal` encrypts all stored secrets with the new key, so that the old key can be removed."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tests.support.sealing import add_sealed_endpoints, heads, sealed_columns
 
 SLACK = "https://hooks.slack.com/services/T0/B0/only-slack-may-know"
 KEY = b"k" * 32
-MANY = 700  # endpoints: several batches
+MANY = 700  # number of endpoints, enough for several batches
 
 
 async def fill(scene: Scene) -> list[Endpoint]:
-    """A value in every place that is sealed, and those of a deleted endpoint."""
+    """Store a value in every encrypted column, also for a deleted endpoint."""
     made = [await scene.endpoint(headers={"authorization": f"Bearer {number}"}) for number in range(3)]
     await scene.store.delete_endpoint(made[2].no)
     await alert_channels.settle(scene.store, Guard(()), Channels(slack_url=SLACK))
@@ -44,10 +44,10 @@ async def opened_with(url: str, *keys: str) -> Store:
 
 
 @both_engines
-async def test_everything_that_is_sealed_is_sealed_anew_wherever_it_is(
+async def test_every_encrypted_column_is_encrypted_again(
     cli: Cli, scene: Scene, database_url: str, secret_key: str
 ) -> None:
-    """The schema is walked: a new column that is sealed and that `reseal` does not know of fails here."""
+    """This test searches the whole schema. It fails if `reseal` does not handle an encrypted column."""
     endpoints, new = await fill(scene), new_key()
     assert set(await sealed_columns(scene.raw)) == set(Place)
     rotating = cli.using(HOOKLINE_SECRET_KEY=f"{new},{secret_key}")
@@ -81,7 +81,7 @@ async def test_killed_in_the_middle_it_goes_on_and_then_the_old_key_can_go(
         async with rotating.running("reseal") as command:
             begun = ("endpoint", "substr(secrets, 1, 5) = $1", head)
             while not await scene.raw.count(*begun) and command.process.returncode is None:
-                await asyncio.sleep(0.005)  # another process does the work
+                await asyncio.sleep(0.005)  # Another process does the work.
             await command.stop(signal.SIGKILL)
         halfway = await opened_with(database_url, new, secret_key)
         seals = await halfway.seals(10 * MANY)
@@ -100,7 +100,7 @@ async def test_killed_in_the_middle_it_goes_on_and_then_the_old_key_can_go(
 
 
 @both_engines
-async def test_a_secret_that_is_rotated_meanwhile_and_a_second_reseal_are_safe(
+async def test_a_concurrent_rotation_and_a_concurrent_reseal_are_safe(
     cli: Cli, scene: Scene, vault: Vault, database_url: str, secret_key: str
 ) -> None:
     new, last = new_key(), Secret(key=new_secret())
@@ -115,7 +115,8 @@ async def test_a_secret_that_is_rotated_meanwhile_and_a_second_reseal_are_safe(
 
     first, second, _ = await asyncio.gather(rotating("reseal", "--json"), rotating("reseal", "--json"), rotate())
     for done in (first, second):
-        assert done.code in (0, 1), done  # 1: the one that rotates knows only the old key, and was the last to seal
+        # Exit code 1 is possible: the task that rotates knows only the old key, and may be the last to encrypt.
+        assert done.code in (0, 1), done
     assert (await rotating.json("reseal"))["left"] == 0
     later = await opened_with(database_url, new)
     try:
@@ -126,7 +127,7 @@ async def test_a_secret_that_is_rotated_meanwhile_and_a_second_reseal_are_safe(
 
 
 @both_engines
-async def test_a_value_that_no_key_opens_is_named_and_kept_and_the_rest_is_done(
+async def test_a_value_that_no_key_decrypts_is_reported_and_kept_and_the_others_are_resealed(
     cli: Cli, scene: Scene, secret_key: str
 ) -> None:
     await fill(scene)
@@ -162,7 +163,7 @@ async def test_doctor_says_when_an_old_key_is_no_longer_needed(cli: Cli, scene: 
     assert f"{old_id} seals nothing any more: remove it" in after["detail"]
 
 
-async def test_on_sqlite_the_key_in_the_file_is_replaced_in_the_same_steps(alone: Cli, tmp_path: Path) -> None:
+async def test_on_sqlite_the_key_file_is_replaced_in_the_same_steps(alone: Cli, tmp_path: Path) -> None:
     app = await alone.json("apps", "add", "shop")
     await alone.json("endpoints", "add", app["id"], "https://hooks.example.com/")
     file, new = tmp_path / "hookline.db.keys", new_key()
@@ -178,5 +179,5 @@ async def test_on_sqlite_the_key_in_the_file_is_replaced_in_the_same_steps(alone
     assert finding(await alone("doctor", "--json"), "secrets")["finding"] == "ok"
 
 
-async def test_without_a_database_there_is_nothing_to_seal(alone: Cli) -> None:
+async def test_reseal_without_a_database(alone: Cli) -> None:
     (await alone("reseal")).refused(4, "no database")

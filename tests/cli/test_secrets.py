@@ -1,4 +1,4 @@
-"""Where tokens and links that sign in are printed: on a terminal, or where they were asked for. Other output is kept in files."""
+"""Tokens and sign-in links are printed only on a terminal or on request, because other output may be stored in files."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_no_command_that_stays_prints_a_secret_into_a_file(
     async with served.running(*arguments) as running:
         said = [await running.line()]
         if arguments == ["serve"]:
-            said.append(await running.line_with("token --link"))  # how to get in
+            said.append(await running.line_with("token --link"))  # The output says how to sign in.
         done = await running.stop(signal.SIGTERM)
     printed = "\n".join([*said, done.out, done.err])
     assert SECRET.search(printed) is None, printed
@@ -53,7 +53,7 @@ async def test_no_command_that_stays_prints_a_secret_into_a_file(
 
 @asynccontextmanager
 async def on_a_terminal(cli: Cli, *arguments: str, until: str) -> AsyncIterator[str]:
-    """What it has printed by then."""
+    """Run the command on a terminal. Yield the output up to and including the text `until`."""
     ours, theirs = pty.openpty()
     process = await asyncio.create_subprocess_exec(
         *COMMAND, *arguments, env=cli.environment, cwd=cli.directory, stdin=theirs, stdout=theirs, stderr=theirs
@@ -66,7 +66,8 @@ async def on_a_terminal(cli: Cli, *arguments: str, until: str) -> AsyncIterator[
         yield printed.decode()
     finally:
         process.send_signal(signal.SIGTERM)
-        draining = asyncio.create_task(asyncio.to_thread(_drain, ours))  # or its last words would have no room
+        # Read the terminal, because a full buffer would block the command while it ends.
+        draining = asyncio.create_task(asyncio.to_thread(_drain, ours))
         await process.wait()
         await draining
         os.close(ours)
@@ -76,12 +77,12 @@ def _drain(terminal: int) -> None:
     try:
         while os.read(terminal, 4096):
             pass
-    except OSError:  # nobody is at the other end any more
+    except OSError:  # Linux raises this error when the other end of the terminal is closed.
         pass
 
 
 async def test_on_a_terminal_serve_prints_a_link_that_signs_in_once(cli: Cli) -> None:
-    """Also across a restart; and nothing else that opens anything."""
+    """A sign-in link that was used stays invalid after a restart. The output contains no other secret."""
     served = cli.using(HOOKLINE_PORT=free_port())
     async with on_a_terminal(served, "serve", until="listen --register") as printed:
         [link] = LINK.findall(printed)
@@ -97,8 +98,10 @@ async def test_on_a_terminal_serve_prints_a_link_that_signs_in_once(cli: Cli) ->
 
 
 @pytest.mark.parametrize("settings", [{"HOOKLINE_HOST": "0.0.0.0"}, {}], ids=["for others too", "--json"])
-async def test_a_terminal_alone_is_not_enough(cli: Cli, settings: dict[str, str]) -> None:
-    """Nor where others reach the server, whose terminal is rarely its owner's; nor where a program was to read it."""
+async def test_a_public_server_or_json_output_prints_no_secret_on_a_terminal(
+    cli: Cli, settings: dict[str, str]
+) -> None:
+    """No secret is printed if the server accepts connections from other hosts, or if the output is JSON."""
     served, more = cli.using(HOOKLINE_PORT=free_port(), **settings), () if settings else ("--json",)
     until = "listen --register" if settings else "}"
     async with on_a_terminal(served, "serve", *more, until=until) as printed:
@@ -111,10 +114,10 @@ async def test_on_a_terminal_the_demo_shows_its_links(cli: Cli) -> None:
         assert "/login#key=" in printed
 
 
-# ── where they were asked for ─────────────────────────────────────────────────────────────────────────────────────
+# ── secrets printed on request ────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_token_lives_for_days_and_says_so_beside_it(cli: Cli, scene: Scene) -> None:
+async def test_a_token_is_valid_for_days_and_the_command_says_so(cli: Cli, scene: Scene) -> None:
     for arguments, days in (
         ((), 30),
         (("--app", scene.app.id), 28),
@@ -131,7 +134,7 @@ async def test_a_token_lives_for_days_and_says_so_beside_it(cli: Cli, scene: Sce
 
 
 @both_engines
-async def test_a_link_is_printed_for_whoever_asks(cli: Cli, scene: Scene) -> None:
+async def test_a_link_is_printed_on_request(cli: Cli, scene: Scene) -> None:
     served = cli.using(HOOKLINE_PORT=free_port())
     async with served.running("serve", "--json") as server:
         document = await server.json_line()
@@ -148,6 +151,6 @@ async def test_a_link_is_printed_for_whoever_asks(cli: Cli, scene: Scene) -> Non
     assert tokens.read_link((JWT_SECRET,), link, clock.wall()).org_id == ids.DEFAULT_ORG
 
 
-async def test_a_link_is_for_the_whole_dashboard(cli: Cli, scene: Scene) -> None:
+async def test_a_link_gives_access_to_the_whole_dashboard(cli: Cli, scene: Scene) -> None:
     (await cli("token", "--link", "--app", scene.app.id)).refused(2, "--link", "--app")
     (await cli("token", "--link", "--days", "3")).refused(2, "--link", "--days")

@@ -1,4 +1,4 @@
-"""`send` and `trace`."""
+"""`hookline send` and `hookline trace`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.scene import Scene
 
 
 @both_engines
-async def test_sent_bytes_are_kept_as_they_came(cli: Cli, scene: Scene) -> None:
+async def test_the_payload_is_stored_without_changes(cli: Cli, scene: Scene) -> None:
     await scene.endpoint()
     payload = b'{ "id":7,  "n": 1.50 }'
 
@@ -53,7 +53,7 @@ async def test_payload_that_is_too_large(cli: Cli, scene: Scene) -> None:
 
 
 @both_engines
-async def test_trace_tells_the_whole_story(cli: Cli, scene: Scene) -> None:
+async def test_trace_shows_the_message_and_its_deliveries(cli: Cli, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01 vendor=a"
     (message,) = await scene.send(trace=trace)
@@ -100,7 +100,7 @@ async def test_trace_says_why_it_is_held(cli: Cli, scene: Scene) -> None:
     assert "the circuit is open; next probe" in (await cli("trace", message)).out
 
 
-async def test_wait_reports_what_is_not_delivered(cli: Cli, scene: Scene) -> None:
+async def test_wait_reports_deliveries_that_failed(cli: Cli, scene: Scene) -> None:
     await scene.endpoint()
 
     waited = await cli("send", scene.app.id, "order.paid", "--wait", "0.1", "--json")

@@ -1,4 +1,4 @@
-"""`serve`, `worker` and `listen` as processes, and the story that the README tells."""
+"""`hookline serve`, `hookline worker` and `hookline listen` as processes, and the example of the README."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_a_webhook_arrives_verified_in_two_terminals(cli: Cli) -> None:
 
             listener.type("status 404")
             while await asyncio.to_thread(_behaviour, control) != 404:
-                await asyncio.sleep(0.05)  # another process reads it
+                await asyncio.sleep(0.05)  # Another process reads the command.
             rejected = await cli("send", "demo", "order.paid", "--wait", "60", "--json")
             assert rejected.code == 1, rejected
             assert (await listener.json_line())["status"] == 404
@@ -51,7 +51,7 @@ async def test_a_webhook_arrives_verified_in_two_terminals(cli: Cli) -> None:
         assert stopped.code == 0, stopped
 
 
-async def test_the_line_to_try_works_when_copied(cli: Cli) -> None:
+async def test_the_printed_example_command_works(cli: Cli) -> None:
     served = cli.using(HOOKLINE_PORT=free_port())
     async with served.running("serve") as server:
         line = (await server.line_with("  try  ")).strip().removeprefix("try").strip()
@@ -65,7 +65,7 @@ async def test_the_line_to_try_works_when_copied(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
-async def test_no_link_leads_to_where_the_caller_says(cli: Cli, scene: Scene, host: str) -> None:
+async def test_links_ignore_the_host_header_of_the_request(cli: Cli, scene: Scene, host: str) -> None:
     async with cli.using(HOOKLINE_PORT=free_port(), HOOKLINE_HOST=host).running("serve", "--json") as server:
         address = (await server.json_line())["address"]
         token = (await cli("token")).out.strip()
@@ -83,7 +83,7 @@ def _portal_link(address: str, app: str, token: str) -> tuple[int, bytes]:
         return answer.status, answer.read()
 
 
-async def test_a_port_that_is_taken_is_one_line(cli: Cli) -> None:
+async def test_a_port_in_use_gives_a_one_line_error(cli: Cli) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         (await cli.using(HOOKLINE_PORT=port)("serve")).refused(2, port, "in use")
@@ -96,7 +96,7 @@ async def test_worker_ends_cleanly(cli: Cli, scene: Scene, number: signal.Signal
     ) as listener:
         await listener.json_line()
         async with cli.running("worker") as worker:
-            assert (await listener.json_line())["verified"]  # so it is up
+            assert (await listener.json_line())["verified"]  # A webhook has arrived, so the worker is running.
             stopped = await worker.stop(number)
     assert stopped.code == 0, stopped
     assert "Traceback" not in stopped.err
@@ -113,11 +113,12 @@ async def test_several_processes_deliver_and_stop_together(cli: Cli, scene: Scen
         assert stopped.code == 0, stopped
 
 
-# ── supervision, with stand-ins that die as told ──────────────────────────────────────────────────────────────────
+# ── supervision, with scripts in place of workers ─────────────────────────────────────────────────────────────────
 
 
-async def test_a_process_that_dies_is_started_again(tmp_path: Path) -> None:
-    """The stand-in dies on its first life and says on its second that it lives, over a socket that the test waits at."""
+async def test_a_process_that_exits_is_started_again(tmp_path: Path) -> None:
+    """The script exits at its first start and keeps running at its second. It connects to a socket of the test each
+    time it starts."""
     born: asyncio.Queue[None] = asyncio.Queue()
     server = await asyncio.start_server(lambda _r, w: (born.put_nowait(None), w.close()), "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
@@ -139,7 +140,7 @@ signal.sigwait([signal.SIGTERM])
     server.close()
 
 
-async def test_a_process_that_refuses_its_configuration_ends_all(tmp_path: Path) -> None:
+async def test_a_process_that_refuses_its_configuration_ends_the_supervisor(tmp_path: Path) -> None:
     supervisor = Supervisor(2, grace=5, command=(sys.executable, "-c", "import sys; sys.exit(2)"))
     with pytest.raises(ExceptionGroup) as caught:
         await supervisor.run(asyncio.Event())
@@ -149,7 +150,7 @@ async def test_a_process_that_refuses_its_configuration_ends_all(tmp_path: Path)
 # ── listen ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_listen_tells_a_forgery_from_the_real_thing(cli: Cli, scene: Scene) -> None:
+async def test_listen_reports_whether_a_signature_is_valid(cli: Cli, scene: Scene) -> None:
     async with cli.running("listen", "--port", "0", "--secret", "whsec_" + "A" * 32, "--json") as listener:
         address = (await listener.json_line())["listening"].removeprefix("http://")
         headers = {"webhook-id": "msg_1", "webhook-timestamp": "1700000000", "webhook-signature": "v1,Zm9yZ2Vk"}
@@ -161,7 +162,7 @@ async def test_listen_tells_a_forgery_from_the_real_thing(cli: Cli, scene: Scene
         assert arrival["problem"]
 
 
-async def test_listen_is_switched_while_it_runs(cli: Cli) -> None:
+async def test_the_answers_of_listen_can_be_changed_while_it_runs(cli: Cli) -> None:
     async with cli.running("listen", "--port", "0", "--status", "503", "--json") as listener:
         address = (await listener.json_line())["listening"].removeprefix("http://")
         assert await asyncio.to_thread(_post, address, "/", b"{}", {}) == 503
@@ -179,7 +180,7 @@ async def test_listen_is_switched_while_it_runs(cli: Cli) -> None:
 
 
 def _behaviour(control: str) -> int:
-    """The status that it answers with from now on."""
+    """Return the status that the receiver answers with from now on."""
     with urlopen(control, timeout=60) as answer:
         status: int = msgspec.json.decode(answer.read())["status"]
     return status
@@ -194,7 +195,7 @@ def _post(address: str, path: str, body: bytes, headers: dict[str, str]) -> int:
         connection.close()
 
 
-def test_commands_that_are_typed() -> None:
+def test_the_commands_that_listen_reads() -> None:
     behaviour = command(command(Behaviour(), "status 503"), "delay 0.5")
     assert behaviour == Behaviour(status=503, delay=0.5)
     assert command(behaviour, "fail 0.25").fail_rate == 0.25

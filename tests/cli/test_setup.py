@@ -1,4 +1,4 @@
-"""Configuration, `migrate`, `token`, `doctor`: what an operator meets first."""
+"""Configuration, `hookline migrate`, `hookline token` and `hookline doctor`."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tests.support.ports import free_port
 from tests.support.scene import Scene
 
 
-async def test_nothing_configured_is_a_working_deployment(alone: Cli, tmp_path: Path) -> None:
+async def test_hookline_works_without_configuration(alone: Cli, tmp_path: Path) -> None:
     assert (await alone("apps", "add", "demo")).code == 0
     assert stat.S_IMODE((tmp_path / "hookline.db.keys").stat().st_mode) == 0o600
 
 
-async def test_wrong_configuration_is_one_line(alone: Cli) -> None:
+async def test_wrong_configuration_gives_a_one_line_error(alone: Cli) -> None:
     (await alone.using(HOOKLINE_PORT="eighty")("serve")).refused(2, "HOOKLINE_PORT", "eighty")
     (await alone.using(HOOKLINE_DATABASE_URL="postgresql://127.0.0.1/x")("apps", "list")).refused(
         2, "HOOKLINE_JWT_SECRET"
@@ -40,7 +40,7 @@ async def test_wrong_usage_is_exit_code_2(alone: Cli) -> None:
         assert "Traceback" not in refused.err
 
 
-async def test_database_that_is_away_is_exit_code_4(alone: Cli) -> None:
+async def test_an_unavailable_database_gives_exit_code_4(alone: Cli) -> None:
     away = alone.using(
         HOOKLINE_DATABASE_URL="postgresql://nobody@127.0.0.1:1/none",
         HOOKLINE_JWT_SECRET=JWT_SECRET,
@@ -77,7 +77,7 @@ async def test_migrate_once_and_again(alone: Cli) -> None:
     assert (await alone.json("migrate"))["applied"] == []
 
 
-async def test_unmigrated_database_is_left_alone_where_told_so(alone: Cli) -> None:
+async def test_automatic_migration_can_be_switched_off(alone: Cli) -> None:
     (await alone.using(HOOKLINE_AUTO_MIGRATE="false")("apps", "list")).refused(4, "hookline migrate")
 
 
@@ -91,7 +91,7 @@ async def test_token_names_organization_and_application(cli: Cli, scene: Scene) 
 
 
 @both_engines
-async def test_doctor_finds_a_healthy_deployment_well(cli: Cli, scene: Scene) -> None:
+async def test_doctor_reports_a_healthy_deployment(cli: Cli, scene: Scene) -> None:
     await scene.endpoint(url="http://127.0.0.1:8072/")
     examined = await cli.json("doctor")
     assert examined["ok"]
@@ -116,7 +116,7 @@ async def test_doctor_finds_a_healthy_deployment_well(cli: Cli, scene: Scene) ->
     ) | ({"disk": "ok", "file": "ok"} if scene.store.engine == "sqlite" else {})
 
 
-async def test_doctor_says_where_no_link_can_be_made(cli: Cli, scene: Scene) -> None:
+async def test_doctor_reports_if_links_cannot_be_made(cli: Cli, scene: Scene) -> None:
     for host, public, warned in (
         ("0.0.0.0", "", True),
         ("0.0.0.0", "https://hooks.example.com", False),
@@ -129,7 +129,7 @@ async def test_doctor_says_where_no_link_can_be_made(cli: Cli, scene: Scene) -> 
         assert not warned or "HOOKLINE_PUBLIC_URL" in found[0]
 
 
-async def test_doctor_sees_a_lane_that_will_not_wake_and_mends_it(cli: Cli, scene: Scene) -> None:
+async def test_doctor_finds_and_repairs_a_lane_that_has_no_wake_token(cli: Cli, scene: Scene) -> None:
     await scene.endpoint(url="http://127.0.0.1:8072/")
     await scene.send()
     await scene.raw.execute("DELETE FROM wake")
@@ -142,7 +142,7 @@ async def test_doctor_sees_a_lane_that_will_not_wake_and_mends_it(cli: Cli, scen
     assert len(await scene.claim()) == 1
 
 
-async def test_doctor_reaches_out_only_where_asked(cli: Cli, scene: Scene) -> None:
+async def test_doctor_connects_to_endpoints_only_on_request(cli: Cli, scene: Scene) -> None:
     port = free_port()
     await scene.endpoint(url=f"http://127.0.0.1:{port}/")
     refused = await cli("doctor", "--reach")
@@ -150,13 +150,13 @@ async def test_doctor_reaches_out_only_where_asked(cli: Cli, scene: Scene) -> No
     assert f"127.0.0.1:{port} (Connection refused)" in refused.out
 
 
-def test_skew_is_what_lies_outside_our_two_looks() -> None:
-    assert check_skew(0.4, -0.4).finding == Finding.OK  # a slow answer is no skew
+def test_clock_skew_is_measured_from_two_readings() -> None:
+    assert check_skew(0.4, -0.4).finding == Finding.OK  # A slow answer alone is not clock skew.
     assert check_skew(2.0, 1.5).finding == Finding.WARN
     assert check_skew(-31.0, -31.2).finding == Finding.FAIL
 
 
-def test_instants_are_read_as_people_write_them() -> None:
+def test_times_can_be_durations_or_timestamps() -> None:
     now = clock.from_micros(1_700_000_000_000_000)
     assert (now - read_instant("90s", now)).total_seconds() == 90
     assert (now - read_instant("1.5h", now)).total_seconds() == 5400

@@ -1,4 +1,4 @@
-"""Commands are started in whatever directory somebody is in: nothing that lies there is run."""
+"""A command may be started in any directory. It must not import Python files from that directory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SOURCES = Path(supervise.__file__).parents[1]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[command.index("-m") + 1])
-def test_our_own_processes_import_nothing_from_it(command: tuple[str, ...], tmp_path: Path) -> None:
+def test_child_processes_import_nothing_from_the_current_directory(command: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "typer.py").write_text("raise SystemExit('the wrong typer was run')")
     flags = command[1 : command.index("-m")]
     python = [command[0], *flags, "-c", "import typer"]
@@ -27,7 +27,7 @@ def test_our_own_processes_import_nothing_from_it(command: tuple[str, ...], tmp_
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_they_are_all_of_our_own_processes() -> None:
+def test_all_commands_that_start_child_processes_are_tested() -> None:
     found = [
         ast.unparse(node)
         for file in SOURCES.rglob("*.py")

@@ -1,4 +1,4 @@
-"""`tasks list|show|cancel`."""
+"""`hookline tasks list`, `tasks show` and `tasks cancel`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_listed_shown_and_canceled(cli: Cli, scene: Scene) -> None:
     (await cli("tasks", "cancel", two.id)).refused(5, "finished")
 
 
-async def test_for_people(cli: Cli, scene: Scene) -> None:
+async def test_the_output_without_json(cli: Cli, scene: Scene) -> None:
     task = await add(scene)
     await scene.store.fail_task(task.id, "the disk is full")
     assert task.id in (await cli("tasks", "list")).out
@@ -42,7 +42,7 @@ async def test_for_people(cli: Cli, scene: Scene) -> None:
     assert "the disk is full" in shown
 
 
-async def test_another_organizations_are_out_of_reach(cli: Cli, scene: Scene) -> None:
+async def test_tasks_of_another_organization_are_not_accessible(cli: Cli, scene: Scene) -> None:
     other = await scene.store.save_organization(factory.organization())
     task = await add(scene)
     assert (await cli.json("tasks", "list", "--org", other.id))["data"] == []

@@ -1,4 +1,4 @@
-"""`endpoints timeline`: in a pipe, as JSON, and as bands on a terminal."""
+"""`hookline endpoints timeline`: to a pipe, as JSON, and as a chart on a terminal."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_the_timeline_in_a_pipe_and_as_json(cli: Cli, scene: Scene) -> Non
     assert len(before["data"]) == 2
 
 
-async def test_windows_that_are_none(cli: Cli, scene: Scene) -> None:
+async def test_an_invalid_time_window_is_refused(cli: Cli, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     for options, words in (
         (("--since", "1h", "--until", "2h"), "--until"),
@@ -47,7 +47,7 @@ async def test_windows_that_are_none(cli: Cli, scene: Scene) -> None:
 
 
 async def on_a_terminal(cli: Cli, *arguments: str) -> str:
-    """What somebody sees who does not send it through a pipe."""
+    """Run the command on a terminal and return its output without colour codes."""
     ours, theirs = pty.openpty()
     environment = cli.environment | {"COLUMNS": "60", "TERM": "xterm"}
     process = await asyncio.create_subprocess_exec(
@@ -65,7 +65,7 @@ def _read(terminal: int) -> bytes:
         try:
             while more := opened.read(65_536):
                 found += more
-        except OSError:  # as Linux says that the other end is closed
+        except OSError:  # Linux raises this error when the other end of the terminal is closed.
             pass
     return found
 
@@ -75,7 +75,7 @@ async def test_the_timeline_on_a_terminal(cli: Cli, scene: Scene) -> None:
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "long before the window")
     await scene.age(20 * 3600)
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "they asked us to")
-    await scene.recover(endpoint)  # the circuit is open for 5,000 s of the last hours
+    await scene.recover(endpoint)  # The circuit is open for 5,000 seconds of the last hours.
     lines = (await on_a_terminal(cli, "endpoints", "timeline", endpoint.id, "--since", "10h")).splitlines()
     circuit, probes, status, legend, scale, empty, header, *rows = lines
     assert circuit.split()[0] == "circuit"
@@ -88,7 +88,8 @@ async def test_the_timeline_on_a_terminal(cli: Cli, scene: Scene) -> None:
     assert " ".join(legend.split()) == "─ closed ─ active ▒ recovering ░ paused █ open ╵ probe (half-open)"
     assert len(scale) == 60
     assert empty == ""
-    assert header.split() == ["at", "kind", "by"]  # the widest stands below its row
+    # The detail column is too wide for the table, so it is printed below each row.
+    assert header.split() == ["at", "kind", "by"]
     assert [word for row in rows for word in row.split() if "_" in word] == [
         "circuit_recovering",
         "circuit_opened",
@@ -96,14 +97,14 @@ async def test_the_timeline_on_a_terminal(cli: Cli, scene: Scene) -> None:
     ]
 
 
-async def test_nothing_happened(cli: Cli, scene: Scene) -> None:
+async def test_a_timeline_without_events(cli: Cli, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     seen = await on_a_terminal(cli, "endpoints", "timeline", endpoint.id)
     assert "Nothing happened" in seen
     assert "─" * 50 in seen
 
 
-async def test_more_events_than_one_page(cli: Cli, scene: Scene) -> None:
+async def test_a_timeline_with_more_events_than_one_page(cli: Cli, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.raw.execute(
         "WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < 2500)"

@@ -1,4 +1,4 @@
-"""`top`: what the fleet tells, on a screen, once, or as a document."""
+"""`hookline top`: on a terminal, once as text, or once as JSON."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def beat(scene: Scene, process: str = "one", **fields: object) -> None:
 
 
 @both_engines
-async def test_once_as_a_document_of_all_processes(cli: Cli, scene: Scene) -> None:
+async def test_once_as_json_with_all_processes(cli: Cli, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.trip(endpoint)
     await scene.send(2)
@@ -54,8 +54,8 @@ async def test_once_as_a_document_of_all_processes(cli: Cli, scene: Scene) -> No
     assert found["alerts"] == []
 
 
-async def test_once_for_people_and_where_nobody_tells_anything(cli: Cli, scene: Scene) -> None:
-    people = await cli("top")  # no terminal: as with --once
+async def test_once_as_text_without_any_process(cli: Cli, scene: Scene) -> None:
+    people = await cli("top")  # Without a terminal, `top` works as with `--once`.
     assert people.code == 0, people
     assert "no process has told anything" in people.out
     assert "alerts    ● none" in people.out
@@ -64,12 +64,12 @@ async def test_once_for_people_and_where_nobody_tells_anything(cli: Cli, scene: 
     (await cli("top", "--every", "nan")).refused(2, "--every")
 
 
-async def test_without_a_database_it_makes_none(alone: Cli) -> None:
+async def test_top_creates_no_database(alone: Cli) -> None:
     (await alone("top", "--once")).refused(4, "no database")
 
 
 class Terminal:
-    """Of 80 columns and 24 lines, with `top` on it."""
+    """A terminal of 80 columns and 24 lines that can run `hookline top`."""
 
     def __init__(self) -> None:
         self.ours, self.theirs = pty.openpty()
@@ -95,10 +95,10 @@ def terminal() -> Iterator[Terminal]:
 
 
 @pytest.mark.parametrize("end", [b"q", signal.SIGTERM, signal.SIGINT], ids=["q", "terminated", "interrupted"])
-async def test_on_a_terminal_until_it_is_ended(
+async def test_top_runs_on_a_terminal_until_it_is_ended(
     cli: Cli, scene: Scene, terminal: Terminal, end: bytes | signal.Signals
 ) -> None:
-    """It fills no more than the terminal has, which is as before when it is over."""
+    """The output fits on the terminal. The terminal's modes are restored at the end."""
     await beat(scene, accepted=20)
     before = terminal.modes()
     process = await terminal.top(cli, "xterm")
@@ -109,13 +109,13 @@ async def test_on_a_terminal_until_it_is_ended(
         process.send_signal(end)
     shown += await drained(terminal.ours, process)
     assert process.returncode == 0, shown
-    assert b"\x1b[?1049h" in shown  # a screen of its own, left again
+    assert b"\x1b[?1049h" in shown  # `top` switches to the alternate screen, and back at the end.
     assert b"\x1b[?1049l" in shown
     assert b"1 process, 0 of 512" in shown
     assert terminal.modes() == before
 
 
-async def test_on_a_terminal_that_cannot_be_drawn_on_anew(cli: Cli, scene: Scene, terminal: Terminal) -> None:
+async def test_top_prints_once_on_a_terminal_without_cursor_control(cli: Cli, scene: Scene, terminal: Terminal) -> None:
     await beat(scene, accepted=20)
     process = await terminal.top(cli, "dumb")
     shown = await asyncio.to_thread(read_until, terminal.ours, b"attempts", times=1)
@@ -131,7 +131,7 @@ def read_until(terminal: int, word: bytes, *, times: int) -> bytes:
 
 
 async def drained(terminal: int, process: asyncio.subprocess.Process) -> bytes:
-    """What it writes must be taken, or it does not end."""
+    """Read the terminal until the process has ended. Unread output would block the process."""
     shown = b""
     os.set_blocking(terminal, False)
     ending = asyncio.create_task(process.wait())
@@ -141,13 +141,13 @@ async def drained(terminal: int, process: asyncio.subprocess.Process) -> bytes:
                 shown += os.read(terminal, 65536)
             except BlockingIOError:
                 await asyncio.sleep(0.01)
-    with suppress(BlockingIOError):  # its last words, which may have come with its end
+    with suppress(BlockingIOError):  # The process may have written its last output just before it ended.
         while True:
             shown += os.read(terminal, 65536)
     return shown
 
 
-# ── the picture ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the screen ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 QUIET = Depths(
     at=NOW,
@@ -190,13 +190,13 @@ def alert(**fields: object) -> Alert:
     return Alert(**(given | fields))  # type: ignore[arg-type]
 
 
-def test_alerts_come_first_the_critical_before_the_others() -> None:
+def test_alerts_come_first_and_critical_alerts_before_others() -> None:
     shown = text(picture(alerts=[alert(), alert(name="dead_letters", severity=Severity.CRITICAL)]))
     assert shown.index("✕ dead_letters") < shown.index("✕ backlog") < shown.index("a second")
     assert "1,200 deliveries are due" in shown
 
 
-def test_dead_letters_the_outbox_and_what_is_late() -> None:
+def test_dead_letters_the_outbox_and_late_deliveries() -> None:
     depths = replace(
         QUIET,
         due=1200,
@@ -214,7 +214,7 @@ def test_dead_letters_the_outbox_and_what_is_late() -> None:
     assert "slowed" not in shown
 
 
-def test_what_tenants_wrote_moves_no_cursor_and_no_line_is_wider_than_the_screen() -> None:
+def test_tenants_text_is_escaped_and_no_line_is_wider_than_the_screen() -> None:
     sick = UnhealthyEndpoint(
         endpoint_no=7,
         endpoint_id="ep_7",
@@ -249,11 +249,11 @@ def test_curves(values: list[float], drawn: str) -> None:
     assert top_view.curve(values) == drawn
 
 
-# ── looking again ─────────────────────────────────────────────────────────────────────────────────────────────────
+# ── refreshing ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @both_engines
-async def test_each_pulse_counts_once_however_often_it_is_looked_at(scene: Scene) -> None:
+async def test_each_heartbeat_counts_once_when_it_is_read_again(scene: Scene) -> None:
     looker = PulseReader(scene.store, "x")
     await beat(scene, accepted=30)
     assert (await looker.look()).overview.rates["accepted"].curve.count(3.0) == 1
@@ -264,7 +264,7 @@ async def test_each_pulse_counts_once_however_often_it_is_looked_at(scene: Scene
         assert seen.processes == 2
 
 
-def test_what_an_alert_says_is_folded_and_not_cut() -> None:
+def test_the_text_of_an_alert_is_wrapped_and_not_cut() -> None:
     words = "the circuit of endpoint ep_3M9fKaD507wzb4QeIAUQwadW8HO of application demo is open: nothing is sent to it"
     shown = text(picture(alerts=[alert(text=words)]))
     assert " ".join(shown.split()).count(words) == 1
@@ -272,7 +272,7 @@ def test_what_an_alert_says_is_folded_and_not_cut() -> None:
     assert max(map(len, shown.splitlines())) <= 80
 
 
-def test_only_reasons_that_there_are_stand_beside_the_dead() -> None:
+def test_only_reasons_with_dead_letters_are_shown() -> None:
     dead = {"permanent_failure": 0, "attempts_exhausted": 0, "budget_exhausted": 0, "blocked_address": 7}
     assert "dead      7 unresolved: blocked address 7\n" in text(picture(depths=replace(QUIET, dead=dead)))
 

@@ -1,4 +1,4 @@
-"""`trace`: one message's whole life in one command."""
+"""`hookline trace` shows the history of one message."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def die(scene: Scene, reason: Reason = Reason.PERMANENT_FAILURE, detail: s
 
 
 @both_engines
-async def test_published_accepted_tried_held_dead_and_what_to_do(cli: Cli, scene: Scene) -> None:
+async def test_trace_shows_every_step_of_a_message_and_the_next_command(cli: Cli, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     published = clock.wall() - timedelta(seconds=3)
     [message] = await scene.send(event_id=ids.mint(ids.EVENT, published))
@@ -57,15 +57,15 @@ async def test_published_accepted_tried_held_dead_and_what_to_do(cli: Cli, scene
     assert story["publishedAt"] is not None
 
 
-async def test_another_organizations_needs_its_name(cli: Cli, scene: Scene) -> None:
-    """Whoever finds an id in the log cannot tell whose it is."""
+async def test_a_message_of_another_organization_needs_the_org_option(cli: Cli, scene: Scene) -> None:
+    """An id from the log does not show its organization, so the error suggests `--org`."""
     [message] = await scene.send()
     other = await scene.store.save_organization(factory.organization())
     (await cli("trace", message, "--org", other.id)).refused(3, "of another organization", "--org")
 
 
 @pytest.mark.parametrize("state", ["paused", "open", "held", "dead"])
-async def test_what_it_advises_about_another_organization_works(cli: Cli, scene: Scene, state: str) -> None:
+async def test_the_suggested_commands_work_for_another_organization(cli: Cli, scene: Scene, state: str) -> None:
     other = await scene.store.save_organization(factory.organization())
     scene.app = await scene.store.create_application(other.id, factory.new_application())
     endpoint = await scene.endpoint()
@@ -86,7 +86,7 @@ async def test_what_it_advises_about_another_organization_works(cli: Cli, scene:
     assert done.code == 0, done
 
 
-async def test_one_that_was_resolved_has_its_note(cli: Cli, scene: Scene) -> None:
+async def test_a_resolved_dead_letter_is_shown_with_its_note(cli: Cli, scene: Scene) -> None:
     await scene.endpoint()
     [message] = await scene.send()
     died = await die(scene)
@@ -96,7 +96,7 @@ async def test_one_that_was_resolved_has_its_note(cli: Cli, scene: Scene) -> Non
     assert "hookline dead replay" not in people
 
 
-async def test_texts_of_endpoints_move_no_cursor(cli: Cli, scene: Scene) -> None:
+async def test_control_characters_from_endpoints_are_escaped(cli: Cli, scene: Scene) -> None:
     await scene.endpoint()
     [message] = await scene.send()
     await die(scene, detail="\x1b[2J\x9bforged")
@@ -105,12 +105,12 @@ async def test_texts_of_endpoints_move_no_cursor(cli: Cli, scene: Scene) -> None
     assert all(letter == "\n" or letter.isprintable() for letter in people)
 
 
-async def test_nothing_matched(cli: Cli, scene: Scene) -> None:
+async def test_a_message_that_matched_no_endpoint(cli: Cli, scene: Scene) -> None:
     [message] = await scene.send()
     assert "no endpoint matched" in (await cli("trace", message)).out
 
 
-async def test_one_that_came_no_further_than_the_outbox(cli: Cli, scene: Scene) -> None:
+async def test_an_event_that_is_still_in_the_outbox(cli: Cli, scene: Scene) -> None:
     await scene.raw.execute(
         "INSERT INTO outbox (app, event_type, payload, event_id, created_at) VALUES ($1, 'order paid', $2, $3, $4)",
         scene.app.id,

@@ -1,4 +1,5 @@
-"""The guides about publishing: their SQL and Python run as printed. For other languages, their statements run."""
+"""The SQL and Python examples in the guides about publishing run as printed. For other languages the test runs their
+SQL statements."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ INSERT INTO users VALUES
 
 
 def statements(language: str) -> Iterator[str]:
-    """What the example sends, with PostgreSQL's own placeholders."""
+    """Return the SQL statements of the example, with PostgreSQL's own placeholders."""
     (example,) = blocks(language, page(LANGUAGES_PAGE))
     for statement in re.findall(r'"((?:BEGIN|UPDATE|SELECT|COMMIT|ROLLBACK)\b[^"]*)"', example):
         first, *others = statement.split("?")
@@ -52,7 +53,7 @@ def engine() -> str:
 
 @pytest.fixture
 async def shop(scene: Scene, database_url: str) -> AsyncIterator[asyncpg.Connection]:
-    """The application's connection; Hookline has an application "acme" with one endpoint."""
+    """Return the application's connection. Hookline has an application "acme" with one endpoint."""
     await scene.raw.execute("UPDATE application SET uid = 'acme'")
     await scene.endpoint()
     connection = await asyncpg.connect(database_url)
@@ -68,13 +69,13 @@ async def paid(shop: asyncpg.Connection) -> list[int]:
 
 
 async def relayed(scene: Scene, store: Store) -> list[Any]:
-    """The payloads of the messages that come of it."""
+    """Relay the outbox. Return the payloads of the resulting messages."""
     await store.relay(100)
     return [msgspec.json.decode(job.payload) for job in await scene.claim()]
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-async def test_statements_of_other_languages(
+async def test_the_sql_statements_of_other_languages(
     shop: asyncpg.Connection, scene: Scene, store: Store, language: str
 ) -> None:
     update, publish = [each for each in statements(language) if each.startswith(("UPDATE", "SELECT"))]
@@ -95,14 +96,14 @@ async def test_jdbc_binds_strings_as_varchar(shop: asyncpg.Connection) -> None:
     assert await shop.fetchval(f"EXECUTE publish('acme', 'order.paid', '{PAYLOAD}')")
 
 
-async def test_the_transaction_of_psql(shop: asyncpg.Connection, scene: Scene, store: Store) -> None:
+async def test_the_psql_example(shop: asyncpg.Connection, scene: Scene, store: Store) -> None:
     transaction = blocks("sql", page(LANGUAGES_PAGE))[0]
     await shop.execute(transaction)
     assert await paid(shop) == [7]
     assert await relayed(scene, store) == [{"order": 7, "total": "19.90"}]
 
     await shop.execute(transaction.replace("COMMIT", "ROLLBACK"))
-    await shop.execute(transaction)  # the same event id: harmless
+    await shop.execute(transaction)  # The event id is the same, so no second message is created.
     assert await relayed(scene, store) == []
 
 
@@ -122,19 +123,21 @@ async def test_a_changed_row_sends_the_columns_that_changed(
     assert await relayed(scene, store) == [{"id": 5, "changed": {"email": "ada@new.example", "nick": "ada"}}]
 
 
-async def test_what_becomes_null_has_changed(watched: asyncpg.Connection, scene: Scene, store: Store) -> None:
+async def test_a_column_that_becomes_null_has_changed(watched: asyncpg.Connection, scene: Scene, store: Store) -> None:
     await watched.execute("UPDATE users SET nick = NULL WHERE id = 6")
     assert await relayed(scene, store) == [{"id": 6, "changed": {"nick": None}}]
 
 
-async def test_each_row_of_a_statement_is_told(watched: asyncpg.Connection, scene: Scene, store: Store) -> None:
+async def test_each_changed_row_of_a_statement_sends_an_event(
+    watched: asyncpg.Connection, scene: Scene, store: Store
+) -> None:
     await watched.execute("UPDATE users SET email = 'all@new.example'")
     sent = await relayed(scene, store)
     assert sorted(each["id"] for each in sent) == [5, 6]
 
 
 @pytest.mark.parametrize("change", ["email = email, extra = extra", "password_hash = 'z', last_seen_at = now()"])
-async def test_nothing_to_tell_sends_nothing(
+async def test_an_update_without_changes_sends_nothing(
     watched: asyncpg.Connection, scene: Scene, store: Store, change: str
 ) -> None:
     await watched.execute(f"UPDATE users SET {change}")
@@ -151,7 +154,7 @@ async def test_a_rolled_back_change_sends_nothing(watched: asyncpg.Connection, s
 
 
 @pytest.mark.parametrize("path", ["README.md", PUBLISH])
-def test_the_twenty_lines(path: str, tmp_path: Path) -> None:
+def test_the_complete_example(path: str, tmp_path: Path) -> None:
     shown = blocks("python", page(path))[0]
     done = subprocess.run([sys.executable, "-c", shown], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.stderr.endswith("RuntimeError: the bank says no\n")
@@ -167,7 +170,7 @@ LIBRARIES = [
 
 
 @pytest.mark.parametrize("shown", LIBRARIES, ids=lambda shown: re.findall(r"^(?:import|from) (\w+)", shown, re.M)[-2])
-async def test_the_lines_of_each_library(
+async def test_the_example_of_each_library(
     shop: asyncpg.Connection, scene: Scene, store: Store, database_url: str, shown: str
 ) -> None:
     address = database_url.removeprefix("postgresql:")
@@ -181,7 +184,7 @@ async def test_the_lines_of_each_library(
     assert await relayed(scene, store) == [{"order": 7, "total": "19.90"}]
 
 
-def test_the_lines_of_django(tmp_path: Path) -> None:
+def test_the_django_example(tmp_path: Path) -> None:
     apps, publish = blocks("python", section("docs/guides/set-up-the-outbox.md", "Django"))
     shop = tmp_path / "shop"
     shutil.copytree(ROOT / "examples/django_shop", shop, ignore=shutil.ignore_patterns("__pycache__", "shop.db*"))

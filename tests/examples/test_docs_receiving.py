@@ -1,4 +1,4 @@
-"""The guides about receiving: their Python runs as printed, and their table of frameworks is right."""
+"""The Python examples in the guides about receiving run as printed, and the table of frameworks is correct."""
 
 from __future__ import annotations
 
@@ -37,12 +37,13 @@ INBOX = "docs/guides/deduplicate-with-the-inbox.md"
 STORES = blocks("python", page("docs/guides/choose-a-key-store.md"))
 SECRET = new_secret()
 
-# What no parser and writer of JSON gives back as it was: spaces, an escape, a name that comes twice, a large number.
+# Parsing this JSON and writing it again changes the bytes: it has spaces, an escape, a repeated name and a large
+# number.
 BODY = b'{ "total":19.90,"name" : "caf\\u00e9", "n": 1e2,\t"n":12345678901234567890 }\n'
 
 
 def signed(body: bytes, event: str = "msg_7", **headers: str) -> Request:
-    """By somebody else's library."""
+    """Return a request that the library of Standard Webhooks signed."""
     now = datetime.now(UTC)
     made = {
         "content-type": "application/json",
@@ -53,7 +54,7 @@ def signed(body: bytes, event: str = "msg_7", **headers: str) -> Request:
     return Request(headers=made | headers, body=body)
 
 
-# Which test runs the blocks of each page.
+# For each page, the test file that runs its examples.
 RUN_BY = {
     "acknowledge-then-process": "receive/inbox/test_docs.py",
     "call-the-api": "cli/test_docs.py",
@@ -80,7 +81,7 @@ def test_the_examples_of_every_page_are_run() -> None:
 
 
 def run(shown: str, **names: Any) -> dict[str, Any]:
-    """A block of the page, as a module of its own, beside what the text says is there."""
+    """Run a block of the page as a module, with the names that the page's text mentions."""
     found: dict[str, Any] = {"__name__": "shown", **names}
     exec(shown, found)
     return found
@@ -91,10 +92,12 @@ def webhook(body: bytes) -> WebhookReceived:
     return Verifier(SECRET).verify(request.headers, request.body)
 
 
-# ── three lines ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the three-line example ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_three_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_three_line_example(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("WEBHOOK_SECRET", SECRET)
     monkeypatch.chdir(tmp_path)
     (shown,) = blocks("python", section(RECEIVE, "Three lines"))
@@ -105,7 +108,7 @@ def test_three_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     assert capsys.readouterr().out == "paid: 7\n"
 
 
-def test_the_lines_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEBHOOK_SECRET", SECRET)
     monkeypatch.chdir(tmp_path)
     shown = run(blocks("python", page("README.md"))[1])
@@ -150,14 +153,14 @@ asyncio.run(main())
 
 
 def choices(shown: str) -> list[str]:
-    """Of the block's several ways to make `keys` each alone, with its imports."""
+    """Split a block that shows several ways to create `keys` into one script for each way, with its imports."""
     body = ast.parse(shown).body
     imports = [ast.unparse(one) for one in body if isinstance(one, ast.Import | ast.ImportFrom)]
     return ["\n".join([*imports, ast.unparse(one)]) for one in body if isinstance(one, ast.Assign)]
 
 
 def holds_a_key(choice: str, *before: str) -> bool:
-    """In a process of its own, as a server would: fresh, and then not any more."""
+    """Use the store in a separate process. Return whether the first request is fresh and the second one is in progress."""
     script = PROBE.format(prepared=textwrap.indent("\n".join([*before, choice]), "    "))
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -187,14 +190,15 @@ async def hooks(order: dict[str, int]):
 
 
 def starts(port: int) -> None:
-    """Until it answers: it is called while it still imports, which takes longer than an endpoint is waited for."""
+    """Wait until the server answers. It accepts connections while it still imports, and the imports may take longer
+    than the timeout of an endpoint."""
     with closing(HTTPConnection("127.0.0.1", port, timeout=240)) as connection:
         connection.request("GET", "/")
         connection.getresponse().read()
 
 
 def test_a_function_that_makes_the_pool_as_shown(tmp_path: Path, database_url: str) -> None:
-    """Under uvicorn, which imports it."""
+    """uvicorn imports the module and runs it."""
     (tmp_path / "shop.py").write_text(STORES[2] + SHOP)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
@@ -212,19 +216,19 @@ def test_a_function_that_makes_the_pool_as_shown(tmp_path: Path, database_url: s
                 said, _ = server.communicate(timeout=120)
     assert [(answer.status, answer.body) for answer in answers] == [(200, b'{"thanks":7}')] * 3
     assert said == "paid: 7\n"
-    assert server.returncode in (0, -signal.SIGTERM)  # it has come to its end: the pool is closed
+    assert server.returncode in (0, -signal.SIGTERM)  # uvicorn ended normally, so the pool is closed.
 
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_redis_as_shown(redis_socket: Path, number: int) -> None:
     shown = choices(STORES[3])
     assert len(shown) == 2
-    ours = f"Redis(unix_socket_path={str(redis_socket)!r}, socket_timeout=60)"  # on a busy machine
+    ours = f"Redis(unix_socket_path={str(redis_socket)!r}, socket_timeout=60)"  # A busy machine needs a longer timeout.
     assert ours in (choice := shown[number].replace("Redis(socket_timeout=2)", ours))
     assert holds_a_key(choice)
 
 
-# ── the contract ──────────────────────────────────────────────────────────────────────────────────────────────────
+# ── examples about idempotent effects ─────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.fixture
@@ -240,15 +244,15 @@ def shop() -> Iterator[sqlite3.Connection]:
         yield conn
 
 
-def test_the_newest_wins(shop: sqlite3.Connection) -> None:
+def test_the_newest_version_wins(shop: sqlite3.Connection) -> None:
     (shown,) = blocks("sql", page("docs/guides/keep-order.md"))
     for status, version in (("shipped", 4), ("packed", 3), ("shipped again", 4)):
         shop.execute(shown, {"order": 7, "status": status, "version": version})
     assert shop.execute("SELECT status, version FROM orders").fetchall() == [("shipped", 4)]
 
 
-def test_the_id_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By Stripe's own library, to somebody who is not Stripe."""
+def test_the_webhook_id_is_passed_on_as_idempotency_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stripe's own library sends the requests to a local server."""
     refund = run(blocks("python", section(INBOX, "Effects outside the database"))[0])["refund"]
     with Receiver() as bank:
         bank.behave(Behaviour(body=b'{"id": "re_1", "object": "refund"}'))
@@ -260,30 +264,31 @@ def test_the_id_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [one.headers["idempotency-key"] for one in bank.requests] == ["refund-msg_7"] * 2
 
 
-def test_what_is_to_follow_is_published_once(shop: sqlite3.Connection) -> None:
+def test_the_following_event_is_published_once(shop: sqlite3.Connection) -> None:
     paid = run(blocks("python", section(INBOX, "Effects outside the database"))[1])["paid"]
     for _ in range(3):
         paid(shop, webhook(b'{"order": 7}'))
-    shop.rollback()  # whatever was not committed
+    shop.rollback()  # Discard everything that was not committed.
     assert shop.execute("SELECT paid FROM orders").fetchall() == [(1,)]
     (event,) = published(shop, "order.ready", app="warehouse")
     assert event.payload == {"order": 7}
 
 
-# ── the bytes, in each framework ──────────────────────────────────────────────────────────────────────────────────
+# ── the raw body in each framework ────────────────────────────────────────────────────────────────────────────────
 
-Framework = Callable[[Callable[..., Any]], Any]  # from a function of its request to the application
+# takes a handler of the framework's request and returns the application
+Framework = Callable[[Callable[..., Any]], Any]
 
 
 def _cell(framework: str) -> str:
-    """What the table says the bytes are."""
+    """Return the expression that the table gives for the raw body."""
     rows = re.findall(r"^\| ([^|]+) \| (.+?) \| .*\|$", section(RECEIVE, "Use the raw body"), re.MULTILINE)
     (cell,) = [cell for names, cell in rows if framework in names.split(", ")]
     return " ".join(re.sub(r"`([^`]+)` if `([^`]+)`, else `([^`]+)`", r"\1 if \2 else \3", cell).strip("`").split())
 
 
 def _handler(framework: str, given: str = "request") -> Any:
-    """A function in which the table's own words are run, and what they give is verified."""
+    """Return a function that evaluates the table's expression and verifies the resulting bytes."""
     expression = _cell(framework)
     source = f"{'async ' if 'await' in expression else ''}def handler({given}): return verify({given}, {expression})"
     names: dict[str, Any] = {"verify": _verify, "base64": base64}
@@ -313,7 +318,7 @@ def _starlette() -> Any:
 
 
 def _fastapi() -> Any:
-    """With a parsed body beside it: FastAPI reads that first."""
+    """The route also has a parsed body as a parameter, which FastAPI reads first."""
     from fastapi import Body, FastAPI
     from fastapi import Request as TheirRequest
     from fastapi.responses import PlainTextResponse
@@ -324,7 +329,8 @@ def _fastapi() -> Any:
         assert event["name"] == "café"
         return PlainTextResponse(await handler(request))
 
-    hooks.__annotations__["request"] = TheirRequest  # a name of this function, which FastAPI cannot look up
+    # The request type is a local name of this function, so FastAPI cannot look it up.
+    hooks.__annotations__["request"] = TheirRequest
     app.post("/hooks")(hooks)
     return app
 
@@ -352,12 +358,12 @@ def _flask() -> Any:
 
 
 @pytest.mark.parametrize("app", [_starlette, _fastapi, _litestar, _flask], ids=lambda make: make.__name__.strip("_"))
-def test_the_bytes_of_each_framework(app: Callable[[], Any]) -> None:
+def test_the_raw_body_in_each_framework(app: Callable[[], Any]) -> None:
     answer: Answer = AppEndpoint(app(), "/hooks", secret=SECRET).send(signed(BODY))
     assert (answer.status, answer.body) == (200, b"verified")
 
 
-def test_the_bytes_of_django() -> None:
+def test_the_raw_body_in_django() -> None:
     from django.conf import settings
     from django.http import HttpRequest
     from django.test import RequestFactory
@@ -370,14 +376,14 @@ def test_the_bytes_of_django() -> None:
 
 
 @pytest.mark.parametrize("encoded", [True, False])
-def test_the_bytes_of_a_lambda(encoded: bool) -> None:
+def test_the_raw_body_in_a_lambda(encoded: bool) -> None:
     body = base64.b64encode(BODY).decode() if encoded else BODY.decode()
     event = {"headers": signed(BODY).headers, "isBase64Encoded": encoded, "body": body}
     names: dict[str, Any] = {"base64": base64, "event": event}
     assert Verifier(SECRET).verify(event["headers"], eval(_cell("AWS Lambda"), names)).body == BODY
 
 
-def test_written_again_no_signature_fits() -> None:
+def test_a_body_that_was_parsed_and_written_again_fails_verification() -> None:
     import json
 
     with pytest.raises(VerificationError, match="no signature matches"):

@@ -1,4 +1,5 @@
-"""The documents: links and pictures exist, every page can be reached, lines end before column 120."""
+"""The documents: links and pictures exist, every page can be reached from the start page, and lines are shorter than
+120 columns."""
 
 from __future__ import annotations
 
@@ -14,13 +15,13 @@ START = ROOT / "docs" / "README.md"
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("examples/*/README.md")]
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")
 PICTURE = re.compile(r'<(?:img|source)\b[^>]*?\b(?:src|srcset)="(?!https?:)([^"]+)"')
-MAY_BE_LONG = re.compile(r"^\s*[|<!]|\]\(|https?://")  # tables, HTML, pictures, links
+MAY_BE_LONG = re.compile(r"^\s*[|<!]|\]\(|https?://")  # Lines with tables, HTML, pictures or links may be longer.
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
 def prose(page: Path) -> Iterator[tuple[int, str]]:
-    """The lines outside of code blocks, with their numbers."""
+    """Return the lines outside of code blocks, with their line numbers."""
     code = False
     for number, line in enumerate(page.read_text().splitlines(), 1):
         if line.lstrip().startswith("```"):
@@ -30,7 +31,7 @@ def prose(page: Path) -> Iterator[tuple[int, str]]:
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors that GitHub makes from headings."""
+    """Return the anchors that GitHub creates from the headings."""
     headings = [line.lstrip("#").strip() for _, line in prose(page) if line.startswith("#")]
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 

@@ -1,4 +1,5 @@
-"""The receivers of examples/, started as their README says: a webhook of a real Hookline has its effect, its copy has none."""
+"""The receivers of examples/ run as their README says. A webhook from a real Hookline has its effect, and a copy of it
+has none."""
 
 from __future__ import annotations
 
@@ -30,10 +31,10 @@ PAID = {"order": 7, "cents": 450}
 
 class Example(Struct, frozen=True, kw_only=True):
     name: str
-    run: str  # the README's command that stays
-    port: int  # where that listens unless it is told otherwise
+    run: str  # the README's command that runs the receiver
+    port: int  # the default port of the receiver
     engine: str = "sqlite"
-    copy_is_marked: bool  # the middleware says that an answer is not a new one
+    copy_is_marked: bool  # whether the middleware marks the answer to a copy as a replay
 
 
 EXAMPLE = {
@@ -56,7 +57,7 @@ def engine(example: Example) -> str:
 
 
 class Place:
-    """A copy of the example, and what its README says to type there, on ports that are free."""
+    """A copy of one example. It runs the commands of the example's README on free ports."""
 
     def __init__(self, example: Example, directory: Path, database_url: str) -> None:
         self._example = example
@@ -68,13 +69,13 @@ class Place:
         self.env = self._environment(database_url)
 
     def typed(self, start: str) -> list[str]:
-        """The README's lines that begin so."""
+        """Return the README's lines that start with `start`."""
         found = [line for line in self._lines if line.startswith(start)]
         assert found, start
         return [
             line.replace(f":{self._example.port}/", f":{self.port}/")
             .replace(":8071/", f":{self.hookline_port}/")
-            .replace("--wait 10", "--wait 60")  # on a busy machine
+            .replace("--wait 10", "--wait 60")  # A busy machine needs a longer timeout.
             for line in found
         ]
 
@@ -99,19 +100,19 @@ class Place:
             process.wait(60)
 
     def _listens(self, process: subprocess.Popen[bytes]) -> None:
-        """Once it does: what was sent sooner would be sent again."""
+        """Wait until the receiver accepts connections. A webhook sent earlier would fail and be retried."""
         while True:
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", int(self.port))) == 0:
                     return
             assert process.poll() is None, (self.directory / "receiver.log").read_text()
-            time.sleep(0.05)  # another process does the work
+            time.sleep(0.05)  # Another process does the work.
 
     def _environment(self, database_url: str) -> dict[str, str]:
         theirs = re.compile(r"FLASK_|DATABASE_URL|.*_proxy$", re.IGNORECASE)
         kept = {name: value for name, value in os.environ.items() if not theirs.match(name)}
         hookline_url = f"sqlite:///{self.directory}/hookline.db" if self._example.engine == "sqlite" else database_url
-        # An answer that a busy machine takes long for is waited for, and no second attempt is made.
+        # A long timeout avoids a second attempt on a busy machine.
         given = environment(hookline_url, HOOKLINE_PORT=self.hookline_port, **PATIENT)
         (exported,) = self.typed("export ")
         assert exported.startswith(
@@ -124,7 +125,8 @@ class Place:
 
 
 def attempts(place: Place, token: str, count: int) -> list[dict[str, Any]]:
-    """Once there are so many, oldest first. The worker has no event for us."""
+    """Return the delivery attempts, oldest first, as soon as there are `count` of them. The worker sends no
+    notification, so the function polls."""
     line = f"curl -sS localhost:{place.hookline_port}/api/v1/app/demo/attempt/msg/order-7 -H 'Authorization: Bearer {token}'"
     deadline = time.monotonic() + 60
     while len(found := msgspec.json.decode(place.sh(line))["data"]) < count and time.monotonic() < deadline:
@@ -137,7 +139,7 @@ def test_a_webhook_has_its_effect_and_its_copy_has_none(example: Example, databa
     place = Place(example, tmp_path, database_url)
     with running(["serve", "--json"], place.env, tmp_path / "serve.log") as hookline, place.receiving():
         announced(hookline)
-        for line in place.typed("hookline ")[1:]:  # the first one is `hookline serve`
+        for line in place.typed("hookline ")[1:]:  # The first command is `hookline serve`, which is already running.
             place.sh(line)
         copy, listing = place.typed("curl ")
         place.sh(f"{copy} --fail -sS")
@@ -150,7 +152,7 @@ def test_a_webhook_has_its_effect_and_its_copy_has_none(example: Example, databa
         assert msgspec.json.decode(place.sh(f"{listing} -sS")) == [PAID]
 
 
-def test_who_has_no_signature_is_refused(example: Example, database_url: str, tmp_path: Path) -> None:
+def test_an_unsigned_request_is_refused(example: Example, database_url: str, tmp_path: Path) -> None:
     place = Place(example, tmp_path, database_url)
     with place.receiving():
         url = f"http://127.0.0.1:{place.port}/hooks"

@@ -1,4 +1,5 @@
-"""The shops of examples/, started as their README says: a paid order's webhook arrives, a failed refund's never does."""
+"""The shops of examples/ run as their README says. The webhook of a paid order arrives, and that of a failed refund is
+never sent."""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ ADDRESS = re.compile(r"http://127\.0\.0\.1:[1-9]\d*")
 
 class Shop(Struct, frozen=True, kw_only=True):
     name: str
-    run: str  # the README's command that stays
-    any_port: str  # what makes it choose a free port and stay one process
+    run: str  # the README's command that runs the shop
+    any_port: str  # options that select a free port and a single process
     engine: str = "sqlite"
 
 
@@ -53,7 +54,7 @@ def engine(shop: Shop) -> str:
 
 
 class Place:
-    """A copy of the example, and what its README says to type there."""
+    """A copy of one example. It runs the commands of the example's README."""
 
     def __init__(self, shop: Shop, directory: Path, database_url: str) -> None:
         self.shop = shop
@@ -66,7 +67,7 @@ class Place:
             self.env["SHOP_DATABASE_URL"] = database_url.replace("postgresql://", "postgresql+asyncpg://")
 
     def settings(self) -> dict[str, str]:
-        """What the README exports for Hookline, as seen from elsewhere."""
+        """Return the variables that the README exports for Hookline, with absolute paths."""
         (exported,) = [line for line in self.lines if line.startswith("export ")]
         given = dict(word.split("=", 1) for word in shlex.split(exported)[1:])
         if self.shop.engine == "postgres":
@@ -82,7 +83,7 @@ class Place:
 
     @contextmanager
     def running(self) -> Iterator[str]:
-        """The shop's address."""
+        """Run the shop. Yield its address."""
         assert self.shop.run in self.lines
         command = shlex.split(f"{self.shop.run} {self.shop.any_port}")
         with subprocess.Popen(command, **self._where(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
@@ -92,7 +93,7 @@ class Place:
                 process.terminate()
 
     def curl(self, address: str) -> list[tuple[int, Any]]:
-        """The status and the answer of each of the README's requests."""
+        """Send each request of the README. Return the status and the body of each answer."""
         return [self._curl(line, address) for line in self.lines if line.startswith("curl ")]
 
     def _curl(self, line: str, address: str) -> tuple[int, Any]:
@@ -106,7 +107,7 @@ class Place:
 
 
 def _environment() -> dict[str, str]:
-    """Nothing of Hookline's, of the caller's Flask or Django, or of a proxy between us and loopback."""
+    """Return the environment without variables of Hookline, Flask and Django, and without proxy settings."""
     theirs = re.compile(r"HOOKLINE_|FLASK_|DJANGO_|SHOP_|.*_proxy$", re.IGNORECASE)
     kept = {name: value for name, value in os.environ.items() if not theirs.match(name)}
     return kept | {"PATH": f"{Path(sys.executable).parent}:{kept['PATH']}", "PYTHONUNBUFFERED": "1"}

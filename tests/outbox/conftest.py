@@ -1,4 +1,4 @@
-"""An application's database with an outbox in it, and a connection to it of each kind."""
+"""Fixtures: an application's database with an outbox, and one connection of each kind to it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SQLITE_SQL = (resources.files("hookline.outbox") / "sql" / "sqlite.sql").read_t
 
 
 class Shop:
-    """What is committed in the application's database, as another connection sees it."""
+    """Reads the committed rows of the application's database over a separate connection."""
 
     engine: str
 
@@ -73,7 +73,7 @@ class SqliteShop(Shop):
             return [dict(row) for row in connection.execute(query)]
 
     def outbox(self) -> list[Row]:
-        """With lists where the columns have JSON."""
+        """Return the rows of the outbox, with JSON columns decoded."""
         found = self.rows("SELECT * FROM hookline_outbox ORDER BY id")
         return [{name: _read(name, value) for name, value in row.items()} for row in found]
 
@@ -93,7 +93,7 @@ def _postgres_shop(postgres_databases: Databases, postgres_template: str) -> Ite
 
 @pytest.fixture
 def postgres_shop(_postgres_shop: PostgresShop) -> PostgresShop:
-    """One database for all tests, emptied for each."""
+    """Yield the PostgreSQL database that all tests share. It is emptied for each test."""
     _postgres_shop.run("TRUNCATE hookline.outbox, orders")
     return _postgres_shop
 

@@ -1,4 +1,4 @@
-"""Every kind of connection that `publish` takes, under the same words: a transaction, statements in it, and a savepoint."""
+"""One class for each kind of database connection that `publish` accepts. All classes have the same methods."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ class Undo(Exception):
 
 
 class Desk:
-    """`conn` is what `publish` is given. Without a `begin` of its own a library begins by itself."""
+    """One kind of database connection. `conn` is the object that `publish` gets. `begin` does nothing if the library
+    begins a transaction by itself."""
 
     is_async = False
     conn: Any
@@ -64,7 +65,7 @@ class Desk:
         self.conn.rollback()
 
     async def nested(self, body: Body, *, undo: bool) -> None:
-        """In a savepoint, as the library writes it."""
+        """Run `body` in a savepoint, with the savepoint syntax of the library."""
         await self.execute("SAVEPOINT step")
         await body()
         if undo:
@@ -72,7 +73,7 @@ class Desk:
         await self.execute("RELEASE SAVEPOINT step")
 
     async def commit_by_itself(self) -> None:
-        """From now on each statement is committed alone."""
+        """Switch to autocommit: each statement is committed alone."""
         raise NotImplementedError
 
     async def publish(self, *given: Any, **fields: Any) -> str:
@@ -86,7 +87,7 @@ class Desk:
         return outbox.publish_many(self.conn, events)
 
 
-# ── the drivers themselves ────────────────────────────────────────────────────────────────────────────────────────
+# ── database drivers ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Sqlite3(Desk):
@@ -187,7 +188,7 @@ class Asyncpg(Desk):
                     raise Undo
 
     async def commit_by_itself(self) -> None:
-        pass  # as it always does without a transaction
+        pass  # asyncpg always commits by itself outside a transaction.
 
 
 class AsyncpgPool(Asyncpg):
@@ -342,7 +343,8 @@ def django_database(url: str) -> dict[str, Any]:
 
 
 class Django(Desk):
-    """Under an alias of its own, made by hand: the settings of a process can be given only once, and others need them too."""
+    """A Django connection under its own alias. A process can configure Django's settings only once, and other tests
+    need them too, so the connection is created by hand."""
 
     alias = "shop"
 
@@ -350,7 +352,8 @@ class Django(Desk):
         self.settings = django_settings._wrapped
         if not django_settings.configured:
             django_settings.configure(USE_TZ=True)
-        os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"  # the tests' own loop is all that runs here
+        # Django refuses database calls in an event loop. Only the loop of the tests runs here, so the calls are safe.
+        os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
         given = django_database(self.url)
         self.conn = connections[self.alias] = load_backend(given["ENGINE"]).DatabaseWrapper(given, self.alias)
 
@@ -382,7 +385,7 @@ class Django(Desk):
                 raise Undo
 
     async def commit_by_itself(self) -> None:
-        pass  # as it always does outside `atomic`
+        pass  # Django always commits by itself outside `atomic`.
 
 
 POSTGRES: tuple[type[Desk], ...] = (
@@ -413,7 +416,7 @@ SQLITE: tuple[type[Desk], ...] = (
 
 
 def new_file(path: Path, *, outbox_sql: str) -> str:
-    """An application's own file."""
+    """Create an SQLite file of an application."""
     with sqlite3.connect(path) as connection:
         connection.executescript("PRAGMA journal_mode = WAL; CREATE TABLE orders (n integer);" + outbox_sql)
     connection.close()

@@ -1,4 +1,4 @@
-"""The Python of the guides about publishing, by the heading above it."""
+"""The Python examples in the guides about publishing, found by heading."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _GUIDES = "".join(map(page, ("docs/guides/set-up-the-outbox.md", "docs/guides/te
 
 
 def python_under(heading: str) -> list[str]:
-    """Its blocks, up to the next heading of any rank."""
+    """Return the Python blocks below the heading, up to the next heading of any level."""
     found = re.search(rf"^##+ {re.escape(heading)}\n(.*?)(?=^##|\Z)", _GUIDES, re.MULTILINE | re.DOTALL)
     assert found is not None, heading
     return blocks("python", found[1])

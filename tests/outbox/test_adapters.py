@@ -1,4 +1,4 @@
-"""What holds for every kind of connection, on real databases."""
+"""`publish` behaves the same on every kind of connection, with real databases."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ ORDER = "INSERT INTO orders VALUES (7)"
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01 vendor=x"
 
 
-async def test_commit_leaves_the_order_and_its_event(desk: Desk, shop: Shop) -> None:
+async def test_commit_keeps_the_order_and_its_event(desk: Desk, shop: Shop) -> None:
     await desk.begin()
     await desk.execute(ORDER)
     made = await desk.publish("acme", "order.paid", {"order": 7})
-    assert (shop.orders(), shop.outbox()) == (0, [])  # nothing was committed on the way
+    assert (shop.orders(), shop.outbox()) == (0, [])  # Nothing is committed yet.
     await desk.commit()
     assert (shop.orders(), shop.event_ids()) == (1, [made])
 
 
-async def test_rollback_leaves_neither(desk: Desk, shop: Shop) -> None:
+async def test_rollback_keeps_neither_the_order_nor_its_event(desk: Desk, shop: Shop) -> None:
     await desk.begin()
     await desk.execute(ORDER)
     await desk.publish("acme", "order.paid", {"order": 7})
@@ -48,7 +48,7 @@ async def test_the_event_may_be_all_that_a_transaction_writes(desk: Desk, shop: 
     assert shop.event_ids() == [made]
 
 
-async def test_a_savepoint_drops_only_its_own(desk: Desk, shop: Shop) -> None:
+async def test_a_savepoint_rolls_back_only_its_own_events(desk: Desk, shop: Shop) -> None:
     async def publish(event_id: str) -> None:
         await desk.publish("acme", "order.paid", {}, event_id=event_id)
 
@@ -68,11 +68,11 @@ async def test_a_connection_that_commits_by_itself_is_refused(desk: Desk, shop: 
         await desk.publish("acme", "order.paid", {"order": 7})
     assert "commit" in str(refused.value)
     assert shop.outbox() == []
-    await desk.execute(ORDER)  # and it is as good as before
+    await desk.execute(ORDER)  # The connection is still usable.
     assert shop.orders() == 1
 
 
-async def test_what_could_never_be_sent_leaves_the_transaction_usable(desk: Desk, shop: Shop) -> None:
+async def test_an_invalid_event_is_refused_and_the_transaction_stays_usable(desk: Desk, shop: Shop) -> None:
     await desk.begin()
     await desk.execute(ORDER)
     for wrong in ({"payload": {"at": object()}}, {"payload": {}, "event_id": "no spaces"}):
@@ -83,7 +83,7 @@ async def test_what_could_never_be_sent_leaves_the_transaction_usable(desk: Desk
     assert (shop.orders(), shop.event_ids()) == (1, [made])
 
 
-async def test_many_stand_in_the_order_given(desk: Desk, shop: Shop) -> None:
+async def test_events_are_stored_in_the_order_given(desk: Desk, shop: Shop) -> None:
     await desk.begin()
     assert await desk.publish_many([]) == []
     ids = await desk.publish_many([event("acme", "order.paid", {"n": n}) for n in range(40)])
@@ -134,7 +134,7 @@ async def test_every_field_is_in_the_row(desk: Desk, shop: Shop) -> None:
         assert (row["policy"], row["org_id"]) == ({"max_age": 60.0}, "org_shop")
 
 
-async def test_the_least_is_the_rest_left_out(desk: Desk, shop: Shop) -> None:
+async def test_optional_fields_may_be_omitted(desk: Desk, shop: Shop) -> None:
     await desk.begin()
     made = await desk.publish("acme", "order.paid", None)
     await desk.commit()
@@ -155,7 +155,7 @@ async def test_the_least_is_the_rest_left_out(desk: Desk, shop: Shop) -> None:
     assert row["event_id"] == made
 
 
-async def test_bytes_are_kept_as_they_are(desk: Desk, shop: Shop) -> None:
+async def test_a_payload_of_bytes_is_stored_without_changes(desk: Desk, shop: Shop) -> None:
     given = ' {"b": 1.0e3,"a":"\\u00e9 é \\/", "b":2}\n'.encode()
     await desk.begin()
     await desk.publish("acme", "order.paid", given)
@@ -163,7 +163,7 @@ async def test_bytes_are_kept_as_they_are(desk: Desk, shop: Shop) -> None:
     assert _bytes(shop.outbox()[0]["payload"]) == given
 
 
-async def test_the_other_twin_is_named(desk: Desk, shop: Shop) -> None:
+async def test_the_error_names_the_async_or_sync_variant(desk: Desk, shop: Shop) -> None:
     await desk.begin()
     desk.is_async = not desk.is_async
     with pytest.raises(UnknownConnection, match=r"call the function whose name") as refused:
@@ -173,9 +173,7 @@ async def test_the_other_twin_is_named(desk: Desk, shop: Shop) -> None:
     assert shop.outbox() == []
 
 
-async def test_a_database_without_an_outbox_gives_the_drivers_own_error_and_says_what_to_run(
-    desk: Desk, shop: Shop
-) -> None:
+async def test_a_missing_outbox_gives_the_drivers_own_error_with_a_hint(desk: Desk, shop: Shop) -> None:
     await desk.begin()
     await desk.execute(ORDER)
     if isinstance(shop, PostgresShop):
@@ -191,7 +189,7 @@ async def test_a_database_without_an_outbox_gives_the_drivers_own_error_and_says
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if "sqlite" in str(kind.id)], indirect=True)
-async def test_on_sqlite_what_has_been_relayed_goes_with_the_next_publish(desk: Desk, shop: Shop) -> None:
+async def test_on_sqlite_the_next_publish_deletes_relayed_rows(desk: Desk, shop: Shop) -> None:
     await desk.begin()
     ids = await desk.publish_many([event("acme", "order.paid", {"n": n}) for n in range(3)])
     await desk.commit()

@@ -1,4 +1,4 @@
-"""What is particular to Django: atomic blocks, aliases, autocommit switched off, and those who count queries."""
+"""`publish` on Django connections: atomic blocks, aliases, autocommit off, and query counts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [
 ]
 
 
-async def test_djangos_proxy_is_as_good(desk: Desk, shop: Shop) -> None:
+async def test_djangos_connection_proxy_is_accepted(desk: Desk, shop: Shop) -> None:
     proxy = ConnectionProxy(connections, Django.alias)
     with pytest.raises(NotInTransaction, match=r"atomic\(using='shop'\)"):
         publish(proxy, "acme", "order.paid", {})
@@ -55,7 +55,7 @@ def debug(desk: Desk) -> Iterator[None]:
         yield
 
 
-async def test_a_publish_is_one_query_to_whoever_counts_them(desk: Desk, shop: Shop, debug: None) -> None:
+async def test_django_counts_one_query_for_a_publish(desk: Desk, shop: Shop, debug: None) -> None:
     with transaction.atomic(using=Django.alias), CaptureQueriesContext(desk.conn) as counted:
         publish(desk.conn, "acme", "order.paid", {"share": "100%"})
         publish_many(desk.conn, [event("acme", "order.paid", {"n": n}) for n in range(3)])
@@ -63,7 +63,7 @@ async def test_a_publish_is_one_query_to_whoever_counts_them(desk: Desk, shop: S
     assert len(shop.outbox()) == 4
 
 
-async def test_what_runs_on_commit_runs_as_ever(desk: Desk, shop: Shop) -> None:
+async def test_on_commit_callbacks_still_run(desk: Desk, shop: Shop) -> None:
     ran: list[int] = []
     with transaction.atomic(using=Django.alias):
         transaction.on_commit(lambda: ran.append(len(shop.outbox())), using=Django.alias)
@@ -71,7 +71,7 @@ async def test_what_runs_on_commit_runs_as_ever(desk: Desk, shop: Shop) -> None:
     assert ran == [1]
 
 
-async def test_another_database_is_told_so(desk: Desk, shop: Shop) -> None:
+async def test_an_unsupported_database_is_refused(desk: Desk, shop: Shop) -> None:
     with transaction.atomic(using=Django.alias), desk.conn.cursor() as cursor:
         with pytest.raises(UnknownConnection, match="connection itself"):
             publish(cursor, "acme", "order.paid", {})

@@ -1,4 +1,5 @@
-"""What is particular to sqlite3, psycopg, psycopg2 and asyncpg: their modes, rows and cursors, and what is no connection."""
+"""`publish` on sqlite3, psycopg, psycopg2 and asyncpg connections: modes, row types, cursors, and objects that are
+refused."""
 
 from __future__ import annotations
 
@@ -29,13 +30,13 @@ ORDER = "INSERT INTO orders VALUES (7)"
 
 
 class Modern(sqlite3.Connection):
-    """As Python 3.12 opens them with `autocommit=True`."""
+    """A connection that has `autocommit=True`, as Python 3.12 can open it."""
 
     autocommit = True
 
 
 @pytest.mark.parametrize("level", ["", "DEFERRED", "IMMEDIATE", "EXCLUSIVE"])
-def test_sqlite3_begins_by_itself_in_every_level(sqlite_shop: SqliteShop, level: Any) -> None:
+def test_sqlite3_begins_a_transaction_in_every_isolation_level(sqlite_shop: SqliteShop, level: Any) -> None:
     with closing(sqlite3.connect(sqlite_shop.url, isolation_level=level)) as conn:
         publish(conn, "acme", "order.paid", {})
         assert conn.in_transaction
@@ -45,7 +46,7 @@ def test_sqlite3_begins_by_itself_in_every_level(sqlite_shop: SqliteShop, level:
 
 
 @pytest.mark.parametrize("begin", ["BEGIN", "BEGIN IMMEDIATE", "SAVEPOINT mine"])
-def test_a_transaction_begun_by_hand_is_one(sqlite_shop: SqliteShop, begin: str) -> None:
+def test_a_transaction_begun_with_sql_is_accepted(sqlite_shop: SqliteShop, begin: str) -> None:
     with closing(sqlite3.connect(sqlite_shop.url, isolation_level=None)) as conn:
         conn.execute(begin)
         made = publish(conn, "acme", "order.paid", {})
@@ -73,7 +74,7 @@ def test_the_with_statement_of_sqlite3_commits_and_rolls_back(sqlite_shop: Sqlit
     assert sqlite_shop.event_ids() == [made]
 
 
-def test_rows_being_read_and_their_factory_are_left_alone(sqlite_shop: SqliteShop) -> None:
+def test_publish_disturbs_neither_an_open_cursor_nor_the_row_factory(sqlite_shop: SqliteShop) -> None:
     with closing(sqlite3.connect(sqlite_shop.url)) as conn:
         conn.row_factory = lambda cursor, row: {"n": row[0]}
         conn.executemany("INSERT INTO orders VALUES (?)", [(1,), (2,), (3,)])
@@ -84,7 +85,7 @@ def test_rows_being_read_and_their_factory_are_left_alone(sqlite_shop: SqliteSho
         conn.rollback()
 
 
-def test_a_subclass_and_a_proxy_are_as_good(sqlite_shop: SqliteShop) -> None:
+def test_a_subclass_and_a_proxy_are_accepted(sqlite_shop: SqliteShop) -> None:
     class Mine(sqlite3.Connection):
         pass
 
@@ -95,7 +96,7 @@ def test_a_subclass_and_a_proxy_are_as_good(sqlite_shop: SqliteShop) -> None:
     assert sqlite_shop.event_ids() == [first, second]
 
 
-def test_an_outbox_of_an_older_release_is_told_apart(sqlite_shop: SqliteShop) -> None:
+def test_an_outbox_of_an_older_release_gives_its_own_hint(sqlite_shop: SqliteShop) -> None:
     with closing(sqlite3.connect(sqlite_shop.url)) as conn:
         conn.execute("ALTER TABLE hookline_outbox DROP COLUMN trace")
         with pytest.raises(sqlite3.OperationalError) as failed:
@@ -103,7 +104,7 @@ def test_an_outbox_of_an_older_release_is_told_apart(sqlite_shop: SqliteShop) ->
     assert "hookline outbox sql" in failed.value.__notes__[0]
 
 
-def test_errors_that_are_not_ours_have_no_note(sqlite_shop: SqliteShop) -> None:
+def test_other_database_errors_get_no_hint(sqlite_shop: SqliteShop) -> None:
     conn = sqlite3.connect(sqlite_shop.url)
     conn.execute("BEGIN")
     conn.execute("PRAGMA query_only = on")
@@ -113,7 +114,7 @@ def test_errors_that_are_not_ours_have_no_note(sqlite_shop: SqliteShop) -> None:
     assert not hasattr(failed.value, "__notes__")
 
 
-def test_what_is_no_connection_is_told_so(sqlite_shop: SqliteShop) -> None:
+def test_other_objects_are_refused_as_connections(sqlite_shop: SqliteShop) -> None:
     with closing(sqlite3.connect(sqlite_shop.url)) as conn:
         for wrong in (conn.cursor(), None, sqlite_shop.url, object(), sqlite3):
             with pytest.raises(UnknownConnection):
@@ -162,7 +163,7 @@ async def test_the_raw_cursor_of_async_psycopg(
     assert postgres_shop.event_ids() == [made]
 
 
-def test_a_transaction_block_of_an_autocommit_connection_is_one(
+def test_a_transaction_block_of_an_autocommit_connection_is_accepted(
     psycopg_conn: psycopg.Connection[Any], postgres_shop: PostgresShop
 ) -> None:
     psycopg_conn.autocommit = True
@@ -212,7 +213,7 @@ def test_a_failed_transaction_gives_the_drivers_own_error(psycopg_conn: psycopg.
         publish(psycopg_conn, "acme", "order.paid", {})
 
 
-def test_a_role_that_may_not_publish_is_told_what_it_needs(
+def test_a_role_without_permission_gets_a_hint(
     psycopg_conn: psycopg.Connection[Any], postgres_shop: PostgresShop
 ) -> None:
     psycopg_conn.execute("CREATE ROLE nobody_yet")
@@ -223,7 +224,7 @@ def test_a_role_that_may_not_publish_is_told_what_it_needs(
     assert "--grant" in failed.value.__notes__[0]
 
 
-def test_psycopgs_cursor_is_no_connection(psycopg_conn: psycopg.Connection[Any]) -> None:
+def test_a_cursor_of_psycopg_is_refused(psycopg_conn: psycopg.Connection[Any]) -> None:
     with psycopg_conn.cursor() as cursor, pytest.raises(UnknownConnection, match="connection itself"):
         publish(cursor, "acme", "order.paid", {})
 
@@ -253,7 +254,7 @@ def test_psycopg2_in_autocommit_with_a_transaction_begun_by_hand(postgres_shop: 
     assert postgres_shop.event_ids() == [made]
 
 
-def test_whatever_encoding_the_connection_has(postgres_shop: PostgresShop) -> None:
+def test_any_client_encoding_of_the_connection_works(postgres_shop: PostgresShop) -> None:
     with closing(psycopg2.connect(postgres_shop.url)) as conn:
         conn.set_client_encoding("LATIN1")
         publish(conn, "acme", "order.paid", {"city": "Łódź 東京 😀"}, tags=["漢"], ordering_key="Ł")
@@ -282,7 +283,7 @@ async def asyncpg_conn(postgres_shop: PostgresShop) -> AsyncIterator[Any]:
 
 
 @pytest.mark.parametrize("type_name", ["json", "jsonb", "text"])
-async def test_codecs_of_the_application_do_not_come_between(
+async def test_type_codecs_of_the_application_do_not_matter(
     asyncpg_conn: Any, postgres_shop: PostgresShop, type_name: str
 ) -> None:
     if type_name != "text":
@@ -303,7 +304,7 @@ async def test_asyncpg_without_a_statement_cache_and_begun_by_hand(postgres_shop
     assert postgres_shop.event_ids() == [made]
 
 
-async def test_a_pool_is_no_connection(postgres_shop: PostgresShop) -> None:
+async def test_a_pool_is_refused_as_a_connection(postgres_shop: PostgresShop) -> None:
     async with asyncpg.create_pool(postgres_shop.url, min_size=1, max_size=1) as pool:
         for wrong in (pool, pool.acquire()):
             with pytest.raises(UnknownConnection, match="connection itself, not its cursor, pool"):
@@ -311,7 +312,7 @@ async def test_a_pool_is_no_connection(postgres_shop: PostgresShop) -> None:
     assert postgres_shop.outbox() == []
 
 
-# ── beside the SQL function ───────────────────────────────────────────────────────────────────────────────────────
+# ── comparison with the SQL function ──────────────────────────────────────────────────────────────────────────────
 
 _CALL = (
     "SELECT hookline.publish(%(app)s, %(event_type)s, %(payload)s::text, event_id => %(event_id)s, channels => %(channels)s, "

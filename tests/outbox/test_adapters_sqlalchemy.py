@@ -1,4 +1,4 @@
-"""What is particular to SQLAlchemy: sessions, options, the ways a transaction begins on SQLite, and what is no connection."""
+"""`publish` on SQLAlchemy connections: sessions, options, transactions on SQLite, and objects that are refused."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _publish_and_fail(maker: sessionmaker[Session]) -> None:
 def test_a_session_inside_a_transaction_of_its_connection(
     postgres_engine: sa.Engine, postgres_shop: PostgresShop
 ) -> None:
-    """As test suites do, to roll everything back."""
+    """Test suites use this pattern to roll back everything at the end."""
     with postgres_engine.connect() as connection:
         outer = connection.begin()
         with Session(connection, join_transaction_mode="create_savepoint") as session:
@@ -94,7 +94,7 @@ def test_a_session_inside_a_transaction_of_its_connection(
     assert (count, postgres_shop.outbox()) == (1, [])
 
 
-def test_a_session_of_several_databases_must_say_which(sqlite_engine: sa.Engine, sqlite_shop: SqliteShop) -> None:
+def test_a_session_with_several_databases_is_ambiguous(sqlite_engine: sa.Engine, sqlite_shop: SqliteShop) -> None:
     with Session(binds={Order: sqlite_engine}) as session:
         with pytest.raises(UnboundExecutionError) as failed:
             publish(session, "acme", "order.paid", {})
@@ -108,7 +108,7 @@ def test_a_session_of_several_databases_must_say_which(sqlite_engine: sa.Engine,
 
 
 @pytest.mark.parametrize("options", [{"stream_results": True}, {"yield_per": 5}, {"compiled_cache": None}])
-def test_options_for_reading_do_not_come_between(
+def test_execution_options_for_reading_do_not_matter(
     postgres_engine: sa.Engine, postgres_shop: PostgresShop, options: dict[str, Any]
 ) -> None:
     with postgres_engine.connect().execution_options(**options) as connection:
@@ -117,7 +117,7 @@ def test_options_for_reading_do_not_come_between(
     assert postgres_shop.event_ids() == [made]
 
 
-async def test_options_for_reading_do_not_come_between_async(
+async def test_execution_options_for_reading_do_not_matter_async(
     async_engine: AsyncEngine, postgres_shop: PostgresShop
 ) -> None:
     async with async_engine.connect() as plain:
@@ -127,7 +127,7 @@ async def test_options_for_reading_do_not_come_between_async(
     assert postgres_shop.event_ids() == [made]
 
 
-def test_a_refused_connection_has_not_begun(sqlite_engine: sa.Engine, postgres_engine: sa.Engine) -> None:
+def test_a_refused_connection_has_no_open_transaction(sqlite_engine: sa.Engine, postgres_engine: sa.Engine) -> None:
     for engine in (sqlite_engine, postgres_engine):
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             with pytest.raises(NotInTransaction):
@@ -165,7 +165,7 @@ async def _publish_and_fail_async(engine: AsyncEngine) -> None:
 
 @pytest.fixture
 def begun_engine(sqlite_engine: sa.Engine) -> sa.Engine:
-    """As the guide advises for savepoints, after SQLAlchemy's manual."""
+    """Return an engine that sends BEGIN itself, as SQLAlchemy's manual and our guide recommend for savepoints."""
     recipe = re.search(r"```python\n(@event.listens_for.*?)```", page(GUIDE), re.DOTALL)
     assert recipe is not None
     exec(recipe[1], {"engine": sqlite_engine, "event": sa.event})
@@ -183,15 +183,15 @@ def test_an_application_that_sends_its_own_begin(begun_engine: sa.Engine, sqlite
     assert sqlite_shop.event_ids() == [made]
 
 
-def test_with_it_a_savepoint_may_come_first(begun_engine: sa.Engine, sqlite_shop: SqliteShop) -> None:
+def test_with_an_explicit_begin_a_savepoint_may_come_first(begun_engine: sa.Engine, sqlite_shop: SqliteShop) -> None:
     _publish_in_a_savepoint_and_roll_back(begun_engine)
     assert sqlite_shop.outbox() == []
 
 
-def test_without_it_a_savepoint_that_comes_first_is_a_transaction_of_its_own(
+def test_without_an_explicit_begin_a_first_savepoint_is_a_transaction_of_its_own(
     sqlite_engine: sa.Engine, sqlite_shop: SqliteShop
 ) -> None:
-    """Python's sqlite3 sends BEGIN before an INSERT and not before a SAVEPOINT; the guide warns of it."""
+    """Python's sqlite3 sends BEGIN before an INSERT, but not before a SAVEPOINT. The guide warns of this."""
     _publish_in_a_savepoint_and_roll_back(sqlite_engine)
     assert len(sqlite_shop.outbox()) == 1
 
@@ -203,10 +203,10 @@ def _publish_in_a_savepoint_and_roll_back(engine: sa.Engine) -> None:
         connection.rollback()
 
 
-# ── what is no connection ─────────────────────────────────────────────────────────────────────────────────────────
+# ── refused objects ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_what_is_no_connection_is_told_so(sqlite_engine: sa.Engine) -> None:
+async def test_other_objects_are_refused_as_connections(sqlite_engine: sa.Engine) -> None:
     raw = sqlite_engine.raw_connection()
     for wrong in (sqlite_engine, sessionmaker(sqlite_engine), raw, sa.text("SELECT 1")):
         with pytest.raises(UnknownConnection, match="give the connection itself"):
@@ -216,7 +216,7 @@ async def test_what_is_no_connection_is_told_so(sqlite_engine: sa.Engine) -> Non
     raw.close()
 
 
-def test_another_dialect_is_told_so(sqlite_engine: sa.Engine, sqlite_shop: SqliteShop) -> None:
+def test_an_unsupported_dialect_is_refused(sqlite_engine: sa.Engine, sqlite_shop: SqliteShop) -> None:
     sqlite_engine.dialect.name = "mysql"
     with sqlite_engine.connect() as connection:
         with pytest.raises(UnknownConnection, match="PostgreSQL or SQLite, not mysql"):

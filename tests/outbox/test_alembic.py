@@ -1,4 +1,4 @@
-"""The Alembic operations, in a real environment with scripts of its own."""
+"""The Alembic operations for the outbox, run in a real Alembic environment."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ revision, down_revision = "1", None
 
 
 class Scripts:
-    """An environment with one revision, written by hand or generated."""
+    """An Alembic environment with one revision, written by hand or generated."""
 
     def __init__(self, folder: Path, url: str, *, by_hand: bool = True, schemas: bool = False) -> None:
         self.url = url
@@ -130,7 +130,8 @@ def engine_url(driver: str, tmp_path: Path, request: pytest.FixtureRequest) -> s
 
 
 def _with_driver(url: str, driver: str) -> str:
-    """The tests' role has the name of Hookline's schema, which would be the first place for every other table."""
+    """Add the driver to the URL, and set the search path to `public` where the driver allows it. The role of the tests
+    has the same name as Hookline's schema, so PostgreSQL would otherwise create all tables in that schema."""
     path = "" if driver == "asyncpg" else "?options=-csearch_path%3Dpublic"
     return url.replace("postgresql:", f"postgresql+{driver}:") + path
 
@@ -151,7 +152,7 @@ DRIVERS = ["pysqlite", "aiosqlite", "psycopg", "psycopg2", "asyncpg"]
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_it_goes_up_and_down_and_keeps_what_waits(engine_url: str, conn: Connection, tmp_path: Path) -> None:
+def test_upgrade_and_downgrade_keep_waiting_events(engine_url: str, conn: Connection, tmp_path: Path) -> None:
     scripts = Scripts(tmp_path / "alembic", engine_url)
     command.upgrade(scripts.config, "head")
     publish(conn, "acme", "order.paid", {"order": 7})
@@ -168,7 +169,7 @@ def test_it_goes_up_and_down_and_keeps_what_waits(engine_url: str, conn: Connect
 
 
 @pytest.mark.parametrize("driver", ["pysqlite", "psycopg2"])
-def test_offline_it_is_printed_and_can_be_run(engine_url: str, conn: Connection, tmp_path: Path) -> None:
+def test_offline_mode_prints_sql_that_can_be_run(engine_url: str, conn: Connection, tmp_path: Path) -> None:
     scripts = Scripts(tmp_path / "alembic", engine_url)
     command.upgrade(scripts.config, "head", sql=True)
     command.downgrade(scripts.config, "1:base", sql=True)
@@ -197,7 +198,7 @@ def _run(url: str, script: str) -> None:
 
 @pytest.mark.parametrize("schemas", [False, True])
 @pytest.mark.parametrize("driver", ["pysqlite", "psycopg"])
-def test_autogenerate_adds_it_once_and_never_drops_it(
+def test_autogenerate_adds_the_outbox_once_and_never_drops_it(
     engine_url: str, conn: Connection, tmp_path: Path, schemas: bool
 ) -> None:
     scripts = Scripts(tmp_path / "alembic", engine_url, by_hand=False, schemas=schemas)
@@ -216,8 +217,8 @@ def test_autogenerate_adds_it_once_and_never_drops_it(
 
 
 @pytest.mark.parametrize("engine", ["postgres"])
-def test_hooklines_own_tables_are_left_alone(database_url: str, tmp_path: Path) -> None:
-    """A store's database, with a comparison that looks into every schema."""
+def test_autogenerate_ignores_hooklines_own_tables(database_url: str, tmp_path: Path) -> None:
+    """The comparison includes every schema of a database that also holds Hookline's own tables."""
     scripts = Scripts(tmp_path / "alembic", _with_driver(database_url, "psycopg"), by_hand=False, schemas=True)
     made = scripts.generate("first")
     assert "hookline" not in made
@@ -231,7 +232,7 @@ def test_other_databases_are_refused(engine_url: str, tmp_path: Path) -> None:
         command.upgrade(scripts.config, "head", sql=True)
 
 
-def test_the_operations_undo_each_other() -> None:
+def test_the_operations_reverse_each_other() -> None:
     from hookline.outbox.alembic import CreateHooklineOutbox, DropHooklineOutbox
 
     made: Any = CreateHooklineOutbox()

@@ -1,4 +1,4 @@
-"""The Django app and the test mixin, in real Django processes with a project of their own."""
+"""The Django app and the test mixin, in real Django processes with their own project."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Project:
         return self._run([sys.executable, "-W", "error", "-m", "django", *arguments], environment)
 
     def script(self, text: str, **environment: str) -> Any:
-        """What it prints, as JSON."""
+        """Run the script and return its output, decoded from JSON."""
         start = "import django, json; django.setup()\nfrom django.core.management import call_command\n"
         done = self._run([sys.executable, "-W", "error", "-c", start + textwrap.dedent(text)], environment)
         assert done.returncode == 0, done.stderr
@@ -131,7 +131,7 @@ def database(url: str) -> dict[str, Any]:
         "HOST": parts.hostname,
         "PORT": parts.port,
         "USER": parts.username,
-        "OPTIONS": {"options": "-c search_path=public"},  # the role has the name of Hookline's schema
+        "OPTIONS": {"options": "-c search_path=public"},  # The database role has the same name as Hookline's schema.
     }
 
 
@@ -152,7 +152,7 @@ def on_sqlite(tmp_path: Path) -> Project:
 # ── migrations ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_migration_goes_forward_and_back_and_keeps_what_waits(project: Project) -> None:
+def test_the_migration_can_be_applied_and_reversed_and_keeps_waiting_events(project: Project) -> None:
     seen = project.script("""
         from django.db import connection, transaction
         from hookline.testing import clear, published
@@ -200,7 +200,7 @@ def test_the_migration_goes_forward_and_back_and_keeps_what_waits(project: Proje
     assert (seen["kept"], seen["gone"], seen["back"]) == (3, True, [])
 
 
-def test_there_is_nothing_to_make_and_the_sql_can_be_shown(project: Project) -> None:
+def test_makemigrations_finds_no_changes_and_sqlmigrate_works(project: Project) -> None:
     seen = project.script("""
         import io
         from django.core.management import call_command
@@ -225,7 +225,7 @@ def test_there_is_nothing_to_make_and_the_sql_can_be_shown(project: Project) -> 
 
 
 @pytest.mark.parametrize("engine", ["postgres"])
-def test_beside_hookline_it_changes_nothing_and_takes_nothing_away(database_url: str, tmp_path: Path) -> None:
+def test_the_migration_does_not_change_an_outbox_that_hookline_created(database_url: str, tmp_path: Path) -> None:
     project = Project(tmp_path, {"default": database(database_url)})
     with psycopg.connect(database_url) as conn:
         tables = "SELECT relname, relnatts FROM pg_class WHERE relnamespace = 'hookline'::regnamespace ORDER BY 1"
@@ -240,7 +240,7 @@ def test_beside_hookline_it_changes_nothing_and_takes_nothing_away(database_url:
         conn.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
 
 
-def test_each_database_has_what_its_router_allows(on_sqlite: Project) -> None:
+def test_each_database_gets_the_tables_that_its_router_allows(on_sqlite: Project) -> None:
     look = """
         from django.db import connections
         from hookline.outbox.setup import is_there
@@ -260,7 +260,7 @@ def test_each_database_has_what_its_router_allows(on_sqlite: Project) -> None:
     assert on_sqlite.script(look) == [["default", "other"], [0, 1]]
 
 
-def test_another_vendor_is_refused_with_the_way_out(on_sqlite: Project) -> None:
+def test_an_unsupported_database_is_refused_with_a_hint(on_sqlite: Project) -> None:
     on_sqlite.databases["other"]["ENGINE"] = "other_vendor"
     done = on_sqlite.manage("migrate", "hookline_outbox", "--database", "other")
     assert done.returncode != 0

@@ -1,4 +1,4 @@
-"""What has been relayed leaves the application's file with its next publish; nothing else ever does."""
+"""The next `publish` deletes relayed rows from the application's SQLite file. It deletes no other rows."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def shop(tmp_path: Path) -> AppFile:
 
 
 def mark(shop: AppFile, row_id: int) -> OutboxPlace:
-    """As Hookline does when it has relayed up to that row."""
+    """Write the mark that Hookline writes after it has relayed all rows up to `row_id`."""
     ((uid,),) = shop.execute("SELECT uid FROM hookline_outbox WHERE id = ?", row_id)
     place = OutboxPlace(row_id=row_id, row_uid=uid)
     marker.write(shop.path, place)
     return place
 
 
-def test_what_stands_before_the_mark_goes_and_the_rest_stays(shop: AppFile) -> None:
+def test_rows_up_to_the_mark_are_deleted_and_later_rows_are_kept(shop: AppFile) -> None:
     shop.publish("acme", 5)
     mark(shop, 3)
     shop.publish("acme")
@@ -62,8 +62,8 @@ def test_a_savepoint_that_is_rolled_back_brings_the_rows_back(shop: AppFile) -> 
     assert shop.ids() == [1, 2]
 
 
-def test_a_long_backlog_goes_in_pieces_lowest_first(shop: AppFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The row by which the place is known goes last: without it, Hookline would take the rest for new."""
+def test_a_long_backlog_is_deleted_in_batches_lowest_id_first(shop: AppFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The row of the last relayed event is deleted last. Without that row Hookline would relay the later rows again."""
     monkeypatch.setattr(prune, "MAX_ROWS", 4)
     shop.publish("acme", 10)
     mark(shop, 9)
@@ -74,8 +74,9 @@ def test_a_long_backlog_goes_in_pieces_lowest_first(shop: AppFile, monkeypatch: 
     assert left == [5, 9, 10, 10]
 
 
-def test_large_rows_go_a_few_at_a_time(shop: AppFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thousand of a megabyte took seven seconds, in which the application's other connections found it locked."""
+def test_large_rows_are_deleted_a_few_at_a_time(shop: AppFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deleting a thousand rows of one megabyte took seven seconds. The file was locked for the application's other
+    connections in that time."""
     times = iter([0.0, prune.MAX_SECONDS])
     monkeypatch.setattr(prune, "monotonic", lambda: next(times))
     shop.publish("acme", 3 * prune.ROWS_PER_DELETE)
@@ -127,15 +128,17 @@ IGNORED: dict[str, Callable[[AppFile, Path], Any]] = {
 
 
 @pytest.mark.parametrize("make", IGNORED.values(), ids=IGNORED)
-def test_what_is_no_mark_of_this_file_is_ignored(shop: AppFile, make: Callable[[AppFile, Path], Any]) -> None:
+def test_an_invalid_mark_or_a_mark_of_another_file_is_ignored(
+    shop: AppFile, make: Callable[[AppFile, Path], Any]
+) -> None:
     shop.publish("acme", 3)
     make(shop, shop.marker)
     shop.publish("acme")
     assert shop.ids() == [1, 2, 3, 4]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_a_mark_that_may_not_be_read_is_ignored(shop: AppFile) -> None:
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can read every file")
+def test_a_mark_without_read_permission_is_ignored(shop: AppFile) -> None:
     shop.publish("acme", 3)
     mark(shop, 3)
     shop.marker.chmod(0)
@@ -143,7 +146,7 @@ def test_a_mark_that_may_not_be_read_is_ignored(shop: AppFile) -> None:
     assert shop.ids() == [1, 2, 3, 4]
 
 
-def test_a_row_factory_of_the_application_is_not_in_the_way(shop: AppFile) -> None:
+def test_a_row_factory_of_the_application_does_not_matter(shop: AppFile) -> None:
     shop.publish("acme", 3)
     mark(shop, 3)
     with closing(shop.connect()) as conn, conn:
@@ -162,7 +165,7 @@ def test_a_database_in_memory_has_no_mark() -> None:
         assert conn.execute("SELECT count(*) FROM hookline_outbox").fetchone() == (2,)
 
 
-def test_a_mark_is_written_whole_or_not_at_all(shop: AppFile) -> None:
+def test_a_mark_is_written_atomically(shop: AppFile) -> None:
     places = [OutboxPlace(row_id=n, row_uid="u" * (n % 40 + 1)) for n in range(1, 50)]
     for place in places:
         marker.write(shop.path, place)
@@ -171,7 +174,7 @@ def test_a_mark_is_written_whole_or_not_at_all(shop: AppFile) -> None:
     assert names == {"shop.db", "shop.db-hookline"}
 
 
-def test_a_link_in_the_place_of_the_mark_is_replaced_and_not_followed(shop: AppFile) -> None:
+def test_a_symbolic_link_at_the_path_of_the_mark_is_replaced_and_not_followed(shop: AppFile) -> None:
     precious = shop.path.with_name("precious")
     precious.write_text("as it was")
     shop.marker.symlink_to(precious)
@@ -179,7 +182,7 @@ def test_a_link_in_the_place_of_the_mark_is_replaced_and_not_followed(shop: AppF
     assert precious.read_text() == "as it was"
 
 
-def test_what_lies_where_the_mark_is_prepared_is_replaced_and_not_written_to(
+def test_a_file_at_the_temporary_path_of_the_mark_is_replaced_and_not_written_to(
     shop: AppFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     precious = shop.path.with_name("precious")
@@ -195,7 +198,7 @@ def test_what_lies_where_the_mark_is_prepared_is_replaced_and_not_written_to(
 
 
 def test_several_processes_may_write_the_mark_at_once(shop: AppFile) -> None:
-    """Each would otherwise move or overwrite what another had prepared; the threads stand for processes."""
+    """The threads of this test stand for processes. No process may move or overwrite the temporary file of another one."""
 
     def write(uid: str) -> None:
         for n in range(300):

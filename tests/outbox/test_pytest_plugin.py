@@ -1,4 +1,4 @@
-"""The fixtures as a user has them: pytest in a process of its own, with tests that users would write."""
+"""The pytest fixtures, used by tests as users would write them, with pytest in a separate process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ PLUGINS = ("-p", "hookline.pytest_plugin", "-p", "pytest_asyncio.plugin")
 
 
 def run(folder: Path, files: dict[str, str], *arguments: str, **environment: str) -> str:
-    """What pytest prints; its own plugins are named, whatever else is installed here."""
+    """Run pytest and return its output. The plugins are named explicitly, so that other installed plugins do not
+    matter."""
     for name, text in files.items():
         (folder / name).write_text(textwrap.dedent(text))
     done = subprocess.run(
@@ -47,7 +48,7 @@ from sqlalchemy.orm import Session
 def engine(tmp_path_factory):
     made = create_engine(f"sqlite:///{tmp_path_factory.mktemp('shop')}/shop.db")
 
-    # As SQLAlchemy says: otherwise sqlite3 does not begin before a SAVEPOINT, and its end commits.
+    # SQLAlchemy's manual recommends this: sqlite3 sends no BEGIN before a SAVEPOINT.
     @event.listens_for(made, "connect")
     def leave_it_to_us(connection, _record):
         connection.isolation_level = None
@@ -94,7 +95,7 @@ def test_wrong(session, hookline_outbox):
 
 
 def test_a_test_that_never_commits_sees_what_it_published(tmp_path: Path) -> None:
-    """As the page has it."""
+    """The test runs the example of the documentation page."""
     fixture, tests = python_under("pytest")
     written = {
         "pytest.ini": INI,
@@ -107,7 +108,7 @@ def test_a_test_that_never_commits_sees_what_it_published(tmp_path: Path) -> Non
     assert 'order.paid for acme: {"total":"1.00"}' in shown
 
 
-def test_an_async_session_is_used_with_the_async_twins(tmp_path: Path, postgres_database: str) -> None:
+def test_an_async_session_works_with_the_async_functions(tmp_path: Path, postgres_database: str) -> None:
     files = {
         "pytest.ini": INI,
         "conftest.py": """
@@ -158,13 +159,13 @@ def engine() -> str:
     return "postgres"
 
 
-def test_without_a_connection_it_says_what_to_define(tmp_path: Path) -> None:
+def test_a_missing_connection_fixture_gives_a_hint(tmp_path: Path) -> None:
     shown = run(tmp_path, {"test_shop.py": "def test_paid(hookline_outbox):\n    pass\n"})
     assert "1 error" in shown
     assert "define a fixture hookline_connection in conftest.py" in shown
 
 
-def test_django_gives_its_own_connection(tmp_path: Path) -> None:
+def test_with_django_the_plugin_uses_djangos_connection(tmp_path: Path) -> None:
     files = {
         "conftest.py": """
             import django
@@ -217,6 +218,6 @@ def test_a_run_without_the_fixtures_loads_nothing_of_hookline(tmp_path: Path) ->
     assert "1 passed" in shown, shown
 
 
-def test_the_plugin_is_announced_to_pytest() -> None:
+def test_the_plugin_is_registered_as_an_entry_point() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     assert project["project"]["entry-points"]["pytest11"] == {"hookline": "hookline.pytest_plugin"}

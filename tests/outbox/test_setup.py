@@ -1,4 +1,4 @@
-"""The outbox is set up on a connection that an application has, and taken out again without losing an event."""
+"""The outbox is created and dropped on an application's own connection, without losing events."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.outbox.desks import Desk
 from tests.support.postgres import Databases
 
 EVENT = ("acme", "order.paid", {"order": 7})
-# Django has connections in this process, and no apps.
+# Django has connections in this process but no installed apps, so it warns about database access.
 pytestmark = pytest.mark.filterwarnings("ignore:Accessing the database during app initialization")
 
 
@@ -38,7 +38,7 @@ def one_database(postgres_databases: Databases) -> Iterator[str]:
 
 @pytest.fixture
 def empty(one_database: str) -> Iterator[str]:
-    """A PostgreSQL database with nothing in it."""
+    """Create an empty PostgreSQL database."""
     yield one_database
     with psycopg.connect(one_database) as conn:
         conn.execute("SET client_min_messages = warning")
@@ -47,7 +47,7 @@ def empty(one_database: str) -> Iterator[str]:
 
 @pytest.fixture
 async def bare(kind: tuple[type[Desk], str], tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Desk]:
-    """At a database that has no outbox yet."""
+    """Open a connection to a database that has no outbox yet."""
     made = kind[0](request.getfixturevalue("empty") if kind[1] == "postgres" else str(tmp_path / "bare.db"))
     await made.open()
     yield made
@@ -69,7 +69,7 @@ async def _migrated(url: str) -> None:
 
 
 def _schema(conn: Any) -> list[str]:
-    """All that is in Hookline's schema; what belongs to a table goes with it."""
+    """List the tables and functions of Hookline's schema, and the schema itself."""
     rows = conn.execute(
         "SELECT 'table ' || relname FROM pg_class WHERE relnamespace = to_regnamespace('hookline') AND relkind IN ('r', 'p')"
         " UNION ALL SELECT 'function ' || proname FROM pg_proc WHERE pronamespace = to_regnamespace('hookline')"
@@ -81,23 +81,23 @@ def _schema(conn: Any) -> list[str]:
 # ── the SQL ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_it_needs_nothing_but_the_core_install() -> None:
+def test_setup_needs_only_the_core_install() -> None:
     code = "import sys, hookline.outbox.setup as s; s.sql('postgres'); print(*sorted({m.partition('.')[0] for m in sys.modules}))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not set(loaded) & {"asyncpg", "psycopg", "sqlalchemy", "django", "cryptography", "typer", "starlette"}
 
 
-def test_another_engine_is_refused() -> None:
+def test_an_unsupported_engine_is_refused() -> None:
     with pytest.raises(InvalidInput, match="not 'mysql'"):
         setup.sql("mysql")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("engine", ["postgres", "sqlite"])
-def test_the_statements_are_the_whole_sql(engine: Any) -> None:
+def test_the_statements_together_are_the_whole_sql(engine: Any) -> None:
     parts = setup.statements(engine)
     joined = "".join("".join(parts).split())
     whole = "".join(setup.sql(engine).split())
-    assert len(whole) - len(joined) == len(parts)  # only the semicolons between them are gone
+    assert len(whole) - len(joined) == len(parts)  # Only the semicolons between the statements are missing.
 
 
 async def test_each_statement_can_be_prepared_alone(empty: str) -> None:
@@ -111,17 +111,17 @@ async def test_each_statement_can_be_prepared_alone(empty: str) -> None:
 # ── on every kind of connection ───────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_it_is_set_up_on_any_connection_in_its_transaction(bare: Desk) -> None:
+async def test_the_outbox_is_created_in_the_transaction_of_any_connection(bare: Desk) -> None:
     await bare.begin()
     await _create(bare)
-    await _create(bare)  # safe to run again
+    await _create(bare)  # Setting up the outbox a second time changes nothing.
     await bare.publish(*EVENT)
     assert [one.payload for one in await _published(bare)] == [{"order": 7}]
     await bare.commit()
     assert [one.app for one in await _published(bare)] == ["acme"]
 
 
-def test_it_commits_nothing(empty: str, tmp_path: Path) -> None:
+def test_setup_does_not_commit(empty: str, tmp_path: Path) -> None:
     with psycopg.connect(empty) as conn:
         create_table(conn)
         conn.rollback()
@@ -134,7 +134,7 @@ def test_it_commits_nothing(empty: str, tmp_path: Path) -> None:
     conn.close()
 
 
-def test_what_was_never_there_can_be_dropped(empty: str, tmp_path: Path) -> None:
+def test_dropping_a_missing_outbox_is_no_error(empty: str, tmp_path: Path) -> None:
     with psycopg.connect(empty) as conn:
         drop_table(conn)
     conn = sqlite3.connect(tmp_path / "shop.db")
@@ -150,10 +150,10 @@ def test_the_other_kind_of_connection_is_refused_with_a_hint(tmp_path: Path) -> 
     conn.close()
 
 
-# ── beside Hookline, on PostgreSQL ────────────────────────────────────────────────────────────────────────────────
+# ── with Hookline in the same PostgreSQL database ─────────────────────────────────────────────────────────────────
 
 
-def test_it_can_be_set_up_before_hookline_and_stays_with_it(empty: str) -> None:
+def test_an_outbox_created_before_hookline_is_kept(empty: str) -> None:
     with psycopg.connect(empty) as conn:
         create_table(conn)
         publish(conn, *EVENT)
@@ -167,13 +167,13 @@ def test_it_can_be_set_up_before_hookline_and_stays_with_it(empty: str) -> None:
         assert _schema(conn) == before
 
 
-async def test_another_role_that_sets_it_up_after_hookline_changes_nothing(empty: str) -> None:
+async def test_setup_by_another_role_after_hookline_changes_nothing(empty: str) -> None:
     await _migrated(empty)
     with psycopg.connect(empty, autocommit=True) as conn:
         conn.execute("DROP ROLE IF EXISTS clerk")
         conn.execute("CREATE ROLE clerk")
         try:
-            conn.execute("SET ROLE clerk")  # may not even use the schema
+            conn.execute("SET ROLE clerk")  # The role `clerk` may not use Hookline's schema.
             create_table(conn)
             drop_table(conn)
         finally:
@@ -182,7 +182,7 @@ async def test_another_role_that_sets_it_up_after_hookline_changes_nothing(empty
         assert "table outbox" in _schema(conn)
 
 
-def test_an_older_version_is_brought_up_to_date(empty: str) -> None:
+def test_an_older_outbox_is_upgraded(empty: str) -> None:
     with psycopg.connect(empty) as conn:
         create_table(conn)
         conn.execute("CREATE OR REPLACE FUNCTION hookline.outbox_version() RETURNS integer LANGUAGE sql AS 'SELECT 0'")
@@ -191,14 +191,14 @@ def test_an_older_version_is_brought_up_to_date(empty: str) -> None:
         publish(conn, *EVENT)
 
 
-def test_nothing_is_left_when_it_is_dropped(empty: str) -> None:
+def test_dropping_the_outbox_leaves_nothing(empty: str) -> None:
     with psycopg.connect(empty) as conn:
         create_table(conn)
         drop_table(conn)
         assert _schema(conn) == []
 
 
-def test_a_schema_with_somebody_elses_function_is_kept(empty: str) -> None:
+def test_a_schema_with_another_function_is_kept(empty: str) -> None:
     with psycopg.connect(empty) as conn:
         create_table(conn)
         conn.execute("CREATE FUNCTION hookline.mine() RETURNS integer LANGUAGE sql AS 'SELECT 1'")
@@ -207,7 +207,7 @@ def test_a_schema_with_somebody_elses_function_is_kept(empty: str) -> None:
 
 
 @pytest.mark.parametrize("aside", [False, True])
-def test_events_that_wait_keep_it_on_postgres(empty: str, aside: bool) -> None:
+def test_waiting_events_prevent_the_drop_on_postgres(empty: str, aside: bool) -> None:
     with psycopg.connect(empty) as conn:
         create_table(conn)
         publish(conn, *EVENT)
@@ -221,7 +221,7 @@ def test_events_that_wait_keep_it_on_postgres(empty: str, aside: bool) -> None:
         drop_table(conn)
 
 
-def test_events_that_wait_keep_it_on_sqlite(tmp_path: Path) -> None:
+def test_waiting_events_prevent_the_drop_on_sqlite(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "shop.db") as conn:
         create_table(conn)
         publish(conn, *EVENT)
@@ -234,7 +234,7 @@ def test_events_that_wait_keep_it_on_sqlite(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("place", "waiting"), [((2, "u2"), 1), ((2, "of another file"), 3), ((9, "u9"), 3)])
-def test_what_has_been_relayed_does_not_wait(tmp_path: Path, place: tuple[int, str], waiting: int) -> None:
+def test_relayed_events_do_not_prevent_the_drop(tmp_path: Path, place: tuple[int, str], waiting: int) -> None:
     file = tmp_path / "shop.db"
     conn = sqlite3.connect(file)
     create_table(conn)
@@ -250,7 +250,7 @@ def test_what_has_been_relayed_does_not_wait(tmp_path: Path, place: tuple[int, s
     conn.close()
 
 
-async def test_several_at_once_wait_for_each_other(empty: str) -> None:
+async def test_concurrent_setups_wait_for_each_other(empty: str) -> None:
     async def one() -> None:
         conn = await asyncpg.connect(empty)
         await create_table_async(conn)

@@ -1,4 +1,4 @@
-"""The helpers for users' own tests: what was published and still stands, and its delivery as Hookline would do it."""
+"""The helpers for users' own tests: they read published events, and deliver them as Hookline would."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from tests.support.scene import Scene
 from tests.support.working import working
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-# Django has connections in this process, and no apps.
+# Django has connections in this process but no installed apps, so it warns about database access.
 pytestmark = pytest.mark.filterwarnings("ignore:Accessing the database during app initialization")
 
 
@@ -57,10 +57,10 @@ async def _published(desk: Desk, *given: Any, **fields: Any) -> list[Published]:
     return published(desk.conn, *given, **fields)
 
 
-# ── what was published ────────────────────────────────────────────────────────────────────────────────────────────
+# ── published events ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_what_is_published_is_seen_before_any_commit(desk: Desk, shop: Shop) -> None:
+async def test_published_events_are_visible_before_the_commit(desk: Desk, shop: Shop) -> None:
     at = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
     await desk.begin()
     await desk.publish(
@@ -91,7 +91,7 @@ async def test_what_is_published_is_seen_before_any_commit(desk: Desk, shop: Sho
     assert shop.outbox() == []
 
 
-async def test_a_rolled_back_savepoint_takes_its_events_with_it(desk: Desk) -> None:
+async def test_a_rolled_back_savepoint_removes_its_events(desk: Desk) -> None:
     async def inner() -> None:
         await desk.publish("acme", "order.failed", {})
 
@@ -104,8 +104,9 @@ async def test_a_rolled_back_savepoint_takes_its_events_with_it(desk: Desk) -> N
     assert await _published(desk) == []
 
 
-async def test_a_look_leaves_no_transaction_behind(desk: Desk, shop: Shop) -> None:
-    """Otherwise what the test does next would be a part of it, and a `with conn.transaction()` a savepoint."""
+async def test_reading_published_events_leaves_no_open_transaction(desk: Desk, shop: Shop) -> None:
+    """An open transaction would include the next statements of the test, and `with conn.transaction()` would become a
+    savepoint."""
     assert await _published(desk) == []
     assert not _in_transaction(desk.conn)
     await desk.begin()
@@ -120,7 +121,7 @@ async def test_a_look_leaves_no_transaction_behind(desk: Desk, shop: Shop) -> No
 
 
 def _in_transaction(conn: Any) -> bool:
-    """As each library tells it."""
+    """Return whether the connection has an open transaction. Each library reports it in its own way."""
     if hasattr(conn, "in_atomic_block"):
         return bool(conn.in_atomic_block)
     if hasattr(conn, "is_in_transaction"):
@@ -142,7 +143,7 @@ class Order(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
 
 
-def test_a_look_does_not_expire_what_an_idle_session_holds(tmp_path: Path) -> None:
+def test_reading_published_events_does_not_expire_the_objects_of_an_idle_session(tmp_path: Path) -> None:
     engine = create_engine(f"sqlite:///{tmp_path}/shop.db")
     Base.metadata.create_all(engine)
     with Session(engine, expire_on_commit=False) as session:
@@ -155,8 +156,9 @@ def test_a_look_does_not_expire_what_an_idle_session_holds(tmp_path: Path) -> No
     engine.dispose()
 
 
-def test_a_look_begins_nothing_on_a_session_that_joins_the_tests_own_transaction(tmp_path: Path) -> None:
-    """SQLAlchemy's recipe for test suites: the application begins and commits, and the connection takes it all back."""
+def test_reading_begins_no_transaction_on_a_session_that_joins_the_tests_own(tmp_path: Path) -> None:
+    """The test follows SQLAlchemy's recipe for test suites: the application begins and commits, and the connection
+    rolls back everything at the end."""
     engine = create_engine(f"sqlite:///{tmp_path}/shop.db")
     with engine.begin() as connection:
         create_table(connection)
@@ -187,7 +189,7 @@ def _publish_some(conn: sqlite3.Connection) -> None:
     outbox.publish(conn, "globex", "order.sent", {"order": 9})
 
 
-def test_events_are_chosen_by_type_application_and_parts_of_the_payload(shop_file: sqlite3.Connection) -> None:
+def test_events_are_filtered_by_type_application_and_parts_of_the_payload(shop_file: sqlite3.Connection) -> None:
     _publish_some(shop_file)
 
     def orders(*given: Any, **fields: Any) -> list[int]:
@@ -204,7 +206,7 @@ def test_events_are_chosen_by_type_application_and_parts_of_the_payload(shop_fil
     assert [one.payload["order"] for one in matching(published(shop_file), payload={"order": 9})] == [9]
 
 
-def test_a_database_without_an_outbox_says_what_to_run(tmp_path: Path) -> None:
+def test_a_missing_outbox_gives_an_error_with_a_hint(tmp_path: Path) -> None:
     conn = sqlite3.connect(tmp_path / "shop.db")
     with pytest.raises(sqlite3.OperationalError) as failed:
         published(conn)
@@ -212,7 +214,7 @@ def test_a_database_without_an_outbox_says_what_to_run(tmp_path: Path) -> None:
     assert "create_table" in failed.value.__notes__[0]
 
 
-def test_true_is_not_one(shop_file: sqlite3.Connection) -> None:
+def test_true_in_a_filter_does_not_match_1(shop_file: sqlite3.Connection) -> None:
     outbox.publish(shop_file, "acme", "order.paid", {"paid": 1})
     assert published(shop_file, payload={"paid": True}) == []
 
@@ -224,7 +226,7 @@ def test_a_row_factory_and_a_text_factory_do_not_matter(shop_file: sqlite3.Conne
 
 
 @pytest.mark.parametrize("payload", ["not json", "[" * 100_000, b"\xff"])
-def test_a_row_that_is_no_event_is_an_error_that_says_so(shop_file: sqlite3.Connection, payload: object) -> None:
+def test_an_invalid_row_gives_a_clear_error(shop_file: sqlite3.Connection, payload: object) -> None:
     shop_file.execute(
         "INSERT INTO hookline_outbox (app, event_type, payload) VALUES ('acme', 'order.paid', ?)", [payload]
     )
@@ -238,7 +240,7 @@ def test_the_outbox_can_be_emptied(shop_file: sqlite3.Connection) -> None:
     assert published(shop_file) == []
 
 
-def test_an_assertion_gives_the_event_or_says_what_was_published(shop_file: sqlite3.Connection) -> None:
+def test_an_assertion_returns_the_event_or_lists_the_published_events(shop_file: sqlite3.Connection) -> None:
     _publish_some(shop_file)
     box = Outbox(shop_file)
     assert box.assert_published("order.paid", app="acme", payload={"order": 8}).payload["order"] == 8
@@ -282,7 +284,7 @@ def test_an_event_is_delivered_signed_to_a_fake_endpoint(shop_file: sqlite3.Conn
     assert checked == {"order": 7}
 
 
-def test_the_id_of_an_event_is_the_same_each_time_and_its_own(shop_file: sqlite3.Connection) -> None:
+def test_the_id_of_an_event_is_stable_and_unique(shop_file: sqlite3.Connection) -> None:
     outbox.publish(shop_file, "acme", "order.paid", {}, event_id="one")
     outbox.publish(shop_file, "globex", "order.paid", {}, event_id="one")
     first, second = published(shop_file)
@@ -291,8 +293,8 @@ def test_the_id_of_an_event_is_the_same_each_time_and_its_own(shop_file: sqlite3
 
 
 @pytest.mark.parametrize("engine", ["sqlite"])
-async def test_the_request_is_that_of_a_real_delivery(scene: Scene, shop_file: sqlite3.Connection) -> None:
-    """Sent by Hookline's own worker, and by the helper: the same headers, but for the ids and the instants."""
+async def test_the_request_equals_that_of_a_real_delivery(scene: Scene, shop_file: sqlite3.Connection) -> None:
+    """Hookline's own worker and the helper send the same headers, except for ids and times."""
     outbox.publish(shop_file, "acme", "order.paid", {"order": 7}, trace=PARENT)
     [event] = published(shop_file)
     with FakeEndpoint() as endpoint:
@@ -319,7 +321,7 @@ def test_a_request_that_is_not_signed_is_refused(endpoint: FakeEndpoint, shop_fi
     assert (endpoint.requests[0].verified, endpoint.requests[0].fault) == (False, "no signature matches")
 
 
-def test_the_next_answers_can_be_chosen(endpoint: FakeEndpoint, shop_file: sqlite3.Connection) -> None:
+def test_the_next_answers_can_be_set(endpoint: FakeEndpoint, shop_file: sqlite3.Connection) -> None:
     _publish_some(shop_file)
     endpoint.answer_next(503, body=b"busy", headers={"Retry-After": "7"})
     attempts = deliver(published(shop_file), endpoint)
@@ -333,14 +335,14 @@ def test_the_next_answers_can_be_chosen(endpoint: FakeEndpoint, shop_file: sqlit
     assert endpoint.requests == []
 
 
-def test_what_failed_goes_again_and_the_rest_does_not(endpoint: FakeEndpoint, shop_file: sqlite3.Connection) -> None:
+def test_only_failed_events_are_delivered_again(endpoint: FakeEndpoint, shop_file: sqlite3.Connection) -> None:
     box = Outbox(shop_file)
     _publish_some(shop_file)
     endpoint.answer_next(500)
     endpoint.answer_next(400)
     box.deliver(endpoint)
     assert [(one.attempt, one.status) for one in endpoint.requests] == [(1, 500), (1, 400), (1, 204)]
-    [again] = box.deliver(endpoint)  # 400 is for good
+    [again] = box.deliver(endpoint)  # An event that was answered with 400 is not sent again.
     assert (again.number, again.event.payload["order"]) == (2, 7)
     assert endpoint.requests[0].webhook_id == endpoint.requests[-1].webhook_id
     assert box.deliver(endpoint) == []
@@ -362,7 +364,9 @@ def test_other_schemes_verify_too(scheme: str, shop_file: sqlite3.Connection) ->
         assert deliver(published(shop_file), endpoint)[0].delivered
 
 
-async def test_it_waits_for_requests_that_others_send(endpoint: FakeEndpoint, shop_file: sqlite3.Connection) -> None:
+async def test_the_endpoint_waits_for_requests_from_other_threads(
+    endpoint: FakeEndpoint, shop_file: sqlite3.Connection
+) -> None:
     outbox.publish(shop_file, "acme", "order.paid", {})
     events = published(shop_file)
     waiting = asyncio.create_task(asyncio.to_thread(endpoint.wait, 1))
@@ -372,7 +376,7 @@ async def test_it_waits_for_requests_that_others_send(endpoint: FakeEndpoint, sh
         endpoint.wait(2, timeout=0.01)
 
 
-def test_a_closed_endpoint_hangs_up_on_clients_that_stay(events: list[Published]) -> None:
+def test_a_closed_endpoint_closes_the_connections_of_its_clients(events: list[Published]) -> None:
     with FakeEndpoint() as endpoint:
         client = HTTPConnection("127.0.0.1", urlsplit(endpoint.url).port)
         request = signed(events[0], endpoint)
@@ -387,7 +391,7 @@ def test_a_closed_endpoint_hangs_up_on_clients_that_stay(events: list[Published]
     assert [one.status for one in endpoint.requests] == [204, 401]
 
 
-def test_a_closed_endpoint_says_so() -> None:
+def test_a_closed_endpoint_gives_a_clear_error() -> None:
     endpoint = FakeEndpoint()
     with pytest.raises(RuntimeError, match="context manager"):
         _ = endpoint.url
@@ -397,7 +401,7 @@ def test_a_closed_endpoint_says_so() -> None:
 
 
 @pytest.mark.parametrize("status", [100, 199, 600, "500"])
-def test_a_status_that_is_none_is_refused(status: Any) -> None:
+def test_an_invalid_status_is_refused(status: Any) -> None:
     with pytest.raises(InvalidInput, match="200 to 599"):
         FakeEndpoint(status=status)
 
@@ -411,7 +415,7 @@ def test_a_weak_secret_is_refused() -> None:
         UrlEndpoint("ftp://example.com", secret=signing.new_secret())
 
 
-# ── the receiving side, in this process ───────────────────────────────────────────────────────────────────────────
+# ── the receiving application in this process ─────────────────────────────────────────────────────────────────────
 
 SECRET = signing.new_secret()
 
@@ -463,7 +467,7 @@ def test_an_asgi_application_is_called(events: list[Published]) -> None:
     assert refused.answer.status == 400
 
 
-async def test_in_an_event_loop_the_application_runs_in_it(events: list[Published]) -> None:
+async def test_an_asgi_application_runs_in_the_current_event_loop(events: list[Published]) -> None:
     seen = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -509,17 +513,17 @@ def test_an_application_that_gives_no_answer_is_an_error(events: list[Published]
         deliver(events, AppEndpoint(app, secret=SECRET))
 
 
-def test_the_first_lines_of_the_page(shop_file: sqlite3.Connection) -> None:
+def test_the_first_example_of_the_documentation_page(shop_file: sqlite3.Connection) -> None:
     outbox.publish(shop_file, "acme", "order.paid", {"order": 7, "total": "19.90"})
     exec(python_under("Your own tests")[0], {"session": shop_file})
 
 
-def test_the_fake_endpoint_is_reached_by_its_url_too(events: list[Published], endpoint: FakeEndpoint) -> None:
+def test_the_fake_endpoint_accepts_requests_at_its_url(events: list[Published], endpoint: FakeEndpoint) -> None:
     deliver(events, UrlEndpoint(endpoint.url + "hooks?a=1", secret=endpoint.secret))
     assert endpoint.requests[0].path == "/hooks?a=1"
 
 
-def test_the_helpers_need_nothing_but_the_core_install() -> None:
+def test_the_helpers_need_only_the_core_install() -> None:
     code = "import sys, hookline.testing, hookline.pytest_plugin; print(*sorted({m.partition('.')[0] for m in sys.modules}))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not set(loaded) & {
@@ -538,5 +542,5 @@ def test_a_request_can_be_made_without_sending_it(events: list[Published], endpo
     at = datetime.now(UTC) - timedelta(hours=1)
     request = signed(events[0], endpoint, 3, now=at)
     assert request.headers["webhook-attempt"] == "3"
-    assert endpoint.send(request).status == 401  # too old
+    assert endpoint.send(request).status == 401  # The timestamp is too old.
     assert endpoint.requests[0].fault == "the timestamp is too old"

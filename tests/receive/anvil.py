@@ -1,9 +1,9 @@
-"""Every framework with the middleware on every store, in one process that is to be hammered:
+"""One process that serves every framework, with the middleware on every store, for tests with many concurrent requests:
 
     python -m tests.receive.anvil FILE POSTGRES REDIS EFFECTS
 
-It prints the ports by framework, as JSON, and serves `POST /sqlite`, `/postgres` and `/redis` until its input ends. Each time a
-handler runs, it adds a line to EFFECTS: nothing but the middleware keeps a second one out.
+It prints the port of each framework as JSON, and serves `POST /sqlite`, `/postgres` and `/redis` until its input ends.
+Each call of a handler adds a line to EFFECTS. Only the middleware prevents a second line for the same key.
 """
 
 from __future__ import annotations
@@ -40,18 +40,19 @@ from hookline.receive.stores.postgres import AsyncPostgresKeys, PostgresKeys
 from hookline.receive.stores.redis import AsyncRedisKeys, RedisKeys
 from hookline.receive.stores.sqlite import AsyncSqliteKeys, SqliteKeys
 
-WORK = 0.004  # seconds before and after the effect, for the other copies to arrive in
+WORK = 0.004  # seconds before and after the effect, so that other copies arrive meanwhile
 
 
 class Book:
-    """The effects, one line each."""
+    """A file with one line for each effect."""
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def charge(self, key: str) -> str:
         number = secrets.token_hex(8)
-        os.write(self._file, f"{key} {number}\n".encode())  # lines of several processes do not mix
+        # One write for each line, so that the lines of several processes do not mix.
+        os.write(self._file, f"{key} {number}\n".encode())
         return number
 
 
@@ -132,7 +133,7 @@ def flask_app(book: Book, stores: dict[str, KeyStore]) -> Any:
 
 
 def configure_django(book: Book, stores: dict[str, KeyStore], async_stores: dict[str, AsyncKeyStore]) -> None:
-    """One project for both servers. Django finds its middleware and its addresses by name, in this module."""
+    """Configure one project for both servers. Django finds its middleware and its URLs by name in this module."""
     import django
     from django.conf import settings as django_settings
     from django.http import HttpRequest, JsonResponse
@@ -158,13 +159,13 @@ def configure_django(book: Book, stores: dict[str, KeyStore], async_stores: dict
         ALLOWED_HOSTS=["*"],
     )
     django.setup()
-    logging.getLogger("django.request").setLevel(logging.ERROR)  # a line for each 409 is too much
+    logging.getLogger("django.request").setLevel(logging.ERROR)  # Django would log a line for each answer 409.
 
 
 # ── serving ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-SERVING: set[asyncio.Task[None]] = set()  # the loop itself only has weak references
+SERVING: set[asyncio.Task[None]] = set()  # The event loop keeps only weak references to tasks.
 
 
 class Quiet(WSGIRequestHandler):
@@ -212,7 +213,7 @@ async def main(file: str, postgres: str, redis_url: str, effects: str) -> None:
     }
     print(json.dumps(ports), flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
-    os._exit(0)  # nothing is to be finished
+    os._exit(0)  # Exit without waiting for open requests.
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The desk's application on Starlette, FastAPI and Litestar: the same routes, each as its users write them."""
+"""The test application on Starlette, FastAPI and Litestar: the same routes, written in the usual way of each framework."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RAW_HEADERS = [(name.encode(), value.encode()) for name, value in HEADERS]
 async def waiting(desk: Desk) -> None:
     desk.entered.release()
     while not desk.go.is_set():
-        await asyncio.sleep(0.01)  # the event is of another thread
+        await asyncio.sleep(0.01)  # The event belongs to another thread.
 
 
 def starlette_app(desk: Desk, store: AsyncKeyStore, settings: IdempotencySettings) -> Any:

@@ -19,7 +19,7 @@ OpenStage = Callable[[str], Awaitable[Stage]]
 
 
 class RedisServers:
-    """Each started when it is first asked for."""
+    """Starts each server when a test first asks for it."""
 
     def __init__(self) -> None:
         self._started: dict[str, RedisServer] = {}
@@ -44,7 +44,7 @@ def redis_servers() -> Iterator[RedisServers]:
 
 @pytest.fixture
 def redis_url(redis_servers: RedisServers) -> str:
-    """An empty database: of Redis, or of Valkey where only that is installed."""
+    """Return an empty database of Redis, or of Valkey if only that is installed."""
     return _emptied(redis_servers.get("redis" if "redis" in BINARIES else "valkey"))
 
 
@@ -68,7 +68,7 @@ def _keys_database(postgres_databases: Databases) -> Iterator[str]:
 
 @pytest.fixture
 def keys_url(_keys_database: str) -> str:
-    """A PostgreSQL database without keys, whoever had it before."""
+    """Return a PostgreSQL database without the table of keys."""
     with psycopg.connect(_keys_database, autocommit=True) as conn:
         conn.execute("DROP TABLE IF EXISTS hookline_idempotency")
     return _keys_database
@@ -84,7 +84,7 @@ PLACES = {"sqlite": "keys_file", "postgres": "keys_url", "redis": "redis_url", "
 
 @pytest.fixture(params=[name for name, (_, engine) in STAGES.items() if engine != "valkey" or engine in BINARIES])
 async def stage(request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
-    """Each store and each of its faces; Valkey where it is installed."""
+    """Open each store, sync and async. Valkey is included if it is installed."""
     kind, engine = STAGES[request.param]
     made = kind(request.getfixturevalue(PLACES[engine]))
     await made.open()
@@ -94,7 +94,7 @@ async def stage(request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
 
 @pytest.fixture
 async def open_stage(request: pytest.FixtureRequest) -> AsyncIterator[OpenStage]:
-    """By its name in `STAGES`."""
+    """Return a function that opens a store by its name in `STAGES`."""
     opened: list[Stage] = []
 
     async def open_one(name: str) -> Stage:

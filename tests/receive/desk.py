@@ -1,4 +1,4 @@
-"""One application in several frameworks: what its handlers do, and what was done."""
+"""A test application that is the same in several frameworks. It records the calls of its handlers."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ HEADERS = [("x-plain", "1"), ("link", "</a>"), ("link", "</b>"), ("set-cookie", 
 
 
 class Desk:
-    """`effects` is what must not happen twice."""
+    """Records the calls of the handlers. `effects` counts effects that must happen only once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.effects = 0
         self.bodies: list[bytes] = []
         self.webhooks: list[Any] = []
-        self.entered = threading.Semaphore(0)  # of those that wait
+        self.entered = threading.Semaphore(0)  # released once for each handler that starts to wait
         self.go = threading.Event()
-        self.statuses: list[int] = []  # to be answered next, before 200
+        self.statuses: list[int] = []  # the statuses of the next answers; later answers have 200
         self.closed = threading.Event()
 
     def done(self, body: bytes) -> int:
@@ -33,7 +33,7 @@ class Desk:
             return self.effects
 
     def wait(self) -> None:
-        """For handlers in a thread."""
+        """Block a handler that runs in a thread until the test sets `go`."""
         self.entered.release()
         assert self.go.wait(PATIENCE)
 
@@ -46,4 +46,4 @@ class Desk:
 
 
 class Oops(Exception):
-    """What a handler raises."""
+    """The exception that a test handler raises."""

@@ -1,4 +1,4 @@
-"""The desk's application on Django: a module, because Django finds its addresses and its middleware by name."""
+"""The test application on Django. It is a module because Django finds its URLs and its middleware by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hookline.receive.idempotency import IdempotencySettings
 from hookline.receive.idempotency.django import IdempotencyMiddleware
 from tests.receive.desk import BINARY, LARGE, Desk, Oops
 
-desk = Desk()  # another one for each test
+desk = Desk()  # Each test replaces this object.
 keys: Any = None
 async_keys: Any = None
 
@@ -26,7 +26,7 @@ def own_scope(request: Any) -> str:
 
 
 class FormMiddleware(IdempotencyMiddleware):
-    """A subclass with settings of its own."""
+    """A subclass with its own settings."""
 
     options = IdempotencySettings(only=["/form"], required=True)
 
@@ -61,7 +61,7 @@ def slow(request: HttpRequest) -> HttpResponse:
 async def async_slow(request: HttpRequest) -> HttpResponse:
     desk.entered.release()
     while not desk.go.is_set():
-        await asyncio.sleep(0.01)  # the event is of another thread
+        await asyncio.sleep(0.01)  # The event belongs to another thread.
     return JsonResponse({"n": desk.done(request.body)})
 
 

@@ -1,6 +1,7 @@
-"""Requests that were signed well and then damaged, and some that were never good: `verify` gives a webhook or its one error.
+"""Fuzz test of `verify` with correctly signed requests that are then damaged, and with invalid ones. Each call returns
+a webhook or raises its one error.
 
-`python -m tests.receive.fuzz 100000` runs so many cases and prints what became of them; the test suite runs fewer.
+`python -m tests.receive.fuzz 100000` runs that many cases and prints their results. The test suite runs fewer.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ Outcomes = Counter[tuple[str, str]]
 
 class Case(NamedTuple):
     scheme: str
-    signed: Sent  # as the sender made it
+    signed: Sent  # the request before the damage
     headers: Any
     body: Any
     url: Any
     secrets: Any
     tolerance: float
-    untouched: bool  # nothing was damaged: it must be accepted
+    untouched: bool  # The request is not damaged, so it must be accepted.
 
 
-# ── what goes in ──────────────────────────────────────────────────────────────────────────────────────────────────
+# ── generating cases ──────────────────────────────────────────────────────────────────────────────────────────────
 
 PIECES = [
     "v1,", "v1a,", "v1=", "v0=", "t=", "sha256=", ",", "=", " ", ".", ";", "&", "%", "%FF", str(STAMP), "msg_a", "AAAA",
@@ -83,7 +84,7 @@ def _signed(draw: st.DrawFn, scheme: str) -> Sent:
 
 @st.composite
 def _damaged_text(draw: st.DrawFn, text: str) -> str:
-    """A piece put in, cut out or in the place of another."""
+    """Insert, remove or replace a piece of the text."""
     start = draw(st.integers(0, len(text)))
     end = draw(st.integers(start, min(len(text), start + 4)))
     return text[:start] + draw(st.sampled_from(["", *PIECES])) + text[end:]
@@ -125,7 +126,8 @@ def _bytes(value: Any) -> Any:
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """Mostly one kind of damage at a time: a case with many ends at the first check."""
+    """Generate cases that mostly have one kind of damage. A case with several kinds fails at the first check and tests
+    nothing else."""
     scheme = draw(st.sampled_from(list(SENDERS)))
     signed, (good, other) = draw(_signed(scheme)), secrets_of(scheme)
     damage = draw(
@@ -147,11 +149,11 @@ def cases(draw: st.DrawFn) -> Case:
     return case._replace(headers=packed, untouched=damage == "nothing" and fresh)
 
 
-# ── what comes out ────────────────────────────────────────────────────────────────────────────────────────────────
+# ── checking results ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def outcome(case: Case) -> str:
-    """Any other exception leaves from here, and ends the run."""
+    """Verify the case and return its result. Any exception other than the documented errors ends the run."""
     try:
         verifier = Verifier(case.secrets, case.scheme, case.tolerance)
     except InvalidInput:
@@ -168,7 +170,8 @@ def outcome(case: Case) -> str:
 
 
 def _check(webhook: Webhook, case: Case) -> None:
-    """What was accepted is what was signed. Twilio's forms have nothing between names and values: `a=bc` and `ab=c` are one."""
+    """Check that an accepted request equals the signed one. Twilio signs form names and values without separators, so
+    the forms `a=bc` and `ab=c` have the same signature."""
     if webhook.body != case.signed.body:
         assert case.scheme == "twilio"
         assert _twilio_text(case.url, webhook.body) == _twilio_text(case.signed.url, case.signed.body)

@@ -1,7 +1,8 @@
-"""The same guarded handlers in each framework: bare, behind the middleware, or each with `verified` on itself.
+"""Applications for each framework with the same handlers: without a guard, behind the middleware, or with `verified` on
+each handler.
 
-Every handler notes that it ran. A route has what routers are generous about: patterns that ignore case or a line break, slashes
-that may be missing, path parameters, mounts.
+Every handler counts its calls. The routes use the lenient features of routers: patterns that ignore case or a line
+break, optional slashes, path parameters and mounts.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ SETTINGS = IdempotencySettings(verifier=VERIFIER, only=["/hooks"])
 class Stage(NamedTuple):
     guard: Guard
     keys_file: str
-    effects: Counter[str]  # how often each guarded handler ran
+    effects: Counter[str]  # number of calls of each guarded handler
 
 
 # ── Starlette, FastAPI ────────────────────────────────────────────────────────────────────────────────────────────
@@ -184,7 +185,7 @@ def flask_app(stage: Stage) -> Iterator[Call]:
 
 
 class _Urls:
-    """A module, as far as Django is concerned."""
+    """An object that Django uses in place of a URL module."""
 
     def __init__(self, view: Callable[[str], Any]) -> None:
         self.urlpatterns = [

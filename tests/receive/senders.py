@@ -1,4 +1,5 @@
-"""Providers, as their documentation has them: each signs in plain `hmac`, and shares no line with what it is to test."""
+"""Senders for each provider, written after the provider's documentation. They use plain `hmac` and share no code with
+the tested package."""
 
 from __future__ import annotations
 
@@ -86,7 +87,7 @@ def twilio_form(secret: str, body: bytes, url: str = "https://shop.example/sms?l
 
 
 def twilio(secret: str, body: bytes, _stamp: str = "") -> Sent:
-    """Any body, as JSON: its hash is in the URL."""
+    """Sign any body as JSON. Twilio puts the hash of the body into the URL."""
     url = f"https://shop.example/events?bodySHA256={hashlib.sha256(body).hexdigest()}&lang=en"
     signature = _base64(hmac.digest(secret.encode(), url.encode(), "sha1"))
     headers = {
@@ -111,5 +112,5 @@ TIMED = ("standard", "svix", "stripe", "slack", "hex")
 
 
 def secrets_of(scheme: str) -> tuple[str, str]:
-    """One, and another."""
+    """Return two different secrets for the scheme."""
     return (WHSEC, WHSEC_OTHER) if scheme in ("standard", "svix") else (TEXT, TEXT_OTHER)

@@ -1,4 +1,4 @@
-"""Paths as a stranger would write them, and one guarded application in each framework to send them to."""
+"""Unusual spellings of paths, and one guarded application in each framework that receives them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from urllib.parse import quote, unquote, unquote_to_bytes
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 ODD_METHODS = ["post", "Post", "TRACE", "HOOK"]
 
-FIXED = ["/hooks", "/hooks/fixed", "/hooks/slash/"]  # what is repeated at one of these must not have its effect again
+# A repeated request to one of these paths must have no second effect.
+FIXED = ["/hooks", "/hooks/fixed", "/hooks/slash/"]
 OPEN = ["/hooks/named/x", "/hooks/files/a/b", "/hooks/mounted", "/hooks/mounted/x"]
 
-# Pieces that servers, proxies and routers are known to disagree about.
+# Servers, proxies and routers disagree about these parts of a path.
 _PIECES = [
     *("%0a", "%0d%0a", "%00", "%09", "%20", "%c2%85", "%e2%80%a8", "%e2%80%8b", "%ff", "%c0%af", "%ef%bf%bd", "%ed%a0%80"),
     *("/", "//", "%2f", "%252f", "%5c", "\\", "/.", "/./", "/../", "/x/../", "..;/", "%2e%2e/", "/%2e/", "%252e%252e/"),
     *(";", ";v=1", "%3b", ".", ".json", "~", "*", "%", "%25", "%250a", "%2500", "%3f", "%23", "x", "%7f", " ", "+"),
 ]  # fmt: skip
 
-# Some servers take the root from a header of the request.
+# Some servers take the root path from a request header.
 _ROOTS = [
     *("/x", "/x/y", "/x/", "/x//", "/", "//", "x", "/s", "s"),
     *("/ho", "/hooks", "/hooks/", "hooks", "/hooks/fixed", "/hooks/mounted"),
@@ -30,12 +31,12 @@ _ROOTS = [
 
 class Sent(NamedTuple):
     method: str
-    target: str  # of the request line, without a query
-    root: str  # where the application is mounted, or where the client says that it is
+    target: str  # the path of the request line, without a query
+    root: str  # the root path of the application, real or named by the client
 
 
 def requests(count: int, seed: int) -> list[Sent]:
-    """No two alike."""
+    """Generate `count` different requests."""
     chance, found = random.Random(seed), dict[Sent, None]()
     while len(found) < count:
         method = chance.choice(METHODS if chance.random() < 0.9 else ODD_METHODS)
@@ -80,13 +81,13 @@ def _move(chance: random.Random, path: str) -> str:
 _CHANGES = [_insert, _insert, _insert, _encode, _change_case, _widen, _move]
 
 
-# ── how a server calls the application ────────────────────────────────────────────────────────────────────────────
+# ── calling the application like a server ─────────────────────────────────────────────────────────────────────────
 
 Headers = dict[str, str]
 
 
 class Call:
-    """As a server calls it, without the sockets: those would take most of the time."""
+    """Calls the application as a server does, but without sockets. Sockets would take most of the time."""
 
     def __init__(self, app: Any) -> None:
         self.app = app

@@ -1,4 +1,5 @@
-"""Every store of keys and each of its faces, under one set of verbs, and a hand that moves time behind its back."""
+"""Every store of keys, sync and async, with the same methods for tests. The tests can change stored times to simulate
+that time has passed."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ DONE = StoredResponse(200, ((b"content-type", b"text/plain"),), b"done")
 
 
 class Awaited:
-    """A store that does not await, called from as many threads as there are calls at once."""
+    """Wraps a synchronous store so that it can be awaited. Each concurrent call runs in its own thread."""
 
     def __init__(self, store: KeyStore) -> None:
         self.store = store
@@ -58,7 +59,7 @@ class Awaited:
 
 
 class Copy:
-    """One copy of a request: its key, its fingerprint, and the token that it takes the key with."""
+    """One copy of a request: its key, its fingerprint, and the token with which it claims the key."""
 
     def __init__(self, stage: Stage, key: bytes, fingerprint: bytes) -> None:
         self._stage = stage
@@ -80,13 +81,13 @@ class Copy:
 
 
 class Stage:
-    """One store, open."""
+    """One open store of idempotency keys."""
 
     keys: AsyncKeyStore
     cleans_itself = False
 
     def __init__(self, place: str) -> None:
-        """`place`: a file, or a URL."""
+        """`place` is a file path or a URL."""
         self.place = place
 
     async def open(self) -> None:
@@ -96,11 +97,11 @@ class Stage:
         raise NotImplementedError
 
     async def age(self, key: bytes, seconds: float) -> None:
-        """Let time pass for one key."""
+        """Change the stored times of one key, as if `seconds` had passed."""
         raise NotImplementedError
 
     async def count(self) -> int:
-        """Keys that are there, expired or not."""
+        """Return the number of stored keys, including expired ones."""
         raise NotImplementedError
 
     def copy(self, key: bytes | None = None, fingerprint: bytes = b"f" * 32) -> Copy:
@@ -112,7 +113,7 @@ class Stage:
 
 
 def verbs(keys: KeyStore) -> list[Callable[[], Any]]:
-    """Each once, on `KEY` and on one that is new."""
+    """Return each operation of the store once, on `KEY` or on a new key."""
     return [
         lambda: keys.begin(key_of([], "evt_2"), PRINT, token=b"1", lease=30),
         lambda: keys.renew(KEY, b"1", 30),
@@ -160,7 +161,7 @@ class AsyncSqlite(Sqlite):
 
 
 class Postgres(Stage):
-    """psycopg, with a function that connects."""
+    """A store that uses psycopg and a function that connects."""
 
     async def open(self) -> None:
         self.store = PostgresKeys(lambda: psycopg.connect(self.place))
@@ -255,7 +256,7 @@ class Redis(Stage):
 
 
 class DecodingRedis(Redis):
-    """As many applications have it: what is read becomes text."""
+    """A Redis client that decodes values to text, as many applications configure it."""
 
     decodes = True
 

@@ -1,6 +1,7 @@
-"""Another process with the same store: `python -m tests.receive.taker sqlite|postgres|redis PLACE`.
+"""A second process that uses the store of the test: `python -m tests.receive.taker sqlite|postgres|redis PLACE`.
 
-For each line `KEY FINGERPRINT LEASE` (two in hex) it begins from eight threads at once, and prints what became of them.
+For each input line `KEY FINGERPRINT LEASE`, it calls `begin` from eight threads at once and prints the results. KEY and
+FINGERPRINT are in hex.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def _begin_at_once(
 
 
 class Taker:
-    """The test's end of it."""
+    """Starts the process and talks to it from a test."""
 
     def __init__(self, engine: str, place: str) -> None:
         self._process = subprocess.Popen(
@@ -73,7 +74,7 @@ class Taker:
         return self._process.stdout.readline().split()
 
     def kill(self) -> None:
-        """As a machine that loses power: nothing is finished."""
+        """Kill the process, as if the machine lost power. Nothing is finished."""
         self._process.kill()
         self._process.communicate()
 

@@ -1,4 +1,4 @@
-"""The middleware on uvicorn, over sockets."""
+"""The middleware on uvicorn, over real sockets."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def desk() -> Desk:
 
 @pytest.fixture
 def patience() -> float:
-    """Seconds that the store waits for a file that is locked."""
+    """Return the seconds that the store waits for a locked file."""
     return PATIENCE
 
 
@@ -61,7 +61,7 @@ def keys(keys_file: str, patience: float) -> AsyncKeys:
 
 @pytest.fixture
 def serve(desk: Desk, keys: AsyncKeys) -> Iterator[Serve]:
-    """A server with the middleware, of the framework and with the settings that are asked for."""
+    """Return a function that starts a server with the middleware, for the given framework and settings."""
     with ExitStack() as stack:
 
         def start(framework: str = "starlette", *, options: dict[str, Any] | None = None, **settings: Any) -> Server:
@@ -109,7 +109,7 @@ def test_an_answer_without_a_body(server: Server, desk: Desk) -> None:
     assert desk.effects == 1
 
 
-def test_a_copy_that_comes_too_early_is_told_when_to_come_again(server: Server, desk: Desk) -> None:
+def test_a_copy_of_a_running_request_gets_409_and_retry_after(server: Server, desk: Desk) -> None:
     first = server.later("/slow", "k1")
     assert desk.has_entered()
     for _ in range(3):
@@ -120,7 +120,7 @@ def test_a_copy_that_comes_too_early_is_told_when_to_come_again(server: Server, 
     desk.go.set()
     assert first.reply().status == 200
     copy = server.call("/slow", "k1")
-    assert (copy.status, copy.body, copy.is_replay) == (200, first.reply().body, True)  # the 409 was never kept
+    assert (copy.status, copy.body, copy.is_replay) == (200, first.reply().body, True)  # The answer 409 was not stored.
     assert desk.effects == 1
 
 
@@ -153,7 +153,7 @@ def test_a_server_error_is_not_kept(server: Server, desk: Desk) -> None:
     assert [(reply.status, reply.is_replay) for reply in replies] == [(503, False), (410, False), (410, True)]
 
 
-def test_without_a_key_it_passes(server: Server, desk: Desk) -> None:
+def test_a_request_without_a_key_is_passed_on(server: Server, desk: Desk) -> None:
     assert [server.call("/pay").is_replay for _ in range(2)] == [False, False]
     assert [server.call("/pay", "k1", b"", method="GET").is_replay for _ in range(2)] == [False, False]
     assert server.call("/pay", "k1", b"", method="HEAD").status in (200, 405)
@@ -169,7 +169,7 @@ def test_a_streamed_answer(server: Server, desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("framework", APPS)
-def test_an_answer_beyond_the_bound_is_given_in_full_once_and_then_without_its_body(
+def test_an_answer_over_the_size_limit_is_sent_in_full_once_and_replayed_without_its_body(
     framework: str, serve: Serve, desk: Desk
 ) -> None:
     server = serve(framework, max_response=2000)
@@ -181,7 +181,7 @@ def test_an_answer_beyond_the_bound_is_given_in_full_once_and_then_without_its_b
 
 
 @pytest.mark.parametrize("framework", APPS)
-def test_the_verified_webhook_is_handed_on(framework: str, serve: Serve, desk: Desk) -> None:
+def test_the_handler_gets_the_verified_webhook(framework: str, serve: Serve, desk: Desk) -> None:
     server = serve(framework, verifier=Verifier(senders.WHSEC))
     sent = senders.standard(senders.WHSEC, b'{"order": 7}', str(int(time.time())))
     first, copy = (server.send("POST", "/pay", sent.headers.items(), sent.body) for _ in range(2))
@@ -196,7 +196,7 @@ def test_the_verified_webhook_is_handed_on(framework: str, serve: Serve, desk: D
 # ── keys and scopes ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_where_a_key_is_required(serve: Serve, desk: Desk) -> None:
+def test_a_required_key_that_is_missing_is_refused(serve: Serve, desk: Desk) -> None:
     server = serve(required=True)
     assert (reply := server.call("/pay")).status == 400
     assert reply.code == "key_missing"
@@ -222,7 +222,7 @@ def test_hostile_keys(serve: Serve, desk: Desk, headers: list[tuple[str, str]]) 
     assert (reply.status, reply.code, desk.effects) == (400, "key_malformed", 0)
 
 
-def test_a_key_of_another_tenant_is_another_key(serve: Serve, desk: Desk) -> None:
+def test_tenants_do_not_share_keys(serve: Serve, desk: Desk) -> None:
     server = serve(scope=lambda request: request.headers.get("x-tenant", ""))
     for tenant in ("acme", "globex", "acme"):
         server.call("/pay", "k1", headers=[("X-Tenant", tenant)])
@@ -244,7 +244,7 @@ def test_a_key_from_the_body(serve: Serve, desk: Desk) -> None:
 
 def test_stripes_event_id(serve: Serve, desk: Desk) -> None:
     server = serve(verifier=Verifier(senders.TEXT, "stripe"), key=from_webhook)
-    for at in (-1, 0):  # each attempt is signed anew
+    for at in (-1, 0):  # Each attempt has a new signature.
         sent = senders.stripe(senders.TEXT, EVENT, str(int(time.time()) + at))
         assert server.send("POST", "/pay", sent.headers.items(), sent.body).status == 200
     assert (desk.effects, desk.webhooks[0].id) == (1, "evt_1")
@@ -259,8 +259,9 @@ def test_only_some_paths(serve: Serve, desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("only", ["/pay", "/shop/pay"])
-def test_no_spelling_of_a_path_is_a_way_around(desk: Desk, keys: AsyncKeys, only: str) -> None:
-    """`POST pay HTTP/1.1`: uvicorn's h11 lets it through, Litestar puts the slash there, and looks for its root anywhere."""
+def test_no_spelling_of_a_path_bypasses_the_verifier(desk: Desk, keys: AsyncKeys, only: str) -> None:
+    """uvicorn's h11 accepts the request line `POST pay HTTP/1.1`. Litestar adds the missing slash, and removes the root
+    path at any place."""
     app = APPS["litestar"](desk, keys, IdempotencySettings(only=["/nowhere"]))
     settings = IdempotencySettings(only=[only], verifier=Verifier(senders.WHSEC))
 
@@ -274,7 +275,8 @@ def test_no_spelling_of_a_path_is_a_way_around(desk: Desk, keys: AsyncKeys, only
 
 
 def test_every_spelling_of_a_path_has_the_same_keys(desk: Desk, keys: AsyncKeys) -> None:
-    """The application is there with its root in front and without: what was seen at one is no new request at another."""
+    """The application answers with and without its root path. A request that was handled at one path is no new request
+    at the other."""
     app = APPS["litestar"](desk, keys, IdempotencySettings(only=["/nowhere"]))
 
     async def mounted(scope: Any, receive: Any, send: Any) -> None:
@@ -283,12 +285,13 @@ def test_every_spelling_of_a_path_has_the_same_keys(desk: Desk, keys: AsyncKeys)
     with asgi_server(mounted, http="h11", lifespan="off") as server:
         replies = [server.call(path, "k1") for path in ("/shop/pay", "/pay", "pay", "/shop//pay", "/x/shop/pay")]
     assert [reply.is_replay for reply in replies] == [False, True, True, True, False]
-    assert replies[4].status == 404  # a root that is not in front of the path is none: routers disagree about it
+    # Routers disagree about a root path that is not at the start, so it is not removed.
+    assert replies[4].status == 404
     assert desk.effects == 1
 
 
 def test_a_method_in_small_letters_is_the_same_one(desk: Desk, keys: AsyncKeys) -> None:
-    """Starlette's classes of endpoints take it, and uvicorn's h11 passes it on as it came."""
+    """Starlette's HTTPEndpoint accepts lower-case methods, and uvicorn's h11 passes them on unchanged."""
 
     class Pay(HTTPEndpoint):
         async def post(self, request: Request) -> Response:
@@ -318,7 +321,7 @@ def test_a_handler_that_outlives_its_lease_keeps_the_key(
 
 
 def test_the_next_copy_runs_after_a_crash(serve: Serve, desk: Desk, keys_file: str) -> None:
-    """A process that died has left its row, and nobody to renew it."""
+    """The dead process left its row in the store, and nobody renews the lease."""
     server = serve()
     server.call("/pay", "k1", b"mine")
     with sqlite3.connect(keys_file) as conn:
@@ -361,10 +364,12 @@ def test_a_lease_lost_while_it_runs_is_logged(serve: Serve, desk: Desk, keys_fil
     assert first.reply().status == 200
 
 
-# ── clients that misbehave ────────────────────────────────────────────────────────────────────────────────────────
+# ── clients that disconnect or send too much ──────────────────────────────────────────────────────────────────────
 
 
-def test_a_client_that_goes_away_gets_its_answer_the_next_time(serve: Serve, desk: Desk, keys: AsyncKeys) -> None:
+def test_a_client_that_disconnects_gets_the_stored_answer_when_it_retries(
+    serve: Serve, desk: Desk, keys: AsyncKeys
+) -> None:
     server = serve()
     for path in ("/slow", "/sync_pay"):
         desk.go.clear()
@@ -377,7 +382,7 @@ def test_a_client_that_goes_away_gets_its_answer_the_next_time(serve: Serve, des
     assert desk.effects == 2
 
 
-def test_a_client_that_goes_away_in_a_stream(serve: Serve, desk: Desk, keys: AsyncKeys) -> None:
+def test_a_client_that_disconnects_during_a_stream(serve: Serve, desk: Desk, keys: AsyncKeys) -> None:
     server = serve()
     with server.connect() as connection:
         connection.sendall(_raw("/stream?size=16000", b""))
@@ -387,7 +392,7 @@ def test_a_client_that_goes_away_in_a_stream(serve: Serve, desk: Desk, keys: Asy
     assert (copy.is_replay, copy.body) == (True, LARGE[:16000])
 
 
-def test_a_client_that_goes_away_before_its_body_is_there(serve: Serve, desk: Desk) -> None:
+def test_a_client_that_disconnects_before_its_body_is_complete(serve: Serve, desk: Desk) -> None:
     server = serve()
     with server.connect() as connection:
         connection.sendall(_raw("/pay", b"12345", length=10))
@@ -413,13 +418,13 @@ def test_a_body_that_is_too_long(serve: Serve, desk: Desk, http: str) -> None:
     assert (reply.status, reply.code) == (413, "body_too_large")
     reply = server.send("POST", "/pay", [("Idempotency-Key", "k2")], iter([b"x" * 600] * 2))
     assert (reply.status, reply.code) == (413, "body_too_large")
-    assert server.call("/pay", body=b"x" * 100_000).status == 200  # no key: none of our business
+    assert server.call("/pay", body=b"x" * 100_000).status == 200  # Requests without a key have no size limit.
     assert desk.effects == 2
 
 
 @pytest.mark.parametrize("http", ["h11", "httptools"])
 def test_the_next_request_on_a_connection_after_a_body_that_was_too_long(serve: Serve, desk: Desk, http: str) -> None:
-    """What was not read of the first must not be taken for the second."""
+    """The unread part of the first body must not be parsed as the second request."""
     server = serve(max_body=1000, options={"http": http})
     smuggled = _raw("/pay", b"smuggled", key="k9")
     with server.connect() as connection:
@@ -439,7 +444,7 @@ def _raw(path: str, body: bytes, *, key: str = "k1", length: int | None = None) 
 # ── the store ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_while_the_store_is_down_nothing_runs(serve: Serve, desk: Desk, keys_file: str) -> None:
+def test_no_handler_runs_while_the_store_is_unavailable(serve: Serve, desk: Desk, keys_file: str) -> None:
     server = serve()
     _break(keys_file)
     reply = server.call("/pay", "k1")
@@ -447,7 +452,7 @@ def test_while_the_store_is_down_nothing_runs(serve: Serve, desk: Desk, keys_fil
     assert int(reply.one("retry-after")) > 0
 
 
-def test_or_it_runs_without_protection(serve: Serve, desk: Desk, keys_file: str) -> None:
+def test_handlers_can_run_without_the_store_if_configured(serve: Serve, desk: Desk, keys_file: str) -> None:
     server = serve(when_unavailable="pass")
     _break(keys_file)
     assert [server.call("/pay", "k1").status for _ in range(2)] == [200, 200]
@@ -455,7 +460,7 @@ def test_or_it_runs_without_protection(serve: Serve, desk: Desk, keys_file: str)
 
 
 @pytest.mark.parametrize("patience", [1.0])
-def test_an_answer_that_cannot_be_kept_is_given_all_the_same(
+def test_an_answer_that_cannot_be_stored_is_still_sent(
     serve: Serve, desk: Desk, keys_file: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = serve()
@@ -482,12 +487,12 @@ async def test_expired_keys_are_removed_in_the_background(serve: Serve, keys_fil
     conn.close()
     server = serve()
     server.call("/pay", "k1")
-    while sum(held_keys(keys_file)) > 1:  # the file tells, and no event
+    while sum(held_keys(keys_file)) > 1:  # Only the file shows the progress, so the test polls.
         server.call("/pay", "k1")
     assert held_keys(keys_file) == (1, 0)
 
 
-def test_a_store_that_does_not_await_is_refused(keys_file: str) -> None:
+def test_a_sync_store_is_refused(keys_file: str) -> None:
     with pytest.raises(InvalidInput, match="SqliteKeys is not"):
         IdempotencyMiddleware(APPS["starlette"], SqliteKeys(keys_file))  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""What servers other than uvicorn do to an application: they cancel it, and raise when the client is gone."""
+"""The ASGI middleware on servers that cancel the application, or raise an error when the client has disconnected."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def body(content: bytes = b"", *, more: bool = False) -> dict[str, Any]:
 
 
 class Client:
-    """One connection, as a server sees it."""
+    """One client connection, as an ASGI server sees it."""
 
     def __init__(self, key: str = "k1") -> None:
         self.scope = {
@@ -79,7 +79,7 @@ async def ended(semaphore: Any) -> None:
     assert await asyncio.to_thread(semaphore.acquire, timeout=30)
 
 
-async def test_lifespan_and_websockets_are_none_of_its_business(keys: AsyncKeys) -> None:
+async def test_lifespan_and_websocket_calls_are_passed_on(keys: AsyncKeys) -> None:
     seen: list[Any] = []
 
     async def app(*call: Any) -> None:
@@ -89,12 +89,12 @@ async def test_lifespan_and_websockets_are_none_of_its_business(keys: AsyncKeys)
     calls = [({"type": kind}, object(), object()) for kind in ("lifespan", "websocket", "http.push")]
     for call in calls:
         await middleware(*call)  # type: ignore[arg-type]
-    assert seen == calls  # the very same objects
+    assert seen == calls  # The application gets the same objects.
 
 
 @pytest.mark.parametrize("path", ["/hooks", "/hooks\n", "//hooks/x", "/free"])
-async def test_a_websocket_is_no_way_around_the_signature(keys: AsyncKeys, path: str) -> None:
-    """Nobody can sign one: where only signed requests are accepted, the server answers its handshake with 403."""
+async def test_a_websocket_does_not_bypass_the_signature(keys: AsyncKeys, path: str) -> None:
+    """A WebSocket handshake cannot be signed. Where only signed requests are accepted, it is answered with 403."""
     seen: list[Any] = []
     sent: list[Any] = []
 
@@ -112,8 +112,9 @@ async def test_a_websocket_is_no_way_around_the_signature(keys: AsyncKeys, path:
     assert (seen, sent) == (["/free"], []) if path == "/free" else ([], ["websocket.close"])
 
 
-async def test_a_mount_of_litestar_is_no_way_around_the_signature(keys: AsyncKeys) -> None:
-    """It takes whatever begins with its path, and hands on the rest as a path of its own."""
+async def test_a_mount_of_litestar_does_not_bypass_the_signature(keys: AsyncKeys) -> None:
+    """A mount in Litestar accepts every path with its prefix, and passes the rest of the path to the mounted
+    application."""
     ran: list[str] = []
 
     @litestar.post("/pay", status_code=200)
@@ -137,9 +138,7 @@ async def test_a_mount_of_litestar_is_no_way_around_the_signature(keys: AsyncKey
     assert ran == []
 
 
-async def test_the_answer_is_in_the_store_before_the_client_has_the_whole_of_it(
-    keys: AsyncKeys, keys_file: str
-) -> None:
+async def test_the_answer_is_stored_before_its_last_chunk_is_sent(keys: AsyncKeys, keys_file: str) -> None:
     states: list[tuple[bytes, tuple[int, int]]] = []
 
     class Noting(Client):
@@ -172,7 +171,7 @@ async def test_the_answer_is_in_the_store_before_the_client_has_the_whole_of_it(
     assert states == [(b"start", (2, 1)), (b"first", (2, 1)), (b"last", (3, 0)), (b"", (3, 0))]
 
 
-async def test_a_key_is_free_before_the_client_hears_of_the_failure(keys: AsyncKeys, keys_file: str) -> None:
+async def test_a_key_is_released_before_the_failure_is_sent(keys: AsyncKeys, keys_file: str) -> None:
     states: list[tuple[int, int]] = []
 
     class Noting(Client):
@@ -208,7 +207,7 @@ async def test_a_server_that_cancels_does_not_stop_the_handler(keys: AsyncKeys) 
     assert (copy.content, copy.is_replay, first.got) == (b"done", True, [])
 
 
-async def test_what_a_handler_raises_after_that_is_logged(keys: AsyncKeys) -> None:
+async def test_an_error_of_a_handler_after_the_cancellation_is_logged(keys: AsyncKeys) -> None:
     entered, go = asyncio.Event(), asyncio.Event()
 
     async def app(scope: Any, receive: Receive, send: Send) -> None:
@@ -236,7 +235,7 @@ async def test_a_handler_that_is_cancelled_itself_frees_the_key(keys: AsyncKeys,
     assert held_keys(keys_file) == (0, 0)
 
 
-async def test_a_client_that_is_gone_is_not_noticed_before_the_answer_is_kept(keys: AsyncKeys) -> None:
+async def test_a_disconnect_is_reported_only_after_the_answer_is_stored(keys: AsyncKeys) -> None:
     heard: list[str] = []
 
     async def app(scope: Any, receive: Receive, send: Send) -> None:
@@ -258,8 +257,8 @@ async def test_a_client_that_is_gone_is_not_noticed_before_the_answer_is_kept(ke
     assert heard == ["http.request", "http.disconnect"]
 
 
-async def test_a_stream_of_events_counts_as_answered_when_it_starts(keys: AsyncKeys) -> None:
-    """It may never end: its client's going away must stop it."""
+async def test_an_event_stream_is_stored_as_finished_when_it_starts(keys: AsyncKeys) -> None:
+    """A stream of server-sent events may never end, so it must stop when its client disconnects."""
 
     async def app(scope: Any, receive: Receive, send: Send) -> None:
         await send(START | {"headers": [(b"content-type", b"text/event-stream"), (b"x-a", b"1")]})
@@ -277,7 +276,7 @@ async def test_a_stream_of_events_counts_as_answered_when_it_starts(keys: AsyncK
     assert (b"idempotency-body-omitted", b"true") in copy.got[0]["headers"]
 
 
-async def test_a_stream_beyond_the_bound_hears_that_its_client_is_gone(keys: AsyncKeys) -> None:
+async def test_a_stream_over_the_size_limit_is_told_of_the_disconnect(keys: AsyncKeys) -> None:
     sent = 0
 
     async def app(scope: Any, receive: Receive, send: Send) -> None:
@@ -295,12 +294,12 @@ async def test_a_stream_beyond_the_bound_hears_that_its_client_is_gone(keys: Asy
     client, copy = Client(), Client()
     with pytest.raises(OSError, match="gone"):
         await run(app, keys, client, max_response=10)
-    assert sent == 2  # the third went over the bound
+    assert sent == 2  # The third chunk exceeded the size limit.
     await run(app, keys, copy)
     assert (copy.content, copy.is_replay) == (b"", True)
 
 
-async def test_a_server_that_cancels_a_stream_beyond_the_bound_stops_it(keys: AsyncKeys) -> None:
+async def test_a_server_can_cancel_a_stream_over_the_size_limit(keys: AsyncKeys) -> None:
     beyond, stopped = asyncio.Event(), asyncio.Event()
 
     async def app(scope: Any, receive: Receive, send: Send) -> None:
@@ -319,9 +318,7 @@ async def test_a_server_that_cancels_a_stream_beyond_the_bound_stops_it(keys: As
 
 
 @pytest.mark.parametrize("messages", [[], [START], [START, body(b"half", more=True)]])
-async def test_an_answer_that_is_not_brought_to_its_end_is_not_kept(
-    keys: AsyncKeys, keys_file: str, messages: list[Any]
-) -> None:
+async def test_an_incomplete_answer_is_not_stored(keys: AsyncKeys, keys_file: str, messages: list[Any]) -> None:
     async def returns(scope: Any, receive: Receive, send: Send) -> None:
         for message in messages:
             await send(message)
@@ -337,8 +334,8 @@ async def test_an_answer_that_is_not_brought_to_its_end_is_not_kept(
     assert held_keys(keys_file) == (0, 0)
 
 
-async def test_what_follows_the_answer_does_not_undo_it(keys: AsyncKeys) -> None:
-    """As background tasks do."""
+async def test_an_error_after_the_answer_does_not_remove_the_stored_answer(keys: AsyncKeys) -> None:
+    """Background tasks run after the answer and may raise."""
 
     async def app(scope: Any, receive: Receive, send: Send) -> None:
         await send(START)
@@ -352,7 +349,7 @@ async def test_what_follows_the_answer_does_not_undo_it(keys: AsyncKeys) -> None
     assert copy.content == b"done"
 
 
-async def test_no_extension_lets_an_application_answer_past_the_middleware(keys: AsyncKeys) -> None:
+async def test_no_asgi_extension_bypasses_the_middleware(keys: AsyncKeys) -> None:
     async def app(scope: Any, receive: Receive, send: Send) -> None:
         assert scope["extensions"] == {"tls": {}}
         await send(START)
@@ -362,7 +359,8 @@ async def test_no_extension_lets_an_application_answer_past_the_middleware(keys:
 
 
 async def test_one_middleware_inside_another(keys: AsyncKeys) -> None:
-    """With the same key in the same store, the inner one would find its own request under way."""
+    """Both middlewares use the same key in the same store. The inner one must not report its own request as in
+    progress."""
 
     async def app(scope: Any, receive: Receive, send: Send) -> None:
         await send(START)

@@ -1,4 +1,4 @@
-"""Which key a request has, what its answer is, and what is kept of it."""
+"""The rules of the middleware: the key of a request, the answer to it, and the part of the answer that is stored."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_the_length_of_a_key_is_bounded_however_it_is_written() -> None:
 
 
 @given(st.text(max_size=300))
-def test_no_header_breaks_it(value: str) -> None:
+def test_any_header_gives_a_key_or_a_refusal(value: str) -> None:
     try:
         told = None
         examine(IdempotencySettings(), KEYED, incoming({"Idempotency-Key": value}))
@@ -157,7 +157,7 @@ def test_the_first_header_that_is_there_counts() -> None:
     assert key_of("d1", "X-GitHub-Delivery") == key_of("d1", "webhook-id") == key_of("d1", "x-shopify-webhook-id")
 
 
-def test_a_second_header_does_not_help_out_a_malformed_first_one() -> None:
+def test_a_valid_second_header_does_not_replace_a_malformed_first_one() -> None:
     both = {"svix-id": "from-svix", "Idempotency-Key": "a b"}
     assert refusal(IdempotencySettings(), incoming(both)) == (400, "key_malformed")
 
@@ -168,7 +168,7 @@ def test_other_headers_can_be_named() -> None:
     assert claim_of(settings, incoming({"x-order-id": "a"})) is not None
 
 
-def test_without_a_key_it_passes_unless_one_is_required() -> None:
+def test_a_request_without_a_key_is_passed_on_unless_one_is_required() -> None:
     assert claim_of(IdempotencySettings(), incoming()) is None
     assert refusal(IdempotencySettings(required=True), incoming()) == (400, "key_missing")
 
@@ -199,7 +199,7 @@ def test_a_key_function_can_refuse_and_may_return_bytes() -> None:
     assert refusal(settings, incoming(body=b"")) == (400, "key_malformed")
 
 
-# ── whose key, and for what ───────────────────────────────────────────────────────────────────────────────────────
+# ── scopes and fingerprints ───────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_a_key_belongs_to_its_tenant() -> None:
@@ -218,7 +218,7 @@ def test_parts_of_a_scope_do_not_run_into_each_other() -> None:
     assert len({key("a", "b"), key("ab"), key("ab", ""), key("", "ab"), key()}) == 5
 
 
-def test_a_key_belongs_to_its_path_unless_told_otherwise() -> None:
+def test_a_key_belongs_to_its_path_by_default() -> None:
     headers = {"webhook-id": "msg_1"}
     mail, bill = incoming(headers, path="/hooks/mail"), incoming(headers, path="/hooks/bill")
     apart, together = IdempotencySettings(), IdempotencySettings(per_path=False)
@@ -242,7 +242,7 @@ def test_the_fingerprint_covers_method_path_query_and_body_and_nothing_else() ->
 
 @pytest.mark.parametrize("path", ["/pay/", "//pay", "/pay//", "///pay///", "pay", "pay/"])
 def test_spellings_that_a_framework_routes_alike_are_one_request(path: str) -> None:
-    """Litestar takes all of them for /pay: a signed request that is repeated there must not have its effect again."""
+    """Litestar routes all of these paths to /pay, so a signed request that is sent again must have no second effect."""
     headers = {"Idempotency-Key": "k"}
     assert claim_of(IdempotencySettings(), incoming(headers, path=path)) == claim_of(
         IdempotencySettings(), incoming(headers)
@@ -256,8 +256,8 @@ def test_spellings_that_a_framework_routes_alike_are_one_request(path: str) -> N
         ("/webhooks/stripe", True),
         ("/webhooks/stripe/", True),
         ("/webhooks/stripe/eu", True),
-        ("//webhooks///stripe", True),  # Litestar routes it as if it had single slashes
-        ("webhooks/stripe", True),  # Litestar and Flask put the slash there
+        ("//webhooks///stripe", True),  # Litestar treats repeated slashes as one.
+        ("webhooks/stripe", True),  # Litestar and Flask add the missing slash.
         ("/webhooks/stripes", False),
         ("/webhooks", False),
         ("/", False),
@@ -275,19 +275,19 @@ def test_safe_methods_pass_and_the_others_are_verified() -> None:
     assert [bool(plan(plain, method, "/")) for method in ("GET", "HEAD", "OPTIONS", "LINK")] == [False] * 4
     assert plan(plain, "PATCH", "/") == KEYED
     assert [plan(strict, method, "/") for method in ("GET", "HEAD", "OPTIONS")] == [Plan(True, False, True)] * 3
-    assert plan(strict, "LINK", "/") == Plan(verifies=True)  # no way around the signature
+    assert plan(strict, "LINK", "/") == Plan(verifies=True)  # Methods outside the list must not bypass the signature.
     assert plan(strict, "PATCH", "/") == VERIFIED
 
 
-def test_a_path_that_is_named_has_no_method_around_its_signature() -> None:
-    """Twilio can be told to call with GET, and many views take whatever method comes."""
+def test_every_method_of_a_guarded_path_is_verified() -> None:
+    """Twilio can be configured to send GET, and many views accept any method."""
     named = IdempotencySettings(verifier=Verifier(SECRET), only=["/hooks"])
     assert [plan(named, method, "/hooks") for method in ("GET", "HEAD", "OPTIONS", "TRACE")] == [Plan(True)] * 4
     assert not plan(named, "GET", "/health")
     assert plan(IdempotencySettings(verifier=Verifier(SECRET), methods=["GET"]), "GET", "/") == VERIFIED
 
 
-def test_a_safe_method_passes_without_a_body_alone() -> None:
+def test_a_safe_method_is_passed_on_only_without_a_body() -> None:
     settings = IdempotencySettings(verifier=Verifier(SECRET), required=True)
     chosen = plan(settings, "GET", "/pay")
     assert examine(settings, chosen, incoming(method="GET", body=b"")) == (incoming(method="GET", body=b""), None)
@@ -296,7 +296,8 @@ def test_a_safe_method_passes_without_a_body_alone() -> None:
 
 @pytest.mark.parametrize("method", ["GET", "LINK"])
 def test_a_webhook_has_a_key_whatever_its_method(method: str) -> None:
-    """The method is not signed: whoever repeats a request that he has seen can choose another, and many views take any."""
+    """The method is not signed. An attacker can send a captured request again with another method, and many views
+    accept any."""
     settings = IdempotencySettings(verifier=Verifier(SECRET), only=["/pay"], required=True)
     first = claim_of(settings, incoming(signed("msg_1", b"{}")), plan(settings, "POST", "/pay"))
     again = claim_of(settings, incoming(signed("msg_1", b"{}"), method=method), plan(settings, method, "/pay"))
@@ -312,19 +313,19 @@ def test_the_methods_may_be_named_in_small_letters() -> None:
 
 
 @pytest.mark.parametrize("given", [7, None, [7], ("a", None), object()])
-def test_a_scope_that_is_no_text_is_the_fault_of_its_function(given: Any) -> None:
-    """The id of a tenant is often a number."""
+def test_a_scope_that_is_no_text_is_an_error_of_the_scope_function(given: Any) -> None:
+    """A common mistake is a tenant id that is a number."""
     with pytest.raises(InvalidInput, match="scope: the function gave"):
         claim_of(IdempotencySettings(scope=lambda _: given), incoming({"Idempotency-Key": "k"}))
 
 
 @pytest.mark.parametrize("given", [7, 0, ["a"], False])
-def test_a_key_that_is_no_text_is_the_fault_of_its_function(given: Any) -> None:
+def test_a_key_that_is_no_text_is_an_error_of_the_key_function(given: Any) -> None:
     with pytest.raises(InvalidInput, match="key: the function gave"):
         claim_of(IdempotencySettings(key=lambda _: given), incoming())
 
 
-# ── what can be said unread ───────────────────────────────────────────────────────────────────────────────────────
+# ── decisions before the body is read ─────────────────────────────────────────────────────────────────────────────
 
 
 def test_a_body_is_not_read_where_there_is_no_key() -> None:
@@ -343,7 +344,7 @@ def test_a_body_that_is_announced_as_too_long_is_refused_unread(length: str) -> 
 
 
 @pytest.mark.parametrize("length", ["1024", "-1", "1e9", "²", "", "1, 2"])
-def test_other_lengths_are_the_servers_affair(length: str) -> None:
+def test_other_content_lengths_are_left_to_the_server(length: str) -> None:
     assert needs_body(IdempotencySettings(max_body=1024), KEYED, Headers({"webhook-id": "k", "Content-Length": length}))
 
 
@@ -356,8 +357,9 @@ def test_a_bad_signature_comes_before_everything_else() -> None:
         assert refusal(settings, incoming(headers), VERIFIED) == (401, "signature_invalid")
 
 
-def test_the_log_says_where_a_bad_signature_came(caplog: pytest.LogCaptureFixture) -> None:
-    """One application has several senders; and whoever calls it may not write lines of his own into its log."""
+def test_the_log_names_the_path_of_a_bad_signature(caplog: pytest.LogCaptureFixture) -> None:
+    """The log names the path, because one application may have several senders. A client must not be able to add lines
+    to the log."""
     settings = IdempotencySettings(verifier=Verifier(SECRET))
     refusal(settings, incoming(path="/hooks/stripe\nhooks/" + "x" * 9000), VERIFIED)
     assert "webhook refused at '/hooks/stripe\\nhooks/xx" in caplog.text
@@ -366,7 +368,7 @@ def test_the_log_says_where_a_bad_signature_came(caplog: pytest.LogCaptureFixtur
 
 
 def test_the_signed_id_is_the_key_whatever_else_is_in_the_headers() -> None:
-    """Whoever repeats a request that he has seen can put any header beside those that are signed."""
+    """An attacker who sends a captured request again can add any unsigned header."""
     settings = IdempotencySettings(verifier=(verifier := Verifier(SECRET)))
     plain = incoming(signed("msg_1", b"{}"))
     forged = incoming(signed("msg_1", b"{}", **{"Idempotency-Key": "another"}))
@@ -394,7 +396,7 @@ def test_the_url_that_was_signed_can_be_given() -> None:
 # ── answers ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_what_the_store_says_and_what_the_client_hears() -> None:
+def test_each_result_of_the_store_has_its_answer() -> None:
     assert answer_to(Fresh()) is None
     mismatch, busy = answer_to(Mismatch()), answer_to(InProgress(6.2))
     assert mismatch is not None
@@ -406,7 +408,7 @@ def test_what_the_store_says_and_what_the_client_hears() -> None:
 
 
 @given(st.floats(min_value=1e-9, max_value=1e6))
-def test_a_copy_is_always_told_when_to_come_again(left: float) -> None:
+def test_the_answer_to_a_copy_always_has_retry_after(left: float) -> None:
     busy = answer_to(InProgress(left))
     assert busy is not None
     assert left <= int(dict(busy.headers)[b"retry-after"]) <= left + 1
@@ -423,7 +425,7 @@ def test_a_replay_is_marked_and_has_a_length() -> None:
     assert replay(StoredResponse(204, (), b"")).headers == ((b"idempotency-replayed", b"true"),)
 
 
-# ── what is kept ──────────────────────────────────────────────────────────────────────────────────────────────────
+# ── stored answers ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def recorded(status: int, headers: Any = (), *chunks: bytes, **settings: Any) -> StoredResponse | None:
@@ -451,7 +453,7 @@ def test_headers_are_kept_in_order_without_those_of_the_connection() -> None:
     assert recorded(200, headers, b"a", b"", b"b") == StoredResponse(200, kept, b"ab")
 
 
-def test_what_is_forgotten_is_a_setting() -> None:
+def test_the_headers_that_are_not_stored_can_be_configured() -> None:
     headers = [(b"set-cookie", b"a=1"), (b"set-cookie", b"b=2"), (b"x-request-id", b"7")]
     assert recorded(200, headers, forgets=()) == StoredResponse(200, tuple(headers), b"")
     assert recorded(200, headers, forgets=("X-Request-Id",)) == StoredResponse(200, tuple(headers[:2]), b"")
@@ -468,19 +470,21 @@ def test_which_statuses_are_kept() -> None:
     assert recorded(410) is not None
     assert recorded(410, keeps=succeeded) is None
     assert recorded(503, keeps=lambda _: True) is not None
-    assert recorded(0) is None  # never started
+    assert recorded(0) is None  # The application never started an answer.
 
 
-def test_an_error_that_says_when_to_come_again_is_not_kept() -> None:
+def test_an_error_with_retry_after_is_not_stored() -> None:
     assert recorded(422, [(b"Retry-After", b"5")]) is None
     assert recorded(503, [(b"Retry-After", b"5")], keeps=lambda _: True) is None
-    assert recorded(202, [(b"Retry-After", b"5")]) is not None  # where to look for the result, not to ask again
+    # For status 202, Retry-After tells the client when to check for the result, so the answer is stored.
+    assert recorded(202, [(b"Retry-After", b"5")]) is not None
 
 
-def test_a_request_that_is_sent_elsewhere_is_not_done() -> None:
-    """Frameworks send /pay/ to /pay so, where the key is the same one: the client would go round in circles."""
+def test_a_redirect_that_repeats_the_request_is_not_stored() -> None:
+    """Frameworks redirect /pay/ to /pay in this way. Both have the same key, so a stored redirect would send the client
+    in circles."""
     assert [recorded(status, keeps=lambda _: True) for status in (307, 308)] == [None, None]
-    assert recorded(303) is not None  # where to look for the result
+    assert recorded(303) is not None  # A redirect with status 303 leads to the result of the request, so it is stored.
 
 
 def test_a_response_beyond_the_bound_is_kept_without_its_body() -> None:
@@ -490,7 +494,7 @@ def test_a_response_beyond_the_bound_is_kept_without_its_body() -> None:
     assert recorded(201, headers, b"12", b"345", b"6", max_response=4) == cut
 
 
-def test_it_is_known_early_what_is_kept_of_a_stream() -> None:
+def test_the_stored_part_of_a_stream_is_known_before_its_end() -> None:
     recording = Recording(IdempotencySettings(max_response=4))
     recording.start(200, [(b"content-length", b"6")])
     recording.feed(b"1234")
@@ -502,11 +506,11 @@ def test_it_is_known_early_what_is_kept_of_a_stream() -> None:
     recording.start(200, [(b"Content-Type", b"text/event-stream; charset=utf-8")])
     assert recording.is_known
     recording.start(503, [(b"content-type", b"text/event-stream")])
-    assert not recording.is_known  # nothing is kept, and the key is freed only when it is over
+    assert not recording.is_known  # Nothing is stored, and the key is released only at the end of the stream.
 
 
 @pytest.mark.parametrize("lengths", [[], [b"x"], [b"-1"], [b""], [b"9" * 5000], [b"1", b"1"], ["²".encode()]])
-def test_a_length_that_cannot_be_believed(lengths: list[bytes]) -> None:
+def test_an_invalid_content_length_of_an_answer_is_ignored(lengths: list[bytes]) -> None:
     recording = Recording(IdempotencySettings())
     recording.start(200, [(b"content-length", length) for length in lengths])
     recording.feed(b"1")
@@ -534,7 +538,7 @@ def test_a_length_that_cannot_be_believed(lengths: list[bytes]) -> None:
         {"lease": float("nan")},
         {"lease": "30"},
         {"ttl": float("inf")},
-        {"ttl": 1e12},  # beyond what the databases have for an instant: every answer would be lost
+        {"ttl": 1e12},  # Databases cannot store a time so far in the future, so every answer would be lost.
         {"lease": 10**400},
         {"max_body": -1},
         {"max_response": 1.5},

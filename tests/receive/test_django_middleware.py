@@ -1,4 +1,4 @@
-"""The middleware in Django, sync under WSGI and async under ASGI, over sockets."""
+"""The middleware in Django, synchronous under WSGI and asynchronous under ASGI, over real sockets."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def gateway(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def patience() -> float:
-    """Seconds that the store waits for a file that is locked."""
+    """Return the seconds that the store waits for a locked file."""
     return PATIENCE
 
 
@@ -119,7 +119,7 @@ def test_a_copy_gets_the_first_answer_byte_by_byte(server: Server, desk: Desk) -
     assert desk.bodies == [b'{"a": 1}']
 
 
-def test_cookies_that_are_to_be_kept(serve: Serve) -> None:
+def test_cookies_are_stored_if_configured(serve: Serve) -> None:
     server = serve(FORGETS=[])
     first, copy = server.call("/pay", "k1"), server.call("/pay", "k1")
     assert copy.is_replay
@@ -136,7 +136,7 @@ def test_binary_bodies(server: Server, desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("path", ["/slow", "/async_slow"])
-def test_a_copy_that_comes_too_early_is_told_when_to_come_again(server: Server, desk: Desk, path: str) -> None:
+def test_a_copy_of_a_running_request_gets_409_and_retry_after(server: Server, desk: Desk, path: str) -> None:
     first = server.later(path, "k1")
     assert desk.has_entered()
     for _ in range(2):
@@ -164,11 +164,11 @@ def test_a_server_error_is_not_kept(server: Server, desk: Desk) -> None:
     assert [(reply.status, reply.is_replay) for reply in replies] == [(503, False), (410, False), (410, True)]
 
 
-def test_what_has_no_view_takes_no_key(server: Server, keys_file: str) -> None:
+def test_a_request_without_a_view_claims_no_key(server: Server, keys_file: str) -> None:
     assert [server.call("/nowhere", "k1").is_replay for _ in range(2)] == [False, False]
 
 
-def test_without_a_key_it_passes(serve: Serve, desk: Desk) -> None:
+def test_a_request_without_a_key_is_passed_on(serve: Serve, desk: Desk) -> None:
     server = serve()
     assert [server.call("/pay").is_replay for _ in range(2)] == [False, False]
     for method in ("GET", "HEAD"):
@@ -176,7 +176,7 @@ def test_without_a_key_it_passes(serve: Serve, desk: Desk) -> None:
     assert desk.effects == 6
 
 
-def test_where_a_key_is_required_and_what_hostile_ones_get(serve: Serve, desk: Desk) -> None:
+def test_missing_and_malformed_keys_are_refused(serve: Serve, desk: Desk) -> None:
     server = serve(REQUIRED=True)
     assert server.call("/pay").code == "key_missing"
     for key in ("a b", "k" * 256, "a\x80", '"a', "a,b", ""):
@@ -185,14 +185,14 @@ def test_where_a_key_is_required_and_what_hostile_ones_get(serve: Serve, desk: D
     assert (twice.status, twice.code, desk.effects) == (400, "key_malformed", 0)
 
 
-def test_a_key_of_another_tenant_is_another_key(serve: Serve, desk: Desk) -> None:
+def test_tenants_do_not_share_keys(serve: Serve, desk: Desk) -> None:
     server = serve(SCOPE="tests.receive.django_app.own_scope")
     for tenant in ("acme", "globex", "acme"):
         server.call("/pay", "k1", headers=[("X-Tenant", tenant)])
     assert desk.effects == 2
 
 
-def test_the_verified_webhook_is_handed_on(serve: Serve, desk: Desk) -> None:
+def test_the_handler_gets_the_verified_webhook(serve: Serve, desk: Desk) -> None:
     server = serve(VERIFIER=Verifier(senders.WHSEC))
     sent = senders.standard(senders.WHSEC, b'{"order": 7}', str(int(time.time())))
     first, copy = (server.send("POST", "/pay", sent.headers.items(), sent.body) for _ in range(2))
@@ -201,12 +201,12 @@ def test_the_verified_webhook_is_handed_on(serve: Serve, desk: Desk) -> None:
     assert (webhook.id, webhook.json()) == ("msg_2y7Xqm", {"order": 7})
     forged = server.send("POST", "/pay", sent.headers.items(), b'{"order": 8}')
     assert (forged.status, forged.code, desk.effects) == (401, "signature_invalid", 1)
-    for method in ("GET", "REPORT"):  # not signed, and a view of Django takes any
+    for method in ("GET", "REPORT"):  # The method is not signed, and a view of Django accepts any method.
         assert server.send(method, "/pay", sent.headers.items(), sent.body).code == "key_reused"
     assert desk.effects == 1
 
 
-def test_no_answer_is_given_past_the_csrf_check(serve: Serve, desk: Desk) -> None:
+def test_no_stored_answer_bypasses_the_csrf_check(serve: Serve, desk: Desk) -> None:
     csrf = ["django.middleware.csrf.CsrfViewMiddleware", "tests.receive.django_app.FormMiddleware"]
     server = serve(middleware=csrf)
     token = "a" * 32
@@ -238,7 +238,7 @@ def test_a_streamed_answer_is_kept_under_wsgi(serve: Serve, desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("gateway", ["wsgi"], indirect=True)
-def test_a_client_that_goes_away_in_a_stream(server: Server, desk: Desk, keys: Keys) -> None:
+def test_a_client_that_disconnects_during_a_stream(server: Server, desk: Desk, keys: Keys) -> None:
     with server.connect() as connection:
         connection.sendall(_raw("/stream?size=16000", b""))
         assert desk.has_entered()
@@ -247,18 +247,17 @@ def test_a_client_that_goes_away_in_a_stream(server: Server, desk: Desk, keys: K
     assert server.call("/stream?size=16000", "k1", b"").body == LARGE[:16000]
 
 
-@pytest.mark.filterwarnings("ignore:StreamingHttpResponse must consume")  # Django's advice for the other kind of stream
+# Django warns when a server reads the other kind of stream.
+@pytest.mark.filterwarnings("ignore:StreamingHttpResponse must consume")
 @pytest.mark.parametrize(("gateway", "path"), [("asgi", "/async_stream"), ("asgi", "/stream")], indirect=["gateway"])
-def test_a_streamed_answer_is_kept_without_its_body_where_django_is_async(
-    server: Server, desk: Desk, path: str
-) -> None:
+def test_a_streamed_answer_is_stored_without_its_body_under_asgi(server: Server, desk: Desk, path: str) -> None:
     first, copy = (server.call(f"{path}?size=4500", "k1") for _ in range(2))
     assert (first.body, copy.body, copy.is_replay) == (LARGE[:4500], b"", True)
     assert copy.one("idempotency-body-omitted") == "true"
     assert desk.effects == 1
 
 
-def test_an_answer_beyond_the_bound(serve: Serve, desk: Desk) -> None:
+def test_an_answer_over_the_size_limit(serve: Serve, desk: Desk) -> None:
     server = serve(MAX_RESPONSE=100)
     first, copy = (server.call("/binary", "k1") for _ in range(2))
     assert (first.body, copy.status, copy.body, copy.is_replay) == (BINARY, 201, b"", True)
@@ -269,7 +268,7 @@ def test_an_answer_beyond_the_bound(serve: Serve, desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("path", ["/slow", "/async_slow"])
-def test_a_client_that_goes_away_gets_its_answer_the_next_time(
+def test_a_client_that_disconnects_gets_the_stored_answer_when_it_retries(
     server: Server, desk: Desk, keys: Any, path: str
 ) -> None:
     with server.connect() as connection:
@@ -298,7 +297,7 @@ def test_a_body_that_is_too_long_for_django(serve: Serve, desk: Desk) -> None:
 
 @pytest.mark.parametrize("gateway", ["asgi"], indirect=True)
 def test_a_chunked_body(serve: Serve, desk: Desk) -> None:
-    """Under WSGI Django itself takes it for an empty one."""
+    """Django itself treats a chunked body under WSGI as an empty one."""
     server = serve(MAX_BODY=1000)
     bodies: list[Any] = [iter([b"a", b"bc"]), b"abc", iter([b"abc"])]
     replies = [server.send("POST", "/pay", [("Idempotency-Key", "k1")], body) for body in bodies]
@@ -309,7 +308,7 @@ def test_a_chunked_body(serve: Serve, desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("gateway", ["wsgi"], indirect=True)
-def test_a_body_that_ends_too_early_runs_nothing(server: Server, desk: Desk) -> None:
+def test_an_incomplete_body_runs_no_handler(server: Server, desk: Desk) -> None:
     import socket
 
     with server.connect() as connection:
@@ -319,8 +318,8 @@ def test_a_body_that_ends_too_early_runs_nothing(server: Server, desk: Desk) -> 
     assert (refused.status, refused.code, desk.effects) == (400, "body_incomplete", 0)
 
 
-def test_a_length_in_other_digits_is_none() -> None:
-    """Some servers pass on what came, and Python takes a superscript two for a digit, but not for a number."""
+def test_a_content_length_in_other_digits_is_ignored() -> None:
+    """Some servers pass this header on unchanged. Python's `isdigit` accepts a superscript two, but `int` does not."""
     request = RequestFactory().post(
         "/pay", b"12", content_type="text/plain", CONTENT_LENGTH="\xb2", HTTP_WEBHOOK_ID="k"
     )
@@ -360,7 +359,7 @@ def test_the_next_copy_runs_after_a_crash(server: Server, desk: Desk, keys_file:
 
 
 @pytest.mark.parametrize("patience", [1.0])
-def test_while_the_store_is_down_nothing_runs(serve: Serve, desk: Desk, keys_file: str) -> None:
+def test_no_handler_runs_while_the_store_is_unavailable(serve: Serve, desk: Desk, keys_file: str) -> None:
     server = serve()
     server.call("/pay", "k0")
     with locked(keys_file):
@@ -380,6 +379,6 @@ def test_while_the_store_is_down_nothing_runs(serve: Serve, desk: Desk, keys_fil
         ({"STORE": "tests.receive.django_app.desk", "LEES": 1}, "lees"),
     ],
 )
-def test_wrong_settings(given: Any, message: str) -> None:
+def test_wrong_settings_are_refused(given: Any, message: str) -> None:
     with override_settings(HOOKLINE_IDEMPOTENCY=given), pytest.raises(ImproperlyConfigured, match=message):
         IdempotencyMiddleware(lambda _: None)

@@ -1,4 +1,4 @@
-"""Idempotent handlers in the documents: every example runs, and the tables are complete."""
+"""The examples of idempotent handlers in the documents run, and the tables are complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The section "Guard the handler" of the guide: each example runs, and refuses unsigned requests."""
+"""The section "Guard the handler" of the guide: each example runs and refuses unsigned requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ EXAMPLES = {re.findall(r"hookline\.receive\.(\w+) import", block)[0]: block for 
 def shown(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setenv("WEBHOOK_SECRET", senders.WHSEC)
     module = ModuleType("shown")
-    monkeypatch.setitem(sys.modules, "shown", module)  # Litestar looks for the names of a handler's types there
+    # Litestar looks up the types of a handler's parameters in this module.
+    monkeypatch.setitem(sys.modules, "shown", module)
     exec(EXAMPLES[request.param], vars(module))
     return vars(module)
 

@@ -1,4 +1,4 @@
-"""Verification in the documents: every example runs, on a request of that provider."""
+"""Each verification example in the documents runs on a request of its provider."""
 
 from __future__ import annotations
 
@@ -56,6 +56,6 @@ def test_every_code_is_explained() -> None:
     assert {code for row in rows for code in re.findall(r"`(\w+)`", row)} == set(VerificationCode)
 
 
-def test_the_error_is_the_one_that_is_named() -> None:
+def test_the_documented_error_is_raised() -> None:
     with pytest.raises(VerificationError):
         Verifier(secrets_of("standard")[0]).verify({}, b"")

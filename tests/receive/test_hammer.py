@@ -1,6 +1,6 @@
-"""25 copies of one request at the same instant: one effect, and the answers are only 200 and 409.
+"""25 copies of one request at the same time have one effect, and are answered with 200 or 409 only.
 
-On every framework and store, to one server process and to two that share the store.
+The tests cover every framework and store, with one server process and with two processes that share the store.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STORES = ("sqlite", "postgres", "redis")
 
 
 class Anvil(NamedTuple):
-    ports: list[dict[str, int]]  # of each process, by framework
+    ports: list[dict[str, int]]  # the ports of each process, by framework
     effects: Path
 
     def effects_of(self, key: str) -> list[str]:
@@ -39,7 +39,7 @@ class Anvil(NamedTuple):
 def anvil(
     tmp_path_factory: pytest.TempPathFactory, postgres_databases: Databases, redis_servers: RedisServers
 ) -> Iterator[Anvil]:
-    """Two processes that serve everything."""
+    """Run two processes that serve every framework and store."""
     directory = tmp_path_factory.mktemp("anvil")
     name = postgres_databases.create()
     postgres = postgres_databases.server.url(name)
@@ -54,7 +54,7 @@ def anvil(
         yield Anvil([json.loads(process.stdout.readline()) for process in processes if process.stdout], effects)
     finally:
         for process in processes:
-            process.communicate()  # the end of its input ends it
+            process.communicate()  # The process ends when its input ends.
         postgres_databases.drop(name)
 
 
@@ -71,7 +71,8 @@ async def test_two_processes(anvil: Anvil, framework: str, store: str) -> None:
 
 
 async def test_two_processes_of_different_frameworks(anvil: Anvil) -> None:
-    """Sync and async faces of a store know the same keys, and frameworks give requests the same fingerprint."""
+    """The sync and the async classes of a store use the same keys, and all frameworks give a request the same
+    fingerprint."""
     first, second = anvil.ports
     for store in STORES:
         await _hammer(anvil, [first["flask"], second["starlette"], second["django"], first["litestar"]], store)
@@ -93,10 +94,10 @@ async def _hammer(anvil: Anvil, ports: list[int], store: str) -> None:
         assert (last.status, json.loads(last.body)) == (200, answer)
         assert last.headers["idempotency-replayed"] == "true"
         assert anvil.effects_of(key) == [effect]
-    assert seen[409] > 0, "the copies did not meet"
+    assert seen[409] > 0, "no copy arrived while another one was running"
 
 
-# ── the client: all connections first, then all requests ──────────────────────────────────────────────────────────
+# ── the client opens all connections first, then sends all requests ───────────────────────────────────────────────
 
 
 class Reply(NamedTuple):

@@ -1,4 +1,4 @@
-"""One handler with `@idempotent`, in each framework, over sockets; its neighbours are left alone."""
+"""One handler with `@idempotent` in each framework, over real sockets. Other handlers are not affected."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def serve() -> Iterator[Callable[..., Server]]:
 
 
 def check_one_effect(server: Server, desk: Desk, path: str = "/pay") -> None:
-    """What holds in every framework."""
+    """Check that a copy gets the stored answer and has no second effect. This holds in every framework."""
     first, copy = server.call(path, "k1", b"7"), server.call(path, "k1", b"7")
     assert (first.status, first.body, first.is_replay) == (200, b"1: 7", False)
     assert (copy.status, copy.body, copy.is_replay) == (200, b"1: 7", True)
@@ -171,7 +171,7 @@ def test_a_body_that_was_read_before_the_view(desk: Desk, keys: Keys, serve: Any
 
 
 def test_a_form_that_was_parsed_before_the_view_is_refused(desk: Desk, keys: Keys, serve: Any) -> None:
-    """Its bytes are gone: without them every form would be a copy of every other."""
+    """The raw bytes of a parsed form are not available. Without them all forms would have the same fingerprint."""
     app = flask_app(desk, keys)
     app.before_request(lambda: flask.request.form and None)
     server = serve(app, is_async=False)
@@ -180,7 +180,7 @@ def test_a_form_that_was_parsed_before_the_view_is_refused(desk: Desk, keys: Key
     assert desk.effects == 0
 
 
-def test_what_runs_after_a_view_of_flask_runs_for_copies_too(desk: Desk, keys: Keys, serve: Any) -> None:
+def test_after_request_functions_of_flask_also_run_for_copies(desk: Desk, keys: Keys, serve: Any) -> None:
     app = flask_app(desk, keys)
 
     @app.after_request
@@ -200,7 +200,7 @@ def test_a_decorator_inside_the_middleware(desk: Desk, keys: Keys, serve: Any) -
     check_one_effect(serve(app, is_async=False), desk)
 
 
-def test_the_webhook_of_a_view(desk: Desk, keys: Keys, serve: Any) -> None:
+def test_a_view_gets_the_verified_webhook(desk: Desk, keys: Keys, serve: Any) -> None:
     app = flask.Flask("webhooks")
 
     @app.post("/hooks")
@@ -213,14 +213,14 @@ def test_the_webhook_of_a_view(desk: Desk, keys: Keys, serve: Any) -> None:
     sent = senders.standard(senders.WHSEC, b"{}", str(int(time.time())))
     first, copy = (server.send("POST", "/hooks", sent.headers.items(), sent.body) for _ in range(2))
     assert (first.body, copy.is_replay, desk.effects) == (b"msg_2y7Xqm", True, 1)
-    assert [server.call(path).status for path in ("/hooks", "hooks")] == [401, 401]  # Werkzeug puts the slash there
+    assert [server.call(path).status for path in ("/hooks", "hooks")] == [401, 401]  # Werkzeug adds the missing slash.
     assert desk.effects == 1
 
 
 def test_no_method_gets_around_the_signature_of_a_view(
     desk: Desk, keys: Keys, async_keys: AsyncKeys, serve: Any
 ) -> None:
-    """Twilio's handlers take GET and POST alike, and read the query."""
+    """Handlers for Twilio often accept GET and POST, and read the query string."""
     settings = IdempotencySettings(verifier=Verifier(senders.WHSEC))
     views = flask.Flask("webhooks")
 
@@ -328,7 +328,7 @@ def test_routes_of_fastapi(desk: Desk, async_keys: AsyncKeys, keys_file: str, se
     first, copy = server.call("/v1/pay?order=3", "k1"), server.call("/v1/pay?order=3", "k1")
     assert (first.status, first.body) == (200, b'{"order":3,"n":1,"session":7}')
     assert (copy.body, copy.is_replay) == (first.body, True)
-    assert closed.acquire(timeout=30)  # after the answer
+    assert closed.acquire(timeout=30)  # The session is closed after the answer.
     assert not closed.acquire(blocking=False)
     assert server.call("/v1/pay?order=4", "k1").code == "key_reused"
     assert server.call("/v1/pay?order=4").code == "key_missing"
@@ -364,7 +364,7 @@ def test_a_route_of_litestar(desk: Desk, async_keys: AsyncKeys, serve: Any) -> N
 
 
 class Urls:
-    """A module, as far as Django is concerned."""
+    """An object that Django uses in place of a URL module."""
 
     def __init__(self, **views: Any) -> None:
         self.urlpatterns = [path(name, view) for name, view in views.items()]
@@ -460,7 +460,7 @@ def test_a_stream_that_django_closes_early_is_kept_in_full(desk: Desk, keys: Key
 
     first = stream(RequestFactory().post("/stream", headers={"Idempotency-Key": "k1"}))
     assert next(iter(first)) == b"a"
-    first.close()  # as the server does when its client is gone
+    first.close()  # The server does this when its client disconnects.
     assert desk.closed.is_set()
     copy = stream(RequestFactory().post("/stream", headers={"Idempotency-Key": "k1"}))
     assert (copy.content, copy.headers["idempotency-replayed"], desk.effects) == (b"abc", "true", 1)
@@ -503,7 +503,7 @@ client = Client(raise_request_exception=False)
 def post(address):
     return client.post(address, headers={"Idempotency-Key": "k1"})
 
-print(post("/middleware").status_code)  # the COMMIT fails: there is no such customer
+print(post("/middleware").status_code)  # The COMMIT fails because the customer does not exist.
 with connection.cursor() as cursor:
     cursor.execute("INSERT INTO customers VALUES (1)")
 print(post("/middleware").content.decode(), post("/middleware").headers["idempotency-replayed"])
@@ -522,10 +522,10 @@ def test_an_answer_is_kept_only_after_the_transaction_around_the_view(tmp_path: 
     assert refused.startswith("ImproperlyConfigured @idempotent inside ATOMIC_REQUESTS")
 
 
-# ── where it does not fit ─────────────────────────────────────────────────────────────────────────────────────────
+# ── wrong use ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_store_of_the_other_kind(keys: Keys, async_keys: AsyncKeys) -> None:
+async def test_a_sync_store_on_an_async_handler_is_refused(keys: Keys, async_keys: AsyncKeys) -> None:
     starlette = Request({"type": "http", "method": "POST", "path": "/", "headers": []})
     django_request = RequestFactory().post("/")
 
@@ -542,7 +542,7 @@ async def test_a_store_of_the_other_kind(keys: Keys, async_keys: AsyncKeys) -> N
         await idempotent(async_keys)(waits_not)(django_request)
 
 
-def test_the_decorator_itself_is_none() -> None:
+def test_the_decorator_without_a_store_is_refused() -> None:
     def pay() -> Any:
         raise AssertionError("never called")
 
@@ -550,7 +550,7 @@ def test_the_decorator_itself_is_none() -> None:
         idempotent(pay)  # type: ignore[arg-type]
 
 
-async def test_fastapi_is_told_what_to_use_instead(async_keys: AsyncKeys) -> None:
+async def test_the_error_for_fastapi_names_idempotent_route(async_keys: AsyncKeys) -> None:
     @idempotent(async_keys)
     async def pay(order: int) -> dict[str, int]:
         raise AssertionError("never called")

@@ -1,4 +1,4 @@
-"""The headers as each framework hands them over: real objects, made by the framework itself."""
+"""The header objects of each framework, created by the framework itself."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ SOURCES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("source", SOURCES.values(), ids=list(SOURCES))
-def test_verify_takes_them_as_they_are(source: Any) -> None:
+def test_verify_accepts_the_headers_of_each_framework(source: Any) -> None:
     webhook = Verifier(TEXT, "twilio").verify(source(), SENT.body, url=SENT.url, now=NOW)
     assert webhook.headers["X-TWILIO-signature"] == SENT.headers["X-Twilio-Signature"]
     assert webhook.headers["content-type"] == "application/x-www-form-urlencoded; charset=UTF-8"
 
 
 @pytest.mark.parametrize("make", [lambda pairs: pairs, StarletteHeaders, LitestarHeaders, WerkzeugHeaders])
-def test_a_header_that_came_twice_is_noticed_behind_every_framework(make: Any) -> None:
+def test_a_repeated_header_is_detected_in_every_framework(make: Any) -> None:
     pairs = [*RAW, (b"x-twilio-signature", b"AAAA")]
     if make is WerkzeugHeaders:
         source = make([(name.decode(), value.decode()) for name, value in pairs])
@@ -61,7 +61,7 @@ def test_a_header_that_came_twice_is_noticed_behind_every_framework(make: Any) -
         Verifier(TEXT, "twilio").verify(source, SENT.body, url=SENT.url, now=NOW)
 
 
-def test_of_an_environ_only_what_came_as_a_header() -> None:
+def test_only_the_http_headers_of_a_wsgi_environ_count() -> None:
     headers = Headers(
         {
             "REQUEST_METHOD": "POST",
@@ -74,7 +74,7 @@ def test_of_an_environ_only_what_came_as_a_header() -> None:
     assert dict(headers) == {"a-b": "1"}
 
 
-def test_a_mapping_in_any_case_with_commas_between_repeated_values() -> None:
+def test_a_mapping_ignores_case_and_joins_repeated_values_with_commas() -> None:
     headers = Headers([("Accept", "a"), ("ACCEPT", "b"), ("X", None), (7, "seven"), ("\u212a", "kelvin"), ("Y", 7)])
     assert dict(headers) == {"accept": "a, b", "y": ""}
     assert headers["aCCept"] == "a, b"

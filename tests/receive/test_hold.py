@@ -1,4 +1,4 @@
-"""What a holder does when its store forgets the key, or is away just when the answer is there. Real stores, no clocks patched."""
+"""The holder of a key when its store loses the key, or is unavailable when the answer is ready. The stores are real."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from hookline.receive.stores.sqlite import AsyncSqliteKeys, SqliteKeys
 
 CLAIM = Claim(b"k" * 32, b"f" * 32)
 SETTINGS = IdempotencySettings(lease=60)
-BRISK = IdempotencySettings(lease=3)  # what could not be kept is offered again after a sixth of it
+BRISK = IdempotencySettings(lease=3)  # An answer that could not be stored is retried after a sixth of the lease.
 KEPT = StoredResponse(200, (), b"done")
 PATIENCE = 60.0
 
@@ -57,7 +57,7 @@ async def taken_async(holder: AsyncHolder) -> AsyncHold:
     return hold
 
 
-# ── a store that forgets: an eviction, a restart without a log, a failover ────────────────────────────────────────
+# ── a store that loses keys, by eviction, restart or failover ─────────────────────────────────────────────────────
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def client(redis_url: str) -> Iterator[redis.Redis]:
         yield made
 
 
-def test_the_answer_to_a_key_that_was_forgotten_is_kept(client: redis.Redis) -> None:
+def test_the_answer_to_a_lost_key_is_stored(client: redis.Redis) -> None:
     store = RedisKeys(client)
     hold = taken(Holder(store, SETTINGS))
     client.flushall()
@@ -74,7 +74,7 @@ def test_the_answer_to_a_key_that_was_forgotten_is_kept(client: redis.Redis) -> 
     assert copy_of(store) == Replay(KEPT)
 
 
-def test_a_key_that_was_forgotten_is_held_again_with_the_next_heartbeat(client: redis.Redis) -> None:
+def test_the_next_heartbeat_claims_a_lost_key_again(client: redis.Redis) -> None:
     store = RedisKeys(client)
     hold = taken(Holder(store, SETTINGS))
     client.flushall()
@@ -82,7 +82,7 @@ def test_a_key_that_was_forgotten_is_held_again_with_the_next_heartbeat(client: 
     assert isinstance(copy_of(store), InProgress)
 
 
-def test_what_somebody_else_took_meanwhile_stays_theirs(client: redis.Redis) -> None:
+def test_a_lost_key_that_another_holder_claimed_stays_with_it(client: redis.Redis) -> None:
     store = RedisKeys(client)
     hold = taken(Holder(store, SETTINGS))
     client.flushall()
@@ -101,7 +101,7 @@ def test_a_late_heartbeat_does_not_take_a_key_that_was_released(client: redis.Re
     assert copy_of(store) == Fresh()
 
 
-async def test_the_same_with_a_store_that_is_awaited(client: redis.Redis, redis_url: str) -> None:
+async def test_a_lost_key_in_an_async_store(client: redis.Redis, redis_url: str) -> None:
     async with redis.asyncio.Redis.from_url(redis_url) as awaited:
         hold = await taken_async(AsyncHolder(AsyncRedisKeys(awaited), SETTINGS))
         client.flushall()
@@ -113,14 +113,15 @@ async def test_the_same_with_a_store_that_is_awaited(client: redis.Redis, redis_
         assert not await hold.renew()
 
 
-# ── a store that cannot be asked about one key ────────────────────────────────────────────────────────────────────
+# ── a store that is unavailable for one key ───────────────────────────────────────────────────────────────────────
 
 OTHER = Claim(b"o" * 32, b"f" * 32)
-TWELFTH, THIRD = 5, 20  # seconds of a lease of SETTINGS
+TWELFTH, THIRD = 5, 20  # a twelfth and a third of the lease of SETTINGS, in seconds
 
 
 class Partly:
-    """Of a store: it is away for `CLAIM`, and there for `OTHER`. A bell at the twelfth try; the other's renewals until then."""
+    """Makes a store unavailable for `CLAIM` only. It sets `bell` at the twelfth attempt to renew `CLAIM`, and counts
+    the renewals of `OTHER` until then."""
 
     def __init__(self) -> None:
         self.tried: Counter[bytes] = Counter()
@@ -157,7 +158,7 @@ class AsyncPartlyAway(AsyncSqliteKeys):
 
 
 class Dream:
-    """In place of the module `time`: once it has begun, it passes by sleeping alone, and that takes none."""
+    """Replaces the module `time`. After `begun` is set, each `sleep` advances the clock and returns at once."""
 
     def __init__(self) -> None:
         self.begun = threading.Event()
@@ -181,13 +182,14 @@ def test_a_renewal_that_failed_is_tried_again_sooner_than_the_next_is_due(
     holds = [holder.take(claim) for claim in (CLAIM, OTHER)]
     dream.begun.set()
     assert store.part.bell.wait(PATIENCE)
-    assert store.part.renewed == 3  # beside the one that fails, which comes at every twelfth
+    # A failing renewal is tried every twelfth of the lease, and the other key is renewed every third.
+    assert store.part.renewed == 3
     for hold in holds:
         assert hold is not None
         hold.release()
 
 
-async def test_the_same_under_asyncio(keys_file: str) -> None:
+async def test_a_failed_renewal_is_retried_sooner_under_asyncio(keys_file: str) -> None:
     store = AsyncPartlyAway(keys_file)
     holder = AsyncHolder(store, SETTINGS)
     clock = asyncio.get_running_loop().time
@@ -200,10 +202,10 @@ async def test_the_same_under_asyncio(keys_file: str) -> None:
     await store.aclose()
 
 
-# ── a store that is away when the answer is there ─────────────────────────────────────────────────────────────────
+# ── a store that is unavailable when the answer is ready ──────────────────────────────────────────────────────────
 
 
-def test_an_answer_that_could_not_be_kept_is_kept_when_the_store_is_back(keys_file: str) -> None:
+def test_an_answer_is_stored_when_the_store_is_available_again(keys_file: str) -> None:
     store = SqliteKeys(keys_file, timeout=0.05)
     hold = taken(Holder(store, BRISK))
     with closing(sqlite3.connect(keys_file, isolation_level=None)) as other:
@@ -215,7 +217,7 @@ def test_an_answer_that_could_not_be_kept_is_kept_when_the_store_is_back(keys_fi
     _await_replay(store)
 
 
-async def test_an_answer_is_kept_later_under_asyncio_too(keys_file: str) -> None:
+async def test_an_answer_is_stored_later_under_asyncio_too(keys_file: str) -> None:
     hold = await taken_async(AsyncHolder(AsyncSqliteKeys(keys_file, timeout=0.05), BRISK))
     with closing(sqlite3.connect(keys_file, isolation_level=None)) as other:
         other.execute(FOR_AN_HOUR)
@@ -226,22 +228,23 @@ async def test_an_answer_is_kept_later_under_asyncio_too(keys_file: str) -> None
     await asyncio.to_thread(_await_replay, SqliteKeys(keys_file))
 
 
-# Longer than any stall.
+# longer than any delay of the test
 FOR_AN_HOUR = "UPDATE hookline_idempotency SET lease_until = lease_until + 3600000000, lease = lease + 3600000000"
 
 
 def _await_replay(store: SqliteKeys) -> None:
-    """Within the lease: beyond it, the copy that asks here would have taken the key over."""
+    """Wait within the lease until the store returns the answer. After the lease this call would take over the key."""
     ends = time.monotonic() + PATIENCE
     while not isinstance(found := copy_of(store), Replay):
         assert isinstance(found, InProgress)
         assert time.monotonic() < ends
-        time.sleep(0.01)  # there is nothing to wait for but the row
+        time.sleep(0.01)  # Only the row shows the progress, so the test polls.
     assert found == Replay(KEPT)
 
 
-async def test_a_handler_that_keeps_the_last_connection_of_the_pool_has_one_effect(keys_url: str) -> None:
-    """As a session does that the framework closes after the answer: the store has to wait for the handler, and that for it."""
+async def test_a_handler_that_holds_the_last_connection_of_the_pool_has_one_effect(keys_url: str) -> None:
+    """A session that the framework closes after the answer behaves like this: the store waits for the handler's
+    connection, and the handler waits for the store."""
     effects: list[int] = []
     async with asyncpg.create_pool(keys_url, min_size=1, max_size=1) as pool:
         store = AsyncPostgresKeys(pool, timeout=PATIENCE)
@@ -251,7 +254,7 @@ async def test_a_handler_that_keeps_the_last_connection_of_the_pool_has_one_effe
         async def pay(scope: Any, receive: Any, send: Any) -> None:
             async with pool.acquire():
                 effects.append(1)
-                connections._timeout = 0.2  # it waits in vain
+                connections._timeout = 0.2  # The store finds no free connection and gives up.
                 await send({"type": "http.response.start", "status": 200, "headers": []})
                 await send({"type": "http.response.body", "body": b"done"})
                 connections._timeout = PATIENCE
@@ -260,7 +263,7 @@ async def test_a_handler_that_keeps_the_last_connection_of_the_pool_has_one_effe
         statuses = [await _call(app)]
         while statuses[-1] != (200, True):
             statuses.append(await _call(app))
-            await asyncio.sleep(0.05)  # a client that comes again
+            await asyncio.sleep(0.05)  # The client retries.
     assert set(statuses) <= {(200, False), (409, False), (200, True)}
     assert statuses.count((200, False)) == len(effects) == 1
 

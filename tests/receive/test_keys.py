@@ -1,4 +1,4 @@
-"""Keys and answers as they are stored."""
+"""The stored form of keys and responses."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def test_a_response_is_read_as_it_was_written(response: StoredResponse) -> None:
 
 
 @given(st.binary() | st.binary().map(lambda rest: b"\x01" + rest))
-def test_what_cannot_be_read_is_one_kind_of_error(raw: bytes) -> None:
+def test_an_unreadable_response_raises_one_kind_of_error(raw: bytes) -> None:
     with suppress(KeyStoreUnavailable):
         decode(raw)
 
 
 @pytest.mark.parametrize("raw", [b"", b"\x00", b"\x02" + encode(DONE)[1:], encode(DONE)[:-1], encode(DONE) + b"\0"])
-def test_an_answer_of_another_release_fails_closed(raw: bytes) -> None:
+def test_a_response_stored_by_another_release_is_refused(raw: bytes) -> None:
     with pytest.raises(KeyStoreUnavailable):
         decode(raw)
 
@@ -62,6 +62,6 @@ print(*{name.partition(".")[0] for name in sys.modules})
 """
 
 
-def test_a_store_is_imported_without_anybody_elses_driver() -> None:
+def test_a_store_imports_only_its_own_driver() -> None:
     done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True)
     assert {"psycopg", "psycopg_pool", "asyncpg", "redis", "starlette", "django"}.isdisjoint(done.stdout.split())

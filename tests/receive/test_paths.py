@@ -1,4 +1,5 @@
-"""Which paths are guarded, however they are spelled, and which entries of `only` are refused when the settings are made."""
+"""The paths that are guarded in all their spellings, and the entries of `only` that are refused when the settings are
+created."""
 
 from __future__ import annotations
 
@@ -44,13 +45,13 @@ def test_every_spelling_is_guarded(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", OTHERS)
-def test_other_pages_are_left_alone(path: str) -> None:
+def test_other_paths_are_not_guarded(path: str) -> None:
     assert not is_below(path, HOOKS)
     assert is_below(path, ["/"])
 
 
 @given(st.text(max_size=40), st.text(max_size=40))
-def test_what_follows_a_guarded_path_or_stands_in_front_of_its_way_back(before: str, after: str) -> None:
+def test_paths_below_a_guarded_path_and_paths_with_dot_segments_are_guarded(before: str, after: str) -> None:
     assert is_below(f"/hooks/{after}", HOOKS)
     way_back = "/".join(".." for _ in range(before.count("/") + before.count("\\") + 3))
     assert is_below(f"/x/{before.replace('%', '').replace(';', '')}/{way_back}/hooks", HOOKS)
@@ -104,8 +105,8 @@ def test_other_numbers_are_not_guarded_and_odd_ends_still_are() -> None:
     assert is_below("/1.50.json", ["/1.50"])
 
 
-def test_what_converters_take_for_one_number_has_one_key() -> None:
-    """They are generous: Pydantic takes `0__7`, `+_7` and `7.00` for 7, and `0-7` for -7."""
+def test_all_forms_that_converters_read_as_one_number_have_one_key() -> None:
+    """Converters accept many forms. Pydantic reads `0__7`, `+_7` and `7.00` as 7, and `0-7` as -7."""
     for convert in (int, float, *(TypeAdapter(kind).validate_python for kind in (int, float, Decimal))):
         keys: defaultdict[Any, set[str]] = defaultdict(set)
         for text in map("".join, chain.from_iterable(product("07_+-.e", repeat=size) for size in range(1, 6))):
@@ -122,18 +123,19 @@ def test_a_long_number_is_no_error(piece: str) -> None:
 
 @pytest.mark.parametrize("piece", ["%25", "/..", ";", "\u0300\u0323", "%cc%80%cc%a3", "\ufdfa", "/", "a:/", "..;/"])
 def test_a_long_path_takes_no_quadratic_time(piece: str) -> None:
-    """That would be minutes, for what a server lets through. Nobody has pages there, so it is guarded unread."""
+    """Quadratic time would take minutes for a path that servers accept. No application has such paths, so they are
+    guarded without normalization."""
     path = piece * (65536 // len(piece))
     assert is_below(path, HOOKS)
     assert len(key_path(path)) < 20 * len(path)
 
 
-def test_a_long_path_that_is_plain_is_read() -> None:
+def test_a_long_path_without_special_characters_is_normalized() -> None:
     assert not is_below("/page" * 5000, HOOKS)
     assert is_below("/hooks" + "/page" * 5000, HOOKS)
 
 
-# ── the entries ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── entries of `only` ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(

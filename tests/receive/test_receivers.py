@@ -1,4 +1,4 @@
-"""Several receivers on one store: senders give an event the same id and the same bytes everywhere."""
+"""Several receivers share one store. A sender uses the same event id and the same body for each of them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def send(server: Server, secret: str) -> Reply:
 
 
 def test_receivers_with_different_secrets_share_no_keys(keys_file: str) -> None:
-    """Nor answers. Nobody who has only the one's secret takes an id of the other's."""
+    """Receivers with different secrets also share no stored responses. A client that has one secret cannot claim an id
+    of the other receiver."""
     effects = Counter[str]()
     apps = [receiver(name, [secret], effects, keys_file) for name, secret in (("acme", ACME), ("globex", GLOBEX))]
     with asgi_server(apps[0]) as acme, asgi_server(apps[1]) as globex:
@@ -49,7 +50,7 @@ def test_receivers_with_different_secrets_share_no_keys(keys_file: str) -> None:
 
 
 def test_a_new_secret_in_front_of_the_old_one_keeps_the_keys(keys_file: str) -> None:
-    """Also while some processes have the new one already and others have not."""
+    """The keys also stay the same during a deployment, when only some processes have the new secret."""
     effects = Counter[str]()
     apps = [receiver(name, secrets, effects, keys_file) for name, secrets in (("old", [ACME]), ("both", [NEW, ACME]))]
     with asgi_server(apps[0]) as old, asgi_server(apps[1]) as both:
@@ -58,7 +59,7 @@ def test_a_new_secret_in_front_of_the_old_one_keeps_the_keys(keys_file: str) -> 
     assert effects == {"old": 1}
 
 
-def test_no_key_tells_the_secret() -> None:
+def test_a_stored_key_does_not_reveal_the_secret() -> None:
     verifier = Verifier([NEW, ACME])
     assert ACME.encode() not in verifier.identity
     assert len({Verifier(secret, scheme).identity for secret in (ACME, NEW) for scheme in ("standard", "svix")}) == 4

@@ -1,7 +1,7 @@
-"""Where an application is mounted is the client's to say on some servers. It makes no other key.
+"""On some servers a client can name the root path of the application. It must not lead to another key.
 
-Daphne takes `root_path` from the header `Daphne-Root-Path` of any client, gunicorn takes SCRIPT_NAME from the header of that
-name that a trusted proxy passes on. The servers here do the same.
+Daphne reads `root_path` from the header `Daphne-Root-Path` of any client. gunicorn reads SCRIPT_NAME from a header that
+a trusted proxy sends. The servers in these tests do the same.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from tests.receive.web import Reply, Server, asgi_server, wsgi_server
 ASGI = ["starlette", "fastapi", "litestar", "django-asgi"]
 WSGI = ["flask", "django-wsgi"]
 
-# What the request line has, and the root that the client says is in front of it.
+# The path of the request line, and the root path that the client names.
 ROOTED = [
     *(("/hooks", ""), ("/x/hooks", "/x"), ("/y/hooks", "/y"), ("/hooks/hooks", "/hooks"), ("/x/y/hooks", "/x/y")),
     *(("/x//hooks", "/x/"), ("/x/hooks", "/x/"), ("//hooks", "/")),
 ]
-# Those that gunicorn refuses, and Daphne passes on: the root is not in front.
+# gunicorn refuses these requests and Daphne passes them on: the path does not start with the root path.
 UNROOTED = [("/hooks", root) for root in ("/zz", "/ho", "/", "hooks", "/hooks", "s", "/hooks/")] + [
     *(("/y/x/hooks", "/x"), ("/x/x/hooks", "/x"), ("/hooks/ho/hooks", "/ho"), ("/xhooks", "/x"), ("/x/hooks", "x")),
 ]
@@ -72,7 +72,7 @@ def repeated(server: Server, header: str, requests: list[tuple[str, str]]) -> li
 
 @contextmanager
 def around(name: str, stage: Stage) -> Iterator[Any]:
-    """The middleware in the application, or around it."""
+    """Yield the application with the middleware inside it or around it."""
     with APPS[name](stage) as call:
         is_inside = stage.guard == "middleware"
         yield call.app if is_inside else IdempotencyMiddleware(call.app, AsyncSqliteKeys(stage.keys_file), SETTINGS)
@@ -80,7 +80,7 @@ def around(name: str, stage: Stage) -> Iterator[Any]:
 
 @pytest.mark.parametrize("guard", ["middleware", "none"])
 @pytest.mark.parametrize("name", ASGI)
-def test_a_root_that_the_client_names_is_no_other_key_in_asgi(name: str, guard: Any, keys_file: str) -> None:
+def test_a_root_path_from_the_client_does_not_change_the_key_in_asgi(name: str, guard: Any, keys_file: str) -> None:
     stage = Stage(guard, keys_file, Counter())
     with around(name, stage) as app, asgi_server(daphne(app), lifespan="off") as server:
         replies = repeated(server, "Daphne-Root-Path", ROOTED + UNROOTED)
@@ -89,7 +89,7 @@ def test_a_root_that_the_client_names_is_no_other_key_in_asgi(name: str, guard: 
 
 
 @pytest.mark.parametrize("name", WSGI)
-def test_a_root_that_the_client_names_is_no_other_key_in_wsgi(name: str, keys_file: str) -> None:
+def test_a_root_path_from_the_client_does_not_change_the_key_in_wsgi(name: str, keys_file: str) -> None:
     stage = Stage("middleware", keys_file, Counter())
     with APPS[name](stage) as call, wsgi_server(gunicorn(call.app)) as server:
         replies = repeated(server, "X-Root", ROOTED)
@@ -98,7 +98,7 @@ def test_a_root_that_the_client_names_is_no_other_key_in_wsgi(name: str, keys_fi
 
 
 def test_mounts_of_the_application_itself_have_their_own_keys(keys_file: str) -> None:
-    """Their paths are of the router's making, whatever root the client names."""
+    """The router creates these paths, so the root path of the client does not matter."""
     effects = Counter[str]()
 
     @idempotent(AsyncSqliteKeys(keys_file), SETTINGS)
@@ -116,8 +116,8 @@ def test_mounts_of_the_application_itself_have_their_own_keys(keys_file: str) ->
     assert effects == {"/a": 1, "/b": 1, "": 1}
 
 
-def test_two_applications_below_different_roots_collide_visibly(keys_file: str) -> None:
-    """A kept answer of one is not given by the other."""
+def test_two_applications_with_different_root_paths_get_a_key_conflict(keys_file: str) -> None:
+    """An application never sends the stored answer of another one. It refuses the request."""
     stage = Stage("middleware", keys_file, Counter())
     with APPS["starlette"](stage) as call, asgi_server(daphne(call.app), lifespan="off") as server:
         replies = repeated(server, "Daphne-Root-Path", [("/a/hooks", "/a"), ("/b/hooks", "/b"), ("/a/hooks", "/a")])

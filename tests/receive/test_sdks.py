@@ -1,4 +1,5 @@
-"""The providers' own packages, unmodified: they sign and we verify, we sign and they verify. `make sdk` installs those of npm."""
+"""Compatibility with the providers' own, unmodified packages: one side signs and the other verifies. `make sdk`
+installs the npm packages."""
 
 from __future__ import annotations
 
@@ -79,7 +80,7 @@ def _stripe_accepts(secret: str, headers: Headers, body: str) -> bool:
 def _node(package: str, verb: str, **given: Any) -> dict[str, Any]:
     interpreter = INSTALLED / "node"
     if not interpreter.exists():
-        pytest.fail(f"{interpreter} is not there: run `make sdk` (it needs make, and the packages' registries)")
+        pytest.fail(f"{interpreter} does not exist: run `make sdk` (it needs make, and the packages' registries)")
     jobs = msgspec.json.encode([given | {"package": package, "verb": verb}])
     done = subprocess.run(
         [interpreter, SCRIPT],
@@ -125,7 +126,7 @@ every_sdk = pytest.mark.parametrize("name", SDKS)
 
 @every_sdk
 @pytest.mark.parametrize("body", BODIES, ids=["compact", "spaced"])
-def test_they_sign_and_we_verify(name: str, body: str) -> None:
+def test_webhooks_signed_by_the_providers_package_are_verified(name: str, body: str) -> None:
     sdk, secret, now = SDKS[name], new_secret(), clock.wall()
     headers = sdk.sign(secret, int(now.timestamp()), body)
     webhook = Verifier([new_secret(), secret], sdk.scheme).verify(headers, body.encode(), now=now)
@@ -137,7 +138,7 @@ def test_they_sign_and_we_verify(name: str, body: str) -> None:
 
 @every_sdk
 @pytest.mark.parametrize("body", BODIES, ids=["compact", "spaced"])
-def test_we_sign_and_they_verify(name: str, body: str) -> None:
+def test_the_providers_package_verifies_our_signatures(name: str, body: str) -> None:
     sdk, secret, now = SDKS[name], new_secret(), clock.wall()
     signer = Signer(sdk.scheme, [Secret(key=secret), Secret(key=new_secret())])
     lines = signer.headers(MESSAGE_ID, int(now.timestamp()), body.encode(), now)

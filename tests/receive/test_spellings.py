@@ -1,7 +1,8 @@
-"""No spelling of a path is a way around the verifier, nor another key: whatever reaches a handler was verified, and once.
+"""No spelling of a path bypasses the verifier or changes the key. Each signed request runs a handler at most once.
 
-Each framework gets the same requests bare and guarded. Where its router takes one to a handler without a guard, it must not do so
-with one. `HOOKLINE_TEST_SPELLINGS=20000` sends that many to each framework and each guard; the suite does with fewer.
+Each framework gets the same requests without and with a guard. A request that reaches a handler without a guard must
+not reach it with one. `HOOKLINE_TEST_SPELLINGS=20000` sends that many requests to each framework and each guard. By
+default the suite sends fewer.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ COUNT = int(os.environ.get("HOOKLINE_TEST_SPELLINGS", "250"))
 SEED = 20_261_116
 PATIENCE = 300 + COUNT // 10
 
-# The bytes that end a path or part it somewhere; the full form sends all of them.
+# Some servers or routers end or split a path at these bytes. The full run sends all bytes.
 ODD_BYTES = [*range(0x21), 0x25, 0x2E, 0x2F, 0x3B, 0x5C, 0x7F, 0x85, 0xA0, 0xFF]
 NEIGHBOURS = [
     *(f"{path}%{byte:02x}" for path in FIXED for byte in (ODD_BYTES if COUNT < 1000 else range(256))),
@@ -33,7 +34,7 @@ NEIGHBOURS = [
 
 @pytest.fixture(autouse=True)
 def _quiet(caplog: pytest.LogCaptureFixture) -> None:
-    """Each refusal is a line in the log."""
+    """Hide the log, because each refusal is one line in it."""
     caplog.set_level(logging.CRITICAL, "hookline.receive")
 
 
@@ -45,7 +46,7 @@ SENT = [
 
 
 async def reached(call: Call, effects: Counter[str], sent: Sent, headers: dict[str, str] | None = None) -> str | None:
-    """The handler that it ran."""
+    """Send the request and return the name of the handler that ran."""
     before = effects.copy()
     await call(sent, headers or {}, b"{}")
     ran = effects - before
@@ -54,7 +55,7 @@ async def reached(call: Call, effects: Counter[str], sent: Sent, headers: dict[s
 
 
 async def routed_to(name: str, keys_file: str) -> dict[Sent, str]:
-    """What the framework takes to which handler, where there is no guard."""
+    """Return the handler that the framework runs for each request, without a guard."""
     bare = Stage("none", keys_file, Counter())
     with APPS[name](bare) as call:
         found = {sent: await reached(call, bare.effects, sent) for sent in SENT}
@@ -73,13 +74,13 @@ async def test_no_spelling_is_a_way_around(name: str, guard: Guard, keys_file: s
         f"{name}, {guard}: {len(SENT):,} sent, {len(routed):,} of them routed to a handler, {len(odd):,} oddly spelled"
     )
     assert ways == []
-    assert len(odd) > COUNT // 50  # a router that takes nothing would prove nothing
+    assert len(odd) > COUNT // 50  # The test would prove nothing if the router refused every unusual path.
 
 
 @pytest.mark.timeout(PATIENCE)
 @pytest.mark.parametrize("name", APPS)
 async def test_every_spelling_has_the_same_key(name: str, keys_file: str) -> None:
-    """A signed request that somebody has seen, and repeats with another path, root and method."""
+    """An attacker sends a captured signed request again, with another path, root path and method."""
     routed, guarded = await routed_to(name, keys_file), Stage("middleware", keys_file, Counter())
     repeated = [sent for sent, handler in routed.items() if handler in FIXED]
     signed = senders.standard(senders.WHSEC, b"{}", str(int(time.time()) + 250)).headers
@@ -100,7 +101,7 @@ TARGETS = [
 
 
 def send_raw(server: Server, method: bytes, target: bytes) -> None:
-    """To the end of the connection, whatever the server makes of it."""
+    """Send a request with raw bytes and read until the connection ends. Any answer is accepted."""
     with closing(server.connect()) as connection:
         connection.sendall(
             b"%b %b HTTP/1.1\r\nhost: shop.test\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{}" % (method, target)

@@ -1,4 +1,4 @@
-"""The promises of a store of keys, on every store and face."""
+"""The behaviour that every store of keys must have, sync and async."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_the_next_copy_is_told_how_long_the_lease_lasts(stage: Stage) -> N
     assert 0 < answer.retry_after <= 10
 
 
-async def test_keys_are_apart(stage: Stage) -> None:
+async def test_keys_are_independent(stage: Stage) -> None:
     first, second = stage.copy(), stage.copy()
     assert await first.begin() == Fresh(1)
     assert await second.begin() == Fresh(1)
@@ -60,7 +60,7 @@ async def test_keys_are_apart(stage: Stage) -> None:
     assert await stage.copy(second.key).begin() == Replay(DONE_ELSEWHERE)
 
 
-async def test_scopes_are_apart(stage: Stage) -> None:
+async def test_scopes_are_independent(stage: Stage) -> None:
     scopes = [["acme", "/orders"], ["acme", "/orders/"], ["ac", "me/orders"], ["acme"], []]
     copies = [stage.copy(key_of(scope, "evt_1")) for scope in scopes]
     assert [await copy.begin() for copy in copies] == [Fresh(1)] * len(scopes)
@@ -99,7 +99,7 @@ async def test_another_request_under_the_key_is_a_mismatch_while_it_runs_and_aft
     assert await stage.copy(first.key).begin() == Replay(DONE)
 
 
-async def test_a_begin_whose_answer_was_lost_can_be_asked_again(stage: Stage) -> None:
+async def test_begin_can_be_repeated_after_a_lost_answer(stage: Stage) -> None:
     copy = stage.copy()
     assert await copy.begin() == Fresh(1)
     assert await copy.begin() == Fresh(1)
@@ -129,7 +129,7 @@ async def test_a_replay_is_exact(stage: Stage, response: StoredResponse) -> None
     assert await stage.copy(copy.key).begin() == Replay(response)
 
 
-async def test_a_finish_whose_answer_was_lost_can_be_asked_again(stage: Stage) -> None:
+async def test_finish_can_be_repeated_after_a_lost_answer(stage: Stage) -> None:
     copy = stage.copy()
     await copy.begin()
     assert await copy.finish(DONE)
@@ -137,7 +137,7 @@ async def test_a_finish_whose_answer_was_lost_can_be_asked_again(stage: Stage) -
     assert await stage.copy(copy.key).begin() == Replay(DONE)
 
 
-async def test_what_was_never_begun_cannot_be_finished(stage: Stage) -> None:
+async def test_finish_without_begin_fails(stage: Stage) -> None:
     copy = stage.copy()
     assert not await copy.finish(DONE)
     assert not await copy.renew()
@@ -170,7 +170,7 @@ async def test_a_renewed_lease_lasts(stage: Stage) -> None:
     assert 0 < answer.retry_after <= 10
 
 
-async def test_a_lease_that_ran_out_is_taken_over_by_the_same_request_only(stage: Stage) -> None:
+async def test_only_the_same_request_takes_over_an_expired_lease(stage: Stage) -> None:
     first, second, third = stage.copies(3)
     await first.begin()
     await stage.age(first.key, LEASE + 1)
@@ -201,7 +201,7 @@ async def _is_powerless(copy: Copy) -> None:
 
 
 @pytest.mark.parametrize("verb", ["renew", "finish", "begin"])
-async def test_a_lease_that_ran_out_is_still_its_holders_until_it_is_taken(stage: Stage, verb: str) -> None:
+async def test_an_expired_lease_stays_with_its_holder_until_another_takes_it(stage: Stage, verb: str) -> None:
     first, second = stage.copies(2)
     await first.begin()
     await stage.age(first.key, LEASE + 1)
@@ -213,7 +213,7 @@ async def test_a_lease_that_ran_out_is_still_its_holders_until_it_is_taken(stage
     assert isinstance(await second.begin(), InProgress)
 
 
-async def test_release_frees_the_key_for_anybody(stage: Stage) -> None:
+async def test_release_frees_the_key_for_every_request(stage: Stage) -> None:
     first = stage.copy()
     await first.begin()
     await stage.copy(first.key).release()
@@ -223,7 +223,7 @@ async def test_release_frees_the_key_for_anybody(stage: Stage) -> None:
     assert await stage.copy(first.key, fingerprint=OTHER).begin() == Fresh(1)
 
 
-# ── the end ───────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── expiry ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_an_answer_is_kept_for_its_ttl(stage: Stage) -> None:
@@ -241,7 +241,7 @@ async def test_an_answer_is_kept_for_its_ttl(stage: Stage) -> None:
     assert await stage.copy(first.key, fingerprint=OTHER).begin() == Replay(DONE_ELSEWHERE)
 
 
-async def test_a_key_that_nobody_came_back_for_is_bound_to_its_request_for_a_while(stage: Stage) -> None:
+async def test_an_abandoned_key_stays_bound_to_its_request_until_it_expires(stage: Stage) -> None:
     first = stage.copy()
     await first.begin()
     await stage.age(first.key, ABANDONED - 60)
@@ -271,14 +271,14 @@ async def test_clean_removes_what_has_expired_and_nothing_else(stage: Stage) -> 
     assert await stage.copy(dead.key).begin() == Fresh(2)
 
 
-# ── all at once ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── concurrent calls ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _sorts(answers: list[object]) -> Counter[str]:
     return Counter(type(answer).__name__ for answer in answers)
 
 
-async def test_of_25_at_once_one_is_fresh(stage: Stage) -> None:
+async def test_of_25_concurrent_copies_one_is_fresh(stage: Stage) -> None:
     for _ in range(4):
         copies = stage.copies(25)
         answers = await asyncio.gather(*(copy.begin() for copy in copies))
@@ -291,7 +291,7 @@ async def test_of_25_at_once_one_is_fresh(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(("passed", "run"), [(LEASE + 1, 2), (LEASE + ABANDONED + 1, 1)], ids=["lease over", "expired"])
-async def test_of_25_that_take_over_at_once_one_is_fresh(stage: Stage, passed: float, run: int) -> None:
+async def test_of_25_concurrent_takeovers_one_is_fresh(stage: Stage, passed: float, run: int) -> None:
     for _ in range(3):
         dead = stage.copy()
         await dead.begin()
@@ -303,15 +303,15 @@ async def test_of_25_that_take_over_at_once_one_is_fresh(stage: Stage, passed: f
         assert Fresh(run) in answers[:25] or Fresh(1) in answers[:25]
 
 
-async def test_of_two_requests_at_once_under_one_key_one_wins(stage: Stage) -> None:
+async def test_of_two_different_concurrent_requests_with_one_key_one_wins(stage: Stage) -> None:
     key = stage.copy().key
     copies = [stage.copy(key, fingerprint) for fingerprint in (b"a" * 32, OTHER) * 12]
     answers = await asyncio.gather(*(copy.begin() for copy in copies))
     assert _sorts(answers) == {"Fresh": 1, "InProgress": 11, "Mismatch": 12}
 
 
-async def test_begin_and_release_by_turns_never_fail(stage: Stage) -> None:
-    """Whoever gets the key lets it go again: the others find it gone, or taken by yet another."""
+async def test_concurrent_begin_and_release_never_fail(stage: Stage) -> None:
+    """Each caller that gets the key releases it at once. The others find it released or held by yet another caller."""
     key, held, most = stage.copy().key, 0, 0
 
     async def take_turns() -> int:
@@ -333,7 +333,7 @@ async def test_begin_and_release_by_turns_never_fail(stage: Stage) -> None:
 
 @pytest.mark.parametrize("timeout", [-1, float("nan"), float("inf"), "5", None])
 def test_a_timeout_is_a_number_of_seconds(keys_file: str, timeout: Any) -> None:
-    """Told when the store is made, and not by the first request."""
+    """A wrong timeout is refused when the store is created, and not at the first request."""
     makes: list[Callable[[], object]] = [
         lambda: SqliteKeys(keys_file, timeout=timeout),
         lambda: AsyncSqliteKeys(keys_file, timeout=timeout),

@@ -1,4 +1,5 @@
-"""`AsyncPostgresKeys` of a function that makes the pool, because there is no event loop yet when the application is imported."""
+"""`AsyncPostgresKeys` with a function that creates the pool, because no event loop runs yet when the application is
+imported."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ from tests.receive.web import asgi_server
 
 
 class Maker:
-    """A function that counts, and remembers what it made. Each failure comes once."""
+    """A function that creates a pool. It counts its calls, keeps the last pool, and raises each of the given failures
+    once."""
 
     def __init__(self, make: Callable[[], Any], *failures: Exception) -> None:
         self._make = make
@@ -79,7 +81,7 @@ def begin(keys: AsyncPostgresKeys, token: int = 0) -> Coroutine[Any, Any, Answer
 
 
 @pytest.mark.parametrize("make", [small_pool, psycopg_pool, made_pool, unmade_pool, opened_psycopg_pool])
-async def test_of_first_calls_at_once_one_makes_the_pool(url: str, make: Callable[[str], Any]) -> None:
+async def test_one_of_several_concurrent_first_calls_creates_the_pool(url: str, make: Callable[[str], Any]) -> None:
     maker = Maker(lambda: make(url))
     keys = AsyncPostgresKeys(maker)
     assert maker.calls == 0
@@ -90,10 +92,10 @@ async def test_of_first_calls_at_once_one_makes_the_pool(url: str, make: Callabl
 
 
 @pytest.mark.parametrize("make", [small_pool, psycopg_pool])
-async def test_its_own_pool_is_closed_and_made_again_when_it_is_needed(url: str, make: Callable[[str], Any]) -> None:
+async def test_its_own_pool_is_closed_and_created_again_when_needed(url: str, make: Callable[[str], Any]) -> None:
     maker = Maker(lambda: make(url))
     keys = AsyncPostgresKeys(maker)
-    await keys.aclose()  # there is none yet
+    await keys.aclose()  # No pool exists yet.
     assert await begin(keys) == Fresh(1)
     first = maker.pool
     await keys.aclose()
@@ -120,7 +122,7 @@ def _is_closed(pool: Any) -> bool:
 
 
 @pytest.mark.parametrize("failure", [OSError("no route"), KeyError("DATABASE_URL"), asyncpg.PostgresError("starting")])
-async def test_a_failure_is_told_to_all_who_wait_and_the_next_tries_again(url: str, failure: Exception) -> None:
+async def test_all_waiting_calls_get_the_failure_and_the_next_call_tries_again(url: str, failure: Exception) -> None:
     maker = Maker(lambda: small_pool(url), failure)
     keys = AsyncPostgresKeys(maker)
     answers = await asyncio.gather(*(begin(keys, n) for n in range(5)), return_exceptions=True)
@@ -132,7 +134,7 @@ async def test_a_failure_is_told_to_all_who_wait_and_the_next_tries_again(url: s
     await keys.aclose()
 
 
-async def test_a_database_that_is_away_at_first_is_unavailable_and_then_available(url: str) -> None:
+async def test_the_store_becomes_available_when_the_database_does(url: str) -> None:
     place, _, name = url.rpartition("/")
     keys = AsyncPostgresKeys(lambda: small_pool(url))
     async with await psycopg.AsyncConnection.connect(f"{place}/postgres", autocommit=True) as admin:
@@ -146,7 +148,7 @@ async def test_a_database_that_is_away_at_first_is_unavailable_and_then_availabl
     await keys.aclose()
 
 
-async def test_a_pool_that_is_never_made_is_unavailable(url: str) -> None:
+async def test_a_pool_that_is_never_created_makes_the_store_unavailable(url: str) -> None:
     first = [asyncio.Event()]
 
     async def make() -> Any:
@@ -163,7 +165,7 @@ async def test_a_pool_that_is_never_made_is_unavailable(url: str) -> None:
     await keys.aclose()
 
 
-async def test_who_is_cancelled_takes_the_pool_from_nobody(url: str) -> None:
+async def test_a_cancelled_call_does_not_take_the_pool_from_other_calls(url: str) -> None:
     started, go_on = asyncio.Event(), asyncio.Event()
 
     async def make() -> Any:
@@ -182,7 +184,7 @@ async def test_who_is_cancelled_takes_the_pool_from_nobody(url: str) -> None:
     await keys.aclose()
 
 
-async def test_what_is_no_pool_is_refused(url: str) -> None:
+async def test_a_result_that_is_no_pool_is_refused(url: str) -> None:
     async def nothing() -> None:
         pass
 
@@ -206,7 +208,8 @@ LOOPS = """
 
 
 def test_each_event_loop_has_a_pool_of_its_own(url: str) -> None:
-    """As in tests that call the application in a loop for each request. Not in this process: nobody closes those pools."""
+    """Some tests call the application in a new event loop for each request. The test uses a separate process because
+    nothing closes those pools."""
     command = [sys.executable, "-c", textwrap.dedent(LOOPS), url]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (0, "Fresh\nInProgress\nInProgress\n"), done.stderr

@@ -1,4 +1,4 @@
-"""Keys in PostgreSQL: outages, names, settings of the database and of pools."""
+"""Stores of keys in PostgreSQL: outages, table names, and settings of the database and of pools."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def postgres_stage(request: pytest.FixtureRequest, open_stage: OpenStage) 
 
 
 async def test_connections_that_the_server_ended_are_replaced(postgres_stage: Stage) -> None:
-    """Several are idle, and each verb meets a dead one."""
+    """Several connections are idle, and each operation gets a broken one."""
     copies = postgres_stage.copies(5)
     await asyncio.gather(*(copy.begin() for copy in copies))
     held = postgres_stage.copy()
@@ -60,8 +60,8 @@ async def _end_sessions(url: str) -> None:
         )
 
 
-async def test_a_database_that_is_away_is_unavailable(postgres_stage: Stage) -> None:
-    """It takes no connections, and ends those that it has."""
+async def test_an_unavailable_database_makes_the_store_unavailable(postgres_stage: Stage) -> None:
+    """The database refuses new connections and ends the existing ones."""
     held = postgres_stage.copy()
     await held.begin()
     connections = _connections(postgres_stage)
@@ -78,7 +78,7 @@ async def test_a_database_that_is_away_is_unavailable(postgres_stage: Stage) -> 
                     await verb()
         finally:
             await admin.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
-    connections._timeout = 30.0  # a pool takes its time before it tries again
+    connections._timeout = 30.0  # A pool waits before it connects again.
     assert await held.renew()
 
 
@@ -106,7 +106,8 @@ async def test_a_function_that_connects_is_called_for_a_few_connections_only(key
 
 
 async def test_a_function_that_cannot_connect_makes_the_store_unavailable(keys_url: str) -> None:
-    """Whatever it raises: it may have asked somebody else for the password. What it raises of our own is the caller's fault."""
+    """Any exception makes the store unavailable, because the function may ask another service for the password. Only
+    `InvalidInput` is passed on, as an error of the caller."""
     faults: list[Exception] = [LookupError("no password today"), InvalidInput("wrong kind")]
 
     def connect() -> Any:
@@ -124,14 +125,14 @@ async def test_a_function_that_cannot_connect_makes_the_store_unavailable(keys_u
     keys.close()
 
 
-async def test_a_connection_that_hangs_is_unavailable_to_the_others(keys_url: str) -> None:
+async def test_a_call_fails_when_all_connections_hang(keys_url: str) -> None:
     keys = PostgresKeys(lambda: psycopg.connect(keys_url), timeout=0.1)
     keys.create_table()
     with psycopg.connect(keys_url) as other, ThreadPoolExecutor(MAX_CONNECTIONS) as threads:
         other.execute("LOCK TABLE hookline_idempotency")
         waiting = [threads.submit(keys.renew, KEY, b"1", 30) for _ in range(MAX_CONNECTIONS)]
         while keys._keys._connections._own().free._value:  # type: ignore[attr-defined]
-            await asyncio.sleep(0.01)  # until all of them have one
+            await asyncio.sleep(0.01)  # Wait until every call has a connection.
         with pytest.raises(KeyStoreUnavailable, match="became free"):
             keys.renew(KEY, b"1", 30)
         other.rollback()
@@ -139,7 +140,7 @@ async def test_a_connection_that_hangs_is_unavailable_to_the_others(keys_url: st
     keys.close()
 
 
-async def test_without_its_table_it_says_what_to_do(keys_url: str) -> None:
+async def test_a_missing_table_gives_an_error_with_a_hint(keys_url: str) -> None:
     keys = PostgresKeys(lambda: psycopg.connect(keys_url))
     with pytest.raises(KeyStoreUnavailable, match=r"create_table\(\) makes it"):
         keys.begin(KEY, PRINT, token=b"1", lease=30)
@@ -165,32 +166,32 @@ async def test_names_are_quoted(keys_url: str) -> None:
     with psycopg.connect(keys_url) as conn:
         found = conn.execute("SELECT schemaname FROM pg_tables WHERE tablename = %s", (table,)).fetchall()
         assert found == [(schema,)]
-        conn.execute("DROP TABLE orders")  # it is still there
+        conn.execute("DROP TABLE orders")  # The application's own table still exists.
     keys.close()
 
 
 @pytest.mark.parametrize("name", ["", "a\0b", "x" * 49, "ü" * 25])
-def test_names_that_postgres_would_cut_or_refuse(name: str) -> None:
+def test_names_that_postgres_would_cut_or_refuse_are_refused(name: str) -> None:
     with pytest.raises(InvalidInput):
         table_sql(name)
     with pytest.raises(InvalidInput):
         PostgresKeys(psycopg.connect, schema=name)
 
 
-async def test_many_make_the_table_at_once(keys_url: str) -> None:
+async def test_several_stores_create_the_table_at_once(keys_url: str) -> None:
     stores = [PostgresKeys(lambda: psycopg.connect(keys_url)) for _ in range(8)]
     await asyncio.gather(*(asyncio.to_thread(store.create_table) for store in stores))
     with psycopg.connect(keys_url, autocommit=True) as conn:
-        conn.execute(table_sql())  # of a migration that is run again
+        conn.execute(table_sql())  # A migration may run the SQL a second time.
     assert stores[0].begin(KEY, PRINT, token=b"1", lease=30) == Fresh(1)
     for store in stores:
         store.close()
 
 
-async def test_whoever_comes_while_the_table_is_made_waits(keys_url: str) -> None:
+async def test_a_second_create_table_waits_for_the_first(keys_url: str) -> None:
     keys = PostgresKeys(lambda: psycopg.connect(keys_url))
     with psycopg.connect(keys_url) as first, ThreadPoolExecutor(1) as thread:
-        first.execute(keys._keys._sql.create)  # not committed yet
+        first.execute(keys._keys._sql.create)  # The transaction is not committed yet.
         making = thread.submit(keys.create_table)
         await _until_somebody_waits(keys_url)
         first.commit()
@@ -211,10 +212,11 @@ async def test_whoever_comes_while_the_table_is_made_waits(keys_url: str) -> Non
         (PRINT, None, 30, -1, Fresh(1)),
     ],
 )
-async def test_what_another_session_took_in_between_is_seen(
+async def test_a_key_that_another_session_claimed_during_the_call_is_seen(
     keys_url: str, fingerprint: bytes, response: bytes | None, lease: float, expires: float, expected: Any
 ) -> None:
-    """Our statement's snapshot does not have the row, and its INSERT waits for the one that makes it."""
+    """The snapshot of our statement does not include the row. The INSERT waits for the transaction that creates the
+    row."""
     keys = PostgresKeys(lambda: psycopg.connect(keys_url))
     keys.create_table()
     with psycopg.connect(keys_url) as first, ThreadPoolExecutor(1) as thread:
@@ -235,11 +237,11 @@ async def _until_somebody_waits(url: str) -> None:
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as conn:
         waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
         while not (await (await conn.execute(waiting)).fetchone()):
-            await asyncio.sleep(0.01)  # the database has no event for this
+            await asyncio.sleep(0.01)  # The database sends no notification, so the test polls.
 
 
 @pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
-async def test_another_isolation_by_default_changes_nothing(
+async def test_another_default_isolation_level_changes_nothing(
     keys_url: str, open_stage: OpenStage, isolation: str
 ) -> None:
     name = keys_url.rpartition("/")[2]
@@ -255,8 +257,8 @@ async def test_another_isolation_by_default_changes_nothing(
             conn.execute(f"ALTER DATABASE {name} RESET default_transaction_isolation")
 
 
-async def test_a_pools_connections_come_back_as_they_were(keys_url: str) -> None:
-    """Whatever rows and cursors the application has set, and with its own mind about transactions."""
+async def test_connections_are_returned_to_the_pool_unchanged(keys_url: str) -> None:
+    """The store works with any row factory, cursor and transaction mode of the pool, and restores them."""
     from psycopg_pool import ConnectionPool
 
     settings = {"row_factory": dict_row, "cursor_factory": psycopg.ClientCursor}
@@ -282,6 +284,6 @@ async def test_a_pools_connections_come_back_as_they_were(keys_url: str) -> None
         (lambda: RedisKeys("redis://"), "redis-py"),
     ],
 )
-async def test_what_a_store_cannot_be_made_of(make: Callable[[], Any], hint: str) -> None:
+async def test_a_store_refuses_other_objects_than_pools_and_functions(make: Callable[[], Any], hint: str) -> None:
     with pytest.raises(InvalidInput, match=hint):
         make()

@@ -1,4 +1,4 @@
-"""Stores of keys across processes, and calls that were cancelled."""
+"""Stores of keys that several processes share, and calls that were cancelled."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def takers(shared: tuple[str, Stage]) -> Iterator[list[Taker]]:
 
 
 async def test_of_many_processes_one_is_fresh(shared: tuple[str, Stage], takers: list[Taker]) -> None:
-    """On SQLite the first round also makes the file."""
+    """On SQLite the first round also creates the file."""
     for _ in range(10):
         key = secrets.token_bytes(32)
         for taker in takers:
@@ -51,7 +51,7 @@ async def test_of_many_processes_one_is_fresh(shared: tuple[str, Stage], takers:
         assert sorted(answers) == ["Fresh"] + ["InProgress"] * 23
 
 
-async def test_a_holder_that_is_killed_is_succeeded_after_its_lease(
+async def test_the_key_of_a_killed_holder_is_taken_over_after_its_lease(
     shared: tuple[str, Stage], takers: list[Taker]
 ) -> None:
     _, stage = shared
@@ -89,7 +89,8 @@ FORKS = """
 
 
 async def test_a_store_can_be_made_before_a_fork(shared: tuple[str, Stage]) -> None:
-    """As servers do that load the application first. In a process without threads, or Python warns of it."""
+    """Some servers load the application before they fork. The test forks in a process without threads, because Python
+    warns otherwise."""
     engine, stage = shared
     command = [sys.executable, "-c", textwrap.dedent(FORKS), engine, stage.place]
     done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
@@ -97,7 +98,7 @@ async def test_a_store_can_be_made_before_a_fork(shared: tuple[str, Stage]) -> N
 
 
 @pytest.mark.parametrize("name", ["sqlite-async", "postgres-asyncpg", "postgres-async-pool"])
-async def test_a_begin_that_was_cancelled_is_made_good_by_release(open_stage: OpenStage, name: str) -> None:
+async def test_release_frees_the_key_of_a_cancelled_begin(open_stage: OpenStage, name: str) -> None:
     stage = await open_stage(name)
     for steps in range(12):
         copy = stage.copy()

@@ -1,4 +1,4 @@
-"""Keys in Redis: outages, clusters, scripts."""
+"""Stores of keys in Redis: outages, clusters and scripts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_client_of_the_other_kind_is_refused_when_the_store_is_made() -> None:
             AsyncRedisKeys(waits_not)
 
 
-async def test_scripts_that_redis_forgot_are_sent_again(redis_url: str) -> None:
+async def test_scripts_that_redis_lost_are_sent_again(redis_url: str) -> None:
     async with redis.asyncio.Redis.from_url(redis_url) as client:
         keys = AsyncRedisKeys(client)
         assert await keys.begin(KEY, PRINT, token=b"1", lease=30) == Fresh(1)
@@ -65,7 +65,7 @@ def private_redis() -> Iterator[RedisServer]:
     server.close()
 
 
-async def test_a_redis_that_is_away_is_unavailable_and_then_available(private_redis: RedisServer) -> None:
+async def test_the_store_is_available_again_after_an_outage_of_redis(private_redis: RedisServer) -> None:
     with redis.Redis.from_url(private_redis.url) as client:
         async with redis.asyncio.Redis.from_url(private_redis.url) as async_client:
             keys, async_keys = RedisKeys(client), AsyncRedisKeys(async_client)
@@ -82,15 +82,15 @@ async def test_a_redis_that_is_away_is_unavailable_and_then_available(private_re
             assert await async_keys.finish(KEY, b"1", DONE, 60)
 
 
-async def test_a_redis_that_has_no_room_is_unavailable(private_redis: RedisServer) -> None:
-    """It says so, and does not throw out other keys."""
+async def test_a_full_redis_makes_the_store_unavailable(private_redis: RedisServer) -> None:
+    """Redis reports that its memory is full, and does not evict other keys."""
     with redis.Redis.from_url(private_redis.url) as client:
         client.config_set("maxmemory", "1")
         with pytest.raises(KeyStoreUnavailable, match="maxmemory"):
             RedisKeys(client).begin(KEY, PRINT, token=b"1", lease=30)
 
 
-async def test_a_record_of_another_kind_is_unavailable(redis_url: str) -> None:
+async def test_a_record_of_another_type_makes_the_store_unavailable(redis_url: str) -> None:
     with redis.Redis.from_url(redis_url) as client:
         client.set(f"hookline:idempotency:{KEY.hex()}", "not ours")
         with pytest.raises(KeyStoreUnavailable):
@@ -99,14 +99,14 @@ async def test_a_record_of_another_kind_is_unavailable(redis_url: str) -> None:
         assert client.exists(f"shop:{KEY.hex()}")
 
 
-async def test_a_cluster_keeps_keys_where_they_belong() -> None:
+async def test_the_store_works_on_a_cluster() -> None:
     server = RedisServer(cluster=True)
     try:
         server.start()
         with redis.Redis.from_url(server.url) as node:
             node.execute_command("CLUSTER", "ADDSLOTS", *range(16_384))
             while node.cluster("info")["cluster_state"] != "ok":
-                await asyncio.sleep(0.05)  # another process decides when it is
+                await asyncio.sleep(0.05)  # Another process decides when the cluster is ready.
         with redis.cluster.RedisCluster(host="127.0.0.1", port=server.port) as client:
             keys = RedisKeys(client)
             for number in range(20):
@@ -120,9 +120,9 @@ async def test_a_cluster_keeps_keys_where_they_belong() -> None:
         server.close()
 
 
-# ── a client with few connections, which refuses one more at once ─────────────────────────────────────────────────
+# ── a client with a limited number of connections ─────────────────────────────────────────────────────────────────
 
-PAUSE = 100  # milliseconds in which the server answers nobody, so that all calls are under way together
+PAUSE = 100  # milliseconds in which the server answers nobody, so that all calls overlap
 
 
 def _sorts(answers: list[Answer]) -> Counter[str]:
@@ -150,32 +150,33 @@ def test_threads_at_once_wait_for_a_connection(redis_url: str) -> None:
         assert _sorts(list(threads.map(begin, range(25)))) == {"Fresh": 1, "InProgress": 24}
 
 
-async def test_half_of_the_connections_stay_the_applications(redis_url: str) -> None:
+async def test_half_of_the_connections_are_left_to_the_application(redis_url: str) -> None:
     async with redis.asyncio.from_url(redis_url, max_connections=4) as client:
         keys = AsyncRedisKeys(client)
         await client.client_pause(PAUSE)
         begun = [asyncio.create_task(keys.begin(KEY, PRINT, token=b"%d" % n, lease=30)) for n in range(25)]
         while len(client.connection_pool._in_use_connections) < 2:
-            await asyncio.sleep(0)  # until the store has its share
+            await asyncio.sleep(0)  # Wait until the store uses its share of the connections.
         assert await asyncio.gather(client.get("theirs"), client.get("also theirs")) == [None, None]
         assert _sorts(await asyncio.gather(*begun)) == {"Fresh": 1, "InProgress": 24}
 
 
-async def test_connections_that_the_application_has_are_waited_for(redis_url: str) -> None:
+async def test_a_task_waits_for_connections_that_the_application_holds(redis_url: str) -> None:
     async with redis.asyncio.from_url(redis_url, max_connections=2) as client:
         pool = client.connection_pool
         theirs = [await pool.get_connection() for _ in range(2)]
         with pytest.raises(KeyStoreUnavailable, match="Too many connections"):
             await AsyncRedisKeys(client, timeout=0.05).begin(KEY, PRINT, token=b"1", lease=30)
         beginning = asyncio.create_task(AsyncRedisKeys(client).begin(KEY, PRINT, token=b"1", lease=30))
-        await asyncio.sleep(0.05)  # it is refused, and the client has no event for that
+        # The Redis client has no free connection and sends no notification of that, so the test waits.
+        await asyncio.sleep(0.05)
         assert not beginning.done()
         for connection in theirs:
             await pool.release(connection)
         assert await beginning == Fresh(1)
 
 
-def test_a_thread_waits_for_connections_that_the_application_has(redis_url: str) -> None:
+def test_a_thread_waits_for_connections_that_the_application_holds(redis_url: str) -> None:
     with redis.from_url(redis_url, max_connections=2) as client, ThreadPoolExecutor(1) as thread:
         pool = client.connection_pool
         theirs = [pool.get_connection() for _ in range(2)]
@@ -189,11 +190,11 @@ def test_a_thread_waits_for_connections_that_the_application_has(redis_url: str)
         assert beginning.result(60) == Fresh(1)
 
 
-async def test_who_waits_too_long_for_its_turn_is_told(redis_url: str) -> None:
-    """Of two connections one is the store's, and a call that takes long has it."""
+async def test_a_call_that_waits_too_long_for_its_turn_fails(redis_url: str) -> None:
+    """The store may use one of the client's two connections, and a slow call holds it."""
     async with redis.asyncio.from_url(redis_url, max_connections=2) as client:
         keys = AsyncRedisKeys(client, timeout=0.05)
-        await client.client_pause(60_000, all=False)  # of what writes, such as scripts
+        await client.client_pause(60_000, all=False)  # Pause only commands that write, such as scripts.
         first = asyncio.create_task(keys.begin(KEY, PRINT, token=b"1", lease=30))
         await asyncio.sleep(0)
         with pytest.raises(KeyStoreUnavailable, match="became free"):
@@ -203,7 +204,7 @@ async def test_who_waits_too_long_for_its_turn_is_told(redis_url: str) -> None:
         assert await keys.renew(KEY, b"1", 30)
 
 
-def test_who_waits_too_long_for_its_turn_is_told_in_a_thread(redis_url: str) -> None:
+def test_a_thread_that_waits_too_long_for_its_turn_fails(redis_url: str) -> None:
     with redis.from_url(redis_url, max_connections=2) as client, ThreadPoolExecutor(2) as threads:
         keys = RedisKeys(client, timeout=0.05)
         client.client_pause(60_000, all=False)
@@ -215,7 +216,7 @@ def test_who_waits_too_long_for_its_turn_is_told_in_a_thread(redis_url: str) -> 
         assert first.result(60) == Fresh(1)
 
 
-async def test_who_is_cancelled_gives_its_turn_back(redis_url: str) -> None:
+async def test_a_cancelled_call_gives_its_turn_back(redis_url: str) -> None:
     async with redis.asyncio.from_url(redis_url, max_connections=2) as client:
         keys = AsyncRedisKeys(client)
         for steps in range(12):
@@ -235,7 +236,7 @@ FORKS = """
 
     client = redis.from_url(sys.argv[1], max_connections=2)
     keys = RedisKeys(client)
-    client.client_pause(60_000, all=False)  # of what writes, such as scripts
+    client.client_pause(60_000, all=False)  # Pause only commands that write, such as scripts.
     beginning = threading.Thread(target=keys.begin, args=(b"parent's", b"f"), kwargs={"token": b"p", "lease": 30})
     beginning.start()
     while not client.connection_pool._in_use_connections:
@@ -250,8 +251,8 @@ FORKS = """
 """
 
 
-def test_a_fork_while_a_call_is_under_way_leaves_the_child_its_turn(redis_url: str) -> None:
-    """In a process of its own: Python warns of a fork beside threads."""
+def test_a_fork_during_a_call_does_not_block_the_child(redis_url: str) -> None:
+    """The test uses a separate process, because Python warns about a fork beside threads."""
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", textwrap.dedent(FORKS), redis_url]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr

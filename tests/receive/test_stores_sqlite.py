@@ -1,4 +1,4 @@
-"""Keys in SQLite: locks, odd files, permissions."""
+"""Stores of keys in SQLite: locks, unusual files and permissions."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tests.receive.conftest import OpenStage
 from tests.receive.stages import DONE, KEY, PRINT, verbs
 
 
-async def test_the_loop_runs_on_while_a_file_is_locked(keys_file: str, open_stage: OpenStage) -> None:
-    """If it did not, the lock could not be given back, and the wait for it would fail."""
+async def test_a_locked_file_does_not_block_the_event_loop(keys_file: str, open_stage: OpenStage) -> None:
+    """The event loop of the test releases the lock, so the test fails if the store blocks the loop."""
     stage = await open_stage("sqlite-async")
     await stage.copy().begin()
     with closing(sqlite3.connect(keys_file, isolation_level=None)) as other:
@@ -32,14 +32,14 @@ async def test_the_loop_runs_on_while_a_file_is_locked(keys_file: str, open_stag
         copy = stage.copy()
         beginning = asyncio.create_task(copy.begin())
         for _ in range(10):
-            await asyncio.sleep(0.005)  # in which a thread asks for the lock
+            await asyncio.sleep(0.005)  # During these pauses a thread asks for the lock.
         assert not beginning.done()
         other.execute("COMMIT")
     assert await beginning == Fresh(1)
 
 
-async def test_who_waits_too_long_for_its_turn_is_told(keys_file: str) -> None:
-    """Each of those before has its own wait for the lock: the last of many must not wait for the sum of them."""
+async def test_a_call_that_waits_too_long_for_its_turn_fails(keys_file: str) -> None:
+    """Each earlier call has its own timeout for the lock. The last call must not wait for the sum of them."""
     keys = AsyncSqliteKeys(keys_file, timeout=0.2)
     await keys.begin(KEY, PRINT, token=b"0", lease=30)
     with closing(sqlite3.connect(keys_file, isolation_level=None)) as other:
@@ -54,8 +54,9 @@ async def test_who_waits_too_long_for_its_turn_is_told(keys_file: str) -> None:
     await keys.aclose()
 
 
-def test_what_another_process_took_in_between_is_seen(keys_file: str) -> None:
-    """We find the key free, wait for the lock, and get it from the one that has taken the key meanwhile."""
+def test_a_key_that_another_process_claimed_during_the_wait_is_seen(keys_file: str) -> None:
+    """This process finds the key free and waits for the lock. Another process holds the lock and claims the key
+    meanwhile."""
     keys, waits = SqliteKeys(keys_file), threading.Event()
     keys.begin(KEY, PRINT, token=b"1", lease=30)
     conn = keys._own().conn
@@ -71,7 +72,7 @@ def test_what_another_process_took_in_between_is_seen(keys_file: str) -> None:
     keys.close()
 
 
-def test_many_open_a_new_file_at_once(tmp_path: Path) -> None:
+def test_several_stores_open_a_new_file_at_once(tmp_path: Path) -> None:
     for number in range(5):
         stores = [SqliteKeys(tmp_path / f"{number}.db") for _ in range(8)]
         barrier = threading.Barrier(len(stores))
@@ -87,15 +88,15 @@ def test_many_open_a_new_file_at_once(tmp_path: Path) -> None:
             store.close()
 
 
-def test_a_file_that_somebody_writes_without_a_write_ahead_log_is_waited_for(keys_file: str) -> None:
-    """The switch to WAL finds it locked, and SQLite's busy timeout does not count for that."""
+def test_the_switch_to_wal_waits_for_a_writer(keys_file: str) -> None:
+    """The switch to WAL mode finds the file locked, and SQLite's busy timeout does not cover that switch."""
     keys = SqliteKeys(keys_file)
     with closing(sqlite3.connect(keys_file, isolation_level=None)) as other, ThreadPoolExecutor(1) as thread:
         other.execute("CREATE TABLE orders (n integer)")
         other.execute("BEGIN IMMEDIATE")
         beginning = thread.submit(keys.begin, KEY, PRINT, token=b"1", lease=30)
         with pytest.raises(TimeoutError):
-            beginning.result(0.1)  # in which it has failed, or waits
+            beginning.result(0.1)  # The call must still wait for the lock.
         other.execute("COMMIT")
         assert beginning.result(60) == Fresh(1)
     keys.close()
@@ -137,8 +138,8 @@ FORK_ASYNC = """
 
 
 @pytest.mark.parametrize("program", [FORK, FORK_ASYNC])
-def test_a_fork_in_the_middle_of_a_call_does_not_lock_the_child_out(keys_file: str, program: str) -> None:
-    """In a process without threads, or Python warns of it."""
+def test_a_fork_during_a_call_does_not_block_the_child(keys_file: str, program: str) -> None:
+    """The test forks in a process without threads, because Python warns about a fork beside threads."""
     command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(program), keys_file]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -152,7 +153,8 @@ def test_a_file_that_stays_locked_is_unavailable_and_then_available(keys_file: s
         for verb in verbs(keys):
             with pytest.raises(KeyStoreUnavailable, match="locked"):
                 verb()
-        assert isinstance(keys.begin(KEY, PRINT, token=b"2", lease=30), InProgress)  # copies only read
+        # A copy of a running request only reads, so it needs no lock.
+        assert isinstance(keys.begin(KEY, PRINT, token=b"2", lease=30), InProgress)
         other.execute("COMMIT")
     assert keys.renew(KEY, b"1", 30)
     keys.close()
@@ -185,21 +187,21 @@ def test_keys_need_a_file(path: str) -> None:
         AsyncSqliteKeys(path)
 
 
-def test_the_file_is_its_owners_and_has_a_write_ahead_log(keys_file: str) -> None:
+def test_only_the_owner_can_read_the_file_and_it_uses_wal(keys_file: str) -> None:
     keys = SqliteKeys(keys_file)
     keys.begin(KEY, PRINT, token=b"1", lease=30)
     for name in (keys_file, f"{keys_file}-wal"):
         assert stat.S_IMODE(Path(name).stat().st_mode) == 0o600
     keys.close()
-    assert keys.renew(KEY, b"1", 30)  # opened again
+    assert keys.renew(KEY, b"1", 30)  # The store opens the file again.
     keys.close()
 
 
 # ── a clock that is set back ──────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_lease_is_no_longer_than_itself_after_the_clock_was_set_back(open_stage: OpenStage) -> None:
-    """A holder that died would keep its key until the instant at which the clock was before."""
+async def test_a_lease_ends_in_time_after_the_clock_was_set_back(open_stage: OpenStage) -> None:
+    """Without a limit, the key of a dead holder would stay claimed until the clock reaches the earlier time again."""
     stage = await open_stage("sqlite")
     dead, copy = stage.copies(2)
     await dead.begin(lease=30)
@@ -213,18 +215,19 @@ async def test_a_lease_is_no_longer_than_itself_after_the_clock_was_set_back(ope
     assert await copy.begin(lease=10) == Fresh(2)
 
 
-async def test_a_holder_that_lives_keeps_its_key_when_the_clock_is_set_back(open_stage: OpenStage) -> None:
+async def test_a_live_holder_keeps_its_key_when_the_clock_is_set_back(open_stage: OpenStage) -> None:
     stage = await open_stage("sqlite")
     holder, copy = stage.copies(2)
     await holder.begin(lease=3600)
     await stage.age(holder.key, -86_400)
     assert isinstance(await copy.begin(lease=10), InProgress)
     assert await holder.renew(lease=3600)
-    await stage.age(holder.key, 1800)  # far more than the copy's own lease: it is the holder's that counts
+    # 1800 seconds are longer than the copy's lease. Only the lease of the holder counts.
+    await stage.age(holder.key, 1800)
     assert isinstance(await copy.begin(lease=10), InProgress)
 
 
-async def test_a_file_of_an_earlier_release_goes_on_with_what_it_has(keys_file: str, open_stage: OpenStage) -> None:
+async def test_the_keys_in_a_file_of_an_earlier_release_stay_valid(keys_file: str, open_stage: OpenStage) -> None:
     stage = await open_stage("sqlite")
     held, done, copy = stage.copy(), stage.copy(), stage.copy()
     await held.begin()

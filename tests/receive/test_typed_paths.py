@@ -1,4 +1,4 @@
-"""A path parameter with a type has many spellings of one value. They make no other key."""
+"""A typed path parameter can spell one value in several ways. All spellings have the same idempotency key."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ SERVERS: dict[str, tuple[Serving, Callable[[Effects, str], Any]]] = {
 
 @pytest.fixture
 def effects() -> Effects:
-    """How often a handler ran for which value."""
+    """Counts how often a handler ran for each value."""
     return Counter()
 
 

@@ -1,4 +1,4 @@
-"""`verified` on the handler itself, in each framework, over sockets. Used in the wrong way, the handler does not run."""
+"""`verified` on the handler itself, in each framework, over real sockets. Wrong use of it must not run the handler."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from django.views import View
 from django.views.decorators.http import require_POST
 
 VERIFIER = Verifier(senders.WHSEC)
-SETTINGS = IdempotencySettings(verifier=VERIFIER, only=["/elsewhere"])  # a decorated handler is guarded wherever it is
+SETTINGS = IdempotencySettings(verifier=VERIFIER, only=["/elsewhere"])  # A decorated handler is guarded at every path.
 BODY = b'{"order": 7}'
 LIMIT = 100
 
@@ -79,7 +79,7 @@ def deliver(server: Server, address: str, body: bytes = BODY, signed: bytes | No
 
 
 def check(server: Server, desk: Desk, address: str, **more: str) -> None:
-    """What holds in every framework."""
+    """Check valid, forged, unsigned and large requests. The results are the same in every framework."""
     desk.bodies.clear()
     assert deliver(server, address, **more).body.strip(b'"') == b"msg_2y7Xqm"
     assert desk.bodies == [BODY]
@@ -87,7 +87,8 @@ def check(server: Server, desk: Desk, address: str, **more: str) -> None:
     assert [(one.status, one.code) for one in (forged, unsigned)] == [(401, "signature_invalid")] * 2
     long = b"[" + b" " * LIMIT + b"]"
     assert deliver(server, address, long, **more).code == "body_too_large"
-    assert server.send("POST", address, [], iter([long])).status in (401, 413)  # 401: the server does not mark its end
+    # The status is 401 if the server does not mark the end of the body.
+    assert server.send("POST", address, [], iter([long])).status in (401, 413)
     assert desk.bodies == [BODY]
 
 
@@ -139,7 +140,7 @@ def test_endpoints_of_starlette(desk: Desk, serve: Serve, address: str) -> None:
 
 @pytest.mark.parametrize("address", ["/missing", "/streamed"])
 def test_an_endpoint_of_starlette_fails_closed(desk: Desk, serve: Serve, address: str) -> None:
-    """Without its decorator, or with a body that somebody has streamed away."""
+    """The request is refused if the decorator is missing, or if the body was already read as a stream."""
     assert deliver(serve(starlette_app(desk)), address).status == 500
     assert desk.effects == 0
 
@@ -155,7 +156,7 @@ Verified = Annotated[Webhook, fastapi.Depends(for_fastapi.verified(VERIFIER, max
 
 
 async def drained(request: fastapi.Request) -> None:
-    """As a parameter for a form does it."""
+    """Read the body as a stream, as a form parameter does."""
     assert [chunk async for chunk in request.stream()]
 
 
@@ -189,23 +190,23 @@ def test_dependencies_of_fastapi(desk: Desk, serve: Serve, address: str) -> None
     check(serve(fastapi_app(desk)), desk, address)
 
 
-def test_the_signature_is_looked_at_before_the_parameters_of_fastapi(desk: Desk, serve: Serve) -> None:
+def test_the_signature_is_checked_before_the_parameters_of_fastapi(desk: Desk, serve: Serve) -> None:
     server = serve(fastapi_app(desk))
     assert server.call("/parsed", body=b'{"order": "x"}').code == "signature_invalid"
     assert server.call("/parsed", body=b'{"order": 7}').code == "signature_invalid"
-    assert server.call("/parsed", body=b"{").status == 422  # FastAPI reads JSON before any dependency
+    assert server.call("/parsed", body=b"{").status == 422  # FastAPI parses JSON before any dependency runs.
     assert deliver(server, "/parsed", b'{"order": "x"}').status == 422
     assert desk.effects == 0
     assert deliver(server, "/parsed").status == 200
     assert desk.bodies == [BODY]
 
 
-def test_a_body_that_fastapi_has_streamed_away_is_not_let_through(desk: Desk, serve: Serve) -> None:
+def test_a_body_that_fastapi_has_already_streamed_is_refused(desk: Desk, serve: Serve) -> None:
     assert deliver(serve(fastapi_app(desk)), "/drained").status == 500
     assert desk.effects == 0
 
 
-def test_an_application_may_answer_refusals_in_its_own_form(desk: Desk, serve: Serve) -> None:
+def test_an_application_may_handle_the_refusal_itself(desk: Desk, serve: Serve) -> None:
     app = fastapi_app(desk)
     app.add_exception_handler(401, lambda request, fault: PlainTextResponse("no", 401))
     reply = serve(app).call("/async", body=BODY)
@@ -239,14 +240,15 @@ def litestar_app(desk: Desk) -> litestar.Litestar:
 def test_routes_of_litestar(desk: Desk, serve: Serve, address: str) -> None:
     server = serve(litestar_app(desk))
     check(server, desk, address)
-    assert server.call(address, body=b"{").code == "signature_invalid"  # before anything is parsed
+    # The signature is checked before the body is parsed.
+    assert server.call(address, body=b"{").code == "signature_invalid"
     assert deliver(server, "/missing").status == 500
     assert desk.bodies == [BODY]
 
 
 @pytest.mark.parametrize("name", ["verified", "idempotent"])
 def test_a_body_that_litestar_has_read_and_kept(desk: Desk, serve: Serve, keys_file: str, name: str) -> None:
-    """Its LoggingMiddleware reads every body."""
+    """Litestar's LoggingMiddleware reads every body."""
     settings = IdempotencySettings(verifier=VERIFIER, max_body=LIMIT)
     idempotent = DefineMiddleware(IdempotencyMiddleware, store=AsyncSqliteKeys(keys_file), settings=settings)
     guards: dict[str, Any] = {"verified": for_litestar.verified(VERIFIER, max_body=LIMIT), "idempotent": idempotent}
@@ -312,7 +314,7 @@ def test_a_decorator_above_the_route_of_flask_fails_closed(desk: Desk, serve: Se
     assert desk.effects == 0
 
 
-def test_a_form_that_flask_has_parsed_is_not_let_through(desk: Desk, serve: Serve) -> None:
+def test_a_form_that_flask_has_parsed_is_refused(desk: Desk, serve: Serve) -> None:
     app = flask_app(desk)
     app.before_request(lambda: flask.request.form and None)
     form = {"content-type": "application/x-www-form-urlencoded"}
@@ -324,7 +326,7 @@ def test_a_form_that_flask_has_parsed_is_not_let_through(desk: Desk, serve: Serv
 
 
 class Urls:
-    """A module, as far as Django is concerned."""
+    """An object that Django uses in place of a URL module."""
 
     def __init__(self, desk: Desk) -> None:
         verified = for_django.verified(VERIFIER, max_body=LIMIT)
@@ -416,14 +418,14 @@ def test_both_on_a_route_of_fastapi(desk: Desk, serve: Serve, keys_file: str) ->
     check_once(serve(app), desk)
 
 
-# ── where it does not fit ─────────────────────────────────────────────────────────────────────────────────────────
+# ── wrong use ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 EACH = [for_django, for_fastapi, for_flask, for_litestar, for_starlette]
 DECORATORS = [for_django, for_flask, for_starlette]
 
 
 @pytest.mark.parametrize("module", EACH, ids=lambda module: module.__name__)
-def test_it_needs_a_verifier(module: Any) -> None:
+def test_verified_needs_a_verifier(module: Any) -> None:
     def handler(request: Any, webhook: Webhook) -> None: ...
 
     for wrong in (None, senders.WHSEC, handler):
@@ -437,8 +439,8 @@ def test_it_needs_a_verifier(module: Any) -> None:
 
 
 @pytest.mark.parametrize("module", DECORATORS, ids=lambda module: module.__name__)
-def test_the_handler_takes_the_webhook(module: Any) -> None:
-    """A default, or whatever comes, would let it run where the decorator is missing."""
+def test_the_handler_must_have_a_required_webhook_parameter(module: Any) -> None:
+    """With a default value or `**options`, the handler would also run without the decorator."""
 
     def without(request: Any) -> None: ...
     def whatever(**options: Any) -> None: ...
@@ -450,7 +452,7 @@ def test_the_handler_takes_the_webhook(module: Any) -> None:
             module.verified(VERIFIER)(handler)
 
 
-async def test_a_decorator_of_another_framework() -> None:
+async def test_a_decorator_of_another_framework_is_refused() -> None:
     def handler(request: Any, webhook: Webhook) -> None:
         raise AssertionError("never called")
 
@@ -462,7 +464,7 @@ async def test_a_decorator_of_another_framework() -> None:
         for_flask.verified(VERIFIER)(handler)(HttpRequest())
 
 
-def test_the_address_that_twilio_has_called(desk: Desk, serve: Serve) -> None:
+def test_the_url_that_twilio_called_can_be_given(desk: Desk, serve: Serve) -> None:
     app, public = flask.Flask("sms"), "https://shop.example/sms"
 
     @app.post("/sms")
@@ -477,5 +479,5 @@ def test_the_address_that_twilio_has_called(desk: Desk, serve: Serve) -> None:
     assert desk.effects == 1
 
 
-def test_the_bound_is_the_middlewares() -> None:
+def test_the_size_limit_equals_that_of_the_middleware() -> None:
     assert IdempotencySettings().max_body == handlers.MAX_BODY

@@ -1,4 +1,4 @@
-"""Vectors, every scheme's own sender, what it makes of the request, and everything that must not pass."""
+"""`verify`: published test vectors, a sender for each scheme, the resulting webhook, and requests that must be refused."""
 
 from __future__ import annotations
 
@@ -81,11 +81,11 @@ def test_the_vectors_of_other_providers(scheme: str, header: str) -> None:
             verify(vector["body"].encode() + b"x", now=at)
 
 
-# ── what comes out ────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the resulting webhook ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 @every_scheme
-def test_a_good_request_comes_out_as_it_came(scheme: str) -> None:
+def test_a_valid_request_is_returned_unchanged(scheme: str) -> None:
     request = sent(scheme)
     webhook = verified(scheme, request)
     assert webhook.body == BODY
@@ -111,7 +111,7 @@ def test_all_schemes_have_a_sender_here() -> None:
         "slack": (None, None),
     }.items(),
 )
-def test_the_label_from_the_headers(scheme: str, label: tuple[str | None, str | None]) -> None:
+def test_id_and_event_type_from_the_headers(scheme: str, label: tuple[str | None, str | None]) -> None:
     webhook = verified(scheme, sent(scheme))
     assert (webhook.id, webhook.event_type) == label
 
@@ -121,7 +121,8 @@ def test_the_label_from_the_headers(scheme: str, label: tuple[str | None, str | 
     [
         ("stripe", {"object": "event", "id": "evt_1", "type": "charge.paid"}, ("evt_1", "charge.paid")),
         ("stripe", {"object": "v2.core.event", "id": "evt_2", "type": "v1.x"}, ("evt_2", "v1.x")),
-        ("stripe", {"object": "order", "id": "order_7"}, (None, None)),  # not an event of Stripe's: that is an order's id
+        # The body is no event of Stripe, so its id is that of an order.
+        ("stripe", {"object": "order", "id": "order_7"}, (None, None)),
         ("stripe", {"object": "event", "id": 7, "type": 8}, (None, None)),
         ("slack", {"type": "event_callback", "event_id": "Ev08", "event": {"type": "app_mention"}}, ("Ev08", "app_mention")),
         ("slack", {"type": "url_verification", "challenge": "3eZb"}, (None, "url_verification")),
@@ -131,19 +132,19 @@ def test_the_label_from_the_headers(scheme: str, label: tuple[str | None, str | 
         ("slack", {"type": "a\nb", "event_id": "E" * 256}, ("E" * 256, None)),
     ],
 )  # fmt: skip
-def test_the_label_from_the_body(scheme: str, body: Any, label: tuple[str | None, str | None]) -> None:
+def test_id_and_event_type_from_the_body(scheme: str, body: Any, label: tuple[str | None, str | None]) -> None:
     webhook = verified(scheme, sent(scheme, json.dumps(body).encode()))
     assert (webhook.id, webhook.event_type) == label
 
 
-def test_standard_webhooks_has_its_type_in_the_body_where_no_header_tells() -> None:
+def test_standard_webhooks_without_a_type_header_uses_the_type_in_the_body() -> None:
     request = sent("standard", b'{"type": "user.created", "data": {}}')
     assert verified("standard", request).event_type == "order.paid"
     del request.headers["webhook-event-type"]
     assert verified("standard", request).event_type == "user.created"
 
 
-def test_hookline_signing_like_stripe_or_github_still_has_an_id_and_a_type() -> None:
+def test_webhooks_that_hookline_signs_like_stripe_or_github_have_an_id_and_a_type() -> None:
     for scheme in ("stripe", "github"):
         lines = Signer(Scheme(scheme), [Secret(key=TEXT)]).headers("msg_own", STAMP, b'{"id": "order_7"}', NOW)
         headers = dict(line.split(": ", 1) for line in lines) | {"webhook-event-type": "order.paid"}
@@ -161,7 +162,7 @@ def test_an_id_of_stripes_cannot_be_overruled_by_a_header() -> None:
     "body", [b"", b"\xff", b'"', b"[" * 100_000, b'{"type": "\xff"}', b'{"type":' + b"[" * 100_000]
 )
 @every_scheme
-def test_a_signed_body_that_is_no_json_is_said_so_by_json_alone(scheme: str, body: bytes) -> None:
+def test_only_json_raises_for_a_signed_body_that_is_no_json(scheme: str, body: bytes) -> None:
     request = sent(scheme, body)
     request.headers.pop("webhook-event-type", None)
     webhook = verified(scheme, request)
@@ -242,7 +243,7 @@ def test_twilio_url_with_and_without_its_port(called: str, seen: str) -> None:
         ("https://shop.example/sms", "https://shop.example.evil/sms"),
     ],
 )
-def test_twilio_url_of_another_place(called: str, seen: str) -> None:
+def test_twilio_url_of_another_server_is_refused(called: str, seen: str) -> None:
     assert refused("twilio", twilio_form(TEXT, SMS, called)._replace(url=seen)) == "no_match"
 
 
@@ -266,7 +267,7 @@ def test_twilio_urls_that_cannot_be_read() -> None:
 def test_twilio_forms_that_cannot_be_read() -> None:
     for body in (b"a=\xff", b"a=%FF", b"&".join([b"a=1"] * 1001)):
         assert refused("twilio", twilio_form(TEXT, SMS)._replace(body=body)) == "malformed_body"
-    long = b"Body=" + b"%41" * (128 * 1024 // 3)  # decoding a megabyte of these takes a quarter of a second
+    long = b"Body=" + b"%41" * (128 * 1024 // 3)  # Decoding a megabyte of this text takes a quarter of a second.
     assert refused("twilio", twilio_form(TEXT, SMS)._replace(body=long)) == "malformed_body"
     assert verified("twilio", twilio_form(TEXT, long[:-6])).event_type is None
 
@@ -392,12 +393,12 @@ def test_the_timestamp_is_bounded_in_both_directions(scheme: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", [name for name in SENDERS if name not in TIMED])
-def test_schemes_without_a_timestamp_take_any_instant(scheme: str) -> None:
+def test_schemes_without_a_timestamp_accept_any_time(scheme: str) -> None:
     assert verified(scheme, sent(scheme), now=NOW + timedelta(days=999), tolerance=0).timestamp is None
 
 
 @timed_scheme
-def test_the_wall_clock_is_asked_where_no_instant_is_given(scheme: str) -> None:
+def test_the_current_time_is_the_default(scheme: str) -> None:
     secret = secrets_of(scheme)[0]
     fresh, stale = sent(scheme, stamp=str(int(clock.wall().timestamp()))), sent(scheme)
     assert Verifier(secret, scheme).verify(fresh.headers, fresh.body).body == BODY
@@ -406,7 +407,7 @@ def test_the_wall_clock_is_asked_where_no_instant_is_given(scheme: str) -> None:
     assert caught.value.code in (VerificationCode.TIMESTAMP_TOO_OLD, VerificationCode.TIMESTAMP_TOO_NEW)
 
 
-def test_an_instant_without_a_time_zone_is_a_fault_of_the_caller() -> None:
+def test_a_time_without_a_time_zone_is_an_error_of_the_caller() -> None:
     with pytest.raises(InvalidInput, match="time zone"):
         verified("standard", sent("standard"), now=NOW.replace(tzinfo=None))
 
@@ -430,7 +431,7 @@ def test_an_instant_without_a_time_zone_is_a_fault_of_the_caller() -> None:
     ],
 )
 def test_a_timestamp_is_digits_and_nothing_else(scheme: str, stamp: str) -> None:
-    """Signed with the right secret, by a sender with a strange idea of a timestamp."""
+    """The sender signs correctly, but writes the timestamp in an unusual form."""
     request = sent(scheme, stamp=stamp)
     assert refused(scheme, request, tolerance=float("inf")) == "malformed_header"
 
@@ -443,12 +444,12 @@ def test_a_timestamp_in_other_scripts_or_with_control_characters_is_malformed(sc
 
 
 @timed_scheme
-def test_the_last_instant_that_can_be_written(scheme: str) -> None:
+def test_the_largest_timestamp(scheme: str) -> None:
     assert verified(scheme, sent(scheme, stamp="9" * 11), tolerance=float("inf")).timestamp is not None
     assert refused(scheme, sent(scheme, stamp="9" * 11)) == "timestamp_too_new"
 
 
-# ── nothing that was changed passes ───────────────────────────────────────────────────────────────────────────────
+# ── changed requests ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @given(scheme=st.sampled_from(list(SENDERS)), place=st.integers(0, len(BODY) - 1), flip=st.integers(1, 255))
@@ -489,7 +490,8 @@ def test_a_changed_character_of_a_signed_header_fails_at_every_place(scheme: str
 def test_base64_has_one_spelling(scheme: str, header: str) -> None:
     request = sent(scheme)
     value = request.headers[header]
-    twin = value[:-2] + chr(ord(value[-2]) + 1) + "="  # the spare bits of the last letter
+    # The last base64 character has unused bits, and only these differ.
+    twin = value[:-2] + chr(ord(value[-2]) + 1) + "="
     assert base64.b64decode(twin[-44:]) == base64.b64decode(value[-44:])
     for changed in (
         twin,
@@ -563,7 +565,7 @@ def test_a_header_that_cannot_be_read_is_malformed(scheme: str, header: str, val
 @pytest.mark.parametrize(
     "value", ["9" * 5000, ",", "=", "v1,", "v1=", "sha256=", "t=", f"t={STAMP},v1=", "v1, v1,", "AAAA"]
 )
-def test_a_header_that_says_nothing_is_refused(scheme: str, header: str, value: str) -> None:
+def test_a_header_without_a_valid_value_is_refused(scheme: str, header: str, value: str) -> None:
     request = sent(scheme)
     assert refused(scheme, request._replace(headers=request.headers | {header: value})) in (
         "malformed_header",
@@ -580,7 +582,7 @@ def test_a_header_that_says_nothing_is_refused(scheme: str, header: str, value: 
         ("standard", "webhook-event-type"),
     ],
 )
-def test_a_label_that_could_be_no_key_is_malformed(scheme: str, header: str) -> None:
+def test_an_id_that_cannot_be_a_key_is_malformed(scheme: str, header: str) -> None:
     request = sent(scheme)
     for value in ("a" * 257, "é", "", "a\x00"):
         assert refused(scheme, request._replace(headers=request.headers | {header: value})) == "malformed_header"
@@ -588,7 +590,7 @@ def test_a_label_that_could_be_no_key_is_malformed(scheme: str, header: str) -> 
     verified(scheme, request)
 
 
-def test_unknown_versions_and_malformed_signatures_beside_a_good_one_are_passed_over() -> None:
+def test_unknown_versions_and_malformed_signatures_beside_a_valid_one_are_ignored() -> None:
     request = sent("standard")
     good = request.headers["webhook-signature"]
     for crowd in (f"v2,AAAA v1 v1, v1,!!! {good}", f"{good} v9,x", f"v1a,AAAA  {good}", f"v1,{good} {good}"):
@@ -602,7 +604,7 @@ def test_unknown_versions_and_malformed_signatures_beside_a_good_one_are_passed_
     ("scheme", "header", "glue"),
     [("standard", "webhook-signature", " "), ("stripe", "Stripe-Signature", ",v1="), ("hex", "Webhook-Signature", ",")],
 )
-def test_a_crowd_of_signatures_is_refused_before_it_costs_anything(scheme: str, header: str, glue: str) -> None:
+def test_too_many_signatures_are_refused_before_any_is_checked(scheme: str, header: str, glue: str) -> None:
     request = sent(scheme)
     crowd = request.headers | {header: glue.join([request.headers[header], *["00"] * 33])}
     with pytest.raises(VerificationError, match="too many signatures"):
@@ -611,14 +613,14 @@ def test_a_crowd_of_signatures_is_refused_before_it_costs_anything(scheme: str, 
 
 @pytest.mark.parametrize(("size", "place", "accepted"), [(1 << 20, 3, True), (1 << 20, 4, False), (1000, 9, True)])
 def test_few_ed25519_signatures_of_a_large_body_are_checked(size: int, place: int, accepted: bool) -> None:
-    """Each check hashes the whole body. An endpoint of ours has up to 10 secrets, and all of them sign."""
+    """Each check hashes the whole body. Our endpoints have up to 10 secrets, and every secret adds a signature."""
     body = b"x" * size
     lines = Signer(Scheme.STANDARD, [Secret(key=PRIVATE)]).headers("msg_1", STAMP, body, NOW)
     headers = dict(line.split(": ", 1) for line in lines)
     wrong = [f"v1a,{base64.b64encode(bytes([number]) * 63 + bytes(1)).decode()}" for number in range(place)]
     headers["webhook-signature"] = " ".join(
         [*wrong[:1] * 5, *wrong, headers["webhook-signature"]]
-    )  # a repeated one counts once
+    )  # A repeated signature counts once.
     with nullcontext() if accepted else pytest.raises(VerificationError, match="no signature matches"):
         Verifier(PUBLIC).verify(headers, body, now=NOW)
 
@@ -634,7 +636,7 @@ def test_stripe_needs_exactly_one_timestamp() -> None:
 @pytest.mark.parametrize(
     "headers", [None, 7, "webhook-id: 1", b"x", [1, 2], [("a",)], ["ab"], [("a", "b", "c")], {"a"}]
 )
-def test_headers_that_are_no_headers(scheme: str, headers: Any) -> None:
+def test_objects_that_are_no_headers_are_refused(scheme: str, headers: Any) -> None:
     assert refused(scheme, sent(scheme)._replace(headers=headers)) == "malformed_header"
 
 
@@ -647,7 +649,7 @@ def test_a_parsed_body_is_refused_with_a_hint(scheme: str, body: Any) -> None:
 
 
 @every_scheme
-def test_other_kinds_of_bytes_are_bytes(scheme: str) -> None:
+def test_bytearray_and_memoryview_are_accepted_as_bytes(scheme: str) -> None:
     for kind in (bytearray, memoryview):
         webhook = verified(scheme, sent(scheme)._replace(body=kind(BODY)))  # type: ignore[arg-type]
         assert type(webhook.body) is bytes
@@ -655,7 +657,7 @@ def test_other_kinds_of_bytes_are_bytes(scheme: str) -> None:
 
 @every_scheme
 def test_every_secret_is_compared_with_every_signature(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also after one has matched: how long it takes does not tell which."""
+    """The comparison continues after a match, so that the duration does not reveal which secret matched."""
     compared: list[bool] = []
     compare = hmac.compare_digest
 
@@ -678,7 +680,7 @@ def test_every_secret_is_compared_with_every_signature(scheme: str, monkeypatch:
         assert compared == [True, False, False]
 
 
-def test_the_error_travels_between_processes() -> None:
+def test_the_error_can_be_pickled() -> None:
     error = VerificationError(VerificationCode.NO_MATCH, "no signature matches")
     twin = pickle.loads(pickle.dumps(error))
     assert (type(twin), twin.code, str(twin)) == (VerificationError, VerificationCode.NO_MATCH, "no signature matches")

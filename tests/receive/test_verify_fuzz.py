@@ -1,4 +1,4 @@
-"""The verifier under fire; `tests/receive/fuzz.py` says with what, and runs for longer by hand."""
+"""A short run of the fuzz test in `tests/receive/fuzz.py`."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ def test_a_webhook_or_the_one_error() -> None:
     found = fuzz.run(1500)
     assert {
         scheme for scheme, outcome in found if outcome == "accepted"
-    } == SENDERS.keys()  # it gets all the way through
+    } == SENDERS.keys()  # Some cases reach the end of the verification.
     assert {outcome for _, outcome in found} == {"accepted", "invalid_input", *VerificationCode}

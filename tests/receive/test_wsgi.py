@@ -1,4 +1,4 @@
-"""The middleware on a threaded WSGI server, over sockets."""
+"""The middleware on a threaded WSGI server, over real sockets."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def desk() -> Desk:
 
 @pytest.fixture
 def patience() -> float:
-    """Seconds that the store waits for a file that is locked."""
+    """Return the seconds that the store waits for a locked file."""
     return PATIENCE
 
 
@@ -101,7 +101,7 @@ def test_an_answer_without_a_body(server: Server, desk: Desk) -> None:
     assert desk.effects == 1
 
 
-def test_a_copy_that_comes_too_early_is_told_when_to_come_again(server: Server, desk: Desk) -> None:
+def test_a_copy_of_a_running_request_gets_409_and_retry_after(server: Server, desk: Desk) -> None:
     first = server.later("/slow", "k1")
     assert desk.has_entered()
     for _ in range(3):
@@ -137,14 +137,14 @@ def test_a_server_error_is_not_kept(server: Server, desk: Desk) -> None:
     assert [reply.is_replay for reply in replies] == [False, False, False, True]
 
 
-def test_without_a_key_it_passes(server: Server, desk: Desk) -> None:
+def test_a_request_without_a_key_is_passed_on(server: Server, desk: Desk) -> None:
     assert [server.call("/pay").is_replay for _ in range(2)] == [False, False]
     for method in ("GET", "HEAD"):
         assert [server.call("/pay", "k1", b"", method=method).is_replay for _ in range(2)] == [False, False]
     assert desk.effects == 6
 
 
-def test_where_a_key_is_required(serve: Serve, desk: Desk) -> None:
+def test_a_required_key_that_is_missing_is_refused(serve: Serve, desk: Desk) -> None:
     server = serve(required=True)
     reply = server.call("/pay")
     assert (reply.status, reply.code, desk.effects) == (400, "key_missing", 0)
@@ -168,7 +168,7 @@ def test_hostile_keys(server: Server, desk: Desk, headers: list[tuple[str, str]]
     assert (reply.status, reply.code, desk.effects) == (400, "key_malformed", 0)
 
 
-def test_a_key_of_another_tenant_is_another_key(serve: Serve, desk: Desk) -> None:
+def test_tenants_do_not_share_keys(serve: Serve, desk: Desk) -> None:
     server = serve(scope=lambda request: request.native.get("HTTP_X_TENANT", ""))
     for tenant in ("acme", "globex", "acme"):
         server.call("/pay", "k1", headers=[("X-Tenant", tenant)])
@@ -181,7 +181,7 @@ def test_a_key_from_the_body(serve: Serve, desk: Desk) -> None:
     assert [reply.is_replay for reply in replies] == [False, False, True]
 
 
-def test_the_verified_webhook_is_handed_on(serve: Serve, desk: Desk) -> None:
+def test_the_handler_gets_the_verified_webhook(serve: Serve, desk: Desk) -> None:
     server = serve(verifier=Verifier(senders.WHSEC))
     sent = senders.standard(senders.WHSEC, b'{"order": 7}', str(int(time.time())))
     first, copy = (server.send("POST", "/pay", sent.headers.items(), sent.body) for _ in range(2))
@@ -211,7 +211,9 @@ def test_a_streamed_answer(server: Server, desk: Desk) -> None:
     assert desk.effects == 1
 
 
-def test_an_answer_beyond_the_bound_is_given_in_full_once_and_then_without_its_body(serve: Serve, desk: Desk) -> None:
+def test_an_answer_over_the_size_limit_is_sent_in_full_once_and_replayed_without_its_body(
+    serve: Serve, desk: Desk
+) -> None:
     server = serve(max_response=2000)
     first, copy = (server.call("/stream?size=9000", "k1") for _ in range(2))
     assert first.body == LARGE[:9000]
@@ -219,7 +221,9 @@ def test_an_answer_beyond_the_bound_is_given_in_full_once_and_then_without_its_b
     assert copy.one("idempotency-body-omitted") == "true"
 
 
-def test_a_client_that_goes_away_gets_its_answer_the_next_time(server: Server, desk: Desk, keys: Keys) -> None:
+def test_a_client_that_disconnects_gets_the_stored_answer_when_it_retries(
+    server: Server, desk: Desk, keys: Keys
+) -> None:
     with server.connect() as connection:
         connection.sendall(_raw("/slow", b"{}"))
         assert desk.has_entered()
@@ -229,7 +233,7 @@ def test_a_client_that_goes_away_gets_its_answer_the_next_time(server: Server, d
     assert desk.effects == 1
 
 
-def test_a_client_that_goes_away_in_a_stream(server: Server, desk: Desk, keys: Keys) -> None:
+def test_a_client_that_disconnects_during_a_stream(server: Server, desk: Desk, keys: Keys) -> None:
     with server.connect() as connection:
         connection.sendall(_raw("/stream?size=16000", b""))
         assert desk.has_entered()
@@ -256,12 +260,13 @@ def test_a_body_that_is_too_long(serve: Serve, desk: Desk) -> None:
     assert (reply.status, reply.code) == (413, "body_too_large")
     reply = server.send("POST", "/pay", [("Idempotency-Key", "k2")], iter([b"x" * 600] * 2))
     assert (reply.status, reply.code) == (413, "body_too_large")
-    assert server.call("/pay", body=b"x" * 100_000).status == 200  # no key: none of our business
+    assert server.call("/pay", body=b"x" * 100_000).status == 200  # Requests without a key have no size limit.
     assert desk.effects == 2
 
 
 def test_the_next_request_on_a_connection_after_a_body_that_was_too_long(serve: Serve, desk: Desk) -> None:
-    """This server reads on for as long as there is something, and closes: nothing is taken for a request that is none."""
+    """Werkzeug's server reads the rest of a refused body and closes the connection. It must not parse the rest as a
+    request."""
     server = serve(max_body=1000)
     smuggled = _raw("/pay", b"smuggled", key="k9")
     with server.connect() as connection:
@@ -271,7 +276,7 @@ def test_the_next_request_on_a_connection_after_a_body_that_was_too_long(serve: 
     assert desk.bodies in ([], [b"second"])
 
 
-def test_a_body_that_ends_too_early_runs_nothing(server: Server, desk: Desk) -> None:
+def test_an_incomplete_body_runs_no_handler(server: Server, desk: Desk) -> None:
     import socket
 
     with server.connect() as connection:
@@ -281,7 +286,7 @@ def test_a_body_that_ends_too_early_runs_nothing(server: Server, desk: Desk) -> 
     assert (refused.status, refused.code, desk.effects) == (400, "body_incomplete", 0)
 
 
-def test_chunks_that_are_none_run_nothing(server: Server, desk: Desk) -> None:
+def test_invalid_chunks_run_no_handler(server: Server, desk: Desk) -> None:
     head = b"POST /pay HTTP/1.1\r\nHost: t\r\nIdempotency-Key: k\r\nTransfer-Encoding: chunked\r\n\r\n"
     with server.connect() as connection:
         connection.sendall(head + b"not a number\r\n")
@@ -301,7 +306,7 @@ def _raw(path: str, body: bytes, *, key: str = "k1", length: int | None = None) 
 
 def test_a_handler_that_outlives_its_lease_keeps_the_key(serve: Serve, desk: Desk, keys: Keys, keys_file: str) -> None:
     server = serve(lease=4)
-    running = [server.later("/slow", key) for key in ("k1", "k2")]  # one thread beats for both
+    running = [server.later("/slow", key) for key in ("k1", "k2")]  # One thread renews both leases.
     assert desk.has_entered()
     assert desk.has_entered()
     outlive_leases(keys, keys_file)
@@ -341,7 +346,7 @@ def test_a_lost_lease_is_logged(
 
 
 @pytest.mark.parametrize("patience", [1.0])
-def test_while_the_store_is_down_nothing_runs(serve: Serve, desk: Desk, keys_file: str) -> None:
+def test_no_handler_runs_while_the_store_is_unavailable(serve: Serve, desk: Desk, keys_file: str) -> None:
     server = serve()
     server.call("/empty", "k0")
     with locked(keys_file):
@@ -351,7 +356,7 @@ def test_while_the_store_is_down_nothing_runs(serve: Serve, desk: Desk, keys_fil
 
 
 @pytest.mark.parametrize("patience", [1.0])
-def test_or_it_runs_without_protection(serve: Serve, desk: Desk, keys_file: str) -> None:
+def test_handlers_can_run_without_the_store_if_configured(serve: Serve, desk: Desk, keys_file: str) -> None:
     server = serve(when_unavailable="pass")
     server.call("/empty", "k0")
     with locked(keys_file):

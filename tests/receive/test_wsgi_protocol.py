@@ -1,4 +1,4 @@
-"""PEP 3333 to the letter: the standard library's validator stands on both sides of the middleware."""
+"""The middleware follows PEP 3333: the standard library's validator checks both sides of it."""
 
 from __future__ import annotations
 
@@ -79,11 +79,11 @@ def _divide() -> None:
     raise ZeroDivisionError
 
 
-def test_a_generator_is_closed_and_what_it_made_is_kept(keys: Keys) -> None:
+def test_a_generator_is_closed_and_its_output_is_stored(keys: Keys) -> None:
     closed: list[str] = []
 
     def app(environ: Any, start_response: Any) -> Iterator[bytes]:
-        start_response("201 Made", PLAIN)  # as late as the first chunk
+        start_response("201 Made", PLAIN)  # The application calls `start_response` only with the first chunk.
         try:
             yield b"a"
             yield b""
@@ -96,7 +96,7 @@ def test_a_generator_is_closed_and_what_it_made_is_kept(keys: Keys) -> None:
     assert (copy.run(), copy.status, copy.is_replay, closed) == (b"ab", "201 Created", True, ["k1"])
 
 
-def test_each_chunk_is_passed_on_at_once_and_the_end_is_kept_first(keys: Keys, keys_file: str) -> None:
+def test_each_chunk_is_passed_on_at_once_and_the_answer_is_stored_before_the_last(keys: Keys, keys_file: str) -> None:
     def app(environ: Any, start_response: Any) -> Iterator[bytes]:
         start_response("200 OK", [*PLAIN, ("Content-Length", "2")])
         yield b"a"
@@ -108,11 +108,11 @@ def test_each_chunk_is_passed_on_at_once_and_the_end_is_kept_first(keys: Keys, k
     gateway.write(next(result))
     assert held_keys(keys_file) == (0, 1)
     assert next(result) == b"b"
-    assert held_keys(keys_file) == (1, 0)  # before the server had the second one
+    assert held_keys(keys_file) == (1, 0)  # The answer is stored before the server has the second chunk.
     result.close()
 
 
-def test_what_is_given_to_write_is_kept_too(keys: Keys) -> None:
+def test_output_of_the_write_callable_is_stored_too(keys: Keys) -> None:
     def app(environ: Any, start_response: Any) -> list[bytes]:
         write = start_response("200 OK", PLAIN)
         write(b"written, ")
@@ -123,7 +123,7 @@ def test_what_is_given_to_write_is_kept_too(keys: Keys) -> None:
     assert (first.run(), copy.run(), copy.is_replay) == (b"written, and returned", b"written, and returned", True)
 
 
-def test_a_client_that_is_gone_does_not_stop_who_writes(keys: Keys) -> None:
+def test_a_disconnected_client_does_not_stop_an_application_that_uses_write(keys: Keys) -> None:
     def app(environ: Any, start_response: Any) -> list[bytes]:
         write = start_response("200 OK", PLAIN)
         write(b"one, ")
@@ -136,7 +136,7 @@ def test_a_client_that_is_gone_does_not_stop_who_writes(keys: Keys) -> None:
     assert (copy.run(), copy.is_replay) == (b"one, two", True)
 
 
-def test_an_application_may_change_its_mind_before_anything_was_sent(keys: Keys) -> None:
+def test_an_application_may_replace_its_answer_before_anything_was_sent(keys: Keys) -> None:
     def app(environ: Any, start_response: Any) -> list[bytes]:
         start_response("200 OK", PLAIN)
         try:
@@ -151,7 +151,7 @@ def test_an_application_may_change_its_mind_before_anything_was_sent(keys: Keys)
     assert ("x-why", "zero") in copy.headers
 
 
-def test_but_not_after_that(keys: Keys, keys_file: str) -> None:
+def test_an_application_cannot_replace_its_answer_after_data_was_sent(keys: Keys, keys_file: str) -> None:
     def app(environ: Any, start_response: Any) -> Iterator[bytes]:
         start_response("200 OK", PLAIN)
         yield b"half"
@@ -167,7 +167,7 @@ def test_but_not_after_that(keys: Keys, keys_file: str) -> None:
 
 
 @pytest.mark.parametrize("when", ["called", "iterated"])
-def test_what_an_application_raises_passes_on_and_frees_the_key(keys: Keys, keys_file: str, when: str) -> None:
+def test_an_exception_of_the_application_is_passed_on_and_frees_the_key(keys: Keys, keys_file: str, when: str) -> None:
     def chunks() -> Iterator[bytes]:
         yield b"half"
         raise ZeroDivisionError
@@ -183,10 +183,10 @@ def test_what_an_application_raises_passes_on_and_frees_the_key(keys: Keys, keys
     assert held_keys(keys_file) == (0, 0)
 
 
-def test_a_stream_of_events_counts_as_answered_when_it_starts(keys: Keys) -> None:
+def test_an_event_stream_is_stored_as_finished_when_it_starts(keys: Keys) -> None:
     def app(environ: Any, start_response: Any) -> Iterator[bytes]:
         start_response("200 OK", [("Content-Type", "text/event-stream")])
-        while True:  # closing it is the only way to stop it
+        while True:  # Only `close` can stop the stream.
             yield b"data: 1\n\n"
 
     gateway, copy = Gateway(app, keys), Gateway(app, keys)
@@ -197,7 +197,7 @@ def test_a_stream_of_events_counts_as_answered_when_it_starts(keys: Keys) -> Non
     assert ("idempotency-body-omitted", "true") in copy.headers
 
 
-def test_an_endless_answer_ends_with_its_client(keys: Keys) -> None:
+def test_an_endless_answer_stops_when_its_client_disconnects(keys: Keys) -> None:
     def app(environ: Any, start_response: Any) -> Iterator[bytes]:
         start_response("200 OK", PLAIN)
         while True:
@@ -210,8 +210,8 @@ def test_an_endless_answer_ends_with_its_client(keys: Keys) -> None:
     assert (copy.run(), copy.is_replay) == (b"", True)
 
 
-def test_an_answer_that_a_server_drops_is_left_to_its_lease(keys: Keys, keys_file: str) -> None:
-    """Nobody renews it for ever: the next copy runs when it is over."""
+def test_the_lease_of_an_answer_that_the_server_dropped_expires(keys: Keys, keys_file: str) -> None:
+    """Dropped answers are not renewed. The next copy runs the handler when the lease has expired."""
 
     def app(environ: Any, start_response: Any) -> Iterator[bytes]:
         start_response("200 OK", PLAIN)
@@ -227,7 +227,7 @@ def test_an_answer_that_a_server_drops_is_left_to_its_lease(keys: Keys, keys_fil
     del dropped
     gc.collect()
     while (replayed := Gateway(app, keys)).run() and replayed.status.startswith("409"):
-        pass  # the lease tells, and no event
+        pass  # The only sign is the expired lease, so the test polls.
     assert replayed.written == [b"a", b"b"]
 
 
@@ -256,7 +256,7 @@ def test_a_chunked_body_has_a_length_when_the_application_sees_it(keys: Keys) ->
     assert gateway.run() == b"dechunked"
 
 
-def test_where_an_application_is_mounted(keys: Keys) -> None:
+def test_paths_in_only_match_with_and_without_the_mount_path(keys: Keys) -> None:
     def app(environ: Any, start_response: Any) -> list[bytes]:
         start_response("200 OK", PLAIN)
         return [b"x"]
@@ -270,15 +270,16 @@ def test_where_an_application_is_mounted(keys: Keys) -> None:
 
 
 @pytest.mark.parametrize("only", ["/shop/pay", "/pay"])
-def test_a_path_without_its_slash_is_no_way_around(keys: Keys, only: str) -> None:
-    """`POST pay HTTP/1.1`: servers let it through, and Werkzeug puts the slash there."""
+def test_a_path_without_its_slash_does_not_bypass_the_middleware(keys: Keys, only: str) -> None:
+    """Servers accept the request line `POST pay HTTP/1.1`, and Werkzeug adds the missing slash."""
 
     def app(environ: Any, start_response: Any) -> list[bytes]:
         start_response("200 OK", PLAIN)
         return [b"x"]
 
     plain, bare = (Gateway(app, keys, only=[only]) for _ in range(2))
-    bare.app = IdempotencyMiddleware(app, keys, IdempotencySettings(only=[only]))  # the validator would refuse it
+    # The validator would refuse this path, so it is left out.
+    bare.app = IdempotencyMiddleware(app, keys, IdempotencySettings(only=[only]))
     bare.environ["PATH_INFO"] = "pay"
     for gateway in (plain, bare):
         gateway.environ["SCRIPT_NAME"] = "/shop"

@@ -1,4 +1,4 @@
-"""Real servers on loopback for the middleware's tests, and a client that sees the bytes."""
+"""Real servers on loopback for the tests of the middleware, and a client that returns the raw bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hookline.receive.stores.sqlite import AsyncSqliteKeys, SqliteKeys
 
 Headers = Iterable[tuple[str, str]]
 
-PATIENCE = 60.0  # seconds: for what is going to happen, on a busy machine
+PATIENCE = 60.0  # seconds to wait for an expected event on a busy machine
 
 
 class Reply(NamedTuple):
@@ -41,7 +41,7 @@ class Reply(NamedTuple):
 
     @property
     def code(self) -> str:
-        """Of a problem; whatever is wrong with its form fails here."""
+        """Check the form of a problem response and return its code."""
         assert self.one("content-type") == "application/problem+json"
         problem = json.decode(self.body)
         assert problem.keys() == {"type", "title", "status", "detail", "code"}
@@ -60,7 +60,7 @@ class Server(NamedTuple):
         return self.send(method, path, [*named, *headers], body)
 
     def send(self, method: str, path: str, headers: Headers, body: bytes | Iterable[bytes]) -> Reply:
-        """The headers as they are, twice if they come twice."""
+        """Send the request with exactly these headers, including repeated ones."""
         with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)) as connection:
             connection.putrequest(method, path)
             for name, value in headers:
@@ -82,7 +82,7 @@ class Server(NamedTuple):
 
 
 class Later:
-    """A request in a thread of its own."""
+    """A request that runs in its own thread."""
 
     def __init__(self, work: Any) -> None:
         self._result: Any = None
@@ -102,7 +102,7 @@ class Later:
 
 
 def read_replies(connection: socket.socket, count: int) -> list[Reply]:
-    """Several responses on one connection."""
+    """Read `count` responses from one connection."""
     with connection.makefile("rb") as stream:
         return [_read_reply(stream) for _ in range(count)]
 
@@ -151,7 +151,7 @@ class _Quiet(WSGIRequestHandler):
 @contextmanager
 def wsgi_server(app: Any) -> Iterator[Server]:
     server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=_Quiet)
-    server.block_on_close = False  # one thread may wait for a connection that the client keeps
+    server.block_on_close = False  # A thread may still wait for a connection that the client keeps open.
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:
@@ -166,7 +166,7 @@ def wsgi_server(app: Any) -> Iterator[Server]:
 
 
 class Watched:
-    """What happened to a store, as events to wait for."""
+    """Events that the tests wait for: keys were renewed, finished or released, or a lease was lost."""
 
     def __init__(self) -> None:
         self.renewed = threading.Semaphore(0)
@@ -221,13 +221,13 @@ class AsyncKeys(AsyncSqliteKeys):
 
 
 def let_leases_run_out(path: str) -> None:
-    """As if their holders had died long ago."""
+    """Expire all leases, as if their holders had died long ago."""
     with closing(sqlite3.connect(path, isolation_level=None, timeout=PATIENCE)) as conn:
         assert conn.execute("UPDATE hookline_idempotency SET lease_until = 1 WHERE response IS NULL").rowcount > 0
 
 
 def outlive_leases(keys: Keys | AsyncKeys, path: str) -> None:
-    """Their holders, which are alive, run for longer than that: until a heartbeat has renewed each of them."""
+    """Expire all leases, then wait until their live holders have renewed them."""
     let_leases_run_out(path)
     with closing(sqlite3.connect(path, timeout=PATIENCE)) as conn:
         while conn.execute("SELECT 1 FROM hookline_idempotency WHERE lease_until = 1").fetchone():
@@ -258,14 +258,14 @@ def logged(text: str) -> Iterator[threading.Event]:
 
 @contextmanager
 def locked(path: str) -> Iterator[None]:
-    """Nobody else can write."""
+    """Lock the SQLite file, so that nobody else can write."""
     with closing(sqlite3.connect(path, isolation_level=None, timeout=PATIENCE)) as conn:
         conn.execute("BEGIN IMMEDIATE")
         yield
 
 
 def held_keys(path: str) -> tuple[int, int]:
-    """How many are finished, and how many are under way."""
+    """Return the number of finished keys and of keys in progress."""
     with closing(sqlite3.connect(path, timeout=PATIENCE)) as conn:
         done, total = conn.execute("SELECT count(response), count(*) FROM hookline_idempotency").fetchone()
         return done, total - done

@@ -1,4 +1,4 @@
-"""The desk's application on Flask."""
+"""The test application on Flask."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An application's database with an inbox and a table of payments in it, and a connection to it of each kind."""
+"""Fixtures: an application's database with an inbox and a table of payments, and one connection of each kind to it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def shop_of(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], S
 
 @pytest.fixture
 def any_shop(engine: str, shop_of: Callable[[str], Shop]) -> Shop:
-    """On both engines."""
+    """Yield the database on both engines."""
     return shop_of(engine)
 
 
@@ -55,7 +55,7 @@ def kind(request: pytest.FixtureRequest) -> tuple[type[Desk], str]:
 
 @pytest.fixture
 def shop(kind: tuple[type[Desk], str], shop_of: Callable[[str], Shop]) -> Shop:
-    """On every kind of connection."""
+    """Yield the database for every kind of connection."""
     return shop_of(kind[1])
 
 

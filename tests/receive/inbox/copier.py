@@ -1,4 +1,4 @@
-"""Copies of an event, from this process or others."""
+"""Handles copies of an event, in this process or in other processes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Rounds of kill -9: of each event, copies that die at random instants, and one that is left alone. Run as a script, which prints
-where the dead ones were when they died.
+"""Kills handlers with SIGKILL. In each round, several copies of an event die at random times and one copy completes. As
+a script, it prints how far the killed copies had come.
 
-It has one thread and no open connections, so that it can fork: a round takes milliseconds instead of an interpreter's start.
+The script has one thread and no open connections, so that it can fork. A round then takes milliseconds instead of the
+start of an interpreter.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tests.receive.inbox.shop import Shop
 
 Told = Callable[[str], None]
 
-# What a copy has done so far, when it was killed.
+# The last step that a killed copy had completed.
 PLACES = {
     "": "before it was connected",
     "c": "connected",
@@ -65,7 +66,7 @@ def work(shop: Shop, key: str, tell: Told) -> None:
     worker = inbox.InboxWorker(connect, {"*": handler}, policy=_POLICY, lease=LEASE)
     while shop.states()[key] != "done":
         worker.drain()
-        time.sleep(LEASE / 4)  # for the lease of one that died
+        time.sleep(LEASE / 4)  # Wait for the lease of a worker that died.
     tell("d")
 
 
@@ -76,7 +77,7 @@ FLOWS = {"once": once, "worker": work}
 
 
 class Child:
-    """A fork that runs one copy. What it tells comes through a pipe."""
+    """A forked process that handles one copy. It reports its steps through a pipe."""
 
     def __init__(self, flow: str, shop: Shop, key: str) -> None:
         self.told = ""
@@ -90,11 +91,11 @@ class Child:
         while len(self.told) < letters:
             more = os.read(self._read, 100).decode()
             if not more:
-                return  # it has ended
+                return  # The process has ended.
             self.told += more
 
     def kill(self) -> str:
-        """Where it was."""
+        """Kill the process. Return the last step that it completed."""
         os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
         self.await_told(1000)
@@ -144,7 +145,8 @@ def play(flow: str, shop: Shop, rounds: int, chance: random.Random) -> Counter[s
 
 
 def _kill_one(victim: Child, chance: random.Random) -> str:
-    """After so many signs of life, and a moment more: in the middle of a statement or of a commit, too."""
+    """Kill the process after a random number of steps and a short random delay. The kill may hit the middle of a
+    statement or a commit."""
     victim.await_told(chance.randint(0, 5))
     time.sleep(chance.choice((0.0, chance.uniform(0.0, 0.002))))
     return victim.kill()

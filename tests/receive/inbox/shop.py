@@ -1,4 +1,4 @@
-"""An application's database, as another connection sees it. Light: child processes import it."""
+"""Reads an application's database over a separate connection. It imports little because child processes use it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ TABLES = ("hookline_inbox", "hookline_inbox_event", "hookline_inbox_copy", "hook
 
 
 class Shop:
-    """What is committed, as another connection sees it. Nothing in `payments` is unique: it shows what really happened."""
+    """Reads the committed rows over a separate connection. The table `payments` has no unique constraint, so that
+    duplicate effects are visible."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -65,5 +66,5 @@ class Shop:
 
 
 def pay(conn: Any, event: inbox.Event) -> None:
-    """A handler, for sqlite3 and psycopg."""
+    """A handler for sqlite3 and psycopg connections."""
     conn.execute(f"INSERT INTO payments VALUES ('{event.key}')")

@@ -1,4 +1,4 @@
-"""Copies that arrive at the same moment: one is the first, whatever becomes of the others."""
+"""Copies that arrive at the same time: exactly one is the first."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ COPIES = 25
 ROUNDS = 10
 
 
-def test_of_25_copies_in_threads_one_is_first(any_shop: Shop) -> None:
-    rounds = ROUNDS if any_shop.engine == "postgres" else 3  # SQLite lets one at a time, and the others sleep
+def test_one_of_25_copies_in_threads_is_first(any_shop: Shop) -> None:
+    rounds = ROUNDS if any_shop.engine == "postgres" else 3  # SQLite allows one writer at a time, and the others wait.
     found: list[bool] = []
     for number in range(rounds):
         gate = threading.Barrier(COPIES)
@@ -46,7 +46,7 @@ def test_of_25_copies_in_threads_one_is_first(any_shop: Shop) -> None:
     assert (report.effects, report.duplicate_effects) == (rounds, 0)
 
 
-def test_of_copies_in_processes_one_is_first(any_shop: Shop) -> None:
+def test_one_of_several_copies_in_processes_is_first(any_shop: Shop) -> None:
     spawn = multiprocessing.get_context("spawn")
     gate = spawn.Barrier(5)
     processes = [spawn.Process(target=copies, args=(any_shop.url, gate, ROUNDS)) for _ in range(5)]
@@ -85,7 +85,7 @@ def _until_blocked(observer: psycopg.Connection, pid: int) -> None:
     blocked = "SELECT cardinality(pg_blocking_pids(%s)) > 0"
     observer.autocommit = True
     while observer.execute(blocked, [pid]).fetchone() != (True,):
-        pass  # the server's state is all there is to look at
+        pass  # Only the server's state shows the progress, so the test polls.
 
 
 async def test_with_asyncpg_copies_in_tasks_wait_for_each_other(shop_of: Callable[[str], Shop]) -> None:
@@ -133,7 +133,7 @@ def test_on_sqlite_a_transaction_that_has_read_before_fails_instead_of_paying_tw
     assert shop.payments() == ["k"]
 
 
-def test_blocks_may_stand_in_each_other(any_shop: Shop) -> None:
+def test_once_blocks_may_be_nested(any_shop: Shop) -> None:
     def fail(conn: Any) -> None:
         with inbox.once(conn, "inner"):
             raise RuntimeError
@@ -148,10 +148,10 @@ def test_blocks_may_stand_in_each_other(any_shop: Shop) -> None:
     assert [key for _, key in any_shop.recorded()] == ["outer", "second"]
 
 
-# ── the libraries' own ways with a transaction ────────────────────────────────────────────────────────────────────
+# ── transactions in each library ──────────────────────────────────────────────────────────────────────────────────
 
 
-def test_ending_the_transaction_inside_the_block_is_an_error_that_says_so(any_shop: Shop) -> None:
+def test_ending_the_transaction_inside_the_block_gives_a_clear_error(any_shop: Shop) -> None:
     with closing(any_shop.connect()) as conn:
         for end in (conn.commit, conn.rollback):
             with pytest.raises((sqlite3.Error, psycopg.Error)) as failed, inbox.once(conn, f"k-{end.__name__}"):
@@ -161,7 +161,7 @@ def test_ending_the_transaction_inside_the_block_is_an_error_that_says_so(any_sh
     assert [key for _, key in any_shop.recorded()] == ["k-commit"]
 
 
-def test_rows_come_as_tuples_whatever_the_application_has_set(any_shop: Shop) -> None:
+def test_a_row_factory_of_the_application_does_not_matter(any_shop: Shop) -> None:
     with closing(any_shop.connect()) as conn:
         conn.row_factory = sqlite3.Row if any_shop.engine == "sqlite" else psycopg.rows.dict_row
         with inbox.once(conn, "k") as first:
@@ -171,7 +171,7 @@ def test_rows_come_as_tuples_whatever_the_application_has_set(any_shop: Shop) ->
         assert inbox.report(conn).first == 2
 
 
-def test_postgres_own_placeholders_are_taken(shop_of: Callable[[str], Shop]) -> None:
+def test_a_connection_with_postgres_placeholders_works(shop_of: Callable[[str], Shop]) -> None:
     with psycopg.connect(shop_of("postgres").url, cursor_factory=psycopg.RawCursor) as conn:
         with inbox.once(conn, "k", "a") as first:
             assert first
@@ -189,14 +189,14 @@ class Payment(_Base):
 
 
 @pytest.mark.parametrize("driver", ["sqlite", "postgresql+psycopg"])
-def test_objects_of_a_session_go_with_the_block_that_raises(shop_of: Callable[[str], Shop], driver: str) -> None:
+def test_a_block_that_raises_discards_its_objects_of_the_session(shop_of: Callable[[str], Shop], driver: str) -> None:
     shop = shop_of("sqlite" if driver == "sqlite" else "postgres")
     url = f"sqlite:///{shop.url}" if driver == "sqlite" else shop.url.replace("postgresql", driver, 1)
     engine = sa.create_engine(url)
 
     def fail(session: Session) -> None:
         with inbox.once(session, "k"):
-            session.add(Payment(key="undone"))  # not written yet
+            session.add(Payment(key="undone"))  # The object is not written to the database yet.
             raise RuntimeError
 
     with Session(engine) as session, session.begin():
@@ -212,7 +212,7 @@ def test_objects_of_a_session_go_with_the_block_that_raises(shop_of: Callable[[s
 
 @pytest.mark.parametrize("mode", ["immediate", "implicit"])
 def test_on_sqlite_nothing_is_committed_by_the_savepoint_itself(shop_of: Callable[[str], Shop], mode: str) -> None:
-    """The release of a savepoint outside a transaction is a commit."""
+    """Releasing a savepoint outside a transaction would commit."""
     shop = shop_of("sqlite")
     conn: Any = sqlite3.connect(shop.url, isolation_level=None if mode == "immediate" else "")
     if mode == "immediate":

@@ -1,4 +1,4 @@
-"""The guides about the inbox: every example runs."""
+"""Every example of the guides about the inbox runs."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_the_query_and_the_report(shop: Shop, capsys: pytest.CaptureFixture[str]
         assert inbox.report(conn).duplicate_effects == 1
 
 
-def test_every_metric_that_is_named_exists(shop: Shop) -> None:
+def test_every_documented_metric_exists(shop: Shop) -> None:
     named = set(re.findall(r"^(hookline_inbox_\w+) ", _PROOF, re.MULTILINE))
     asked = set(re.findall(r"expr: .*?(hookline_inbox_\w+)", _PROOF))
     given = {line.split(" ")[0] for line in shop.report().as_prometheus().splitlines() if not line.startswith("#")}

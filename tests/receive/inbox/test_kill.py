@@ -1,6 +1,6 @@
-"""kill -9 in the middle of the handler: exactly one effect of each event, whenever its copies died.
+"""Handlers that are killed with SIGKILL: each event has exactly one effect, at whatever time its copies died.
 
-`HOOKLINE_KILL_ROUNDS=200` is the full run.
+`HOOKLINE_KILL_ROUNDS=200` makes the full run.
 """
 
 from __future__ import annotations
@@ -33,4 +33,4 @@ def test_each_event_has_one_effect_however_many_copies_were_killed(
     assert (found["events"], found["effects"], found["recorded"]) == (ROUNDS, ROUNDS, ROUNDS)
     assert found["duplicate_effects"] == 0
     middle = [found["where"][PLACES[letter]] for letter in "keb"]
-    assert sum(middle) > ROUNDS / 10  # the kills did hit what they were meant for
+    assert sum(middle) > ROUNDS / 10  # Enough kills hit the middle of a handler.

@@ -1,4 +1,4 @@
-"""What holds for every kind of connection, on real databases."""
+"""`once` behaves the same on every kind of connection, with real databases."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def once(desk: Desk, key: str, *scope: str) -> AsyncIterator[bool]:
 
 
 async def pay(desk: Desk, key: str, *scope: str) -> bool:
-    """What an application does: the effect, if it is the first."""
+    """Make a payment if the event is the first with its key. Return whether it is."""
     async with once(desk, key, *scope) as first:
         if first:
             await desk.execute("INSERT INTO payments VALUES ('paid')")
@@ -52,7 +52,7 @@ async def pay_and_fail(desk: Desk, key: str) -> None:
 async def test_commit_keeps_the_key_and_its_effect(desk: Desk, shop: Shop) -> None:
     await desk.begin()
     assert await pay(desk, KEY) is True
-    assert (shop.recorded(), shop.payments()) == ([], [])  # nothing was committed on the way
+    assert (shop.recorded(), shop.payments()) == ([], [])  # Nothing is committed yet.
     await desk.commit()
     assert (shop.recorded(), shop.payments()) == ([("", KEY)], ["paid"])
     await desk.begin()
@@ -94,7 +94,7 @@ async def test_the_same_key_of_another_scope_is_another_key(desk: Desk, shop: Sh
     assert shop.recorded() == [("", "k"), ("a", "k"), ("b", "k")]
 
 
-async def test_in_one_transaction_a_key_is_first_once(desk: Desk, shop: Shop) -> None:
+async def test_a_key_is_first_only_once_in_a_transaction(desk: Desk, shop: Shop) -> None:
     await desk.begin()
     assert [await pay(desk, key) for key in ("a", "b", "a", "a", "c")] == [True, True, False, False, True]
     await desk.commit()
@@ -103,7 +103,7 @@ async def test_in_one_transaction_a_key_is_first_once(desk: Desk, shop: Shop) ->
     assert (day.effects, day.duplicate_effects) == (3, 0)
 
 
-async def test_a_savepoint_takes_only_its_own_back(desk: Desk, shop: Shop) -> None:
+async def test_a_savepoint_rolls_back_only_its_own_keys(desk: Desk, shop: Shop) -> None:
     await desk.begin()
     await pay(desk, "before")
     await desk.nested(lambda: pay(desk, "undone"), undo=True)
@@ -114,7 +114,9 @@ async def test_a_savepoint_takes_only_its_own_back(desk: Desk, shop: Shop) -> No
     assert len(shop.payments()) == 3
 
 
-async def test_a_block_that_raises_leaves_neither_even_if_the_rest_is_committed(desk: Desk, shop: Shop) -> None:
+async def test_a_block_that_raises_keeps_neither_key_nor_effect_even_if_the_transaction_commits(
+    desk: Desk, shop: Shop
+) -> None:
     await desk.begin()
     await desk.execute("INSERT INTO payments VALUES ('earlier')")
     with pytest.raises(Oops):
@@ -127,7 +129,7 @@ async def test_a_block_that_raises_leaves_neither_even_if_the_rest_is_committed(
     await desk.commit()
 
 
-async def test_an_error_of_the_database_in_the_block_is_the_callers_own(desk: Desk, shop: Shop) -> None:
+async def test_a_database_error_in_the_block_is_passed_on(desk: Desk, shop: Shop) -> None:
     await desk.begin()
     with pytest.raises(Exception, match="no_such_table"):
         async with once(desk, KEY):
@@ -145,7 +147,7 @@ async def test_a_connection_that_commits_by_itself_is_refused(desk: Desk, shop: 
     assert shop.payments() == ["still good"]
 
 
-async def test_what_cannot_be_a_key_leaves_the_transaction_usable(desk: Desk, shop: Shop) -> None:
+async def test_an_invalid_key_is_refused_and_the_transaction_stays_usable(desk: Desk, shop: Shop) -> None:
     await desk.begin()
     await desk.execute("INSERT INTO payments VALUES ('earlier')")
     wrong: list[Any] = ["", "x" * 257, "a\0b", "\ud800", None, 7, b"k"]
@@ -157,12 +159,12 @@ async def test_what_cannot_be_a_key_leaves_the_transaction_usable(desk: Desk, sh
     for scope in wrong[1:]:
         with pytest.raises(InvalidInput, match="scope"):
             await pay(desk, "k", scope)
-    assert await pay(desk, "😀" * 256, "😀" * 256) is True  # as long as two may be
+    assert await pay(desk, "😀" * 256, "😀" * 256) is True  # the maximum length of a key and of a scope
     await desk.commit()
     assert shop.payments() == ["earlier", "paid"]
 
 
-async def test_a_member_of_an_enumeration_is_its_text(desk: Desk, shop: Shop) -> None:
+async def test_an_enum_member_equals_its_text(desk: Desk, shop: Shop) -> None:
     class Sender(StrEnum):
         STRIPE = "stripe"
 
@@ -172,7 +174,7 @@ async def test_a_member_of_an_enumeration_is_its_text(desk: Desk, shop: Shop) ->
     await desk.commit()
 
 
-async def test_the_other_twin_is_named(desk: Desk, shop: Shop) -> None:
+async def test_the_error_names_the_async_or_sync_variant(desk: Desk, shop: Shop) -> None:
     await desk.begin()
     desk.is_async = not desk.is_async
     with pytest.raises(UnknownConnection, match=r"call the function whose name"):
@@ -181,7 +183,7 @@ async def test_the_other_twin_is_named(desk: Desk, shop: Shop) -> None:
     assert shop.recorded() == []
 
 
-async def test_without_tables_the_error_is_the_drivers_own_and_says_what_to_run(desk: Desk, shop: Shop) -> None:
+async def test_missing_tables_give_the_drivers_own_error_with_a_hint(desk: Desk, shop: Shop) -> None:
     await desk.begin()
     await desk.execute("ALTER TABLE hookline_inbox RENAME TO elsewhere")
     with pytest.raises(Exception, match="hookline_inbox") as failed:
@@ -196,7 +198,7 @@ async def test_the_tables_are_made_in_the_open_transaction(desk: Desk, shop: Sho
     tables = [row[0] for row in shop.rows(_TABLES[shop.engine])]
     shop.run(*(f"DROP TABLE {table}" for table in tables))
     await desk.begin()
-    for _ in range(2):  # safe to run again
+    for _ in range(2):  # Creating the tables a second time changes nothing.
         made = create(desk.conn)
         if asyncio.iscoroutine(made):
             await made

@@ -1,4 +1,4 @@
-"""The number that must be zero: it is, and it would not be if something had gone wrong."""
+"""The report counts duplicate effects. The number is zero, unless something went wrong."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DAY = 86_400
 
 
 def _at(shop: Shop, days_ago: float) -> str:
-    """An instant in SQL."""
+    """Return an SQL expression for the time `days_ago` days ago."""
     if shop.engine == "postgres":
         return f"now() - interval '{days_ago * DAY} seconds'"
     return f"(CAST(strftime('%s', 'now') AS integer) - {days_ago * DAY:.0f}) * 1000000"
@@ -49,7 +49,7 @@ def test_a_duplicate_effect_is_shown(any_shop: Shop) -> None:
     assert "hookline_inbox_duplicate_effects 3\n" in report.as_prometheus()
 
 
-def test_an_effect_of_a_key_that_was_forgotten_shows_as_the_second(any_shop: Shop) -> None:
+def test_a_second_effect_after_its_key_was_deleted_is_a_duplicate(any_shop: Shop) -> None:
     _once(any_shop, "k")
     for table, at in (("hookline_inbox", "first_at"), ("hookline_inbox_effect", "at")):
         any_shop.run(f"UPDATE {table} SET {at} = {_at(any_shop, 31)}")
@@ -61,7 +61,7 @@ def test_an_effect_of_a_key_that_was_forgotten_shows_as_the_second(any_shop: Sho
 
 
 def test_lost_uniqueness_is_shown(any_shop: Shop) -> None:
-    """As a broken index or a restored backup does it: the key is gone while its effect stands."""
+    """A broken index or a restored backup can lose the key while its effect remains."""
     _once(any_shop, "k")
     any_shop.run("DELETE FROM hookline_inbox")
     _once(any_shop, "k")
@@ -85,7 +85,7 @@ def test_each_day_has_its_own_numbers(any_shop: Shop) -> None:
     assert [day.day for day in days] == sorted({day.day for day in days})
 
 
-def test_what_waits_too_long_and_what_is_dead_are_in_it(any_shop: Shop) -> None:
+def test_overdue_and_dead_events_are_in_the_report(any_shop: Shop) -> None:
     any_shop.accept("a", "b", "c")
     any_shop.run(
         f"UPDATE hookline_inbox_event SET due_at = {_at(any_shop, 1)} WHERE key = 'a'",
@@ -96,10 +96,10 @@ def test_what_waits_too_long_and_what_is_dead_are_in_it(any_shop: Shop) -> None:
     assert (report.waiting, report.dead) == (2, 1)
     assert DAY <= report.overdue < DAY + 600
     any_shop.run("DELETE FROM hookline_inbox_event WHERE key = 'a'")
-    assert any_shop.report().overdue == 0.0  # what waits for its retry is not overdue
+    assert any_shop.report().overdue == 0.0  # An event that waits for its retry is not overdue.
 
 
-def test_prometheus_can_read_it(any_shop: Shop) -> None:
+def test_the_report_in_prometheus_format(any_shop: Shop) -> None:
     _once(any_shop, *(f"k{number}" for number in range(3)), "k1")
     lines = any_shop.report().as_prometheus().splitlines()
     values = dict(line.split(" ") for line in lines if not line.startswith("#"))
@@ -125,7 +125,7 @@ def test_a_wrong_number_of_days_is_refused(any_shop: Shop, days: Any) -> None:
 # ── clean ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_what_is_old_goes_in_steps_and_the_rest_stays(any_shop: Shop) -> None:
+def test_old_rows_are_deleted_in_batches_and_others_are_kept(any_shop: Shop) -> None:
     _once(any_shop, *(f"k{number}" for number in range(5)), "k0")
     any_shop.accept("done", "open", "dead", "resolved")
     any_shop.run(
@@ -148,7 +148,7 @@ def test_what_is_old_goes_in_steps_and_the_rest_stays(any_shop: Shop) -> None:
     assert any_shop.rows("SELECT key FROM hookline_inbox_effect ORDER BY key") == [("k2",), ("k3",), ("k4",)]
 
 
-def test_clean_commits_nothing_and_takes_any_age(any_shop: Shop) -> None:
+def test_clean_does_not_commit_and_accepts_any_age(any_shop: Shop) -> None:
     _once(any_shop, "k")
     any_shop.run(f"UPDATE hookline_inbox SET first_at = {_at(any_shop, 1)}")
     with closing(any_shop.connect()) as conn:
@@ -197,7 +197,7 @@ def test_another_engine_is_refused() -> None:
     assert (answer.returncode, answer.stdout) == (2, "")
 
 
-def test_importing_it_is_light() -> None:
+def test_importing_the_inbox_loads_few_modules() -> None:
     code = "import sys; import hookline.receive.inbox; print(*{name.partition('.')[0] for name in sys.modules})"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     heavy = {"asyncio", "sqlite3", "ssl", "cryptography", "psycopg", "psycopg2", "asyncpg", "sqlalchemy", "django"}
@@ -226,8 +226,8 @@ def _plan(shop: Shop, claim: Statement) -> str:
     return "\n".join(str(row[-1]) for row in rows)
 
 
-def test_several_that_set_it_up_at_once_do_not_collide(shop_of: Callable[[str], Shop]) -> None:
-    any_shop = shop_of("postgres")  # SQLite has one writer at a time
+def test_concurrent_setups_do_not_conflict(shop_of: Callable[[str], Shop]) -> None:
+    any_shop = shop_of("postgres")  # SQLite has one writer at a time.
     any_shop.run("DROP TABLE hookline_inbox, hookline_inbox_event, hookline_inbox_copy, hookline_inbox_effect")
     code = f"import psycopg; from hookline.receive import inbox; conn = psycopg.connect({any_shop.url!r}, autocommit=True); "
     code += "inbox.create_table(conn)"

@@ -1,4 +1,4 @@
-"""Acknowledge, then process: what was accepted, and the handlers that get it, on both engines."""
+"""Acknowledge, then process: the accepted events and their handlers, on both engines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def webhook(**fields: Any) -> Webhook:
 # ── accept ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_what_was_accepted_is_what_the_handler_gets(any_shop: Shop) -> None:
+def test_the_handler_gets_the_accepted_event(any_shop: Shop) -> None:
     seen: list[Event] = []
     with closing(any_shop.connect()) as conn:
         assert inbox.accept(conn, webhook(), scope="acme", headers=["X-Shop", "X-Missing"]) is True
@@ -41,7 +41,7 @@ def test_what_was_accepted_is_what_the_handler_gets(any_shop: Shop) -> None:
     assert (seen[1].scope, seen[1].headers) == ("other", {})
 
 
-def test_bytes_stay_as_they_are(any_shop: Shop) -> None:
+def test_a_body_of_bytes_is_stored_without_changes(any_shop: Shop) -> None:
     body = bytes(range(256)) * 3
     seen: list[bytes] = []
     any_shop.accept("k", body=body)
@@ -49,7 +49,7 @@ def test_bytes_stay_as_they_are(any_shop: Shop) -> None:
     assert seen == [body]
 
 
-def test_what_is_rolled_back_was_never_accepted(any_shop: Shop) -> None:
+def test_a_rollback_removes_the_accepted_event(any_shop: Shop) -> None:
     with closing(any_shop.connect()) as conn:
         inbox.accept(conn, b"{}", key="k")
         conn.rollback()
@@ -57,7 +57,7 @@ def test_what_is_rolled_back_was_never_accepted(any_shop: Shop) -> None:
     assert any_shop.accept("k") == [True]
 
 
-def test_a_copy_of_one_that_is_done_is_still_a_copy(any_shop: Shop) -> None:
+def test_a_copy_of_a_finished_event_is_still_a_copy(any_shop: Shop) -> None:
     assert any_shop.accept("k", "k") == [True, False]
     assert worker(any_shop).drain() == 1
     assert any_shop.accept("k") == [False]
@@ -92,9 +92,7 @@ def test_the_handler_may_use_the_same_key_for_once(any_shop: Shop) -> None:
         (b"{}", {"key": "k", "headers": ["X-Shop"]}, "headers"),
     ],
 )
-def test_what_cannot_be_accepted_is_refused_at_the_call(
-    any_shop: Shop, given: Any, fields: dict[str, Any], fault: str
-) -> None:
+def test_invalid_events_are_refused_by_accept(any_shop: Shop, given: Any, fields: dict[str, Any], fault: str) -> None:
     with closing(any_shop.connect()) as conn, pytest.raises(InvalidInput, match=fault):
         inbox.accept(conn, given, **fields)
 
@@ -112,12 +110,12 @@ def test_accepting_outside_a_transaction_is_refused(any_shop: Shop) -> None:
 # ── handlers ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_each_type_has_its_handler_and_the_rest_have_one(any_shop: Shop) -> None:
+def test_each_type_has_its_handler_and_other_types_share_one(any_shop: Shop) -> None:
     seen: list[tuple[str, str]] = []
     any_shop.accept("a", event_type="order.paid")
     any_shop.accept("b", event_type="order.lost")
     with closing(any_shop.connect()) as conn:
-        inbox.accept(conn, b"{}", key="c")  # no type at all
+        inbox.accept(conn, b"{}", key="c")  # An event without a type.
         conn.commit()
     handlers: dict[str, Any] = {
         "order.paid": lambda _, event: seen.append(("paid", event.key)),
@@ -127,14 +125,14 @@ def test_each_type_has_its_handler_and_the_rest_have_one(any_shop: Shop) -> None
     assert seen == [("paid", "a"), ("rest", "b"), ("rest", "c")]
 
 
-def test_without_a_handler_it_waits_as_for_any_failure_and_then_is_dead(any_shop: Shop) -> None:
+def test_an_event_without_a_handler_is_retried_and_then_dead(any_shop: Shop) -> None:
     any_shop.accept("k", event_type="order.lost")
     assert InboxWorker(any_shop.connect, {"order.paid": pay}, **QUICK).drain() == 3
     [found] = dead(any_shop)
     assert "no handler for order.lost" in found.error
 
 
-def test_a_handler_that_raises_leaves_nothing_and_is_called_again(any_shop: Shop) -> None:
+def test_a_handler_that_raises_has_no_effect_and_is_called_again(any_shop: Shop) -> None:
     attempts: list[int] = []
 
     def handler(conn: Any, event: Event) -> None:
@@ -149,7 +147,7 @@ def test_a_handler_that_raises_leaves_nothing_and_is_called_again(any_shop: Shop
     assert any_shop.report().effects == 1
 
 
-def test_a_failure_of_the_database_in_the_handler_is_a_failure_like_any_other(any_shop: Shop) -> None:
+def test_a_database_error_in_the_handler_is_retried_like_any_failure(any_shop: Shop) -> None:
     def handler(conn: Any, event: Event) -> None:
         pay(conn, event)
         if event.attempt == 1:
@@ -160,8 +158,9 @@ def test_a_failure_of_the_database_in_the_handler_is_a_failure_like_any_other(an
     assert any_shop.payments() == ["k"]
 
 
-def test_poison_dies_alone_and_the_others_flow(any_shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL, "hookline.inbox")  # half a pair in the report would end the whole run
+def test_events_that_always_fail_do_not_block_others(any_shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    # The log text contains half a surrogate pair, which would break the test report of the whole run.
+    caplog.set_level(logging.CRITICAL, "hookline.inbox")
 
     def handler(conn: Any, event: Event) -> None:
         if event.key.startswith("poison"):
@@ -185,11 +184,12 @@ def test_poison_dies_alone_and_the_others_flow(any_shop: Shop, caplog: pytest.Lo
     "ending",
     [
         SystemExit(3),
-        asyncio.CancelledError(),  # of a loop that the handler runs; gevent's timeouts are of this kind too
+        # A loop inside the handler may raise this error. Timeouts of gevent are also no subclasses of Exception.
+        asyncio.CancelledError(),
         type("Awkward", (BaseException,), {"__str__": lambda _: 1 / 0})(),
     ],
 )
-def test_whatever_a_handler_raises_the_worker_goes_on(any_shop: Shop, ending: BaseException) -> None:
+def test_no_exception_of_a_handler_ends_the_worker(any_shop: Shop, ending: BaseException) -> None:
     def handler(conn: Any, event: Event) -> None:
         if event.key == "a":
             raise ending
@@ -201,7 +201,7 @@ def test_whatever_a_handler_raises_the_worker_goes_on(any_shop: Shop, ending: Ba
 
 
 @pytest.mark.filterwarnings("ignore:coroutine")
-def test_an_async_handler_without_a_loop_is_a_failure_and_not_silently_done(any_shop: Shop) -> None:
+def test_an_async_handler_on_a_sync_worker_is_a_failure(any_shop: Shop) -> None:
     async def handler(_conn: Any, _event: Event) -> None:
         pass
 
@@ -211,7 +211,7 @@ def test_an_async_handler_without_a_loop_is_a_failure_and_not_silently_done(any_
     assert "AsyncInboxWorker" in found.error
 
 
-def test_a_handler_that_commits_by_itself_has_its_mark_with_it(
+def test_a_commit_in_the_handler_also_commits_the_mark_of_the_event(
     shop_of: Callable[[str], Shop], caplog: pytest.LogCaptureFixture
 ) -> None:
     shop = shop_of("sqlite")
@@ -232,7 +232,7 @@ def test_a_handler_that_commits_by_itself_has_its_mark_with_it(
 def test_a_session_that_the_handler_commits(
     shop_of: Callable[[str], Shop], engine: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """SQLAlchemy refuses the next statement then; what it says about it is not that the event is done."""
+    """SQLAlchemy then refuses the next statement. Its error must not mark the event as done."""
     shop = shop_of(engine)
     url = f"sqlite:///{shop.url}" if engine == "sqlite" else shop.url.replace("postgresql", "postgresql+psycopg", 1)
     bind = sa.create_engine(url, poolclass=sa.NullPool)

@@ -1,4 +1,4 @@
-"""The worker on every kind of connection that an application may have, async ones included."""
+"""The worker on every kind of connection, sync and async."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def _call(desk: Desk, sync: Callable[..., Any], asynchronous: Callable[...
 
 
 async def _drain(desk: Desk) -> int:
-    """On the desk's own connection, which stays open: it is lent, as a pool lends one."""
+    """Run the worker on the desk's own connection. The worker does not close it, as with a connection from a pool."""
 
     async def pay_async(_conn: Any, event: Event) -> None:
         await desk.execute(f"INSERT INTO payments VALUES ('{event.key}')")
@@ -38,7 +38,7 @@ async def _drain(desk: Desk) -> int:
             raise ValueError("not this one")
 
     def pay(conn: Any, event: Event) -> None:
-        # A desk's words are async, and none of them waits: the one step runs to its end.
+        # `desk.execute` is async but never waits here, so one `send` runs it to its end.
         with pytest.raises(StopIteration):
             desk.execute(f"INSERT INTO payments VALUES ('{event.key}')").send(None)  # type: ignore[attr-defined]
         if event.key == "poison":
@@ -124,10 +124,10 @@ async def test_a_connection_is_opened_and_closed_again(pg: Shop, way: str) -> No
     assert pg.payments() == ["k"]
     others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     while pg.rows(others) != [(0,)]:
-        await asyncio.sleep(0.01)  # the server notices a moment later
+        await asyncio.sleep(0.01)  # The server notices the closed connection a moment later.
 
 
-async def test_tasks_share_the_work_on_a_pool_and_stop_lets_them_end(pg: Shop) -> None:
+async def test_tasks_share_the_work_on_a_pool_and_return_all_connections(pg: Shop) -> None:
     keys = [f"k{number:02}" for number in range(30)]
     done = asyncio.Semaphore(0)
 
@@ -140,11 +140,11 @@ async def test_tasks_share_the_work_on_a_pool_and_stop_lets_them_end(pg: Shop) -
             await asyncio.to_thread(pg.accept, *keys)
             for _ in keys:
                 await done.acquire()
-        assert pool.get_idle_size() == 3  # everything was given back
+        assert pool.get_idle_size() == 3  # All connections are back in the pool.
     assert pg.payments() == keys
 
 
-async def test_run_ends_when_it_is_stopped_and_what_runs_is_finished(pg: Shop) -> None:
+async def test_stop_ends_run_and_the_running_handler_finishes(pg: Shop) -> None:
     running, go_on = asyncio.Event(), asyncio.Event()
 
     async def handler(conn: Any, event: Event) -> None:
@@ -163,7 +163,7 @@ async def test_run_ends_when_it_is_stopped_and_what_runs_is_finished(pg: Shop) -
     assert pg.states() == {"a": "done", "b": "open"}
 
 
-async def test_a_task_that_is_cancelled_leaves_its_event_to_another(pg: Shop) -> None:
+async def test_another_worker_gets_the_event_of_a_cancelled_task(pg: Shop) -> None:
     running = asyncio.Event()
 
     async def handler(conn: Any, event: Event) -> None:
@@ -181,11 +181,11 @@ async def test_a_task_that_is_cancelled_leaves_its_event_to_another(pg: Shop) ->
     assert pg.payments() == []
     other = AsyncInboxWorker(lambda: asyncpg.connect(pg.url), {"*": _pay}, **QUICK)
     while not await other.drain():
-        await asyncio.sleep(0.01)  # until the lease has run out
+        await asyncio.sleep(0.01)  # Wait until the lease has expired.
     assert pg.payments() == ["k"]
 
 
-async def test_what_a_handler_waited_for_may_be_cancelled(pg: Shop) -> None:
+async def test_a_cancelled_task_inside_a_handler_is_a_failure(pg: Shop) -> None:
     async def handler(_conn: Any, _event: Event) -> None:
         task = asyncio.create_task(asyncio.sleep(60))
         task.cancel()
@@ -203,7 +203,7 @@ async def test_a_plain_function_is_a_handler_too(pg: Shop) -> None:
     assert (await worker.drain(), seen) == (1, ["k"])
 
 
-async def test_a_database_that_is_away_for_a_while_does_not_end_it(pg: Shop) -> None:
+async def test_a_database_outage_does_not_end_the_worker(pg: Shop) -> None:
     handled = asyncio.Event()
     tries: list[int] = []
 
@@ -241,6 +241,6 @@ async def test_a_connection_without_transactions_is_refused(shop_of: Callable[[s
     assert shop.states() == {"k": "open"}
 
 
-async def test_the_wrong_kind_of_connection_is_named(pg: Shop) -> None:
+async def test_the_error_names_the_wrong_kind_of_connection(pg: Shop) -> None:
     with pytest.raises(UnknownConnection, match="not async"):
         await AsyncInboxWorker(pg.connect, {"*": _pay}).drain()

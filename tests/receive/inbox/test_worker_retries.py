@@ -18,8 +18,8 @@ from tests.receive.inbox.shop import Shop, pay
 from tests.receive.inbox.working import PATIENCE, QUICK, dead, make_due, worker
 
 
-def test_retries_come_in_the_order_of_their_instants(any_shop: Shop) -> None:
-    """The one that failed first waits longest: the others overtake it, and a later one overtakes them all."""
+def test_retries_run_in_the_order_of_their_due_times(any_shop: Shop) -> None:
+    """The event that failed first has the longest wait, so the others are retried before it."""
     seen: list[tuple[str, int]] = []
 
     def handler(_conn: Any, event: Event) -> None:
@@ -31,14 +31,14 @@ def test_retries_come_in_the_order_of_their_instants(any_shop: Shop) -> None:
     any_shop.accept("b")
     slow = RetryPolicy(strategy=Strategy.FIXED, schedule=(3600.0,), max_attempts=3)
     assert worker(any_shop, handler, policy=slow).drain() == 2
-    assert worker(any_shop, handler).drain() == 0  # nothing is due
+    assert worker(any_shop, handler).drain() == 0  # No event is due.
     make_due(any_shop, "a", seconds_ago=60)
     make_due(any_shop, "b", seconds_ago=120)
     assert worker(any_shop, handler).drain() == 2
     assert seen == [("a", 1), ("b", 1), ("b", 2), ("a", 2)]
 
 
-def test_full_jitter_waits_at_most_as_long_as_its_ceiling(any_shop: Shop) -> None:
+def test_full_jitter_never_waits_longer_than_its_maximum(any_shop: Shop) -> None:
     def handler(_conn: Any, _event: Event) -> None:
         raise ValueError
 
@@ -46,8 +46,8 @@ def test_full_jitter_waits_at_most_as_long_as_its_ceiling(any_shop: Shop) -> Non
     policy = RetryPolicy(base=1000.0, factor=3.0, cap=3600.0)
     assert worker(any_shop, handler, policy=policy).drain() == 20
     waits = [wait for (wait,) in any_shop.rows(_WAITS[any_shop.engine])]
-    assert max(waits) <= 1000.01  # SQLite's clock has milliseconds
-    assert max(waits) - min(waits) > 300.0  # spread out, not all at once
+    assert max(waits) <= 1000.01  # The clock of SQLite has a resolution of milliseconds.
+    assert max(waits) - min(waits) > 300.0  # The retries are spread over time.
 
 
 _WAITS = {
@@ -56,7 +56,7 @@ _WAITS = {
 }
 
 
-def test_a_time_budget_ends_it_too_but_never_before_the_first_attempt(any_shop: Shop) -> None:
+def test_a_time_budget_ends_the_retries_but_never_before_the_first_attempt(any_shop: Shop) -> None:
     def handler(_conn: Any, _event: Event) -> None:
         raise ValueError("no")
 
@@ -82,7 +82,7 @@ def test_dead_events_are_replayed_or_resolved(any_shop: Shop) -> None:
     with closing(any_shop.connect()) as conn:
         assert [one.key for one in inbox.dead(conn, after=found[0].id, limit=1)] == ["b"]
         assert inbox.replay(conn, [one.id for one in found[:2]]) == 2
-        assert inbox.replay(conn, found[0].id) == 0  # not dead any more
+        assert inbox.replay(conn, found[0].id) == 0  # The events are no longer dead.
         assert inbox.resolve(conn, found[2].id) == 1
         assert inbox.replay(conn, found[2].id) == 0
         conn.commit()
@@ -98,7 +98,7 @@ def test_dead_events_are_replayed_or_resolved(any_shop: Shop) -> None:
 
 
 class _Gone(KeyboardInterrupt):
-    """Ends the worker on the spot: nothing is recorded, as if the process had died."""
+    """Ends the worker at once without recording anything, as if the process had died."""
 
 
 def _die(conn: Any, event: Event) -> None:
@@ -106,23 +106,23 @@ def _die(conn: Any, event: Event) -> None:
     raise _Gone
 
 
-def test_the_event_of_a_worker_that_died_is_anothers_after_the_lease(any_shop: Shop) -> None:
+def test_another_worker_gets_the_event_of_a_dead_worker_after_the_lease(any_shop: Shop) -> None:
     any_shop.accept("k")
     with pytest.raises(_Gone):
         worker(any_shop, _die, lease=3600.0).drain()
-    assert worker(any_shop).drain() == 0  # the lease still runs
+    assert worker(any_shop).drain() == 0  # The lease has not expired yet.
     make_due(any_shop, "k", seconds_ago=0)
     assert worker(any_shop).drain() == 1
     assert any_shop.payments() == ["k"]
 
 
-def test_an_event_that_kills_every_worker_is_dead_in_the_end(any_shop: Shop) -> None:
+def test_an_event_that_kills_every_worker_becomes_dead(any_shop: Shop) -> None:
     any_shop.accept("k")
     for _ in range(3):
         with pytest.raises(_Gone):
             worker(any_shop, _die, lease=3600.0).drain()
         make_due(any_shop, "k", seconds_ago=0)
-    assert worker(any_shop, _die).drain() == 1  # buried without being tried
+    assert worker(any_shop, _die).drain() == 1  # The event becomes dead without another call of the handler.
     [found] = dead(any_shop)
     assert (found.attempts, found.reason) == (3, "attempts_exhausted")
     assert found.error == "the worker ended before the handler did"
@@ -150,7 +150,7 @@ def test_on_postgres_a_live_handler_keeps_its_event_beyond_the_lease(shop_of: Ca
 def test_a_claim_that_was_lost_before_the_handler_began_does_nothing(
     shop_of: Callable[[str], Shop], caplog: pytest.LogCaptureFixture, other: str
 ) -> None:
-    """Between its claim and its handler a worker may stand still for longer than the lease."""
+    """A worker may be suspended between its claim and its handler for longer than the lease."""
     shop = shop_of("sqlite")
     shop.accept("k")
 

@@ -1,4 +1,4 @@
-"""Workers in threads: started, woken, stopped, and cut off from their database."""
+"""Workers in threads: start, wake, stop, and loss of the database connection."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_threads_share_the_work_and_each_event_has_one_effect(any_shop: Shop) ->
     assert any_shop.report().duplicate_effects == 0
 
 
-def test_an_accept_in_this_process_is_noticed_without_a_poll(any_shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_accept_in_this_process_wakes_the_worker(any_shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     handled, asleep = threading.Event(), threading.Event()
 
     def for_an_hour(*_: Any) -> float:
@@ -50,12 +50,13 @@ def test_an_accept_in_this_process_is_noticed_without_a_poll(any_shop: Shop, mon
         any_shop.accept("k")
         ends = clock.monotonic() + PATIENCE
         while not handled.wait(0.02) and clock.monotonic() < ends:
-            inbox.accept(conn, b"", key="rings as well")  # the first may have been too early: it rang before its commit
+            # The first notification may have come before the commit of the event, so the test sends more.
+            inbox.accept(conn, b"", key="rings as well")
             conn.rollback()
     assert handled.is_set()
 
 
-def test_stop_lets_the_handler_end_and_takes_no_more(any_shop: Shop) -> None:
+def test_stop_lets_the_handler_finish_and_claims_no_more_events(any_shop: Shop) -> None:
     running, go_on = threading.Event(), threading.Event()
 
     def slow(conn: Any, event: Event) -> None:
@@ -82,9 +83,7 @@ def test_run_returns_once_it_was_stopped(any_shop: Shop) -> None:
     assert any_shop.states() == {"k": "done"}
 
 
-def test_a_database_that_is_away_for_a_while_does_not_end_the_worker(
-    any_shop: Shop, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_database_outage_does_not_end_the_worker(any_shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
     handled = threading.Event()
     tries: list[int] = []
 
@@ -117,7 +116,7 @@ def test_a_connection_that_breaks_in_the_handler_is_replaced(shop_of: Callable[[
     assert shop.payments() == ["k"]
 
 
-def test_a_pools_context_manager_is_entered_and_left(shop_of: Callable[[str], Shop]) -> None:
+def test_the_context_manager_of_a_pool_is_entered_and_exited(shop_of: Callable[[str], Shop]) -> None:
     shop = shop_of("postgres")
     conn = psycopg.connect(shop.url)
     lent: list[str] = []
@@ -142,9 +141,9 @@ def test_the_worker_cleans_in_steps_until_nothing_is_left(any_shop: Shop, monkey
     any_shop.run(*(f"INSERT INTO hookline_inbox (scope, key, first_at) {_LONG_AGO[any_shop.engine]}" for _ in "12345"))
     made = worker(any_shop, keep=timedelta(days=30))
     made.start()
-    made._clean_at = 0.0  # now, and not within the first minute
+    made._clean_at = 0.0  # Clean at once instead of within the first minute.
     while any_shop.recorded():
-        pass  # the rows are all there is to look at
+        pass  # Only the rows show the progress, so the test polls.
     assert made.stop()
 
 
@@ -171,7 +170,7 @@ def test_wrong_settings_are_refused(settings: dict[str, Any], fault: str) -> Non
 
 
 @pytest.mark.parametrize("made", [InboxWorker, AsyncInboxWorker])
-def test_an_address_does_not_connect(made: Any) -> None:
+def test_a_url_in_place_of_a_connect_function_is_refused(made: Any) -> None:
     with pytest.raises(InvalidInput, match="connect"):
         made("postgresql://shop", {"*": pay})
 

@@ -1,4 +1,4 @@
-"""Workers for tests: quick ones, and what they have given up."""
+"""Helpers that create workers with short delays and list dead events."""
 
 from __future__ import annotations
 
