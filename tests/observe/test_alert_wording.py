@@ -56,7 +56,7 @@ def test_every_rule_says_where_to_look() -> None:
 
 
 def test_where_to_look_names_the_organization_if_it_is_not_the_default_one() -> None:
-    assert wording.look(replace(alert(), org_id=ids.DEFAULT_ORG)) == "hookline endpoints show ep_17"
+    assert wording.command(replace(alert(), org_id=ids.DEFAULT_ORG)) == "hookline endpoints show ep_17"
     elsewhere = replace(alert(), org_id="org_9")
     assert wording.command(elsewhere) == "hookline endpoints show ep_17 --org org_9"
     assert wording.command(replace(elsewhere, subject=OTHERS)) == "hookline top"

@@ -22,8 +22,7 @@ from hookline.model import (
 )
 from hookline.model.states import DeliveryState, EndpointStatus, ErrorKind, Health, Reason
 from hookline.services import explain
-from hookline.services.explain import DeliveryHistory, Part, Phase, Stretch
-from hookline.services.explain import read as explain_read
+from hookline.services.explain import DeliveryHistory, Part, Phase, Stretch, reader
 from tests.support import factory
 from tests.support.scene import Scene
 
@@ -369,7 +368,7 @@ async def test_one_that_is_overdue_is_not_said_to_come_in_the_past(scene: Scene)
 async def test_of_very_many_deliveries_those_that_went_well_are_counted(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(explain_read, "MAX_TOLD", 2)
+    monkeypatch.setattr(reader, "MAX_TOLD", 2)
     await asyncio.gather(*(scene.endpoint() for _ in range(4)))
     [message] = await scene.send()
     jobs = await scene.claim_all()
@@ -382,7 +381,7 @@ async def test_of_very_many_deliveries_those_that_went_well_are_counted(
 async def test_of_very_many_that_wait_none_is_said_to_be_delivered(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(explain_read, "MAX_TOLD", 2)
+    monkeypatch.setattr(reader, "MAX_TOLD", 2)
     await asyncio.gather(*(scene.endpoint() for _ in range(5)))
     [message] = await scene.send()
     first, second, *_ = await scene.claim_all()

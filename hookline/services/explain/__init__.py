@@ -4,7 +4,7 @@ what follows. `hookline trace` and the message's page draw it."""
 from hookline.services.explain.advice import Remedy, advice, of_dead, remedy, sentences
 from hookline.services.explain.model import DeliveryHistory, MessageHistory, counted, word
 from hookline.services.explain.next_step import NextStep, held_by, outlook, prospects, standing
-from hookline.services.explain.read import MAX_ATTEMPTS, MAX_EVENTS, MAX_TOLD, read
+from hookline.services.explain.reader import MAX_ATTEMPTS, MAX_EVENTS, MAX_TOLD, read
 from hookline.services.explain.times import Happening, Part, Phase, Stretch, happenings, holds, phases, stretches
 
 __all__ = [
