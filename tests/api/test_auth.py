@@ -292,8 +292,7 @@ def test_cached_lookups_expire() -> None:
 async def test_another_process_hears_of_a_revocation(
     nobody: Client, client: Client, store: Store, served: WebContext, app: Application, narrow: Client
 ) -> None:
-    """Another process caches a caller for a few seconds, and then refuses the revoked token. The test advances its
-    clock."""
+    """Each process caches callers for a few seconds. After that time it refuses a token that another process revoked."""
     now: dict[str, Any] = {"at": 1000.0}
     elsewhere = replace(
         served, auth=type(served.auth)(store, JWT_SECRET, wall=clock.wall, monotonic=lambda: float(now["at"]))

@@ -92,7 +92,7 @@ async def check_rounds(scene: Scene, addresses: Sequence[str], token: str, kind:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_twins_in_one_process(scene: Scene, address: str, token: str, kind: str) -> None:
+async def test_concurrent_identical_posts_in_one_process(scene: Scene, address: str, token: str, kind: str) -> None:
     await check_rounds(scene, [address], token, kind)
 
 
@@ -152,7 +152,7 @@ def _token(env: dict[str, str], scene: Scene) -> str:
 
 @on_postgres
 @pytest.mark.parametrize("kind", KINDS)
-async def test_twins_in_two_processes(
+async def test_concurrent_identical_posts_in_two_processes(
     scene: Scene, fleet: list[tuple[str, Process]], env: dict[str, str], kind: str
 ) -> None:
     await check_rounds(scene, [address for address, _ in fleet], _token(env, scene), kind)

@@ -170,7 +170,7 @@ async def test_the_longest_idle_of_an_address_make_room_for_its_next() -> None:
 async def test_the_longest_idle_of_all_make_room_for_anybodys_next() -> None:
     async with place(ConnectionLimits(limit=3, per_address=100)) as there:
         lines = [await there.line(address) for address in (FIRST, SECOND, THIRD)]
-        assert await lines[0].asks("/") == 200  # idle again, but no longer the longest idle one
+        assert await lines[0].asks("/") == 200  # this connection has been used, so another one is now the longest idle
         assert await there.asks("127.0.0.5", "/health/live") == 200
         await lines[1].ended()
         assert await there.asks("127.0.0.6") == 200
@@ -191,7 +191,7 @@ async def test_a_slow_incomplete_head_does_not_count_as_a_request() -> None:
 
 
 async def test_requests_in_progress_are_never_dropped() -> None:
-    """Further requests get a 503. Only the health routes are answered."""
+    """At the limit, the server answers other requests with 503. It answers only the health routes."""
     async with place(ConnectionLimits(limit=100, per_address=3)) as there:
         slow = await there.slow(FIRST, 3)
         silent = await there.silent(FIRST, 30)
@@ -200,7 +200,7 @@ async def test_requests_in_progress_are_never_dropped() -> None:
             assert await there.asks(FIRST, path) == 200
         assert (
             await there.asks(FIRST, "/health/ready") == 503
-        )  # 503 is the true readiness here, because no store is open
+        )  # the readiness check itself answers 503, because no store is open
         assert await there.asks(SECOND) == 200
         for line in silent[:-1]:
             await line.ended()

@@ -144,7 +144,7 @@ async def test_everything_costly_comes_to_an_end(
 
 
 @pytest.mark.parametrize("engine", ["sqlite"])
-async def test_what_takes_too_long_is_refused_and_so_is_the_rest_of_its_request(
+async def test_a_check_that_takes_too_long_is_refused_with_the_rest_of_its_request(
     schemas: Schemas, store: Store, organization: Organization, engine: str
 ) -> None:
     name = await saved(store, organization, {"uniqueItems": True})
@@ -154,7 +154,7 @@ async def test_what_takes_too_long_is_refused_and_so_is_the_rest_of_its_request(
         with pytest.raises(InvalidInput, match="takes more than 1 s of this request to be validated"):
             await schemas.check(organization.id, name, costly, budget)
     assert budget.left == 0
-    await schemas.check(organization.id, name, b"[1, 2]", budget)  # a cheap check uses no time budget
+    await schemas.check(organization.id, name, b"[1, 2]", budget)  # a cheap check uses none of the time budget
 
 
 # ── the same answer in this process and in a child process ────────────────────────────────────────────────────────
@@ -256,7 +256,7 @@ BEYOND_64_BITS = {"pattern": "^a", "minimum": -(10**30), "maximum": 10**30, "enu
 
 
 async def test_a_schema_has_numbers_of_any_size(client: Client, app: Application) -> None:
-    """A child process checks such a schema and its payloads."""
+    """A child process checks a schema with numbers beyond 64 bits, and its payloads."""
     made = {"name": "a.b", "description": "d", "schemas": {"1": BEYOND_64_BITS}, "validated": True}
     assert (await client.post("/api/v1/event-type", made)).status == 201
     sent = {"eventType": "a.b", "payload": {"n": 2**64}}

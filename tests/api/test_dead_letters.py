@@ -139,7 +139,7 @@ async def test_a_bad_filter_is_refused(client: Client, scene: Scene, query: str,
 # ── one ──
 
 
-async def test_one_is_shown_with_its_message_and_every_attempt(client: Client, scene: Scene) -> None:
+async def test_a_dead_letter_is_shown_with_its_message_and_every_attempt(client: Client, scene: Scene) -> None:
     await scene.endpoint()
     (message,) = await scene.send(payload=b'{"order": 7}', tags=("x",))
     (job,) = await scene.claim_all()
@@ -153,7 +153,7 @@ async def test_one_is_shown_with_its_message_and_every_attempt(client: Client, s
     assert [each["responseStatusCode"] for each in shown["history"]] == [503, 422]
 
 
-async def test_one_whose_payload_is_gone_is_still_shown(client: Client, scene: Scene) -> None:
+async def test_a_dead_letter_without_a_payload_is_still_shown(client: Client, scene: Scene) -> None:
     await scene.endpoint()
     dead = await bury(scene)
     await scene.raw.execute("UPDATE message SET payload = NULL")
@@ -162,7 +162,7 @@ async def test_one_whose_payload_is_gone_is_still_shown(client: Client, scene: S
     assert (await client.get(path(scene.app, dead))).json()["message"] is None
 
 
-async def test_one_is_sent_again(client: Client, scene: Scene) -> None:
+async def test_a_dead_letter_is_replayed(client: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     dead = await bury(scene)
     before = (await client.get(path(scene.app, dead))).json()
@@ -191,7 +191,7 @@ async def test_a_dead_letter_that_cannot_be_sent_is_refused_and_stays(client: Cl
     assert await found(client, path(scene.app)) == [dead]
 
 
-async def test_one_is_closed_with_a_note_once(client: Client, scene: Scene) -> None:
+async def test_a_dead_letter_is_resolved_once_with_a_note(client: Client, scene: Scene) -> None:
     await scene.endpoint()
     dead = await bury(scene)
     closed = (await client.post(path(scene.app, dead, "resolve"), {"note": "refunded ✓"})).json()
@@ -302,7 +302,7 @@ async def test_all_of_an_application_are_closed_with_one_note(client: Client, sc
     ids=lambda body: str(body)[:30],
 )
 async def test_a_filter_that_is_not_understood_matches_nothing(client: Client, scene: Scene, body: object) -> None:
-    """In particular, it does not match all dead letters."""
+    """A filter with a mistake must not match all dead letters."""
     await scene.endpoint()
     dead = await bury(scene)
     (await client.post(path(scene.app, "replay"), body)).faults()
@@ -325,7 +325,7 @@ async def sibling(scene: Scene) -> Application:
     return await scene.store.create_application(scene.organization.id, factory.new_application())
 
 
-async def test_those_of_all_applications_are_listed_and_counted(
+async def test_dead_letters_of_all_applications_are_listed_and_counted(
     client: Client, scene: Scene, sibling: Application
 ) -> None:
     mine, theirs = await scene.endpoint(), await scene.endpoint(sibling)
@@ -353,7 +353,7 @@ async def test_those_of_all_applications_are_listed_and_counted(
 # ── tenants ──
 
 
-async def test_one_tenant_never_reaches_anothers(
+async def test_tenants_never_reach_each_others_dead_letters(
     client: Client, narrow: Client, nobody: Client, scene: Scene, sibling: Application
 ) -> None:
     theirs = await scene.endpoint(sibling)

@@ -148,7 +148,7 @@ async def test_only_the_last_disabled_time_counts(client: Client, scene: Scene) 
     assert (await act(client, endpoint, "resume")).json(200)["missed"]["messages"] == 5
 
 
-async def test_what_a_failed_replay_left_over_is_missed_until_one_is_done(client: Client, scene: Scene) -> None:
+async def test_messages_of_a_failed_replay_count_as_missed(client: Client, scene: Scene) -> None:
     """The endpoint was enabled for a moment, and was disabled again before the replay had sent all missed messages."""
     endpoint = await scene.endpoint()
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "status 410")

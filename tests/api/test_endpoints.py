@@ -89,7 +89,7 @@ async def test_every_field_under_both_names(client: Client, base: str, types: tu
 
 
 async def test_a_whole_rate_is_written_without_a_point(client: Client, base: str) -> None:
-    """Typed clients read an integer here."""
+    """Typed clients read a whole `throttleRate` as an integer."""
     answer = await client.post(base, {"url": URL, "throttleRate": 7})
     assert b'"throttleRate":7,' in answer.body
     assert (await client.post(base, {"url": URL, "throttleRate": 0.5})).json(201)["throttleRate"] == 0.5
@@ -260,7 +260,7 @@ async def test_patch_tells_null_from_absent(client: Client, base: str, make: Mak
 @pytest.mark.parametrize(
     "field", ["url", "description", "version", "disabled", "metadata", "ordering", "onDeath", "scheme"]
 )
-async def test_what_cannot_be_cleared(client: Client, base: str, make: Make, field: str) -> None:
+async def test_fields_that_cannot_be_cleared(client: Client, base: str, make: Make, field: str) -> None:
     made = await make()
     (fault,) = (await send(client, "PATCH", f"{base}/{made['id']}", {field: None})).faults()
     assert fault["loc"] == ["body", field]
@@ -666,7 +666,7 @@ async def test_anothers_endpoint_is_not_there(
     assert await scene.raw.count("message") == 0
 
 
-async def test_neither_secrets_nor_header_values_are_told(client: Client, base: str, make: Make) -> None:
+async def test_no_answer_contains_secrets_or_header_values(client: Client, base: str, make: Make) -> None:
     with capture_logs() as logged:
         made = await make(secret=SECRET, headers={"authorization": "Bearer hunter2"})
         path = f"{base}/{made['id']}"
@@ -739,7 +739,7 @@ async def test_the_organization_moves_an_endpoint_with_all_its_headers(
 async def test_customers_move_no_endpoint_whose_headers_cannot_be_opened(
     narrow: Client, base: str, scene: Scene, make: Make
 ) -> None:
-    """The server cannot know which headers the endpoint sends."""
+    """The server cannot decrypt the headers, so it cannot know which secrets they would send to the new host."""
     made = await make(uid="gate", headers={"authorization": "Bearer k-3"})
     foreign = Vault([new_key()]).seal(b"{}", made["id"])
     await scene.raw.execute("UPDATE endpoint SET headers = $1 WHERE id = $2", foreign, made["id"])

@@ -61,7 +61,7 @@ async def test_every_field_of_an_event_type_comes_back(client: Client) -> None:
     assert (await client.get(f"{TYPES}/order.paid-2_x/")).json() == made
 
 
-async def test_what_is_not_given_has_its_default(client: Client) -> None:
+async def test_omitted_fields_have_defaults(client: Client) -> None:
     made = await add(client, "a")
     assert (made["archived"], made["deprecated"], made["validated"]) == (False, False, False)
     assert [made[name] for name in ("schemas", "featureFlag", "featureFlags", "groupName", "policy")] == [None] * 5

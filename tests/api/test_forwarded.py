@@ -36,7 +36,7 @@ CALLERS = {
     "203.0.113.9, 2001:db8:1::5": "203.0.113.9",
     "203.0.113.9, ::ffff:10.1.2.3": "203.0.113.9",
     "::ffff:203.0.113.9": "203.0.113.9",
-    "10.1.0.7": "10.1.0.7",  # the caller is itself a proxy
+    "10.1.0.7": "10.1.0.7",  # the calling address is itself a proxy
     "10.1.0.7, 10.1.0.8": "10.1.0.7",
     # If an entry is not an address, the entry to its right counts, or else the peer.
     "": "127.0.0.1",
@@ -110,7 +110,7 @@ async def test_the_last_scheme_counts(written: bytes, scheme: str) -> None:
 
 
 async def test_other_headers_are_not_read() -> None:
-    """Most proxies pass these headers on as the caller wrote them."""
+    """Most proxies pass headers such as `Forwarded` and `X-Real-IP` on as the caller wrote them."""
     headers = (b"forwarded", b"for=1.2.3.4;proto=https"), (b"x-real-ip", b"1.2.3.4"), (b"x-forwarded-scheme", b"https")
     assert await believed("127.0.0.1", *headers) == ("127.0.0.1", "http")
 

@@ -189,7 +189,7 @@ async def test_the_rest_of_a_body_is_not_run_as_a_request(address: str, token: s
         reader, writer = await asyncio.open_connection(*address.split(":"))
         for part in (head[:-place], head[-place:] + body):
             writer.write(part)
-            await asyncio.sleep(0.05)  # so that the server receives the parts separately
+            await asyncio.sleep(0.05)  # a pause, so that the server receives the parts separately
         writer.write(f"{victim}connection: close\r\n\r\n".encode())
         found = await reader.read()
         writer.close()
@@ -249,7 +249,7 @@ async def untaken(looks: list[Looks], number: int) -> Looks:
 @pytest.mark.usefixtures("narrow_road")
 @pytest.mark.parametrize("path", ["/docs", "/api/v1/openapi.json"])
 async def test_a_connection_with_an_unread_answer_is_closed(served: WebContext, looks: list[Looks], path: str) -> None:
-    """Otherwise a caller without a token could hold a connection as long as it likes, by not reading the answer."""
+    """By not reading an answer, a caller without a token could hold a connection forever. The server closes it."""
     async with serving(served) as address:
         whole = await Client(address).get(path)
         assert len(whole.body) == int(whole.headers["content-length"])

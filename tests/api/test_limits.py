@@ -282,7 +282,7 @@ async def test_an_upgrade_to_another_protocol_is_ignored(address: str, token: st
     for parts in ([head + '{"name": "Acme"}'], [head + '{"name": ', '"Acme"}']):
         for part in parts:
             writer.write(part.encode())
-            await asyncio.sleep(0.05)  # so that the server receives the parts separately
+            await asyncio.sleep(0.05)  # a pause, so that the server receives the parts separately
         answer = await reader.readuntil(b"\r\n\r\n")
         assert answer.startswith(b"HTTP/1.1 201 "), answer
         await reader.readuntil(b"}")

@@ -79,7 +79,7 @@ def test_the_names_that_older_clients_use(shape: str, fields: set[str]) -> None:
 # ── the document itself ───
 
 
-def test_it_is_valid() -> None:
+def test_the_document_is_valid() -> None:
     OpenAPIV31SpecValidator(DOCUMENT).validate()
 
 
@@ -146,7 +146,7 @@ def test_every_reference_leads_somewhere() -> None:
 # ── the route ───
 
 
-async def test_anybody_may_read_it(nobody: Client) -> None:
+async def test_the_document_needs_no_token(nobody: Client) -> None:
     for path in ("/api/v1/openapi.json", "/api/v1/openapi.json/"):
         answer = await nobody.get(path)
         assert answer.status == 200

@@ -71,7 +71,8 @@ async def test_a_secret_without_its_prefix(client: Client) -> None:
 
 
 async def test_concurrent_puts_of_the_same_uid_create_one_endpoint(client: Client) -> None:
-    """They are the first ones of the organization, so the requests also create its hidden application at the same time."""
+    """The organization has no operational endpoints yet, so the requests also create its hidden application
+    concurrently."""
     answers = await asyncio.gather(*(send(client, "PUT", f"{BASE}/pager", {"url": f"{URL}/{n}"}) for n in range(4)))
     assert sorted(answer.status for answer in answers) == [200, 200, 200, 201]
     assert len({answer.json(answer.status)["id"] for answer in answers}) == 1
@@ -151,7 +152,7 @@ async def test_a_uid_is_taken_once(client: Client, other: Client) -> None:
         ("PUT", "/pager/headers", {"headers": {}}, 404),
     ],
 )
-async def test_what_is_refused_leaves_nothing_behind(
+async def test_refused_requests_change_nothing(
     client: Client, store: Store, raw: Raw, method: str, path: str, body: object, status: int
 ) -> None:
     assert (await send(client, method, BASE + path, body)).json(status)["detail"]

@@ -52,7 +52,7 @@ def page() -> Page:
     return Page(docs.rendered().decode())
 
 
-async def test_anybody_may_read_it(nobody: Client) -> None:
+async def test_the_page_needs_no_token(nobody: Client) -> None:
     for path in ("/docs", "/docs/"):
         answer = await nobody.get(path)
         assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")

@@ -65,7 +65,7 @@ LISTINGS = {
 
 @pytest.mark.parametrize("path", LISTINGS)
 async def test_an_iterator_of_another_listing_is_refused(client: Client, app: Application, path: str) -> None:
-    """Such an iterator would start at a meaningless position, and the empty page would look like the end."""
+    """An iterator of another listing would start at a meaningless position, and the empty page would look like the end."""
     url = f"/api/v1{path.format(app=app.id)}"
     of_others = {ids.APP, ids.ENDPOINT, ids.MESSAGE, ids.API_KEY, ids.TASK} - {LISTINGS[path]}
     minted = [ids.mint(prefix, clock.wall()) for prefix in sorted(of_others)]

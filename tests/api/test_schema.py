@@ -80,7 +80,9 @@ async def test_a_payload_that_fits_is_taken(schemas: Schemas, store: Store, orga
     await schemas.check(organization.id, found.name, b'{"id": "a", "lines": [1, 2], "more": null}')
 
 
-async def test_faults_are_told_with_their_pointers(schemas: Schemas, store: Store, organization: Organization) -> None:
+async def test_an_error_names_each_fault_with_its_json_pointer(
+    schemas: Schemas, store: Store, organization: Organization
+) -> None:
     found = await saved(store, organization, {**SCHEMA, "properties": {**SCHEMA["properties"], "a/b~c": {"const": 1}}})  # type: ignore[dict-item]
     told = await refused(schemas, found, {"lines": [1, "x"], "a/b~c": 2})
     assert told.startswith(f"payload: does not fit the schema of {found.name}, version 1: ")
@@ -89,7 +91,7 @@ async def test_faults_are_told_with_their_pointers(schemas: Schemas, store: Stor
     assert "at /a~1b~0c: " in told
 
 
-async def test_at_most_five_faults_are_told(schemas: Schemas, store: Store, organization: Organization) -> None:
+async def test_an_error_names_at_most_five_faults(schemas: Schemas, store: Store, organization: Organization) -> None:
     found = await saved(store, organization, {"items": {"type": "string"}})
     told = await refused(schemas, found, list(range(12)))
     assert told.count("at /") == 5
@@ -225,7 +227,7 @@ async def test_no_reference_is_fetched(listener: tuple[str, list[str]], tmp_path
 
 @pytest.mark.parametrize("engine", ["sqlite"])
 def test_even_the_library_by_itself_fetches_nothing(engine: str, tmp_path: Path) -> None:
-    """The survey already refuses such references. This test calls the code behind it."""
+    """The survey refuses references to other documents. This test calls the validation library without the survey."""
     local = tmp_path / "schema.json"
     local.write_text('{"type": "integer"}')
     for reference in ("http://127.0.0.1:9/x", local.as_uri()):
@@ -316,7 +318,7 @@ def test_usual_schemas_are_taken(given: dict[str, Any], engine: str) -> None:
 
 
 async def test_a_pattern_is_linear_in_the_text(schemas: Schemas, store: Store, organization: Organization) -> None:
-    """A backtracking regular expression engine would take practically forever."""
+    """A regular expression engine that backtracks would take practically forever for this pattern."""
     found = await saved(store, organization, {"pattern": "^(a+)+$"})
     assert "at /" in await refused(schemas, found, "a" * 60_000 + "b")
 

@@ -218,7 +218,7 @@ async def test_http_1_0_is_not_told_to_continue() -> None:
 
 
 async def test_nothing_is_read_while_requests_wait() -> None:
-    """Otherwise each answer would let the server read a whole buffer of further requests."""
+    """If the server read on, each answer would let in a whole buffer of further requests."""
     wire, paused = Wire(), list[bool]()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:

@@ -61,7 +61,9 @@ async def test_a_message_without_trace_headers_has_no_trace(client: Client, scen
         ("{}", f"k={'v' * 9000}", True),
     ],
 )
-async def test_what_is_malformed_is_ignored(client: Client, scene: Scene, parent: str, state: str, whole: bool) -> None:
+async def test_malformed_trace_headers_are_ignored(
+    client: Client, scene: Scene, parent: str, state: str, whole: bool
+) -> None:
     """A malformed header is never an error, because the message matters more than its trace."""
     given = new_parent()
     sent = (await client.post(path_of(scene), GIVEN, traceparent=parent.format(given), tracestate=state)).json(202)

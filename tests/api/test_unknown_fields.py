@@ -75,7 +75,7 @@ def test_every_object_of_a_body_refuses_a_field_that_it_does_not_have(operation:
 
 
 @bodies
-def test_a_misspelt_field_is_told_the_right_name(operation: Operation) -> None:
+def test_the_error_of_a_misspelt_field_suggests_the_right_name(operation: Operation) -> None:
     for level in levels(inspect.type_info(operation.body)):
         for name in (name for name in level.known if len(name) > 4 and name != "transformationsParams"):
             snake = re.sub(r"([A-Z])", lambda found: f"_{found[1].lower()}", name)

@@ -61,7 +61,7 @@ async def test_a_portal_session_and_an_operator_session_open_only_their_own_page
             assert answer.status == 303, answer
 
 
-async def test_what_is_for_operators_is_not_in_the_portal(portal: Client, own: Holding) -> None:
+async def test_operator_pages_are_not_in_the_portal(portal: Client, own: Holding) -> None:
     everything_there: list[View | Action] = [*pages.VIEWS, *pages.ACTIONS]
     for what in everything_there:
         if not what.portal:
@@ -117,7 +117,7 @@ async def test_nothing_of_another_application_is_in_the_portal(
 async def test_no_form_changes_objects_of_others(
     store: Store, operator: Client, portal: Client, own: Holding, neighbour: Holding, foreign: Holding
 ) -> None:
-    """This holds whatever ids the fields contain, and whatever the form does to the caller's own objects."""
+    """A form changes nothing of another tenant, whatever ids its fields contain."""
     for client, others in ((portal, neighbour), (operator, foreign)):
         before = await everything(store, others)
         for action in sorted(actions(portal=client.portal), key=ends):

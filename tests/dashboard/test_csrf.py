@@ -54,7 +54,7 @@ async def test_a_form_of_another_site_is_refused_even_with_the_csrf_token(operat
 
 
 async def test_signing_in_needs_a_csrf_token(stranger: Client, organization: Organization) -> None:
-    """Otherwise another site could sign its visitor in to an attacker's account and watch what they enter."""
+    """Without a CSRF token, another site could sign its visitor in to an attacker's account and watch what they enter."""
     token = tokens.issue(JWT_SECRET, organization.id, now=clock.wall())
     assert await send(stranger, "/login", token=token) == 403
     proof = (await stranger.page("/login")).first("input", name="csrf")["value"]

@@ -140,7 +140,7 @@ async def test_adding_one(operator: Client, store: Store, organization: Organiza
     assert entry.subject == "order.shipped"
 
 
-async def test_what_is_wrong_is_said_at_its_field_and_what_was_typed_is_kept(
+async def test_errors_appear_at_their_field_and_the_input_is_kept(
     operator: Client, store: Store, organization: Organization, paid: EventType
 ) -> None:
     good = {"name": "new.one", "description": "d", "group": "g", "flags": "", "version": "1", "schema": text(SCHEMA)}

@@ -62,7 +62,7 @@ async def test_a_key_for_one_application(
     assert app.name in (await operator.page("/api-keys")).rows()[0][2]
 
 
-async def test_what_is_wrong_is_said_and_what_was_typed_is_kept(
+async def test_errors_are_shown_and_the_input_is_kept(
     operator: Client, store: Store, organization: Organization, enter: Enter
 ) -> None:
     foreign = await store.create_application(

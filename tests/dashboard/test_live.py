@@ -217,7 +217,7 @@ async def test_the_number_of_streams_is_limited_and_ended_ones_make_room(streams
 async def test_many_sessions_of_one_customer_leave_room_for_others(
     enter: Enter, operator: Client, app: Application, other_app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Any number of sessions can use one portal link."""
+    """Any number of sessions can use one portal link, so the limit of streams counts all sessions of an application."""
     monkeypatch.setattr(live, "MAX_PER_APPLICATION", 2)
     monkeypatch.setattr(live, "MAX_PER_ORGANIZATION", 3)
     async with AsyncExitStack() as opened:

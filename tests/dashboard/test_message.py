@@ -501,7 +501,7 @@ async def test_an_attempts_page(operator: Client, scene: Scene) -> None:
 
 @pytest.mark.parametrize("scheme", list(Scheme))
 async def test_requests_are_what_a_worker_sends(scheme: Scheme, scene: Scene) -> None:
-    """All lines are equal, except for headers with credentials, which the page hides."""
+    """The shown request equals the sent one, except that the page hides headers with credentials."""
     headers = {"x-team": "billing", "authorization": "Bearer of-secrets", "x-api-key": "hunter2"}
     endpoint = await scene.endpoint(scheme=scheme, headers=headers)
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -88,7 +88,7 @@ async def test_without_the_old_secret_nothing_that_it_signed_is_accepted(
 async def test_a_known_browser_is_known_after_the_change(
     store: Store, database_url: str, organization: Organization
 ) -> None:
-    """Guesses of others do not lock out its owner. A cookie for another name or with another key is ignored."""
+    """Guesses of others do not lock the owner out of a known browser. A cookie with another name or key is ignored."""
     await let_in(store, organization, "ada")
     async with server(store, database_url, OLD) as (address, _):
         browser = Client(address)

@@ -80,7 +80,8 @@ async def test_invalid_links_are_refused(stranger: Client, api: Caller, app: App
 async def test_a_link_into_another_portal_needs_a_confirmation(
     portal: Client, api: Caller, app: Application, other_app: Application
 ) -> None:
-    """Otherwise an attacker could move a customer into the attacker's own portal and read what they enter there."""
+    """Without a confirmation, an attacker could move a customer into the attacker's portal and read what they enter
+    there."""
     url = (await link(api, other_app))["url"]
 
     async def inside() -> str:
@@ -135,7 +136,7 @@ async def test_an_expired_link_is_refused(
     assert (await stranger.sign_in("/portal/login", key=old)).status == 401
 
 
-async def test_a_signed_out_customer_is_told_what_to_do(stranger: Client) -> None:
+async def test_a_signed_out_customer_sees_how_to_sign_in_again(stranger: Client) -> None:
     where = (await stranger.get("/portal/endpoints")).location
     assert where == "/portal/login?next=/portal/endpoints"
     page = await stranger.page(where)
@@ -245,7 +246,7 @@ async def test_allowed_sites_frame_the_portal_and_nothing_else(
 @named
 @framing
 async def test_in_a_frame_its_cookies_are_sent(stranger: Client, api: Caller, app: Application) -> None:
-    """Browsers send such cookies to a page in another site's frame only over TLS."""
+    """Browsers send the portal's cookies to a page in another site's frame only over TLS."""
     page = (await stranger.send("GET", "/portal/login", None, TLS)).page()
     proof, token = page.first("input", name="csrf")["value"], (await link(api, app))["token"]
     answer = await stranger.send("POST", "/portal/login", f"csrf={proof}&key={token}".encode(), TLS)

@@ -168,7 +168,7 @@ async def test_wrong_names_and_wrong_passwords_look_the_same(stranger: Client, a
     assert texts[0] == texts[1]
 
 
-async def test_what_was_typed_is_shown_again_as_text_and_never_the_password(stranger: Client) -> None:
+async def test_a_failed_sign_in_shows_the_escaped_name_again_and_never_the_password(stranger: Client) -> None:
     answer = await wrong(stranger, HOSTILE, "hunter2 hunter2")
     page = answer.page(401)
     assert page.first("input", name="name")["value"] == HOSTILE
@@ -216,7 +216,7 @@ async def test_operators_cannot_sign_in_within_a_frame(stranger: Client) -> None
 
 
 async def test_a_link_that_another_site_opens_needs_a_confirmation(stranger: Client) -> None:
-    """Otherwise that site could sign its visitor in to an attacker's account and read what they do."""
+    """Without a confirmation, another site could sign its visitor in to an attacker's account and read what they do."""
     for site, waits in (("cross-site", True), ("same-site", True), ("none", False), ("same-origin", False)):
         page = (await stranger.get("/login", sec_fetch_site=site)).page()
         assert page.has(data_asks="") == waits, site
@@ -400,7 +400,7 @@ async def test_a_known_browser_is_counted_by_itself(address: str, ada: Operator)
 async def test_a_known_browser_cookie_is_valid_for_one_name_and_its_current_password(
     address: str, ada: Operator, store: Store, organization: Organization, changed: str
 ) -> None:
-    """Otherwise each collected or invented cookie would give ten more guesses."""
+    """If any other cookie were valid, each collected or invented one would give ten more guesses."""
     owner = await known_browser(address)
     chance, _, proof = owner.cookies["hookline_browser"].value.partition(".")
     marks = {"proof": f"{chance}.{'0' * 64}", "chance": f"x{chance}.{proof}", "length": f"{chance}.{proof}0"}
@@ -418,7 +418,7 @@ async def test_concurrent_sign_ins_do_not_lock_each_other_out(
     address: str, ada: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Right passwords never count as guesses, however many arrive before the first one has been checked."""
-    monkeypatch.setattr(sign_in, "MAX_WAIT", 60.0)  # longer than a busy machine needs
+    monkeypatch.setattr(sign_in, "MAX_WAIT", 60.0)  # longer than a busy machine needs for all sign-ins
     clients = [Client(address) for _ in range(20)]
     answers = await asyncio.gather(*(client.sign_in(name="ada", password=RIGHT) for client in clients))
     assert [answer.status for answer in answers] == [303] * 20
@@ -452,7 +452,7 @@ async def test_a_sign_in_that_waits_too_long_is_refused_and_not_counted(
 async def test_one_address_cannot_take_every_place_in_the_queue(
     address: str, ada: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sign_in, "MAX_WAIT", 60.0)  # longer than a busy machine needs
+    monkeypatch.setattr(sign_in, "MAX_WAIT", 60.0)  # longer than a busy machine needs for all sign-ins
     monkeypatch.setattr(sign_in, "MAX_WAITING", 3)
     monkeypatch.setattr(sign_in, "MAX_WAITING_PER_NETWORK", 2)
     _, done = held_passwords(monkeypatch, "wrong password")
@@ -495,7 +495,8 @@ async def test_concurrent_guesses_are_all_counted(address: str, ada: Operator) -
 async def test_guessing_keys_is_locked_and_does_not_lock_passwords(
     stranger: Client, ada: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lockout, "TOKENS", replace(lockout.TOKENS, first=300.0))  # longer than a busy machine needs
+    # a lock that outlasts the test on a busy machine
+    monkeypatch.setattr(lockout, "TOKENS", replace(lockout.TOKENS, first=300.0))
     for _ in range(20):
         assert (await stranger.sign_in(token="a.b.c")).status == 401
     assert (await stranger.sign_in(token="a.b.c")).status == 429

@@ -49,7 +49,7 @@ async def test_every_action_answers_unusual_forms(operator: Client, own: Holding
 
 
 async def test_a_form_that_never_arrives_ends_its_connection(operator: Client, served: WebContext) -> None:
-    """This holds for signed-in users and strangers. A caller must not hold a connection by sending an incomplete form."""
+    """Neither a signed-in user nor a stranger can hold a connection by sending an incomplete form."""
     cookies = "; ".join(f"{name}={cookie.value}" for name, cookie in operator.cookies.items())
     async with serving(replace(served, body_time=0.05)) as address:
         for form in ("/login", "/portal/login", "/logout", "/applications/new"):
@@ -62,7 +62,7 @@ async def test_a_form_that_never_arrives_ends_its_connection(operator: Client, s
 async def test_a_long_notice_fits_into_its_cookie(
     operator: Client, store: Store, app: Application, own: Holding
 ) -> None:
-    """Browsers drop a cookie of more than 4 KB, and proxies refuse the whole answer."""
+    """Browsers drop a cookie of more than 4 KB, and proxies refuse an answer with such a cookie."""
     await store.create_endpoint(app.no, long := factory.new_endpoint(url="https://own.example.com/" + "é'" * 3900))
     [endpoint] = [each for each in await store.endpoints(app.no, Page(limit=10)) if each.url == long.url]
     answer = await operator.post(f"/messages/{own.named['message_id']}/resend", endpoint=endpoint.id)
