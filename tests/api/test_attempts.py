@@ -59,7 +59,7 @@ async def resend(client: Client, app: Application, message: str, endpoint: str) 
     return await client.post(f"{base(app)}/msg/{message}/endpoint/{endpoint}/resend", b"")
 
 
-# ── what an attempt shows ──
+# ── fields of an attempt ──
 
 
 async def test_an_attempt_shows_every_field(client: Client, scene: Scene) -> None:
@@ -260,7 +260,7 @@ async def test_parameters_out_of_bounds_are_a_422(client: Client, scene: Scene, 
         assert (await client.get(f"{where}?{query}")).faults()
 
 
-# ── what was tried at an endpoint ──
+# ── messages attempted at an endpoint ──
 
 
 async def test_messages_that_were_tried_show_where_they_stand(client: Client, scene: Scene) -> None:
@@ -293,7 +293,7 @@ async def test_messages_that_were_tried_show_where_they_stand(client: Client, sc
     await scene.record(factory.delivered(job))
 
 
-# ── where a message goes ──
+# ── destinations of a message ──
 
 
 async def test_destinations_of_a_message_show_where_it_stands(client: Client, scene: Scene) -> None:

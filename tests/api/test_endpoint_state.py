@@ -95,7 +95,7 @@ async def test_invalid_end_times_are_refused(client: Client, scene: Scene) -> No
     assert await scene.store.lane_events(endpoint.no) == []
 
 
-# ── enable again ───
+# ── enable again ──
 
 
 async def test_enabling_an_endpoint_reports_what_it_missed(client: Client, scene: Scene) -> None:
@@ -232,7 +232,7 @@ async def test_a_misspelt_field_of_resume_changes_nothing(client: Client, scene:
     assert (await scene.lane(endpoint)).status == EndpointStatus.DISABLED
 
 
-# ── the actor ───
+# ── the actor ──
 
 
 async def a_key(client: Client, name: str, app_id: str | None = None) -> Client:

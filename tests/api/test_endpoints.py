@@ -308,7 +308,7 @@ async def test_delete(client: Client, base: str, make: Make) -> None:
     assert (await make(uid="gate"))["id"] != made["id"]
 
 
-# ── what is refused ──
+# ── invalid input ──
 
 
 @pytest.mark.parametrize(
@@ -622,7 +622,7 @@ async def test_examples_that_are_refused(client: Client, base: str, scene: Scene
     assert await scene.raw.count("message") == 0
 
 
-# ── tenants and hidden values ────────
+# ── tenants and hidden values ──
 
 
 ROUTES = [

@@ -363,7 +363,7 @@ def _path(operation: Operation, names: Names) -> str:
     path = operation.path
     for name, value in names.items():
         path = path.replace(f"{{{name}}}", value)
-    assert "{" not in path, f"name something for {path}"
+    assert "{" not in path, f"add an id for the name in {path}"
     return f"/api/v1{path}"
 
 

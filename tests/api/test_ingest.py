@@ -128,7 +128,7 @@ async def test_unsupported_fields_are_named_in_the_error(client: Client, scene: 
     assert await scene.raw.count("message") == 0
 
 
-# ── creating the application with the message ───
+# ── creating the application with the message ──
 
 
 async def test_the_application_is_created_if_it_does_not_exist(client: Client, scene: Scene) -> None:
@@ -159,7 +159,7 @@ async def test_an_application_is_not_made_under_another_name(client: Client, nar
     assert await scene.raw.count("message") == 0
 
 
-# ── batches ───
+# ── batches ──
 
 
 async def test_a_batch_has_a_result_for_each_message_in_order(client: Client, scene: Scene) -> None:
@@ -243,7 +243,7 @@ async def test_an_application_that_was_deleted_meanwhile(client: Client, scene: 
     (await client.post("/api/v1/app/soon-gone/msg/batch", {"messages": [GIVEN]})).problem(404, "not_found")
 
 
-# ── idempotency keys ───
+# ── idempotency keys ──
 
 
 async def test_the_same_request_again_gets_the_same_answer(client: Client, scene: Scene) -> None:
@@ -332,7 +332,7 @@ async def test_a_key_of_the_wrong_length(client: Client, scene: Scene) -> None:
     assert await scene.raw.count("message") == 0
 
 
-# ── invalid input ────────────
+# ── invalid input ──
 
 HOSTILE: dict[str, tuple[bytes, int]] = {
     "nothing": (b"", 400),
@@ -459,7 +459,7 @@ async def _exchange(address: str, sent: bytes) -> bytes:
         writer.close()
 
 
-# ── permissions ───
+# ── permissions ──
 
 
 async def test_which_tokens_may_publish(nobody: Client, narrow: Client, scene: Scene, store: Store) -> None:

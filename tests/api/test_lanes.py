@@ -187,7 +187,7 @@ async def test_a_reset_of_a_healthy_lane_records_no_event(client: Client, scene:
     assert await scene.lane(endpoint) == before
 
 
-# ── invalid input ────
+# ── invalid input ──
 
 
 BAD_BODIES = [

@@ -243,7 +243,7 @@ async def test_a_bad_force_changes_nothing(client: Client, scene: Scene) -> None
     assert kept.payload is not None
 
 
-# ── a filter with few matches ─────
+# ── a filter with few matches ──
 
 
 @pytest.mark.parametrize("kind", ["messages", "attempts", "attempted"])

@@ -47,7 +47,7 @@ def operations() -> list[tuple[str, str, dict[str, Any]]]:
     return [(path, method, operation) for path, item in DOCUMENT["paths"].items() for method, operation in item.items()]
 
 
-# ── compared with the reference ───
+# ── compared with the reference ──
 
 
 @pytest.mark.parametrize("theirs", FACTS["operations"], ids=lambda each: f"{each['method']} {each['path']}")
@@ -76,7 +76,7 @@ def test_the_names_that_older_clients_use(shape: str, fields: set[str]) -> None:
     assert fields <= set(SCHEMAS[shape]["properties"])
 
 
-# ── the document itself ───
+# ── the document itself ──
 
 
 def test_the_document_is_valid() -> None:
@@ -143,7 +143,7 @@ def test_every_reference_leads_somewhere() -> None:
     walk(DOCUMENT)
 
 
-# ── the route ───
+# ── the route ──
 
 
 async def test_the_document_needs_no_token(nobody: Client) -> None:

@@ -228,7 +228,7 @@ async def test_the_management_organizations_token_is_an_ordinary_one(client: Cli
     assert (await manager.get(BASE)).json()["data"] == []
 
 
-# ── events for changes through the API ───
+# ── events for changes through the API ──
 
 
 async def test_changes_through_the_api_send_operational_events(client: Client, scene: Scene) -> None:

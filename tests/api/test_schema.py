@@ -72,7 +72,7 @@ async def refused(schemas: Schemas, event_type: EventType, payload: object) -> s
     return str(caught.value)
 
 
-# ── valid and invalid payloads ───
+# ── valid and invalid payloads ──
 
 
 async def test_a_payload_that_fits_is_taken(schemas: Schemas, store: Store, organization: Organization) -> None:
@@ -135,7 +135,7 @@ async def test_a_schema_is_one_organizations_own(schemas: Schemas, store: Store,
     await schemas.check(other.id, found.name, b"7")
 
 
-# ── changed schemas ───────────
+# ── changed schemas ──
 
 
 async def test_a_change_elsewhere_is_noticed_after_a_moment(
@@ -185,7 +185,7 @@ async def test_a_stored_schema_that_cannot_be_used_lets_nothing_through(
     assert "no schema" in await refused(schemas, bare, {})
 
 
-# ── no network access ───
+# ── no network access ──
 
 
 @pytest.fixture
@@ -235,7 +235,7 @@ def test_even_the_library_by_itself_fetches_nothing(engine: str, tmp_path: Path)
             schema_validation._validator("1", {"$ref": reference})
 
 
-# ── the cost of a check ───
+# ── the cost of a check ──
 
 
 def doubling(count: int, keyword: str = "allOf", leaf: object = None) -> dict[str, Any]:

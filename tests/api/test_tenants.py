@@ -119,7 +119,7 @@ async def made_key(store: Store, org_id: str, scope: Scope, app: Application | N
     return made.id, key
 
 
-# ── calling every operation ───
+# ── calling every operation ──
 
 
 async def compared(raw: Raw) -> list[str]:
@@ -181,7 +181,7 @@ async def walk(
     assert wrong == []
 
 
-# ── callers without a valid token ───
+# ── callers without a valid token ──
 
 
 @pytest.mark.parametrize("holding", ["nothing", "an expired token", "a revoked key", "an expired key"])
@@ -204,7 +204,7 @@ async def test_without_a_valid_token_or_key(
     await walk(nobody, raw, None if held is None else lambda: held, first.path, lambda _: {401})
 
 
-# ── callers of other tenants ───
+# ── callers of other tenants ──
 
 
 async def test_another_organization(nobody: Client, raw: Raw, first: Tenant, second: Tenant) -> None:
@@ -277,7 +277,7 @@ async def test_another_application(
     await walk(nobody, raw, (lambda: key) if holding == "key" else lambda: first.token(sibling), first.path, expected)
 
 
-# ── callers with limited permissions ───
+# ── callers with limited permissions ──
 
 
 @pytest.mark.parametrize("scope", [Scope.READ, Scope.PUBLISH])
@@ -318,7 +318,7 @@ async def test_a_key_that_may_only_publish_makes_no_application(
     (await send(nobody.holding(key))).json(202)
 
 
-# ── callers with permission ───
+# ── callers with permission ──
 
 
 async def test_the_tenants_own_token_finds_everything(client: Client, first: Tenant) -> None:

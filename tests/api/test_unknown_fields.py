@@ -139,7 +139,7 @@ def test_a_parameter_that_does_not_exist_is_refused(operation: Operation) -> Non
             query.check_names(QueryParams([(f"{name}s", "1")]), operation.query)
 
 
-# ── through the server ───
+# ── through the server ──
 
 
 async def test_requests_are_refused_and_do_nothing(client: Client, store: Store, app: Application) -> None:

@@ -101,7 +101,7 @@ async def test_applications_are_found_by_a_part_of_their_name(
     monkeypatch.setattr("hookline.dashboard.pages.applications.SHOWN", 2)
     just_one = await operator.page("/applications?q=b%C3%A4ck")
     assert not just_one.first("main").has(class_="more")
-    # The search stops before it has read a very long list, and the page says so.
+    # It never looks through all of very many at once, and says so.
     monkeypatch.setattr("hookline.store.plans.names.LOOKED", 1)
     page, seen = await operator.page("/applications?q=bread"), 0
     while not page.first("main").has("table"):
@@ -202,7 +202,7 @@ async def test_editing_one(operator: Client, scene: Scene) -> None:
     assert (await found(scene, scene.app.id)).name == "renamed"
 
 
-# ── one of them ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the page of one application ───────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_the_page_of_an_application_shows_the_state_of_its_endpoints(

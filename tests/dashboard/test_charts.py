@@ -126,7 +126,7 @@ def test_bars_are_a_table_to_scale_that_leads_on() -> None:
     assert not parse(figures.bars("Dead letters by reason", [])).has("table")
 
 
-# ── stretches ──
+# ── bands and waterfalls ──
 
 
 def test_a_band_is_cut_to_the_time_that_it_shows() -> None:

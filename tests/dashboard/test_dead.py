@@ -274,7 +274,7 @@ async def test_the_page_is_live(operator: Client, scene: Scene) -> None:
     assert dead in [node.get("data-key") for node in page.first(id="live-letters").all("tr")]
 
 
-# ── replayed dead letters are delivered ───
+# ── replayed dead letters are delivered ──
 
 
 @pytest.mark.store_options(pool_size=6)

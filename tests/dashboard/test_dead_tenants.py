@@ -11,7 +11,7 @@ from tests.dashboard.dead_letters import bury, left, letter, posting, shown, ver
 from tests.support import factory
 from tests.support.scene import Scene
 
-# ── permissions ───
+# ── permissions ──
 
 
 async def test_a_reader_sees_and_changes_nothing(reader: Client, portal_reader: Client, scene: Scene) -> None:

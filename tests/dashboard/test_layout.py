@@ -21,7 +21,7 @@ def rail(page: Node) -> list[str]:
     return [link.text for link in page.first("nav", class_="rail").first("ul").all("a")]
 
 
-# ── rail, switcher, range ──
+# ── navigation, application switcher, time range ──
 
 
 async def test_operators_and_customers_have_their_own_navigation(chief: Client, portal: Client) -> None:

@@ -41,7 +41,7 @@ class Stream:
         async with asyncio.timeout(SOON):
             while True:
                 line = await self._reader.readline()
-                assert line, "the stream has ended"
+                assert line, "the stream must not end before the next event"
                 if line.startswith(b"data: "):
                     return msgspec.json.decode(line.removeprefix(b"data: "), type=dict[str, str])
 
@@ -117,7 +117,7 @@ async def test_a_customers_stream_has_only_their_own_application(
     assert other_app.id not in told
 
 
-# ── content of the events ───
+# ── content of the events ──
 
 
 @pytest.fixture

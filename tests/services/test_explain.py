@@ -105,7 +105,7 @@ def drawn(found: list[Stretch]) -> list[tuple[str, float, float]]:
     ]
 
 
-# ── where its time went ───────────────────────────────────────────────────────────────────────────────────────────
+# ── how the time was spent ────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_attempts_and_the_waiting_between_them_have_no_gaps() -> None:
@@ -183,7 +183,7 @@ def test_phases_add_up_to_the_whole(timing: Timing, fields: dict[str, object], e
     assert explain.phases(attempt(1, 0, 0, timing=timing, **fields)) == expected
 
 
-# ── drawn ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── drawing ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_the_timeline_is_drawn_to_scale_and_shows_short_attempts() -> None:
