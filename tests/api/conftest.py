@@ -1,4 +1,4 @@
-"""The API and the dashboard over a real socket, on both engines."""
+"""Fixtures: a server with the API and the dashboard on a real socket, for both database engines."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Answer:
         return msgspec.json.decode(self.body)
 
     def problem(self, status: int, code: str) -> str:
-        """The detail of an error in the documented shape."""
+        """Check the status and the code of an error answer, and return its detail."""
         found = self.json(status)
         assert set(found) == {"code", "detail"}
         assert found["code"] == code
@@ -94,13 +94,13 @@ class Client:
 
 @pytest.fixture
 def patience_with_bad_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where they are tried by the hundred; `test_limits.py` has what becomes of one too many."""
+    """Raise the limit of bad tokens, for tests that try hundreds of them. `test_limits.py` tests the limit itself."""
     monkeypatch.setattr(limits, "BAD_TOKENS", 1_000_000)
 
 
 @pytest.fixture
 async def served(store: Store, database_url: str) -> AsyncIterator[WebContext]:
-    """What the API under test works with; a test may put other values in its place."""
+    """The context that the server under test runs with. A test may replace some of its values."""
     settings = config.load(
         {
             "HOOKLINE_DATABASE_URL": database_url,
@@ -119,7 +119,8 @@ async def served(store: Store, database_url: str) -> AsyncIterator[WebContext]:
 
 @asynccontextmanager
 async def serving(given: WebContext, host: str = "127.0.0.1", *, proxies: Sequence[str] = ()) -> AsyncIterator[str]:
-    """The API and the dashboard on a port of their own: `127.0.0.1:12345`. `proxies` are the ones that were named."""
+    """Serve the API and the dashboard on a free port. Yield the address, such as `127.0.0.1:12345`. `proxies` are
+    trusted."""
     listener = listeners.bind(host, 0)
     stop = asyncio.Event()
     app = Forwarded(compose(replace(given, local=listeners.is_local(listener))), Proxies(map(ip_network, proxies)))
@@ -139,7 +140,7 @@ async def address(served: WebContext) -> AsyncIterator[str]:
 
 @pytest.fixture
 def nobody(address: str) -> Client:
-    """Without a token."""
+    """A client without a token."""
     return Client(address)
 
 
@@ -150,11 +151,11 @@ def token(organization: Organization) -> str:
 
 @pytest.fixture
 def client(nobody: Client, token: str) -> Client:
-    """With the organization's token."""
+    """A client with a token of the organization."""
     return nobody.holding(token)
 
 
 @pytest.fixture
 def narrow(nobody: Client, organization: Organization, app: Application) -> Client:
-    """With the token of one application."""
+    """A client with a token of one application."""
     return nobody.holding(tokens.issue(JWT_SECRET, organization.id, app_id=app.id, now=clock.wall()))

@@ -1,4 +1,4 @@
-"""Alerts over the API: for whoever runs the deployment, in pages, and for nobody else."""
+"""Alerts over the API: listed in pages, and only for the operators of the deployment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.scene import Scene
 
 @pytest.fixture
 async def organization(store: Store) -> Organization:
-    """The default one: the operator's."""
+    """The default organization, to which the operators of the deployment belong."""
     return await store.save_organization(factory.organization(id=ids.DEFAULT_ORG))
 
 
@@ -51,7 +51,7 @@ async def test_alerts_are_listed_newest_first(client: Client, scene: Scene) -> N
     )
 
 
-async def test_those_that_fire_and_those_that_are_over(client: Client, scene: Scene) -> None:
+async def test_alerts_are_filtered_by_firing_and_resolved(client: Client, scene: Scene) -> None:
     one, two = await fire(scene, 2)
     endpoint = await scene.store.endpoint(scene.app.no, one)
     assert endpoint is not None
@@ -66,7 +66,9 @@ async def test_those_that_fire_and_those_that_are_over(client: Client, scene: Sc
     assert "none of this listing's" in fault["msg"]
 
 
-async def test_they_are_the_operators_alone(client: Client, narrow: Client, nobody: Client, store: Store) -> None:
+async def test_only_operators_of_the_deployment_read_alerts(
+    client: Client, narrow: Client, nobody: Client, store: Store
+) -> None:
     other = await store.save_organization(factory.organization())
     stranger = nobody.holding(tokens.issue(JWT_SECRET, other.id, now=clock.wall()))
     (await stranger.get("/api/v1/alert")).problem(403, "insufficient_access")

@@ -1,4 +1,4 @@
-"""API keys: made once, shown once, with a scope, listed with their last use, revoked for good."""
+"""API keys: created, shown once, limited by a scope, listed with their last use, and revoked."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_a_key_that_has_expired(client: Client, nobody: Client, raw: Raw) 
     assert "expired" in (await nobody.holding(made["key"]).get("/api/v1/app")).problem(401, "authentication_failed")
 
 
-async def test_a_typo_is_told_from_an_unknown_key(client: Client, nobody: Client) -> None:
+async def test_a_mistyped_key_and_an_unknown_key_have_different_errors(client: Client, nobody: Client) -> None:
     key = (await make(client))["key"]
     other = "a" if key[10] != "a" else "b"
     for wrong in (key[:10] + other + key[11:], key[:-1], key + "x", "hk_", "hk_é" + key[4:]):
@@ -92,7 +92,7 @@ async def test_last_use(client: Client, nobody: Client, store: Store, organizati
     (await nobody.holding(made["key"]).get("/api/v1/app")).json()
     async with asyncio.timeout(60):
         while (await client.get(f"/api/v1/api-key/{made['id']}")).json()["lastUsedAt"] is None:
-            await asyncio.sleep(0.01)  # it is noted beside the request, never before its answer
+            await asyncio.sleep(0.01)  # the server stores the last use after it has sent the answer
     kept = await store.api_key(organization.id, made["id"])
     assert kept is not None
     assert kept.last_used_at is not None
@@ -123,12 +123,12 @@ async def test_listing_in_pages(client: Client) -> None:
         {"expiresAt": 10**30},
     ],
 )
-async def test_what_is_refused(client: Client, raw: Raw, fields: dict[str, Any]) -> None:
+async def test_invalid_fields_are_refused(client: Client, raw: Raw, fields: dict[str, Any]) -> None:
     (await client.post("/api/v1/api-key", {"name": "n"} | fields)).faults()
     assert await raw.count("api_key") == 0
 
 
-async def test_a_lone_surrogate(client: Client, raw: Raw) -> None:
+async def test_a_name_with_a_lone_surrogate_is_refused(client: Client, raw: Raw) -> None:
     answer = await client.post("/api/v1/api-key", b'{"name": "\\ud800"}')
     assert answer.status in (400, 422), answer
     assert await raw.count("api_key") == 0

@@ -1,4 +1,4 @@
-"""Applications over HTTP: created, listed both ways, replaced, changed in part, deleted; never another tenant's."""
+"""Applications over HTTP: create, list in both orders, replace, change in part and delete, each tenant its own only."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def make(client: Client, **fields: Any) -> dict[str, Any]:
 
 @pytest.fixture
 async def stranger(store: Store, nobody: Client) -> Client:
-    """With the token of another organization."""
+    """A client with a token of another organization."""
     other = await store.save_organization(factory.organization())
     return nobody.holding(tokens.issue(JWT_SECRET, other.id, now=clock.wall()))
 
@@ -95,7 +95,7 @@ REFUSED: list[tuple[str, object]] = [
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
-async def test_what_cannot_be_taken_is_a_422_and_changes_nothing(client: Client, app: Application, method: str) -> None:
+async def test_invalid_fields_are_a_422_and_change_nothing(client: Client, app: Application, method: str) -> None:
     before = (await client.get(APP)).json()
     for field, value in REFUSED:
         body = {"name": "Acme", field: value} if method != "PATCH" else {field: value}
@@ -105,7 +105,7 @@ async def test_what_cannot_be_taken_is_a_422_and_changes_nothing(client: Client,
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
-async def test_bodies_that_are_no_application(client: Client, app: Application, method: str) -> None:
+async def test_bodies_that_are_not_an_application_are_refused(client: Client, app: Application, method: str) -> None:
     for raw in (b"", b"{", b"[]", b"null", b'"x"', b'{"name": "\\ud800"}', b'{"name": 1e999}', b'{"name": "\xff"}'):
         answer = await send(client, method, APP if method == "POST" else f"{APP}/{app.id}", raw)
         assert answer.status in (400, 422), raw
@@ -143,7 +143,7 @@ async def test_a_throttle_reaches_the_lanes_of_its_application_alone(client: Cli
 
 
 async def walk(client: Client, query: str, key: str = "iterator") -> list[list[str]]:
-    """The ids of every page."""
+    """Return the ids of all pages."""
     pages, more = [], ""
     while True:
         found = (await client.get(f"{APP}?{query}{more}")).json()
@@ -174,11 +174,11 @@ async def test_a_listing_can_be_walked_back(client: Client) -> None:
         assert first["done"]
 
 
-async def test_an_order_that_is_none(client: Client) -> None:
+async def test_an_unknown_order_is_refused(client: Client) -> None:
     (await client.get(f"{APP}?order=sideways")).problem(400, "bad_request")
 
 
-async def test_a_limit_out_of_bounds(client: Client) -> None:
+async def test_a_limit_out_of_bounds_is_refused(client: Client) -> None:
     assert (await client.get(f"{APP}?limit=251")).faults()
 
 
@@ -208,7 +208,7 @@ async def test_put_replaces_and_may_be_repeated(client: Client) -> None:
 
 async def test_put_renames_and_clears_the_uid(client: Client) -> None:
     made = await make(client, uid="before")
-    await client.get(f"{APP}/before/endpoint")  # is remembered now
+    await client.get(f"{APP}/before/endpoint")  # the server now caches the uid
     assert (await send(client, "PUT", f"{APP}/before", {"name": "A", "uid": "after"})).json(200)["uid"] == "after"
     (await client.get(f"{APP}/before/endpoint")).problem(404, "not_found")
     assert (await client.get(f"{APP}/after/endpoint")).status == 200
@@ -217,7 +217,7 @@ async def test_put_renames_and_clears_the_uid(client: Client) -> None:
     assert (await client.get(f"{APP}/{made['id']}/endpoint")).status == 200
 
 
-async def test_put_of_an_id_that_is_gone_makes_nothing(client: Client) -> None:
+async def test_put_of_a_deleted_id_creates_nothing(client: Client) -> None:
     made = await make(client)
     assert (await send(client, "DELETE", f"{APP}/{made['id']}")).status == 204
     (await send(client, "PUT", f"{APP}/{made['id']}", {"name": "A", "uid": "new"})).problem(404, "not_found")
@@ -229,13 +229,13 @@ async def test_a_path_that_cannot_be_a_uid(client: Client) -> None:
         assert (await send(client, "PUT", f"{APP}/{ref}", {"name": "A"})).faults()
 
 
-async def test_twins_put_one_application(client: Client) -> None:
+async def test_concurrent_identical_puts_create_one_application(client: Client) -> None:
     twins = await asyncio.gather(*(send(client, "PUT", f"{APP}/acme", {"name": f"A{n}"}) for n in range(8)))
     assert sorted(answer.status for answer in twins) == [200] * 7 + [201]
     assert len({answer.json(answer.status)["id"] for answer in twins}) == 1
 
 
-async def test_a_uid_that_is_taken_is_not_taken_over(client: Client) -> None:
+async def test_the_uid_of_another_application_is_a_conflict(client: Client) -> None:
     await make(client, uid="one")
     await make(client, uid="two", name="Two")
     for method in ("PUT", "PATCH"):
@@ -264,7 +264,7 @@ async def test_patch_with_null_clears_the_uid(client: Client) -> None:
     assert (await send(client, "PATCH", f"{APP}/{made['id']}", {})).json()["uid"] is None
 
 
-async def test_patch_of_nothing(client: Client) -> None:
+async def test_patch_of_an_unknown_application_is_404(client: Client) -> None:
     (await send(client, "PATCH", f"{APP}/nobody", {"name": "A"})).problem(404, "not_found")
 
 
@@ -274,7 +274,7 @@ async def test_patch_of_nothing(client: Client) -> None:
 async def test_a_deleted_application_is_gone_at_once(client: Client) -> None:
     made = await make(client, uid="acme")
     message = {"eventType": "order.paid", "payload": {}}
-    assert (await client.post(f"{APP}/acme/msg", message)).status == 202  # is remembered now
+    assert (await client.post(f"{APP}/acme/msg", message)).status == 202  # the server now caches the uid
     answer = await send(client, "DELETE", f"{APP}/acme")
     assert (answer.status, answer.body) == (204, b"")
     for ref in ("acme", made["id"]):

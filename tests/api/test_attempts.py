@@ -1,4 +1,4 @@
-"""Attempts over HTTP: by endpoint, by message, one by one; where a message stands; resend."""
+"""Attempts over HTTP: listed by endpoint and by message, shown one by one; delivery states and resend."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def of_message(app: Application, message: str) -> str:
 
 
 async def keys(client: Client, where: str) -> list[str]:
-    """Every id, page after page."""
+    """Return the ids of all pages."""
     join = "&" if "?" in where else "?"
     seen: list[str] = []
     page = (await client.get(f"{where}{join}limit=2")).json()
@@ -59,10 +59,10 @@ async def resend(client: Client, app: Application, message: str, endpoint: str) 
     return await client.post(f"{base(app)}/msg/{message}/endpoint/{endpoint}/resend", b"")
 
 
-# ── what an attempt shows ──
+# ── fields of an attempt ──
 
 
-async def test_an_attempt_tells_all_that_is_known(client: Client, scene: Scene) -> None:
+async def test_an_attempt_shows_every_field(client: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint(uid="warehouse")
     (message,) = await scene.send()
     (job,) = await scene.claim()
@@ -131,7 +131,7 @@ async def test_attempts_come_with_their_message_where_asked_for(client: Client, 
         (shown,) = (await client.get(where + "?with_msg=true")).json()["data"]
         assert (shown["msg"]["id"], shown["msg"]["eventId"], shown["msg"]["channels"]) == (new.id, "evt-1", ["eu"])
         assert (shown["msg"]["payload"], shown["msg"]["payloadSize"]) == ({}, len(new.payload))
-    await scene.raw.execute("DELETE FROM message")  # retention took it
+    await scene.raw.execute("DELETE FROM message")  # as if retention had deleted it
     (left,) = (await client.get(at_endpoint(endpoint) + "?with_msg=true")).json()["data"]
     assert (left["msgId"], "msg" in left) == (new.id, False)
 
@@ -210,7 +210,7 @@ async def test_attempts_of_a_message_are_filtered(client: Client, scene: Scene) 
     assert await found("status=0&endpoint_id=" + two.id) == set()
 
 
-async def test_listings_go_back_the_way_they_came(client: Client, scene: Scene) -> None:
+async def test_listings_can_be_paged_backwards(client: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.send(5)
     await scene.record(*factory.all_delivered(await scene.claim_all()))
@@ -260,7 +260,7 @@ async def test_parameters_out_of_bounds_are_a_422(client: Client, scene: Scene, 
         assert (await client.get(f"{where}?{query}")).faults()
 
 
-# ── what was tried at an endpoint ──
+# ── messages attempted at an endpoint ──
 
 
 async def test_messages_that_were_tried_show_where_they_stand(client: Client, scene: Scene) -> None:
@@ -289,11 +289,11 @@ async def test_messages_that_were_tried_show_where_they_stand(client: Client, sc
     assert (one["payload"], one["payloadSize"] > 0) == ({}, True)
     (await resend(client, scene.app, delivered, endpoint.id)).json(202)
     (job,) = [job for job in await scene.claim_all() if job.message_id == delivered]
-    assert await keys(client, f"{where}?status=3") == [delivered]  # a request is under way
+    assert await keys(client, f"{where}?status=3") == [delivered]  # an attempt is in progress
     await scene.record(factory.delivered(job))
 
 
-# ── where a message goes ──
+# ── destinations of a message ──
 
 
 async def test_destinations_of_a_message_show_where_it_stands(client: Client, scene: Scene) -> None:
@@ -403,7 +403,8 @@ async def test_an_answer_is_removed_for_good(client: Client, scene: Scene) -> No
 async def test_nothing_of_another_application_is_reached(
     client: Client, narrow: Client, store: Store, scene: Scene
 ) -> None:
-    """With ids that exist, each from the wrong application, by the wrong path, or by a token of another tenant."""
+    """Every id exists, but it belongs to another application, is used in the wrong path, or the token is another
+    tenant's."""
     other = await store.create_application(scene.organization.id, factory.new_application())
     theirs = await scene.endpoint(other, uid="theirs")
     own = await scene.endpoint()

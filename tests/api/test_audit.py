@@ -1,4 +1,4 @@
-"""The audit log of the API: one entry for each change, none for reading and publishing, and never a secret."""
+"""The audit log of the API has one entry for each change, none for reads and publishing, and never a secret."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ URL = "https://example.com/hooks"
 
 
 async def log_of(store: Store, organization: Organization) -> list[AuditEntry]:
-    """Oldest first."""
+    """Return the audit log, oldest entry first."""
     found = await store.audit_log(AuditFilter(org_id=organization.id), Page(limit=100))
     return found.rows[::-1]
 
@@ -32,7 +32,7 @@ async def send(client: Client, method: str, path: str, body: object = None) -> A
     return msgspec.json.decode(answer.body) if answer.body else None
 
 
-async def test_the_life_of_an_endpoint(
+async def test_every_action_on_an_endpoint_is_logged(
     client: Client, store: Store, organization: Organization, app: Application
 ) -> None:
     base = f"/api/v1/app/{app.uid or app.id}/endpoint"
@@ -67,13 +67,15 @@ async def test_the_life_of_an_endpoint(
         )
     ]
     entries = await log_of(store, organization)
-    assert entries[1].detail == "description"  # `disabled` was false before
+    assert entries[1].detail == "description"  # `disabled` is not listed, because its value was already false
     assert "sesame" not in repr(entries)
     assert {each.address for each in entries} == {"127.0.0.1"}
     assert {each.actor for each in entries} == {Actor(kind=ActorKind.TOKEN)}
 
 
-async def test_what_is_not_below_an_application(client: Client, store: Store, organization: Organization) -> None:
+async def test_actions_outside_applications_are_logged(
+    client: Client, store: Store, organization: Organization
+) -> None:
     made = await send(client, "POST", "/api/v1/app", {"name": "Acme", "uid": "acme"})
     await send(client, "PATCH", "/api/v1/app/acme", {"name": "Acme Inc."})
     await send(client, "PUT", "/api/v1/app/acme", {"name": "Acme", "uid": "acme"})
@@ -98,7 +100,7 @@ async def test_what_is_not_below_an_application(client: Client, store: Store, or
     assert entries[6].actor == Actor(kind=ActorKind.KEY, name="shop")
 
 
-async def test_who_was_shown_a_secret(
+async def test_reading_a_secret_is_logged(
     client: Client, narrow: Client, store: Store, organization: Organization, app: Application
 ) -> None:
     path = f"/api/v1/app/{app.id}/endpoint"
@@ -119,7 +121,9 @@ async def test_who_was_shown_a_secret(
     assert not [each["key"] for each in shown if each["key"] in repr(entries)]
 
 
-async def test_what_changes_nothing(client: Client, store: Store, organization: Organization, app: Application) -> None:
+async def test_requests_that_change_nothing_are_not_logged(
+    client: Client, store: Store, organization: Organization, app: Application
+) -> None:
     base = f"/api/v1/app/{app.id}"
     assert (await client.post(f"{base}/msg", {"eventType": "a", "payload": {}})).status == 202
     assert (await client.get(base)).status == 200
@@ -131,7 +135,7 @@ async def test_what_changes_nothing(client: Client, store: Store, organization: 
     assert await deeds(store, organization) == []
 
 
-async def test_a_repeated_request_is_one_deed(
+async def test_a_request_repeated_with_its_idempotency_key_is_logged_once(
     client: Client, store: Store, organization: Organization, app: Application
 ) -> None:
     for _ in range(3):

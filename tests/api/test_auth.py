@@ -1,4 +1,7 @@
-"""Tokens: who they speak for, how they are given out, and how they are taken back. `test_tenants.py` goes over every route."""
+"""Tokens: how they are issued and revoked, and which organization they give access to.
+
+`test_tenants.py` tests the access on every route.
+"""
 
 from __future__ import annotations
 
@@ -27,22 +30,22 @@ MESSAGE = {"eventType": "order.paid", "payload": {"id": 1}}
 WEEK = 7 * 86_400
 
 
-# ── who is calling ────────────────────────────────────────────────────────────────────────────────────────────────
+# ── invalid tokens ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("token", ["x", "a.b.c", "Bearer"])
-async def test_what_is_no_token(nobody: Client, token: str) -> None:
+async def test_malformed_tokens_are_refused(nobody: Client, token: str) -> None:
     answer = await nobody.holding(token).get("/api/v1/app")
     answer.problem(401, "authentication_failed")
     assert answer.headers["www-authenticate"] == "Bearer"
 
 
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "Basic dTpw", "\xff\xfe", "Bearer \xff"])
-async def test_what_is_no_authorization(nobody: Client, header: str) -> None:
+async def test_malformed_authorization_headers_are_refused(nobody: Client, header: str) -> None:
     (await nobody.get("/api/v1/app", authorization=header)).problem(401, "authentication_failed")
 
 
-async def test_tokens_of_elsewhere(nobody: Client, organization: Organization) -> None:
+async def test_forged_foreign_and_expired_tokens_are_refused(nobody: Client, organization: Organization) -> None:
     now = clock.wall()
     forged = tokens.issue("another secret, which is long enough to sign", organization.id, now=now)
     stranger = tokens.issue(JWT_SECRET, ids.mint(ids.ORG, now), now=now)
@@ -65,7 +68,7 @@ async def test_an_applications_token_reaches_only_its_application(
     assert (await client.get(f"/api/v1/app/{sibling.id}/msg")).json()["data"] == []
 
 
-# ── taken back ────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── revoked tokens ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_revoked_tokens(nobody: Client, store: Store, organization: Organization, app: Application) -> None:
@@ -108,7 +111,7 @@ async def test_all_tokens_of_one_application_are_revoked(
     (await client.get("/api/v1/app")).json()
 
 
-async def test_tokens_that_expire_later_are_not_pretended(client: Client, narrow: Client, app: Application) -> None:
+async def test_unsupported_fields_of_expire_all_are_refused(client: Client, narrow: Client, app: Application) -> None:
     for body in ({"expiry": 60}, {"sessionIds": ["a"]}):
         (await client.post(f"/api/v1/auth/app/{app.id}/expire-all", body)).faults()
     (await narrow.get(f"/api/v1/app/{app.id}")).json()
@@ -125,7 +128,7 @@ async def test_logout_ends_this_token_and_no_other(
     (await other.get(f"/api/v1/app/{app.id}")).json()
     assert narrow.token is not None
     assert not [row for row in await raw.rows("SELECT * FROM revoked_token") if narrow.token in str(row)]
-    padded = nobody.holding(narrow.token + "=")  # another spelling of the same token
+    padded = nobody.holding(narrow.token + "=")  # a different spelling of the same token
     (await padded.get(f"/api/v1/app/{app.id}")).problem(401, "authentication_failed")
 
 
@@ -147,7 +150,7 @@ async def test_logout_is_for_an_applications_token(client: Client, nobody: Clien
     assert await raw.count("revoked_token") == 0
 
 
-# ── access to the portal ──────────────────────────────────────────────────────────────────────────────────────────
+# ── portal access ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def login_of(url: str, address: str) -> dict[str, str]:
@@ -200,7 +203,7 @@ BODIES = {"": MESSAGE, "/batch": {"messages": [MESSAGE, MESSAGE]}}
 
 
 async def publishes(holder: Client, app: Application) -> set[int]:
-    """The statuses of every way to create a message."""
+    """Return the status codes of all routes that create messages."""
     refs = [app.id, *([app.uid] if app.uid else [])]
     paths = [(f"/api/v1/app/{ref}/msg{end}", body) for ref in refs for end, body in BODIES.items()]
     return {(await holder.post(path, body)).status for path, body in paths}
@@ -244,9 +247,7 @@ async def test_an_applications_own_token_goes_on_publishing(nobody: Client, app:
         {"capabilities": ["CreateMessages"], "readOnly": True},
     ],
 )
-async def test_what_would_be_more_than_was_asked_for_is_refused(
-    client: Client, app: Application, body: dict[str, Any]
-) -> None:
+async def test_unsupported_capabilities_are_refused(client: Client, app: Application, body: dict[str, Any]) -> None:
     (fault,) = (await portal(client, app.id, body)).faults()
     assert "readOnly" in fault["msg"]
 
@@ -267,16 +268,16 @@ async def test_the_application_may_be_made_with_the_link(client: Client, store: 
     assert len(await store.applications(app.org_id, Page())) == 2
 
 
-async def test_the_link_leads_to_where_browsers_reach_us(served: WebContext, token: str, app: Application) -> None:
+async def test_the_portal_link_uses_the_public_url(served: WebContext, token: str, app: Application) -> None:
     async with serving(replace(served, public_url="https://hooks.example.com")) as address:
         found = (await portal(Client(address, token), app.id)).json()
         assert found["url"].startswith("https://hooks.example.com/login#key=")
 
 
-# ── what is remembered ────────────────────────────────────────────────────────────────────────────────────────────
+# ── cached lookups ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_what_was_looked_up_is_forgotten_in_time() -> None:
+def test_cached_lookups_expire() -> None:
     now = 100.0
     recent: RecentCache[str, int] = RecentCache(lambda: now)
     recent.put("a", 1)
@@ -291,7 +292,7 @@ def test_what_was_looked_up_is_forgotten_in_time() -> None:
 async def test_another_process_hears_of_a_revocation(
     nobody: Client, client: Client, store: Store, served: WebContext, app: Application, narrow: Client
 ) -> None:
-    """Within the time for which callers are remembered, which is over at once here."""
+    """Each process caches callers for a few seconds. After that time it refuses a token that another process revoked."""
     now: dict[str, Any] = {"at": 1000.0}
     elsewhere = replace(
         served, auth=type(served.auth)(store, JWT_SECRET, wall=clock.wall, monotonic=lambda: float(now["at"]))

@@ -1,4 +1,4 @@
-"""Twins: the same POST under the same key, many times at the same instant, is one message and one answer."""
+"""Many identical POSTs with the same idempotency key at the same time create one message and get one answer."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ TWINS, ROUNDS = 25, 10
 
 
 class Bodies:
-    """The requests of one round; no two rounds have the same."""
+    """The request bodies of one test round. Each round has new ones."""
 
     def __init__(self, scene: Scene) -> None:
         self.path = f"/api/v1/app/{scene.app.id}/msg"
 
     def one(self) -> tuple[str, dict[str, Any], int]:
-        """Path, body, and how many messages it is."""
+        """Return the path, the body, and the number of messages that the request creates."""
         return self.path, {"eventType": "order.paid", "payload": {"n": factory.number()}}, 1
 
     def with_event_id(self) -> tuple[str, dict[str, Any], int]:
@@ -45,7 +45,7 @@ KINDS = ["one", "with_event_id", "batch"]
 
 
 class Line:
-    """A connection that is open before its request is sent, so that all of them can be sent at once."""
+    """A connection that is opened before its request is sent, so that a test can send many requests at once."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -71,7 +71,7 @@ class Line:
 
 
 async def post_twins(addresses: Sequence[str], token: str, path: str, bodies: Sequence[Any]) -> list[tuple[int, Any]]:
-    """All at once under one key, the addresses in turn."""
+    """Send all bodies at once with one idempotency key, to each address in turn."""
     key = f"twins-{factory.number()}"
     lines = [await Line.open(addresses[number % len(addresses)]) for number in range(len(bodies))]
     posts = (line.post(path, token, key, msgspec.json.encode(body)) for line, body in zip(lines, bodies, strict=True))
@@ -92,11 +92,11 @@ async def check_rounds(scene: Scene, addresses: Sequence[str], token: str, kind:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_twins_in_one_process(scene: Scene, address: str, token: str, kind: str) -> None:
+async def test_concurrent_identical_posts_in_one_process(scene: Scene, address: str, token: str, kind: str) -> None:
     await check_rounds(scene, [address], token, kind)
 
 
-async def test_of_twins_with_two_bodies_one_body_wins(scene: Scene, address: str, token: str) -> None:
+async def test_of_concurrent_posts_with_two_bodies_one_body_wins(scene: Scene, address: str, token: str) -> None:
     made = Bodies(scene)
     for _ in range(ROUNDS):
         path, body, _count = made.one()
@@ -107,7 +107,7 @@ async def test_of_twins_with_two_bodies_one_body_wins(scene: Scene, address: str
     assert await scene.raw.count("message") == ROUNDS
 
 
-async def test_twins_whose_event_id_is_taken_are_all_told(scene: Scene, address: str, token: str) -> None:
+async def test_concurrent_posts_with_a_used_event_id_are_all_refused(scene: Scene, address: str, token: str) -> None:
     await scene.send(event_id="taken")
     path, body, _ = Bodies(scene).one()
     found = await post_twins([address], token, path, [body | {"eventId": "taken"}] * TWINS)
@@ -129,7 +129,7 @@ def env(database_url: str) -> dict[str, str]:
 
 @pytest.fixture
 async def fleet(store: Store, env: dict[str, str], tmp_path: Path) -> AsyncIterator[list[tuple[str, Process]]]:
-    """Two API processes: their addresses and themselves."""
+    """Two API processes, each with its address."""
     with ExitStack() as stack:
         started = []
         for number in range(2):
@@ -142,7 +142,7 @@ async def fleet(store: Store, env: dict[str, str], tmp_path: Path) -> AsyncItera
             for _, process in started:
                 while '"address"' not in process.output():
                     assert process.running, process.output()
-                    await asyncio.sleep(0.02)  # it says so in a file
+                    await asyncio.sleep(0.02)  # poll, because the process reports its address in a log file
         yield started
 
 
@@ -152,7 +152,7 @@ def _token(env: dict[str, str], scene: Scene) -> str:
 
 @on_postgres
 @pytest.mark.parametrize("kind", KINDS)
-async def test_twins_in_two_processes(
+async def test_concurrent_identical_posts_in_two_processes(
     scene: Scene, fleet: list[tuple[str, Process]], env: dict[str, str], kind: str
 ) -> None:
     await check_rounds(scene, [address for address, _ in fleet], _token(env, scene), kind)
@@ -163,7 +163,10 @@ async def test_twins_in_two_processes(
 async def test_a_process_that_is_killed_locks_no_key(
     scene: Scene, fleet: list[tuple[str, Process]], env: dict[str, str], kind: str
 ) -> None:
-    """In the middle of the twins: those of the other process all get one answer, and so does whoever tries again."""
+    """One of two processes is killed during the requests.
+
+    All requests to the other process get the same answer, and so does a later retry.
+    """
     (first, doomed), (second, _) = fleet
     path, body, count = getattr(Bodies(scene), kind)()
     token, key, raw = _token(env, scene), "killed", msgspec.json.encode(body)

@@ -1,4 +1,7 @@
-"""More connections than there is room for: the longest idle go first, requests under way are answered, and so is the health."""
+"""At the connection limit the server closes the longest idle connections first.
+
+It never drops requests in progress, and it always answers the health routes.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +31,11 @@ FIRST, SECOND, THIRD = "127.0.0.2", "127.0.0.3", "127.0.0.4"
 
 
 class App:
-    """`/slow` is answered when the test says so; `begun` has one item for each that is under way, `answered` one for each
-    answer of `/large`, `read` one for each part of a body that has come."""
+    """A test server.
+
+    It answers `/slow` only after `release` is set. `begun` gets one item for each `/slow` request that has started,
+    `answered` one for each answer to `/large`, and `read` each part of a request body.
+    """
 
     def __init__(self) -> None:
         self.release = asyncio.Event()
@@ -54,7 +60,7 @@ class App:
 
 
 class Line:
-    """One connection from an address of this machine."""
+    """One client connection from a loopback address of this machine."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -68,7 +74,7 @@ class Line:
         self.writer.write(text.encode())
 
     async def status(self) -> int:
-        """0: the server has hung up."""
+        """Read one answer and return its status, or 0 if the server has closed the connection."""
         async with asyncio.timeout(60):
             try:
                 head = await self.reader.readuntil(b"\r\n\r\n")
@@ -99,7 +105,7 @@ class Place:
         return made
 
     async def awaited(self, address: str, number: int) -> list[Line]:
-        """With a request on each whose body has come but for the last byte."""
+        """Open connections and send on each a request whose body lacks its last byte."""
         lines = await self.silent(address, number)
         for line in lines:
             line.sends("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\na")
@@ -109,7 +115,7 @@ class Place:
         return lines
 
     async def untaken(self, address: str, number: int = 1) -> list[Line]:
-        """With a large answer on each that is not read."""
+        """Open connections and request on each a large answer that the client does not read."""
         lines = await self.silent(address, number)
         for line in lines:
             line.sends("GET /large HTTP/1.1\r\nhost: a\r\n\r\n")
@@ -120,7 +126,7 @@ class Place:
         return [await self.line(address) for _ in range(number)]
 
     async def slow(self, address: str, number: int) -> list[Line]:
-        """With a request under way on each."""
+        """Open connections with a request in progress on each."""
         lines = await self.silent(address, number)
         for line in lines:
             line.sends("GET /slow HTTP/1.1\r\nhost: a\r\n\r\n")
@@ -128,14 +134,15 @@ class Place:
         return lines
 
     async def asks(self, address: str, path: str = "/") -> int:
-        """Over a connection of its own."""
+        """Send one request over a new connection and return the status."""
         return await (await self.line(address)).asks(path)
 
 
 @asynccontextmanager
 async def place(room: ConnectionLimits, health: Health | None = None) -> AsyncIterator[Place]:
     app, stop, listener = App(), asyncio.Event(), listeners.bind("127.0.0.1", 0)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # large answers wait here, not in the network
+    # a small send buffer keeps large answers in the server's memory
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     door = StartupGate(health or Health(asyncio.Event()))
     door.open(app)
     serving = asyncio.create_task(server.serve(door, listener, stop=stop, grace=5, room=room))
@@ -163,7 +170,7 @@ async def test_the_longest_idle_of_an_address_make_room_for_its_next() -> None:
 async def test_the_longest_idle_of_all_make_room_for_anybodys_next() -> None:
     async with place(ConnectionLimits(limit=3, per_address=100)) as there:
         lines = [await there.line(address) for address in (FIRST, SECOND, THIRD)]
-        assert await lines[0].asks("/") == 200  # idle again, but not for the longest time
+        assert await lines[0].asks("/") == 200  # this connection has been used, so another one is now the longest idle
         assert await there.asks("127.0.0.5", "/health/live") == 200
         await lines[1].ended()
         assert await there.asks("127.0.0.6") == 200
@@ -171,20 +178,20 @@ async def test_the_longest_idle_of_all_make_room_for_anybodys_next() -> None:
         assert await lines[0].asks("/") == 200
 
 
-async def test_a_head_that_comes_drop_by_drop_is_no_request_under_way() -> None:
+async def test_a_slow_incomplete_head_does_not_count_as_a_request() -> None:
     async with place(ConnectionLimits(limit=100, per_address=2)) as there:
         dripping = await there.silent(FIRST, 2)
         for line in dripping:
             line.sends("POST / HTTP/1.1\r\nhost: a\r\nx: ")
             await line.writer.drain()
-        assert await there.asks(SECOND) == 200  # by then both were read
+        assert await there.asks(SECOND) == 200  # this answer proves that the server has read both heads
         assert [await there.asks(FIRST), await there.asks(FIRST)] == [200, 200]
         for line in dripping:
             await line.ended()
 
 
-async def test_requests_under_way_are_never_cut() -> None:
-    """What comes beyond the most is told so, but for the health."""
+async def test_requests_in_progress_are_never_dropped() -> None:
+    """At the limit, the server answers other requests with 503. It answers only the health routes."""
     async with place(ConnectionLimits(limit=100, per_address=3)) as there:
         slow = await there.slow(FIRST, 3)
         silent = await there.silent(FIRST, 30)
@@ -193,7 +200,7 @@ async def test_requests_under_way_are_never_cut() -> None:
             assert await there.asks(FIRST, path) == 200
         assert (
             await there.asks(FIRST, "/health/ready") == 503
-        )  # the answer of the health itself: nothing is opened here
+        )  # the readiness check itself answers 503, because no store is open
         assert await there.asks(SECOND) == 200
         for line in silent[:-1]:
             await line.ended()
@@ -231,8 +238,8 @@ async def test_a_refusal_says_when_to_come_again_and_hangs_up() -> None:
         assert [entry["most"] for entry in logged if entry["event"] == "connections_full"] == [1]
 
 
-async def test_beyond_the_spare_ones_nobody_gets_in() -> None:
-    """Those whom the health keeps waiting cannot become any number either."""
+async def test_no_connection_is_accepted_beyond_the_spare_ones() -> None:
+    """The number of spare connections for health checks is limited too."""
     health = Waiting()
     async with place(ConnectionLimits(limit=100, per_address=1), health) as there:
         await there.slow(FIRST, 1)
@@ -250,7 +257,7 @@ async def test_beyond_the_spare_ones_nobody_gets_in() -> None:
 
 
 class Waiting(Health):
-    """Asks a database that takes its time."""
+    """A health check that waits until the test releases it, as with a slow database."""
 
     def __init__(self) -> None:
         super().__init__(asyncio.Event())
@@ -265,10 +272,11 @@ class Waiting(Health):
 
 @pytest.mark.parametrize("room", [{"per_address": 3}, {"limit": 3, "per_address": 2, "proxies": [FIRST]}])
 async def test_bodies_that_do_not_come_shut_nobody_out(room: dict[str, Any]) -> None:
-    """If nobody is idle, the one that has been awaited longest is refused: nothing was done for it."""
+    """If no connection is idle, the server refuses the request whose body it has waited for longest. It has not run
+    yet."""
     async with place(ConnectionLimits(**room)) as there:
         lines = await there.awaited(FIRST, 3)
-        assert await there.asks(FIRST) == 200  # and is idle then
+        assert await there.asks(FIRST) == 200  # this connection is idle afterwards
         assert [await lines[0].status(), await lines[0].status()] == [503, 0]
         for line in lines[1:]:
             line.sends("c")
@@ -312,7 +320,7 @@ async def test_a_request_that_came_whole_is_not_cut_for_the_body_behind_it() -> 
 
 
 async def test_few_requests_wait_on_one_connection() -> None:
-    """One read brings thousands of them. They are refused in their turn, and nothing behind them is run."""
+    """One read can bring thousands of pipelined requests. Those beyond the limit are refused and never run."""
     async with place(ConnectionLimits()) as there:
         line = await there.line(FIRST)
         paths = ["/slow", *["/"] * MAX_QUEUED, *["/slow"] * 500]
@@ -327,7 +335,8 @@ MIB = 1024 * 1024
 
 
 async def test_answers_that_one_address_does_not_take() -> None:
-    """They wait in memory: beyond the most, the one that has waited longest goes, and nobody else's."""
+    """Unread answers use memory. Over the limit of one address, the server closes its oldest connection and no one
+    else's."""
     async with place(ConnectionLimits(held=100 * MIB, held_per_address=3 * MIB)) as there:
         other = await there.untaken(SECOND)
         lines = await there.untaken(FIRST, 5)
@@ -335,25 +344,25 @@ async def test_answers_that_one_address_does_not_take() -> None:
         assert await lines[-1].asks("/large") == 200
 
 
-async def test_answers_that_nobody_takes() -> None:
+async def test_unread_answers_of_all_addresses_are_limited() -> None:
     async with place(ConnectionLimits(held=3 * MIB, held_per_address=2 * MIB, proxies=[FIRST])) as there:
         lines = [*await there.untaken(SECOND), *await there.untaken(FIRST, 4)]
         assert [await line.status() for line in lines] == [0, 0, 200, 200, 200]
 
 
-async def test_answers_that_were_taken_do_not_count() -> None:
+async def test_answers_that_were_read_do_not_count() -> None:
     async with place(ConnectionLimits(held=3 * MIB, held_per_address=3 * MIB)) as there:
         lines = await there.silent(FIRST, 8)
         assert [await line.asks("/large") for line in lines * 2] == [200] * 16
 
 
-async def test_an_answer_larger_than_the_most() -> None:
+async def test_an_answer_larger_than_the_limit_is_delivered() -> None:
     async with place(ConnectionLimits(held=1000, held_per_address=100)) as there:
         assert await there.asks(FIRST, "/large") == 200
 
 
 async def test_the_next_answer_is_not_made_before_the_last_one_was_taken() -> None:
-    """Otherwise a connection holds two, and only one of them is counted."""
+    """If the server ran the next request earlier, one connection would hold two answers, and only one would be counted."""
     async with place(ConnectionLimits()) as there:
         line = await there.line(FIRST)
         line.sends("".join(f"GET {path} HTTP/1.1\r\nhost: a\r\n\r\n" for path in ("/large", "/slow")))
@@ -365,7 +374,8 @@ async def test_the_next_answer_is_not_made_before_the_last_one_was_taken() -> No
 
 
 async def test_answers_that_wait_to_be_taken_make_room_if_nobody_is_idle() -> None:
-    """Those that were asked for first. To close them would wait until they are taken."""
+    """The oldest unread answers are dropped. The server aborts the connection, because a normal close waits for the
+    client."""
     async with place(ConnectionLimits(limit=100, per_address=3)) as there:
         lines = [*await there.untaken(FIRST, 2), *await there.slow(FIRST, 1)]
         assert await there.asks(FIRST) == 200
@@ -374,17 +384,19 @@ async def test_answers_that_wait_to_be_taken_make_room_if_nobody_is_idle() -> No
         assert [await line.status() for line in lines[1:]] == [200, 200]
 
 
-async def test_proxies_may_have_any_number() -> None:
+async def test_trusted_proxies_may_open_any_number_of_connections() -> None:
     async with place(ConnectionLimits(limit=100, per_address=2, proxies=[FIRST])) as there:
         lines = await there.silent(FIRST, 30)
         assert [await line.asks("/") for line in lines] == [200] * 30
 
 
 async def test_a_request_that_was_not_read_yet_is_not_cut() -> None:
-    """Many are accepted before the first is read from: those with a request are not idle."""
+    """The server accepts many connections before it reads from the first. A connection with an unread request is not
+    idle."""
     async with place(ConnectionLimits(limit=100, per_address=3)) as there:
         asking = [_at_once(there.port, b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n") for _ in range(3)]
-        silent = [_at_once(there.port) for _ in range(5)]  # nothing was accepted up to here: we have not waited
+        # this code has not awaited, so the server has accepted nothing yet
+        silent = [_at_once(there.port) for _ in range(5)]
         for each in asking:
             reader, writer = await asyncio.open_connection(sock=each)
             assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
@@ -401,7 +413,7 @@ def _at_once(port: int, sent: bytes = b"") -> socket.socket:
 
 @pytest.mark.parametrize(("soft", "hard"), [(64, 4096), (200, 200)])
 async def test_more_connections_than_a_process_may_have_files(tmp_path: Path, soft: int, hard: int) -> None:
-    """The soft limit is raised; below the hard one there is room for the rest of the process."""
+    """The server raises the soft limit of open files and stays below the hard limit, with room for its other files."""
     port = int(free_port())
     cli = Cli({"HOOKLINE_PORT": str(port), "HOOKLINE_CONNECTIONS_PER_ADDRESS": "1000000"}, str(tmp_path))
     limited = f'ulimit -Sn {soft} && ulimit -Hn {hard} && exec "$@"'

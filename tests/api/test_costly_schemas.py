@@ -1,4 +1,4 @@
-"""Payloads and schemas that would take long: they stop nobody else, and they are stopped themselves."""
+"""Payloads and schemas that take long to check do not delay other requests, and their check is stopped."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BIG = 10**30
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine is no reason to fail."""
+    """Raise the timeout, so that a busy machine does not fail the tests."""
     monkeypatch.setattr(schema_pool, "PATIENCE", 120.0)
 
 
@@ -52,7 +52,7 @@ def listed(count: int) -> list[int]:
     return [BIG + number for number in range(count)]
 
 
-# Each: a schema, a payload, and by itself 30 ms to hours of work.
+# Each entry has a schema and a payload whose check takes from 30 ms to hours.
 COSTLY: dict[str, tuple[Any, Any]] = {
     "unique numbers of many digits": ({"uniqueItems": True}, listed(1500)),
     "unique numbers below": ({"properties": {"a": {"items": {"uniqueItems": True}}}}, {"a": [listed(400)] * 10}),
@@ -88,7 +88,7 @@ def test_nothing_costly_is_checked_beside_other_requests(name: str, engine: str)
     try:
         judge = schema_validation.judge("order.paid", "1", found)
     except InvalidInput:
-        return  # nor can it be saved
+        return  # a schema that cannot be saved is never checked
     try:
         assert not judge.settled(msgspec.json.encode(payload))
     except InvalidInput:
@@ -108,10 +108,10 @@ async def schemas(store: Store) -> AsyncIterator[Schemas]:
 
 
 async def turns_during(work: Awaitable[object]) -> int:
-    """How often somebody else had a turn meanwhile."""
+    """Return how often the event loop ran other tasks while this work was going on."""
     task, turns = asyncio.ensure_future(work), 0
     while not task.done():
-        await asyncio.sleep(0.001)  # a turn, and what is between two of them
+        await asyncio.sleep(0.001)  # lets the other tasks run
         turns += 1
     await asyncio.wait({task})
     if task.exception() is not None and not isinstance(task.exception(), InvalidInput):
@@ -120,10 +120,10 @@ async def turns_during(work: Awaitable[object]) -> int:
 
 
 @pytest.mark.parametrize("engine", ["sqlite"])
-async def test_others_have_their_turns_meanwhile(
+async def test_other_tasks_run_during_a_costly_check(
     schemas: Schemas, store: Store, organization: Organization, engine: str
 ) -> None:
-    """A second's work and more, in one payload of 50 KB."""
+    """The payload has 50 KB, and its check takes more than a second."""
     name = await saved(store, organization, {"uniqueItems": True})
     await schemas.check(organization.id, name, b"[1]")
     work = schemas.check(organization.id, name, msgspec.json.encode(listed(1500)))
@@ -134,7 +134,7 @@ async def test_others_have_their_turns_meanwhile(
 async def test_everything_costly_comes_to_an_end(
     schemas: Schemas, store: Store, organization: Organization, engine: str
 ) -> None:
-    """Fits, does not fit, or took too long; and the next one is checked as ever."""
+    """Each check ends: the payload is valid, invalid, or took too long. The next check works as usual."""
     for number, (found, payload) in enumerate(COSTLY.values()):
         name = await saved(store, organization, found, f"costly.{number}")
         with contextlib.suppress(InvalidInput):
@@ -144,7 +144,7 @@ async def test_everything_costly_comes_to_an_end(
 
 
 @pytest.mark.parametrize("engine", ["sqlite"])
-async def test_what_takes_too_long_is_refused_and_so_is_the_rest_of_its_request(
+async def test_a_check_that_takes_too_long_is_refused_with_the_rest_of_its_request(
     schemas: Schemas, store: Store, organization: Organization, engine: str
 ) -> None:
     name = await saved(store, organization, {"uniqueItems": True})
@@ -154,10 +154,10 @@ async def test_what_takes_too_long_is_refused_and_so_is_the_rest_of_its_request(
         with pytest.raises(InvalidInput, match="takes more than 1 s of this request to be validated"):
             await schemas.check(organization.id, name, costly, budget)
     assert budget.left == 0
-    await schemas.check(organization.id, name, b"[1, 2]", budget)  # cheap: it needs none
+    await schemas.check(organization.id, name, b"[1, 2]", budget)  # a cheap check uses none of the time budget
 
 
-# ── the same answer here as there ─────────────────────────────────────────────────────────────────────────────────
+# ── the same answer in this process and in a child process ────────────────────────────────────────────────────────
 
 _VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["", "a", "ab", 0.5]),
@@ -199,7 +199,7 @@ _SCHEMAS = st.recursive(
 
 
 @given(found=_SCHEMAS, value=_VALUES)
-def test_here_and_there_the_answer_is_the_same(found: Any, value: Any) -> None:
+def test_a_child_process_gives_the_same_answer(found: Any, value: Any) -> None:
     judge = schema_validation.judge("order.paid", "1", found if isinstance(found, dict) else {"allOf": [found]})
     payload = msgspec.json.encode(value)
     fits = jsonschema_rs.is_valid(found, value)
@@ -233,7 +233,7 @@ async def test_schemas_that_take_a_while_are_saved_beside_other_requests(
 ) -> None:
     new = factory.event_type("org_x", schemas={"1": given}, validated=True)
     await schemas.check_saved(new)
-    assert schemas._pool._children[-1]._process is not None  # it was not done here
+    assert schemas._pool._children[-1]._process is not None  # a child process checked the schema
 
 
 @pytest.mark.parametrize("engine", ["sqlite"])
@@ -256,7 +256,7 @@ BEYOND_64_BITS = {"pattern": "^a", "minimum": -(10**30), "maximum": 10**30, "enu
 
 
 async def test_a_schema_has_numbers_of_any_size(client: Client, app: Application) -> None:
-    """Such a schema is checked in another process, and so are its payloads."""
+    """A child process checks a schema with numbers beyond 64 bits, and its payloads."""
     made = {"name": "a.b", "description": "d", "schemas": {"1": BEYOND_64_BITS}, "validated": True}
     assert (await client.post("/api/v1/event-type", made)).status == 201
     sent = {"eventType": "a.b", "payload": {"n": 2**64}}
@@ -264,7 +264,7 @@ async def test_a_schema_has_numbers_of_any_size(client: Client, app: Application
     assert "is not one of" in told["msg"]
 
 
-UNREADABLE = b"[" * 100_000  # no schema that was decoded once is like this
+UNREADABLE = b"[" * 100_000  # a decoded schema never looks like this
 
 
 @pytest.mark.parametrize("engine", ["sqlite"])
@@ -276,14 +276,12 @@ UNREADABLE = b"[" * 100_000  # no schema that was decoded once is like this
         (Check("order.paid", "1", UNREADABLE, b"{}"), "payload"),
     ],
 )
-async def test_what_the_library_cannot_do_is_said_of_what_was_given(
-    pool: Pool, asked: Job, subject: str, engine: str
-) -> None:
+async def test_an_error_of_the_library_names_the_field(pool: Pool, asked: Job, subject: str, engine: str) -> None:
     answer = await pool.run("a", asked, 60)
     assert (answer.field, answer.fault) == (subject, "cannot be validated: RecursionError")
 
 
-# ── what an earlier release saved ─────────────────────────────────────────────────────────────────────────────────
+# ── schemas that an earlier release saved ─────────────────────────────────────────────────────────────────────────
 
 FRACTIONS = {"items": {"allOf": [{"multipleOf": 0.5}] * 120}, "minItems": 1}
 EARLIER: dict[str, tuple[Any, Any, Any]] = {
@@ -317,7 +315,7 @@ async def test_an_event_type_of_an_earlier_release_can_be_changed_otherwise(
         ("PATCH", {"description": "of an earlier release"}, 200),
         ("PUT", {"description": "the same schema", "schemas": turned}, 200),
         ("PATCH", {"schemas": {"1": FRACTIONS, "0": {}}}, 422),
-        ("PATCH", {"schemas": {"1": {**FRACTIONS, "minItems": True}}}, 422),  # in Python, that is 1
+        ("PATCH", {"schemas": {"1": {**FRACTIONS, "minItems": True}}}, 422),  # Python treats True as equal to 1
         ("DELETE", None, 204),
         ("PATCH", {"archived": False}, 200),
         ("PATCH", {"validated": False}, 200),
@@ -335,20 +333,20 @@ async def test_a_schema_with_patterns_is_compiled_here_if_that_is_quick(
     await schemas._pool.close()
     with pytest.raises(InvalidInput, match="at /id"):
         await schemas.check(organization.id, name, b'{"id": "7"}')
-    assert all(child._process is None for child in schemas._pool._children)  # nobody was asked
+    assert all(child._process is None for child in schemas._pool._children)  # no child process was used
 
 
 async def test_a_burst_of_messages_is_no_reason_to_refuse_any(
     schemas: Schemas, store: Store, organization: Organization
 ) -> None:
-    """The first ones meet a schema that nobody has compiled yet, and all of them one whose payloads are checked apart."""
+    """The first payloads need a schema that is not compiled yet. The others are checked in a child process."""
     first = await saved(store, organization, {"properties": {"id": {"pattern": "^ord_[a-z0-9]+$"}}})
     apart = await saved(store, organization, {"items": {"$ref": "#"}, "uniqueItems": True}, "items.listed")
     burst = [schemas.check(organization.id, name, b"[[1], [2]]") for name in (first, apart) for _ in range(100)]
     await asyncio.gather(*burst)
 
 
-# ── turns ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── fairness between tenants ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def job(count: int) -> Job:
@@ -363,7 +361,7 @@ async def pool() -> AsyncIterator[Pool]:
     await found.close()
 
 
-async def test_whoever_asks_for_much_waits_behind_everybody_else(pool: Pool) -> None:
+async def test_a_tenant_with_many_checks_waits_behind_the_others(pool: Pool) -> None:
     done: list[str] = []
 
     async def ask(tenant: str) -> None:
@@ -406,7 +404,7 @@ async def test_a_process_that_was_killed_is_replaced(pool: Pool) -> None:
     assert pool._children[0]._process is not process
 
 
-async def test_patience_ends_and_the_process_with_it(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_timeout_kills_the_child_process(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     await pool.run("a", job(20), 60)
     process = pool._children[0]._process
     assert process is not None
@@ -417,7 +415,7 @@ async def test_patience_ends_and_the_process_with_it(pool: Pool, monkeypatch: py
     assert (pool._idle, pool._tenants) == (pool._children, {})
 
 
-async def test_whoever_gives_up_leaves_nothing_behind(pool: Pool) -> None:
+async def test_a_cancelled_check_leaves_nothing_behind(pool: Pool) -> None:
     asked = asyncio.create_task(pool.run("a", job(30_000), 600))
     while pool._idle:
         await asyncio.sleep(0)
@@ -428,7 +426,7 @@ async def test_whoever_gives_up_leaves_nothing_behind(pool: Pool) -> None:
     await pool.run("a", job(20), 60)
 
 
-async def test_its_time_is_the_processors(pool: Pool) -> None:
+async def test_the_time_budget_counts_cpu_time(pool: Pool) -> None:
     with pytest.raises(TooCostly):
         await pool.run("a", job(30_000), 0.05)
     answer = await pool.run("a", job(20), 60)
@@ -439,14 +437,16 @@ def environment_of(pid: int) -> bytes:
     return Path(f"/proc/{pid}/environ").read_bytes()
 
 
-async def test_it_knows_no_secret_and_ends_with_us(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_child_process_has_no_secrets_and_ends_with_its_parent(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOOKLINE_JWT_SECRET", "nobody's business")
     await pool.run("a", job(20), 60)
     process = pool._children[0]._process
     assert process is not None
     assert b"nobody's business" not in environment_of(process.pid)
     assert pool._children[0]._streams is not None
-    pool._children[0]._streams[1].close()  # as if we had died
+    pool._children[0]._streams[1].close()  # as if the parent process had died
     assert await asyncio.to_thread(process.wait) == 0
 
 
@@ -463,7 +463,7 @@ async def costly(client: Client) -> str:
 async def test_a_batch_that_takes_long_stops_nobody(
     client: Client, app: Application, costly: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its costly messages are refused one by one, and the others are taken."""
+    """The costly messages of the batch are refused one by one, and the others are accepted."""
     monkeypatch.setattr(payloads, "SECONDS", 0.1)
     messages = [{"eventType": costly, "payload": listed(1900)}] * 5 + [{"eventType": costly, "payload": [1, 2]}] * 5
     batch = asyncio.create_task(client.post(f"/api/v1/app/{app.id}/msg/batch", {"messages": messages}))
@@ -479,7 +479,7 @@ async def test_a_batch_that_takes_long_stops_nobody(
     assert told["loc"] == ["body", "payload"]
 
 
-async def test_where_too_much_waits_the_answer_is_503(
+async def test_too_many_waiting_checks_are_a_503(
     client: Client, app: Application, costly: str, served: WebContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schema_pool, "MAX_WAITING", 0)
@@ -493,7 +493,7 @@ async def test_where_too_much_waits_the_answer_is_503(
 
 # ── batches ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-LIMIT = 64 * 1024  # of a payload, in these tests
+LIMIT = 64 * 1024  # the largest payload in these tests
 MESSAGE = b'{"eventType":"a","payload":{"n":1}}'
 
 
@@ -502,7 +502,7 @@ def batch(*messages: bytes, beside: bytes = b"") -> bytes:
 
 
 FILLER = b'{"eventType":"a","payload":"%s"}' % (b"y" * (LIMIT - 100))
-WIDE = b"[" + b",".join([b"[]"] * 400_000) + b"]"  # 1.2 MB: as objects, 100 times as much
+WIDE = b"[" + b",".join([b"[]"] * 400_000) + b"]"  # 1.2 MB of JSON, and 100 times as much memory once decoded
 LARGE_BATCHES: dict[str, tuple[bytes, object]] = {
     "well formed": (batch(*[FILLER] * 20), [202] * 20),
     "one is malformed": (batch(*[FILLER] * 20, b'{"eventType":5}', MESSAGE), [202] * 20 + [422, 202]),
@@ -542,9 +542,9 @@ async def test_large_batches_are_read_message_by_message(
 
 
 @pytest.mark.parametrize("engine", ["sqlite"])
-async def test_others_have_their_turns_while_a_list_is_walked(engine: str) -> None:
+async def test_other_tasks_run_while_a_list_is_walked(engine: str) -> None:
     ticks = iter(range(10**6))
-    walked = in_turns("abcdefgh", lambda: float(next(ticks)))  # each look at the clock is a second later
+    walked = in_turns("abcdefgh", lambda: float(next(ticks)))  # each call of the clock returns a time one second later
     others = 0
 
     async def count() -> None:

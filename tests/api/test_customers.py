@@ -1,4 +1,4 @@
-"""What one customer reads at a time: the others' reads do not stand behind it."""
+"""Limits on the concurrent reads of one customer, so that other customers do not wait for them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hookline.web.errors import Refused
 
 
 class Slow:
-    """A store whose reads end when they are told to."""
+    """A store whose reads finish when the test sets `end`."""
 
     def __init__(self) -> None:
         self.reading: list[str] = []
@@ -45,13 +45,16 @@ async def test_the_slow_reads_of_one_customer_wait_for_each_other(app: Applicati
     assert await asyncio.gather(*many, one, operator) == ["busy"] * 20 + ["quiet", "operator"]
     del busy, quiet, many, one
     gc.collect()
-    assert not customers._store_calls  # nothing is kept of those who ask for nothing
+    assert not customers._store_calls  # no state is kept for idle customers
 
 
-async def test_an_answer_of_a_customer_leaves_its_place_empty_for_a_while(
+async def test_a_customers_slot_stays_empty_for_a_while_after_a_request(
     app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that whatever they ask for, and however often, takes a part of the server's time and no more."""
+    """After each request of a customer, its slot stays empty for a time.
+
+    So one customer uses only a limited share of the server's time.
+    """
     customers, asked = Customers(), asyncio.Event()
     now = 0.0
     monkeypatch.setattr(clock, "monotonic", lambda: now)

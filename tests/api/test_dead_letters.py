@@ -1,4 +1,4 @@
-"""Dead letters over HTTP: found, understood, sent again, closed."""
+"""Dead letters over HTTP: list, explain, replay and resolve."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.scene import Scene
 async def bury(
     scene: Scene, reason: Reason = Reason.PERMANENT_FAILURE, app: Application | None = None, **fields: Any
 ) -> str:
-    """One dead letter's id, as people see it."""
+    """Create a dead letter and return its public id."""
     await scene.ingest([factory.new_message((app or scene.app).no, **fields)])
     (job,) = await scene.claim_all()
     await scene.record(factory.dead(job, reason))
@@ -89,7 +89,7 @@ async def test_pages_both_ways_while_letters_come_and_go(client: Client, scene: 
     url = f"{path(scene.app)}?limit=2"
     first = (await client.get(url)).json()
     assert ([each["id"] for each in first["data"]], first["done"]) == (letters[:2], False)
-    await scene.store.replay(DeadFilter(ids=(int(letters[1][3:]),)))  # the very one at which the page ends
+    await scene.store.replay(DeadFilter(ids=(int(letters[1][3:]),)))  # the last dead letter of the page
     second = (await client.get(f"{url}&iterator={first['iterator']}")).json()
     assert [each["id"] for each in second["data"]] == letters[2:4]
     (job,) = await scene.claim_all()
@@ -139,7 +139,7 @@ async def test_a_bad_filter_is_refused(client: Client, scene: Scene, query: str,
 # ── one ──
 
 
-async def test_one_is_shown_with_its_message_and_every_attempt(client: Client, scene: Scene) -> None:
+async def test_a_dead_letter_is_shown_with_its_message_and_every_attempt(client: Client, scene: Scene) -> None:
     await scene.endpoint()
     (message,) = await scene.send(payload=b'{"order": 7}', tags=("x",))
     (job,) = await scene.claim_all()
@@ -153,7 +153,7 @@ async def test_one_is_shown_with_its_message_and_every_attempt(client: Client, s
     assert [each["responseStatusCode"] for each in shown["history"]] == [503, 422]
 
 
-async def test_one_whose_payload_is_gone_is_still_shown(client: Client, scene: Scene) -> None:
+async def test_a_dead_letter_without_a_payload_is_still_shown(client: Client, scene: Scene) -> None:
     await scene.endpoint()
     dead = await bury(scene)
     await scene.raw.execute("UPDATE message SET payload = NULL")
@@ -162,7 +162,7 @@ async def test_one_whose_payload_is_gone_is_still_shown(client: Client, scene: S
     assert (await client.get(path(scene.app, dead))).json()["message"] is None
 
 
-async def test_one_is_sent_again(client: Client, scene: Scene) -> None:
+async def test_a_dead_letter_is_replayed(client: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     dead = await bury(scene)
     before = (await client.get(path(scene.app, dead))).json()
@@ -183,7 +183,7 @@ async def test_a_resolved_one_can_be_sent_again(client: Client, scene: Scene) ->
     assert len(await scene.claim_all()) == 1
 
 
-async def test_one_that_cannot_be_sent_says_so_and_stays(client: Client, scene: Scene) -> None:
+async def test_a_dead_letter_that_cannot_be_sent_is_refused_and_stays(client: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     dead = await bury(scene)
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "left us")
@@ -191,7 +191,7 @@ async def test_one_that_cannot_be_sent_says_so_and_stays(client: Client, scene: 
     assert await found(client, path(scene.app)) == [dead]
 
 
-async def test_one_is_closed_with_a_note_once(client: Client, scene: Scene) -> None:
+async def test_a_dead_letter_is_resolved_once_with_a_note(client: Client, scene: Scene) -> None:
     await scene.endpoint()
     dead = await bury(scene)
     closed = (await client.post(path(scene.app, dead, "resolve"), {"note": "refunded ✓"})).json()
@@ -229,7 +229,7 @@ async def test_a_bad_note_changes_nothing(client: Client, scene: Scene, body: ob
 @pytest.mark.parametrize(
     "dead", ["dl_999999", "dl_", "x", "dl_99999999999999999999", "-1", "%00", "%ff", "a" * 3000, "1e5"]
 )
-async def test_an_unknown_one_is_none(client: Client, scene: Scene, dead: str) -> None:
+async def test_an_unknown_dead_letter_is_404(client: Client, scene: Scene, dead: str) -> None:
     for answer in (
         await client.get(path(scene.app, dead)),
         await client.post(path(scene.app, dead, "replay"), {}),
@@ -302,7 +302,7 @@ async def test_all_of_an_application_are_closed_with_one_note(client: Client, sc
     ids=lambda body: str(body)[:30],
 )
 async def test_a_filter_that_is_not_understood_matches_nothing(client: Client, scene: Scene, body: object) -> None:
-    """Least of all everything."""
+    """A filter with a mistake must not match all dead letters."""
     await scene.endpoint()
     dead = await bury(scene)
     (await client.post(path(scene.app, "replay"), body)).faults()
@@ -325,7 +325,7 @@ async def sibling(scene: Scene) -> Application:
     return await scene.store.create_application(scene.organization.id, factory.new_application())
 
 
-async def test_those_of_all_applications_are_listed_and_counted(
+async def test_dead_letters_of_all_applications_are_listed_and_counted(
     client: Client, scene: Scene, sibling: Application
 ) -> None:
     mine, theirs = await scene.endpoint(), await scene.endpoint(sibling)
@@ -353,7 +353,7 @@ async def test_those_of_all_applications_are_listed_and_counted(
 # ── tenants ──
 
 
-async def test_one_tenant_never_reaches_anothers(
+async def test_tenants_never_reach_each_others_dead_letters(
     client: Client, narrow: Client, nobody: Client, scene: Scene, sibling: Application
 ) -> None:
     theirs = await scene.endpoint(sibling)
@@ -379,7 +379,8 @@ async def test_one_tenant_never_reaches_anothers(
 async def every_route(
     client: Client, app: Application, dead: str, endpoint: Endpoint, *, named: bool = False
 ) -> list[Any]:
-    """`named`: only those that name the letter or the endpoint."""
+    """Call every route of dead letters. `named`: only the routes whose path or body names the dead letter or the
+    endpoint."""
     answers = [
         await client.get(path(app, dead)),
         await client.post(path(app, dead, "replay"), {}),

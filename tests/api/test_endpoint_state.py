@@ -1,4 +1,4 @@
-"""Circuits opened and closed over HTTP, the way back of a disabled endpoint, and who did it."""
+"""Circuits opened and closed over HTTP, disabled endpoints enabled again, and the actor in the timeline."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.scene import Scene
 
 
 async def work(scene: Scene) -> None:
-    """As a worker does, until there is nothing left to do."""
+    """Run background tasks, as a worker does, until none is left."""
     runner = TaskRunner(scene.store, Outage(random.Random(1)), random.Random(2))
     while await runner.once():
         pass
@@ -55,7 +55,7 @@ async def test_opened_without_an_end_as_after_a_failure(client: Client, scene: S
     assert timedelta(seconds=45) < wait < timedelta(seconds=90)
 
 
-async def test_closed_gently(client: Client, scene: Scene) -> None:
+async def test_a_closed_circuit_recovers_gradually(client: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.trip(endpoint)
     found = (await act(client, endpoint, "circuit/close", {"cause": "they are back"})).json(200)
@@ -87,7 +87,7 @@ ENDS: list[dict[str, object]] = [
 ]
 
 
-async def test_ends_that_are_none(client: Client, scene: Scene) -> None:
+async def test_invalid_end_times_are_refused(client: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     for body in ENDS:
         (await act(client, endpoint, "circuit/open", body)).json(422)
@@ -95,10 +95,10 @@ async def test_ends_that_are_none(client: Client, scene: Scene) -> None:
     assert await scene.store.lane_events(endpoint.no) == []
 
 
-# ── the way back ──
+# ── enable again ──
 
 
-async def test_a_disabled_endpoint_comes_back_and_is_told_what_it_missed(client: Client, scene: Scene) -> None:
+async def test_enabling_an_endpoint_reports_what_it_missed(client: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint(event_types=("paid",))
     await scene.send(2, event_type="paid")
     await scene.record(*factory.all_delivered(await scene.claim_all()))
@@ -117,7 +117,7 @@ async def test_a_disabled_endpoint_comes_back_and_is_told_what_it_missed(client:
     assert len(await scene.claim_all()) == 3
 
 
-async def test_what_was_missed_is_sent_along(client: Client, scene: Scene) -> None:
+async def test_missed_messages_are_replayed_on_request(client: Client, scene: Scene) -> None:
     endpoint, other = await scene.endpoint(), await scene.endpoint()
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "status 410")
     messages = await scene.send(3)
@@ -134,10 +134,10 @@ async def test_what_was_missed_is_sent_along(client: Client, scene: Scene) -> No
     again = (await act(client, endpoint, "resume", {"replayMissing": True})).json(200)
     assert again["missed"]["messages"] == 0
     await work(scene)
-    assert await scene.claim_all() == [], "nothing is sent twice"
+    assert await scene.claim_all() == [], "the second replay must send nothing"
 
 
-async def test_only_the_last_time_counts(client: Client, scene: Scene) -> None:
+async def test_only_the_last_disabled_time_counts(client: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     for status in (EndpointStatus.DISABLED, EndpointStatus.ACTIVE):
         await scene.store.set_endpoint_status(endpoint.no, status, "the first time")
@@ -148,8 +148,8 @@ async def test_only_the_last_time_counts(client: Client, scene: Scene) -> None:
     assert (await act(client, endpoint, "resume")).json(200)["missed"]["messages"] == 5
 
 
-async def test_what_a_failed_replay_left_over_is_missed_until_one_is_done(client: Client, scene: Scene) -> None:
-    """Back for a moment, it was disabled again before all that it had missed was on its way."""
+async def test_messages_of_a_failed_replay_count_as_missed(client: Client, scene: Scene) -> None:
+    """The endpoint was enabled for a moment, and was disabled again before the replay had sent all missed messages."""
     endpoint = await scene.endpoint()
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "status 410")
     messages = await scene.send(3)
@@ -166,7 +166,9 @@ async def test_what_a_failed_replay_left_over_is_missed_until_one_is_done(client
 
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "status 410, a third time")
     again = (await act(client, endpoint, "resume")).json(200)
-    assert again["missed"]["since"] > found["missed"]["since"], "what was made up for is not looked at again"
+    assert again["missed"]["since"] > found["missed"]["since"], (
+        "a finished replay must move the start of the missed time"
+    )
 
 
 async def test_the_failed_replay_of_another_endpoint_is_its_own(client: Client, scene: Scene) -> None:
@@ -183,13 +185,13 @@ async def test_the_failed_replay_of_another_endpoint_is_its_own(client: Client, 
     assert (await act(client, endpoint, "resume")).json(200)["missed"]["messages"] == 0
 
 
-async def test_one_that_was_made_disabled_missed_all_since_it_was_made(client: Client, scene: Scene) -> None:
+async def test_an_endpoint_created_disabled_missed_everything_since_then(client: Client, scene: Scene) -> None:
     await scene.send(4)
     await scene.age(5)
     endpoint = await scene.endpoint(status=EndpointStatus.DISABLED)
     await scene.send(2)
     found = (await act(client, endpoint, "resume")).json(200)
-    assert found["missed"]["messages"] == 2, "what was accepted before there was an endpoint is not missed"
+    assert found["missed"]["messages"] == 2, "messages older than the endpoint are not missed"
 
 
 async def test_a_paused_endpoint_missed_nothing(client: Client, scene: Scene) -> None:
@@ -201,8 +203,8 @@ async def test_a_paused_endpoint_missed_nothing(client: Client, scene: Scene) ->
     assert len(await scene.claim_all()) == 3
 
 
-async def test_too_many_tasks_and_then_once_more(client: Client, scene: Scene) -> None:
-    """The endpoint is enabled, and the answer says that this is all; to ask again is enough."""
+async def test_a_replay_that_was_refused_for_too_many_tasks_can_be_repeated(client: Client, scene: Scene) -> None:
+    """The endpoint is enabled, and the error says that only the replay was not started. A second request starts it."""
     endpoint, other = await scene.endpoint(), await scene.endpoint()
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "status 410")
     await scene.send(2)
@@ -222,7 +224,7 @@ async def test_too_many_tasks_and_then_once_more(client: Client, scene: Scene) -
     assert (found["missed"]["messages"], found["missed"]["task"]["data"]["total"]) == (2, 2)
 
 
-async def test_a_misspelt_wish_changes_nothing(client: Client, scene: Scene) -> None:
+async def test_a_misspelt_field_of_resume_changes_nothing(client: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "status 410")
     for body in ({"replayMissing": "yes"}, {"replayMissing": None}, {"replay_missing": True}):
@@ -230,7 +232,7 @@ async def test_a_misspelt_wish_changes_nothing(client: Client, scene: Scene) -> 
     assert (await scene.lane(endpoint)).status == EndpointStatus.DISABLED
 
 
-# ── who it was ──
+# ── the actor ──
 
 
 async def a_key(client: Client, name: str, app_id: str | None = None) -> Client:
@@ -258,11 +260,11 @@ async def test_the_history_names_the_caller(client: Client, narrow: Client, scen
     for tail, name in (("timeline", "data"), ("health", "events")):
         shown = (await narrow.get(path(endpoint, tail))).json()[name]
         assert [each["actor"]["name"] for each in shown] == [None, None, None, "portal", None], (
-            "the names of the organization's keys are not for its customers"
+            "customers must not see the names of the organization's keys"
         )
 
 
-async def test_a_key_that_may_only_read_steers_nothing(client: Client, scene: Scene) -> None:
+async def test_a_read_only_key_changes_no_state(client: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     made = (await client.post("/api/v1/api-key", {"name": "eye", "scope": "read"})).json(201)
     eye = client.holding(made["key"])

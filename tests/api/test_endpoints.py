@@ -1,4 +1,4 @@
-"""Endpoints over HTTP: every way to make, change and read one, and what is never told."""
+"""Endpoints over HTTP: every way to create, change and read one, and the values that no answer contains."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def test_every_field_under_both_names(client: Client, base: str, types: tu
 
 
 async def test_a_whole_rate_is_written_without_a_point(client: Client, base: str) -> None:
-    """Typed clients read an integer there."""
+    """Typed clients read a whole `throttleRate` as an integer."""
     answer = await client.post(base, {"url": URL, "throttleRate": 7})
     assert b'"throttleRate":7,' in answer.body
     assert (await client.post(base, {"url": URL, "throttleRate": 0.5})).json(201)["throttleRate"] == 0.5
@@ -103,7 +103,7 @@ async def test_made_disabled(client: Client, base: str, scene: Scene) -> None:
 
 
 async def test_a_secret_of_the_callers_own(client: Client, base: str, make: Make) -> None:
-    """With its prefix, or as the base64 alone."""
+    """The secret may have its prefix, or be the base64 text alone."""
     for given in (SECRET, SECRET.removeprefix("whsec_")):
         made = await make(secret=given)
         assert (await client.get(f"{base}/{made['id']}/secret")).json() == {"key": SECRET}
@@ -211,7 +211,7 @@ async def test_puts_at_the_same_time_make_one(client: Client, base: str, make: M
     (await send(client, "PUT", f"{base}/fresh", given | {"uid": "taken"})).problem(409, "conflict")
 
 
-async def test_put_does_not_bring_an_id_to_life(client: Client, base: str, make: Make) -> None:
+async def test_put_of_a_deleted_id_creates_nothing(client: Client, base: str, make: Make) -> None:
     made = await make()
     assert (await send(client, "DELETE", f"{base}/{made['id']}")).status == 204
     (await send(client, "PUT", f"{base}/{made['id']}", {"url": URL})).problem(404, "not_found")
@@ -260,7 +260,7 @@ async def test_patch_tells_null_from_absent(client: Client, base: str, make: Mak
 @pytest.mark.parametrize(
     "field", ["url", "description", "version", "disabled", "metadata", "ordering", "onDeath", "scheme"]
 )
-async def test_what_cannot_be_cleared(client: Client, base: str, make: Make, field: str) -> None:
+async def test_fields_that_cannot_be_cleared(client: Client, base: str, make: Make, field: str) -> None:
     made = await make()
     (fault,) = (await send(client, "PATCH", f"{base}/{made['id']}", {field: None})).faults()
     assert fault["loc"] == ["body", field]
@@ -308,7 +308,7 @@ async def test_delete(client: Client, base: str, make: Make) -> None:
     assert (await make(uid="gate"))["id"] != made["id"]
 
 
-# ── what is refused ──
+# ── invalid input ──
 
 
 @pytest.mark.parametrize(
@@ -392,7 +392,7 @@ async def test_bad_bodies_change_nothing(client: Client, base: str, make: Make, 
         ("POST", f"{base}/gate/send-example"),
     ):
         answer = await send(client, method, path, raw)
-        assert answer.status in (status, 422), answer  # 422: a field that this one does not have comes first
+        assert answer.status in (status, 422), answer  # 422 if the operation refuses an unknown field first
         assert answer.json(answer.status)
     assert (await client.get(base)).json()["data"] == [made]
 
@@ -426,7 +426,8 @@ async def test_rotated_to_a_given_key_without_overlap(client: Client, base: str,
     assert [secret.key for secret in endpoint.secrets] == [wanted]
 
     assert (await client.post(f"{path}/rotate", {"key": SECRET})).status == 200
-    assert (await client.post(f"{path}/rotate", {"key": wanted})).status == 200  # back, while it still signs
+    # the earlier secret is set again, while it is still valid
+    assert (await client.post(f"{path}/rotate", {"key": wanted})).status == 200
     assert (await client.get(path)).json() == {"key": wanted}
 
 
@@ -484,7 +485,7 @@ async def test_rotations_at_the_same_time_lose_no_secret(client: Client, base: s
     assert {secret.key for secret in endpoint.secrets} == done | {SECRET}
 
 
-async def test_what_no_key_opens_is_said_and_mended_by_rotation(
+async def test_a_secret_that_cannot_be_decrypted_is_reported_and_can_be_rotated(
     client: Client, base: str, scene: Scene, make: Make
 ) -> None:
     made = await make(uid="gate", headers={"x-tenant": "t-1"})
@@ -621,7 +622,7 @@ async def test_examples_that_are_refused(client: Client, base: str, scene: Scene
     assert await scene.raw.count("message") == 0
 
 
-# ── tenants, and what is never told ──
+# ── tenants and hidden values ──
 
 
 ROUTES = [
@@ -642,7 +643,7 @@ ROUTES = [
 async def test_anothers_endpoint_is_not_there(
     client: Client, narrow: Client, nobody: Client, scene: Scene, method: str, tail: str, body: object
 ) -> None:
-    """Neither by a route of one's own application, nor by the other's."""
+    """Another application's endpoint is a 404 under its own path and under the path of the caller's application."""
     other = await scene.store.create_application(scene.organization.id, factory.new_application(uid="other"))
     theirs = await scene.endpoint(other, uid="theirs")
     stranger = await scene.store.save_organization(factory.organization())
@@ -665,7 +666,7 @@ async def test_anothers_endpoint_is_not_there(
     assert await scene.raw.count("message") == 0
 
 
-async def test_neither_secrets_nor_header_values_are_told(client: Client, base: str, make: Make) -> None:
+async def test_no_answer_contains_secrets_or_header_values(client: Client, base: str, make: Make) -> None:
     with capture_logs() as logged:
         made = await make(secret=SECRET, headers={"authorization": "Bearer hunter2"})
         path = f"{base}/{made['id']}"
@@ -738,7 +739,7 @@ async def test_the_organization_moves_an_endpoint_with_all_its_headers(
 async def test_customers_move_no_endpoint_whose_headers_cannot_be_opened(
     narrow: Client, base: str, scene: Scene, make: Make
 ) -> None:
-    """Nobody can tell which headers it has."""
+    """The server cannot decrypt the headers, so it cannot know which secrets they would send to the new host."""
     made = await make(uid="gate", headers={"authorization": "Bearer k-3"})
     foreign = Vault([new_key()]).seal(b"{}", made["id"])
     await scene.raw.execute("UPDATE endpoint SET headers = $1 WHERE id = $2", foreign, made["id"])

@@ -1,4 +1,4 @@
-"""What a caller is told who made one of the usual mistakes: where it is, and what to give instead."""
+"""Error messages for common mistakes: each names the field and says what to send instead."""
 
 from __future__ import annotations
 
@@ -88,12 +88,12 @@ async def test_an_offset_in_a_url(client: Client, app: Application) -> None:
     assert (await client.get(f"/api/v1/app/{app.id}/msg?before={instant}")).json() is not None
 
 
-async def test_choices_are_told(client: Client, app: Application) -> None:
+async def test_an_error_lists_the_valid_choices(client: Client, app: Application) -> None:
     said = (await client.get(f"/api/v1/app/{app.id}/dead-letter?reason=nope")).problem(400, "bad_request")
     assert said.startswith("the query string: reason: 'nope' is none of permanent_failure, attempts_exhausted, ")
 
 
-async def test_a_window_is_of_the_query(client: Client, app: Application) -> None:
+async def test_a_bad_time_window_names_the_query(client: Client, app: Application) -> None:
     window = "since=2026-02-01T00:00:00Z&until=2026-01-01T00:00:00Z"
     (fault,) = (await client.get(f"/api/v1/app/{app.id}/stats?{window}")).faults()
     assert fault == {"loc": ["query", "since"], "msg": "since: must be before until", "type": "value_error"}
@@ -116,7 +116,7 @@ async def test_a_token_of_another_server(client: Client) -> None:
     assert "`hookline token` makes one" in said
 
 
-async def test_each_message_of_a_batch_is_told_its_own(client: Client, app: Application) -> None:
+async def test_each_message_of_a_batch_has_its_own_error(client: Client, app: Application) -> None:
     items = [{"eventType": "order.paid"}, 5, {"eventType": "order.paid", "payload": 1, "policy": {"strategy": "no"}}]
     answer = (await client.post(f"/api/v1/app/{app.id}/msg/batch", {"messages": items})).json(202)
     assert [result["error"]["detail"] for result in answer["results"]] == [

@@ -1,4 +1,4 @@
-"""Event types over HTTP: the catalogue of one organization, in the names of both generations of SDKs."""
+"""Event types over HTTP: the catalogue of one organization, with the field names of old and new SDKs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def add(client: Client, name: str, **fields: Any) -> dict[str, Any]:
 
 @pytest.fixture
 async def stranger(store: Store, nobody: Client) -> Client:
-    """With the token of another organization."""
+    """A client with a token of another organization."""
     other = await store.save_organization(factory.organization())
     return nobody.holding(tokens.issue(JWT_SECRET, other.id, now=clock.wall()))
 
@@ -61,7 +61,7 @@ async def test_every_field_of_an_event_type_comes_back(client: Client) -> None:
     assert (await client.get(f"{TYPES}/order.paid-2_x/")).json() == made
 
 
-async def test_what_is_not_given_has_its_default(client: Client) -> None:
+async def test_omitted_fields_have_defaults(client: Client) -> None:
     made = await add(client, "a")
     assert (made["archived"], made["deprecated"], made["validated"]) == (False, False, False)
     assert [made[name] for name in ("schemas", "featureFlag", "featureFlags", "groupName", "policy")] == [None] * 5
@@ -88,7 +88,7 @@ async def test_creating_an_archived_one_brings_it_back_as_it_is_given_now(client
     assert again["updatedAt"] > first["updatedAt"]
 
 
-async def test_twins_make_one(client: Client) -> None:
+async def test_concurrent_identical_posts_create_one_event_type(client: Client) -> None:
     twins = await asyncio.gather(
         *(client.post(TYPES, {"name": "a", "description": f"{number}"}) for number in range(8))
     )
@@ -127,7 +127,7 @@ REFUSED: list[tuple[str, object]] = [
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
-async def test_what_cannot_be_taken_is_a_422_and_changes_nothing(client: Client, method: str) -> None:
+async def test_invalid_fields_are_a_422_and_change_nothing(client: Client, method: str) -> None:
     await client.post(TYPES, FULL)
     before = (await client.get(f"{TYPES}?with_content=true&include_archived=true")).json()
     for field, value in REFUSED:
@@ -138,11 +138,11 @@ async def test_what_cannot_be_taken_is_a_422_and_changes_nothing(client: Client,
 
 
 @pytest.mark.parametrize("name", ["", "with space", "ü", "a/b", "a\x00", "a\n", "n" * 257, None, 7])
-async def test_names_that_are_none(client: Client, name: object) -> None:
+async def test_invalid_names_are_refused(client: Client, name: object) -> None:
     assert (await client.post(TYPES, {"name": name, "description": "d"})).faults()
 
 
-async def test_a_nul_that_is_only_spelled_is_no_nul(client: Client) -> None:
+async def test_a_schema_may_contain_the_text_of_a_nul_escape(client: Client) -> None:
     schema = {"pattern": "^[^\\u0000]*$", "title": "\\\\u0000"}
     assert (await add(client, "a", schemas={"1": schema}))["schemas"]["1"] == schema
 
@@ -152,7 +152,7 @@ async def test_paths_that_name_nothing(client: Client, path: str) -> None:
     for method, body in (("GET", None), ("PATCH", {}), ("DELETE", None)):
         (await send(client, method, f"{TYPES}/{path}", body)).problem(404, "not_found")
     answer = await send(client, "PUT", f"{TYPES}/{path}", {"description": "d"})
-    assert answer.status == 422, answer  # also .., which a client would resolve out of the URL
+    assert answer.status == 422, answer  # this includes "..", which many clients would resolve
 
 
 # ── list ──
@@ -194,7 +194,7 @@ async def test_schemas_are_listed_on_demand(client: Client) -> None:
 
 
 async def test_a_page_ends_where_its_schemas_get_too_large(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thousand times 256 KiB in one answer would take gigabytes, and everybody else's time."""
+    """A thousand schemas of 256 KiB in one answer would need gigabytes of memory and delay other requests."""
     schema = {"description": "x" * 1000}
     expected = [f"t{number}" for number in range(9)]
     for name in expected:
@@ -215,7 +215,7 @@ async def test_a_page_ends_where_its_schemas_get_too_large(client: Client, monke
     assert list((await client.get("/api/v1/openapi.json")).json()["webhooks"]) == expected[:2]
 
 
-async def test_queries_that_are_none(client: Client) -> None:
+async def test_invalid_queries_are_refused(client: Client) -> None:
     for query in ("order=up", "include_archived=maybe", "with_content=2", "limit=x"):
         (await client.get(f"{TYPES}?{query}")).problem(400, "bad_request")
 
@@ -280,7 +280,7 @@ async def test_patches_at_once_all_count(client: Client) -> None:
     )
 
 
-async def test_what_is_validated_keeps_a_schema(client: Client) -> None:
+async def test_a_validated_event_type_must_keep_a_schema(client: Client) -> None:
     await client.post(TYPES, FULL)
     path = f"{TYPES}/{FULL['name']}"
     for body in (b'{"schemas": null}', b'{"schemas": {}}'):

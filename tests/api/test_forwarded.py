@@ -1,4 +1,5 @@
-"""Whom a proxy has called for: believed only if it was named, and never what a caller can write."""
+"""Forwarded headers: the server uses them only if a trusted proxy sent them, and ignores the parts that a caller can
+forge."""
 
 from __future__ import annotations
 
@@ -35,9 +36,9 @@ CALLERS = {
     "203.0.113.9, 2001:db8:1::5": "203.0.113.9",
     "203.0.113.9, ::ffff:10.1.2.3": "203.0.113.9",
     "::ffff:203.0.113.9": "203.0.113.9",
-    "10.1.0.7": "10.1.0.7",  # a proxy itself
+    "10.1.0.7": "10.1.0.7",  # the calling address is itself a proxy
     "10.1.0.7, 10.1.0.8": "10.1.0.7",
-    # The last one that can be believed, where one is no address.
+    # If an entry is not an address, the entry to its right counts, or else the peer.
     "": "127.0.0.1",
     "unknown": "127.0.0.1",
     "1.2.3.4, unknown": "127.0.0.1",
@@ -53,7 +54,7 @@ CALLERS = {
 
 
 @pytest.mark.parametrize(("written", "caller"), CALLERS.items())
-def test_the_right_most_that_is_no_proxy(written: str, caller: str) -> None:
+def test_the_right_most_address_that_is_not_a_proxy_counts(written: str, caller: str) -> None:
     assert NAMED.caller("127.0.0.1", written) == caller
 
 
@@ -68,7 +69,7 @@ def test_a_long_chain_is_not_followed_to_its_end() -> None:
 
 
 async def believed(peer: str, *headers: tuple[bytes, bytes], proxies: Proxies = NAMED) -> tuple[str, str]:
-    """Address and scheme that the application sees."""
+    """Return the client address and the scheme that the application sees."""
     seen: list[Scope] = []
 
     async def app(scope: Scope, _receive: Receive, _send: Send) -> None:
@@ -103,13 +104,13 @@ async def test_several_lines_are_one_list() -> None:
     [(b"https", "https"), (b"HTTPS", "https"), (b"http, https", "https"), (b"https, http", "http"), (b"", "http")]
     + [(odd, "http") for odd in (b"ftp", b"https\xff", b"https;", b"wss", b"on")],
 )
-async def test_the_scheme_is_the_last_ones(written: bytes, scheme: str) -> None:
+async def test_the_last_scheme_counts(written: bytes, scheme: str) -> None:
     assert await believed("127.0.0.1", (PROTO, written)) == ("127.0.0.1", scheme)
     assert await believed("203.0.113.7", (PROTO, written)) == ("203.0.113.7", "http")
 
 
 async def test_other_headers_are_not_read() -> None:
-    """Most proxies pass them on as their caller wrote them."""
+    """Most proxies pass headers such as `Forwarded` and `X-Real-IP` on as the caller wrote them."""
     headers = (b"forwarded", b"for=1.2.3.4;proto=https"), (b"x-real-ip", b"1.2.3.4"), (b"x-forwarded-scheme", b"https")
     assert await believed("127.0.0.1", *headers) == ("127.0.0.1", "http")
 
@@ -145,7 +146,7 @@ async def test_links_to_the_portal_have_the_scheme_that_browsers_use(
 
 
 @pytest.mark.parametrize("text", ["0.0.0.0/0", "::/0", "10.0.0.0/8,::/0", "proxy.internal", "10.0.0.1/8", "*"])
-def test_networks_that_are_nobodys_proxies(text: str) -> None:
+def test_invalid_trusted_proxies_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="HOOKLINE_TRUSTED_PROXIES: takes networks"):
         parse({"HOOKLINE_TRUSTED_PROXIES": text})
     assert config.parse({}).trusted_proxies == ()

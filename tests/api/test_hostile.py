@@ -1,4 +1,4 @@
-"""Requests that nobody sends by accident: each gets an answer in JSON, and none breaks or blocks the server."""
+"""Malicious requests: each gets a JSON answer, and none crashes or blocks the server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.api.conftest import Client, serving
 
 
 async def read_to_end(address: str, sent: bytes) -> bytes:
-    """Send this and no more; everything that comes back until the server hangs up."""
+    """Send these bytes and return everything that the server sends until it closes the connection."""
     host, port = address.split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
@@ -53,7 +53,7 @@ async def test_json_that_is_nested_too_deeply(client: Client, app: Application, 
 
 
 @pytest.mark.parametrize("path", ["/api/v1/app", "/api/v1/app/{app}/endpoint", "/api/v1/app/{app}/msg"])
-async def test_nor_is_it_read_in_a_field_that_does_not_exist(client: Client, app: Application, path: str) -> None:
+async def test_deep_nesting_in_an_unknown_field_is_refused(client: Client, app: Application, path: str) -> None:
     [fault] = (await client.post(path.format(app=app.id), b'{"more": ' + DEEP + b"}")).faults()
     assert fault["msg"] == "unknown field"
 
@@ -76,7 +76,7 @@ async def test_control_characters_in_addresses(client: Client, app: Application,
         assert "control character" in (await client.get("/api/v1" + path)).problem(400, "bad_request")
 
 
-async def test_a_caller_that_goes_away_is_not_an_error_of_ours(served: WebContext, token: str) -> None:
+async def test_a_caller_that_disconnects_is_not_logged_as_an_error(served: WebContext, token: str) -> None:
     async def receive() -> Message:
         return {"type": "http.disconnect"}
 
@@ -96,7 +96,7 @@ async def test_a_caller_that_goes_away_is_not_an_error_of_ours(served: WebContex
         assert [entry for entry in logged if entry["event"] != "request"] == []
 
 
-async def test_a_body_that_never_comes(served: WebContext, token: str) -> None:
+async def test_a_body_that_never_arrives_times_out(served: WebContext, token: str) -> None:
     head = f"POST /api/v1/app HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {token}\r\ncontent-length: 50\r\n\r\n{{"
     async with serving(replace(served, body_time=0.05)) as address:
         found = await read_to_end(address, head.encode())
@@ -108,7 +108,10 @@ async def test_a_body_that_never_comes(served: WebContext, token: str) -> None:
 async def test_bodies_that_are_held_back_fill_a_share_of_the_memory_and_no_more(
     served: WebContext, store: Store, app: Application
 ) -> None:
-    """One tenant holds back the last byte of a large body. Its next one waits unread, and another tenant's is taken."""
+    """One tenant withholds the last byte of a large body.
+
+    The server does not read that tenant's next body, but it still accepts the bodies of another tenant.
+    """
     other = await store.create_application(app.org_id, NewApplication(name="other"))
     tokens = {
         each.id: sign(served, each.org_id, each, lifetime=600, portal=True, publish=True) for each in (app, other)
@@ -145,7 +148,7 @@ async def test_bodies_that_are_held_back_fill_a_share_of_the_memory_and_no_more(
     assert not gathering._reserved
 
 
-async def test_whoever_waits_too_long_for_room_is_told_to_try_again() -> None:
+async def test_a_body_that_waits_too_long_for_memory_is_refused() -> None:
     gathering = BodyMemory(limit=10, per_tenant=10)
     async with gathering.reserve("a", 8, 60):
         with pytest.raises(Busy, match="try again"):
@@ -153,12 +156,14 @@ async def test_whoever_waits_too_long_for_room_is_told_to_try_again() -> None:
                 raise AssertionError
         async with gathering.reserve("b", 2, 0.01):
             pass
-    async with gathering.reserve("a", 1000, 0.01):  # more than anybody may have: it is read alone
+    async with gathering.reserve("a", 1000, 0.01):  # a body larger than any share is read alone
         pass
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nhost: a\r\n"])
-async def test_a_request_that_never_comes(served: WebContext, monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+async def test_a_request_that_never_arrives_times_out(
+    served: WebContext, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
     async with serving(served) as address:
         monkeypatch.setattr(connection, "REQUEST_TIME", 0.05)
         assert await read_to_end(address, sent) == b""
@@ -167,13 +172,13 @@ async def test_a_request_that_never_comes(served: WebContext, monkeypatch: pytes
         writer.write(b"GET /api/v1/health HTTP/1.1\r\nhost: a\r\n\r\n")
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 204 ")
         monkeypatch.setattr(connection, "REQUEST_TIME", 0.05)
-        writer.write(b"GET /")  # the next one, which does not come either
+        writer.write(b"GET /")  # an incomplete second request
         assert await reader.read() == b""
         writer.close()
 
 
-async def test_the_rest_of_a_body_is_nobodys_request(address: str, token: str, app: Application) -> None:
-    """A piece ends inside the blank line of its head: what a stranger put into the body must not be run by the next caller."""
+async def test_the_rest_of_a_body_is_not_run_as_a_request(address: str, token: str, app: Application) -> None:
+    """A packet ends inside the blank line after the head. The server must not run request text hidden in the body."""
     hidden = f"DELETE /api/v1/app/{app.id} HTTP/1.1\r\nhost: a\r\nx: ".encode()
     body = b"\r\nupgrade:" * (len(hidden) // 2) + hidden
     head = b"POST /api/v1/app HTTP/1.1\r\nhost: a\r\nauthorization: Bearer bad\r\ncontent-length: %d\r\n\r\n" % len(
@@ -184,7 +189,7 @@ async def test_the_rest_of_a_body_is_nobodys_request(address: str, token: str, a
         reader, writer = await asyncio.open_connection(*address.split(":"))
         for part in (head[:-place], head[-place:] + body):
             writer.write(part)
-            await asyncio.sleep(0.05)  # so that they come apart
+            await asyncio.sleep(0.05)  # a pause, so that the server receives the parts separately
         writer.write(f"{victim}connection: close\r\n\r\n".encode())
         found = await reader.read()
         writer.close()
@@ -194,19 +199,19 @@ async def test_the_rest_of_a_body_is_nobodys_request(address: str, token: str, a
 
 @pytest.fixture
 def narrow_road(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The network takes only a little of an answer off our hands."""
+    """Give the server a small send buffer, so that the network takes only a little of an answer at a time."""
     bind = listeners.bind
 
     def narrow(host: str, port: int) -> socket.socket:
         listener = bind(host, port)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # those that it accepts inherit it
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # accepted sockets inherit this option
         return listener
 
     monkeypatch.setattr(listeners, "bind", narrow)
 
 
 class Looks(connection.Connection):
-    """Looks at what was taken when the test says so: how long a busy machine takes must not decide."""
+    """A connection whose read timer fires only when the test calls `look`, so that a slow machine changes nothing."""
 
     made: ClassVar[list[Looks]] = []
 
@@ -219,14 +224,14 @@ class Looks(connection.Connection):
         return self.transport.get_write_buffer_size()
 
     def look(self) -> None:
-        """The time is over."""
+        """Run the read timer now."""
         assert self._read_timer is not None
         self._read_timer._run()
 
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[Looks]:
-    """One for each connection."""
+    """All connections of the server, in the order in which they were opened."""
     monkeypatch.setattr(Looks, "made", [])
     monkeypatch.setattr(http, "Connection", Looks)
     monkeypatch.setattr(connection, "READ_TIME", 3600.0)
@@ -234,17 +239,17 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[Looks]:
 
 
 async def untaken(looks: list[Looks], number: int) -> Looks:
-    """That connection, once something waits there to be taken."""
+    """Wait until this connection has unread answer bytes, and return it."""
     async with asyncio.timeout(60):
         while len(looks) <= number or looks[number]._read_timer is None:
-            await asyncio.sleep(0.01)  # the server has no event for it
+            await asyncio.sleep(0.01)  # poll, because the server has no event for this
     return looks[number]
 
 
 @pytest.mark.usefixtures("narrow_road")
 @pytest.mark.parametrize("path", ["/docs", "/api/v1/openapi.json"])
-async def test_an_answer_that_nobody_takes(served: WebContext, looks: list[Looks], path: str) -> None:
-    """Otherwise whoever asks and does not listen holds a connection for as long as they like, without a token."""
+async def test_a_connection_with_an_unread_answer_is_closed(served: WebContext, looks: list[Looks], path: str) -> None:
+    """By not reading an answer, a caller without a token could hold a connection forever. The server closes it."""
     async with serving(served) as address:
         whole = await Client(address).get(path)
         assert len(whole.body) == int(whole.headers["content-length"])
@@ -255,10 +260,10 @@ async def test_an_answer_that_nobody_takes(served: WebContext, looks: list[Looks
 
 
 @pytest.mark.usefixtures("narrow_road")
-async def test_an_answer_that_is_taken_slowly(
+async def test_an_answer_that_is_read_slowly_arrives_whole(
     served: WebContext, looks: list[Looks], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each time that is enough, however many it takes."""
+    """The connection stays open as long as the client reads the minimum in each period."""
     monkeypatch.setattr(connection, "MIN_READ", 1024)
     async with serving(served) as address:
         reader, writer = await ask(address, "/docs")
@@ -276,7 +281,7 @@ async def test_an_answer_that_is_taken_slowly(
 
 
 async def ask(address: str, path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Over a connection whose caller takes only a little at a time."""
+    """Send a request over a connection whose client reads only a little at a time."""
     narrow = socket.socket()
     narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     narrow.setblocking(False)
@@ -287,7 +292,7 @@ async def ask(address: str, path: str) -> tuple[asyncio.StreamReader, asyncio.St
     return reader, writer
 
 
-def test_an_outage_says_nothing_of_the_database() -> None:
+def test_the_error_of_an_outage_does_not_describe_the_database() -> None:
     found = answer(StoreUnavailable("PostgreSQL cannot be reached: connection to 10.1.2.3, port 5433 failed"))
     assert found.status_code == 503
     assert b"10.1.2.3" not in found.body

@@ -1,4 +1,5 @@
-"""`Idempotency-Key` on POSTs that accept no message: one effect, one answer, across twins, processes and crashes."""
+"""`Idempotency-Key` on POSTs that create no message: one effect and one answer, also for concurrent requests and
+crashes."""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ async def test_keys_of_others_are_other_keys(
 
 
 async def test_an_error_is_not_kept(client: Client, raw: Raw) -> None:
-    """It has changed nothing: whoever puts it right may use the key again."""
+    """A failed request has changed nothing, so the caller may correct it and use the key again."""
     (await make_app(client, uid="a b")).faults()
     assert await raw.count("answer") == 0
     (await make_app(client, uid="acme")).json(201)
@@ -83,7 +84,7 @@ async def test_an_error_is_not_kept(client: Client, raw: Raw) -> None:
     assert await raw.count("answer") == 1
 
 
-async def test_secrets_do_not_lie_in_the_database(client: Client, raw: Raw) -> None:
+async def test_a_stored_answer_with_a_secret_is_encrypted(client: Client, raw: Raw) -> None:
     first = await client.post("/api/v1/api-key", {"name": "n"}, idempotency_key="one")
     again = await client.post("/api/v1/api-key", {"name": "n"}, idempotency_key="one")
     assert again.json(201)["key"] == first.json(201)["key"]
@@ -101,7 +102,7 @@ async def test_an_answer_without_a_body(client: Client, app: Application) -> Non
 
 
 @pytest.mark.parametrize("key", ["", "k" * 257])
-async def test_what_is_no_key(client: Client, raw: Raw, key: str) -> None:
+async def test_invalid_keys_are_refused(client: Client, raw: Raw, key: str) -> None:
     (fault,) = (await make_app(client, key=key)).faults()
     assert fault["loc"] == ["header", "idempotency-key"]
     assert await apps(raw) == 0
@@ -138,20 +139,20 @@ async def test_a_body_that_is_too_large(client: Client, raw: Raw) -> None:
     assert await raw.count("answer") == 0
 
 
-# ── twins ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── concurrent requests with the same key ─────────────────────────────────────────────────────────────────────────
 
 
 @pytest.fixture
 async def two_processes(
     served: WebContext, open_store_with: OpenStoreWith, options: StoreOptions, address: str, token: str
 ) -> AsyncIterator[list[Client]]:
-    """Two servers on one database, each with a store of its own."""
+    """Two servers with one database, each with its own store."""
     other = await open_store_with(options)
     async with serving(replace(served, store=other, answers=IdempotentResponses(other))) as second:
         yield [Client(address, token), Client(second, token)]
 
 
-async def test_twins_make_one_thing(two_processes: list[Client], raw: Raw) -> None:
+async def test_concurrent_requests_with_one_key_create_one_object(two_processes: list[Client], raw: Raw) -> None:
     for turn in range(5):
         answers = await asyncio.gather(*(make_app(two_processes[n % 2], key=f"turn {turn}") for n in range(10)))
         assert len({answer.json(201)["id"] for answer in answers}) == 1
@@ -160,7 +161,7 @@ async def test_twins_make_one_thing(two_processes: list[Client], raw: Raw) -> No
 
 
 class Working:
-    """Work that goes on until it is told to end."""
+    """Work that runs until the test ends it."""
 
     def __init__(self) -> None:
         self.runs = 0
@@ -186,13 +187,13 @@ async def under_way(
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_twin_waits_for_the_first(store: Store, second: Store) -> None:
+async def test_a_concurrent_request_waits_for_the_first(store: Store, second: Store) -> None:
     working = Working()
     here, there = IdempotentResponses(store), IdempotentResponses(second)
     async with under_way(here, working) as first:
         await working.started.wait()
         twins = [asyncio.create_task(answers.once(KEY, REQUEST, working)) for answers in (here, here, there, there)]
-        await asyncio.sleep(0.1)  # they have looked, and found it held
+        await asyncio.sleep(0.1)  # time for the others to find the key locked
         assert not [twin for twin in twins if twin.done()]
         working.end.set()
         answers = [await first, *[await twin for twin in twins]]
@@ -201,14 +202,14 @@ async def test_a_twin_waits_for_the_first(store: Store, second: Store) -> None:
 
 
 async def test_waiting_holds_no_connection(open_store_with: OpenStoreWith, store: Store) -> None:
-    """More twins than the pool has connections wait, and the store still answers."""
+    """More requests wait than the pool has connections, and the store still answers."""
     small = await open_store_with(StoreOptions(pool_size=2))
     working = Working()
     async with under_way(IdempotentResponses(store), working) as first:
         await working.started.wait()
         waiting = [IdempotentResponses(small) for _ in range(10)]
         twins = [asyncio.create_task(answers.once(KEY, REQUEST, working)) for answers in waiting]
-        await asyncio.sleep(0.1)  # they have looked, and found it held
+        await asyncio.sleep(0.1)  # time for the others to find the key locked
         async with asyncio.timeout(60):
             await small.organization("org_none")
         working.end.set()
@@ -216,7 +217,7 @@ async def test_waiting_holds_no_connection(open_store_with: OpenStoreWith, store
     assert working.runs == 1
 
 
-async def test_a_twin_that_waits_too_long_is_sent_away(store: Store, second: Store) -> None:
+async def test_a_concurrent_request_that_waits_too_long_is_refused(store: Store, second: Store) -> None:
     working = Working()
     here = IdempotentResponses(store, wait=0.05)
     async with under_way(here, working):
@@ -230,7 +231,7 @@ async def test_a_twin_that_waits_too_long_is_sent_away(store: Store, second: Sto
     assert working.runs == 1
 
 
-async def test_a_twin_takes_over_when_nothing_came_of_the_first(store: Store, second: Store) -> None:
+async def test_a_concurrent_request_runs_if_the_first_one_failed(store: Store, second: Store) -> None:
     working = Working()
 
     async def failing() -> Response:
@@ -257,7 +258,7 @@ async def test_a_crash_does_not_lock_the_key(store: Store, second: Store, raw: R
     working = Working()
     async with under_way(IdempotentResponses(store), working):
         await working.started.wait()
-    # The task was cancelled in the middle of its work, as a process is killed: its lease is still there.
+    # The task was cancelled during its work, as if its process had been killed. Its lease still exists.
     with pytest.raises(Refused):
         await IdempotentResponses(second, wait=0.05).once(KEY, REQUEST, working)
     await age(raw, 31)
@@ -272,14 +273,16 @@ async def test_long_work_keeps_its_lease(store: Store, second: Store, raw: Raw) 
         await working.started.wait()
         (before,) = await raw.rows("SELECT held_until FROM answer")
         while (await raw.row("SELECT held_until FROM answer"))["held_until"] == before["held_until"]:
-            await asyncio.sleep(0.02)  # until it was renewed
+            await asyncio.sleep(0.02)  # poll until the lease is renewed
         working.end.set()
         assert (await first).body == b'"done"'
     assert (await IdempotentResponses(second).once(KEY, REQUEST, working)).body == b'"done"'
     assert working.runs == 1
 
 
-async def test_who_lost_the_lease_does_not_change_the_kept_answer(store: Store, second: Store, raw: Raw) -> None:
+async def test_a_process_that_lost_its_lease_does_not_change_the_stored_answer(
+    store: Store, second: Store, raw: Raw
+) -> None:
     slow, quick = Working(), Working()
     quick.end.set()
     async with under_way(IdempotentResponses(store, hold=1000), slow) as first:
@@ -300,14 +303,14 @@ async def test_answers_outlive_the_process(store: Store, open_store_with: OpenSt
     assert working.runs == 1
 
 
-async def test_a_kept_answer_that_cannot_be_opened_is_no_crash(client: Client, raw: Raw) -> None:
+async def test_a_stored_answer_that_cannot_be_decrypted_is_an_error_and_no_crash(client: Client, raw: Raw) -> None:
     (await make_app(client)).json(201)
     await raw.execute("UPDATE answer SET response = $1", b"\x01" + b"x" * 60)
     (await make_app(client)).problem(409, "conflict")
     assert await apps(raw) == 1
 
 
-def test_what_makes_a_key_another_one() -> None:
+def test_different_keys_and_requests_never_have_the_same_hash() -> None:
     assert (
         len({key_of("k", "org", "app"), key_of("k", "org", ""), key_of("app", "org", "k"), key_of("l", "org", "app")})
         == 4

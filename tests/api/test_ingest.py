@@ -1,4 +1,4 @@
-"""Accepting messages: one, many, under a key, and everything that nobody should send."""
+"""Accepting messages: single, in batches, with idempotency keys, and with invalid input."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def test_an_event_id_is_taken_once(client: Client, scene: Scene) -> None:
     assert await scene.raw.count("message") == 1
 
 
-async def test_the_schema_of_the_event_type_is_asked(client: Client, scene: Scene) -> None:
+async def test_the_payload_is_checked_against_its_schema(client: Client, scene: Scene) -> None:
     schema = {"type": "object", "required": ["id"], "properties": {"id": {"type": "integer"}}}
     await scene.store.save_event_type(
         factory.event_type(scene.organization.id, name="order.paid", schemas={"1": schema}, validated=True)
@@ -117,7 +117,7 @@ async def test_the_schema_of_the_event_type_is_asked(client: Client, scene: Scen
     assert await scene.raw.count("message") == 3
 
 
-async def test_what_is_not_supported_is_said(client: Client, scene: Scene) -> None:
+async def test_unsupported_fields_are_named_in_the_error(client: Client, scene: Scene) -> None:
     for field, value in (
         ("payloadRetentionPeriod", 7),
         ("payloadRetentionHours", 5),
@@ -128,10 +128,10 @@ async def test_what_is_not_supported_is_said(client: Client, scene: Scene) -> No
     assert await scene.raw.count("message") == 0
 
 
-# ── an application along with it ──
+# ── creating the application with the message ──
 
 
-async def test_the_application_is_made_where_there_is_none(client: Client, scene: Scene) -> None:
+async def test_the_application_is_created_if_it_does_not_exist(client: Client, scene: Scene) -> None:
     (await client.post("/api/v1/app/globex/msg", GIVEN)).problem(404, "not_found")
     given = GIVEN | {"application": {"name": "Globex", "metadata": {"plan": "gold"}}}
     (await client.post("/api/v1/app/globex/msg", given)).json(202)
@@ -159,7 +159,7 @@ async def test_an_application_is_not_made_under_another_name(client: Client, nar
     assert await scene.raw.count("message") == 0
 
 
-# ── many ──
+# ── batches ──
 
 
 async def test_a_batch_has_a_result_for_each_message_in_order(client: Client, scene: Scene) -> None:
@@ -233,7 +233,7 @@ async def test_text_of_a_batch_that_is_not_utf8_fails_alone(client: Client, scen
 
 
 async def test_an_application_that_was_deleted_meanwhile(client: Client, scene: Scene) -> None:
-    """The API remembers it for a moment; the store does not."""
+    """The API still has the application in its cache, but the store refuses the message."""
     (await client.post(path_of(scene), GIVEN)).json(202)
     await scene.store.delete_application(scene.app.no)
     (await client.post(path_of(scene), GIVEN)).problem(404, "not_found")
@@ -243,7 +243,7 @@ async def test_an_application_that_was_deleted_meanwhile(client: Client, scene: 
     (await client.post("/api/v1/app/soon-gone/msg/batch", {"messages": [GIVEN]})).problem(404, "not_found")
 
 
-# ── keys ──
+# ── idempotency keys ──
 
 
 async def test_the_same_request_again_gets_the_same_answer(client: Client, scene: Scene) -> None:
@@ -290,8 +290,10 @@ async def test_a_request_that_was_refused_leaves_its_key_free(client: Client, sc
     (await client.post(path_of(scene), GIVEN, idempotency_key="k-5")).json(202)
 
 
-async def test_what_was_accepted_stays_accepted(served: WebContext, client: Client, scene: Scene) -> None:
-    """The answer was lost, and before the caller tried again the schema had changed."""
+async def test_a_retry_of_an_accepted_message_is_accepted_after_a_schema_change(
+    served: WebContext, client: Client, scene: Scene
+) -> None:
+    """The caller retries because the first answer was lost. The schema has changed in the meantime."""
     first = await client.post(path_of(scene), GIVEN, idempotency_key="k-7")
     await _tighten_schema(served, scene)
     (await client.post(path_of(scene), GIVEN)).faults()
@@ -303,7 +305,7 @@ async def test_what_was_accepted_stays_accepted(served: WebContext, client: Clie
 
 
 async def _tighten_schema(served: WebContext, scene: Scene) -> None:
-    """So that nothing passes any more; this process knows of it at once."""
+    """Save a schema that refuses every payload, and drop the cached one."""
     schema = {"type": "object", "required": ["nothing has this"]}
     org = scene.organization.id
     await scene.store.save_event_type(factory.event_type(org, name="order.paid", schemas={"1": schema}, validated=True))
@@ -311,7 +313,7 @@ async def _tighten_schema(served: WebContext, scene: Scene) -> None:
 
 
 async def test_the_same_batch_again_gets_the_same_results(served: WebContext, client: Client, scene: Scene) -> None:
-    """Of what was refused too, whatever has changed since."""
+    """The results of refused messages stay the same too, although the data has changed."""
     (await client.post(path_of(scene), GIVEN | {"eventId": "taken"})).json(202)
     items = [GIVEN, GIVEN | {"eventId": "taken"}, GIVEN | {"eventType": "no spaces"}, GIVEN | {"eventId": "b"}, 5]
     first = await client.post(batch_path_of(scene), {"messages": items}, idempotency_key="k-6")
@@ -330,7 +332,7 @@ async def test_a_key_of_the_wrong_length(client: Client, scene: Scene) -> None:
     assert await scene.raw.count("message") == 0
 
 
-# ── what nobody should send ──
+# ── invalid input ──
 
 HOSTILE: dict[str, tuple[bytes, int]] = {
     "nothing": (b"", 400),
@@ -396,8 +398,8 @@ def _documented(answer: Answer) -> None:
         answer.problem(answer.status, "bad_request")
 
 
-async def test_numbers_too_large_for_anybody_pass_through(client: Client, scene: Scene) -> None:
-    """They are the receiver's to judge: the payload is not ours."""
+async def test_very_large_numbers_are_passed_on_unchanged(client: Client, scene: Scene) -> None:
+    """Hookline passes the payload on unchanged. The receiver must decide about such numbers."""
     numbers = b'{"a": %s, "b": 1e999, "c": -0.0}' % (b"9" * 5000)
     answer = await client.post(path_of(scene), b'{"eventType": "a", "eventId": "n", "payload": %s}' % numbers)
     assert answer.status == 202
@@ -423,7 +425,7 @@ async def test_the_content_type_does_not_matter(client: Client, scene: Scene, ki
 
 
 async def test_a_body_in_chunks(address: str, token: str, scene: Scene) -> None:
-    """Without a length; in pieces that cut through a character; and one that never stops growing."""
+    """The body has no length, is cut inside a character, or grows without end."""
     body = msgspec.json.encode({"eventType": "a", "payload": {"text": "größe"}, "eventId": "chunked"})
     head = (
         f"POST {path_of(scene)} HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {token}\r\ntransfer-encoding: chunked\r\n"
@@ -447,7 +449,7 @@ async def test_a_body_that_comes_too_slowly(served: WebContext, token: str, scen
 
 
 async def _exchange(address: str, sent: bytes) -> bytes:
-    """Send this and no more; what comes back until the server has said all of one answer."""
+    """Send these bytes, and read until one whole answer has arrived."""
     host, port = address.split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
@@ -457,10 +459,10 @@ async def _exchange(address: str, sent: bytes) -> bytes:
         writer.close()
 
 
-# ── who ──
+# ── permissions ──
 
 
-async def test_who_may_publish(nobody: Client, narrow: Client, scene: Scene, store: Store) -> None:
+async def test_which_tokens_may_publish(nobody: Client, narrow: Client, scene: Scene, store: Store) -> None:
     sibling = await store.create_application(scene.organization.id, factory.new_application())
     for path, body in (("", GIVEN), ("/batch", {"messages": [GIVEN]})):
         (await nobody.post(path_of(scene) + path, body)).problem(401, "authentication_failed")

@@ -1,4 +1,4 @@
-"""Health, pause, resume and reset of an endpoint's lane over HTTP."""
+"""An endpoint's lane over HTTP: health, pause, resume and reset."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def test_a_held_lane(client: Client, scene: Scene) -> None:
     assert datetime.fromisoformat(found["heldUntil"]) == datetime.fromisoformat(found["nextStartAt"]) == until
 
 
-async def test_a_lane_that_was_told_to_slow_down(client: Client, scene: Scene) -> None:
+async def test_a_slowed_lane_shows_its_pace(client: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.send(40)
     (job,) = await scene.claim(1)
@@ -142,7 +142,7 @@ async def test_paused_and_resumed_with_a_cause(client: Client, scene: Scene) -> 
     assert len(await scene.claim_all()) == 2
 
 
-async def test_twice_is_once(client: Client, scene: Scene) -> None:
+async def test_pausing_twice_has_the_effect_of_once(client: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     for _ in range(2):
         (await act(client, endpoint, "pause", {})).json(200)
@@ -180,14 +180,14 @@ async def test_a_reset_circuit_sends_at_once(client: Client, scene: Scene) -> No
     assert not any(job.probe for job in jobs)
 
 
-async def test_a_reset_of_a_healthy_lane_is_no_event(client: Client, scene: Scene) -> None:
+async def test_a_reset_of_a_healthy_lane_records_no_event(client: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     before = await scene.lane(endpoint)
     assert (await act(client, endpoint, "circuit/reset")).json(200)["events"] == []
     assert await scene.lane(endpoint) == before
 
 
-# ── what is refused ──
+# ── invalid input ──
 
 
 BAD_BODIES = [
@@ -215,7 +215,7 @@ async def test_bad_bodies_change_nothing(client: Client, scene: Scene, action: s
 @pytest.mark.parametrize(
     ("method", "tail"), [("GET", "health"), ("GET", "timeline"), *(("POST", action) for action in ACTIONS)]
 )
-async def test_anothers_lane_is_not_there(
+async def test_the_lane_of_another_tenant_is_404(
     client: Client, narrow: Client, nobody: Client, scene: Scene, method: str, tail: str
 ) -> None:
     other = await scene.store.create_application(scene.organization.id, factory.new_application())

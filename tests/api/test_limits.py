@@ -1,4 +1,4 @@
-"""Bounds: requests a second, bodies, headers. Each says clearly what was too much."""
+"""Limits on request rates, bodies and headers. Each error names the limit that was exceeded."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_rate_below_one() -> None:
     assert buckets.wait("a") == 0.0
 
 
-def test_without_a_limit() -> None:
+def test_a_rate_of_zero_is_no_limit() -> None:
     assert [Buckets(0, Clock()).wait("a") for _ in range(1000)] == [0.0] * 1000
 
 
@@ -87,7 +87,7 @@ def test_one_caller_and_all_of_an_organization() -> None:
 
 
 def allowed(found: Limits, *callers: Caller) -> int:
-    """How many requests of these, by turns, before the first 429."""
+    """Count the requests that these callers, in turn, can make before the first 429."""
     for count, caller in enumerate(itertools.cycle(callers)):
         try:
             found.take(caller)
@@ -99,7 +99,9 @@ def allowed(found: Limits, *callers: Caller) -> int:
 RATES = {"caller": 5, "portal": 3, "application": 9, "organization": 14}
 
 
-async def test_each_limit_counts_its_own(app: Application, store: Store, organization: Organization) -> None:
+async def test_each_limit_counts_only_its_own_requests(
+    app: Application, store: Store, organization: Organization
+) -> None:
     other = await store.create_application(organization.id, factory.new_application())
     wide = [calling(str(number)) for number in range(4)]
     portals = [calling(f"portal {number}", app, portal=True) for number in range(4)]
@@ -111,7 +113,7 @@ async def test_each_limit_counts_its_own(app: Application, store: Store, organiz
     assert allowed(limits(**RATES), *portals[:2], backend) == 9
     both = limits(**RATES)
     assert allowed(both, *portals) == 9
-    assert allowed(both, stranger) == 5  # another application's, and the organization's, still have room
+    assert allowed(both, stranger) == 5  # the limits of the organization and of its other applications are not used up
 
 
 def test_the_defaults_bound_everybody() -> None:
@@ -121,7 +123,7 @@ def test_the_defaults_bound_everybody() -> None:
 
 
 async def test_a_portal_is_limited_by_its_link(served: WebContext, token: str, app: Application) -> None:
-    """Its token and its pages together; the organization's token is not concerned."""
+    """The portal's token and pages share one limit. The organization's token is not limited by it."""
     at = Clock()
     async with serving(replace(served, limits=limits(at, portal=4, caller=50))) as address:
         client = Client(address, token)
@@ -148,11 +150,11 @@ async def test_too_many_requests(served: WebContext, token: str, organization: O
         assert (await client.get("/api/v1/health")).status == 204
 
 
-# ── tokens and keys that are no good ──────────────────────────────────────────────────────────────────────────────
+# ── bad tokens and keys ───────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_addresses_without_end_are_not_all_remembered() -> None:
-    """Each has guessed a moment ago: none has been forgiven yet."""
+    """All addresses have sent bad tokens a moment ago, so no entry has expired yet."""
     at = Clock()
     buckets = Buckets(1 / 3, at, burst=2)
     buckets.wait("the worst")
@@ -191,8 +193,10 @@ async def test_too_many_bad_tokens(served: WebContext, token: str, app: Applicat
             answer.problem(429, "too_many_requests")
         (await good.get("/api/v1/app")).json()
         (await good.get("/api/v1/openapi.json")).json()
-        (await Client(address).get("/api/v1/app")).problem(401, "authentication_failed")  # it guesses nothing
-        elsewhere = await bad.get("/api/v1/app", **{"x-forwarded-for": "203.0.113.9"})  # anybody can say so
+        # a request without a token is not a guess
+        (await Client(address).get("/api/v1/app")).problem(401, "authentication_failed")
+        # any caller can send this header
+        elsewhere = await bad.get("/api/v1/app", **{"x-forwarded-for": "203.0.113.9"})
         elsewhere.problem(429, "too_many_requests")
     counted = {labels: value for labels, (value,) in served.tally.bad_tokens.values.items()}
     assert counted == {("401",): BAD_TOKENS, ("429",): 7}
@@ -202,7 +206,7 @@ async def test_bad_tokens_count_for_those_who_come_through_a_proxy(served: WebCo
     async with serving(replace(served, limits=limits(at=Clock())), proxies=["127.0.0.1/32"]) as address:
         bad = Client(address, "nonsense")
         for number in range(BAD_TOKENS):
-            written = f"198.51.100.{number}, 203.0.113.9"  # what stands on the left is the caller's own invention
+            written = f"198.51.100.{number}, 203.0.113.9"  # the caller can invent the entries on the left
             (await bad.get("/api/v1/app", **{"x-forwarded-for": written})).problem(401, "authentication_failed")
         (await bad.get("/api/v1/app", **{"x-forwarded-for": "203.0.113.9"})).problem(429, "too_many_requests")
         (await bad.get("/api/v1/app", **{"x-forwarded-for": "203.0.113.8"})).problem(401, "authentication_failed")
@@ -248,7 +252,7 @@ async def test_a_head_that_does_not_end(address: str, start: bytes) -> None:
             await asyncio.wait_for(writer.drain(), 10)
         got = await asyncio.wait_for(reader.read(), 10)
     except (ConnectionError, TimeoutError):
-        pass  # hung up on, which may overtake the answer
+        pass  # the server may close the connection before the client has read the answer
     finally:
         writer.close()
     assert got == b"" or got.startswith((b"HTTP/1.1 431 ", b"HTTP/1.1 400 "))
@@ -259,7 +263,7 @@ async def test_a_head_that_does_not_end(address: str, start: bytes) -> None:
 @pytest.mark.parametrize(
     "sent", [b"nonsense\r\n\r\n", b"GET / HTTP/9\r\n\r\n", b"GET /\xff HTTP/1.1\r\nhost: a\r\n\r\n"]
 )
-async def test_what_is_no_request_is_answered_in_json(address: str, sent: bytes) -> None:
+async def test_a_malformed_request_gets_a_json_error(address: str, sent: bytes) -> None:
     found = await read_to_end(address, sent)
     assert found.startswith(b"HTTP/1.1 400 ")
     assert b"content-type: application/json" in found
@@ -267,8 +271,8 @@ async def test_what_is_no_request_is_answered_in_json(address: str, sent: bytes)
 
 
 @pytest.mark.parametrize("name", ["Upgrade", "upgrade", "UPGRADE"])
-async def test_an_offer_of_another_protocol_is_not_taken_up(address: str, token: str, name: str) -> None:
-    """Java's HttpClient makes it with every request; the parser would leave out the body then."""
+async def test_an_upgrade_to_another_protocol_is_ignored(address: str, token: str, name: str) -> None:
+    """Java's HttpClient offers an upgrade with every request, and the parser would then skip the request body."""
     head = (
         f"POST /api/v1/app HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {token}\r\ncontent-length: 16\r\n"
         f"Connection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAEAAEAAAAIAAAAA\r\n{name}: h2c\r\n\r\n"
@@ -278,11 +282,11 @@ async def test_an_offer_of_another_protocol_is_not_taken_up(address: str, token:
     for parts in ([head + '{"name": "Acme"}'], [head + '{"name": ', '"Acme"}']):
         for part in parts:
             writer.write(part.encode())
-            await asyncio.sleep(0.05)  # so that they come apart
+            await asyncio.sleep(0.05)  # a pause, so that the server receives the parts separately
         answer = await reader.readuntil(b"\r\n\r\n")
         assert answer.startswith(b"HTTP/1.1 201 "), answer
         await reader.readuntil(b"}")
-        await reader.readuntil(b"}")  # of its metadata, and its own
+        await reader.readuntil(b"}")  # the first brace ends the metadata, the second one the answer
     writer.close()
 
 

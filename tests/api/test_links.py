@@ -1,4 +1,4 @@
-"""Where links lead: never to where the caller of the API says."""
+"""Portal links never lead to a host that the caller of the API chose."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ STRANGE_HOSTS = (
 
 @pytest.mark.parametrize("host", STRANGE_HOSTS)
 async def test_a_link_never_leads_to_where_the_caller_says(client: Client, app: Application, host: str) -> None:
-    """Somebody else opens it, with the token in it."""
+    """The link contains a token, and another person opens it."""
     found = await client.post(f"/api/v1/auth/app-portal-access/{app.id}", {}, host=host)
     if found.status == 409:
         assert found.problem(409, "conflict") == public_url.UNKNOWN
     else:
-        found.problem(400, "bad_request")  # no request at all, to the parser
+        found.problem(400, "bad_request")  # the parser refuses this Host as malformed
 
 
 @pytest.mark.parametrize("host", ["localhost", "LocalHost:9000", "127.0.0.1:80", "127.9.8.7:1", "[::1]", "[::1]:8071"])
-async def test_on_this_machine_a_link_leads_to_how_it_was_reached(client: Client, app: Application, host: str) -> None:
+async def test_a_local_link_uses_the_loopback_name_of_the_request(client: Client, app: Application, host: str) -> None:
     found = await client.post(f"/api/v1/auth/app-portal-access/{app.id}", {}, host=host)
     assert found.json()["url"].startswith(f"http://{host.lower()}/login#key=")
 
@@ -74,7 +74,7 @@ async def test_a_server_that_others_reach_says_what_to_set(
         for ref, body in ((app.id, {}), ("new", {"application": {"name": "New"}})):
             answer = await Client(address, token).post(f"/api/v1/auth/app-portal-access/{ref}", body, host=said)
             assert answer.problem(409, "conflict") == public_url.UNKNOWN
-    assert await store.application(app.org_id, "new") is None  # nothing was made for it
+    assert await store.application(app.org_id, "new") is None  # the refused request created no application
     assert "HOOKLINE_PUBLIC_URL" in public_url.UNKNOWN
 
 
@@ -83,7 +83,7 @@ async def test_a_server_that_others_reach_says_what_to_set(
         st.text(max_size=40), st.from_regex(r"(localhost|127[.0-9]*|\[::1\])[:@/.\[\]\\a-z0-9]*", fullmatch=True)
     )
 )
-def test_whatever_the_host_is_a_link_leads_to_this_machine(host: str) -> None:
+def test_a_link_leads_to_this_machine_for_any_host_header(host: str) -> None:
     try:
         found = public_url.links_lead_to(None, local=True, scheme="http", host=host)
     except Conflict:
@@ -95,7 +95,7 @@ def test_whatever_the_host_is_a_link_leads_to_this_machine(host: str) -> None:
 
 
 def test_no_page_or_route_reads_the_host_for_an_address() -> None:
-    """Those that read it at all: to compare it, or by `place`. One more must be looked at."""
+    """Only these files read the `Host` header, to compare it or through `place`. Review any file that is added here."""
     root = Path(hookline.__file__).parent
     sources = [*root.glob("api/**/*.py"), *root.glob("web/**/*.py"), *root.glob("dashboard/**/*.py")]
     reading = re.compile(r"""headers(?:\.get\(|\[)["']host["']|\.base_url|url_for\(""")

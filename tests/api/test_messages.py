@@ -1,4 +1,4 @@
-"""Messages over HTTP: listed, shown, expunged."""
+"""Messages over HTTP: list, show and expunge."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def path(app: Application, *rest: str) -> str:
 
 
 async def listed(client: Client, where: str) -> list[str]:
-    """Every id, page after page."""
+    """Return the ids of all pages."""
     seen: list[str] = []
     page = (await client.get(where)).json()
     while True:
@@ -101,7 +101,7 @@ async def test_messages_are_filtered_by_time(client: Client, scene: Scene) -> No
     [
         "after=yesterday",
         "after=2026-01-01",
-        "before=2026-01-01T00:00:00",  # where?
+        "before=2026-01-01T00:00:00",  # no time zone
         "before=2026-02-30T00:00:00Z",
         "before=1e400",
         "with_content=perhaps",
@@ -204,7 +204,7 @@ async def test_the_payload_of_a_delivered_message_is_expunged(client: Client, sc
     new = factory.new_message(scene.app.no, event_id="evt-1", payload=b'{"card":"4111"}')
     await scene.ingest([new])
     await scene.record(*factory.all_delivered(await scene.claim_all()))
-    for ref in ("evt-1", new.id):  # the second time too
+    for ref in ("evt-1", new.id):  # the second expunge succeeds too
         answer = await expunge(client, scene.app, ref)
         assert (answer.status, answer.body) == (204, b"")
     shown = (await client.get(path(scene.app, new.id))).json()
@@ -243,7 +243,7 @@ async def test_a_bad_force_changes_nothing(client: Client, scene: Scene) -> None
     assert kept.payload is not None
 
 
-# ── a filter that matches rarely ──
+# ── a filter with few matches ──
 
 
 @pytest.mark.parametrize("kind", ["messages", "attempts", "attempted"])

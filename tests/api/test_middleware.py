@@ -1,4 +1,4 @@
-"""What every request and every answer has, whichever route it is for."""
+"""Behaviour of every route: request ids, headers, errors, the log and CORS."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_every_answer_has_a_request_id(client: Client, nobody: Client) -> 
     assert len(seen) == 12
 
 
-async def test_a_callers_own_id_is_kept_if_it_is_fit_to_be_logged(client: Client) -> None:
+async def test_a_callers_request_id_is_kept_if_it_is_safe_to_log(client: Client) -> None:
     for mine in ("abc-123", "a", "A.b:c_d" * 18):
         assert (await client.get("/api/v1/app", **{"x-request-id": mine})).headers["x-request-id"] == mine
     for strange in ("", "a b", "a" * 129, "\xe9", "<script>", "a\tb"):
@@ -53,7 +53,7 @@ async def test_a_callers_own_id_is_kept_if_it_is_fit_to_be_logged(client: Client
 # ── headers ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_answers_of_the_api_are_kept_nowhere_and_are_no_pages(client: Client, nobody: Client) -> None:
+async def test_api_answers_are_not_cached_and_not_shown_as_pages(client: Client, nobody: Client) -> None:
     for answer in (
         await client.get("/api/v1/app"),
         await nobody.get("/api/v1/app"),
@@ -73,11 +73,11 @@ async def test_pages_are_not_framed(nobody: Client) -> None:
         answer = await nobody.get(path)
         assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
         assert answer.headers["x-content-type-options"] == "nosniff"
-        # Our own forms tell us where they come from; nobody else learns anything.
+        # Forms of the same origin send their origin. Other sites get no referrer.
         assert answer.headers["referrer-policy"] == ("no-referrer" if path == "/nothing" else "same-origin")
 
 
-async def test_files_are_kept_for_as_long_as_they_do_not_change(nobody: Client) -> None:
+async def test_static_files_are_cached_until_they_change(nobody: Client) -> None:
     answer = await nobody.get(static.url("style.css"))
     assert answer.headers["content-type"].startswith("text/css")
     assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
@@ -125,11 +125,11 @@ async def test_methods_that_a_route_does_not_have(client: Client) -> None:
     (await client.request("OPTIONS", "/api/v1/app", None, {})).problem(405, "method_not_allowed")
 
 
-# ── what goes wrong ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── unexpected errors ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def ask(app: Any, path: str) -> Answer:
-    """One request to an application that is not served."""
+    """Send one request directly to an ASGI application, without a server."""
     sent: list[Any] = []
 
     async def receive() -> Any:
@@ -144,7 +144,7 @@ async def ask(app: Any, path: str) -> Answer:
     return Answer(sent[0]["status"], headers, sent[1]["body"])
 
 
-async def test_an_error_that_nobody_expected(served: WebContext) -> None:
+async def test_an_unexpected_error_is_a_500_and_is_logged(served: WebContext) -> None:
     async def broken(request: Request) -> Response:
         raise RuntimeError("secret details")
 
@@ -205,7 +205,7 @@ async def test_the_level_is_a_setting(served: WebContext, setting: str, levels: 
 
 @pytest.fixture
 async def portal(served: WebContext) -> AsyncIterator[Client]:
-    """Without a token, on a server that knows the portal."""
+    """A client without a token, for a server whose settings allow the portal's origin."""
     async with serving(replace(served, front=MiddlewareSettings(portal_origins=(PORTAL,)))) as address:
         yield Client(address)
 
@@ -235,7 +235,9 @@ async def test_the_portal_may_call_with_an_applications_token(portal: Client, na
     assert expired.headers["access-control-allow-origin"] == PORTAL
 
 
-async def test_nobody_else_may(portal: Client, client: Client, narrow: Client, app: Application) -> None:
+async def test_other_origins_and_tokens_may_not_call(
+    portal: Client, client: Client, narrow: Client, app: Application
+) -> None:
     path = f"/api/v1/app/{app.id}"
     key = (await client.post("/api/v1/api-key", {"name": "n"})).json(201)["key"]
     one, all_ = portal.holding(narrow.token), portal.holding(client.token)
@@ -253,7 +255,7 @@ async def test_nobody_else_may(portal: Client, client: Client, narrow: Client, a
         assert not [name for name in answer.headers if name.startswith("access-control")], answer
 
 
-async def test_by_default_nobody_may(narrow: Client, nobody: Client, app: Application) -> None:
+async def test_by_default_no_other_origin_may_call(narrow: Client, nobody: Client, app: Application) -> None:
     answer = await narrow.get(f"/api/v1/app/{app.id}", origin=PORTAL)
     assert not [name for name in answer.headers if name.startswith("access-control") or name == "vary"]
     asked = await nobody.request("OPTIONS", f"/api/v1/app/{app.id}", None, preflight(PORTAL))

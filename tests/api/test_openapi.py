@@ -1,4 +1,4 @@
-"""The document: valid, complete beside the reference, and with the caller's event types."""
+"""The OpenAPI document is valid, covers the reference API, and lists the caller's event types."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.conformance import Comparison
 
 FACTS = msgspec.json.decode(Path(__file__).parent.parent.joinpath("data/svix_operations.json").read_bytes())
 
-# Where theirs is the name of a function, or the same as that of another operation.
+# Operations whose id in the reference is a function name or is used twice, with the id that Hookline uses.
 NAMES = {
     "patch_application": "v1.application.patch",
     "patch_endpoint": "v1.endpoint.patch",
@@ -32,11 +32,11 @@ NAMES = {
     "logout_api_v1_auth_logout__post": "v1.authentication.logout",
 }
 
-# Fields in answers that may say more than the reference.
-RATES = {"throttleRate"}  # a fraction, where its caller made it one
-TASKS = {"status", "task"}  # the SDKs know more states and kinds of tasks than that server has
+# Fields in answers that may have more values than in the reference.
+RATES = {"throttleRate"}  # may be a fraction, if the caller set one
+TASKS = {"status", "task"}  # the SDKs know more task states and kinds than the reference server
 
-# What ours answers in another way: the newest SDKs read the new secret from a rotation's answer, which had no body.
+# Answers that differ on purpose. The newest SDKs read the new secret from the answer of a rotation.
 INSTEAD = {"/api/v1/app/{app_id}/endpoint/{endpoint_id}/secret/rotate": ["status 204"]}
 
 DOCUMENT: dict[str, Any] = msgspec.json.decode(openapi.describe([]))
@@ -47,11 +47,11 @@ def operations() -> list[tuple[str, str, dict[str, Any]]]:
     return [(path, method, operation) for path, item in DOCUMENT["paths"].items() for method, operation in item.items()]
 
 
-# ── beside the reference ──
+# ── compared with the reference ──
 
 
 @pytest.mark.parametrize("theirs", FACTS["operations"], ids=lambda each: f"{each['method']} {each['path']}")
-def test_nothing_of_the_reference_is_missing(theirs: dict[str, Any]) -> None:
+def test_every_operation_of_the_reference_exists(theirs: dict[str, Any]) -> None:
     wider = TASKS if theirs["path"].endswith("/recover") else RATES
     assert Comparison(FACTS, DOCUMENT, wider).operation(theirs) == INSTEAD.get(theirs["path"], [])
 
@@ -76,10 +76,10 @@ def test_the_names_that_older_clients_use(shape: str, fields: set[str]) -> None:
     assert fields <= set(SCHEMAS[shape]["properties"])
 
 
-# ── in itself ──
+# ── the document itself ──
 
 
-def test_it_is_valid() -> None:
+def test_the_document_is_valid() -> None:
     OpenAPIV31SpecValidator(DOCUMENT).validate()
 
 
@@ -102,12 +102,12 @@ def test_everything_is_described() -> None:
                 assert parameter["description"], (method, path, parameter["name"])
 
 
-def test_names_say_what_they_are() -> None:
+def test_schema_names_contain_no_module_names() -> None:
     assert [name for name in SCHEMAS if "hookline" in name or "." in name or "Query" in name] == []
 
 
 def test_instants_have_their_format() -> None:
-    """A `datetime` without a time zone would be a plain string here, and would be taken from callers."""
+    """A `datetime` without a time zone would be a plain string in the document, and the API would accept it."""
     assert sorted(set(bare_datetimes(multi_type_info(list(openapi.all_shapes()))))) == []
 
 
@@ -143,10 +143,10 @@ def test_every_reference_leads_somewhere() -> None:
     walk(DOCUMENT)
 
 
-# ── served ──
+# ── the route ──
 
 
-async def test_anybody_may_read_it(nobody: Client) -> None:
+async def test_the_document_needs_no_token(nobody: Client) -> None:
     for path in ("/api/v1/openapi.json", "/api/v1/openapi.json/"):
         answer = await nobody.get(path)
         assert answer.status == 200
@@ -155,7 +155,7 @@ async def test_anybody_may_read_it(nobody: Client) -> None:
     assert list(DOCUMENT["webhooks"]) == ["message"]
 
 
-async def test_a_bad_token_is_not_nobody(nobody: Client) -> None:
+async def test_a_bad_token_is_refused(nobody: Client) -> None:
     (await nobody.holding("nonsense").get("/api/v1/openapi.json")).problem(401, "authentication_failed")
 
 

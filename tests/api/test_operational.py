@@ -1,4 +1,4 @@
-"""Operational webhook endpoints over HTTP: the organization's own, in an application that it never sees."""
+"""Operational webhook endpoints over HTTP. They belong to the organization, in an application that it never sees."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def make(client: Client, **fields: object) -> dict[str, Any]:
 
 @pytest.fixture
 async def other(store: Store, nobody: Client) -> Client:
-    """With the token of another organization."""
+    """A client with a token of another organization."""
     organization = await store.save_organization(factory.organization())
     return nobody.holding(tokens.issue(JWT_SECRET, organization.id, now=clock.wall()))
 
@@ -70,8 +70,9 @@ async def test_a_secret_without_its_prefix(client: Client) -> None:
     assert (await client.get(f"{BASE}/{made['id']}/secret")).json() == {"key": "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"}
 
 
-async def test_callers_who_put_the_same_one_at_once(client: Client) -> None:
-    """The first ever: what the organization needs for it is made by all of them at once, too."""
+async def test_concurrent_puts_of_the_same_uid_create_one_endpoint(client: Client) -> None:
+    """The organization has no operational endpoints yet, so the requests also create its hidden application
+    concurrently."""
     answers = await asyncio.gather(*(send(client, "PUT", f"{BASE}/pager", {"url": f"{URL}/{n}"}) for n in range(4)))
     assert sorted(answer.status for answer in answers) == [200, 200, 200, 201]
     assert len({answer.json(answer.status)["id"] for answer in answers}) == 1
@@ -117,7 +118,7 @@ async def test_deleted(client: Client, scene: Scene) -> None:
     assert (await send(client, "DELETE", f"{BASE}/{made['id']}")).status == 204
     (await client.get(f"{BASE}/{made['id']}")).problem(404, "not_found")
     await scene.endpoint()
-    assert await outbox_events(scene.raw) == [], "nobody listens any more"
+    assert await outbox_events(scene.raw) == [], "the deleted endpoint must get no events"
 
 
 async def test_a_uid_is_taken_once(client: Client, other: Client) -> None:
@@ -151,7 +152,7 @@ async def test_a_uid_is_taken_once(client: Client, other: Client) -> None:
         ("PUT", "/pager/headers", {"headers": {}}, 404),
     ],
 )
-async def test_what_is_refused_leaves_nothing_behind(
+async def test_refused_requests_change_nothing(
     client: Client, store: Store, raw: Raw, method: str, path: str, body: object, status: int
 ) -> None:
     assert (await send(client, method, BASE + path, body)).json(status)["detail"]
@@ -183,7 +184,7 @@ async def test_an_organization_reaches_only_its_own(client: Client, other: Clien
     assert len(listed) == 1
 
 
-async def test_it_is_not_among_the_organizations_own_things(
+async def test_the_hidden_application_is_not_listed(
     client: Client, store: Store, organization: Organization, app: Application
 ) -> None:
     made = await make(client)
@@ -203,8 +204,10 @@ async def test_ordinary_endpoints_are_not_operational_ones(client: Client, scene
         (await client.get(f"{BASE}/{ref}")).problem(404, "not_found")
 
 
-async def test_an_application_of_that_name_hears_nothing(client: Client, other: Client, scene: Scene) -> None:
-    """Anybody may call an application after somebody else's organization."""
+async def test_an_application_with_the_uid_of_an_organization_gets_no_events(
+    client: Client, other: Client, scene: Scene
+) -> None:
+    """Any tenant may use the id of another organization as the uid of an application."""
     await make(other)
     (await other.post("/api/v1/app", {"name": "n", "uid": scene.organization.id})).json(201)
     (await other.post(f"/api/v1/app/{scene.organization.id}/endpoint", {"url": URL})).json(201)
@@ -225,10 +228,10 @@ async def test_the_management_organizations_token_is_an_ordinary_one(client: Cli
     assert (await manager.get(BASE)).json()["data"] == []
 
 
-# ── what the API changes is told ──
+# ── events for changes through the API ──
 
 
-async def test_changes_over_the_api_are_told(client: Client, scene: Scene) -> None:
+async def test_changes_through_the_api_send_operational_events(client: Client, scene: Scene) -> None:
     await make(client)
     base = f"/api/v1/app/{scene.app.id}/endpoint"
     endpoint = (await client.post(base, {"url": URL, "uid": "gate"})).json(201)

@@ -1,4 +1,4 @@
-"""The reference page: complete, well formed, and at home under a strict content security policy."""
+"""The API reference page is complete, well formed, and works under a strict content security policy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VOID = {"br", "hr", "input", "link", "meta", "wbr"}
 
 
 class Page(HTMLParser):
-    """What is on a page, and whether everything that was opened is closed."""
+    """Collects the tags and texts of a page, and checks that every element is closed."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ def page() -> Page:
     return Page(docs.rendered().decode())
 
 
-async def test_anybody_may_read_it(nobody: Client) -> None:
+async def test_the_page_needs_no_token(nobody: Client) -> None:
     for path in ("/docs", "/docs/"):
         answer = await nobody.get(path)
         assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
@@ -61,7 +61,7 @@ async def test_anybody_may_read_it(nobody: Client) -> None:
         assert answer.body == docs.rendered()
 
 
-async def test_what_it_loads_is_served_here(nobody: Client, page: Page) -> None:
+async def test_every_file_that_the_page_loads_is_served(nobody: Client, page: Page) -> None:
     loaded = [*page.all("src"), *(given["href"] or "" for tag, given in page.tags if tag == "link")]
     assert len(loaded) == 2
     for path in loaded:
@@ -90,17 +90,18 @@ def test_links_lead_somewhere(page: Page) -> None:
     assert anchors <= set(page.all("id"))
 
 
-def test_it_can_be_used_without_a_mouse_or_eyes(page: Page) -> None:
+def test_the_page_is_accessible_by_keyboard_and_screen_reader(page: Page) -> None:
     labelled = set(page.all("for"))
     inputs = [given for tag, given in page.tags if tag == "input"]
     assert {given.get("id") for given in inputs} <= labelled
     tags = Counter(tag for tag, _ in page.tags)
     assert (tags["main"], tags["h1"], tags["nav"], tags["header"]) == (1, 1, 1, 1)
     assert page.tags[0][1].get("lang") == "en"
-    assert all(given.get("tabindex") == "0" for tag, given in page.tags if tag == "pre")  # they scroll
+    # long examples scroll, so the keyboard must reach them
+    assert all(given.get("tabindex") == "0" for tag, given in page.tags if tag == "pre")
 
 
-def test_text_stays_text() -> None:
+def test_descriptions_are_escaped() -> None:
     document = msgspec.json.decode(openapi.describe([]))
     path = document["paths"]["/api/v1/app"]["get"]
     path["summary"] = "<script>alert(1)</script>"
@@ -111,7 +112,7 @@ def test_text_stays_text() -> None:
 
 
 def test_examples_are_of_their_schemas() -> None:
-    """Every body that the page tells to send is one that the operation takes."""
+    """Every example body of the page is valid for its operation."""
     document = msgspec.json.decode(openapi.describe([]))
     examples = Examples(document["components"]["schemas"])
     for operation in OPERATIONS:
@@ -134,8 +135,8 @@ _KNOWN = re.compile(r"{(?!app_id}|endpoint_id}|event_type_name})")
     ],
     ids=lambda operation: operation.name,
 )
-async def test_what_it_tells_to_send_is_taken(client: Client, scene: Scene, operation: Operation) -> None:
-    """Every request that the page shows works as it is printed, once the ids in its path are real ones."""
+async def test_every_example_request_succeeds(client: Client, scene: Scene, operation: Operation) -> None:
+    """Every example request of the page succeeds as printed, once its path has real ids."""
     endpoint = await scene.endpoint()
     await client.post("/api/v1/event-type", {"name": "order.paid", "description": "Paid"})
     document = msgspec.json.decode(openapi.describe([]))

@@ -1,4 +1,4 @@
-"""The routes that there are, their shapes, and what they refuse."""
+"""The most used routes: the form of their answers, and the input that they refuse."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ LISTINGS = {
 
 @pytest.mark.parametrize("path", LISTINGS)
 async def test_an_iterator_of_another_listing_is_refused(client: Client, app: Application, path: str) -> None:
-    """It would go on at a place that means nothing, and look like the end."""
+    """An iterator of another listing would start at a meaningless position, and the empty page would look like the end."""
     url = f"/api/v1{path.format(app=app.id)}"
     of_others = {ids.APP, ids.ENDPOINT, ids.MESSAGE, ids.API_KEY, ids.TASK} - {LISTINGS[path]}
     minted = [ids.mint(prefix, clock.wall()) for prefix in sorted(of_others)]

@@ -1,4 +1,4 @@
-"""Payloads against the JSON Schema of their event type: what is refused, when it is noticed, and what it may cost."""
+"""Payloads are checked against the JSON Schema of their event type: refusals, cached schemas, and the cost of a check."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def refused(schemas: Schemas, event_type: EventType, payload: object) -> s
     return str(caught.value)
 
 
-# ── what fits ──
+# ── valid and invalid payloads ──
 
 
 async def test_a_payload_that_fits_is_taken(schemas: Schemas, store: Store, organization: Organization) -> None:
@@ -80,7 +80,9 @@ async def test_a_payload_that_fits_is_taken(schemas: Schemas, store: Store, orga
     await schemas.check(organization.id, found.name, b'{"id": "a", "lines": [1, 2], "more": null}')
 
 
-async def test_faults_are_told_with_their_pointers(schemas: Schemas, store: Store, organization: Organization) -> None:
+async def test_an_error_names_each_fault_with_its_json_pointer(
+    schemas: Schemas, store: Store, organization: Organization
+) -> None:
     found = await saved(store, organization, {**SCHEMA, "properties": {**SCHEMA["properties"], "a/b~c": {"const": 1}}})  # type: ignore[dict-item]
     told = await refused(schemas, found, {"lines": [1, "x"], "a/b~c": 2})
     assert told.startswith(f"payload: does not fit the schema of {found.name}, version 1: ")
@@ -89,7 +91,7 @@ async def test_faults_are_told_with_their_pointers(schemas: Schemas, store: Stor
     assert "at /a~1b~0c: " in told
 
 
-async def test_at_most_five_faults_are_told(schemas: Schemas, store: Store, organization: Organization) -> None:
+async def test_an_error_names_at_most_five_faults(schemas: Schemas, store: Store, organization: Organization) -> None:
     found = await saved(store, organization, {"items": {"type": "string"}})
     told = await refused(schemas, found, list(range(12)))
     assert told.count("at /") == 5
@@ -133,7 +135,7 @@ async def test_a_schema_is_one_organizations_own(schemas: Schemas, store: Store,
     await schemas.check(other.id, found.name, b"7")
 
 
-# ── when a change is noticed ──
+# ── changed schemas ──
 
 
 async def test_a_change_elsewhere_is_noticed_after_a_moment(
@@ -162,7 +164,7 @@ async def test_a_change_here_is_noticed_at_once(schemas: Schemas, store: Store, 
     await refused(schemas, found, 7)
 
 
-async def test_what_is_remembered_is_bounded(
+async def test_the_schema_cache_is_bounded(
     schemas: Schemas, store: Store, organization: Organization, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remembering, "MAX_REMEMBERED", 3)
@@ -183,12 +185,12 @@ async def test_a_stored_schema_that_cannot_be_used_lets_nothing_through(
     assert "no schema" in await refused(schemas, bare, {})
 
 
-# ── nothing is fetched ──
+# ── no network access ──
 
 
 @pytest.fixture
 async def listener() -> AsyncIterator[tuple[str, list[str]]]:
-    """A server on this machine, and who has called."""
+    """A local server, and the list of calls that it received."""
     calls: list[str] = []
 
     def called(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -219,13 +221,13 @@ async def test_no_reference_is_fetched(listener: tuple[str, list[str]], tmp_path
             await asyncio.to_thread(fault, typed(given))
             with contextlib.suppress(InvalidInput):
                 await asyncio.to_thread(schema_validation.check_schemas, replace(typed(given), validated=False))
-    await asyncio.sleep(0)  # whoever has called is let in
+    await asyncio.sleep(0)  # lets the local server accept a pending connection
     assert calls == []
 
 
 @pytest.mark.parametrize("engine", ["sqlite"])
 def test_even_the_library_by_itself_fetches_nothing(engine: str, tmp_path: Path) -> None:
-    """Behind the survey, which refuses such references before."""
+    """The survey refuses references to other documents. This test calls the validation library without the survey."""
     local = tmp_path / "schema.json"
     local.write_text('{"type": "integer"}')
     for reference in ("http://127.0.0.1:9/x", local.as_uri()):
@@ -233,11 +235,11 @@ def test_even_the_library_by_itself_fetches_nothing(engine: str, tmp_path: Path)
             schema_validation._validator("1", {"$ref": reference})
 
 
-# ── what it may cost ──
+# ── the cost of a check ──
 
 
 def doubling(count: int, keyword: str = "allOf", leaf: object = None) -> dict[str, Any]:
-    """Twice as much with each definition."""
+    """Return a schema in which each definition doubles the work."""
     parts: dict[str, Any] = {f"d{n}": {keyword: [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(count)}
     return {"$defs": parts | {f"d{count}": leaf or {"type": "integer"}}, "$ref": "#/$defs/d0"}
 
@@ -289,7 +291,7 @@ def test_schemas_that_would_cost_too_much_are_refused(name: str, engine: str) ->
 
 
 @pytest.mark.parametrize("engine", ["sqlite"])
-def test_schemas_for_people_alone_need_not_be_usable(engine: str) -> None:
+def test_schemas_without_validation_may_be_unusable(engine: str) -> None:
     schema_validation.check_schemas(replace(typed({"pattern": "^(?=a)"}), validated=False))
     assert "not a JSON Schema" in fault(replace(typed({"type": 5}), validated=False))
 
@@ -316,7 +318,7 @@ def test_usual_schemas_are_taken(given: dict[str, Any], engine: str) -> None:
 
 
 async def test_a_pattern_is_linear_in_the_text(schemas: Schemas, store: Store, organization: Organization) -> None:
-    """An engine that tries again and again would take longer than the universe is old."""
+    """A regular expression engine that backtracks would take practically forever for this pattern."""
     found = await saved(store, organization, {"pattern": "^(a+)+$"})
     assert "at /" in await refused(schemas, found, "a" * 60_000 + "b")
 
@@ -343,7 +345,7 @@ ALTERNATIVES = {
 async def test_schemas_that_refer_to_themselves_twice_stay_cheap(
     schemas: Schemas, store: Store, organization: Organization, given: dict[str, Any]
 ) -> None:
-    """Told in full, the faults of the second would double with each level: 2 ** 60 of them."""
+    """A full list of the faults of the second schema would double at each level, to 2 ** 60 faults."""
     found = await saved(store, organization, given)
     await schemas.check(organization.id, found.name, b"7")
     assert "does not fit" in await refused(schemas, found, within(60, "x"))
@@ -381,7 +383,7 @@ def test_payloads_too_large_for_their_schema(monkeypatch: pytest.MonkeyPatch, en
         b"",
     ],
 )
-async def test_payloads_that_cannot_be_looked_into(
+async def test_payloads_that_cannot_be_parsed_are_refused(
     schemas: Schemas, store: Store, organization: Organization, payload: bytes
 ) -> None:
     found = await saved(store, organization, SCHEMA)

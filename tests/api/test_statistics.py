@@ -1,4 +1,4 @@
-"""Statistics over HTTP: the reference's shape for an endpoint, ours for applications and the organization."""
+"""Statistics over HTTP: the reference's format for an endpoint, Hookline's own for applications and the organization."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def history(scene: Scene, endpoint: Endpoint) -> None:
     await scene.send(1)
 
 
-async def test_of_an_endpoint_as_the_reference_has_it(client: Client, scene: Scene) -> None:
+async def test_statistics_of_an_endpoint_have_the_format_of_the_reference(client: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     assert (await client.get(of_endpoint(endpoint))).json() == NONE
     await history(scene, endpoint)
@@ -59,7 +59,7 @@ async def test_of_an_endpoint_as_the_reference_has_it(client: Client, scene: Sce
     assert (await client.get(f"{of_endpoint(endpoint)}?{window(now - timedelta(hours=1), None)}")).json() == found
 
 
-async def test_of_an_application_and_of_the_organization(client: Client, scene: Scene) -> None:
+async def test_statistics_of_an_application_and_of_the_organization(client: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await history(scene, endpoint)
     other = await scene.store.create_application(scene.organization.id, factory.new_application())
@@ -144,7 +144,7 @@ async def test_bad_windows(client: Client, scene: Scene, query: str, status: int
         answer.json(status)
 
 
-async def test_the_longest_window_and_one_before_there_were_ids(client: Client, scene: Scene) -> None:
+async def test_the_longest_window_and_a_very_old_one(client: Client, scene: Scene) -> None:
     for query in (
         "since=2026-01-01T00:00:00Z&until=2026-01-31T00:00:00Z",
         "since=2001-01-01T00:00:00Z&until=2001-01-02T00:00:00Z",

@@ -1,6 +1,6 @@
-"""Whatever the places at which a stream of requests arrives in pieces, it holds the same requests, and the right ones.
+"""A stream of requests is read in the same way, however its bytes are split into packets.
 
-`HOOKLINE_TEST_STREAMS=50000` tries that many streams; the suite does with a fiftieth of that.
+`HOOKLINE_TEST_STREAMS=50000` tries that many random streams. The default is a fiftieth of that.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SEED = 20_261_116
 
 
 class Wire(asyncio.Transport):
-    """A connection in memory: a socket would join the pieces again."""
+    """A connection in memory. A real socket could join the pieces again."""
 
     def __init__(self) -> None:
         super().__init__({"peername": ("192.0.2.7", 7), "sockname": ("192.0.2.1", 80)})
@@ -56,7 +56,7 @@ class Wire(asyncio.Transport):
 
 
 class App:
-    """Notes each request that it has read to the end; `/early` answers before it reads."""
+    """Records each request that it has read to the end. `/early` answers before it reads the body."""
 
     def __init__(self) -> None:
         self.ran: list[Request] = []
@@ -91,13 +91,13 @@ def _request(scope: Scope, body: bytes) -> Request:
 
 class Seen(NamedTuple):
     ran: list[Request]
-    answers: list[tuple[int, str]]  # status, and the path that it is for
+    answers: list[tuple[int, str]]  # the status, and the path of the request
     closed: bool
     begun: int
 
 
 async def fed(pieces: list[bytes], chance: random.Random) -> Seen:
-    """A connection that was sent these pieces, with more or less time in between."""
+    """Send these pieces over one connection, with random pauses, and return the requests and answers."""
     app, wire, state = App(), Wire(), ServerState()
     config = uvicorn.Config(app, http=Connection, ws="none", lifespan="off", log_config=None, access_log=False)
     connection = Connection(config, state, {}, asyncio.get_running_loop())
@@ -115,7 +115,7 @@ async def fed(pieces: list[bytes], chance: random.Random) -> Seen:
         for _ in range(10):
             await asyncio.sleep(0)
         if before == (len(wire.written), app.begun, len(app.ran)):
-            break  # it waits for more than there is
+            break  # the server waits for more bytes
     closed = wire.closed
     connection.connection_lost(None)
     await asyncio.gather(*state.tasks)
@@ -158,7 +158,7 @@ async def test_a_stream_holds_the_same_requests_however_it_is_cut() -> None:
 async def test_a_stream_with_faults_is_read_the_same_however_it_is_cut() -> None:
     chance = random.Random(SEED)
     for number in range(STREAMS // 2):
-        # Whoever answers before it has read its body does not know yet that the body is none.
+        # An early answer is sent before the server can know that the body is malformed, so `/early` is left out here.
         sent = marred(chance, stream(chance).sent).replace(b"/early", b"/later")
         pieces = cut(chance, sent)
         async with asyncio.timeout(60):
@@ -168,7 +168,7 @@ async def test_a_stream_with_faults_is_read_the_same_however_it_is_cut() -> None
 
 @pytest.mark.parametrize("sent", [*BROKEN.values(), *BROKEN_BODIES.values()], ids=[*BROKEN, *BROKEN_BODIES])
 async def test_what_is_no_request_is_refused_and_nothing_behind_it_is_run(sent: bytes) -> None:
-    """Cut at every place, alone and behind good requests."""
+    """The stream is split at every position. The malformed request comes first, or after a good one."""
     chance = random.Random(SEED)
     good = b"POST /late/1 HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\nabc"
     behind = b"DELETE /smuggled HTTP/1.1\r\nhost: a\r\n\r\n"
@@ -181,7 +181,7 @@ async def test_what_is_no_request_is_refused_and_nothing_behind_it_is_run(sent: 
             assert seen.closed
 
 
-async def test_every_listener_refuses_it(tmp_path: Path) -> None:
+async def test_every_listener_refuses_malformed_requests(tmp_path: Path) -> None:
     ports = [int(free_port()), int(free_port())]
     cli = Cli({"HOOKLINE_PORT": str(ports[0]), "HOOKLINE_METRICS_PORT": str(ports[1])}, str(tmp_path))
     async with cli.running("serve", "--role", "api", "--json") as running:
@@ -203,7 +203,7 @@ async def test_http_1_0_needs_no_host() -> None:
 
 
 async def test_http_1_0_is_not_told_to_continue() -> None:
-    """It would take that for the answer."""
+    """An HTTP/1.0 client would mistake "100 Continue" for the answer."""
     head = b"POST / HTTP/1.0\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 3\r\n\r\nabc"
     for sent, told in ((head, 0), (head.replace(b"1.0", b"1.1"), 1)):
         wire, state = Wire(), ServerState()
@@ -218,7 +218,7 @@ async def test_http_1_0_is_not_told_to_continue() -> None:
 
 
 async def test_nothing_is_read_while_requests_wait() -> None:
-    """Otherwise each answer lets in as many requests again as one read brings."""
+    """If the server read on, each answer would let in a whole buffer of further requests."""
     wire, paused = Wire(), list[bool]()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -237,8 +237,8 @@ async def test_nothing_is_read_while_requests_wait() -> None:
     assert paused == [True, True, True, False]
 
 
-async def test_trailers_without_end() -> None:
-    """Nobody gathers them, nor the blank lines before a request."""
+async def test_endless_trailers_are_refused() -> None:
+    """The server does not store endless trailers, nor endless blank lines before a request."""
     chunked = b"POST /late/0 HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx: "
     for first, more in ((chunked, b"y" * 8192), (b"\r\n", b"\r\n" * 4096), (b"GET /", b"a" * 8192)):
         seen = await fed([first, *[more] * 10], random.Random(SEED))

@@ -1,4 +1,4 @@
-"""Background tasks over HTTP: made, looked at, canceled; and what they do."""
+"""Background tasks over HTTP: create, read, cancel, and their effects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KINDS = ("recover", "replay-missing", "bulk-replay")
 
 
 async def work(scene: Scene) -> None:
-    """As a worker does, until there is nothing left to do."""
+    """Run background tasks, as a worker does, until none is left."""
     runner = TaskRunner(scene.store, Outage(random.Random(1)), random.Random(2))
     while await runner.once():
         pass
@@ -72,7 +72,7 @@ async def test_recovery_only_reaches_into_its_window(client: Client, scene: Scen
     assert await scene.claim_all() == []
 
 
-async def test_what_was_missed_is_sent(client: Client, scene: Scene) -> None:
+async def test_a_replay_sends_missed_messages(client: Client, scene: Scene) -> None:
     messages = await scene.send(3)
     endpoint = await scene.endpoint()
     made = (await client.post(path(scene.app, endpoint, "replay-missing"), await window(scene))).json(202)
@@ -81,7 +81,7 @@ async def test_what_was_missed_is_sent(client: Client, scene: Scene) -> None:
     assert sorted(job.message_id for job in await scene.claim_all()) == sorted(messages)
 
 
-async def test_what_was_sent_is_sent_once_more(client: Client, scene: Scene) -> None:
+async def test_a_bulk_replay_sends_delivered_messages_again(client: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await buried(scene, 2, event_type="a", tags=("x",))
     (delivered,) = await scene.send(event_type="b", tags=("x",))
@@ -101,7 +101,7 @@ async def test_uids_name_application_and_endpoint_too(client: Client, scene: Sce
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_an_endpoint_that_takes_nothing_is_a_conflict(client: Client, scene: Scene, kind: str) -> None:
+async def test_a_replay_to_a_disabled_endpoint_is_a_conflict(client: Client, scene: Scene, kind: str) -> None:
     endpoint = await scene.endpoint()
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "left us")
     refused = await client.post(path(scene.app, endpoint, kind), await window(scene))
@@ -165,13 +165,13 @@ async def test_a_bad_choice_is_refused(client: Client, scene: Scene, more: dict[
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[" * 100_000, b'{"since": "\xff"}', b'{"since": "\\ud800"}'])
-async def test_what_is_no_json_is_refused(client: Client, scene: Scene, body: bytes) -> None:
+async def test_a_body_that_is_not_json_is_refused(client: Client, scene: Scene, body: bytes) -> None:
     endpoint = await scene.endpoint()
     answer = await client.post(path(scene.app, endpoint, "recover"), body)
     assert answer.status in (400, 422), answer
 
 
-async def test_only_so_many_run_at_a_time(client: Client, scene: Scene) -> None:
+async def test_the_number_of_running_tasks_is_limited(client: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     answers = [await client.post(path(scene.app, endpoint, "recover"), await window(scene)) for _ in range(21)]
     assert [answer.status for answer in answers] == [202] * 20 + [409]
@@ -232,7 +232,7 @@ async def test_a_canceled_task_stops(client: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await buried(scene, 2)
     task = (await client.post(path(scene.app, endpoint, "recover"), await window(scene))).json(202)["id"]
-    for _ in range(2):  # twice is as good as once
+    for _ in range(2):  # cancelling twice has the effect of once
         canceled = (await client.post(f"/api/v1/background-task/{task}/cancel", {})).json()
         assert (canceled["status"], canceled["data"]["state"]) == ("failed", "canceled")
         BackgroundTaskOut.model_validate(canceled)
@@ -240,14 +240,14 @@ async def test_a_canceled_task_stops(client: Client, scene: Scene) -> None:
     assert (await scene.store.dead_stats(DeadFilter())).dead == 2
 
 
-async def test_what_is_over_cannot_be_canceled(client: Client, scene: Scene) -> None:
+async def test_a_finished_task_cannot_be_canceled(client: Client, scene: Scene) -> None:
     (task,) = await made(client, scene)
     await work(scene)
     assert "finished" in (await client.post(f"/api/v1/background-task/{task}/cancel", {})).problem(409, "conflict")
 
 
 @pytest.mark.parametrize("task", ["qtask_unknown", "x", "%00", "%ff", "a" * 3000, "'; DROP TABLE task; --"])
-async def test_an_unknown_task_is_none(client: Client, task: str) -> None:
+async def test_an_unknown_task_is_404(client: Client, task: str) -> None:
     quoted = task.replace(" ", "%20")
     for answer in (
         await client.get(f"/api/v1/background-task/{quoted}"),
@@ -275,7 +275,7 @@ async def test_a_token_of_one_application_sees_only_its_own(client: Client, narr
     assert (await client.get(f"/api/v1/background-task/{theirs}")).json()["status"] == "running"
 
 
-async def test_nobody_gets_nothing(nobody: Client, client: Client, scene: Scene) -> None:
+async def test_without_a_token_every_route_is_refused(nobody: Client, client: Client, scene: Scene) -> None:
     (task,) = await made(client, scene)
     (await nobody.get("/api/v1/background-task")).problem(401, "authentication_failed")
     (await nobody.get(f"/api/v1/background-task/{task}")).problem(401, "authentication_failed")

@@ -1,7 +1,7 @@
-"""Tenants stay apart on every route: by table, over every operation that there is.
+"""Tenants cannot reach each other's objects, tested on every operation of the API.
 
-An operation that is added is in the table at once. Its path is filled with the first tenant's real ids, and it is called
-by everybody who must not reach them.
+A new operation is tested without further code. Its path is filled with real ids of the first tenant, and it is called
+by every kind of caller that must not reach them.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from tests.support.services import add_key
 
 pytestmark = pytest.mark.usefixtures("patience_with_bad_tokens")
 
-LOGOUT = "v1.authentication.logout"  # acts on the caller's own token, and takes no key
-# These make what is not there yet, in the caller's own organization; but nothing under an id as Hookline's own are.
+LOGOUT = "v1.authentication.logout"  # acts on the caller's own token and refuses API keys
+# These operations create a missing object in the caller's own organization, but never one with a Hookline id.
 MAKES = {one.name for one in OPERATIONS if one.method == "PUT"}
-OWN = {"v1.event-type.update"}  # a name that belongs to each organization anew
+OWN = {"v1.event-type.update"}  # each organization has its own names of event types
 
-# What a body must have, by the names of its fields: bodies are valid, so that nothing but the caller is refused.
+# Values of the required body fields. All bodies are valid, so that only the caller can be the reason for a refusal.
 VALUES: dict[str, Any] = {
     "description": "d",
     "eventType": "order.paid",
@@ -47,18 +47,18 @@ VALUES: dict[str, Any] = {
     "since": (clock.wall() - timedelta(days=1)).isoformat(),
     "url": "https://hooks.example.com/tenants",
 }
-NOT_COMPARED = {"answer", "revoked_token", "migration"}  # what requests themselves leave behind
+NOT_COMPARED = {"answer", "revoked_token", "migration"}  # tables that every request may change
 
 Token = Callable[[], str]
 
 
 class Tenant:
-    """An organization with one of everything."""
+    """An organization with one object of each kind."""
 
     def __init__(self, organization: Organization, app: Application, ids: dict[str, str]) -> None:
         self.organization = organization
         self.app = app
-        self.ids = ids  # by the name of a path's parameter
+        self.ids = ids  # the key is the name of a path parameter
 
     def path(self, operation: Operation, path: str, **others: str) -> str:
         def fill(found: re.Match[str]) -> str:
@@ -103,7 +103,7 @@ async def first(scene: Scene) -> Tenant:
 
 @pytest.fixture
 async def sibling(store: Store, organization: Organization) -> Application:
-    """Another application of the first tenant."""
+    """A second application of the first tenant."""
     return await store.create_application(organization.id, factory.new_application(uid="sibling"))
 
 
@@ -119,7 +119,7 @@ async def made_key(store: Store, org_id: str, scope: Scope, app: Application | N
     return made.id, key
 
 
-# ── the walk over the table ──
+# ── calling every operation ──
 
 
 async def compared(raw: Raw) -> list[str]:
@@ -127,7 +127,7 @@ async def compared(raw: Raw) -> list[str]:
 
 
 async def everything(raw: Raw, tables: Iterable[str]) -> set[str]:
-    """Every row of these tables."""
+    """Return every row of these tables as text."""
     rows: set[str] = set()
     for table in tables:
         for row in await raw.rows(f"SELECT * FROM {table}"):
@@ -156,7 +156,10 @@ async def walk(
     path_of: Callable[[Operation, str], str],
     expected: Callable[[Operation], set[int] | None],
 ) -> None:
-    """Call every operation; None: it is of no interest here. Whoever is kept out has changed nothing at all."""
+    """Call every operation and compare its status with `expected`. None skips the operation.
+
+    A refused request must change nothing in the database.
+    """
     wrong = []
     tables = await compared(raw)
     before = await everything(raw, tables)
@@ -178,7 +181,7 @@ async def walk(
     assert wrong == []
 
 
-# ── who is not let in at all ──
+# ── callers without a valid token ──
 
 
 @pytest.mark.parametrize("holding", ["nothing", "an expired token", "a revoked key", "an expired key"])
@@ -201,7 +204,7 @@ async def test_without_a_valid_token_or_key(
     await walk(nobody, raw, None if held is None else lambda: held, first.path, lambda _: {401})
 
 
-# ── who is let in elsewhere ──
+# ── callers of other tenants ──
 
 
 async def test_another_organization(nobody: Client, raw: Raw, first: Tenant, second: Tenant) -> None:
@@ -227,7 +230,7 @@ async def test_the_sibling_through_its_own_application(
 
 
 async def walk_within(nobody: Client, raw: Raw, first: Tenant, app: Application, token: Token) -> None:
-    """The path names the caller's own application, and in it what belongs to another."""
+    """Call every operation with the caller's own application in the path, and objects of another application below it."""
 
     def path_of(operation: Operation, path: str) -> str:
         return first.path(operation, path, app_id=app.id)
@@ -249,7 +252,7 @@ async def test_what_another_organization_lists_and_makes_is_its_own(
     tables = await compared(raw)
     before = await everything(raw, tables)
     secrets = [*first.ids.values(), first.organization.id]
-    secrets.remove("order.paid")  # everybody may call an event type that
+    secrets.remove("order.paid")  # every organization may have an event type of this name
     for operation in OPERATIONS:
         if "{" not in operation.path or operation.name in OWN:
             client = nobody.holding(second.token())
@@ -274,7 +277,7 @@ async def test_another_application(
     await walk(nobody, raw, (lambda: key) if holding == "key" else lambda: first.token(sibling), first.path, expected)
 
 
-# ── who may do only a part ──
+# ── callers with limited permissions ──
 
 
 @pytest.mark.parametrize("scope", [Scope.READ, Scope.PUBLISH])
@@ -315,11 +318,11 @@ async def test_a_key_that_may_only_publish_makes_no_application(
     (await send(nobody.holding(key))).json(202)
 
 
-# ── those who are right ──
+# ── callers with permission ──
 
 
 async def test_the_tenants_own_token_finds_everything(client: Client, first: Tenant) -> None:
-    """The ids in the table are real: with the right token, what is read is there."""
+    """The ids in the table are real: with the right token, every GET succeeds."""
     kept_out = []
     for operation in OPERATIONS:
         if operation.method == "GET":

@@ -1,4 +1,4 @@
-"""The timeline of an endpoint over HTTP: pages, filters, and what is refused."""
+"""The timeline of an endpoint over HTTP: pages, filters and invalid queries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.api.test_lanes import path
 from tests.support.scene import Scene
 
 
-async def test_what_happened_with_its_cause(client: Client, scene: Scene) -> None:
+async def test_an_event_has_its_cause(client: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.recover(endpoint)
     found = (await client.get(path(endpoint, "timeline"))).json()
@@ -21,7 +21,7 @@ async def test_what_happened_with_its_cause(client: Client, scene: Scene) -> Non
     assert found["done"] is True
 
 
-async def test_there_and_back_in_pages(client: Client, scene: Scene) -> None:
+async def test_pages_forwards_and_backwards(client: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     for turn in range(7):
         status = EndpointStatus.ACTIVE if turn % 2 else EndpointStatus.PAUSED
@@ -38,7 +38,7 @@ async def test_there_and_back_in_pages(client: Client, scene: Scene) -> None:
     assert [each["cause"] for each in back["data"]] == pages[1]
 
 
-async def test_by_kind_and_by_time(client: Client, scene: Scene) -> None:
+async def test_events_are_filtered_by_kind_and_time(client: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "long ago")
     await scene.age(3600)

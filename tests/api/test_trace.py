@@ -1,4 +1,5 @@
-"""The caller's trace: taken from the headers of the request that brings a message, and shown with it."""
+"""Trace context: the API reads it from the headers of the request that creates a message, and shows it with the
+message."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ async def test_a_message_belongs_to_its_callers_trace(client: Client, scene: Sce
     assert listed["traceId"] == parent[3:35]
 
 
-async def test_without_one_it_belongs_to_none(client: Client, scene: Scene) -> None:
+async def test_a_message_without_trace_headers_has_no_trace(client: Client, scene: Scene) -> None:
     sent = (await client.post(path_of(scene), GIVEN, tracestate=STATE)).json(202)
     assert sent["traceId"] is None
     assert (await kept(scene, sent["id"])).trace is None
@@ -60,8 +61,10 @@ async def test_without_one_it_belongs_to_none(client: Client, scene: Scene) -> N
         ("{}", f"k={'v' * 9000}", True),
     ],
 )
-async def test_what_is_malformed_is_ignored(client: Client, scene: Scene, parent: str, state: str, whole: bool) -> None:
-    """Never an error: the message is worth more than its trace."""
+async def test_malformed_trace_headers_are_ignored(
+    client: Client, scene: Scene, parent: str, state: str, whole: bool
+) -> None:
+    """A malformed header is never an error, because the message matters more than its trace."""
     given = new_parent()
     sent = (await client.post(path_of(scene), GIVEN, traceparent=parent.format(given), tracestate=state)).json(202)
     assert (await kept(scene, sent["id"])).trace == (given if whole else None)
@@ -75,7 +78,7 @@ async def test_every_message_of_a_batch_belongs_to_the_requests_trace(client: Cl
         assert (await kept(scene, result["message"]["id"])).trace == parent
 
 
-async def test_a_repeat_is_told_of_the_first_ones(client: Client, scene: Scene) -> None:
+async def test_a_repeated_request_shows_the_trace_of_the_first(client: Client, scene: Scene) -> None:
     first, second = new_parent(), new_parent()
 
     async def ask(path: str, body: dict[str, Any], parent: str) -> Any:

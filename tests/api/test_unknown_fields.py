@@ -1,4 +1,4 @@
-"""A field or parameter that does not exist is refused by name, wherever a request can have one: over every operation."""
+"""Every operation refuses an unknown field or parameter and names it in the error."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ every = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: o
 
 
 class Level(NamedTuple):
-    """An object within a body: the steps to it, and the names of its fields."""
+    """One object within a body: the path to it, and the names of its fields."""
 
     steps: tuple[str, ...]
     known: tuple[str, ...]
@@ -75,7 +75,7 @@ def test_every_object_of_a_body_refuses_a_field_that_it_does_not_have(operation:
 
 
 @bodies
-def test_a_misspelt_field_is_told_the_right_name(operation: Operation) -> None:
+def test_the_error_of_a_misspelt_field_suggests_the_right_name(operation: Operation) -> None:
     for level in levels(inspect.type_info(operation.body)):
         for name in (name for name in level.known if len(name) > 4 and name != "transformationsParams"):
             snake = re.sub(r"([A-Z])", lambda found: f"_{found[1].lower()}", name)
@@ -85,7 +85,7 @@ def test_a_misspelt_field_is_told_the_right_name(operation: Operation) -> None:
                 assert told == name or wrong not in (snake, name.upper()), (name, wrong, told)
 
 
-def test_the_field_that_was_meant_by_filter() -> None:
+def test_filter_types_is_suggested_for_filter() -> None:
     endpoint = next(each for each in OPERATIONS if each.name == "v1.endpoint.create")
     assert fault(endpoint.body, (), {"filter": ["order.paid"]}) == (
         ("filter",),
@@ -99,14 +99,14 @@ def test_the_field_that_was_meant_by_filter() -> None:
 @pytest.mark.parametrize(
     "name", ["", "x" * 100_000, "a` - at `$.b", "\u202e\n\x00", "url\u0000", "Ünüs", "__proto__", "*"]
 )
-def test_names_that_nobody_would_give(name: str) -> None:
+def test_unusual_field_names_are_refused(name: str) -> None:
     endpoint = next(each for each in OPERATIONS if each.name == "v1.endpoint.create")
     loc, words = fault(endpoint.body, (), {name: 1})
     assert "unknown field" in words
     assert len("".join(loc)) + len(words) < 300
 
 
-# What Svix's SDKs can send and Hookline does not do: null has no effect, anything else would.
+# Fields that Svix's SDKs can send and Hookline does not support. null is accepted, any other value is refused.
 UNSUPPORTED = {
     "v1.endpoint.send-example": {"exampleIndex": 3, "payload": {"a": 1}},
     "v1.endpoint.patch": {"secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"},
@@ -114,7 +114,7 @@ UNSUPPORTED = {
 
 
 @pytest.mark.parametrize(("name", "field"), [(name, field) for name, given in UNSUPPORTED.items() for field in given])
-def test_what_is_not_supported_is_refused_by_name_and_its_absence_taken(name: str, field: str) -> None:
+def test_an_unsupported_field_is_refused_by_name_and_null_is_accepted(name: str, field: str) -> None:
     operation = next(each for each in OPERATIONS if each.name == name)
     base = {"eventType": "order.paid"} if name.endswith("send-example") else {}
     assert fault(operation.body, (), base | {field: UNSUPPORTED[name][field]}) == (
@@ -139,7 +139,7 @@ def test_a_parameter_that_does_not_exist_is_refused(operation: Operation) -> Non
             query.check_names(QueryParams([(f"{name}s", "1")]), operation.query)
 
 
-# ── over the wire ──
+# ── through the server ──
 
 
 async def test_requests_are_refused_and_do_nothing(client: Client, store: Store, app: Application) -> None:
@@ -167,7 +167,7 @@ async def test_requests_are_refused_and_do_nothing(client: Client, store: Store,
 
 
 def objects(schema: Any, components: dict[str, Any], seen: set[str]) -> Iterator[dict[str, Any]]:
-    """Every object that a body may have, and all within."""
+    """Yield every object schema of a body, with all nested ones."""
     if isinstance(schema, list):
         for each in schema:
             yield from objects(each, components, seen)
@@ -183,7 +183,7 @@ def objects(schema: Any, components: dict[str, Any], seen: set[str]) -> Iterator
 
 
 @bodies
-def test_the_document_says_so(operation: Operation) -> None:
+def test_the_document_forbids_additional_properties(operation: Operation) -> None:
     whole = document()
     found = whole["paths"][PREFIX + operation.path][operation.method.lower()]["requestBody"]["content"]
     taken = list(objects(found["application/json"]["schema"], whole["components"]["schemas"], set()))

@@ -1,4 +1,4 @@
-"""Every page and every action there is, with something for each name in their paths."""
+"""Every page and every action of the dashboard, with an object for each name in their paths."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ NAMED = re.compile(r"\{(\w+)\}")
 
 
 class Holding(NamedTuple):
-    """Something of each kind that a path may name, of one application."""
+    """One object of each kind that a path may name, all of one application."""
 
     app: Application
     named: dict[str, str]
-    marks: tuple[str, ...]  # in nobody else's pages
+    marks: tuple[str, ...]  # texts that no other tenant's page may contain
     secret: str
 
 
@@ -63,7 +63,7 @@ async def hold(store: Store, organization: Organization, app: Application, mark:
     return Holding(app, found, (f"{mark}.example.com", f"{mark} endpoint", f"{mark} detail"), secret.key)
 
 
-# ── where everything is ───────────────────────────────────────────────────────────────────────────────────────────
+# ── all pages and actions ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 def views(*, portal: bool) -> list[View]:
@@ -75,26 +75,26 @@ def actions(*, portal: bool) -> list[Action]:
 
 
 def path(what: View | Action, holding: Holding, *, portal: bool, **others: str) -> str:
-    """Fails for a name that nothing stands for yet: then `hold` is to have one."""
+    """Fill the path with the ids of these objects. It fails for a new name in a path: add an object for it to `hold`."""
     filled = NAMED.sub(lambda name: {**holding.named, **others}[name[1]], what.path)
     return (PORTAL if portal else "") + (filled if filled != "/" or not portal else "")
 
 
 def asked(view: View, holding: Holding) -> str:
-    """What a page cannot do without."""
+    """Return the query parameters that the page requires."""
     number = holding.named["dead_letter_id"].removeprefix(ids.DEAD_LETTER)
     return {"/messages/{message_id}/resolve": f"?dead={number}"}.get(view.path, "")
 
 
 def mixed(what: View | Action, mine: Holding, theirs: Holding, *, portal: bool) -> Iterator[str]:
-    """The path with each of its names, one by one, being somebody else's."""
+    """Yield the path once for each of its names, with that one name replaced by another tenant's id."""
     for name in NAMED.findall(what.path):
-        if not (portal and name == "name"):  # event types are the organization's: its customers have them in common
+        if not (portal and name == "name"):  # all applications of an organization share its event types
             yield path(what, mine, portal=portal, **{name: theirs.named[name]})
 
 
 def check(answer: Shown) -> None:
-    """What holds for every page, whatever it shows."""
+    """Check the rules that every page must meet: headers, links, forms and unique ids."""
     assert answer.status < 500, answer
     policy = answer.headers["content-security-policy"]
     assert "default-src 'none'; script-src 'self'; style-src 'self'" in policy, answer
@@ -116,17 +116,17 @@ def check_markup(answer: Shown) -> None:
             if name in ("href", "src", "action"):
                 assert re.match(r"[/#](?!/)", value), (answer.path, node)
         if (ident := node.get("id")) is not None:
-            assert ident not in seen, f"{answer.path}: two have the id {ident}"
+            assert ident not in seen, f"{answer.path}: two elements have the id {ident}"
             seen.add(ident)
         if node.name == "form" and node.get("method") == "post":
             assert node.has("input", name="csrf"), (answer.path, node)
 
 
-# ── what must stay as it is ──────────────────────────────────────────────────────────────────────────────────────
+# ── data that must not change ────────────────────────────────────────────────────────────────────────────────────
 
 
 def ends(action: Action) -> bool:
-    """After which there is less to be done to one's own."""
+    """Tell whether the action deletes or disables an object that other actions need. Such actions run last."""
     return action.path.endswith(("/delete", "/expunge", "/disable", "/revoke", "/archive"))
 
 

@@ -1,4 +1,4 @@
-"""A browser without a screen: cookies, forms, pages, over a real socket."""
+"""A browser for tests, without a screen: it has cookies, reads pages and submits forms over a real socket."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Fields = Mapping[str, str | Sequence[str]]
 class Cookie(NamedTuple):
     value: str
     path: str
-    attributes: frozenset[str]  # lower case: `httponly`, `samesite=lax`
+    attributes: frozenset[str]  # in lower case, such as `httponly` and `samesite=lax`
 
 
 class Shown:
-    """What came back."""
+    """The answer to a request of the browser."""
 
     def __init__(self, path: str, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
         self.path = path
@@ -44,14 +44,14 @@ class Shown:
         return self.headers["location"]
 
     def page(self, status: int = 200) -> Node:
-        """The page as a tree."""
+        """Check the status and return the page as a tree."""
         assert self.status == status, self
         assert self.headers["content-type"].startswith("text/html"), self
         return parse(self.text)
 
 
 class Client:
-    """`get` and `post` as a browser that has signed in; `portal` says where its pages are."""
+    """A browser with cookies. With `portal=True` its pages are below `/portal`."""
 
     def __init__(self, address: str, *, portal: bool = False, source: str = "127.0.0.1") -> None:
         self.address = address
@@ -67,12 +67,12 @@ class Client:
         return (await self.get(path)).page(status)
 
     async def post(self, path: str, fields: Fields | None = None, /, **more: str | Sequence[str]) -> Shown:
-        """A form of ours, with its proof; the answer is not followed."""
+        """Post form fields with the CSRF token of this session. Redirects are not followed."""
         given: dict[str, str | Sequence[str]] = {"csrf": await self.csrf(), **(fields or {}), **more}
         return await self.send("POST", path, urlencode(given, doseq=True).encode(), {"content-type": FORM})
 
     async def submit(self, form: Node, /, **changes: str | Sequence[str]) -> Shown:
-        """The form as it is on a page, with these fields filled in."""
+        """Submit a form of a page, with these fields changed."""
         fields: dict[str, str | Sequence[str]] = {**form.fields(), **changes}
         raw = urlencode(fields, doseq=True)
         if form.get("method") == "post":
@@ -80,22 +80,22 @@ class Client:
         return await self.get(f"{form['action'].partition('?')[0]}?{raw}")
 
     async def follow(self, answer: Shown) -> Shown:
-        """Where an action leads."""
+        """Open the page that a redirect names."""
         return await self.get(answer.location)
 
     async def done(self, path: str, fields: Fields | None = None, /, **more: str | Sequence[str]) -> Node:
-        """Post and follow: the page with the notice."""
+        """Post a form, follow the redirect, and return the page with the notice."""
         return (await self.follow(await self.post(path, fields, **more))).page()
 
     async def csrf(self) -> str:
-        """What this session's forms bring: every page has the one that signs out, also the one that finds nothing."""
+        """Return the CSRF token of this session. Every page has it in its sign-out form, also a 404 page."""
         if self._csrf is None:
             shown = await self.get(f"{PORTAL if self.portal else ''}/messages/none")
             self._csrf = shown.page(404).first("input", name="csrf")["value"]
         return self._csrf
 
     async def sign_in(self, path: str = "/login", /, **fields: str) -> Shown:
-        """The form of the sign-in page that has these fields."""
+        """Fill in and submit the form of the sign-in page that has these fields."""
         page = await self.page(path)
         [form] = [form for form in page.all("form") if fields.keys() <= form.fields().keys()]
         self._csrf = None

@@ -1,7 +1,8 @@
-"""The pages over a real socket, on both engines, and people who have signed in to them.
+"""Fixtures: the pages on a real socket, for both database engines, and browsers that have signed in.
 
-`operator` may do everything in the test's organization, `reader` only look; `portal` is a customer of the test's application,
-`portal_reader` one who may only look; `chief` runs the deployment; `stranger` has not signed in. `enter` lets in anybody else.
+`operator` may do everything in the test's organization, and `reader` may only read. `portal` is a customer of the
+test's application, and `portal_reader` is a customer who may only read. `chief` is an operator of the whole deployment.
+`stranger` has not signed in. `enter` signs in any other user.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ class Enter(Protocol):
 
 @pytest.fixture
 def settings() -> dict[str, str]:
-    """More of the environment that the server under test is started in; a test may override it."""
+    """More environment variables for the server under test. A test may override this fixture."""
     return {}
 
 
 @pytest.fixture
 async def served(store: Store, database_url: str, settings: dict[str, str]) -> AsyncIterator[WebContext]:
-    """What the pages under test work with; a test may put other values in its place."""
+    """The context that the server under test runs with. A test may replace some of its values."""
     read = config.load(
         {
             "HOOKLINE_DATABASE_URL": database_url,
@@ -64,13 +65,13 @@ async def served(store: Store, database_url: str, settings: dict[str, str]) -> A
 
 @pytest.fixture
 def proxies() -> tuple[str, ...]:
-    """Those that were named to the server under test; a test may override it."""
+    """The trusted proxies of the server under test. A test may override this fixture."""
     return ()
 
 
 @pytest.fixture
 async def address(served: WebContext, proxies: tuple[str, ...]) -> AsyncIterator[str]:
-    """`127.0.0.1:12345`"""
+    """The address of the server under test, such as `127.0.0.1:12345`."""
     async with serving(served, proxies=proxies) as found:
         yield found
 
@@ -82,7 +83,7 @@ def stranger(address: str) -> Client:
 
 @pytest.fixture
 def enter(address: str, organization: Organization) -> Enter:
-    """Sign in: to the organization, or to the portal of one application."""
+    """Return a function that signs a new browser in to an organization, or to the portal of one application."""
 
     async def enter(*, org_id: str | None = None, app: Application | None = None, scope: Scope = Scope.FULL) -> Client:
         app_id = None if app is None else app.id
@@ -118,18 +119,18 @@ async def portal_reader(enter: Enter, app: Application) -> Client:
 
 @pytest.fixture
 async def chief(enter: Enter, store: Store) -> Client:
-    """Of the default organization: sees what tells of every other."""
+    """A browser of an operator of the default organization, who may see the whole deployment."""
     await organizations.open_or_create(store, ids.DEFAULT_ORG, await store.now())
     return await enter(org_id=ids.DEFAULT_ORG)
 
 
 @pytest.fixture
 async def other_app(store: Store, organization: Organization) -> Application:
-    """Another application of the same organization: nothing of it may be seen in `portal`."""
+    """Another application of the same organization. `portal` must not show anything of it."""
     return await store.create_application(organization.id, factory.new_application())
 
 
-# ── something of each kind, for those who walk every page ─────────────────────────────────────────────────────────
+# ── one object of each kind, for tests that open every page ───────────────────────────────────────────────────────
 
 
 @pytest.fixture
@@ -139,13 +140,13 @@ async def own(store: Store, organization: Organization, app: Application) -> Hol
 
 @pytest.fixture
 async def neighbour(store: Store, organization: Organization, other_app: Application) -> Holding:
-    """Of the same organization: nothing of it is in the portal of `own`."""
+    """Objects of another application of the same organization. The portal of `own` must not show them."""
     return await hold(store, organization, other_app, "neighbour")
 
 
 @pytest.fixture
 async def foreign(store: Store) -> Holding:
-    """Of another organization."""
+    """Objects of another organization."""
     other = await store.save_organization(factory.organization())
     app = await store.create_application(other.id, factory.new_application(name="foreign application"))
     return await hold(store, other, app, "foreign")

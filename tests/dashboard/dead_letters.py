@@ -1,4 +1,4 @@
-"""Dead letters for tests of pages, and what pages show of them."""
+"""Helpers that create dead letters and find them on pages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def bury(
     ago: float = 10,
     **fields: Any,
 ) -> str:
-    """One dead letter's id, as people see it."""
+    """Create a dead letter and return its public id."""
     await scene.ingest([factory.new_message((app or scene.app).no, **fields)])
     (job,) = await scene.claim_all()
     await scene.record(factory.dead(job, reason))
@@ -39,13 +39,13 @@ async def letter(scene: Scene, dead: str) -> DeadLetter:
 
 
 async def left(scene: Scene, *, resolved: bool | None = False) -> set[str]:
-    """Dead letters of the test's organization."""
+    """Return the ids of the dead letters that the test's organization has."""
     where = DeadFilter(org_id=scene.organization.id, resolved=resolved)
     return {f"dl_{each.id}" for each in await scene.store.dead_letters(where, Page(limit=1000))}
 
 
 def shown(page: Node) -> list[str]:
-    """The dead letters that a page lists, in its order."""
+    """Return the ids of the dead letters on a page, in the order of the page."""
     return [row["data-key"] for row in page.all("tr") if (row.get("data-key") or "").startswith("dl_")]
 
 

@@ -1,4 +1,4 @@
-"""HTML as a tree, by the standard library: what a test looks for on a page."""
+"""HTML pages as a tree, with the standard library's parser, and searches in it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ VOID = frozenset({"br", "hr", "img", "input", "link", "meta", "wbr"})
 class Node:
     def __init__(self, name: str, attributes: dict[str, str]) -> None:
         self.name = name
-        self.attributes = attributes  # one without a value has an empty one
+        self.attributes = attributes  # an attribute without a value has an empty string
         self.children: list[Node | str] = []
 
     def __repr__(self) -> str:
@@ -25,7 +25,7 @@ class Node:
 
     @property
     def text(self) -> str:
-        """As people read it: one space where there is any."""
+        """The text of the element, with each run of white space replaced by one space."""
         return " ".join("".join(self._texts()).split())
 
     def _texts(self) -> Iterator[str]:
@@ -45,7 +45,8 @@ class Node:
                 yield from child.walk()
 
     def all(self, name: str | None = None, /, class_: str | None = None, **attributes: str) -> list[Node]:
-        """`all("a", href="/")`, `all(class_="verdict")`; names of attributes as in `hookline.web.html.tag`."""
+        """Find elements: `all("a", href="/")`, `all(class_="verdict")`. Attributes are named as in
+        `hookline.web.html.tag`."""
         wanted = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items()}
         return [
             node
@@ -66,14 +67,14 @@ class Node:
     # ── forms ──
 
     def form(self, action: str) -> Node:
-        """The form that posts (or gets) to this path, whatever its parameters."""
+        """Return the form with this action path. The query of the action is ignored."""
         for node in self.all("form"):
             if node.attributes.get("action", "").partition("?")[0] == action:
                 return node
         raise AssertionError(f"no form to {action}: {[node.attributes.get('action') for node in self.all('form')]}")
 
     def fields(self) -> dict[str, list[str]]:
-        """What a browser would send of this form if it were sent as it is, without its buttons."""
+        """Return the fields that a browser would send if the form were submitted unchanged, without its buttons."""
         found: dict[str, list[str]] = {}
         for node in self.walk():
             name = node.attributes.get("name")
@@ -96,7 +97,7 @@ class Node:
     # ── tables ──
 
     def rows(self) -> list[list[str]]:
-        """The text of every cell of the first table's body."""
+        """Return the text of every cell in the body of the first table."""
         body = self.first("tbody")
         return [[cell.text for cell in row.all("td")] for row in body.all("tr")]
 
@@ -129,7 +130,7 @@ class _Builder(HTMLParser):
 
 
 def parse(html: str) -> Node:
-    """Every element that is opened must be closed, in order, and none may have an attribute twice."""
+    """Parse a page. It fails if elements are not closed in order, or if an element has the same attribute twice."""
     builder = _Builder()
     builder.feed(html)
     builder.close()

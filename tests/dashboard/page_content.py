@@ -1,4 +1,4 @@
-"""What tests look for on a page, and what was done there."""
+"""Helpers that read parts of a page, and the audit log."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from tests.support.scene import Scene
 
 
 def verdict(page: Node) -> str:
-    """The first line of sight."""
+    """Return the first line of the page, which sums up its state."""
     return page.first(class_="verdict").text
 
 
 def notice(page: Node) -> str:
-    """What the action before had to say."""
+    """Return the notice that the previous action left."""
     return page.first(class_="notice").text
 
 
 def numbers(page: Node) -> dict[str, str]:
-    """By what they count."""
+    """Return the large numbers of a page by their labels."""
     return {each.first("span").text: each.first("b").text for each in page.all(class_="number")}
 
 
@@ -31,7 +31,7 @@ def section(page: Node, title: str) -> Node:
 
 
 def posting(page: Node, end: str) -> Node:
-    """The form that posts to an address that ends so."""
+    """Return the form that posts to a path with this end."""
     [form] = [
         each
         for each in page.all("form")
@@ -41,13 +41,13 @@ def posting(page: Node, end: str) -> Node:
 
 
 async def audited(scene: Scene) -> list[AuditEntry]:
-    """What was done in the organization by hand, newest first; without signing in and out."""
+    """Return the audit entries about endpoints and applications, newest first."""
     found = await scene.store.audit_log(AuditFilter(org_id=scene.organization.id), Page())
     return [each for each in found.rows if each.action.startswith(("endpoint.", "application."))]
 
 
 async def again(store: Store, endpoint: Endpoint) -> Endpoint:
-    """As it is now."""
+    """Read the endpoint again from the store."""
     found = await store.endpoint(endpoint.app_no, endpoint.id)
     assert found is not None
     return found

@@ -1,5 +1,7 @@
-"""Every page and every action there is: closed to strangers, to other organizations, to other applications; changed by nobody
-who may only look, and by no form that is not ours. A page that is added is walked too."""
+"""Every page and every action is closed to strangers, other organizations and other applications.
+
+Readers and forms without a CSRF token change nothing. A new page is tested without further code.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ from tests.dashboard.markup import parse
 # ── strangers ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_strangers_get_to_the_door_and_no_further(stranger: Client, own: Holding) -> None:
+async def test_strangers_reach_only_the_sign_in_page(stranger: Client, own: Holding) -> None:
     for portal in (False, True):
         door = f"{PORTAL if portal else ''}/login"
         for view in views(portal=portal):
@@ -44,7 +46,7 @@ async def test_strangers_get_to_the_door_and_no_further(stranger: Client, own: H
             check(answer)
 
 
-async def test_a_session_of_the_portal_opens_nothing_outside_and_the_reverse(
+async def test_a_portal_session_and_an_operator_session_open_only_their_own_pages(
     portal: Client, operator: Client, own: Holding
 ) -> None:
     customer = portal.cookies["hookline_portal_session"].value
@@ -59,7 +61,7 @@ async def test_a_session_of_the_portal_opens_nothing_outside_and_the_reverse(
             assert answer.status == 303, answer
 
 
-async def test_what_is_for_operators_is_not_in_the_portal(portal: Client, own: Holding) -> None:
+async def test_operator_pages_are_not_in_the_portal(portal: Client, own: Holding) -> None:
     everything_there: list[View | Action] = [*pages.VIEWS, *pages.ACTIONS]
     for what in everything_there:
         if not what.portal:
@@ -75,17 +77,17 @@ async def test_what_is_for_operators_is_not_in_the_portal(portal: Client, own: H
 # ── tenants ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_everything_of_ones_own_is_there(operator: Client, portal: Client, own: Holding) -> None:
+async def test_every_page_shows_the_callers_own_objects(operator: Client, portal: Client, own: Holding) -> None:
     for client in (operator, portal):
         for view in views(portal=client.portal):
             answer = await client.get(path(view, own, portal=client.portal) + asked(view, own))
             check(answer)
-            expected = (403,) if view.deployment else (200, 303, 409)  # 303, 409: there is nothing to be done
+            expected = (403,) if view.deployment else (200, 303, 409)  # 303 and 409: the action has nothing to do
             assert answer.status in expected, answer
             assert own.secret not in answer.text, answer
 
 
-async def test_nothing_of_another_organization_is_there(operator: Client, own: Holding, foreign: Holding) -> None:
+async def test_no_page_shows_objects_of_another_organization(operator: Client, own: Holding, foreign: Holding) -> None:
     for view in views(portal=False):
         for there in mixed(view, own, foreign, portal=False):
             assert (await operator.get(there)).status == 404, there
@@ -112,10 +114,10 @@ async def test_nothing_of_another_application_is_in_the_portal(
             assert (await portal.post(there)).status == 404, there
 
 
-async def test_no_form_reaches_what_is_not_ones_own(
+async def test_no_form_changes_objects_of_others(
     store: Store, operator: Client, portal: Client, own: Holding, neighbour: Holding, foreign: Holding
 ) -> None:
-    """Whatever its fields name, and whatever it does with one's own."""
+    """A form changes nothing of another tenant, whatever ids its fields contain."""
     for client, others in ((portal, neighbour), (operator, foreign)):
         before = await everything(store, others)
         for action in sorted(actions(portal=client.portal), key=ends):
@@ -125,9 +127,7 @@ async def test_no_form_reaches_what_is_not_ones_own(
         assert await everything(store, others) == before
 
 
-async def test_what_tells_of_the_whole_deployment_is_for_who_runs_it(
-    operator: Client, chief: Client, own: Holding
-) -> None:
+async def test_pages_about_the_deployment_are_for_its_operators(operator: Client, chief: Client, own: Holding) -> None:
     for view in views(portal=False):
         if view.deployment:
             assert (await operator.get(path(view, own, portal=False))).status == 403
@@ -137,7 +137,7 @@ async def test_what_tells_of_the_whole_deployment_is_for_who_runs_it(
 # ── roles and forms ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_who_may_only_look_sees_and_changes_nothing(reader: Client, portal_reader: Client, own: Holding) -> None:
+async def test_readers_see_pages_and_change_nothing(reader: Client, portal_reader: Client, own: Holding) -> None:
     for client in (reader, portal_reader):
         for view in views(portal=client.portal):
             answer = await client.get(path(view, own, portal=client.portal))
@@ -151,7 +151,7 @@ async def test_who_may_only_look_sees_and_changes_nothing(reader: Client, portal
             check(refused)
 
 
-async def test_every_form_has_a_way_out_of_it(operator: Client, portal: Client, own: Holding) -> None:
+async def test_every_page_with_a_form_links_to_another_page(operator: Client, portal: Client, own: Holding) -> None:
     forms = {action.path for action in pages.ACTIONS}
     for client in (operator, portal):
         for view in views(portal=client.portal):
@@ -161,7 +161,7 @@ async def test_every_form_has_a_way_out_of_it(operator: Client, portal: Client, 
                 assert [way for way in ways if not way.startswith(answer.path.partition("?")[0])], answer.path
 
 
-async def test_no_form_without_its_proof(operator: Client, portal: Client, enter: Enter, own: Holding) -> None:
+async def test_every_form_needs_a_csrf_token(operator: Client, portal: Client, enter: Enter, own: Holding) -> None:
     others = await (await enter()).csrf()
     for client in (operator, portal):
         for action in actions(portal=client.portal):

@@ -1,4 +1,4 @@
-"""The page of alerts: for those who run the deployment."""
+"""The page of alerts, which only the operators of the deployment can open."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.scene import Scene
 
 
 async def backlog(scene: Scene) -> Fleet:
-    """An alert that fires."""
+    """Create a firing alert for a backlog."""
     fleet = Fleet(scene, only(backlog=2))
     await scene.send(5)
     await fleet.check_for(90)
@@ -21,7 +21,7 @@ async def backlog(scene: Scene) -> Fleet:
     return fleet
 
 
-async def test_only_who_runs_the_deployment_sees_them(operator: Client, chief: Client) -> None:
+async def test_only_operators_of_the_deployment_see_alerts(operator: Client, chief: Client) -> None:
     assert (await operator.get("/alerts")).status == 403
     assert not (await operator.page("/")).has("a", href="/alerts")
     page = await chief.page("/alerts")
@@ -30,7 +30,7 @@ async def test_only_who_runs_the_deployment_sees_them(operator: Client, chief: C
     assert page.has("a", href="/alerts")
 
 
-async def test_what_fires_says_what_since_when_and_where_to_look(chief: Client, scene: Scene) -> None:
+async def test_a_firing_alert_shows_its_subject_start_and_links(chief: Client, scene: Scene) -> None:
     await scene.endpoint()
     await backlog(scene)
     page = await chief.page("/alerts")
@@ -42,7 +42,7 @@ async def test_what_fires_says_what_since_when_and_where_to_look(chief: Client, 
     assert since.endswith("ago")
 
 
-async def test_what_is_over_says_how_long_it_lasted(chief: Client, scene: Scene) -> None:
+async def test_a_resolved_alert_shows_how_long_it_lasted(chief: Client, scene: Scene) -> None:
     await scene.endpoint()
     fleet = await backlog(scene)
     await fleet.work(factory.delivered)
@@ -59,7 +59,7 @@ async def test_what_is_over_says_how_long_it_lasted(chief: Client, scene: Scene)
     assert (await chief.get("/alerts?after=%3Cscript")).status == 422
 
 
-async def test_only_their_own_endpoints_are_linked(chief: Client, scene: Scene, store: Store) -> None:
+async def test_only_endpoints_of_the_own_organization_are_links(chief: Client, scene: Scene, store: Store) -> None:
     await organizations.open_or_create(store, ids.DEFAULT_ORG, await store.now())
     own_app = await store.create_application(ids.DEFAULT_ORG, factory.new_application(name="Acme & Sons"))
     own = await scene.endpoint(own_app, url="https://own.example.com/hook", description="the warehouse")

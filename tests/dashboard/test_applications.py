@@ -1,4 +1,4 @@
-"""Applications: who needs somebody, adding, editing, the link to the portal, and the end."""
+"""Applications: the list with the failing ones, create, edit, the portal link, and delete."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ async def found(scene: Scene, ref: str) -> Application:
     return app
 
 
-async def test_none_teaches_what_one_is(chief: Client) -> None:
+async def test_an_empty_list_explains_applications(chief: Client) -> None:
     page = await chief.page("/applications")
     assert "one customer of yours" in page.first(class_="empty").text
     assert page.has("a", href="/applications/new")
 
 
-async def test_who_needs_somebody(operator: Client, scene: Scene, other_app: Application) -> None:
+async def test_applications_with_problems_are_marked(operator: Client, scene: Scene, other_app: Application) -> None:
     page = await operator.page("/applications")
     assert verdict(page) == "● All applications are well."
     await scene.trip(await scene.endpoint())
@@ -55,7 +55,7 @@ async def test_who_needs_somebody(operator: Client, scene: Scene, other_app: App
     assert page.has("a", href=f"/dead-letters?app={other_app.id}")
 
 
-async def test_each_application_is_told_of_however_many_others_are_in_trouble(
+async def test_each_application_shows_its_own_state_however_many_others_fail(
     operator: Client, scene: Scene, other_app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hookline.dashboard.pages.applications.MAX_TROUBLED", 1)
@@ -69,7 +69,7 @@ async def test_each_application_is_told_of_however_many_others_are_in_trouble(
     assert listed(page)[quiet.id][1] == "● well"
 
 
-async def test_one_with_more_endpoints_than_are_looked_at_is_not_called_well(
+async def test_an_application_with_too_many_endpoints_to_check_is_not_called_healthy(
     operator: Client, scene: Scene, other_app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hookline.dashboard.pages.applications.MAX_LANES", 1)
@@ -81,7 +81,7 @@ async def test_one_with_more_endpoints_than_are_looked_at_is_not_called_well(
     assert page.has("a", href=f"/applications/{other_app.id}")
 
 
-async def test_one_is_found_by_its_id_or_uid(operator: Client, scene: Scene, other_app: Application) -> None:
+async def test_an_application_is_found_by_its_id_or_uid(operator: Client, scene: Scene, other_app: Application) -> None:
     await scene.store.change_application(other_app.no, ApplicationChange(uid="customer-9"))
     assert set(listed(await operator.page("/applications?q=customer-9"))) == {other_app.id}
     assert set(listed(await operator.page(f"/applications?q={scene.app.id}"))) == {scene.app.id}
@@ -90,7 +90,7 @@ async def test_one_is_found_by_its_id_or_uid(operator: Client, scene: Scene, oth
     ).text == "No application has this id, or this in its name or uid."
 
 
-async def test_some_are_found_by_a_part_of_their_name(
+async def test_applications_are_found_by_a_part_of_their_name(
     operator: Client, scene: Scene, other_app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await scene.store.change_application(scene.app.no, ApplicationChange(name="Bäckerei Müller & Co", uid="baker"))
@@ -125,10 +125,10 @@ async def test_a_long_list_has_pages(operator: Client, scene: Scene) -> None:
 async def test_customers_have_no_such_pages(portal: Client, scene: Scene) -> None:
     for path in ("/applications", "/applications/new", f"/applications/{scene.app.id}"):
         assert (await portal.get(f"/portal{path}")).status == 404
-        assert (await portal.get(path)).status == 303  # their cookie is not for it: sign in
+        assert (await portal.get(path)).status == 303  # the portal's cookie is not valid here, so the user must sign in
 
 
-async def test_another_organizations_is_not_there(enter: Enter, scene: Scene) -> None:
+async def test_an_application_of_another_organization_is_404(enter: Enter, scene: Scene) -> None:
     other = await scene.store.save_organization(factory.organization())
     stranger = await enter(org_id=other.id)
     assert scene.app.name not in (await stranger.get("/applications")).text
@@ -139,7 +139,7 @@ async def test_another_organizations_is_not_there(enter: Enter, scene: Scene) ->
     assert await found(scene, scene.app.id) == scene.app
 
 
-async def test_whoever_may_only_look_changes_nothing(reader: Client, scene: Scene) -> None:
+async def test_readers_change_nothing(reader: Client, scene: Scene) -> None:
     page = await reader.page(f"/applications/{scene.app.id}")
     assert not [form for form in page.first("main").all("form") if form.get("method") == "post"]
     for rest in ("/edit", "/delete", "/portal-link", "/end-portal"):
@@ -170,7 +170,7 @@ async def test_the_first_one_of_a_new_deployment(chief: Client, scene: Scene) ->
     assert answer.status == 303
 
 
-async def test_what_is_wrong_is_said_and_kept(operator: Client, scene: Scene) -> None:
+async def test_errors_are_shown_and_the_input_is_kept(operator: Client, scene: Scene) -> None:
     await scene.store.change_application(scene.app.no, ApplicationChange(uid="taken"))
     for change in (
         {"name": ""},
@@ -202,10 +202,12 @@ async def test_editing_one(operator: Client, scene: Scene) -> None:
     assert (await found(scene, scene.app.id)).name == "renamed"
 
 
-# ── one of them ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the page of one application ───────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_its_page_says_how_its_endpoints_are(operator: Client, scene: Scene, other_app: Application) -> None:
+async def test_the_page_of_an_application_shows_the_state_of_its_endpoints(
+    operator: Client, scene: Scene, other_app: Application
+) -> None:
     path = f"/applications/{scene.app.id}"
     assert "no endpoints" in verdict(await operator.page(path))
     well, paused = await scene.endpoint(), await scene.endpoint()
@@ -220,7 +222,7 @@ async def test_its_page_says_how_its_endpoints_are(operator: Client, scene: Scen
     assert page.has("a", href=f"/endpoints/new?app={scene.app.id}")
 
 
-async def test_dead_letters_are_told_where_all_else_is_well(operator: Client, scene: Scene) -> None:
+async def test_dead_letters_are_shown_even_if_all_endpoints_are_healthy(operator: Client, scene: Scene) -> None:
     await scene.endpoint()
     await scene.send(3)
     await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
@@ -228,7 +230,7 @@ async def test_dead_letters_are_told_where_all_else_is_well(operator: Client, sc
     assert verdict(page) == "✕ Its endpoints are well; 3 dead letters can be replayed. Look at them."
 
 
-async def test_delete_says_what_it_touches_first(operator: Client, scene: Scene) -> None:
+async def test_delete_first_shows_what_it_deletes(operator: Client, scene: Scene) -> None:
     await scene.endpoint()
     await scene.endpoint()
     await scene.send(2)
@@ -241,18 +243,18 @@ async def test_delete_says_what_it_touches_first(operator: Client, scene: Scene)
     await scene.store.sweep_deleted()
 
 
-# ── its portal ────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the portal ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def signed_in(operator: Client, link: str) -> Browser:
-    """A customer who pastes the link that they were given."""
+    """Sign in as a customer who pastes a portal link."""
     customer = Browser(operator.address, portal=True)
     answer = await customer.sign_in("/portal/login", key=link)
     assert answer.status == 303, answer
     return customer
 
 
-async def test_the_link_opens_the_portal_until_it_is_ended(operator: Client, scene: Scene) -> None:
+async def test_a_portal_link_works_until_it_is_revoked(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     page = await operator.page(f"/applications/{scene.app.id}")
     answer = await operator.submit(posting(page, "/portal-link"), lifetime="86400")
@@ -266,12 +268,12 @@ async def test_the_link_opens_the_portal_until_it_is_ended(operator: Client, sce
     assert (made.action, made.detail) == ("application.portal_link", "full, 86400 s")
     assert "key=" not in made.detail
     asked = (await operator.post(f"/applications/{scene.app.id}/end-portal")).page()
-    assert (await customer.get("/portal/endpoints")).status == 200  # not yet
+    assert (await customer.get("/portal/endpoints")).status == 200  # the links stay valid until the operator confirms
     await operator.submit(posting(asked, "/end-portal"))
     assert (await customer.get("/portal/endpoints")).status == 303
 
 
-async def test_a_server_that_others_reach_says_what_to_set_for_a_link(
+async def test_a_public_server_without_a_public_url_names_the_setting(
     served: WebContext, operator: Client, scene: Scene
 ) -> None:
     async with serving(served, "0.0.0.0") as address:
@@ -286,7 +288,7 @@ async def test_ending_the_links_says_that_tokens_end_too(operator: Client, scene
     assert "every API token of the application" in section(page, "Portal").text
 
 
-async def test_a_link_to_look_only(operator: Client, scene: Scene) -> None:
+async def test_a_read_only_portal_link(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     answer = await operator.post(f"/applications/{scene.app.id}/portal-link", lifetime="3600", read_only="1")
     customer = await signed_in(operator, answer.page().first("pre").text)
@@ -294,7 +296,7 @@ async def test_a_link_to_look_only(operator: Client, scene: Scene) -> None:
     assert (await customer.post(f"/portal/endpoints/{endpoint.id}/pause")).status == 403
 
 
-async def test_a_link_lives_for_one_of_the_lengths(operator: Client, scene: Scene) -> None:
+async def test_a_portal_link_has_one_of_the_offered_lifetimes(operator: Client, scene: Scene) -> None:
     for lifetime in ("", "1", "99999999", "x"):
         answer = await operator.post(f"/applications/{scene.app.id}/portal-link", lifetime=lifetime)
         assert answer.status == 422

@@ -1,4 +1,4 @@
-"""Whoever has a copy of the database finds no secret in it, however it came there: API, pages, settings."""
+"""A copy of the database contains no readable secret, whether it came from the API, the pages or the settings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ CHANNELS = Channels(webhook_url="https://a.example.com/sentinel-w", slack_url="h
 
 
 async def by_api(client: Api, app: Application) -> dict[str, str]:
-    """What the API hands out or is given, by what it is; with idempotency keys, so that the answers are kept."""
+    """Create all kinds of secrets through the API and return them by kind.
+
+    The requests have idempotency keys, so that the server stores the answers too.
+    """
     path = f"/api/v1/app/{app.id}"
     given, own = factory.secret_key(), factory.secret_key()
     made = (await client.post(f"{path}/endpoint", ENDPOINT | {"secret": given}, **NAMED)).json(201)
@@ -63,7 +66,7 @@ async def by_pages(address: str, token: str) -> dict[str, str]:
 
 
 def spellings(secret: str) -> list[bytes]:
-    """As it is, its end alone, and the bytes that it stands for."""
+    """Return the secret, its last 24 characters, and the bytes that its base64 text stands for."""
     found = [secret.encode(), secret[-24:].encode()]
     return [*found, b64decode(secret.removeprefix("whsec_"))] if secret.startswith("whsec_") else found
 
@@ -87,7 +90,7 @@ async def test_no_secret_is_in_a_copy_of_the_database(
 
 
 async def test_the_audit_log_has_no_query_of_a_url(operator: Client, app: Application, raw: Raw) -> None:
-    """It is kept for a year, longer than most endpoints, and a query may hold a token."""
+    """The audit log is kept for a year, longer than most endpoints, and the query of a URL may contain a token."""
     form = posting(await operator.page(f"/endpoints/new?app={app.id}"), "/endpoints/new")
     answer = await operator.submit(form, url=ENDPOINT["url"])
     await operator.post(f"{answer.location.partition('?')[0]}/delete")

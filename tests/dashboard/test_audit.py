@@ -1,4 +1,4 @@
-"""The audit log: who did what, with filters in the URL, and nobody else's."""
+"""The page of the audit log: the actor of each action, filters in the URL, and no entries of other tenants."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def entry(org_id: str, **fields: Any) -> NewAuditEntry:
 
 
 async def rows(client: Client, path: str = "/audit") -> list[list[str]]:
-    """Without those of signing in."""
+    """Return the rows of the page, without those about signing in and out."""
     page = await client.page(path)
     found = page.rows() if page.has("tbody") else []
     return [row for row in found if not row[2].startswith("session.")]
 
 
-async def test_what_is_done_on_a_page_is_in_it(operator: Client, scene: Scene) -> None:
+async def test_actions_on_pages_are_in_the_audit_log(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await operator.post(f"/endpoints/{endpoint.id}/pause", cause="maintenance at theirs")
     page = await operator.page("/audit")
@@ -47,7 +47,7 @@ async def test_what_is_done_on_a_page_is_in_it(operator: Client, scene: Scene) -
     assert page.has("a", href=f"/endpoints/{endpoint.id}")
 
 
-async def test_each_kind_of_actor_has_words(operator: Client, store: Store, organization: Organization) -> None:
+async def test_each_kind_of_actor_has_a_label(operator: Client, store: Store, organization: Organization) -> None:
     await store.add_audit(
         [entry(organization.id, actor=Actor(kind=kind), action=f"k.{kind.value}", address="") for kind in ActorKind]
     )
@@ -68,7 +68,7 @@ async def test_filters(operator: Client, store: Store, organization: Organizatio
     assert page.first(id=f"field-{name}")["value"] == value
 
 
-async def test_a_stretch_of_time(operator: Client, scene: Scene) -> None:
+async def test_entries_are_filtered_by_time(operator: Client, scene: Scene) -> None:
     old, new = entry(scene.organization.id), entry(scene.organization.id)
     await scene.store.add_audit([old])
     await scene.age(7200)
@@ -80,7 +80,7 @@ async def test_a_stretch_of_time(operator: Client, scene: Scene) -> None:
     assert await rows(operator, f"/audit?since={hour_ago}&until={hour_ago}") == []
 
 
-async def test_a_filter_that_cannot_be_read_says_so_and_keeps_the_others(operator: Client) -> None:
+async def test_an_invalid_filter_shows_an_error_and_keeps_the_others(operator: Client) -> None:
     for text in ("yesterday", "2026-13-01", "9999999-01-01T00:00", "%3Cscript%3E"):
         page = (await operator.get(f"/audit?since={text}&actor=ada")).page(422)
         assert page.first(id="field-since").get("aria-invalid") == "true"
@@ -95,7 +95,7 @@ async def test_one_application(operator: Client, store: Store, scene: Scene) -> 
     assert [row[4] for row in await rows(operator, f"/audit?app={scene.app.id}")] == [mine.detail]
 
 
-async def test_tenants_are_apart(
+async def test_tenants_see_only_their_own_entries(
     operator: Client, portal: Client, enter: Enter, store: Store, organization: Organization
 ) -> None:
     other = await store.save_organization(factory.organization())
@@ -121,7 +121,7 @@ async def test_paging(operator: Client, store: Store, organization: Organization
     assert seen == [each.detail for each in reversed(made)]
 
 
-async def test_what_others_wrote_is_text(operator: Client, store: Store, organization: Organization) -> None:
+async def test_text_of_others_is_escaped(operator: Client, store: Store, organization: Organization) -> None:
     actor = Actor(kind=ActorKind.KEY, name=HOSTILE)
     await store.add_audit(
         [entry(organization.id, actor=actor, subject=f"ep_{HOSTILE}", detail=HOSTILE, address=HOSTILE)]

@@ -1,4 +1,4 @@
-"""Charts: what is drawn is to scale, can be read without seeing it, and carries nobody's markup."""
+"""Charts are drawn to scale, can be read by a screen reader, and escape the texts of tenants."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_areas_are_stacked_to_scale_with_the_first_below() -> None:
     ]
     chart = parse(figures.areas("Attempts", curves, minutes(3), height=101))
 
-    upper, lower = paths(chart, "edge")  # the highest is drawn first, so that the others are painted over it
+    upper, lower = paths(chart, "edge")  # the highest curve is drawn first, so that the others are painted over it
     assert points(lower) == [(0, 76), (500, 51), (1000, 101)]
     assert points(upper) == [(0, 1), (500, 1), (1000, 1)]
     assert [node["class"] for node in chart.all("g") if node.get("class")] == ["shade-dead", "shade-delivered"]
@@ -55,7 +55,7 @@ def test_a_line_is_broken_where_nothing_is_known() -> None:
     assert "NaN" not in path
 
 
-def test_what_is_known_of_one_curve_only_is_no_gap_of_the_others() -> None:
+def test_a_gap_in_one_curve_is_no_gap_in_the_others() -> None:
     curves = [
         Curve(name="delivered", shade="delivered", values=[1, 2, None]),
         Curve(name="dead", shade="dead", values=[None, 2, None]),
@@ -79,7 +79,7 @@ def test_curves_are_told_apart_by_more_than_their_colour() -> None:
     assert [item.text for item in chart.first(class_="legend").all("li")] == ["p502 s", "p952 s", "p992 s"]
 
 
-def test_the_readout_has_a_word_for_every_time() -> None:
+def test_the_readout_has_a_text_for_every_time() -> None:
     curves = [Curve(name="p95", shade="pending", values=[0.0042, None, 61])]
     plot = parse(figures.lines("Latency", curves, minutes(3), unit="s")).first(class_="plot")
 
@@ -126,7 +126,7 @@ def test_bars_are_a_table_to_scale_that_leads_on() -> None:
     assert not parse(figures.bars("Dead letters by reason", [])).has("table")
 
 
-# ── stretches ──
+# ── bands and waterfalls ──
 
 
 def test_a_band_is_cut_to_the_time_that_it_shows() -> None:
@@ -136,7 +136,7 @@ def test_a_band_is_cut_to_the_time_that_it_shows() -> None:
     ]
     chart = parse(figures.band("Circuit", stretches, START, START + HOUR))
 
-    drawn = chart.all("rect", class_="stretch")  # the shorter one is painted last
+    drawn = chart.all("rect", class_="stretch")  # the shorter part is painted last
     assert [(rect["x"], rect["width"]) for rect in drawn] == [("0%", "25%"), ("25%", "75%")]
     assert [rect["data-words"] for rect in drawn] == ["closed", "open"]
     assert [item.text for item in chart.first(class_="legend").all("li")] == ["closed", "open"]
@@ -161,7 +161,7 @@ def test_a_waterfall_is_to_one_scale() -> None:
     assert [item.text for item in chart.first(class_="legend").all("li")] == ["DNS", "waiting for the answer"]
 
 
-def test_what_took_no_time_is_drawn_all_the_same() -> None:
+def test_a_part_of_zero_length_is_still_drawn() -> None:
     rows = [Row(name="#1", stretches=[Stretch(shade="dns", words="DNS", since=START, until=START)])]
     assert parse(figures.waterfall("Attempts", rows, START, START)).has("rect", class_="stretch")
     assert parse(figures.band("Circuit", rows[0].stretches, START, START)).has("rect", class_="stretch")
@@ -185,7 +185,7 @@ def every(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("number", range(6))
-def test_texts_stay_texts_and_nothing_needs_a_style(number: int) -> None:
+def test_charts_escape_texts_and_use_no_inline_style(number: int) -> None:
     made = every(EVIL)[number]
     chart = parse(made)
     assert not chart.has("script")
@@ -218,7 +218,7 @@ def test_times_have_a_few_round_ticks_in_between(seconds: int) -> None:
 
 
 @given(st.integers(min_value=0, max_value=10**13))
-def test_lengths_have_a_few_round_ticks_from_nothing(micros: int) -> None:
+def test_durations_have_a_few_round_ticks_from_zero(micros: int) -> None:
     span = timedelta(microseconds=micros)
     found = scales.lengths(span)
     assert 1 <= len(found) <= scales.MAX_TICKS
@@ -250,5 +250,5 @@ def test_values_read_well(value: float, unit: str, short: str, exact: str) -> No
     assert scales.exact(value, unit) == exact
 
 
-def test_what_is_not_known_is_a_dash() -> None:
+def test_an_unknown_value_is_a_dash() -> None:
     assert scales.exact(None, "s") == "–"

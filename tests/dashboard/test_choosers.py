@@ -1,4 +1,4 @@
-"""Lists to choose from have an end, and say so: whatever is beyond it can be typed."""
+"""Lists of choices have a maximum length and say so. Entries that are not in the list can be typed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BEYOND = "The list has the first 1. Type the id to use another one."
 
 
 def typed(page: Node, name: str) -> Node:
-    """A field that offers one, and takes any."""
+    """Return the text field of this name. It suggests one value and accepts any other."""
     main = page.first("main")
     entry = main.first("input", name=name)
     assert len(main.first("datalist", id=entry["list"]).all("option")) == 1

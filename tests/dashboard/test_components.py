@@ -1,4 +1,4 @@
-"""Small parts: the same thing looks the same everywhere, is read out well, and stays text."""
+"""Small components: they look the same on every page, work with a screen reader, and escape texts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EVIL = "<img src=x onerror=alert(1)>\"'&"
 
 
 def look(query: str = "", *, scope: Scope = Scope.FULL) -> PageContext:
-    """At `/endpoints`: these parts ask it for links and for what its viewer may do, and nothing of the store."""
+    """Return a context of the page `/endpoints`, without a store. Components read links and permissions from it."""
     scope_ = {
         "type": "http",
         "method": "GET",
@@ -73,22 +73,22 @@ def test_counts_are_in_words(number: int, noun: str, more: bool, words: str) -> 
         (timedelta(days=3, hours=4), "in 3 d"),
     ],
 )
-def test_ages_are_as_a_script_would_write_them(gap: timedelta, words: str) -> None:
+def test_ages_have_the_same_text_as_in_the_script(gap: timedelta, words: str) -> None:
     made = parse(components.ago(NOW + gap, NOW)).first("time")
     assert made.text == words
     assert datetime.fromisoformat(made["datetime"]) == NOW + gap
     assert "data-ago" in made.attributes
 
 
-def test_an_instant_is_in_utc_until_a_script_knows_better() -> None:
+def test_a_time_is_shown_in_utc_without_scripts() -> None:
     made = parse(components.clock(NOW)).first("time")
     assert made.text == "2025-11-15 20:41:07 UTC"
     assert made["title"] == "2025-11-15 20:41:07.123456 UTC"
 
 
 @given(st.text(min_size=1, max_size=300), st.integers(min_value=8, max_value=80))
-def test_what_is_copied_is_whole_however_it_is_cut(text: str, most: int) -> None:
-    text = text.replace("\r", "").replace("\x00", "")  # a parser of HTML takes these for something else
+def test_a_shortened_text_is_copied_in_full(text: str, most: int) -> None:
+    text = text.replace("\r", "").replace("\x00", "")  # an HTML parser changes these characters
     made = parse(components.ident(text, most=most))
     shown = "".join(made.first("span", title=text)._texts())
     assert [button["data-copy"] for button in made.all("button")] == ([text] if text.isprintable() else [])
@@ -98,12 +98,12 @@ def test_what_is_copied_is_whole_however_it_is_cut(text: str, most: int) -> None
 
 
 @pytest.mark.parametrize("hidden", ["\x1b[201~", "\n", "\t", "\x7f", "\x9b", "\u2028", "\u202e", "\u200b"])
-def test_what_nobody_sees_is_not_copied(hidden: str) -> None:
+def test_a_text_with_invisible_characters_has_no_copy_button(hidden: str) -> None:
     assert parse(components.ident("order-7")).has("button")
     assert not parse(components.ident(f"order-7{hidden}id")).has("button")
 
 
-def test_an_ident_leads_only_where_it_is_told_to() -> None:
+def test_an_id_is_a_link_only_if_an_address_is_given() -> None:
     assert parse(components.ident("ep_1", href="/endpoints/ep_1")).first("a")["href"] == "/endpoints/ep_1"
     assert not parse(components.ident("javascript:alert(1)")).has("a")
 
@@ -134,7 +134,7 @@ def test_boxes_belong_to_the_form_around_them() -> None:
     form = parse(tag("form", components.pick("id", EVIL, "Select"), components.picked("…"))).first("form")
     box = form.first("input", class_="pick")
     assert (box["type"], box["name"], box["value"]) == ("checkbox", "id", EVIL)
-    assert form.fields() == {}  # none is ticked
+    assert form.fields() == {}  # no box is checked
     assert form.first(class_="picked").has("span", role="status")
 
 
@@ -156,7 +156,7 @@ def test_a_number_leads_to_the_list_behind_it() -> None:
     assert not parse(components.number("dead", "0", "dead letters")).has("a")
 
 
-def test_nothing_is_made_of_no_buttons() -> None:
+def test_an_empty_list_of_buttons_renders_nothing() -> None:
     assert components.actions(None, None) is None
     assert components.actions(components.button(look(scope=Scope.READ), "/x", "Pause")) is None
 
@@ -164,7 +164,7 @@ def test_nothing_is_made_of_no_buttons() -> None:
 # ── forms ──
 
 
-def test_a_form_brings_its_proof_and_a_reader_gets_no_button() -> None:
+def test_a_form_has_a_csrf_token_and_readers_get_no_button() -> None:
     made = parse(components.button(look(), "/endpoints/ep_1/pause", "Pause", hidden={"why": EVIL}) or Safe(""))
     form = made.form("/endpoints/ep_1/pause")
     assert form["method"] == "post"
@@ -200,7 +200,7 @@ def test_filters_keep_the_application_and_the_range() -> None:
     assert made.form("/endpoints").fields() == {"app": ["app_1"], "range": ["6h"], "q": [""]}
 
 
-def test_the_way_on_keeps_every_filter() -> None:
+def test_the_link_to_the_next_page_keeps_every_filter() -> None:
     made = parse(components.more(look("app=app_1&state=open"), "next&=") or Safe(""))
     assert made.first("a")["href"] == "/endpoints?app=app_1&state=open&after=next%26%3D"
     assert components.more(look(), None) is None
@@ -211,7 +211,7 @@ def test_tabs_say_which_one_is_shown() -> None:
     assert [(link.text, link.get("aria-current")) for link in made.all("a")] == [("Pretty", "true"), ("Raw", None)]
 
 
-def test_every_part_shows_a_tenants_text_as_text() -> None:
+def test_every_component_escapes_texts_of_tenants() -> None:
     made = [
         components.state("dead", EVIL),
         components.ident(EVIL, href="/x"),

@@ -1,4 +1,4 @@
-"""The delivery contract and the code that verifies, beside each endpoint."""
+"""The delivery contract and the verification code on the page of each endpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forms of others: nothing is done that no page of ours has asked for."""
+"""Cross-site request forgery: forms of other sites change nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.api.conftest import JWT_SECRET
 from tests.dashboard.client import FORM, Client
 from tests.dashboard.conftest import Enter
 
-ACTION = "/messages/none/resend"  # 404 for who may: there is no such message
+ACTION = "/messages/none/resend"  # with permission, the answer is 404, because the message does not exist
 
 
 async def send(client: Client, path: str, headers: dict[str, str] | None = None, /, **fields: str) -> int:
@@ -24,7 +24,7 @@ async def send(client: Client, path: str, headers: dict[str, str] | None = None,
     return (await client.send("POST", path, urlencode(fields).encode(), given)).status
 
 
-async def test_a_form_needs_the_proof_of_its_own_session(operator: Client, enter: Enter) -> None:
+async def test_a_form_needs_the_csrf_token_of_its_own_session(operator: Client, enter: Enter) -> None:
     mine, others = await operator.csrf(), await (await enter()).csrf()
     assert mine != others
     assert await send(operator, ACTION, csrf=mine) == 404
@@ -33,7 +33,7 @@ async def test_a_form_needs_the_proof_of_its_own_session(operator: Client, enter
     assert await send(operator, ACTION) == 403
 
 
-async def test_a_form_of_another_site_is_refused_even_with_the_proof(operator: Client) -> None:
+async def test_a_form_of_another_site_is_refused_even_with_the_csrf_token(operator: Client) -> None:
     proof = await operator.csrf()
     mine = f"http://{operator.address}"
     for strange in (
@@ -53,8 +53,8 @@ async def test_a_form_of_another_site_is_refused_even_with_the_proof(operator: C
         assert await send(operator, ACTION, ours, csrf=proof) == 404, ours
 
 
-async def test_signing_in_needs_a_proof_too(stranger: Client, organization: Organization) -> None:
-    """Or a page of another site could sign its visitor in as somebody else, and watch what they enter."""
+async def test_signing_in_needs_a_csrf_token(stranger: Client, organization: Organization) -> None:
+    """Without a CSRF token, another site could sign its visitor in to an attacker's account and watch what they enter."""
     token = tokens.issue(JWT_SECRET, organization.id, now=clock.wall())
     assert await send(stranger, "/login", token=token) == 403
     proof = (await stranger.page("/login")).first("input", name="csrf")["value"]
@@ -77,7 +77,9 @@ async def test_the_page_says_why_and_can_be_sent_again(stranger: Client, organiz
     assert (await stranger.submit(form, token=token)).location == "/"
 
 
-async def test_a_session_proves_nothing_in_a_form_of_signing_in(operator: Client, organization: Organization) -> None:
+async def test_the_csrf_token_of_a_session_is_not_valid_for_signing_in(
+    operator: Client, organization: Organization
+) -> None:
     token = tokens.issue(JWT_SECRET, organization.id, now=clock.wall())
     assert await send(operator, "/login", token=token, csrf=await operator.csrf()) == 403
 
@@ -88,7 +90,7 @@ async def test_asking_for_a_page_changes_nothing(operator: Client) -> None:
     assert (await operator.get("/audit")).status == 200
 
 
-async def test_another_public_name_is_ours_too() -> None:
+async def test_the_origin_of_the_public_url_is_accepted() -> None:
     headers = {"host": "10.0.0.7:8071", "origin": "https://hooks.example.com"}
     assert form_origin.is_own_page(headers, "https://hooks.example.com/")
     assert not form_origin.is_own_page(headers, "https://other.example.com")
@@ -96,7 +98,7 @@ async def test_another_public_name_is_ours_too() -> None:
 
 
 @given(st.text())
-def test_no_other_text_is_our_origin(text: str) -> None:
+def test_other_origins_are_refused(text: str) -> None:
     assert not form_origin.is_own_page({"host": "a.example", "origin": text}, None)
     assert not form_origin.is_own_page(
         {"host": "a.example", "origin": f"https://a.example{text or '.'}b.example"}, None
@@ -104,7 +106,7 @@ def test_no_other_text_is_our_origin(text: str) -> None:
 
 
 @given(st.text() | st.from_regex(r"/[/\\a-z.:?#@\t\n ]*", fullmatch=True))
-def test_the_way_on_stays_here(path: str) -> None:
+def test_redirects_never_lead_to_another_site(path: str) -> None:
     found = form_origin.local_path(path)
     if found is not None:
         assert found.startswith("/")
@@ -113,5 +115,5 @@ def test_the_way_on_stays_here(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/messages?app=a&type=b", "/endpoints/ep_1", "/portal/messages?x=%2F%2Fevil"])
-def test_our_own_pages_are_a_way_on(path: str) -> None:
+def test_redirects_may_lead_to_pages_of_the_dashboard(path: str) -> None:
     assert form_origin.local_path(path) == path

@@ -1,4 +1,4 @@
-"""Copy as curl: whatever is in a payload, a URL or a header, real shells hand on those bytes and run nothing else."""
+"""Copy as curl: real shells pass any payload, URL and header to curl unchanged, and run nothing else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hookline.dashboard import curl
 
 URL = "https://hooks.example.com/in"
-# Takes the place of the program: how many arguments it got, these, each with a NUL behind it, and what came by the pipe.
+# A stand-in for curl. It prints the number of its arguments, then each argument with a NUL after it, then its input.
 RECORDER = "curl() { printf '%s\\000' $# \"$@\"; cat; }\n"
 SHELLS = ("bash", "sh")
 
@@ -54,7 +54,7 @@ def run(shell: str, command: str, prelude: str = "") -> tuple[list[bytes], bytes
 
 
 def body_of(words: list[bytes], piped: bytes) -> bytes:
-    """As curl would send it."""
+    """Return the request body that curl would send for these arguments."""
     *_, option, value = words
     if option == b"--data-binary":
         assert value == b"@-"
@@ -64,7 +64,7 @@ def body_of(words: list[bytes], piped: bytes) -> bytes:
 
 
 def closed(command: str) -> str:
-    """Without a pipe in front, the recorder would read the script that is left."""
+    """Close the input of a command without a pipe. Otherwise the stand-in would read the rest of the script."""
     return command if command.startswith("printf") else f"{command} </dev/null"
 
 
@@ -108,10 +108,10 @@ def test_any_url_and_headers(shell: str, url: str, values: list[str]) -> None:
 
 
 @given(text=st.text(max_size=60))
-def test_what_no_terminal_takes_is_not_in_a_header(text: str) -> None:
+def test_control_characters_are_left_out_of_the_command(text: str) -> None:
     made = curl.command(text, [text], b"")
     assert made.replace("\n", "").isprintable()
-    assert made.count("\n") == 3  # the command's own
+    assert made.count("\n") == 3  # the line breaks of the command itself
 
 
 def test_no_header_is_read_from_a_file() -> None:
@@ -119,13 +119,13 @@ def test_no_header_is_read_from_a_file() -> None:
     assert not any(word.startswith(b"@") for word in words)
 
 
-def test_history_is_not_looked_for() -> None:
-    """As in a terminal, where it is on."""
+def test_exclamation_marks_cause_no_history_expansion() -> None:
+    """Interactive shells have history expansion turned on, so the test turns it on too."""
     prelude = "set -o history -o histexpand\n"
     for body in (b"one! !! !$ !x 'a!b' it's!", b"two\nlines !! and 'quotes'!\n!x", b"\t!!"):
         words, piped = run("bash", closed(curl.command(URL, ["x: !!"], body)), prelude)
         assert body_of(words, piped) == body
-    # Older releases know nothing of quotes that were opened a line before.
+    # Older releases of bash do not know about quotes that were opened on an earlier line.
     assert all("!" not in line for line in curl.command(URL, [], b"two\nlines!").splitlines())
 
 
@@ -136,7 +136,7 @@ def test_a_body_that_is_larger_than_an_argument(shell: str) -> None:
     assert body_of(words, piped) == body
 
 
-def test_a_file_beside_it() -> None:
+def test_a_body_can_be_read_from_a_file() -> None:
     words, _ = run("sh", closed(curl.command_with_file(URL, [], "it's -x.json")))
     assert words[-2:] == [b"--data-binary", b"@./it's -x.json"]
 
@@ -146,7 +146,7 @@ def test_a_file_beside_it() -> None:
 
 @asynccontextmanager
 async def receiver() -> AsyncIterator[tuple[int, list[bytes]]]:
-    """Answers 200 and keeps the requests as they came."""
+    """A server that answers 200 and stores each request as it was received."""
     requests: list[bytes] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

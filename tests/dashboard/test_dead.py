@@ -1,4 +1,4 @@
-"""Dead letters: seen, filtered, and one of them replayed. They arrive."""
+"""The list of dead letters, its filters, and the replay of one dead letter up to its delivery."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ HOSTILE = "<img src=x onerror=alert(1)>'\""
 # ── the list ──
 
 
-async def test_none_is_good_and_teaches(operator: Client, portal: Client) -> None:
+async def test_an_empty_list_explains_dead_letters(operator: Client, portal: Client) -> None:
     page = await operator.page("/dead-letters")
     assert "No dead letters" in verdict(page)
     assert "hookline dead list" in page.text
     assert "hookline" not in (await portal.page("/portal/dead-letters")).first("main").text
 
 
-async def test_says_what_is_wrong_and_what_to_do(operator: Client, scene: Scene) -> None:
+async def test_the_page_says_what_failed_and_what_to_do(operator: Client, scene: Scene) -> None:
     left_one, right = await scene.endpoint(channels=("l",)), await scene.endpoint(channels=("r",))
     for _ in range(3):
         await bury(scene, Reason.ATTEMPTS_EXHAUSTED, channels=("l",))
@@ -51,7 +51,7 @@ async def test_says_what_is_wrong_and_what_to_do(operator: Client, scene: Scene)
         assert len(shown(await operator.page(links[name]))) == chosen, name
 
 
-async def test_one_is_told_of_as_one_and_a_resolved_one_as_resolved(operator: Client, scene: Scene) -> None:
+async def test_the_summary_of_one_open_and_one_resolved_dead_letter(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     dead = await bury(scene)
     page = await operator.page("/dead-letters")
@@ -177,7 +177,7 @@ async def test_pages_go_on(operator: Client, scene: Scene, monkeypatch: pytest.M
     assert found == letters
 
 
-async def test_an_application_that_is_not_there_is_never_all_of_them(operator: Client, scene: Scene) -> None:
+async def test_an_unknown_application_never_means_all_applications(operator: Client, scene: Scene) -> None:
     await scene.endpoint()
     dead = await bury(scene)
     stranger = await scene.store.save_organization(factory.organization())
@@ -197,7 +197,7 @@ async def test_an_application_that_is_not_there_is_never_all_of_them(operator: C
     assert await left(scene) == {dead}
 
 
-async def test_a_tenants_text_is_text(operator: Client, scene: Scene) -> None:
+async def test_texts_of_tenants_are_escaped(operator: Client, scene: Scene) -> None:
     await scene.endpoint(url="https://hooks.example.com/?q=<script>alert(1)</script>")
     await scene.store.create_application(scene.organization.id, factory.new_application(name=HOSTILE))
     await scene.send()
@@ -218,7 +218,7 @@ async def test_a_tenants_text_is_text(operator: Client, scene: Scene) -> None:
 # ── one ──
 
 
-async def test_one_leads_to_the_page_of_its_message(operator: Client, portal: Client, scene: Scene) -> None:
+async def test_a_dead_letter_links_to_its_message(operator: Client, portal: Client, scene: Scene) -> None:
     await scene.endpoint()
     dead = await bury(scene)
     message = (await letter(scene, dead)).message_id
@@ -228,7 +228,7 @@ async def test_one_leads_to_the_page_of_its_message(operator: Client, portal: Cl
         assert (await operator.get(f"/dead-letters/{wrong}")).status == 404, wrong
 
 
-async def test_one_is_replayed_by_its_button(operator: Client, scene: Scene) -> None:
+async def test_the_button_replays_one_dead_letter(operator: Client, scene: Scene) -> None:
     await scene.endpoint()
     one, two = await bury(scene), await bury(scene)
     page = await operator.page("/dead-letters?reason=permanent_failure&range=6h")
@@ -244,7 +244,7 @@ async def test_one_is_replayed_by_its_button(operator: Client, scene: Scene) -> 
     assert (await operator.post(f"/dead-letters/{one}/replay")).status == 404
 
 
-async def test_one_that_cannot_be_sent_says_so_and_stays(operator: Client, scene: Scene) -> None:
+async def test_a_dead_letter_that_cannot_be_sent_is_refused_and_stays(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     dead = await bury(scene)
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "left us")
@@ -274,12 +274,12 @@ async def test_the_page_is_live(operator: Client, scene: Scene) -> None:
     assert dead in [node.get("data-key") for node in page.first(id="live-letters").all("tr")]
 
 
-# ── they arrive ──
+# ── replayed dead letters are delivered ──
 
 
 @pytest.mark.store_options(pool_size=6)
 async def test_from_a_red_endpoint_to_replayed_dead_letters(operator: Client, scene: Scene) -> None:
-    """The receiver counts: what was dead arrives once each, with the id that it had before."""
+    """The receiver counts the requests: each dead letter arrives once after the replay, with its original message id."""
     with Receiver() as receiver:
         receiver.behave(Behaviour(status=422, body=b"no such order"))
         await scene.endpoint(url=f"{receiver.url}/hook")

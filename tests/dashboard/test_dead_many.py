@@ -1,4 +1,5 @@
-"""Dead letters that are selected, or all that match: counted first, then replayed or resolved."""
+"""Bulk actions on dead letters, selected or matching a filter: the page shows the count first, then replays or
+resolves."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ async def test_selected_ones_are_counted_and_then_replayed(operator: Client, sce
     (selection,) = [form for form in page.all("form") if form.all("input", name="id")]
     (press,) = [node for node in selection.all("button") if node.text == "Replay selected"]
     assert selection["method"] == "get"
-    assert "csrf" not in selection.fields()  # it would be in the URL
+    assert "csrf" not in selection.fields()  # a CSRF token must not appear in the URL of a GET form
     asked = await operator.page(f"{press['formaction']}?" + "&".join(f"id={each}" for each in chosen))
     assert verdict(asked).startswith("◐ 2 deliveries to 2 endpoints will be sent again")
     form = posting(asked, "/dead-letters/replay")
@@ -47,14 +48,14 @@ async def test_resolved_ones_can_be_selected_and_replayed(operator: Client, scen
     assert await left(scene, resolved=None) == set()
 
 
-async def test_what_is_gone_meanwhile_is_told(operator: Client, scene: Scene) -> None:
+async def test_a_dead_letter_that_is_gone_refuses_the_request(operator: Client, scene: Scene) -> None:
     await scene.endpoint()
     chosen = [await bury(scene), await bury(scene)]
     asked = await operator.page("/dead-letters/replay?" + "&".join(f"id={each}" for each in chosen))
     form = posting(asked, "/dead-letters/replay")
     await scene.store.replay(DeadFilter(ids=(int(chosen[0][3:]),)))
     assert f"no dead letter '{chosen[0]}'" in alerts((await operator.submit(form)).page(404))
-    assert await left(scene) == {chosen[1]}  # all or nothing
+    assert await left(scene) == {chosen[1]}  # one missing dead letter refuses the whole request
 
 
 async def test_selected_ones_are_resolved_with_a_note(operator: Client, scene: Scene) -> None:
@@ -107,7 +108,7 @@ CHOICES: tuple[dict[str, Any], ...] = (
 )
 
 
-async def test_a_choice_of_nothing_is_refused(operator: Client, scene: Scene) -> None:
+async def test_an_empty_selection_is_refused(operator: Client, scene: Scene) -> None:
     await scene.endpoint()
     dead = await bury(scene)
     for fields, path in product(CHOICES, ("/dead-letters/replay", "/dead-letters/resolve")):
@@ -142,7 +143,8 @@ async def test_all_that_match_are_replayed_by_a_task(operator: Client, scene: Sc
     asked = await operator.page(link)
     form = posting(asked, "/dead-letters/replay")
     assert form.first("button").text == "Replay 3 deliveries to 1 endpoint"
-    later = await bury(scene, event_type="b", channels=("l",), ago=0)  # it was not counted
+    # this dead letter was not in the count that the operator confirmed
+    later = await bury(scene, event_type="b", channels=("l",), ago=0)
     answer = await operator.submit(form)
     assert answer.location.startswith("/tasks/qtask_")
     started = "✓ Started 1 task. You can leave this page: it goes on by itself."
@@ -188,7 +190,7 @@ async def test_all_of_the_chosen_application_leave_the_others_alone(
     assert (await letter(scene, theirs)).note == "theirs"
 
 
-async def test_so_many_applications_at_a_time(
+async def test_the_number_of_applications_in_one_replay_is_limited(
     operator: Client, scene: Scene, other_app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hookline.services.dead_letters.MAX_APPLICATIONS", 1)
@@ -214,7 +216,7 @@ async def test_too_many_tasks_at_once_are_refused(
     assert "wait for them" in alerts((await operator.post("/dead-letters/replay", {"all": "1"})).page(409))
 
 
-async def test_what_cannot_be_sent_is_said_before(operator: Client, scene: Scene) -> None:
+async def test_the_confirmation_names_what_cannot_be_sent(operator: Client, scene: Scene) -> None:
     await scene.endpoint(channels=("l",))
     shut = await scene.endpoint(channels=("r",))
     await bury(scene, channels=("l",))

@@ -1,4 +1,4 @@
-"""Dead letters: who may see and change them, and who is remembered to have done so."""
+"""Dead letters: which users may see and change them, and the audit entry of each change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.dashboard.dead_letters import bury, left, letter, posting, shown, ver
 from tests.support import factory
 from tests.support.scene import Scene
 
-# ── who may ──
+# ── permissions ──
 
 
 async def test_a_reader_sees_and_changes_nothing(reader: Client, portal_reader: Client, scene: Scene) -> None:
@@ -31,7 +31,9 @@ async def test_a_reader_sees_and_changes_nothing(reader: Client, portal_reader: 
     assert await left(scene) == {dead}
 
 
-async def test_a_customer_reaches_only_their_own(portal: Client, scene: Scene, other_app: Application) -> None:
+async def test_a_customer_reaches_only_their_own_dead_letters(
+    portal: Client, scene: Scene, other_app: Application
+) -> None:
     await scene.endpoint()
     other_end = await scene.endpoint(other_app)
     mine, theirs = await bury(scene), await bury(scene, app=other_app)
@@ -70,7 +72,7 @@ async def test_another_organization_reaches_nothing(enter: Enter, operator: Clie
     assert await left(scene) == {dead}
 
 
-async def test_who_did_it_is_remembered(operator: Client, scene: Scene) -> None:
+async def test_the_actor_is_in_the_audit_log(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     one, two, three = [await bury(scene) for _ in range(3)]
     gone = [await letter(scene, each) for each in (one, two)]

@@ -1,4 +1,4 @@
-"""One endpoint's page: what is wrong, since when, why, and what waits. And whose it is."""
+"""The page of one endpoint: its problem with start, cause and backlog, and the permissions to see it."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ HOSTILE = '<script>alert(1)</script>"onmouseover="x'
 HAND = Actor(kind=ActorKind.KEY, name="the key of the night shift")
 
 
-# ── how it is ─────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── state ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_sick_one_says_why_since_when_and_what_waits(operator: Client, scene: Scene) -> None:
+async def test_a_failing_endpoint_shows_cause_start_and_backlog(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     messages = await scene.trip(endpoint)
     deed = EndpointWork(app_no=endpoint.app_no, endpoint_no=endpoint.no, delivered=1, retried=5)
@@ -53,7 +53,7 @@ async def test_a_sick_one_says_why_since_when_and_what_waits(operator: Client, s
     assert page.form(f"/endpoints/{endpoint.id}/circuit/close").text == "Close circuit"
 
 
-async def test_a_well_one_is_calm_and_dead_letters_are_told(operator: Client, scene: Scene) -> None:
+async def test_a_healthy_endpoint_shows_no_alarm_but_its_dead_letters(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     assert verdict(await operator.page(f"/endpoints/{endpoint.id}")) == "● The endpoint is well."
     await scene.send(2)
@@ -82,7 +82,7 @@ async def test_attempts_by_outcome_and_in_pages(operator: Client, scene: Scene) 
     assert (await operator.get(f"/endpoints/{endpoint.id}?attempts=odd")).status == 422
 
 
-async def test_the_settings_are_told_and_no_secret_is(operator: Client, scene: Scene) -> None:
+async def test_the_page_shows_the_settings_and_no_secret(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint(
         event_types=None,
         channels=("eu",),
@@ -102,7 +102,7 @@ async def test_the_settings_are_told_and_no_secret_is(operator: Client, scene: S
     assert not any(secret.key in answer.text for secret in endpoint.secrets)
 
 
-async def test_what_customers_and_receivers_wrote_is_shown_as_text(operator: Client, scene: Scene) -> None:
+async def test_texts_of_customers_and_receivers_are_escaped(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint(description=HOSTILE, headers={"x-a": "<b>"}, metadata={HOSTILE: HOSTILE})
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, HOSTILE, actor=HAND)
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, HOSTILE, actor=HAND)
@@ -117,7 +117,7 @@ async def test_what_customers_and_receivers_wrote_is_shown_as_text(operator: Cli
     assert not any("onmouseover" in node.attributes for node in answer.page().walk())
 
 
-async def test_customers_do_not_see_who_works_for_us(operator: Client, portal: Client, scene: Scene) -> None:
+async def test_customers_do_not_see_the_names_of_operators(operator: Client, portal: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "a cause", actor=HAND)
     ours = await operator.page(f"/endpoints/{endpoint.id}")
@@ -147,14 +147,14 @@ async def test_the_band_follows_the_circuit(operator: Client, scene: Scene) -> N
     assert "circuit recovering" in band.text
 
 
-# ── whose ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── permissions ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 PATHS = ("", "/edit", "/headers", "/recover", "/replay-missing", "/delete", "/enable", "/secret")
 ACTIONS = ("/pause", "/resume", "/disable", "/circuit/open", "/circuit/close", "/circuit/reset", "/test", "/delete")
 MORE_ACTIONS = ("/edit", "/headers", "/recover", "/replay-missing", "/secret", "/secret/rotate")
 
 
-async def test_anothers_endpoint_is_not_there(portal: Client, scene: Scene, other_app: Application) -> None:
+async def test_an_endpoint_of_another_tenant_is_404(portal: Client, scene: Scene, other_app: Application) -> None:
     endpoint = await scene.endpoint(other_app)
     for rest in PATHS:
         assert (await portal.get(f"/portal/endpoints/{endpoint.id}{rest}")).status == 404, rest
@@ -163,7 +163,7 @@ async def test_anothers_endpoint_is_not_there(portal: Client, scene: Scene, othe
     assert await again(scene.store, endpoint) == endpoint
 
 
-async def test_whoever_may_only_look_changes_nothing(reader: Client, scene: Scene) -> None:
+async def test_readers_change_nothing(reader: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     page = await reader.page(f"/endpoints/{endpoint.id}")
     assert not [form for form in page.first("main").all("form") if form.get("method") == "post"]

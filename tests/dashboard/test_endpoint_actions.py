@@ -1,4 +1,4 @@
-"""What the buttons of an endpoint's page do: in the store, in its timeline and in the audit log."""
+"""The buttons on an endpoint's page and their effects on the store, the timeline and the audit log."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_a_customer_pauses_in_their_portal(portal: Client, scene: Scene) -
     assert event.cause == "paused in the portal"
 
 
-async def test_the_circuit_by_hand(operator: Client, scene: Scene) -> None:
+async def test_an_operator_opens_and_closes_the_circuit(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await operator.done(f"/endpoints/{endpoint.id}/circuit/open", cause="flood", seconds="3600")
     lane = await scene.lane(endpoint)
@@ -65,7 +65,7 @@ async def test_the_circuit_by_hand(operator: Client, scene: Scene) -> None:
     assert "was not open" in notice(await operator.done(f"/endpoints/{endpoint.id}/circuit/close"))
 
 
-async def test_a_circuit_is_open_for_one_of_the_lengths(operator: Client, scene: Scene) -> None:
+async def test_a_circuit_is_opened_for_one_of_the_offered_durations(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     for seconds in ("1", "-5", "9999999", "x", "36000"):
         assert (await operator.post(f"/endpoints/{endpoint.id}/circuit/open", seconds=seconds)).status == 422, seconds
@@ -90,7 +90,7 @@ async def test_a_test_event_goes_to_this_endpoint_alone(operator: Client, scene:
     assert (await operator.post(f"/endpoints/{endpoint.id}/test", event_type="no.such")).status == 422
 
 
-async def test_delete_says_what_it_touches_first(operator: Client, scene: Scene) -> None:
+async def test_delete_first_shows_what_it_deletes(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.send(3)
     (job,) = await scene.claim(1)

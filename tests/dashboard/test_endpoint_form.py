@@ -1,4 +1,4 @@
-"""Adding and editing an endpoint: what is typed is what is kept, what is wrong is said beside it, and nothing is lost."""
+"""The form that adds and edits an endpoint: input is saved as typed, and errors appear beside their fields."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ NEW = "/endpoints/new"
 
 
 def fault(page: Node, name: str) -> str:
-    """What is said to be wrong with a field, which points to it."""
+    """Return the error text of a field, and check that the field refers to it."""
     field = next(node for node in page.walk() if node.get("name") == name)
     assert field.get("aria-invalid") == "true"
     assert f"{name}-error" in (field.get("aria-describedby") or "")
     return page.first(id=f"{name}-error").text
 
 
-async def test_the_first_one_is_told_what_a_test_event_takes(operator: Client, portal: Client, scene: Scene) -> None:
-    """One of the catalogue, which may be empty."""
+async def test_a_new_endpoint_explains_test_events(operator: Client, portal: Client, scene: Scene) -> None:
+    """A test event needs an event type of the catalogue, and the catalogue may be empty."""
 
     async def added(client: Client, path: str) -> Node:
         form = posting(await client.page(path), NEW)
@@ -42,7 +42,7 @@ async def test_the_first_one_is_told_what_a_test_event_takes(operator: Client, p
     assert not leads_to_the_catalogue(page)
 
 
-async def test_a_customer_who_has_the_most_endpoints_is_told(operator: Client, portal: Client, scene: Scene) -> None:
+async def test_a_customer_at_the_endpoint_limit_sees_an_error(operator: Client, portal: Client, scene: Scene) -> None:
     for _ in range(100):
         await scene.endpoint()
     page = (await portal.submit(posting(await portal.page(f"/portal{NEW}"), NEW), url="https://a.example.com/")).page(
@@ -53,7 +53,7 @@ async def test_a_customer_who_has_the_most_endpoints_is_told(operator: Client, p
     assert (await operator.submit(form, url="https://a.example.com/")).status == 303
 
 
-async def test_adding_one_with_all_it_can_have(operator: Client, scene: Scene) -> None:
+async def test_adding_an_endpoint_with_every_field(operator: Client, scene: Scene) -> None:
     types = [await scene.store.save_event_type(factory.event_type(scene.organization.id)) for _ in range(3)]
     page = await operator.page(f"{NEW}?app={scene.app.id}")
     answer = await operator.submit(
@@ -95,7 +95,7 @@ async def test_adding_one_with_all_it_can_have(operator: Client, scene: Scene) -
     assert "secret" not in entry.detail
 
 
-async def test_the_least_that_is_needed(portal: Client, scene: Scene) -> None:
+async def test_adding_an_endpoint_with_only_the_required_fields(portal: Client, scene: Scene) -> None:
     page = await portal.page("/portal/endpoints/new")
     answer = await portal.submit(posting(page, NEW), url="https://hooks.example.com/least")
     [endpoint] = await scene.store.endpoints(scene.app.no, Page())
@@ -123,7 +123,7 @@ async def test_without_applications_it_says_what_to_do_first(chief: Client) -> N
     assert page.first(class_="empty").has("a", href="/applications/new")
 
 
-async def test_what_is_wrong_is_said_beside_the_field_and_nothing_typed_is_lost(operator: Client, scene: Scene) -> None:
+async def test_errors_appear_beside_the_field_and_the_input_is_kept(operator: Client, scene: Scene) -> None:
     await scene.endpoint(uid="taken")
     path = f"{NEW}?app={scene.app.id}"
     good = {"url": "https://hooks.example.com/x", "description": HOSTILE, "filter": "all", "ordering": "key"}
@@ -156,7 +156,7 @@ async def test_what_is_wrong_is_said_beside_the_field_and_nothing_typed_is_lost(
     assert len(await scene.store.endpoints(scene.app.no, Page())) == 1
 
 
-async def test_what_is_wrong_with_the_whole_is_said_above(operator: Client, scene: Scene) -> None:
+async def test_errors_without_a_field_appear_above_the_form(operator: Client, scene: Scene) -> None:
     await scene.endpoint(uid="taken")
     path = f"{NEW}?app={scene.app.id}"
     good = {
@@ -204,7 +204,7 @@ async def test_only_what_is_changed_is_changed(operator: Client, scene: Scene) -
     assert changed.secrets == endpoint.secrets
 
 
-async def test_somebody_elses_change_is_not_overruled_unseen(operator: Client, scene: Scene) -> None:
+async def test_a_concurrent_change_is_not_overwritten(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     form = posting(await operator.page(f"/endpoints/{endpoint.id}/edit"), "/edit")
     await scene.store.change_endpoint(endpoint.no, EndpointChange(description="theirs"))
@@ -272,7 +272,7 @@ async def test_bad_headers_are_refused_and_still_there(operator: Client, scene: 
     assert (await again(scene.store, endpoint)).headers == {"x-team": "a"}
 
 
-async def test_customers_are_not_told_of_settings_that_are_not_theirs(
+async def test_errors_for_customers_do_not_name_settings_of_the_server(
     operator: Client, portal: Client, scene: Scene
 ) -> None:
     for url in ("http://10.0.0.1/hook", "http://metadata.google.internal/hook"):

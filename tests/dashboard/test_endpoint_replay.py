@@ -1,4 +1,4 @@
-"""Sending again from an endpoint's page: first how many, then a task that does it."""
+"""Replay from an endpoint's page: the page first shows the count, then starts a task."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_disabled_enabled_and_what_it_missed(operator: Client, scene: Scen
     assert verdict(await operator.page(f"/endpoints/{endpoint.id}/enable")) == "● The endpoint is not disabled."
 
 
-async def test_recover_tells_how_many_then_sends_them(operator: Client, scene: Scene) -> None:
+async def test_recover_shows_the_count_and_then_sends(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.send(4)
     await scene.record(*(factory.dead(job, Reason.ATTEMPTS_EXHAUSTED) for job in await scene.claim_all()))
@@ -81,7 +81,7 @@ async def test_nothing_to_send_offers_no_button(operator: Client, scene: Scene) 
     assert not page.has("button", class_="main")
 
 
-async def test_an_instant_that_is_none_starts_nothing(operator: Client, scene: Scene) -> None:
+async def test_an_invalid_time_starts_no_task(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     path = f"/endpoints/{endpoint.id}/recover"
     for since in ("", "yesterday", "2999-01-01T00:00", "0001-01-01T00:00", "2026-13-01", "1" * 400):
@@ -91,7 +91,7 @@ async def test_an_instant_that_is_none_starts_nothing(operator: Client, scene: S
     assert await scene.store.tasks(TaskFilter(org_id=scene.organization.id), Page()) == []
 
 
-async def test_nothing_is_replayed_to_a_disabled_one(operator: Client, scene: Scene) -> None:
+async def test_nothing_is_replayed_to_a_disabled_endpoint(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "autumn", actor=HAND)
     since = "2026-01-02T03:04"

@@ -1,4 +1,4 @@
-"""The secret of an endpoint: seen only by those who ask for it, who are noted, and in no cache."""
+"""The secret of an endpoint: shown only on request, with an audit entry, and never cached."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from tests.dashboard.page_content import again, audited, posting, verdict
 from tests.support.scene import Scene
 
 
-async def test_it_is_revealed_by_asking_and_noted(operator: Client, scene: Scene) -> None:
+async def test_the_secret_is_shown_on_request_and_audited(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     key = endpoint.secrets[0].key
     page = await operator.page(f"/endpoints/{endpoint.id}")
     answer = await operator.submit(posting(page, "/secret"))
     assert answer.headers["cache-control"] == "no-store"
     assert key in answer.page().text
-    assert answer.text.count(key) >= 4  # and in the snippets
+    assert answer.text.count(key) >= 4  # the snippets contain the key too
     [entry] = await audited(scene)
     assert (entry.action, entry.subject, entry.app_id) == ("endpoint.reveal_secret", endpoint.id, scene.app.id)
     assert key not in entry.detail
 
 
-async def test_no_address_shows_it(operator: Client, scene: Scene) -> None:
+async def test_no_get_request_shows_the_secret(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     for rest in ("/secret", "/secret/rotate"):
         assert (await operator.get(f"/endpoints/{endpoint.id}{rest}")).location == f"/endpoints/{endpoint.id}"
@@ -34,7 +34,7 @@ async def test_no_address_shows_it(operator: Client, scene: Scene) -> None:
     assert await audited(scene) == []
 
 
-async def test_whoever_may_only_look_does_not_get_it(reader: Client, portal_reader: Client, scene: Scene) -> None:
+async def test_readers_cannot_reveal_the_secret(reader: Client, portal_reader: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     for client, path in ((reader, "/endpoints"), (portal_reader, "/portal/endpoints")):
         for rest in ("/secret", "/secret/rotate"):
@@ -44,7 +44,7 @@ async def test_whoever_may_only_look_does_not_get_it(reader: Client, portal_read
     assert (await again(scene.store, endpoint)).secrets == endpoint.secrets
 
 
-async def test_of_a_pair_only_the_public_half_is_shown(operator: Client, scene: Scene) -> None:
+async def test_of_a_key_pair_only_the_public_key_is_shown(operator: Client, scene: Scene) -> None:
     private, public = signing.new_keypair()
     endpoint = await scene.endpoint(secrets=(Secret(key=private),))
     answer = await operator.post(f"/endpoints/{endpoint.id}/secret")
@@ -70,19 +70,20 @@ async def test_rotation_with_an_overlap_lets_both_sign(portal: Client, scene: Sc
     assert (entry.action, entry.detail) == ("endpoint.rotate_secret", "overlap 3600 s")
 
 
-async def test_rotation_without_one_ends_the_old(operator: Client, scene: Scene) -> None:
+async def test_rotation_without_an_overlap_ends_the_old_secret(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint(scheme=Scheme.SVIX)
     form = posting(await operator.page(f"/endpoints/{endpoint.id}"), "/secret/rotate")
     assert (await operator.submit(form, overlap="77")).status == 422
     asked = (await operator.submit(form, overlap="0")).page()
-    assert (await again(scene.store, endpoint)).secrets == endpoint.secrets  # not yet
+    # the secret stays until the operator confirms
+    assert (await again(scene.store, endpoint)).secrets == endpoint.secrets
     await operator.submit(posting(asked, "/secret/rotate"))
     [secret] = (await again(scene.store, endpoint)).secrets
     assert secret.key != endpoint.secrets[0].key
 
 
-async def test_reloading_what_a_rotation_showed_does_not_rotate_again(operator: Client, scene: Scene) -> None:
-    """The key that was copied would be void, if the old ones were to end at once."""
+async def test_reloading_the_page_of_a_rotation_does_not_rotate_again(operator: Client, scene: Scene) -> None:
+    """A second rotation without an overlap would make the key that the user has just copied invalid."""
     endpoint = await scene.endpoint()
     form = posting(await operator.page(f"/endpoints/{endpoint.id}"), "/secret/rotate")
     await operator.submit(form, overlap="0", sure="1")

@@ -1,4 +1,4 @@
-"""The list of endpoints: the sickest first, with what waits behind each and the button that mends it."""
+"""The list of endpoints: failing ones first, each with its backlog and the button that helps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HAND = Actor(kind=ActorKind.COMMAND_LINE)
 
 
 def listed(page: Node) -> list[str]:
-    """The ids of the endpoints, in their order."""
+    """Return the ids of the endpoints on the page, in the order of the page."""
     return [row["data-key"] for row in page.first("tbody").all("tr")]
 
 
@@ -34,7 +34,7 @@ async def did(store: Store, endpoint: Endpoint, **outcomes: int) -> None:
     await store.add_pulse("a worker", Pulse(at=await store.now()), [deed])
 
 
-async def test_none_teaches_the_next_step(operator: Client, portal: Client) -> None:
+async def test_an_empty_list_explains_the_next_step(operator: Client, portal: Client) -> None:
     page = await operator.page("/endpoints")
     assert "hookline listen --register demo --ping" in page.text
     assert page.has("a", href="/endpoints/new")
@@ -43,7 +43,7 @@ async def test_none_teaches_the_next_step(operator: Client, portal: Client) -> N
     assert theirs.has("a", href="/portal/endpoints/new")
 
 
-async def test_the_sickest_come_first_and_say_what_mends_them(operator: Client, scene: Scene) -> None:
+async def test_failing_endpoints_come_first_with_the_button_that_helps(operator: Client, scene: Scene) -> None:
     sick = await scene.endpoint(description="the warehouse")
     messages = await scene.trip(sick)
     well, paused, disabled = await scene.endpoint(), await scene.endpoint(), await scene.endpoint()
@@ -67,7 +67,7 @@ async def test_the_sickest_come_first_and_say_what_mends_them(operator: Client, 
     assert not any(well.id in form["action"] for form in page.all("form"))
 
 
-async def test_one_that_asked_to_be_left_alone_is_held_until_then(operator: Client, scene: Scene) -> None:
+async def test_an_endpoint_is_held_until_its_retry_after_ends(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.send(3)
     (job,) = await scene.claim(1)
@@ -79,7 +79,7 @@ async def test_one_that_asked_to_be_left_alone_is_held_until_then(operator: Clie
     assert "left alone" not in (await operator.page("/endpoints")).first("tbody").text
 
 
-async def test_what_each_did_is_drawn_and_counted(operator: Client, scene: Scene) -> None:
+async def test_the_attempts_of_each_endpoint_are_drawn_and_counted(operator: Client, scene: Scene) -> None:
     busy, idle = await scene.endpoint(), await scene.endpoint()
     await did(scene.store, busy, delivered=7, retried=2, dead=1)
     page = await operator.page("/endpoints")
@@ -90,12 +90,12 @@ async def test_what_each_did_is_drawn_and_counted(operator: Client, scene: Scene
     assert "7 delivered, 2 failed, retrying, 1 dead" in line["aria-label"]
 
 
-async def test_limits_are_told(operator: Client, scene: Scene) -> None:
+async def test_the_limits_of_an_endpoint_are_shown(operator: Client, scene: Scene) -> None:
     await scene.endpoint(throttle_rate=12.5, concurrency=3)
     assert (await operator.page("/endpoints")).rows()[0][4] == "12.5/s, 3 in flight"
 
 
-# ── which ones ────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── filters and pages ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_filters_by_state_url_and_id(operator: Client, scene: Scene) -> None:
@@ -108,10 +108,10 @@ async def test_filters_by_state_url_and_id(operator: Client, scene: Scene) -> No
         assert listed(await operator.page(f"/endpoints?state={state}")) == expected
     page = await operator.page("/endpoints?state=open")
     assert page.first(class_="empty").text == "No endpoint is like this."
-    assert "1 of 2 endpoints is held" in verdict(page)  # the filter does not hide what is wrong
+    assert "1 of 2 endpoints is held" in verdict(page)  # the summary counts endpoints that the filter hides
 
 
-async def test_of_more_sick_ones_than_a_page_names_each_is_found_by_its_state(
+async def test_a_filter_by_state_finds_every_failing_endpoint(
     operator: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those of the state that is asked for may be less sick than all that are looked at for the first lines."""
@@ -125,13 +125,13 @@ async def test_of_more_sick_ones_than_a_page_names_each_is_found_by_its_state(
     assert listed(await operator.page("/endpoints?state=sick")) == [worst.id, paused.id, slowed.id]
 
 
-async def test_one_that_is_slowed_is_not_called_well(operator: Client, scene: Scene) -> None:
+async def test_a_slowed_endpoint_is_not_called_healthy(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.raw.execute("UPDATE lane SET pace = 5.0 WHERE endpoint_no = $1", endpoint.no)
     assert verdict(await operator.page("/endpoints")).startswith("◷ 1 of 1 endpoint is not well, and still sent to.")
 
 
-async def test_one_that_is_well_and_lets_deliveries_die_says_so(operator: Client, scene: Scene) -> None:
+async def test_a_healthy_endpoint_with_dead_letters_shows_them(operator: Client, scene: Scene) -> None:
     dying, well = await scene.endpoint(), await scene.endpoint()
     await scene.send()
     await scene.record(*(factory.dead(job) for job in await scene.claim_all() if job.endpoint_no == dying.no))
@@ -140,7 +140,7 @@ async def test_one_that_is_well_and_lets_deliveries_die_says_so(operator: Client
     assert "dead letter" not in rows[well.id].text
 
 
-async def test_where_so_many_have_dead_letters_that_no_sick_one_is_seen_nothing_is_called_well(
+async def test_nothing_is_called_healthy_if_dead_letters_hide_failing_endpoints(
     operator: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hookline.dashboard.pages.endpoints.MAX_SICK", 1)
@@ -154,7 +154,7 @@ async def test_where_so_many_have_dead_letters_that_no_sick_one_is_seen_nothing_
     assert set(listed(page)) == {dying.id, failing.id}
 
 
-async def test_what_cannot_be_filtered_by_is_refused(operator: Client, scene: Scene) -> None:
+async def test_invalid_filters_are_refused(operator: Client, scene: Scene) -> None:
     await scene.endpoint()
     for query in ("state=sickly", "app=app_nobody", "range=9y", "q=%00", "after=%00", f"q={'x' * 501}"):
         answer = await operator.get(f"/endpoints?{query}")
@@ -162,7 +162,7 @@ async def test_what_cannot_be_filtered_by_is_refused(operator: Client, scene: Sc
         assert answer.page(answer.status).has(class_="verdict")
 
 
-async def test_pages_of_a_long_list_have_the_sick_first(operator: Client, scene: Scene) -> None:
+async def test_a_long_list_has_failing_endpoints_first(operator: Client, scene: Scene) -> None:
     made = [(await scene.endpoint()).id for _ in range(53)]
     last = await scene.store.endpoint(scene.app.no, max(made))
     assert last is not None
@@ -177,10 +177,10 @@ async def test_pages_of_a_long_list_have_the_sick_first(operator: Client, scene:
     assert not second.has(class_="more")
 
 
-# ── whose ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── permissions ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_everybody_sees_their_own(
+async def test_users_see_only_their_own_endpoints(
     operator: Client, portal: Client, enter: Enter, scene: Scene, other_app: Application
 ) -> None:
     own = await scene.endpoint()
@@ -195,14 +195,14 @@ async def test_everybody_sees_their_own(
     assert page.has(class_="empty")
 
 
-async def test_whoever_may_only_look_has_no_buttons(reader: Client, portal_reader: Client, scene: Scene) -> None:
+async def test_readers_have_no_buttons(reader: Client, portal_reader: Client, scene: Scene) -> None:
     await scene.trip(await scene.endpoint())
     for page in (await reader.page("/endpoints"), await portal_reader.page("/portal/endpoints")):
         assert not [form for form in page.first("main").all("form") if form.get("method") == "post"]
         assert not page.has("a", class_="button")
 
 
-async def test_customers_texts_are_shown_as_texts(operator: Client, scene: Scene) -> None:
+async def test_texts_of_customers_are_escaped(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint(description=HOSTILE, url="https://hooks.example.com/?<script>")
     await scene.store.change_application(scene.app.no, ApplicationChange(name=HOSTILE))
     await scene.send()

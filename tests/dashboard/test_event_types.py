@@ -1,4 +1,4 @@
-"""Event types: the catalogue that customers read and operators change."""
+"""Event types: the catalogue, which customers read and operators change."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def text(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-# ── looking ───────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_an_empty_catalogue_teaches_the_next_step(operator: Client, portal: Client) -> None:
@@ -55,7 +55,7 @@ async def test_the_catalogue(operator: Client, store: Store, organization: Organ
     assert [row[0] for row in everything.rows()][2] == "z.gone ✓ archived"
 
 
-async def test_one_with_its_schema_example_and_command(operator: Client, paid: EventType) -> None:
+async def test_the_page_of_an_event_type_has_schema_example_and_command(operator: Client, paid: EventType) -> None:
     page = await operator.page("/event-types/order.paid")
     assert page.first(class_="verdict").text.startswith("● Messages whose payload does not fit version 1")
     example, command, schema = [each["data-copy"] for each in page.all("button", class_="copy") if each.text == "Copy"]
@@ -82,7 +82,7 @@ async def test_customers_read_it_and_cannot_change_it(
     assert await store.event_type(organization.id, "order.paid") == paid
 
 
-async def test_another_organizations_is_not_there(enter: Enter, store: Store, paid: EventType) -> None:
+async def test_an_event_type_of_another_organization_is_404(enter: Enter, store: Store, paid: EventType) -> None:
     other = await enter(org_id=(await store.save_organization(factory.organization())).id)
     assert not (await other.page("/event-types")).has("a", href="/event-types/order.paid")
     assert (await other.get("/event-types/order.paid")).status == 404
@@ -92,7 +92,7 @@ async def test_another_organizations_is_not_there(enter: Enter, store: Store, pa
     assert await store.event_type(paid.org_id, paid.name) == paid
 
 
-async def test_those_who_may_only_look_change_nothing(reader: Client, store: Store, paid: EventType) -> None:
+async def test_readers_change_nothing(reader: Client, store: Store, paid: EventType) -> None:
     page = await reader.page("/event-types/order.paid")
     assert not page.first("main").has("form")
     for path in ("/new-event-type", "/event-types/order.paid/edit", "/event-types/order.paid/archive"):
@@ -100,7 +100,7 @@ async def test_those_who_may_only_look_change_nothing(reader: Client, store: Sto
     assert await store.event_type(paid.org_id, paid.name) == paid
 
 
-async def test_what_is_written_there_is_text(operator: Client, store: Store, organization: Organization) -> None:
+async def test_texts_are_escaped(operator: Client, store: Store, organization: Organization) -> None:
     schema = {"type": "object", "properties": {HOSTILE: {"type": "string", "example": HOSTILE}}}
     await store.save_event_type(
         factory.event_type(organization.id, name="a", description=HOSTILE, group_name="g", schemas={"1": schema})
@@ -140,7 +140,7 @@ async def test_adding_one(operator: Client, store: Store, organization: Organiza
     assert entry.subject == "order.shipped"
 
 
-async def test_what_is_wrong_is_said_at_its_field_and_what_was_typed_is_kept(
+async def test_errors_appear_at_their_field_and_the_input_is_kept(
     operator: Client, store: Store, organization: Organization, paid: EventType
 ) -> None:
     good = {"name": "new.one", "description": "d", "group": "g", "flags": "", "version": "1", "schema": text(SCHEMA)}
@@ -194,12 +194,12 @@ async def test_editing_keeps_what_the_form_does_not_have(
         before, description="new", schemas={"9": {}, "10": SCHEMA, "11": strict}, updated_at=after.updated_at
     )
     assert after == wanted
-    # What this process remembers of the schema is forgotten at once.
+    # The cached schema of this process is dropped at once.
     with pytest.raises(InvalidInput, match="does not fit"):
         await served.schemas.check(organization.id, "full", b'{"id": 1, "more": 2}')
 
 
-async def test_a_version_without_a_text_goes(operator: Client, store: Store, paid: EventType) -> None:
+async def test_a_schema_version_with_an_empty_text_is_removed(operator: Client, store: Store, paid: EventType) -> None:
     form = form_of(await operator.page("/event-types/order.paid/edit"), "/event-types/order.paid/edit")
     fields = {name: values[0] for name, values in form.fields().items()}
     del fields["validated"]
@@ -246,6 +246,6 @@ async def test_paging(operator: Client, store: Store, organization: Organization
     assert (await operator.get("/event-types?after=%2F..%2F")).status == 422
 
 
-async def test_one_that_is_called_new_has_a_page(operator: Client, store: Store, organization: Organization) -> None:
+async def test_an_event_type_named_new_has_a_page(operator: Client, store: Store, organization: Organization) -> None:
     await store.save_event_type(factory.event_type(organization.id, name="new"))
     assert (await operator.page("/event-types/new")).first("h1").text == "new"

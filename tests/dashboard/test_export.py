@@ -1,4 +1,4 @@
-"""Dead letters as a file: whole, bounded, and harmless in a spreadsheet."""
+"""The export of dead letters: complete, limited in size, and safe to open in a spreadsheet."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_lines_of_json_are_what_the_api_gives(operator: Client, scene: Sce
     assert {"appId", "endpointUrl", "messageId", "diedAt", "resolvedAt"} <= set(found)
 
 
-async def test_what_a_stranger_wrote_is_no_formula(operator: Client, scene: Scene) -> None:
+async def test_texts_of_tenants_are_no_spreadsheet_formulas(operator: Client, scene: Scene) -> None:
     await scene.endpoint()
     for text in (FORMULA, "+1", "-1", "@x", "\t=1", "\r=1", 'a","=1', "a;=1", "x\n=1", "ünïcödé ✓"):
         dead = await bury(scene)
@@ -75,7 +75,7 @@ async def test_what_a_stranger_wrote_is_no_formula(operator: Client, scene: Scen
     assert details[-4:] == ['a","\'=1', "a;'=1", "x\n'=1", "ünïcödé ✓"]
 
 
-async def test_filters_choose_what_is_in_it(operator: Client, scene: Scene) -> None:
+async def test_the_export_uses_the_filters(operator: Client, scene: Scene) -> None:
     await scene.endpoint()
     one, two = await bury(scene, event_type="a"), await bury(scene, event_type="b")
     await scene.store.resolve(DeadFilter(ids=(int(one[3:]),)), "done")
@@ -97,7 +97,7 @@ async def test_pages_are_read_one_after_another(
     assert [row["id"] for row in objects(await operator.get("/dead-letters/export?format=jsonl"))] == expected
 
 
-async def test_one_that_is_not_all_says_so_and_where_it_goes_on(
+async def test_an_incomplete_export_says_so_and_where_to_continue(
     operator: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hookline.dashboard.pages.dead_letters.export.STEP", 2)

@@ -1,4 +1,4 @@
-"""API keys: shown once, revoked for good, and nobody's business but of those who may make them."""
+"""API keys: shown once, revoked at once, and visible only to users who may create them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEY = re.compile(r"hk_[0-9A-Za-z]{38}")
 
 
 async def make(client: Client, **fields: str) -> str:
-    """A key, made through the form."""
+    """Create a key through the form and return it."""
     form = (await client.page("/api-keys/new")).first("main").form("/api-keys/new")
     shown = (await client.submit(form, **({"name": "checkout"} | fields))).page()
     found: set[str] = set(KEY.findall(shown.text))
@@ -62,7 +62,7 @@ async def test_a_key_for_one_application(
     assert app.name in (await operator.page("/api-keys")).rows()[0][2]
 
 
-async def test_what_is_wrong_is_said_and_what_was_typed_is_kept(
+async def test_errors_are_shown_and_the_input_is_kept(
     operator: Client, store: Store, organization: Organization, enter: Enter
 ) -> None:
     foreign = await store.create_application(
@@ -106,7 +106,7 @@ async def test_revoking_says_what_it_touches_and_ends_it_at_once(
     assert entry.subject.startswith(ids.API_KEY)
 
 
-async def test_who_signed_in_with_it_is_told_so(operator: Client, address: str) -> None:
+async def test_revoking_the_key_of_the_own_session_warns_about_the_sign_out(operator: Client, address: str) -> None:
     key = await make(operator, scope="full")
     holder = Client(address)
     assert (await holder.sign_in(token=key)).status == 303
@@ -117,9 +117,7 @@ async def test_who_signed_in_with_it_is_told_so(operator: Client, address: str) 
     assert (await holder.get("/api-keys")).status == 303
 
 
-async def test_those_who_may_only_look_do_not_see_who_holds_keys(
-    reader: Client, operator: Client, store: Store
-) -> None:
+async def test_readers_do_not_see_keys(reader: Client, operator: Client, store: Store) -> None:
     await make(operator)
     for path in ("/api-keys", "/api-keys/new"):
         shown = await reader.get(path)
@@ -141,7 +139,7 @@ async def test_other_organizations_and_customers_do_not_see_them(
     assert await store.api_key(organization.id, kept.id) == kept
 
 
-async def test_those_that_expire_are_told_of(operator: Client, store: Store, organization: Organization) -> None:
+async def test_the_expiry_of_keys_is_shown(operator: Client, store: Store, organization: Organization) -> None:
     now = await store.now()
     for name, end in (("old", timedelta(microseconds=1)), ("soon", timedelta(days=3)), ("later", timedelta(days=90))):
         await add_key(store, organization.id, name=name, scope=Scope.READ, app=None, expires_at=now + end)

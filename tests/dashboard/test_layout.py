@@ -1,4 +1,4 @@
-"""What is around every page, and the files that it is drawn with."""
+"""The frame of every page: navigation, the application switcher, the time range, static files and colours."""
 
 from __future__ import annotations
 
@@ -14,41 +14,41 @@ from tests.dashboard.client import Client
 from tests.dashboard.markup import Node, parse
 from tests.support import factory
 
-FIRST_VIEW = 100_000  # bytes, with everything that it is drawn with
+FIRST_VIEW = 100_000  # bytes of the first page with all its files
 
 
 def rail(page: Node) -> list[str]:
     return [link.text for link in page.first("nav", class_="rail").first("ul").all("a")]
 
 
-# ── rail, switcher, range ──
+# ── navigation, application switcher, time range ──
 
 
-async def test_operators_have_every_place_and_customers_have_theirs(chief: Client, portal: Client) -> None:
+async def test_operators_and_customers_have_their_own_navigation(chief: Client, portal: Client) -> None:
     assert rail(await chief.page("/")) == [entry.words for entry in layout.RAIL]
     assert rail(await portal.page("/portal")) == [entry.words for entry in layout.RAIL if entry.portal]
 
 
-async def test_those_who_do_not_run_the_deployment_are_not_shown_its_places(operator: Client) -> None:
+async def test_the_navigation_shows_deployment_pages_only_to_its_operators(operator: Client) -> None:
     found = rail(await operator.page("/"))
     assert "Overview" in found
     assert not {entry.words for entry in layout.RAIL if entry.deployment} & set(found)
 
 
-async def test_those_who_may_only_look_are_not_led_to_the_keys(reader: Client, operator: Client) -> None:
+async def test_readers_have_no_link_to_the_keys(reader: Client, operator: Client) -> None:
     assert "API keys" in rail(await operator.page("/"))
     for path in (link["href"] for link in (await reader.page("/")).first("nav", class_="rail").all("a")):
         assert (await reader.get(path)).status == 200, path
 
 
-async def test_every_place_of_the_rail_is_there_and_says_that_one_is_in_it(chief: Client) -> None:
+async def test_every_link_of_the_navigation_works_and_marks_the_current_page(chief: Client) -> None:
     for entry in layout.RAIL:
         page = await chief.page(entry.path)
         current = [link.text for link in page.first("nav", class_="rail").all("a") if link.get("aria-current")]
         assert current == [entry.words]
 
 
-def test_every_place_has_its_own_letter() -> None:
+def test_every_navigation_link_has_its_own_shortcut() -> None:
     letters = [entry.letter for entry in layout.RAIL]
     assert len(set(letters)) == len(letters)
 
@@ -126,7 +126,7 @@ async def test_everything_can_be_reached_and_read_without_seeing_it(operator: Cl
             assert field.get("aria-label") or page.has("label", for_=field["id"]), field
 
 
-async def test_nothing_is_written_into_the_markup_that_the_policy_forbids(operator: Client) -> None:
+async def test_the_markup_contains_nothing_that_the_policy_forbids(operator: Client) -> None:
     shown = await operator.get("/")
     page = shown.page()
     assert "'unsafe" not in shown.headers["content-security-policy"]
@@ -139,7 +139,7 @@ async def test_nothing_is_written_into_the_markup_that_the_policy_forbids(operat
 async def test_the_first_view_is_small(chief: Client) -> None:
     shown = await chief.get("/")
     files = sum([len((await chief.get(static.url(name), accept_encoding="gzip")).body) for name in static.files()])
-    assert len(shown.body) + files < FIRST_VIEW / 2  # of an empty deployment: the rest is for what it shows
+    assert len(shown.body) + files < FIRST_VIEW / 2  # for an empty deployment, so half the limit is left for content
 
 
 # ── files ──
@@ -160,8 +160,8 @@ async def test_files_may_be_kept_because_their_address_changes_with_them(strange
     assert (await stranger.get("/static/x/__init__.py")).status == 404
 
 
-async def test_what_is_no_page_has_an_icon_too(stranger: Client) -> None:
-    """Browsers ask for it beside every answer that names none, as those of the API."""
+async def test_answers_that_are_not_pages_have_an_icon(stranger: Client) -> None:
+    """Browsers request an icon for every answer that names none, such as answers of the API."""
     shown = await stranger.get("/favicon.ico")
     assert (shown.status, shown.body) == (200, static.files()["icon.svg"])
     assert shown.headers["content-type"] == "image/svg+xml"
@@ -169,7 +169,7 @@ async def test_what_is_no_page_has_an_icon_too(stranger: Client) -> None:
     assert shown.set_cookies == []
 
 
-def test_modules_import_what_is_there() -> None:
+def test_every_script_import_exists() -> None:
     files = static.files()
     for name, content in files.items():
         for wanted in re.findall(r'(?:from|import) "\./([^"]+)"', content.decode()):
@@ -181,14 +181,14 @@ def test_scripts_write_no_markup_of_their_own() -> None:
         text = content.decode()
         assert "eval(" not in text
         assert "insertAdjacentHTML" not in text
-        assert "innerHTML" not in text or name == "live.js"  # what the server has escaped
+        assert "innerHTML" not in text or name == "live.js"  # live.js inserts only HTML that the server has escaped
 
 
 # ── colours ──
 
 
 def colour(name: str) -> tuple[str, str]:
-    """In light and in dark."""
+    """Return the colour in light and in dark mode."""
     found = re.search(rf"--{name}: light-dark\((#\w{{6}}), (#\w{{6}})\)", static.files()["style.css"].decode())
     assert found is not None, name
     return found[1], found[2]
@@ -216,23 +216,23 @@ def test_every_colour_can_be_read(name: str, ground: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["text", "quiet"])
-def test_what_stands_on_sunken_ground_can_be_read(name: str) -> None:
+def test_text_on_a_sunken_background_can_be_read(name: str) -> None:
     for ink, paper in zip(colour(name), colour("sunken"), strict=True):
         assert brand.contrast(ink, paper) >= 4.5
 
 
-def test_the_accent_can_be_written_on() -> None:
+def test_text_on_the_accent_colour_can_be_read() -> None:
     for ink, paper in zip(colour("on-accent"), colour("accent"), strict=True):
         assert brand.contrast(ink, paper) >= 4.5
 
 
-def test_a_customers_colour_is_judged_on_these_grounds() -> None:
+def test_a_portal_colour_is_checked_against_these_backgrounds() -> None:
     light, dark = zip(colour("ground"), colour("raised"), strict=True)
     assert brand.LIGHT[:2] == light
     assert brand.DARK[:2] == dark
 
 
-def test_a_page_that_nobody_has_signed_in_to_is_whole() -> None:
+def test_a_page_for_signed_out_users_escapes_its_title_and_shows_its_body() -> None:
     page = parse(layout.document("<Sign in>", "<b>").removeprefix("<!doctype html>"))
     assert page.first("title").text == "<Sign in> · Hookline"
     assert page.first("body").text == "<b>"

@@ -1,4 +1,4 @@
-"""Parts that update in place: the page's own address, asked for as a stream of events."""
+"""Live updates: the browser requests the page's own address as a stream of server-sent events."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tests.dashboard.markup import parse
 from tests.support import factory
 
 NOW = datetime(2025, 11, 15, 20, 41, tzinfo=UTC)
-SOON = 60.0  # seconds within which anything must have come
+SOON = 60.0  # seconds until a test gives up waiting for an event
 
 
 class Stream:
-    """What a browser reads of it."""
+    """Reads a stream of events as a browser does."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
@@ -37,11 +37,11 @@ class Stream:
         return (await self._reader.readuntil(b"\r\n\r\n")).decode()
 
     async def parts(self) -> dict[str, str]:
-        """Of the next event that has some."""
+        """Return the parts of the next event that has any."""
         async with asyncio.timeout(SOON):
             while True:
                 line = await self._reader.readline()
-                assert line, "the stream has ended"
+                assert line, "the stream must not end before the next event"
                 if line.startswith(b"data: "):
                     return msgspec.json.decode(line.removeprefix(b"data: "), type=dict[str, str])
 
@@ -68,7 +68,7 @@ async def streaming(client: Client, path: str) -> AsyncIterator[Stream]:
 # ── over the wire ──
 
 
-async def test_the_stream_tells_every_live_part_and_then_what_changed(
+async def test_the_stream_sends_every_live_part_and_then_changes(
     operator: Client, store: Store, app: Application
 ) -> None:
     page = await operator.page("/applications")
@@ -89,7 +89,7 @@ async def test_the_stream_tells_every_live_part_and_then_what_changed(
         assert shown.first("div")["id"] == "live-applications"
 
 
-async def test_it_ends_when_they_sign_out(operator: Client) -> None:
+async def test_the_stream_ends_at_sign_out(operator: Client) -> None:
     async with streaming(operator, "/applications") as stream:
         await stream.parts()
         cookies = dict(operator.cookies)
@@ -100,7 +100,7 @@ async def test_it_ends_when_they_sign_out(operator: Client) -> None:
         assert " 401 " in await stream.head()
 
 
-async def test_a_page_that_stays_as_it_is_has_no_stream(chief: Client) -> None:
+async def test_a_page_without_live_parts_has_no_stream(chief: Client) -> None:
     shown = await chief.get("/settings", accept=live.MEDIA)
     assert shown.status == 406
 
@@ -109,7 +109,7 @@ async def test_strangers_get_no_stream(stranger: Client) -> None:
     assert (await stranger.get("/", accept=live.MEDIA)).status == 401
 
 
-async def test_a_customer_is_told_of_their_own_application_only(
+async def test_a_customers_stream_has_only_their_own_application(
     portal: Client, app: Application, other_app: Application
 ) -> None:
     async with streaming(portal, f"/portal?app={other_app.id}") as stream:
@@ -117,7 +117,7 @@ async def test_a_customer_is_told_of_their_own_application_only(
     assert other_app.id not in told
 
 
-# ── how it is told ──
+# ── content of the events ──
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ async def test_only_what_changed_is_sent(streams: live.Streams) -> None:
     assert told(await anext(found)) == {"live-b": "<div>1</div>"}
 
 
-async def test_an_age_alone_is_nothing_to_send(streams: live.Streams) -> None:
+async def test_a_change_of_an_age_alone_is_not_sent(streams: live.Streams) -> None:
     ages = iter([1, 2, 3])
     at = iter([NOW, NOW, NOW + timedelta(seconds=1)])
 
@@ -179,14 +179,14 @@ async def test_a_line_end_in_a_text_does_not_end_the_event(streams: live.Streams
     assert told(event) == {"live-a": "<pre>one\n\ntwo\r\n\u2028three</pre>"}
 
 
-async def test_it_ends_when_there_is_nothing_left_to_see(streams: live.Streams) -> None:
+async def test_the_stream_ends_when_the_page_is_gone(streams: live.Streams) -> None:
     async def read() -> live.Regions:
         raise NotFound("it was deleted")
 
     assert [event async for event in events(streams, read)] == [b"retry: 2000\n\n"]
 
 
-async def test_it_ends_when_the_server_stops(streams: live.Streams, leaving: asyncio.Event) -> None:
+async def test_the_stream_ends_when_the_server_stops(streams: live.Streams, leaving: asyncio.Event) -> None:
     async def read() -> live.Regions:
         return {}
 
@@ -200,7 +200,7 @@ async def test_it_ends_when_the_server_stops(streams: live.Streams, leaving: asy
         assert [event async for event in found] == []
 
 
-async def test_nobody_has_too_many_and_those_that_end_make_room(streams: live.Streams) -> None:
+async def test_the_number_of_streams_is_limited_and_ended_ones_make_room(streams: live.Streams) -> None:
     async def read() -> live.Regions:
         return {"live-a": Safe("")}
 
@@ -217,7 +217,7 @@ async def test_nobody_has_too_many_and_those_that_end_make_room(streams: live.St
 async def test_many_sessions_of_one_customer_leave_room_for_others(
     enter: Enter, operator: Client, app: Application, other_app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One link opens any number of sessions."""
+    """Any number of sessions can use one portal link, so the limit of streams counts all sessions of an application."""
     monkeypatch.setattr(live, "MAX_PER_APPLICATION", 2)
     monkeypatch.setattr(live, "MAX_PER_ORGANIZATION", 3)
     async with AsyncExitStack() as opened:
@@ -226,7 +226,7 @@ async def test_many_sessions_of_one_customer_leave_room_for_others(
             stream = await opened.enter_async_context(streaming(client, path))
             head = await stream.head()
             if " 200 " in head:
-                await stream.parts()  # it counts from its first event on
+                await stream.parts()  # a stream counts from its first event on
             return head.split()[1]
 
         found = [await status(await enter(app=app), "/portal/endpoints") for _ in range(3)]

@@ -1,4 +1,4 @@
-"""Rules of guessing: how many are free, how long to wait, what is forgotten. Pure."""
+"""The rules against guessing passwords, without a database: free guesses, waiting times and expiry."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def guess(rule: Rule, times: int, known: Guesses | None = None, now: datetime = 
 
 
 @given(RULES)
-def test_the_last_free_one_locks_and_not_one_before(rule: Rule) -> None:
+def test_the_last_free_guess_locks_and_no_earlier_one(rule: Rule) -> None:
     assert guess(rule, rule.free - 1).locked_until is None
     assert guess(rule, rule.free).locked_until == NOW + timedelta(seconds=rule.first)
 
 
 @given(RULES, st.integers(0, 500))
-def test_each_further_one_waits_longer_up_to_a_bound(rule: Rule, more: int) -> None:
+def test_each_further_guess_waits_longer_up_to_a_limit(rule: Rule, more: int) -> None:
     before, after = guess(rule, rule.free + more), guess(rule, rule.free + more + 1)
     assert before.locked_until is not None
     assert after.locked_until is not None
@@ -40,7 +40,7 @@ def test_each_further_one_waits_longer_up_to_a_bound(rule: Rule, more: int) -> N
 
 
 @given(RULES)
-def test_waiting_a_lock_out_gives_one_guess_and_not_all_of_them(rule: Rule) -> None:
+def test_after_a_lock_ends_only_one_guess_is_free(rule: Rule) -> None:
     locked = guess(rule, rule.free)
     assert locked.locked_until is not None
     again = rule.lock(locked, locked.locked_until)
@@ -50,7 +50,7 @@ def test_waiting_a_lock_out_gives_one_guess_and_not_all_of_them(rule: Rule) -> N
 
 
 @given(RULES)
-def test_they_are_forgotten_after_a_while(rule: Rule) -> None:
+def test_guesses_expire(rule: Rule) -> None:
     locked = guess(rule, rule.free + 3)
     assert locked.locked_until is not None
     later = locked.locked_until + timedelta(seconds=rule.window)
@@ -59,7 +59,7 @@ def test_they_are_forgotten_after_a_while(rule: Rule) -> None:
 
 
 def test_a_day_of_guessing_one_name_gets_nowhere() -> None:
-    """Whatever the pace, from one address: far below what the weakest password that is taken needs."""
+    """At any speed from one address, the number of guesses stays far below what the weakest allowed password needs."""
     known, now, taken = None, NOW, 0
     while now < NOW + timedelta(days=1):
         known = PAIR.lock(known, now)
@@ -68,7 +68,7 @@ def test_a_day_of_guessing_one_name_gets_nowhere() -> None:
     assert taken < 150
 
 
-def test_being_right_forgives_the_name_and_not_the_address() -> None:
+def test_a_right_password_resets_the_name_and_not_the_address() -> None:
     mine, others = lockout.password(KEY, "ada", "192.0.2.1"), lockout.password(KEY, "bob", "192.0.2.1")
     shared = set(mine.rules) & set(others.rules)
     assert len(mine.rules) == 3
@@ -82,7 +82,7 @@ def test_names_count_from_everywhere_together() -> None:
     assert len(set(here.rules) & set(there.rules)) == 1
 
 
-def test_a_browser_that_was_used_before_is_counted_by_itself() -> None:
+def test_a_known_browser_is_counted_separately() -> None:
     mark = lockout.mark(KEY, "ada", KEPT, "chance")
     known = lockout.password(KEY, "ada", "192.0.2.1", mark, KEPT)
     usual = lockout.password(KEY, "ada", "192.0.2.1", "", KEPT)
@@ -113,7 +113,7 @@ def test_a_browser_that_was_used_before_is_counted_by_itself() -> None:
         "x" + lockout.mark(KEY, "ada", KEPT, "chance"),
     ],
 )
-def test_a_mark_of_anything_else_is_none(mark: str) -> None:
+def test_an_invalid_browser_cookie_is_ignored(mark: str) -> None:
     usual = lockout.password(KEY, "ada", "192.0.2.1", "", KEPT)
     assert lockout.password(KEY, "ada", "192.0.2.1", mark, KEPT).rules.keys() == usual.rules.keys()
 
@@ -123,8 +123,8 @@ def test_keys_and_passwords_are_counted_apart() -> None:
     assert set(lockout.token(KEY, "192.0.2.1").rules).isdisjoint(password.rules)
 
 
-def test_what_is_kept_tells_nothing_of_what_was_typed() -> None:
-    """A password in the field for the name must not be found by trying: that takes the key."""
+def test_stored_counters_do_not_reveal_what_was_typed() -> None:
+    """Users may type a password into the name field. Without the key, nobody can find it from the stored hash."""
     one, other = lockout.password(KEY, "hunter2", "192.0.2.1"), lockout.password(b"x" * 32, "hunter2", "192.0.2.1")
     assert set(one.rules).isdisjoint(other.rules)
 
@@ -141,7 +141,7 @@ def test_what_is_kept_tells_nothing_of_what_was_typed() -> None:
         ("unix:", "elsewhere"),
     ],
 )
-def test_who_has_a_network_has_one_address(address: str, network: str) -> None:
+def test_addresses_of_one_network_count_as_one(address: str, network: str) -> None:
     assert lockout.network(address) == network
 
 
@@ -161,5 +161,5 @@ def test_any_text_is_counted(name: str, address: str) -> None:
         (900, "15 minutes"),
     ],
 )
-def test_how_long_in_words(seconds: float, words: str) -> None:
+def test_waiting_times_in_words(seconds: float, words: str) -> None:
     assert lockout.wait(NOW + timedelta(seconds=seconds), NOW) == words

@@ -1,4 +1,4 @@
-"""One message's page: its whole life, what is wrong and the button; the attempt's page; copy as curl."""
+"""The page of one message with its timeline, problems and buttons; the page of an attempt; copy as curl."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def kept(scene: Scene, message_id: str) -> Message:
 
 
 def form_to(page: Node, path: str) -> Node:
-    """Of the page itself; the switcher of applications leads to the same address."""
+    """Return the form in the main part of the page. The application switcher has a form with the same address."""
     return page.first("main").form(path)
 
 
@@ -57,10 +57,10 @@ def buttons(page: Node) -> set[str]:
     return {node.text for node in main.all(class_="button")}
 
 
-# ── what it says ──────────────────────────────────────────────────────────────────────────────────────────────────
+# ── content of the page ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_the_whole_life_on_one_page(operator: Client, scene: Scene) -> None:
+async def test_the_page_shows_the_whole_history_of_a_message(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint(description="the warehouse")
     [message] = await scene.send(
         ordering_key="order-7",
@@ -111,7 +111,7 @@ def section_of(page: Node, job: LeasedDelivery) -> Node:
     return root
 
 
-async def test_one_that_waits_says_when_it_is_tried_next(operator: Client, scene: Scene) -> None:
+async def test_a_pending_delivery_shows_its_next_attempt(operator: Client, scene: Scene) -> None:
     await scene.endpoint()
     [message] = await scene.send()
     [job] = await scene.claim()
@@ -122,7 +122,7 @@ async def test_one_that_waits_says_when_it_is_tried_next(operator: Client, scene
     assert "Resend" in buttons(page)
 
 
-async def test_one_that_is_held_says_by_what(operator: Client, portal: Client, scene: Scene) -> None:
+async def test_a_held_delivery_shows_what_holds_it(operator: Client, portal: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.store.open_circuit(endpoint.no, "they deploy")
     [message] = await scene.send()
@@ -132,10 +132,10 @@ async def test_one_that_is_held_says_by_what(operator: Client, portal: Client, s
     assert "Open the endpoint" in buttons(page)
     theirs = await portal.page(f"/portal/messages/{message}")
     assert "close its circuit" in theirs.text
-    assert "hookline " not in theirs.first("main").text  # a customer has no command line
+    assert "hookline " not in theirs.first("main").text  # customers have no command line
 
 
-async def test_all_arrived(operator: Client, scene: Scene) -> None:
+async def test_a_message_that_all_endpoints_received(operator: Client, scene: Scene) -> None:
     for _ in range(3):
         await scene.endpoint()
     [message] = await scene.send()
@@ -145,7 +145,7 @@ async def test_all_arrived(operator: Client, scene: Scene) -> None:
     assert page.first(class_="number").text == "3● delivered"
 
 
-async def test_those_that_need_somebody_come_first(operator: Client, scene: Scene) -> None:
+async def test_failed_deliveries_come_first(operator: Client, scene: Scene) -> None:
     for _ in range(3):
         await scene.endpoint()
     [message] = await scene.send()
@@ -157,7 +157,7 @@ async def test_those_that_need_somebody_come_first(operator: Client, scene: Scen
     assert page.first(class_="verdict").text.startswith("✕ 1 of 3 deliveries gave up")
 
 
-async def test_why_is_said_of_many_only_where_it_is_true_of_all(operator: Client, scene: Scene) -> None:
+async def test_a_common_cause_is_shown_only_if_all_deliveries_have_it(operator: Client, scene: Scene) -> None:
     paused, shut = await scene.endpoint(), await scene.endpoint()
     [message] = await scene.send()
     for endpoint in (paused, shut):
@@ -172,13 +172,13 @@ async def test_why_is_said_of_many_only_where_it_is_true_of_all(operator: Client
     assert page.first(class_="verdict").text.startswith("❚❚ 2 of 2 deliveries are held. What to do")
 
 
-async def test_nothing_matched(operator: Client, scene: Scene) -> None:
+async def test_a_message_that_matched_no_endpoint(operator: Client, scene: Scene) -> None:
     [message] = await scene.send()
     page = await operator.page(f"/messages/{message}")
     assert "No endpoint matched" in page.first(class_="verdict").text
 
 
-async def test_of_very_many_endpoints_the_rest_are_a_line_each(
+async def test_of_very_many_endpoints_only_the_first_are_shown_in_detail(
     operator: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(message_page, "MAX_TOLD", 2)
@@ -224,7 +224,7 @@ async def test_all_deliveries_are_listed_by_state(
         await operator.page(f"/messages/{message}/deliveries{wrong}", 422)
 
 
-async def test_it_is_told_live(operator: Client, scene: Scene) -> None:
+async def test_the_page_updates_live(operator: Client, scene: Scene) -> None:
     await scene.endpoint()
     [message] = await scene.send()
     page = await operator.page(f"/messages/{message}")
@@ -265,7 +265,7 @@ async def test_the_payload_pretty_raw_and_downloaded(operator: Client, scene: Sc
     assert found.headers["x-content-type-options"] == "nosniff"
 
 
-def test_what_is_large_or_deep_is_not_laid_out() -> None:
+def test_large_or_deeply_nested_payloads_are_not_formatted() -> None:
     assert request_response.pretty(b"[" * 5000 + b"]" * 5000) is None
     assert request_response.pretty(b"[" * 500 + b",".join([b"1"] * 5000) + b"]" * 500) is None
     assert request_response.pretty(b'"' + b"x" * request_response.MAX_FORMATTED + b'"') is None
@@ -273,15 +273,15 @@ def test_what_is_large_or_deep_is_not_laid_out() -> None:
     assert request_response.pretty(b"{}") == "{}"
 
 
-def test_what_cannot_be_seen_is_marked() -> None:
+def test_invisible_characters_are_marked() -> None:
     assert request_response.text(b"a\x00\x1b[2J\xff\r\n\tb") == "a\ufffd\ufffd[2J\ufffd\n\tb"
     assert request_response.text("user\u202egpj.exe".encode()) == "user\ufffdgpj.exe"
 
 
-# ── what is not ours ──────────────────────────────────────────────────────────────────────────────────────────────
+# ── hostile texts and other tenants ───────────────────────────────────────────────────────────────────────────────
 
 
-async def test_texts_of_tenants_and_receivers_are_text(operator: Client, portal: Client, scene: Scene) -> None:
+async def test_texts_of_tenants_and_receivers_are_escaped(operator: Client, portal: Client, scene: Scene) -> None:
     await scene.endpoint(description=HOSTILE, headers={"x-hostile": HOSTILE})
     [message] = await scene.send(
         tags=(HOSTILE[:100],), ordering_key=HOSTILE, payload=msgspec.json.encode({"x": HOSTILE})
@@ -300,9 +300,7 @@ async def test_texts_of_tenants_and_receivers_are_text(operator: Client, portal:
             assert not [node for node in page.all() if "style" in node.attributes]
 
 
-async def test_another_organizations_and_applications_are_not_there(
-    enter: Enter, operator: Client, portal: Client, scene: Scene
-) -> None:
+async def test_messages_of_other_tenants_are_404(enter: Enter, operator: Client, portal: Client, scene: Scene) -> None:
     other = await scene.store.save_organization(factory.organization())
     theirs = await enter(org_id=other.id)
     neighbour = await scene.store.create_application(scene.organization.id, factory.new_application())
@@ -326,7 +324,7 @@ async def test_another_organizations_and_applications_are_not_there(
             ("expunge", {"needed": "9"}),
         ):
             assert (await client.post(f"{prefix}/messages/{message}/{path}", fields)).status == 404, path
-    # An endpoint of another application gets nothing, and signs nothing.
+    # An endpoint of another application gets no request, and its secret signs nothing.
     assert (await operator.get(f"/messages/{message}/curl/{beside.id}")).status == 404
     assert (await operator.post(f"/messages/{message}/resend", endpoint=beside.id)).status == 404
     assert (await portal.post(f"/portal/messages/{message}/resend", endpoint=beside.id)).status == 404
@@ -346,13 +344,13 @@ async def test_a_dead_letter_of_another_message_is_not_replayed_through_this_one
     assert await scene.state(first) == DeliveryState.DEAD
 
 
-async def test_what_is_no_id_is_not_looked_up(operator: Client, scene: Scene) -> None:
+async def test_malformed_ids_are_404(operator: Client, scene: Scene) -> None:
     [message] = await scene.send()
     for wrong in ("x", "msg_%00", "..%2f", "msg_" + "0" * 27, "%ff" * 14, f"{message}/attempts/x", f"{message}/curl/x"):
         assert (await operator.get(f"/messages/{wrong}")).status == 404, wrong
 
 
-# ── what can be done ──────────────────────────────────────────────────────────────────────────────────────────────
+# ── actions ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_readers_have_no_buttons_and_change_nothing(reader: Client, portal_reader: Client, scene: Scene) -> None:
@@ -398,7 +396,7 @@ async def test_replay_of_one(where: str, operator: Client, portal: Client, scene
     assert again.status == 404
 
 
-async def test_what_goes_nowhere_is_not_replayed(operator: Client, scene: Scene) -> None:
+async def test_a_delivery_that_cannot_be_sent_is_not_replayed(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     [message] = await scene.send()
     job = await died(scene)
@@ -462,11 +460,11 @@ async def test_resend_to_an_endpoint_that_never_matched(portal: Client, scene: S
     assert "disabled" in (await portal.submit(form, endpoint=off.id)).page(409).text
 
 
-async def test_the_payload_is_removed_once_it_is_said_what_that_costs(operator: Client, scene: Scene) -> None:
+async def test_expunge_removes_the_payload_after_a_confirmation(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     [message] = await scene.send(payload=b'{"secret": 7}')
     path = f"/messages/{message}/expunge"
-    # Nothing was said of the delivery that needs it.
+    # The request does not confirm that a pending delivery still needs the payload, so nothing is removed.
     assert "nothing was removed" in (await operator.post(path)).page(409).text
     assert "nothing was removed" in (await operator.post(path, needed="0")).page(409).text
     assert (await kept(scene, message)).payload is not None
@@ -482,10 +480,10 @@ async def test_the_payload_is_removed_once_it_is_said_what_that_costs(operator: 
         in (await operator.post(f"/messages/{message}/resend", endpoint=endpoint.id)).page(409).text
     )
     assert await audited(scene) == [("message.expunge", message, "", scene.app.id)]
-    scene.broken_on_purpose = True  # what is left of it has nothing to send
+    scene.broken_on_purpose = True  # the pending delivery has no payload any more
 
 
-# ── the request ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the request of an attempt ─────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_an_attempts_page(operator: Client, scene: Scene) -> None:
@@ -503,7 +501,7 @@ async def test_an_attempts_page(operator: Client, scene: Scene) -> None:
 
 @pytest.mark.parametrize("scheme", list(Scheme))
 async def test_requests_are_what_a_worker_sends(scheme: Scheme, scene: Scene) -> None:
-    """The very same lines, but for what lets somebody in."""
+    """The shown request equals the sent one, except that the page hides headers with credentials."""
     headers = {"x-team": "billing", "authorization": "Bearer of-secrets", "x-api-key": "hunter2"}
     endpoint = await scene.endpoint(scheme=scheme, headers=headers)
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -532,7 +530,7 @@ def _veiled(line: str) -> str:
     return f"{name}: {request_preview.HIDDEN}" if name in ("authorization", "x-api-key") else f"{name}: {value}"
 
 
-async def test_secrets_that_cannot_be_opened_sign_nothing(scene: Scene) -> None:
+async def test_secrets_that_cannot_be_decrypted_sign_nothing(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     [message_id] = await scene.send()
     message = await kept(scene, message_id)

@@ -1,4 +1,4 @@
-"""The search for messages: ids are recognised, the URL holds every filter, pages lead both ways, nobody sees another's."""
+"""The search for messages: ids are recognised, the URL holds every filter, and pages can be walked both ways."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HOSTILE = "<script>alert(1)</script>\"'>"
 
 
 def listed(page: Node) -> list[str]:
-    """The ids of the messages on the page, in their order."""
+    """Return the ids of the messages on the page, in the order of the page."""
     return [row["data-key"] for row in page.first("main").all("tr") if row.get("data-key")]
 
 
@@ -42,7 +42,7 @@ _age = itertools.count(-3000)
 
 
 async def send(scene: Scene, **fields: Any) -> str:
-    """Its id is later than those before: ids of the same four milliseconds come in any order."""
+    """Send a message with a later id than all before. Ids of the same four milliseconds have no fixed order."""
     message = factory.new_message(
         scene.app.no, id=ids.mint(ids.MESSAGE, clock.wall() + timedelta(seconds=next(_age))), **fields
     )
@@ -51,7 +51,7 @@ async def send(scene: Scene, **fields: Any) -> str:
 
 
 def spread(app_no: int, count: int, **fields: Any) -> list[NewMessage]:
-    """Each a second older than the one before it: newest first."""
+    """Return messages whose ids are one second apart, newest first."""
     now = clock.wall()
     return [
         factory.new_message(app_no, id=ids.mint(ids.MESSAGE, now - timedelta(seconds=at)), **fields)
@@ -59,7 +59,7 @@ def spread(app_no: int, count: int, **fields: Any) -> list[NewMessage]:
     ]
 
 
-# ── what is listed ────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the list ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_each_message_with_the_states_of_its_deliveries(operator: Client, scene: Scene) -> None:
@@ -114,7 +114,7 @@ async def test_every_filter(operator: Client, scene: Scene) -> None:
     for query, expected in cases:
         page = await search(operator, **query)
         assert listed(page) == expected, query
-        # What was asked for is in the form again, and each filter can be taken away.
+        # The form shows the query again, and each filter has a link that removes it.
         form = page.first("main").form("/messages").fields()
         for name, value in query.items():
             if name not in ("since", "until"):
@@ -123,14 +123,14 @@ async def test_every_filter(operator: Client, scene: Scene) -> None:
         assert bool(shown) == any(value.strip() for name, value in query.items() if name != "app"), query
 
 
-async def test_instants_that_narrow_the_list_are_told_as_every_other_time(operator: Client, scene: Scene) -> None:
+async def test_time_filters_are_shown_like_other_times(operator: Client, scene: Scene) -> None:
     page = await search(operator, since="2020-03-01T14:30+02:00", until="2100-01-01T00:00")
     since, until = page.first(class_="chips").all("a")
     assert (since.text, until.text) == ("Since: 2020-03-01 12:30 UTC ✕", "Until: 2100-01-01 00:00 UTC ✕")
-    assert since.first("time")["datetime"] == "2020-03-01T12:30:00Z"  # which the script puts in the viewer's zone
+    assert since.first("time")["datetime"] == "2020-03-01T12:30:00Z"  # the script converts it to the viewer's time zone
 
 
-async def test_what_its_lane_holds_is_called_as_on_its_own_page(operator: Client, scene: Scene) -> None:
+async def test_a_held_delivery_has_the_same_state_as_on_its_own_page(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     message = await send(scene)
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "they asked")
@@ -141,7 +141,7 @@ async def test_what_its_lane_holds_is_called_as_on_its_own_page(operator: Client
     assert listed(await search(operator, state="open")) == [message]
 
 
-async def test_bad_filters_are_shown_again_with_what_is_wrong(operator: Client, scene: Scene) -> None:
+async def test_bad_filters_are_shown_again_with_an_error(operator: Client, scene: Scene) -> None:
     message = await send(scene)
     for query in (
         {"state": "sideways"},
@@ -166,7 +166,7 @@ async def test_bad_filters_are_shown_again_with_what_is_wrong(operator: Client, 
         assert message not in page.text
 
 
-async def test_an_application_that_is_not_there_is_not_all_of_them(operator: Client, scene: Scene) -> None:
+async def test_an_unknown_application_never_means_all_applications(operator: Client, scene: Scene) -> None:
     message = await send(scene)
     page = await search(operator, 404, app="app_nobodys")
     assert message not in page.text
@@ -190,7 +190,7 @@ async def test_empty_lists_teach_the_next_step(operator: Client, portal: Client,
 # ── ids ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_ids_lead_to_what_has_them(operator: Client, portal: Client, scene: Scene) -> None:
+async def test_a_search_for_an_id_leads_to_its_object(operator: Client, portal: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     message = await send(scene, event_id="order-7")
     [job] = await scene.claim()
@@ -233,7 +233,7 @@ async def test_ids_of_others_lead_nowhere(enter: Enter, scene: Scene) -> None:
         for name, value in (("app", ""), ("tag", "eu"), ("state", "dead"), ("type", "order.paid")):
             assert not listed(await search(client, **{name: value}))
     narrow = await enter(app=neighbour)
-    # The portal is of one application, whatever the URL says.
+    # The portal shows one application, whatever the URL contains.
     assert not listed(await search(narrow, app=scene.app.id))
 
 
@@ -295,7 +295,7 @@ async def test_only_the_newest_page_is_live(operator: Client, scene: Scene) -> N
     assert link(older, "To the newest") == "/messages"
 
 
-async def test_hostile_names_are_text(operator: Client, scene: Scene) -> None:
+async def test_hostile_names_are_escaped(operator: Client, scene: Scene) -> None:
     scene.app = await scene.store.create_application(scene.organization.id, NewApplication(name=HOSTILE))
     await send(scene, tags=(HOSTILE,))
     page = await search(operator)

@@ -1,4 +1,4 @@
-"""The secret of tokens is replaced under a running fleet: tokens, sessions, open pages and known browsers go on."""
+"""Replacing the token secret of a running fleet: tokens, sessions, open pages and known browsers stay valid."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from tests.dashboard.test_csrf import ACTION, send
 from tests.dashboard.test_sign_in import RIGHT, let_in
 
 OLD, NEW = "the old secret that has signed everything until now", "the new secret that is to sign from now on"
-# As the steps of the documentation have them: what a fleet has before, and in its rolling restart.
+# The values of the setting in the steps of the documentation: before the change, and during the rolling restart.
 STEPS = {"added": (OLD, f"{OLD},{NEW}"), "signs": (f"{OLD},{NEW}", f"{NEW},{OLD}"), "both": (OLD, f"{NEW},{OLD}")}
 
 
 @asynccontextmanager
 async def server(store: Store, url: str, secret: str) -> AsyncIterator[tuple[str, WebContext]]:
-    """Its address, and what it works with."""
+    """Start a server and yield its address and its context."""
     given = {"HOOKLINE_DATABASE_URL": url, "HOOKLINE_JWT_SECRET": secret, "HOOKLINE_SECRET_KEY": new_key()}
     tally = Tally()
     ingest = GroupCommit(store, tally=tally)
@@ -41,14 +41,14 @@ async def server(store: Store, url: str, secret: str) -> AsyncIterator[tuple[str
 
 
 def moved(client: Client, address: str) -> Client:
-    """The same browser at another process of the fleet."""
+    """Return a browser with the same cookies that uses another process of the fleet."""
     other = Client(address, portal=client.portal)
     other.cookies = client.cookies
     return other
 
 
 @pytest.mark.parametrize(("before", "after"), STEPS.values(), ids=STEPS)
-async def test_whoever_is_in_stays_in_and_may_send_the_page_that_is_open(
+async def test_users_stay_signed_in_and_can_submit_an_open_page(
     store: Store, database_url: str, organization: Organization, app: Application, before: str, after: str
 ) -> None:
     token = tokens.issue(OLD, organization.id, now=clock.wall())
@@ -69,7 +69,7 @@ async def test_whoever_is_in_stays_in_and_may_send_the_page_that_is_open(
         assert tokens.read(OLD if after.startswith(OLD) else NEW, made, clock.wall()).app_id == app.id
 
 
-async def test_once_the_old_one_is_gone_nothing_that_it_signed_is_taken(
+async def test_without_the_old_secret_nothing_that_it_signed_is_accepted(
     store: Store, database_url: str, organization: Organization
 ) -> None:
     old, new = (tokens.issue(secret, organization.id, now=clock.wall()) for secret in (OLD, NEW))
@@ -80,14 +80,15 @@ async def test_once_the_old_one_is_gone_nothing_that_it_signed_is_taken(
     async with server(store, database_url, NEW) as (address, _):
         assert (await Api(address).holding(old).get("/api/v1/app")).status == 401
         assert (await Api(address).holding(new).get("/api/v1/app")).status == 200
-        assert (await moved(operator, address).get("/")).status == 200  # a session is in the database
+        # the session is valid, because it is stored in the database
+        assert (await moved(operator, address).get("/")).status == 200
         assert await send(moved(operator, address), ACTION, csrf=proof) == 403
 
 
 async def test_a_known_browser_is_known_after_the_change(
     store: Store, database_url: str, organization: Organization
 ) -> None:
-    """Guesses of others do not keep its owner out; a mark for another name, or of another key, is none."""
+    """Guesses of others do not lock the owner out of a known browser. A cookie with another name or key is ignored."""
     await let_in(store, organization, "ada")
     async with server(store, database_url, OLD) as (address, _):
         browser = Client(address)

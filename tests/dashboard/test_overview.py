@@ -1,4 +1,4 @@
-"""The overview: what is wrong in the first line, every number with the list behind it, and nobody else's data."""
+"""The overview: problems in the first line, numbers that link to their lists, and no data of other tenants."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def verdicts(page: Node) -> list[str]:
 
 
 def numbers(page: Node) -> dict[str, str]:
-    """By what they count."""
+    """Return the numbers of the page by their labels."""
     return {each.first("span").text: each.first("b").text for each in page.all(class_="number")}
 
 
 @pytest.fixture
 async def own(store: Store) -> Application:
-    """Of the organization that runs the deployment."""
+    """An application of the default organization, to which the operators of the deployment belong."""
     await organizations.open_or_create(store, ids.DEFAULT_ORG, await store.now())
     return await store.create_application(ids.DEFAULT_ORG, factory.new_application())
 
@@ -42,10 +42,10 @@ async def dead_letters(scene: Scene, count: int, reason: Reason = Reason.PERMANE
     await scene.record(*(factory.dead(job, reason) for job in await scene.claim_all()))
 
 
-# ── nothing, and all well ─────────────────────────────────────────────────────────────────────────────────────────
+# ── an empty and a healthy deployment ─────────────────────────────────────────────────────────────────────────────
 
 
-async def test_an_empty_one_teaches_the_next_step(operator: Client, portal: Client) -> None:
+async def test_an_empty_overview_explains_the_next_step(operator: Client, portal: Client) -> None:
     page = await operator.page("/")
     assert verdicts(page) == ["◐ No endpoints yet: nothing is sent anywhere."]
     assert "hookline listen --register demo --ping" in page.text
@@ -54,7 +54,7 @@ async def test_an_empty_one_teaches_the_next_step(operator: Client, portal: Clie
     assert "hookline" not in customers.first(class_="empty").text  # customers have no command line
 
 
-async def test_all_well_is_calm(operator: Client, scene: Scene) -> None:
+async def test_a_healthy_overview_shows_no_alarm(operator: Client, scene: Scene) -> None:
     await scene.endpoint()
     fleet = Fleet(scene)
     await fleet.attempt(3, factory.delivered)
@@ -66,12 +66,10 @@ async def test_all_well_is_calm(operator: Client, scene: Scene) -> None:
     assert not page.has("section", id="troubled")
 
 
-# ── what is wrong ─────────────────────────────────────────────────────────────────────────────────────────────────
+# ── problems ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_one_sick_endpoint_is_named_with_since_when_why_how_much_waits_and_the_button(
-    operator: Client, scene: Scene
-) -> None:
+async def test_a_failing_endpoint_is_named_with_start_cause_backlog_and_button(operator: Client, scene: Scene) -> None:
     sick = await scene.endpoint()
     await scene.trip(sick)
     await scene.send(2)
@@ -91,10 +89,8 @@ async def test_one_sick_endpoint_is_named_with_since_when_why_how_much_waits_and
     assert numbers(page)["held back"] == "7"
 
 
-async def test_an_endpoint_that_refuses_what_it_is_sent_is_named_with_its_dead_letters(
-    operator: Client, scene: Scene
-) -> None:
-    """Its circuit is closed: it answers."""
+async def test_an_endpoint_that_refuses_messages_is_named_with_its_dead_letters(operator: Client, scene: Scene) -> None:
+    """The endpoint answers, so its circuit stays closed."""
     endpoint = await scene.endpoint()
     await dead_letters(scene, 3)
     page = await operator.page("/")
@@ -106,7 +102,7 @@ async def test_an_endpoint_that_refuses_what_it_is_sent_is_named_with_its_dead_l
     asked = await operator.page(replay["href"])
     assert posting(asked, "/dead-letters/replay").first("button").text == "Replay 3 deliveries to 1 endpoint"
     assert page.first("section", id="troubled").all("a", href=f"/dead-letters?endpoint={endpoint.id}")
-    # Once it takes what it is sent, nothing dies there, and nothing holds up the replay.
+    # After a successful delivery the endpoint causes no new dead letters, and the replay can start.
     await scene.send(20)
     await scene.record(*factory.all_delivered(await scene.claim_all()))
     (row,) = (await operator.page("/")).first("section", id="troubled").rows()
@@ -115,7 +111,7 @@ async def test_an_endpoint_that_refuses_what_it_is_sent_is_named_with_its_dead_l
     assert (await operator.get(replay["href"])).status == 200
 
 
-async def test_several_are_counted_and_the_first_is_named(operator: Client, scene: Scene) -> None:
+async def test_several_failing_endpoints_are_counted_and_the_first_is_named(operator: Client, scene: Scene) -> None:
     for _ in range(2):
         endpoint = await scene.endpoint()
         await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "tests")
@@ -128,7 +124,7 @@ async def test_several_are_counted_and_the_first_is_named(operator: Client, scen
     assert [row[1].partition(" for ")[0] for row in page.first("section", id="troubled").rows()] == ["❚❚ paused"] * 2
 
 
-async def test_one_that_asked_to_be_left_alone_is_held_until_then(enter: Enter, scene: Scene) -> None:
+async def test_an_endpoint_is_held_until_its_retry_after_ends(enter: Enter, scene: Scene) -> None:
     await scene.endpoint()
     await scene.send(3)
     (job,) = await scene.claim(1)
@@ -142,14 +138,14 @@ async def test_one_that_asked_to_be_left_alone_is_held_until_then(enter: Enter, 
     assert "paused by Retry-After" not in (await operator.page("/")).text
 
 
-async def test_a_failure_that_is_tried_again_is_no_alarm(operator: Client, scene: Scene) -> None:
+async def test_a_failure_that_will_be_retried_is_no_alarm(operator: Client, scene: Scene) -> None:
     await scene.endpoint()
     await scene.send()
     await scene.record(*(factory.retry(job) for job in await scene.claim_all()))
     assert verdicts(await operator.page("/")) == ["◷ 1 endpoint failed lately; what failed is tried again."]
 
 
-async def test_those_who_may_only_look_have_no_buttons(reader: Client, scene: Scene) -> None:
+async def test_readers_have_no_buttons(reader: Client, scene: Scene) -> None:
     await scene.trip(await scene.endpoint())
     await dead_letters(scene, 1)
     page = await reader.page("/")
@@ -170,10 +166,10 @@ async def test_every_number_leads_to_its_list(operator: Client, scene: Scene) ->
         assert (await operator.get(bar["href"])).status == 200
 
 
-# ── tenants apart ─────────────────────────────────────────────────────────────────────────────────────────────────
+# ── separate tenants ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_one_application_sees_only_its_own(
+async def test_the_overview_of_one_application_shows_only_its_own_data(
     operator: Client, portal: Client, scene: Scene, other_app: Application
 ) -> None:
     mine, theirs = await scene.endpoint(), await scene.endpoint(other_app)
@@ -191,12 +187,12 @@ async def test_one_application_sees_only_its_own(
     assert numbers(whole)["held back"] == "7"
 
 
-async def test_an_application_that_is_not_there_is_not_all_of_them(operator: Client, scene: Scene) -> None:
+async def test_an_unknown_application_never_means_all_applications(operator: Client, scene: Scene) -> None:
     await scene.endpoint()
     assert (await operator.get("/?app=app_nobody")).status == 404
 
 
-async def test_another_organization_sees_nothing_of_it(enter: Enter, scene: Scene) -> None:
+async def test_the_overview_shows_nothing_of_another_organization(enter: Enter, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.trip(endpoint)
     other = await scene.store.save_organization(factory.organization())
@@ -222,7 +218,7 @@ async def test_attempts_of_others_are_not_counted(
 # ── the deployment ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_who_runs_the_deployment_sees_all_of_it(chief: Client, scene: Scene) -> None:
+async def test_operators_of_the_deployment_see_all_of_it(chief: Client, scene: Scene) -> None:
     theirs = await scene.endpoint()
     await scene.trip(theirs)
     fleet = Fleet(scene)
@@ -235,14 +231,17 @@ async def test_who_runs_the_deployment_sees_all_of_it(chief: Client, scene: Scen
     assert found["delivered, last hour"] == "4"
     assert found["in flight, of 64 in 1 process"] == "3"
     assert theirs.url in page.text
-    # Pages of another organization's endpoints are not theirs: what leads there is a command.
+    # The operators cannot open pages of another organization's endpoint, so the overview shows a command instead.
     assert not page.has("a", href=f"/endpoints/{theirs.id}")
     assert f"hookline endpoints show {theirs.id} --org {scene.organization.id}" in page.text
-    assert "4" in {cell for row in page.first("figure", class_="chart").rows() for cell in row}  # and at once
+    # the chart shows the new attempts at once
+    assert "4" in {cell for row in page.first("figure", class_="chart").rows() for cell in row}
     assert {"latency", "backlog", "dead"} <= {section.get("id") for section in page.all("section")}
 
 
-async def test_one_that_is_their_own_has_its_button(chief: Client, scene: Scene, own: Application) -> None:
+async def test_an_endpoint_of_the_operators_own_organization_has_a_button(
+    chief: Client, scene: Scene, own: Application
+) -> None:
     endpoint = await scene.endpoint(own)
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "tests")
     page = await chief.page("/")
@@ -250,10 +249,10 @@ async def test_one_that_is_their_own_has_its_button(chief: Client, scene: Scene,
     assert page.form(f"/endpoints/{endpoint.id}/resume")
 
 
-async def test_that_no_worker_runs_is_the_first_thing_to_know(chief: Client, scene: Scene) -> None:
+async def test_a_missing_worker_is_shown_first(chief: Client, scene: Scene) -> None:
     await scene.trip(await scene.endpoint())
     fleet = Fleet(scene)
-    await fleet.beat()  # of a process that only serves the API
+    await fleet.beat()  # from a process that only serves the API
     first, second = verdicts(await chief.page("/"))
     assert first == "✕ No worker runs, so nothing is sent. Start one: hookline serve"
     assert second.startswith("❚❚ ")
@@ -262,7 +261,7 @@ async def test_that_no_worker_runs_is_the_first_thing_to_know(chief: Client, sce
     assert len(verdicts(await chief.page("/"))) == 1
 
 
-async def test_alerts_that_fire_are_told(chief: Client, scene: Scene) -> None:
+async def test_firing_alerts_are_shown(chief: Client, scene: Scene) -> None:
     await scene.endpoint()
     fleet = Fleet(scene, only(backlog=2))
     fleet.tally.slots = 1
@@ -276,7 +275,9 @@ async def test_alerts_that_fire_are_told(chief: Client, scene: Scene) -> None:
     assert "5 deliveries are due" in row[1]
 
 
-async def test_what_was_done_is_in_every_range_that_has_it(enter: Enter, own: Application, scene: Scene) -> None:
+async def test_deliveries_are_counted_in_every_range_that_contains_them(
+    enter: Enter, own: Application, scene: Scene
+) -> None:
     await scene.endpoint()
     fleet = Fleet(scene)
     hour = 3600.0
@@ -290,7 +291,7 @@ async def test_what_was_done_is_in_every_range_that_has_it(enter: Enter, own: Ap
     chief = await enter(org_id=own.org_id)
 
     async def delivered() -> dict[str, str]:
-        """By range; both a process that reads it for the first time and one that remembers give the same."""
+        """Return the number of deliveries by range. It must be the same with an empty and a filled cache."""
         found = {span: numbers(await chief.page(f"/?range={span}")) for span in ("1h", "6h", "24h", "7d")}
         return {
             span: next(value for name, value in found[span].items() if name.startswith("delivered")) for span in found
@@ -304,12 +305,12 @@ async def test_what_was_done_is_in_every_range_that_has_it(enter: Enter, own: Ap
     assert await delivered() == {"1h": "3", "6h": "6", "24h": "11", "7d": "18"}
 
 
-async def test_a_range_that_there_is_not(operator: Client, scene: Scene) -> None:
+async def test_an_unknown_range_is_refused(operator: Client, scene: Scene) -> None:
     await scene.endpoint()
     assert (await operator.get("/?range=2y")).status == 422
 
 
-async def test_it_costs_the_same_however_many_endpoints_are_sick(operator: Client, scene: Scene) -> None:
+async def test_the_overview_lists_ten_failing_endpoints_and_counts_all(operator: Client, scene: Scene) -> None:
     for _ in range(14):
         endpoint = await scene.endpoint()
         await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "tests")
@@ -321,7 +322,7 @@ async def test_it_costs_the_same_however_many_endpoints_are_sick(operator: Clien
 # ── hostile texts ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_what_tenants_and_receivers_write_is_text(operator: Client, scene: Scene) -> None:
+async def test_texts_of_tenants_and_receivers_are_escaped(operator: Client, scene: Scene) -> None:
     app = await scene.store.create_application(scene.organization.id, factory.new_application(name=HOSTILE))
     endpoint = await scene.endpoint(app, url="https://hooks.example.com/?a=<script>alert(2)</script>")
     await scene.store.ingest(factory.new_messages(app.no, 1))

@@ -1,4 +1,4 @@
-"""Passwords: which are taken, and that only the right one opens what is kept."""
+"""Passwords: which ones are accepted, and that only the right one matches the stored hash."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def test_each_has_a_salt_of_its_own() -> None:
     assert passwords.hashed(RIGHT) != passwords.hashed(RIGHT)
 
 
-def test_nobody_has_no_password() -> None:
+def test_an_unknown_name_matches_no_password() -> None:
     assert not passwords.matches(RIGHT, None)
 
 
-def test_nobody_takes_the_same_work_as_somebody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not the time, which a busy machine decides: what scrypt is asked to do."""
+def test_an_unknown_name_costs_the_same_work_as_a_known_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test compares the parameters of scrypt, not the time, because the time depends on how busy the machine is."""
     kept = passwords.hashed(RIGHT)
     asked: list[dict[str, object]] = []
     scrypt = hashlib.scrypt
@@ -50,7 +50,7 @@ def test_nobody_takes_the_same_work_as_somebody(monkeypatch: pytest.MonkeyPatch)
     assert int(str(asked[0]["n"])) * int(str(asked[0]["r"])) * int(str(asked[0]["p"])) >= 2**15 * 8 * 3
 
 
-def test_one_that_was_kept_at_another_cost_goes_on_working() -> None:
+def test_a_hash_with_another_cost_still_matches() -> None:
     salt = b"0123456789abcdef"
     key = hashlib.scrypt(RIGHT.encode(), salt=salt, n=2**12, r=8, p=1, dklen=32)
     kept = f"scrypt$12$8$1${b64encode(salt).decode()}${b64encode(key).decode()}"
@@ -58,7 +58,7 @@ def test_one_that_was_kept_at_another_cost_goes_on_working() -> None:
     assert not passwords.matches("another one", kept)
 
 
-def test_letters_that_are_composed_in_another_way_are_the_same() -> None:
+def test_unicode_normalization_makes_equal_letters_match() -> None:
     assert passwords.matches("cafe\u0301 au lait noir", passwords.hashed("caf\u00e9 au lait noir"))
 
 
@@ -74,7 +74,7 @@ def test_letters_that_are_composed_in_another_way_are_the_same() -> None:
         "scrypt$15$8$3$\u00e9$AAAA",
     ],
 )
-def test_what_is_kept_in_no_known_form_opens_to_nobody(kept: str) -> None:
+def test_a_stored_hash_of_unknown_form_matches_nothing(kept: str) -> None:
     with pytest.raises(InvalidInput):
         passwords.matches("", kept)
 
@@ -92,13 +92,13 @@ def test_what_is_kept_in_no_known_form_opens_to_nobody(kept: str) -> None:
         ("aaaaaaaaaaaaab", "different"),
     ],
 )
-def test_weak_ones_are_not_taken(password: str, why: str) -> None:
+def test_weak_passwords_are_refused(password: str, why: str) -> None:
     with pytest.raises(InvalidInput, match=why) as found:
         passwords.check(password, "ada")
     assert not password or password not in str(found.value)
 
 
-def test_strong_ones_are() -> None:
+def test_strong_passwords_are_accepted() -> None:
     for password in (RIGHT, "p4ssw0rd-p4ssw0rd", "пароль из слов", "x" * 20 + "abcd", " spaces around "):
         assert passwords.check(password, "ada") == password
 
@@ -115,6 +115,6 @@ def test_a_name_is_one_name_however_it_is_typed(typed: str) -> None:
 
 
 @pytest.mark.parametrize("typed", ["", " ", "-ada", "ada-", "a da", "ad\u00e0", "a" * 101, "<b>", "a\nda", "a\x00"])
-def test_what_is_no_name(typed: str) -> None:
+def test_invalid_names_are_refused(typed: str) -> None:
     with pytest.raises(InvalidInput):
         operator_name(typed)

@@ -1,4 +1,4 @@
-"""The portal: one application behind a link, revocable, in frames of allowed sites only, in somebody else's colours."""
+"""The customer portal: one application behind a revocable link, in frames of allowed sites, with the owner's branding."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SITE, OTHER = "https://app.example.com", "https://admin.example.com:8443"
 HOSTILE = "<script>alert(1)</script>"
 
 framing = pytest.mark.parametrize("settings", [{"HOOKLINE_PORTAL_ORIGINS": f"{SITE},{OTHER}"}])
-TLS = {"x-forwarded-proto": "https"}  # as a proxy says that was named
+TLS = {"x-forwarded-proto": "https"}  # sent by a trusted proxy
 named = pytest.mark.parametrize("proxies", [("127.0.0.1/32",)])
 
 
@@ -48,11 +48,11 @@ async def link(api: Caller, app: Application, **body: object) -> dict[str, str]:
     return found
 
 
-# ── the link ──────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the portal link ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_the_link_of_the_api_opens_the_portal(stranger: Client, api: Caller, app: Application) -> None:
-    """What the script does with it: the page in front of the # has the form for what is behind it."""
+    """The script of the sign-in page reads the key after the # of the link and submits it in the form."""
     made = await link(api, app)
     address, _, fragment = made["url"].partition("#")
     assert address == f"http://{api.address}/login"
@@ -67,7 +67,7 @@ async def test_the_link_of_the_api_opens_the_portal(stranger: Client, api: Calle
         assert page.first(class_="who").first("span").text == app.name
 
 
-async def test_what_is_no_link(stranger: Client, api: Caller, app: Application) -> None:
+async def test_invalid_links_are_refused(stranger: Client, api: Caller, app: Application) -> None:
     url = (await link(api, app))["url"]
     nested = urlsafe_b64encode(b'{"a":' + b"[" * 2900).decode()
     for wrong in ("", "x", url[:-9], f"{url}!", url.replace("key=", "key=A"), "key=e30", "#key=", "é", "W10", nested):
@@ -77,17 +77,18 @@ async def test_what_is_no_link(stranger: Client, api: Caller, app: Application) 
     assert SESSION not in stranger.cookies
 
 
-async def test_a_link_does_not_lead_into_another_portal_unasked(
+async def test_a_link_into_another_portal_needs_a_confirmation(
     portal: Client, api: Caller, app: Application, other_app: Application
 ) -> None:
-    """Or anybody could send a customer to a portal of their own, and read what they enter there."""
+    """Without a confirmation, an attacker could move a customer into the attacker's portal and read what they enter
+    there."""
     url = (await link(api, other_app))["url"]
 
     async def inside() -> str:
         return (await portal.page("/portal/endpoints")).first(class_="who").first("span").text
 
     form = (await portal.page("/portal/login")).first("form")
-    answer = await portal.submit(form, key=url, pressed="")  # as the script sends it
+    answer = await portal.submit(form, key=url, pressed="")  # as the script submits the form
     page = answer.page(409)
     assert app.name in page.first(role="status").text
     assert other_app.name in page.first(role="status").text
@@ -96,7 +97,7 @@ async def test_a_link_does_not_lead_into_another_portal_unasked(
     assert await inside() == other_app.name
 
 
-async def test_nor_by_the_operators_door_where_nobody_knows_which_portal_they_are_in(
+async def test_a_portal_link_on_the_operators_sign_in_page_needs_a_confirmation(
     portal: Client, api: Caller, other_app: Application
 ) -> None:
     token = (await link(api, other_app))["token"]
@@ -107,10 +108,10 @@ async def test_nor_by_the_operators_door_where_nobody_knows_which_portal_they_ar
     assert (await portal.submit(page.first("form"))).location == "/portal"
 
 
-async def test_a_link_of_the_same_portal_or_in_a_frame_goes_on_by_itself(
+async def test_a_link_of_the_same_portal_or_in_a_frame_needs_no_confirmation(
     portal: Client, api: Caller, app: Application, other_app: Application
 ) -> None:
-    """Who frames it may: they are asked for no more."""
+    """A site that frames the portal chose the link, so the customer is not asked to confirm it."""
     form = (await portal.page("/portal/login")).first("form")
     again = await portal.submit(form, key=(await link(api, app))["url"], pressed="")
     assert again.location == "/portal"
@@ -127,7 +128,7 @@ async def test_an_operators_token_opens_no_portal(stranger: Client, api: Caller)
     assert not any("session" in name for name in stranger.cookies)
 
 
-async def test_a_link_that_has_ended(
+async def test_an_expired_link_is_refused(
     stranger: Client, api: Caller, app: Application, organization: Organization
 ) -> None:
     before = clock.wall() - timedelta(hours=2)
@@ -135,7 +136,7 @@ async def test_a_link_that_has_ended(
     assert (await stranger.sign_in("/portal/login", key=old)).status == 401
 
 
-async def test_a_signed_out_customer_is_told_what_to_do(stranger: Client) -> None:
+async def test_a_signed_out_customer_sees_how_to_sign_in_again(stranger: Client) -> None:
     where = (await stranger.get("/portal/endpoints")).location
     assert where == "/portal/login?next=/portal/endpoints"
     page = await stranger.page(where)
@@ -145,16 +146,14 @@ async def test_a_signed_out_customer_is_told_what_to_do(stranger: Client) -> Non
     assert (await stranger.get("/portal")).location == "/portal/login"
 
 
-async def test_after_signing_in_they_are_where_they_wanted_to_be(
-    stranger: Client, api: Caller, app: Application
-) -> None:
+async def test_signing_in_leads_to_the_requested_page(stranger: Client, api: Caller, app: Application) -> None:
     token = (await link(api, app))["token"]
     there = "/portal/login?next=/portal/endpoints"
     assert (await stranger.sign_in(there, key=token)).location == "/portal/endpoints"
     assert (await stranger.sign_in("/portal/login?next=/audit", key=token)).location == "/portal"
 
 
-# ── its end ───────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── revoked and expired access ────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_links_and_sessions_are_revoked_at_once(
@@ -176,7 +175,7 @@ async def test_the_customers_own_logout_ends_the_session(stranger: Client, api: 
     assert (await stranger.sign_in("/portal/login", key=token)).status == 401
 
 
-async def test_leaving_the_portal(portal: Client) -> None:
+async def test_signing_out_of_the_portal(portal: Client) -> None:
     answer = await portal.post("/portal/logout")
     assert answer.location == "/portal/login?left=1"
     assert SESSION not in portal.cookies
@@ -189,7 +188,7 @@ async def test_the_portal_of_a_deleted_application_is_closed(portal: Client, sto
     assert (await portal.get("/portal/endpoints")).status == 303
 
 
-async def test_a_session_is_no_longer_than_its_link(stranger: Client, api: Caller, app: Application, raw: Raw) -> None:
+async def test_a_session_ends_with_its_link(stranger: Client, api: Caller, app: Application, raw: Raw) -> None:
     await stranger.sign_in("/portal/login", key=(await link(api, app, expiry=3600))["token"])
     assert (await stranger.get("/portal/endpoints")).status == 200
     await age(raw, 3700)
@@ -217,7 +216,7 @@ async def test_a_link_that_may_only_read(stranger: Client, api: Caller, app: App
 # ── frames ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_by_default_nobody_frames_anything(portal: Client, stranger: Client) -> None:
+async def test_by_default_no_site_may_frame_a_page(portal: Client, stranger: Client) -> None:
     for answer in (await portal.get("/portal/endpoints"), await stranger.get("/portal/login")):
         assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
 
@@ -247,7 +246,7 @@ async def test_allowed_sites_frame_the_portal_and_nothing_else(
 @named
 @framing
 async def test_in_a_frame_its_cookies_are_sent(stranger: Client, api: Caller, app: Application) -> None:
-    """Over TLS: browsers send them to a page in another site's frame on no other condition."""
+    """Browsers send the portal's cookies to a page in another site's frame only over TLS."""
     page = (await stranger.send("GET", "/portal/login", None, TLS)).page()
     proof, token = page.first("input", name="csrf")["value"], (await link(api, app))["token"]
     answer = await stranger.send("POST", "/portal/login", f"csrf={proof}&key={token}".encode(), TLS)
@@ -274,7 +273,7 @@ async def test_a_frame_gives_no_other_site_the_right_to_send_forms(portal: Clien
         assert (await portal.send("POST", "/portal/messages/none/resend", fields, strange)).status == 403
 
 
-# ── white label ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── branding ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 COLORED = {"HOOKLINE_PORTAL_NAME": f"Acme {HOSTILE}", "HOOKLINE_PORTAL_COLOR": "#FFDD00"}
@@ -298,7 +297,7 @@ async def test_the_portal_has_the_name_and_the_colour_of_its_owner(
     assert sheet.text == brand.style("#ffdd00")
 
 
-async def test_without_a_logo_there_is_none(portal: Client, stranger: Client) -> None:
+async def test_a_portal_without_a_logo_shows_none(portal: Client, stranger: Client) -> None:
     assert (await stranger.get("/portal/logo")).status == 404
     assert not (await portal.page("/portal/endpoints")).has("img")
     assert (await stranger.get("/portal/brand.css")).text == ""
@@ -312,7 +311,7 @@ PICTURES = {
 }
 
 
-async def test_the_logo_is_shown_and_can_do_nothing(
+async def test_the_logo_is_shown_and_cannot_run_scripts(
     store: Store, served: WebContext, portal: Client, tmp_path: Path
 ) -> None:
     for kind, content in PICTURES.items():
@@ -332,7 +331,7 @@ async def test_the_logo_is_shown_and_can_do_nothing(
                 assert (await portal.page(path)).has("img", src="/portal/logo")
 
 
-def test_what_is_no_picture_is_no_logo(tmp_path: Path) -> None:
+def test_files_that_are_not_pictures_are_refused_as_logo(tmp_path: Path) -> None:
     file = tmp_path / "logo.png"
     for content in (b"", b"<html><svg></svg></html>", b"GIF89a", b"\x89PNG", b"#!/bin/sh\n<svg"):
         file.write_bytes(content)
@@ -363,7 +362,7 @@ def test_what_is_no_picture_is_no_logo(tmp_path: Path) -> None:
         ("PORTAL_ORIGINS", "https://a.example/path"),
     ],
 )
-def test_settings_that_are_not_taken(name: str, value: str) -> None:
+def test_invalid_branding_settings_are_refused(name: str, value: str) -> None:
     with pytest.raises(ConfigError, match=f"HOOKLINE_{name}"):
         config.parse({f"HOOKLINE_{name}": value})
 
@@ -377,7 +376,7 @@ def test_every_colour_can_be_read_in_light_and_dark(color: str) -> None:
         found = legible(color, grounds)
         assert all(contrast(found, ground) >= 4.5 for ground in grounds)
         if all(contrast(color, ground) >= 4.5 for ground in grounds):
-            assert found == color  # one that can be read is left alone
+            assert found == color  # a colour that can be read is not changed
 
 
 def test_contrast_is_counted_as_the_standard_does() -> None:
@@ -386,7 +385,7 @@ def test_contrast_is_counted_as_the_standard_does() -> None:
     assert contrast("#ffffff", "#2563c9") == contrast("#2563c9", "#ffffff")
 
 
-def test_the_grounds_are_those_of_the_style_sheet() -> None:
+def test_the_backgrounds_are_those_of_the_style_sheet() -> None:
     sheet = static.files()["style.css"].decode()
     for name in ("ground", "raised", "sunken", "on-accent"):
         [(light, dark)] = re.findall(rf"--{name}: light-dark\((#[0-9a-f]{{6}}), (#[0-9a-f]{{6}})\)", sheet)

@@ -1,6 +1,6 @@
-"""What a customer sees of a failure: what happened, and nothing of the network that the deployment is in.
+"""Customers see why a delivery failed, but no internal addresses of the deployment's network.
 
-Every route and every page that a customer has is walked after deliveries have failed in each way there is.
+The tests read every route and every page of a customer after deliveries have failed in each possible way.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from tests.support.working import settled, working
 
 INSIDE = re.compile(r"10\.9\.9\.9|10\.0\.0\.53|vault-7|/etc/inside|proxy\.corp|fd12:")
 
-# As the sender words them; each has something of the inside in it.
+# Errors as the sender writes them. Each contains an internal address or name.
 DETAILS = {
     ErrorKind.REFUSED: "connecting: connection refused by 10.9.9.9",
     ErrorKind.RESET: "waiting for the response: recv failure from 10.9.9.9",
@@ -72,7 +72,7 @@ def failed(job: LeasedDelivery, kind: ErrorKind, policy: RetryPolicy) -> Result:
 
 
 async def fail(store: Store, raw: Raw, app: Application, policy: RetryPolicy) -> list[str]:
-    """One message for each way to fail, to an endpoint whose circuit opens of it."""
+    """Send one message for each way to fail, to an endpoint whose circuit then opens. Return the message ids."""
     name = f"policy{factory.number()}"
     new = factory.new_endpoint(url=f"https://{name}.example/", event_types=(name,))
     endpoint = await store.create_endpoint(app.no, new)
@@ -87,7 +87,7 @@ async def fail(store: Store, raw: Raw, app: Application, policy: RetryPolicy) ->
 
 
 async def named(store: Store, own: Holding, messages: list[str]) -> list[Holding]:
-    """`own` with the names of each message in turn."""
+    """Return one copy of `own` for each message, with the ids of that message."""
     where = DeadFilter(org_id=own.app.org_id, app_no=own.app.no)
     letters = {each.message_id: each.id for each in await store.dead_letters(where, Page(limit=100))}
     found = []
@@ -102,7 +102,7 @@ async def named(store: Store, own: Holding, messages: list[str]) -> list[Holding
 
 @pytest.fixture
 async def seen(store: Store, raw: Raw, own: Holding) -> list[Holding]:
-    """What failed for good in each way, and what is about to be tried again."""
+    """Messages that died in each way, and messages that will be retried."""
     messages = [
         message
         for policy in (RetryPolicy(max_attempts=1), RetryPolicy())
@@ -112,14 +112,14 @@ async def seen(store: Store, raw: Raw, own: Holding) -> list[Holding]:
 
 
 def routes(of: Holding) -> Iterator[str]:
-    """Every route that reads and that a token of one application may call."""
+    """Yield the path of every GET route that a token of one application may call."""
     names = of.named | {"msg_id": of.named["message_id"], "event_type_name": of.named["name"]}
     for operation in OPERATIONS:
         if operation.method == "GET" and operation.needs == Needs.READ and not operation.whole:
             yield PREFIX + re.sub(r"\{(\w+)\}", lambda found: names[found[1]], operation.path)
 
 
-async def test_no_route_tells_a_customer_of_the_inside(
+async def test_no_route_shows_a_customer_internal_addresses(
     address: str, store: Store, organization: Organization, app: Application, seen: list[Holding]
 ) -> None:
     _, key = await add_key(store, organization.id, name="theirs", scope=Scope.FULL, app=app, expires_at=None)
@@ -134,10 +134,12 @@ async def test_no_route_tells_a_customer_of_the_inside(
         assert answer.status in (200, 204, 404), (there, answer)
         assert not (leak := INSIDE.search(answer.body.decode())), (there, leak)
         told += bool(INSIDE.search((await ours.get(there)).body.decode()))
-    assert told > len(seen)  # operators do see it, so there was something to hide
+    assert told > len(seen)  # operators do see these errors, so there was something to hide
 
 
-async def test_no_page_tells_a_customer_of_the_inside(portal: Client, operator: Client, seen: list[Holding]) -> None:
+async def test_no_page_shows_a_customer_internal_addresses(
+    portal: Client, operator: Client, seen: list[Holding]
+) -> None:
     told = 0
     walked = dict.fromkeys((path(view, of, portal=True), asked(view, of)) for of in seen for view in views(portal=True))
     for there, query in walked:
@@ -148,14 +150,14 @@ async def test_no_page_tells_a_customer_of_the_inside(portal: Client, operator: 
     assert told > len(seen)
 
 
-async def test_nor_does_what_is_told_while_they_watch(portal: Client, seen: list[Holding]) -> None:
+async def test_no_live_update_shows_a_customer_internal_addresses(portal: Client, seen: list[Holding]) -> None:
     for there in ("/portal", "/portal/endpoints/{endpoint_id}", "/portal/messages/{message_id}"):
         async with streaming(portal, there.format(**seen[0].named)) as stream:
             await stream.head()
             assert not (leak := INSIDE.search(str(await stream.parts()))), (there, leak)
 
 
-async def test_customers_are_told_what_happened_all_the_same(
+async def test_customers_see_the_kind_of_failure(
     address: str, organization: Organization, app: Application, seen: list[Holding]
 ) -> None:
     theirs = Caller(address, tokens.issue(JWT_SECRET, organization.id, app_id=app.id, now=clock.wall()))
@@ -182,10 +184,10 @@ async def test_customers_are_told_what_happened_all_the_same(
     }
 
 
-async def test_a_name_that_leads_inside_is_refused_without_saying_where(
+async def test_a_name_with_an_internal_address_is_refused_without_the_address(
     address: str, store: Store, organization: Organization, app: Application
 ) -> None:
-    """By a real worker and a real resolver."""
+    """The test uses a real worker and a real resolver."""
     endpoint = await store.create_endpoint(app.no, factory.new_endpoint(url="https://priv.example/"))
     with NameServer() as names:
         names.answer("priv.example", "10.9.9.9")

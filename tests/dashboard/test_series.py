@@ -1,4 +1,4 @@
-"""What charts are made of: nothing that happened is lost, and bands have no gaps."""
+"""The data of charts: no event is lost, and bands have no gaps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ instants_of_a_week = st.integers(0, 8 * 86_400).map(lambda seconds: NOW - timede
 
 
 @given(st.sampled_from([*RANGES.values()]), st.lists(st.tuples(st.integers(0, 700), st.integers(1, 9))))
-def test_each_stretch_is_counted_once_in_its_step(span: Range, given: list[tuple[int, int]]) -> None:
+def test_each_activity_is_counted_once_in_its_step(span: Range, given: list[tuple[int, int]]) -> None:
     grain = timedelta(seconds=span.grain)
     start = NOW - (NOW - datetime(1970, 1, 1, tzinfo=UTC)) % grain
     found = [Activity(at=start - ago * grain, delivered=many, retried=2 * many, dead=0) for ago, many in given]
@@ -52,7 +52,7 @@ def test_each_stretch_is_counted_once_in_its_step(span: Range, given: list[tuple
 
 
 @pytest.mark.parametrize("span", [pytest.param(each, id=each.name) for each in RANGES.values()])
-def test_a_step_that_is_not_over_is_not_drawn_as_if_traffic_had_dropped(span: Range) -> None:
+def test_an_incomplete_step_does_not_look_like_a_drop_of_traffic(span: Range) -> None:
     steady = [Activity(at=NOW - each * series.step(span), delivered=9, retried=0, dead=0) for each in range(span.steps)]
     laid = series.laid_out(steady, series.steps(span, NOW))
     delivered, *_ = laid.curves()
@@ -60,19 +60,19 @@ def test_a_step_that_is_not_over_is_not_drawn_as_if_traffic_had_dropped(span: Ra
     assert {*delivered.values} == {9, None}
     (small,) = series.laid_out(steady, series.few_steps(span, NOW)).line()
     assert small.values[-1] == max(filter(None, small.values))
-    assert sum(laid.delivered) == 9 * span.steps  # what is counted is all of it
+    assert sum(laid.delivered) == 9 * span.steps  # every event is counted
 
 
 @pytest.mark.parametrize("span", [pytest.param(each, id=each.name) for each in RANGES.values()])
-def test_what_has_only_just_begun_is_drawn_at_once(span: Range) -> None:
-    """Nothing was there before that it could seem to drop from; and whoever has sent their first message looks for it."""
+def test_the_first_traffic_is_drawn_at_once(span: Range) -> None:
+    """There was no earlier traffic, so the curve cannot seem to drop. New users look for their first message."""
     begun = [Activity(at=NOW, delivered=3, retried=0, dead=0)]
     delivered, *_ = series.laid_out(begun, series.steps(span, NOW)).curves()
     assert delivered.values == [*[0] * (span.steps - 1), 3]
     (small,) = series.laid_out(begun, series.few_steps(span, NOW)).line()
     assert small.values[-1] == 3
-    # Until all of a step is told, the next one is not drawn beside it.
-    just = series.begins(span, NOW) + span.length  # a step has begun this moment
+    # The next step is not drawn before the current step is complete.
+    just = series.begins(span, NOW) + span.length  # a step begins at this moment
     delivered, *_ = series.laid_out(
         [Activity(at=just - series.step(span), delivered=3, retried=0, dead=0)], series.steps(span, just)
     ).curves()
@@ -89,7 +89,7 @@ def test_a_chart_moves_on_by_whole_steps() -> None:
     ("part", "words"),
     [(None, "–"), (0.0, "0%"), (1.0, "100%"), (0.99999, "99.9%"), (0.00001, "0.1%"), (0.5, "50.0%")],
 )
-def test_a_part_is_never_rounded_to_all_or_nothing(part: float | None, words: str) -> None:
+def test_a_share_is_never_rounded_to_0_or_100_percent(part: float | None, words: str) -> None:
     assert series.percent(part) == words
 
 
@@ -113,7 +113,7 @@ def words(events: list[LaneEvent], lane: Lane) -> list[str]:
     return [each.words for each in circuit_band.stretches(events, lane, NOW - timedelta(hours=1), NOW)]
 
 
-def test_what_was_before_follows_from_what_came_first() -> None:
+def test_the_state_before_the_first_event_follows_from_that_event() -> None:
     lane = Lane(endpoint_no=1, app_no=1)
     ago = [NOW - timedelta(minutes=minutes) for minutes in (10, 20, 30)]
     assert words([], lane) == ["circuit closed"]
@@ -164,16 +164,16 @@ def test_a_circuit_is_half_open_while_a_probe_is_under_way() -> None:
     ]
 
 
-# ── instants ──────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── times ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_instants_as_browsers_and_scripts_send_them() -> None:
+def test_times_of_browsers_and_scripts_are_read() -> None:
     expected = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
     for text in ("2026-03-01T12:30", "2026-03-01T12:30Z", "2026-03-01T14:30+02:00", "2026-03-01 12:30:00"):
         assert instants.read("since", text) == expected
 
 
 @given(st.text())
-def test_any_text_is_an_instant_or_refused(text: str) -> None:
+def test_any_text_is_a_time_or_is_refused(text: str) -> None:
     with suppress(InvalidInput):
         assert instants.read("since", text).tzinfo == UTC

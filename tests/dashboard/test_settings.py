@@ -1,4 +1,4 @@
-"""The page of settings: every one of them, no secret, for those who run the deployment."""
+"""The page of settings: every setting, no secrets, and only for the operators of the deployment."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_every_setting_is_there_and_no_secret(chief: Client, database_url:
     assert rows["ALERT_WEBHOOK_URL"][1] == "not set"
 
 
-async def test_values_read_as_one_would_write_them(chief: Client) -> None:
+async def test_values_have_the_form_in_which_they_are_set(chief: Client) -> None:
     page = await chief.page("/settings")
     rows = {row[0]: row[1:3] for row in page.all("section")[-1].rows()}
     assert rows["LEASE"] == ["90s", "60s"]

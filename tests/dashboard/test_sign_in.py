@@ -1,4 +1,4 @@
-"""Who comes in, for how long, and how guessing ends."""
+"""Signing in: which credentials are accepted, how long sessions last, and the limits on guessing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SALT = b"0123456789abcdef"
 
 
 def cheap(password: str) -> str:
-    """As cheap as can be: tests have many of them."""
+    """Hash a password with the cheapest parameters, because the tests hash many."""
     key = hashlib.scrypt(password.encode(), salt=SALT, n=2**10, r=8, p=1, dklen=32)
     return f"scrypt$10$8$1${b64encode(SALT).decode()}${b64encode(key).decode()}"
 
@@ -63,7 +63,7 @@ async def wrong(client: Client, name: str = "ada", password: str = "wrong passwo
 # ── sign-in ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_whoever_presses_a_button_after_their_session_is_told_that_nothing_was_done(
+async def test_a_form_sent_after_the_session_ended_says_that_nothing_was_changed(
     stranger: Client, ada: Operator
 ) -> None:
     ours = f"http://{stranger.address}"
@@ -78,7 +78,7 @@ async def test_whoever_presses_a_button_after_their_session_is_told_that_nothing
     assert (await stranger.submit(page.all("form")[0], name="ada", password=RIGHT)).location == "/endpoints?state=sick"
 
 
-async def test_a_stranger_is_led_to_the_door_and_back(stranger: Client, ada: Operator) -> None:
+async def test_a_stranger_is_sent_to_the_sign_in_page_and_back(stranger: Client, ada: Operator) -> None:
     assert (await stranger.get("/")).location == "/login"
     there = (await stranger.get("/audit?action=endpoint.pause&actor=ada")).location
     assert there == "/login?next=/audit%3Faction%3Dendpoint.pause%26actor%3Dada"
@@ -106,7 +106,9 @@ ELSEWHERE = (
 )
 
 
-async def test_the_door_leads_nowhere_else(stranger: Client, organization: Organization) -> None:
+async def test_the_sign_in_page_redirects_only_to_pages_of_this_server(
+    stranger: Client, organization: Organization
+) -> None:
     token = tokens.issue(JWT_SECRET, organization.id, now=clock.wall())
     for onward in ELSEWHERE:
         assert (await stranger.sign_in(token=token, next=onward)).location == "/", onward
@@ -123,8 +125,8 @@ async def test_a_session_is_random_and_only_its_hash_is_kept(operator: Client, r
 
 
 @pytest.mark.parametrize("proxies", [("127.0.0.1/32",)])
-async def test_over_tls_browsers_take_the_cookie_from_us_alone(stranger: Client, organization: Organization) -> None:
-    """A proxy that was named ends TLS, and says so."""
+async def test_over_tls_only_this_host_can_set_the_session_cookie(stranger: Client, organization: Organization) -> None:
+    """A trusted proxy terminates TLS and says so in a header."""
     tls = {"x-forwarded-proto": "https"}
     page = (await stranger.send("GET", "/login", None, tls)).page()
     proof = page.first("input", name="csrf")["value"]
@@ -135,10 +137,10 @@ async def test_over_tls_browsers_take_the_cookie_from_us_alone(stranger: Client,
     assert {"secure", "httponly", "samesite=lax", "path=/"} <= cookie.attributes
     assert not any(part.startswith("domain") for part in cookie.attributes)
     assert (await stranger.send("GET", "/audit", None, tls)).status == 200
-    assert (await stranger.get("/audit")).status == 303  # the same text in a cookie of a plain connection is another
+    assert (await stranger.get("/audit")).status == 303  # the session cookie of TLS is not valid without TLS
 
 
-async def test_who_comes_in_again_gets_another_session(stranger: Client, ada: Operator, raw: Raw) -> None:
+async def test_each_sign_in_starts_a_new_session(stranger: Client, ada: Operator, raw: Raw) -> None:
     await stranger.sign_in(name="ada", password=RIGHT)
     first = stranger.cookies[SESSION].value
     await stranger.sign_in(name="ada", password=RIGHT)
@@ -148,8 +150,8 @@ async def test_who_comes_in_again_gets_another_session(stranger: Client, ada: Op
     assert old.status == 303
 
 
-async def test_nobody_chooses_the_session_of_another(stranger: Client, ada: Operator) -> None:
-    """One that is planted before is not the one that is good after."""
+async def test_a_planted_session_id_is_replaced_at_sign_in(stranger: Client, ada: Operator) -> None:
+    """A session id that an attacker planted before the sign-in is not used afterwards."""
     planted = "a" * 43
     stranger._take(f"{SESSION}={planted}; Path=/")
     await stranger.sign_in(name="ada", password=RIGHT)
@@ -166,7 +168,7 @@ async def test_wrong_names_and_wrong_passwords_look_the_same(stranger: Client, a
     assert texts[0] == texts[1]
 
 
-async def test_what_was_typed_is_shown_again_as_text_and_never_the_password(stranger: Client) -> None:
+async def test_a_failed_sign_in_shows_the_escaped_name_again_and_never_the_password(stranger: Client) -> None:
     answer = await wrong(stranger, HOSTILE, "hunter2 hunter2")
     page = answer.page(401)
     assert page.first("input", name="name")["value"] == HOSTILE
@@ -174,13 +176,13 @@ async def test_what_was_typed_is_shown_again_as_text_and_never_the_password(stra
     assert "hunter2" not in answer.text
 
 
-async def test_no_key_opens_nothing(stranger: Client) -> None:
+async def test_invalid_keys_do_not_sign_in(stranger: Client) -> None:
     for token in ("", "x", "a.b.c", "hk_" + "0" * 38, "é", "x" * 5000):
         assert (await stranger.sign_in(token=token)).status == 401, token
         assert SESSION not in stranger.cookies
 
 
-async def test_an_api_key_opens_as_much_as_it_may(
+async def test_a_session_has_the_scope_of_its_api_key(
     stranger: Client, store: Store, organization: Organization, app: Application
 ) -> None:
     async def key(scope: Scope, only: Application | None = None) -> str:
@@ -197,7 +199,7 @@ async def test_an_api_key_opens_as_much_as_it_may(
     assert "hookline_portal_session" in stranger.cookies
 
 
-async def test_the_pages_of_the_door_are_kept_nowhere_and_run_nothing(stranger: Client) -> None:
+async def test_sign_in_pages_are_not_cached_and_run_no_inline_scripts(stranger: Client) -> None:
     for path in ("/login", "/portal/login"):
         answer = await stranger.get(path)
         assert answer.headers["cache-control"] == "no-store"
@@ -209,12 +211,12 @@ async def test_the_pages_of_the_door_are_kept_nowhere_and_run_nothing(stranger: 
         assert all("src" in script.attributes for script in answer.page().all("script"))
 
 
-async def test_operators_sign_in_to_no_page_inside_of_another(stranger: Client) -> None:
+async def test_operators_cannot_sign_in_within_a_frame(stranger: Client) -> None:
     assert (await stranger.get("/login", sec_fetch_dest="iframe")).location == "/portal/login"
 
 
-async def test_a_link_that_another_site_opens_waits_for_its_reader(stranger: Client) -> None:
-    """Or that site could sign them in as somebody else, and read what they do."""
+async def test_a_link_that_another_site_opens_needs_a_confirmation(stranger: Client) -> None:
+    """Without a confirmation, another site could sign its visitor in to an attacker's account and read what they do."""
     for site, waits in (("cross-site", True), ("same-site", True), ("none", False), ("same-origin", False)):
         page = (await stranger.get("/login", sec_fetch_site=site)).page()
         assert page.has(data_asks="") == waits, site
@@ -223,7 +225,7 @@ async def test_a_link_that_another_site_opens_waits_for_its_reader(stranger: Cli
 # ── the end of a session ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_leaving(operator: Client) -> None:
+async def test_signing_out_ends_the_session(operator: Client) -> None:
     cookie = operator.cookies[SESSION].value
     answer = await operator.post("/logout")
     assert answer.location == "/login?left=1"
@@ -233,33 +235,33 @@ async def test_leaving(operator: Client) -> None:
     assert kept.status == 303
 
 
-async def test_nobody_else_can_make_one_leave(operator: Client) -> None:
+async def test_signing_out_needs_a_csrf_token(operator: Client) -> None:
     assert (await operator.send("POST", "/logout", b"csrf=x", {})).status == 403
     assert (await operator.get("/audit")).status == 200
 
 
 @pytest.mark.parametrize("door", ["", "/portal"])
-async def test_no_other_site_takes_the_cookie_away(stranger: Client, door: str) -> None:
-    """A form of theirs comes without the cookie (`SameSite`): that is no reason to believe that nobody is in."""
+async def test_other_sites_cannot_clear_the_cookie(stranger: Client, door: str) -> None:
+    """`SameSite` keeps the cookie out of a form of another site. Such a form must not sign the user out."""
     for strange in ({"sec-fetch-site": "cross-site"}, {"origin": "https://evil.example.com"}, {"origin": "null"}):
         answer = await stranger.send("POST", f"{door}/logout", b"", strange)
         assert (answer.status, answer.set_cookies) == (403, []), answer
     assert (await stranger.send("POST", f"{door}/logout", b"", {})).location == f"{door}/login?left=1"
 
 
-async def test_a_session_that_nobody_uses_ends(operator: Client, raw: Raw) -> None:
+async def test_an_unused_session_ends(operator: Client, raw: Raw) -> None:
     await age(raw, IDLE + 60)
     assert (await operator.get("/audit")).status == 303
 
 
-async def test_one_that_is_used_ends_too(operator: Client, served: WebContext, raw: Raw) -> None:
+async def test_a_used_session_ends_too(operator: Client, served: WebContext, raw: Raw) -> None:
     async def look() -> int:
-        async with serving(served) as address:  # a process notes the use of a session once a minute
+        async with serving(served) as address:  # each process stores the use of a session at most once a minute
             operator.address = address
             [before] = await raw.rows("SELECT seen_at FROM session")
             status = (await operator.get("/audit")).status
             while status == 200 and await raw.rows("SELECT seen_at FROM session") == [before]:
-                await asyncio.sleep(0.01)  # it is noted beside the request
+                await asyncio.sleep(0.01)  # the use is stored after the answer, so the test polls
             return status
 
     for _ in range(int(LIFETIME // IDLE)):
@@ -305,7 +307,7 @@ async def test_a_new_password_a_sign_out_and_a_removal_end_an_operators_sessions
     assert (await four.get("/audit")).status == 303
 
 
-async def test_a_role_counts_from_now_on(stranger: Client, store: Store, ada: Operator) -> None:
+async def test_a_changed_role_counts_at_once(stranger: Client, store: Store, ada: Operator) -> None:
     await stranger.sign_in(name="ada", password=RIGHT)
     assert (await stranger.post("/messages/none/resend")).status == 404
     await store.change_operator("ada", role=Scope.READ)
@@ -320,30 +322,30 @@ async def test_an_open_stream_ends_with_the_session(operator: Client) -> None:
     await reader.readuntil(b"retry:")
     await operator.post("/logout")
     async with asyncio.timeout(60):
-        await reader.readuntil(b"0\r\n\r\n")  # the end of it; the connection stays
+        await reader.readuntil(b"0\r\n\r\n")  # the last chunk ends the stream, and the connection stays open
     writer.close()
     operator._take(f"{cookie}; Path=/")
     again = await operator.get("/", accept="text/event-stream")
-    assert again.status == 401  # a redirect would be followed, to a page that is no stream
+    assert again.status == 401  # a browser would follow a redirect to a page that is not a stream
 
 
 # ── guessing ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_guessing_a_password_ends(stranger: Client, ada: Operator, raw: Raw) -> None:
+async def test_guessing_a_password_is_locked(stranger: Client, ada: Operator, raw: Raw) -> None:
     statuses = [(await wrong(stranger)).status for _ in range(5)]
     assert statuses == [401] * 5
-    refused = await stranger.sign_in(name="ada", password=RIGHT)  # even the right one is not looked at
+    refused = await stranger.sign_in(name="ada", password=RIGHT)  # during the lock the password is not even checked
     assert re.search(r"wait \d+ seconds?, then try again", refused.page(429).first(role="alert").text)
     assert 1 <= int(refused.headers["retry-after"]) <= 30
     assert SESSION not in stranger.cookies
-    assert (await wrong(stranger, "bob")).status == 401  # others may
+    assert (await wrong(stranger, "bob")).status == 401  # other names are not locked
     await age(raw, 31)
     assert (await stranger.sign_in(name="ada", password=RIGHT)).location == "/"
-    assert (await wrong(stranger)).status == 401  # and it is forgotten
+    assert (await wrong(stranger)).status == 401  # the earlier guesses are forgotten
 
 
-async def test_guessing_from_everywhere_does_not_keep_out_who_was_in_before(
+async def test_guesses_from_many_addresses_do_not_lock_out_a_known_browser(
     stranger: Client, address: str, ada: Operator, served: WebContext
 ) -> None:
     await stranger.sign_in(name="ada", password=RIGHT)
@@ -357,7 +359,7 @@ async def test_guessing_from_everywhere_does_not_keep_out_who_was_in_before(
 
 
 async def known_browser(address: str) -> Client:
-    """From which ada has signed in before."""
+    """Return a browser in which ada has signed in before."""
     client = Client(address)
     await client.sign_in(name="ada", password=RIGHT)
     await client.post("/logout")
@@ -367,7 +369,10 @@ async def known_browser(address: str) -> Client:
 async def test_guesses_from_an_owners_own_address_do_not_lock_the_browser_that_they_know(
     address: str, ada: Operator, served: WebContext
 ) -> None:
-    """An office is one address: neither five guesses at one name nor a hundred at any keep its owner out."""
+    """All users of an office share one address.
+
+    Neither five guesses at one name nor a hundred at any names lock out the owner of the name.
+    """
     owner, neighbour = await known_browser(address), Client(address)
     for _ in range(5):
         assert (await wrong(neighbour)).status == 401
@@ -375,7 +380,7 @@ async def test_guesses_from_an_owners_own_address_do_not_lock_the_browser_that_t
     assert (await owner.sign_in(name="ada", password=RIGHT)).location == "/"
     assert (
         await neighbour.sign_in(name="ada", password=RIGHT)
-    ).status == 429  # being right there forgives nothing here
+    ).status == 429  # a sign-in in the known browser does not unlock others
     for number in range(100):
         guess = lockout.password(served.pages.key, f"somebody-{number}", "127.0.0.1")
         await served.store.take_guess(guess.rules)
@@ -392,10 +397,10 @@ async def test_a_known_browser_is_counted_by_itself(address: str, ada: Operator)
 
 
 @pytest.mark.parametrize("changed", ["name", "password", "proof", "chance", "length"])
-async def test_a_mark_is_good_for_one_name_and_its_present_password(
+async def test_a_known_browser_cookie_is_valid_for_one_name_and_its_current_password(
     address: str, ada: Operator, store: Store, organization: Organization, changed: str
 ) -> None:
-    """Or marks that were collected, or made up, would each bring ten more guesses."""
+    """If any other cookie were valid, each collected or invented one would give ten more guesses."""
     owner = await known_browser(address)
     chance, _, proof = owner.cookies["hookline_browser"].value.partition(".")
     marks = {"proof": f"{chance}.{'0' * 64}", "chance": f"x{chance}.{proof}", "length": f"{chance}.{proof}0"}
@@ -409,21 +414,21 @@ async def test_a_mark_is_good_for_one_name_and_its_present_password(
     assert (await owner.sign_in(name=name, password=right)).status == 429
 
 
-async def test_people_who_sign_in_at_the_same_moment_do_not_lock_each_other_out(
+async def test_concurrent_sign_ins_do_not_lock_each_other_out(
     address: str, ada: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A right password is no guess, however many of them come before the first one is found right."""
-    monkeypatch.setattr(sign_in, "MAX_WAIT", 60.0)  # longer than a busy machine takes
+    """Right passwords never count as guesses, however many arrive before the first one has been checked."""
+    monkeypatch.setattr(sign_in, "MAX_WAIT", 60.0)  # longer than a busy machine needs for all sign-ins
     clients = [Client(address) for _ in range(20)]
     answers = await asyncio.gather(*(client.sign_in(name="ada", password=RIGHT) for client in clients))
     assert [answer.status for answer in answers] == [303] * 20
 
 
 @pytest.mark.parametrize("known", [False, True])
-async def test_whoever_waits_too_long_for_their_turn_is_told_and_nothing_is_counted(
+async def test_a_sign_in_that_waits_too_long_is_refused_and_not_counted(
     address: str, ada: Operator, monkeypatch: pytest.MonkeyPatch, raw: Raw, known: bool
 ) -> None:
-    """Strangers who fill every turn do not make a known browser wait."""
+    """Strangers can fill the queue of password checks, but a known browser does not wait in it."""
     owner = await known_browser(address)
     client = owner if known else Client(address)
     monkeypatch.setattr(sign_in, "MAX_WAIT", 0.01)
@@ -447,7 +452,7 @@ async def test_whoever_waits_too_long_for_their_turn_is_told_and_nothing_is_coun
 async def test_one_address_cannot_take_every_place_in_the_queue(
     address: str, ada: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sign_in, "MAX_WAIT", 60.0)  # longer than a busy machine takes
+    monkeypatch.setattr(sign_in, "MAX_WAIT", 60.0)  # longer than a busy machine needs for all sign-ins
     monkeypatch.setattr(sign_in, "MAX_WAITING", 3)
     monkeypatch.setattr(sign_in, "MAX_WAITING_PER_NETWORK", 2)
     _, done = held_passwords(monkeypatch, "wrong password")
@@ -455,7 +460,7 @@ async def test_one_address_cannot_take_every_place_in_the_queue(
     flood = [wrong(Client(address, source="127.0.0.2"), f"n-{n}") for n in range(taken + 2)]
     ended = asyncio.as_completed(flood)
     try:
-        assert [(await next(ended)).status for _ in range(2)] == [429] * 2  # although one place is left
+        assert [(await next(ended)).status for _ in range(2)] == [429] * 2  # although the queue has one place left
         owner = asyncio.create_task(Client(address).sign_in(name="ada", password=RIGHT))
     finally:
         done.set()
@@ -464,7 +469,7 @@ async def test_one_address_cannot_take_every_place_in_the_queue(
 
 
 def held_passwords(monkeypatch: pytest.MonkeyPatch, held: str) -> tuple[asyncio.Queue[None], threading.Event]:
-    """Checks of this password begin, say so, and last until they are let go."""
+    """Make checks of this password report their start and wait until the test releases them."""
     working: asyncio.Queue[None] = asyncio.Queue()
     loop, done, check = asyncio.get_running_loop(), threading.Event(), passwords.matches
 
@@ -478,7 +483,7 @@ def held_passwords(monkeypatch: pytest.MonkeyPatch, held: str) -> tuple[asyncio.
     return working, done
 
 
-async def test_guesses_at_the_same_moment_are_not_free(address: str, ada: Operator) -> None:
+async def test_concurrent_guesses_are_all_counted(address: str, ada: Operator) -> None:
     clients = [Client(address) for _ in range(9)]
     forms = [(await client.page("/login")).all("form")[0] for client in clients]
     answers = await asyncio.gather(
@@ -487,10 +492,11 @@ async def test_guesses_at_the_same_moment_are_not_free(address: str, ada: Operat
     assert sorted(answer.status for answer in answers) == [401] * 5 + [429] * 4
 
 
-async def test_guessing_keys_ends_and_does_not_lock_passwords(
+async def test_guessing_keys_is_locked_and_does_not_lock_passwords(
     stranger: Client, ada: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lockout, "TOKENS", replace(lockout.TOKENS, first=300.0))  # longer than a busy machine takes
+    # a lock that outlasts the test on a busy machine
+    monkeypatch.setattr(lockout, "TOKENS", replace(lockout.TOKENS, first=300.0))
     for _ in range(20):
         assert (await stranger.sign_in(token="a.b.c")).status == 401
     assert (await stranger.sign_in(token="a.b.c")).status == 429
@@ -498,10 +504,11 @@ async def test_guessing_keys_ends_and_does_not_lock_passwords(
     assert (await stranger.sign_in(name="ada", password=RIGHT)).location == "/"
 
 
-async def test_whoever_has_a_good_link_or_token_is_let_in_whatever_others_tried_from_there(
+async def test_a_valid_link_or_token_signs_in_despite_guesses_from_its_address(
     address: str, served: WebContext, organization: Organization
 ) -> None:
-    """A proxy or an office is one address, and nobody guesses one of these."""
+    """A proxy or an office is one address. Links and tokens are too long to guess, so guesses from there do not block
+    them."""
     token = tokens.issue(JWT_SECRET, organization.id, now=clock.wall())
     for _ in range(20):
         await served.store.take_guess(lockout.token(served.pages.key, "127.0.0.1").rules)
@@ -511,7 +518,7 @@ async def test_whoever_has_a_good_link_or_token_is_let_in_whatever_others_tried_
     assert [answer.location for answer in answers] == ["/"] * 25
 
 
-async def test_what_is_counted_holds_no_name_and_no_address(stranger: Client, raw: Raw) -> None:
+async def test_stored_counters_contain_no_name_and_no_address(stranger: Client, raw: Raw) -> None:
     await wrong(stranger, "hunter2 hunter2")
     rows = await raw.rows("SELECT subject FROM guess")
     assert len(rows) == 3
@@ -519,7 +526,7 @@ async def test_what_is_counted_holds_no_name_and_no_address(stranger: Client, ra
     assert plain.isdisjoint(bytes(row["subject"]) for row in rows)
 
 
-async def test_signing_in_takes_from_the_limit_of_its_key(
+async def test_signing_in_counts_against_the_rate_limit_of_its_key(
     served: WebContext, organization: Organization, store: Store
 ) -> None:
     from tests.api.test_limits import limits
@@ -534,7 +541,7 @@ async def test_signing_in_takes_from_the_limit_of_its_key(
         assert (await client.sign_in(token=token)).status == 429
 
 
-async def test_an_outage_is_said_and_no_guess_is_looked_at(stranger: Client, store: Store, operator: Client) -> None:
+async def test_sign_in_and_pages_are_a_503_during_an_outage(stranger: Client, store: Store, operator: Client) -> None:
     forms = (await stranger.page("/login")).all("form")
     await store.close()
     for form in forms:
@@ -544,10 +551,10 @@ async def test_an_outage_is_said_and_no_guess_is_looked_at(stranger: Client, sto
         assert (await operator.get(path)).status == 503
 
 
-# ── what is remembered ────────────────────────────────────────────────────────────────────────────────────────────
+# ── the audit log ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_who_came_in_is_in_the_audit_log(
+async def test_sign_ins_are_in_the_audit_log(
     stranger: Client, store: Store, organization: Organization, ada: Operator, enter: Enter, app: Application
 ) -> None:
     await wrong(stranger)

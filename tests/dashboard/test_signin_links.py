@@ -1,4 +1,4 @@
-"""Links that sign in to the dashboard: once, within minutes, and nothing but that."""
+"""Sign-in links for the dashboard: each works once, for a few minutes, and only for signing in."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ async def refused(client: Client, link: str) -> str:
     return (await client.sign_in(token=link)).page(401).first(role="alert").text
 
 
-async def test_it_signs_in_once(address: str, link: str) -> None:
+async def test_a_link_signs_in_once(address: str, link: str) -> None:
     first, second = Client(address), Client(address)
     assert (await first.sign_in(token=link)).location == "/"
     assert (await first.get("/audit")).status == 200
     assert await refused(second, link) == USED
     assert await refused(first, link) == USED
-    assert (await first.get("/audit")).status == 200  # the session that it began goes on
+    assert (await first.get("/audit")).status == 200  # the session of the first sign-in stays valid
 
 
 async def test_the_whole_link_may_be_pasted(stranger: Client, link: str) -> None:
     assert (await stranger.sign_in(token=f" http://127.0.0.1:8071/login#token={link} ")).location == "/"
 
 
-async def test_of_many_at_once_one_comes_in(served: WebContext, second: Store, link: str) -> None:
-    """In two processes, as it were, which have the database in common and nothing else."""
+async def test_of_many_concurrent_uses_one_signs_in(served: WebContext, second: Store, link: str) -> None:
+    """Two servers stand for two processes that share only the database."""
     auth = Authenticator(second, JWT_SECRET, wall=clock.wall, monotonic=clock.monotonic)
     async with serving(served) as here, serving(replace(served, store=second, auth=auth)) as there:
         clients = [Client(address) for address in (here, there) * 5]
@@ -56,8 +56,8 @@ async def test_of_many_at_once_one_comes_in(served: WebContext, second: Store, l
     assert sorted(answer.status for answer in answers) == [303] + [401] * 9
 
 
-async def test_looking_does_not_use_it_up(stranger: Client, link: str) -> None:
-    """What signs in is behind the #, which no preview sends; and whatever it asks for, only the form signs in."""
+async def test_previews_do_not_use_up_the_link(stranger: Client, link: str) -> None:
+    """The token is after the #, which link previews do not send. Only a submitted form signs in, never a GET request."""
     for method in ("HEAD", "GET"):
         for path in ("/login", f"/login?token={link}", f"/login?key={link}"):
             answer = await stranger.send(method, path, None, {"sec-purpose": "prefetch;prerender"})
@@ -67,24 +67,24 @@ async def test_looking_does_not_use_it_up(stranger: Client, link: str) -> None:
     assert (await stranger.sign_in(token=link)).location == "/"
 
 
-async def test_it_ends_after_minutes(stranger: Client, organization: Organization) -> None:
+async def test_a_link_expires_after_minutes(stranger: Client, organization: Organization) -> None:
     old = clock.wall() - timedelta(seconds=tokens.LINK_LIFETIME + 1)
     said = await refused(stranger, tokens.issue_link(JWT_SECRET, organization.id, now=old))
     assert said == "✕ The link has expired; `hookline token --link` prints another"
     assert tokens.LINK_LIFETIME <= 15 * 60
 
 
-async def test_one_that_was_used_is_remembered_for_longer_than_it_lives(
+async def test_a_used_link_is_stored_for_longer_than_its_lifetime(
     stranger: Client, link: str, store: Store, raw: Raw
 ) -> None:
-    """The database forgets by its own clock, which may be ahead of the one that judges the link."""
+    """The database deletes old rows by its own clock, which may be ahead of the clock that checks the link."""
     assert (await stranger.sign_in(token=link)).location == "/"
     await age(raw, tokens.LINK_LIFETIME + 3600)
     await store.retire()
     assert await refused(stranger, link) == USED
 
 
-async def test_the_session_lasts_as_others_do(stranger: Client, link: str, raw: Raw) -> None:
+async def test_the_session_of_a_link_lasts_as_long_as_others(stranger: Client, link: str, raw: Raw) -> None:
     await stranger.sign_in(token=link)
     [row] = await raw.rows("SELECT created_at, expires_at FROM session")
     length = row["expires_at"] - row["created_at"]
@@ -102,7 +102,7 @@ async def test_revoking_all_tokens_ends_links_and_their_sessions(
     assert await refused(client, unused) == "✕ This token was revoked"
 
 
-async def test_it_opens_nothing_else_and_is_not_used_up_by_trying(stranger: Client, link: str) -> None:
+async def test_a_link_opens_nothing_else_and_stays_valid_after_a_failed_use(stranger: Client, link: str) -> None:
     for token in (link, link.removeprefix(tokens.LINK_PREFIX)):
         answer = await stranger.send("GET", "/api/v1/app", None, {"authorization": f"Bearer {token}"})
         assert answer.status == 401
@@ -121,7 +121,7 @@ async def test_nothing_else_is_taken_for_a_link(
         tokens.issue(JWT_SECRET, organization.id, app_id=app.id, now=now),
         tokens.issue_link("x" * 32, organization.id, now=now).removeprefix(tokens.LINK_PREFIX),
         tokens.issue_link(JWT_SECRET, "org_nobody", now=now).removeprefix(tokens.LINK_PREFIX),
-        link,  # with its prefix twice
+        link,  # with the prefix twice
         "",
         "a.b.c",
         "é",
@@ -131,10 +131,10 @@ async def test_nothing_else_is_taken_for_a_link(
     assert (await stranger.sign_in(token=link)).location == "/"
 
 
-async def test_another_spelling_of_one_that_was_used_is_used_too(
+async def test_another_spelling_of_a_used_link_is_refused(
     stranger: Client, link: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The last letter of a signature has bits that nothing reads."""
+    """The last character of a signature has bits that base64 decoding ignores, so several spellings are equal."""
     monkeypatch.setattr(lockout, "TOKENS", replace(lockout.TOKENS, free=1000))
     assert (await stranger.sign_in(token=link)).location == "/"
     spellings = [link[:-1] + letter for letter in f"{ascii_letters}{digits}-_"]

@@ -1,4 +1,4 @@
-"""What we tell receivers to run, run as they would: it takes what we signed, and nothing else."""
+"""The verification snippets, run as receivers would run them: they accept Hookline's signatures and refuse all others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.receiver import Receiver
 
 ID = "msg_2f9RkBvZ1a"
 BODY = '{"order": 17, "größe": "⅞"}\n'.encode()
-HOSTILE = 'it\'s $(touch bad) `id` "q" \\ @SECRET@ @URL@ ${HOME}'  # a text that some schemes take as a secret
+HOSTILE = 'it\'s $(touch bad) `id` "q" \\ @SECRET@ @URL@ ${HOME}'  # some schemes accept any text as a secret
 URL = "https://hooks.example.com/a?b='$(touch%20bad)'&c=[1]"
 
 CASES = [
@@ -27,15 +27,16 @@ CASES = [
     *((scheme, HOSTILE, False) for scheme in (Scheme.HEX, Scheme.STRIPE, Scheme.GITHUB)),
     *((scheme, signing.new_keypair()[0], True) for scheme in (Scheme.STANDARD, Scheme.SVIX)),
 ]
-NAMES = [  # of their own: random secrets in them would be others in each process
+NAMES = [  # fixed test names, because random secrets would give each process other names
     f"{scheme}-{'hostile' if secret == HOSTILE else 'ed25519' if ed25519 else 'hmac'}"
     for scheme, secret, ed25519 in CASES
 ]
 every_case = pytest.mark.parametrize(("scheme", "secret", "ed25519"), CASES, ids=NAMES)
 
 
-Request = tuple[dict[str, str], bytes]  # headers and body
-Run = Callable[[str, list[Request]], list[str | None]]  # of each its id, or None where it is refused
+Request = tuple[dict[str, str], bytes]  # the headers and the body
+# returns for each request its message id, or None if it is refused
+Run = Callable[[str, list[Request]], list[str | None]]
 
 PYTHON = """
 import json, sys
@@ -57,7 +58,7 @@ for (const [headers, body] of JSON.parse(process.argv[1])) {
 
 
 def signed(scheme: Scheme, *secrets: str, at: datetime | None = None, body: bytes = BODY) -> dict[str, str]:
-    """The headers of a request, as the worker makes them; the last secret is the one that the receiver has."""
+    """Return the headers of a signed request, as the worker makes them. The receiver has the last secret."""
     now = at or clock.wall()
     given = [
         Secret(key=key, expires_at=None if number == 0 else now + timedelta(hours=1))
@@ -93,7 +94,7 @@ LANGUAGES = [pytest.param(in_python, "Python", id="python"), pytest.param(in_nod
 
 @every_case
 @pytest.mark.parametrize(("run", "name"), LANGUAGES)
-def test_takes_what_we_signed_and_refuses_the_rest(
+def test_a_snippet_accepts_valid_signatures_and_refuses_others(
     run: Run, name: str, scheme: Scheme, secret: str, ed25519: bool
 ) -> None:
     stranger = signing.new_keypair()[0] if ed25519 else signing.new_secret()
@@ -104,7 +105,7 @@ def test_takes_what_we_signed_and_refuses_the_rest(
         (signed(scheme, stranger), BODY),
         (old, BODY),
     ]
-    only_the_body = scheme == Scheme.GITHUB  # it does not say how old it is
+    only_the_body = scheme == Scheme.GITHUB  # this scheme signs no timestamp
     expected = [ID, None, None, ID if only_the_body else None]
     assert run(made(name, scheme, secret, ed25519), requests) == expected
 
@@ -136,12 +137,13 @@ def in_shell(source: str, scheme: Scheme, headers: dict[str, str], body: bytes, 
     done = subprocess.run(["sh", script, *given, saved], cwd=directory, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) in [("the signature is valid\n", ""), ("the signature does not match\n", "")]
     assert (done.returncode == 0) == (done.stdout == "the signature is valid\n")
-    assert sorted(each.name for each in directory.iterdir()) == ["body", "verify.sh"]  # nothing else was run
+    # no injected command created a file
+    assert sorted(each.name for each in directory.iterdir()) == ["body", "verify.sh"]
     return done.returncode == 0
 
 
 @every_case
-def test_openssl_says_the_same(scheme: Scheme, secret: str, ed25519: bool, tmp_path: Path) -> None:
+def test_the_openssl_script_gives_the_same_result(scheme: Scheme, secret: str, ed25519: bool, tmp_path: Path) -> None:
     source, headers = made("openssl", scheme, secret, ed25519), signed(scheme, secret)
     assert in_shell(source, scheme, headers, BODY, tmp_path)
     assert not in_shell(source, scheme, headers, BODY + b"\n", tmp_path)
@@ -154,7 +156,7 @@ def test_openssl_says_the_same(scheme: Scheme, secret: str, ed25519: bool, tmp_p
     [case[:2] for case in CASES if not case[2]],
     ids=[name for name in NAMES if "ed25519" not in name],
 )
-def test_curl_sends_what_a_receiver_takes_for_ours(scheme: Scheme, secret: str, tmp_path: Path) -> None:
+def test_the_curl_script_sends_a_request_with_a_valid_signature(scheme: Scheme, secret: str, tmp_path: Path) -> None:
     with Receiver() as receiver:
         url = f"{receiver.url}/hooks?a=[1]&b='%27"
         [source] = [each.text for each in snippets(scheme, ed25519=False, key=secret, url=url) if each.name == "curl"]
@@ -164,7 +166,7 @@ def test_curl_sends_what_a_receiver_takes_for_ours(scheme: Scheme, secret: str, 
     assert request.path == "/hooks?a=[1]&b='%27"
     assert request.body == b'{"hello":"world"}'
     signing.verify(scheme, [Secret(key=secret)], request.headers, request.body, clock.wall())
-    assert list(tmp_path.iterdir()) == []  # nothing else was run
+    assert list(tmp_path.iterdir()) == []  # no injected command created a file
 
 
 def test_a_hidden_secret_is_a_placeholder() -> None:

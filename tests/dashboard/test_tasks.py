@@ -1,4 +1,4 @@
-"""Tasks: how far they are, what came of them, and how they are stopped."""
+"""Background tasks on pages: progress, results and cancelling."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ def bar(page: Node) -> tuple[str | None, str | None]:
     return found.get("value"), found.get("max")
 
 
-async def test_none_teaches(operator: Client) -> None:
+async def test_an_empty_list_explains_tasks(operator: Client) -> None:
     assert "hookline tasks list" in (await operator.page("/tasks")).text
 
 
-async def test_its_progress_from_the_first_step_to_the_last(operator: Client, scene: Scene) -> None:
+async def test_a_task_shows_its_progress_from_start_to_end(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await graves(scene, 5)
     task = await add(scene, reason=Reason.PERMANENT_FAILURE, event_types=("order.paid",))
     page = await operator.page(f"/tasks/{task.id}")
     assert "It is running" in verdict(page)
     assert bar(page) == ("0", "5")
-    assert "running" in page.first(id="live-work").text  # what is told below follows too
+    assert "running" in page.first(id="live-work").text  # the table below the verdict updates too
     assert page.has("button", aria_label=f"Stop {task.id}")
     for text in (task.id, "permanent_failure", "order.paid", scene.app.id):
         assert text in page.text, text
@@ -65,7 +65,7 @@ async def test_its_progress_from_the_first_step_to_the_last(operator: Client, sc
     assert not page.all("button", aria_label=f"Stop {task.id}")
 
 
-async def test_its_rate_and_what_is_to_go(operator: Client, scene: Scene) -> None:
+async def test_a_task_shows_its_rate_and_remaining_time(operator: Client, scene: Scene) -> None:
     await scene.endpoint()
     await graves(scene, 30)
     task = await add(scene)
@@ -84,7 +84,7 @@ async def test_its_rate_and_what_is_to_go(operator: Client, scene: Scene) -> Non
     assert "about" in (await operator.page(f"/tasks/{task.id}")).first(id="live-task").text
 
 
-async def test_one_that_no_worker_takes_says_so(operator: Client, scene: Scene) -> None:
+async def test_a_task_that_no_worker_takes_says_so(operator: Client, scene: Scene) -> None:
     await scene.endpoint()
     await graves(scene, 1)
     task = await add(scene)
@@ -93,7 +93,7 @@ async def test_one_that_no_worker_takes_says_so(operator: Client, scene: Scene) 
     assert "is a worker running" in verdict(await operator.page(f"/tasks/{task.id}"))
 
 
-async def test_it_is_stopped_and_the_rest_is_as_it_was(operator: Client, scene: Scene) -> None:
+async def test_a_stopped_task_leaves_the_rest_unchanged(operator: Client, scene: Scene) -> None:
     await scene.endpoint()
     await graves(scene, 5)
     task = await add(scene)
@@ -114,7 +114,7 @@ async def test_it_is_stopped_and_the_rest_is_as_it_was(operator: Client, scene: 
     assert told[0] == ("task.cancel", task.id, scene.app.id)
 
 
-async def test_one_that_is_over_is_not_stopped(operator: Client, scene: Scene) -> None:
+async def test_a_finished_task_cannot_be_stopped(operator: Client, scene: Scene) -> None:
     task = await add(scene)
     await work(scene)
     page = (await operator.post(f"/tasks/{task.id}/stop")).page(409)
@@ -122,7 +122,7 @@ async def test_one_that_is_over_is_not_stopped(operator: Client, scene: Scene) -
     assert "Finished: 0 replayed." in verdict(await operator.page(f"/tasks/{task.id}"))
 
 
-async def test_one_that_failed_says_why(operator: Client, scene: Scene) -> None:
+async def test_a_failed_task_shows_its_error(operator: Client, scene: Scene) -> None:
     task = await add(scene)
     await scene.store.fail_task(task.id, "the <b>endpoint</b> is disabled")
     page = await operator.page(f"/tasks/{task.id}")
@@ -130,7 +130,7 @@ async def test_one_that_failed_says_why(operator: Client, scene: Scene) -> None:
     assert b"<b>endpoint" not in (await operator.get(f"/tasks/{task.id}")).body
 
 
-async def test_what_died_again_is_told(operator: Client, scene: Scene) -> None:
+async def test_deliveries_that_died_again_are_shown(operator: Client, scene: Scene) -> None:
     await scene.endpoint()
     await graves(scene, 3)
     task = await add(scene)
@@ -143,7 +143,7 @@ async def test_what_died_again_is_told(operator: Client, scene: Scene) -> None:
     assert len([row for row in found.all("tr") if (row.get("data-key") or "").startswith("dl_")]) == 3
 
 
-async def test_running_ones_are_beside_the_dead_letters(operator: Client, scene: Scene) -> None:
+async def test_the_page_of_dead_letters_shows_running_tasks(operator: Client, scene: Scene) -> None:
     await scene.endpoint()
     await graves(scene, 2)
     task = await add(scene)
@@ -154,7 +154,7 @@ async def test_running_ones_are_beside_the_dead_letters(operator: Client, scene:
     assert not (await operator.page("/dead-letters")).all("progress")
 
 
-async def test_they_are_listed_newest_first_and_by_status(
+async def test_tasks_are_listed_newest_first_and_by_status(
     operator: Client, scene: Scene, other_app: Application
 ) -> None:
     one = await add(scene)
@@ -175,7 +175,7 @@ async def test_they_are_listed_newest_first_and_by_status(
         assert (await operator.get(f"/tasks?{wrong}")).status == 422, wrong
 
 
-async def test_several_together_are_stopped_together(operator: Client, scene: Scene, other_app: Application) -> None:
+async def test_tasks_of_one_group_are_stopped_together(operator: Client, scene: Scene, other_app: Application) -> None:
     await scene.endpoint()
     await scene.endpoint(other_app)
     await bury(scene)
@@ -202,7 +202,9 @@ async def test_several_together_are_stopped_together(operator: Client, scene: Sc
         assert (await operator.post("/tasks/stop", {"batch": wrong})).status == 404, wrong
 
 
-async def test_nobody_elses(enter: Enter, portal: Client, reader: Client, scene: Scene, other_app: Application) -> None:
+async def test_tasks_of_other_tenants_are_not_shown(
+    enter: Enter, portal: Client, reader: Client, scene: Scene, other_app: Application
+) -> None:
     mine, theirs = await add(scene), await add(scene, app=other_app)
     stranger = await enter(org_id=(await scene.store.save_organization(factory.organization())).id)
     assert mine.id in (await portal.get("/portal/tasks")).text

@@ -1,4 +1,4 @@
-"""Requests that no browser makes by itself: every page answers, and says what is wrong."""
+"""Requests that no browser sends by itself: every page answers and names the error."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ STRANGE = (
 )
 
 
-async def test_no_question_is_too_strange(operator: Client, portal: Client, own: Holding) -> None:
+async def test_every_page_answers_unusual_queries(operator: Client, portal: Client, own: Holding) -> None:
     for client in (operator, portal):
         for view in views(portal=client.portal):
             for query in STRANGE:
                 check(await client.get(path(view, own, portal=client.portal) + query))
 
 
-async def test_no_name_is_too_strange(operator: Client, own: Holding) -> None:
+async def test_every_page_answers_unusual_names_in_its_path(operator: Client, own: Holding) -> None:
     for view in views(portal=False):
         for name in NAMED.findall(view.path):
             for strange in ("x", "%00", "%ff", "%3Cscript%3E", "9" * 400, "'"):
                 check(await operator.get(path(view, own, portal=False, **{name: strange})))
 
 
-async def test_no_form_is_too_strange(operator: Client, own: Holding) -> None:
+async def test_every_action_answers_unusual_forms(operator: Client, own: Holding) -> None:
     proof = f"csrf={await operator.csrf()}".encode()
     for action in actions(portal=False):
         for raw in (b"&=&&=%00%ff", b"&x=" * 1200, b"&note=%00&url=%00&name=%00&reason=%00&id=%00&since=%00"):
@@ -48,8 +48,8 @@ async def test_no_form_is_too_strange(operator: Client, own: Holding) -> None:
         assert large.status == 413, large
 
 
-async def test_a_form_that_never_comes_ends_its_connection(operator: Client, served: WebContext) -> None:
-    """Signed in or not. Whoever sends none must not hold one for as long as it may be kept for the next request."""
+async def test_a_form_that_never_arrives_ends_its_connection(operator: Client, served: WebContext) -> None:
+    """Neither a signed-in user nor a stranger can hold a connection by sending an incomplete form."""
     cookies = "; ".join(f"{name}={cookie.value}" for name, cookie in operator.cookies.items())
     async with serving(replace(served, body_time=0.05)) as address:
         for form in ("/login", "/portal/login", "/logout", "/applications/new"):
@@ -59,10 +59,10 @@ async def test_a_form_that_never_comes_ends_its_connection(operator: Client, ser
             assert b"\r\nconnection: close\r\n" in found
 
 
-async def test_no_notice_is_too_long_for_a_cookie(
+async def test_a_long_notice_fits_into_its_cookie(
     operator: Client, store: Store, app: Application, own: Holding
 ) -> None:
-    """Browsers drop one of more than 4 KB, and proxies refuse the whole answer."""
+    """Browsers drop a cookie of more than 4 KB, and proxies refuse an answer with such a cookie."""
     await store.create_endpoint(app.no, long := factory.new_endpoint(url="https://own.example.com/" + "é'" * 3900))
     [endpoint] = [each for each in await store.endpoints(app.no, Page(limit=10)) if each.url == long.url]
     answer = await operator.post(f"/messages/{own.named['message_id']}/resend", endpoint=endpoint.id)
@@ -72,8 +72,8 @@ async def test_no_notice_is_too_long_for_a_cookie(
     )
 
 
-async def test_an_address_that_leads_nowhere_is_a_page_for_people(operator: Client, portal: Client) -> None:
-    """And not a word of the API, or of whose software it is, for a customer."""
+async def test_an_unknown_address_shows_an_html_page(operator: Client, portal: Client) -> None:
+    """The page does not mention routes of the API or the name of the software."""
     for client, home in ((operator, "/"), (portal, "/portal")):
         for at in ("/nothing", "/no/such/page", "/endpoints/ep_x/pause"):
             answer = await client.get(f"{home.rstrip('/')}{at}", accept="text/html,*/*;q=0.8")

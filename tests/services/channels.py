@@ -1,6 +1,8 @@
-"""Actions as a table: how the API, the dashboard and the command line are asked for each, and what they answer.
+"""A table of actions: the request that each channel (API, dashboard form, command line) sends, and its expected
+answers.
 
-To add an action, add a row to a table of `Action`s with its bad inputs. `World` has the values that templates name.
+To add an action, add an `Action` with its bad inputs to a table. Templates such as `{endpoint}` use the values of
+`World`.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ HOUR = timedelta(hours=1)
 
 
 class Input(NamedTuple):
-    """A value's name in a body, in a form and among a command's options."""
+    """The name of one value in a JSON body, in a form and as a command-line option."""
 
     json: str
     form: str
@@ -42,33 +44,34 @@ class Input(NamedTuple):
 
 
 class Bad(Struct, frozen=True, kw_only=True):
-    """A value that is refused. `{name}`s in it, and in what is said of it, are values of the world."""
+    """Values that an action must refuse, and the expected error. `{name}` in a value is replaced with
+    `World.values["name"]`."""
 
     value: dict[str, str]
     error: Callable[[Mapping[str, str]], HooklineError]
-    only: tuple[str, ...] = ("api", "form", "command")  # the channels that can be given it
+    only: tuple[str, ...] = ("api", "form", "command")  # the channels that can send this value
 
 
 class Action(Struct, frozen=True, kw_only=True):
-    name: str  # in the audit log
-    api: str | None = None  # the path of a POST
-    form: str | None = None  # likewise, in the dashboard
+    name: str  # its name in the audit log
+    api: str | None = None  # the path of the POST request to the API
+    form: str | None = None  # the path of the POST request to the dashboard
     command: str | None = None
-    inputs: dict[str, Input] = field(default_factory=dict)  # by the name of their value
-    fields: dict[str, str] = field(default_factory=dict)  # that the form has besides
+    inputs: dict[str, Input] = field(default_factory=dict)  # the key is the name of a value in `World.values`
+    fields: dict[str, str] = field(default_factory=dict)  # more fields of the form
     bad: tuple[Bad, ...] = ()
 
 
 class Answer(NamedTuple):
-    code: int  # an HTTP status, or an exit code
+    code: int  # the HTTP status, or the exit code of the command
     text: str
 
 
-# ── the world ─────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── objects and clients ───────────────────────────────────────────────────────────────────────────────────────────
 
 
 class World:
-    """Something of each kind that actions are done to, and who does them."""
+    """One object of each kind that the actions need, and a client for each channel."""
 
     def __init__(self, scene: Scene, cli: Cli, address: str, enter: Enter, values: dict[str, str]) -> None:
         self.scene = scene
@@ -110,7 +113,7 @@ class World:
         return cls(scene, cli, address, enter, values)
 
     async def snapshot(self) -> list[Any]:
-        """Everything that an action could change."""
+        """Return everything in the database that an action could change."""
         store, org = self.scene.store, self.scene.organization.id
         endpoints = await store.endpoints(self.scene.app.no, Page(limit=100))
         return [
@@ -134,7 +137,11 @@ class World:
         org_id: str | None = None,
         app: Application | None = None,
     ) -> Answer:
-        """As somebody of the test's organization, of another one, or with the token of one application."""
+        """Send the action through this channel.
+
+        The caller belongs to the test's organization, or to `org_id`. With `app`, the caller has a token of that
+        application only.
+        """
         values = self.values | dict(changes or {})
         org = org_id or self.scene.organization.id
         match channel:
@@ -193,7 +200,7 @@ def channels(action: Action) -> list[str]:
 
 
 def refused(answer: Answer, channel: str, error: HooklineError) -> bool:
-    """The same refusal in the same words, whatever the channel puts around them."""
+    """Tell whether the answer has the error's status code and contains its message."""
     words = getattr(error, "words", str(error))
     return answer.code == (exit_code(error) if channel == "command" else http_status(error)) and words in answer.text
 
@@ -202,7 +209,8 @@ def refused(answer: Answer, channel: str, error: HooklineError) -> bool:
 
 
 def unknown(kind: str, name: str, *refs: str) -> tuple[Bad, ...]:
-    """`name`: of the value that is the object's id."""
+    """Return one bad input for each of `refs`, which are ids of no object. `name` is the value that holds the object's
+    id."""
     return tuple(Bad(value={name: ref}, error=lambda _, ref=ref: NoSuch(kind, ref)) for ref in refs)
 
 

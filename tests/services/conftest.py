@@ -1,4 +1,4 @@
-"""One deployment that the API, the dashboard and the real command work on."""
+"""Fixtures: one deployment that the API, the dashboard and the real `hookline` command share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead letters, as every front end finds them."""
+"""Dead letters as the API, the dashboard and the command line list them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RESOLVE = Action(
 
 @both_engines
 @pytest.mark.parametrize("channel", ["api", "form", "command"])
-async def test_those_of_a_deleted_endpoint_are_found(
+async def test_dead_letters_of_a_deleted_endpoint_are_found(
     channel: str, scene: Scene, cli: Cli, address: str, enter: Enter
 ) -> None:
     world = await World.made(scene, cli, address, enter)

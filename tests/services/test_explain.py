@@ -1,4 +1,4 @@
-"""One message's whole life: where its time went, what was under way, what follows."""
+"""The explanation of one message: how its time was spent, what holds it now, and what happens next."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def drawn(found: list[Stretch]) -> list[tuple[str, float, float]]:
     ]
 
 
-# ── where its time went ───────────────────────────────────────────────────────────────────────────────────────────
+# ── how the time was spent ────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_attempts_and_the_waiting_between_them_have_no_gaps() -> None:
@@ -117,7 +117,7 @@ def test_attempts_and_the_waiting_between_them_have_no_gaps() -> None:
     ]
 
 
-def test_a_circuit_and_a_pause_hold_it() -> None:
+def test_an_open_circuit_and_a_pause_hold_a_delivery() -> None:
     told = way(
         attempt(1, 10, 5),
         attempt(2, 40, 1, probe=True),
@@ -125,7 +125,7 @@ def test_a_circuit_and_a_pause_hold_it() -> None:
             event(15, K.CIRCUIT_OPENED),
             event(41, K.CIRCUIT_PROBE_FAILED),
             event(50, K.ENDPOINT_PAUSED),
-            event(60, K.CIRCUIT_RECOVERING),  # still paused
+            event(60, K.CIRCUIT_RECOVERING),  # the endpoint is still paused
             event(70, K.ENDPOINT_RESUMED),
         ),
         ended=None,
@@ -140,7 +140,7 @@ def test_a_circuit_and_a_pause_hold_it() -> None:
     ]
 
 
-def test_a_hold_from_before_it_was_accepted_counts_from_there() -> None:
+def test_a_hold_counts_only_from_when_the_message_was_accepted() -> None:
     told = way(holding=(event(-60, K.CIRCUIT_OPENED),), events=(event(30, K.CIRCUIT_CLOSED),), ended=50)
     assert drawn(explain.stretches(told, at(99))) == [("held", 0, 30), ("waiting", 30, 50)]
     assert drawn(explain.stretches(way(holding=(event(-60, K.ENDPOINT_DISABLED),), ended=None), at(9))) == [
@@ -148,7 +148,7 @@ def test_a_hold_from_before_it_was_accepted_counts_from_there() -> None:
     ]
 
 
-def test_clocks_that_disagree_never_turn_time_around() -> None:
+def test_clocks_that_disagree_give_no_negative_times() -> None:
     told = way(attempt(1, -5, 2), attempt(2, -4, 500, "delivered"), ended=10)
     for stretch in explain.stretches(told, at(99)):
         assert START <= stretch.since <= stretch.until <= at(10)
@@ -166,7 +166,7 @@ def test_clocks_that_disagree_never_turn_time_around() -> None:
             {},
             [(Phase.DNS, 1), (Phase.CONNECT, 2), (Phase.TLS, 3), (Phase.ANSWER, 10), (Phase.BODY, 4)],
         ),
-        (Timing(first_byte=9, total=9), {}, [(Phase.ANSWER, 9)]),  # over a connection that was open
+        (Timing(first_byte=9, total=9), {}, [(Phase.ANSWER, 9)]),  # the connection was already open
         (Timing(connect=2, total=30), {"error": ErrorKind.TIMEOUT}, [(Phase.CONNECT, 2), (Phase.ANSWER, 28)]),
         (
             Timing(connect=2, total=30),
@@ -182,10 +182,10 @@ def test_phases_add_up_to_the_whole(timing: Timing, fields: dict[str, object], e
     assert explain.phases(attempt(1, 0, 0, timing=timing, **fields)) == expected
 
 
-# ── drawn ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── drawing ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_life_is_drawn_to_scale_and_a_short_attempt_is_seen() -> None:
+def test_the_timeline_is_drawn_to_scale_and_shows_short_attempts() -> None:
     told = way(attempt(1, 50, 0.001), attempt(2, 99.999, 0.001, "delivered"), events=(event(60, K.CIRCUIT_OPENED),))
     assert delivery_bar.band(explain.stretches(told, at(100)), 10) == "·····✕░░░●"
     assert delivery_bar.band([], 10) == ""
@@ -211,7 +211,7 @@ async def read(scene: Scene, message_id: str) -> explain.MessageHistory:
     return await explain.read(scene.store, message, ids.DEFAULT_ORG)
 
 
-async def test_the_whole_life_of_one_that_was_held_and_died(scene: Scene) -> None:
+async def test_the_explanation_of_a_delivery_that_was_held_and_died(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     other = await scene.endpoint(event_types=("order.other",))
     actor = Actor(kind=ActorKind.COMMAND_LINE)
@@ -285,7 +285,7 @@ def test_advice_is_the_same_for_a_terminal_and_a_page() -> None:
     assert told.sentences == "Its time was over. Replay it if it is still of use."
 
 
-async def test_one_that_is_accepted_behind_an_open_circuit_is_held_from_the_start(scene: Scene) -> None:
+async def test_a_message_accepted_while_the_circuit_is_open_is_held_from_the_start(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.trip(endpoint)
     [message] = await scene.send()
@@ -294,7 +294,7 @@ async def test_one_that_is_accepted_behind_an_open_circuit_is_held_from_the_star
     assert {each.part for each in explain.stretches(told, await scene.store.now())} == {Part.HELD}
 
 
-async def test_one_that_went_well_has_nothing_to_advise(scene: Scene) -> None:
+async def test_a_delivered_message_has_no_advice(scene: Scene) -> None:
     await scene.endpoint()
     [message] = await scene.send()
     [job] = await scene.claim()
@@ -305,7 +305,7 @@ async def test_one_that_went_well_has_nothing_to_advise(scene: Scene) -> None:
     assert list(explain.prospects(told, now, str)) == []
 
 
-async def test_a_paused_endpoint_is_to_be_resumed(scene: Scene) -> None:
+async def test_the_advice_for_a_paused_endpoint_is_to_resume_it(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "holidays")
     [message] = await scene.send()
@@ -315,7 +315,7 @@ async def test_a_paused_endpoint_is_to_be_resumed(scene: Scene) -> None:
     assert explain.advice(told, now)[-1] == f"hookline endpoints resume {endpoint.id}"
 
 
-async def test_one_behind_a_retry_after_is_held_by_it(scene: Scene) -> None:
+async def test_a_retry_after_holds_the_next_messages(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.send()
     [job] = await scene.claim()
@@ -328,16 +328,16 @@ async def test_one_behind_a_retry_after_is_held_by_it(scene: Scene) -> None:
     assert list(explain.prospects(told, now, str)) == [words]
     assert explain.advice(told, now)[-1] == f"hookline endpoints reset {endpoint.id}"
     assert [each.part for each in explain.stretches(told, now)] == [Part.HELD]
-    # The one that was refused waits for itself: it is due later than that.
+    # The delivery that got the Retry-After answer is not held: its own next attempt is due after the hold ends.
     first = (await read(scene, job.message_id)).ways[0]
     assert explain.standing(first, now) == "scheduled"
     assert next(explain.prospects(first, now, str)).startswith("next attempt ")
     assert explain.advice(first, now) == []
-    # Over is over, though the lane still remembers it.
+    # Once the hold has ended, the delivery is pending, although the lane still stores the time of the hold.
     assert explain.standing(told, until) == "pending"
 
 
-async def test_one_behind_another_that_probes_is_held(scene: Scene) -> None:
+async def test_a_message_is_held_while_another_one_is_the_probe(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.trip(endpoint)
     await scene.age(100_000)
@@ -350,7 +350,7 @@ async def test_one_behind_another_that_probes_is_held(scene: Scene) -> None:
     assert list(explain.prospects(told, now, str)) == ["the circuit is half-open: a probe is under way"]
 
 
-async def test_one_that_is_overdue_is_not_said_to_come_in_the_past(scene: Scene) -> None:
+async def test_an_overdue_delivery_is_not_announced_for_the_past(scene: Scene) -> None:
     await scene.endpoint()
     limited = await scene.endpoint(throttle_rate=0.001)
     [message] = await scene.send()
@@ -365,7 +365,7 @@ async def test_one_that_is_overdue_is_not_said_to_come_in_the_past(scene: Scene)
     assert explain.advice(slow, later) == []
 
 
-async def test_of_very_many_deliveries_those_that_went_well_are_counted(
+async def test_of_very_many_deliveries_the_successful_ones_are_counted(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reader, "MAX_TOLD", 2)
@@ -378,7 +378,7 @@ async def test_of_very_many_deliveries_those_that_went_well_are_counted(
     assert sorted(explain.standing(each, told.now) for each in told.ways) == ["delivered", "delivering"]
 
 
-async def test_of_very_many_that_wait_none_is_said_to_be_delivered(
+async def test_of_very_many_deliveries_pending_ones_are_not_counted_as_delivered(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reader, "MAX_TOLD", 2)
@@ -392,7 +392,7 @@ async def test_of_very_many_that_wait_none_is_said_to_be_delivered(
     assert explain.counted(told.untold) != "3 delivered"
 
 
-async def test_when_it_was_published_is_in_an_event_id_of_ours_alone(scene: Scene) -> None:
+async def test_only_an_event_id_made_by_hookline_gives_the_publishing_time(scene: Scene) -> None:
     published = clock.wall() - timedelta(seconds=3)
     [ours] = await scene.send(event_id=ids.mint(ids.EVENT, published))
     [theirs] = await scene.send(event_id="order-7-paid")

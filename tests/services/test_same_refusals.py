@@ -1,4 +1,4 @@
-"""What is refused through the API is refused in the dashboard and on the command line, in the same words."""
+"""The dashboard and the command line refuse everything that the API refuses, with the same error message."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _empty(field: str, longest: int, *only: str) -> Bad:
 
 
 def _nul(field: str) -> Bad:
-    """A command cannot be given one, and no field of a form takes one."""
+    """A NUL can be sent through the API only: commands and form fields cannot contain one."""
     error = InvalidInput("has a NUL or a lone surrogate", field=field)
     return Bad(value={field: "a\x00b"}, error=lambda _: error, only=("api",))
 
@@ -62,7 +62,7 @@ def _resolved_before(values: Mapping[str, str]) -> HooklineError:
 NO_ENDPOINT = unknown("endpoint", "endpoint", "ep_nobody", "ep <b>", "dl_1", "e" * 300)
 NO_LETTER = unknown("dead letter", "letter", "dl_999999", "seventeen", "dl_99999999999999999999", "dl_1x")
 NO_TASK = unknown("task", "task", "qtask_nobody", "q <b>")
-# In the dashboard an empty field says nothing, and the usual cause is taken.
+# The dashboard accepts an empty cause and uses the default one.
 CAUSE = (*_too_long("cause", 500), _empty("cause", 500, "api", "command"), _nul("cause"))
 NOTE = (*_too_long("note", 4096), _empty("note", 4096), _nul("note"))
 IN_THE_PAST = InvalidInput("is not in the past", field="since")
@@ -125,7 +125,7 @@ ACTIONS = (
         bad=(
             *NO_ENDPOINT,
             *CAUSE,
-            # The dashboard offers a choice of lengths instead.
+            # The dashboard has no such case: it offers a fixed list of durations.
             Bad(
                 value={"until": "{since}"},
                 error=lambda _: InvalidInput("is not in the future", field="until"),
@@ -212,7 +212,8 @@ def named(action: Action) -> str:
 
 
 def about(action: Action) -> str:
-    """The value that names the object; empty: the action is about what matches a filter."""
+    """Return the name of the value that holds the object's id. It is empty if the action applies to all matches of a
+    filter."""
     return next((name for name in OBJECTS if f"{{{name}}}" in f"{action.form}{action.fields}"), "")
 
 
@@ -238,10 +239,11 @@ async def test_bad_inputs(action: Action, scene: Scene, cli: Cli, address: str, 
 
 
 @pytest.mark.parametrize("action", [each for each in ACTIONS if about(each)], ids=named)
-async def test_what_belongs_to_others(
+async def test_objects_of_other_tenants_are_refused(
     action: Action, scene: Scene, cli: Cli, address: str, enter: Enter, other_app: Application
 ) -> None:
-    """Of another organization, or of another application than the caller's: as if it did not exist."""
+    """An object of another organization, or of another application than the caller's, is refused as if it did not
+    exist."""
     world = await World.made(scene, cli, address, enter)
     stranger, their_app = await another_organization(scene)
     before = await world.snapshot()
@@ -260,10 +262,13 @@ async def test_what_belongs_to_others(
     [(each, channel) for each in ACTIONS for channel in channels(each)],
     ids=lambda given: named(given) if isinstance(given, Action) else given,
 )
-async def test_good_inputs_are_noted_alike(
+async def test_every_channel_writes_the_same_audit_entry(
     action: Action, channel: str, scene: Scene, cli: Cli, address: str, enter: Enter
 ) -> None:
-    """The refusals above are not those of a wrong path; and each channel notes the action under the same name."""
+    """Each channel performs the action and writes the same action name to the audit log.
+
+    This also proves that the refusals above do not come from a wrong path.
+    """
     world = await World.made(scene, cli, address, enter)
     answer = await world.ask(channel, action)
     assert answer.code in ((0,) if channel == "command" else (200, 202, 303)), answer

@@ -1,6 +1,7 @@
-"""The same for the catalogue, keys, tokens and messages: one action, the same bad inputs, the same refusal in every channel.
+"""All channels refuse the same bad inputs with the same message, for the catalogue, keys, tokens and messages.
 
-Actions that only one channel has are not here: there is nothing to compare them with (operators, the outbox, PUTs of the API).
+Actions that only one channel has are left out, because there is nothing to compare: operators, the outbox, PUT
+requests.
 """
 
 from __future__ import annotations
@@ -45,17 +46,17 @@ from tests.support.services import add_key
 ALL = ("api", "form", "command")
 LONG = 300
 SCHEMA = {"1": {"type": "object", "required": ["id"]}}
-CHOICES = {"ordering": "key", "on_death": "skip", "scheme": "standard"}  # that a form always has
+CHOICES = {"ordering": "key", "on_death": "skip", "scheme": "standard"}  # fields that a form always sends
 URL = "https://example.com/hooks"
 
 
 class Row(Action, frozen=True, kw_only=True):
-    """An action with another method than POST, or with values that are not texts in the API."""
+    """An action whose API method is not POST, or whose API values are not all strings."""
 
     method: str = "POST"
     body: Callable[[Mapping[str, str]], object] | None = None
-    whole: bool = False  # not for the holder of one application's token
-    noted: bool = True  # in the audit log: publishing is not
+    whole: bool = False  # True: a token of one application must not call it
+    noted: bool = True  # False: the audit log has no entry for it (publishing)
 
 
 class Catalogue(World):
@@ -137,7 +138,7 @@ class Catalogue(World):
 
 
 def _typed(name: str, text: str) -> object:
-    """As JSON has it."""
+    """Convert a value from text to the JSON type that the API expects."""
     if name in ("eventTypes", "channels"):
         return [text]
     try:
@@ -171,7 +172,7 @@ def no_name(name: str, value: str, *only: str, longest: int = 256) -> Bad:
 
 
 def nul(name: str) -> Bad:
-    """A command cannot be given one, and no field of a form takes one."""
+    """A NUL can be sent through the API only: commands and form fields cannot contain one."""
     return bad(name, "a\x00b", InvalidInput("has a NUL or a lone surrogate"), "api")
 
 
@@ -190,7 +191,7 @@ RATE = tuple(
 )
 OWN = InvalidInput("must not begin with 'app_', as Hookline's own ids do")
 UID = (no_name("uid", "a b"), no_name("uid", "u" * LONG), bad("uid", "app_x", OWN))
-IS_TAKEN = Conflict("is taken")  # each engine has words of its own around it
+IS_TAKEN = Conflict("is taken")  # only the words that the error messages of both engines share
 TAKEN = bad("uid", "taken", IS_TAKEN)
 FTP = InvalidInput("must be absolute and begin with https:// or http://")
 PRIVATE = BlockedAddress("the address 10.0.0.1 is not public; HOOKLINE_ALLOW_NETS can allow it")
@@ -509,7 +510,7 @@ def _endpoint(values: Mapping[str, str]) -> dict[str, Any]:
 
 @pytest.fixture
 def settings() -> dict[str, str]:
-    """Links to the portal need it."""
+    """Set the public URL, which portal links need."""
     return {"HOOKLINE_PUBLIC_URL": "https://hooks.example.com"}
 
 
@@ -519,7 +520,7 @@ each_action = pytest.mark.parametrize(
 
 
 def about(action: Action) -> str | None:
-    """The value that is the id of what the action is about."""
+    """Return the name of the value that holds the object's id, or None if the action names no existing object."""
     where = f"{action.api} {action.form} {action.fields}"
     return next((name for name in OBJECTS if f"{{{name}}}" in where), None)
 
@@ -540,10 +541,11 @@ async def test_bad_inputs(action: Row, scene: Scene, cli: Cli, address: str, ent
 
 
 @each_action
-async def test_what_belongs_to_others(
+async def test_objects_of_other_tenants_are_refused(
     action: Row, scene: Scene, cli: Cli, address: str, enter: Enter, other_app: Application
 ) -> None:
-    """Of another organization, or of another application than the caller's: as if it did not exist."""
+    """An object of another organization, or of another application than the caller's, is refused as if it did not
+    exist."""
     world = await Catalogue.made(scene, cli, address, enter)
     stranger, their_app = await another_organization(scene)
     name = about(action)
@@ -555,7 +557,7 @@ async def test_what_belongs_to_others(
     for channel in channels(action):
         answer = await world.ask(channel, action, own, org_id=stranger)
         assert refused(answer, channel, error), (channel, str(error), answer)
-        # A form of the portal names no application: it is about the customer's own.
+        # A portal form names no application: it always applies to the customer's own application.
         if not action.whole and channel in (("api",) if name == "app" else ("api", "form")):
             own_app = {} if name == "app" else {"app": other_app.id}
             answer = await world.ask(channel, action, own_app, app=other_app)
@@ -565,10 +567,13 @@ async def test_what_belongs_to_others(
 
 @pytest.mark.parametrize("channel", ALL)
 @each_action
-async def test_good_inputs_are_noted_alike(
+async def test_every_channel_writes_the_same_audit_entry(
     action: Row, channel: str, scene: Scene, cli: Cli, address: str, enter: Enter
 ) -> None:
-    """The refusals above are not those of a wrong path; and each channel notes the action under the same name."""
+    """Each channel performs the action and writes the same action name to the audit log.
+
+    This also proves that the refusals above do not come from a wrong path.
+    """
     if channel not in channels(action) or "--validate" in (action.command or ""):
         pytest.skip("this channel does not have it, or nothing about it is good")
     world = await Catalogue.made(scene, cli, address, enter)
