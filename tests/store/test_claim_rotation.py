@@ -78,7 +78,7 @@ async def test_all_lanes_of_a_quiet_application_are_served(scene: Scene) -> None
 
 async def test_the_only_lane_of_an_application_gets_its_whole_share(scene: Scene) -> None:
     """With two applications, each gets a quarter of the claim, and the other half goes in order. A lane's share does
-    not shrink because of another application's eighty lanes. The test starts at the second claim."""
+    not shrink because of another application's eighty lanes. The test sums two claims."""
     await busy(scene)
     quiet = await neighbour(scene)
     await publish(scene, quiet, 20)
