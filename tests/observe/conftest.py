@@ -1,4 +1,4 @@
-"""One process's metrics, read over a socket."""
+"""A fixture that reads the metrics of one process over a socket."""
 
 from __future__ import annotations
 

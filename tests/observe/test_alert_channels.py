@@ -1,4 +1,5 @@
-"""Webhook and Slack: delivered by Hookline itself, signed and retried; told with the change of state or not at all."""
+"""Webhook and Slack alerts. Hookline delivers them itself, signed and with retries, and writes them together with the
+change of state."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ async def outbox(scene: Scene) -> list[Row]:
 
 
 async def an_alert(scene: Scene, channels: Channels, guard: Guard = LOOPBACK) -> Fleet:
-    """Two dead letters are one too many."""
+    """Create a fleet in which the alert for dead letters fires: there are two, and the limit is one."""
     fleet = Fleet(scene, only(dead_letters=1), channels, guard=guard)
     await scene.endpoint()
     await fleet.attempt(2, factory.dead)
@@ -54,12 +55,12 @@ async def an_alert(scene: Scene, channels: Channels, guard: Guard = LOOPBACK) ->
     return fleet
 
 
-async def test_alerts_arrive_signed_and_in_slacks_form(scene: Scene, receiver: Receiver) -> None:
+async def test_alerts_arrive_signed_and_in_the_slack_format(scene: Scene, receiver: Receiver) -> None:
     receiver.behave(lambda request: Behaviour(status=503 if len(receiver.requests) < 3 else 200))
     fleet = await an_alert(scene, both(receiver))
     assert (await scene.store.relay(10)).relayed == 2
     async with working(scene.store):
-        arrived = await receiver.arrived(4)  # each was tried again
+        arrived = await receiver.arrived(4)  # each alert was sent twice, because the first response was an error
     by_path = {request.path: request for request in arrived}
     webhook, slack = by_path["/alerts"], by_path["/slack"]
     endpoints = await alert_channels.endpoints(scene.store)
@@ -89,13 +90,13 @@ async def test_alerts_arrive_signed_and_in_slacks_form(scene: Scene, receiver: R
     assert "here are 2 unresolved dead letters (limit 1)" in said
 
 
-async def test_the_end_is_told_with_how_long_it_lasted(scene: Scene, receiver: Receiver) -> None:
+async def test_the_resolved_notification_has_the_duration(scene: Scene, receiver: Receiver) -> None:
     began = clock.monotonic()
     fleet = await an_alert(scene, both(receiver))
     await scene.raw.execute("DELETE FROM outbox")
     await scene.store.resolve(DeadFilter(org_id=scene.organization.id), "looked at")
     await fleet.settle()
-    took = clock.monotonic() - began  # beside the two minutes and a quarter that the test lets pass
+    took = clock.monotonic() - began  # the real time that passed, beside the 136 seconds that the test simulates
     told = await outbox(scene)
     assert [row["event_type"] for row in told] == ["alert.resolved"] * 2
     data = msgspec.json.decode(told[0]["payload"])["data"]
@@ -104,7 +105,7 @@ async def test_the_end_is_told_with_how_long_it_lasted(scene: Scene, receiver: R
     assert "It lasted 2 min" in msgspec.json.decode(told[1]["payload"])["text"]
 
 
-async def test_each_turn_is_told_once(scene: Scene, receiver: Receiver) -> None:
+async def test_each_change_of_an_alert_is_sent_once(scene: Scene, receiver: Receiver) -> None:
     fleet = Fleet(scene, only(dead_letters=1, dead_letters_critical=3), both(receiver), guard=LOOPBACK)
     await scene.endpoint()
     for count in (2, 0, 2, 0, 0):
@@ -118,8 +119,8 @@ async def test_each_turn_is_told_once(scene: Scene, receiver: Receiver) -> None:
     assert len({row["event_id"] for row in told}) == 4
 
 
-async def test_neither_without_the_other(scene: Scene) -> None:
-    """What fails while it is told takes the change of state with it."""
+async def test_a_failed_notification_rolls_back_the_change_of_state(scene: Scene) -> None:
+    """An error while the notification is written rolls the change of state back."""
     fleet = Fleet(scene, only(dead_letters=1), guard=LOOPBACK)
     await scene.endpoint()
     await fleet.attempt(2, factory.dead)
@@ -140,7 +141,7 @@ async def test_neither_without_the_other(scene: Scene) -> None:
     assert await outbox(scene) == []
 
 
-async def test_without_channels_nothing_is_made(scene: Scene) -> None:
+async def test_without_channels_nothing_is_created(scene: Scene) -> None:
     await an_alert(scene, Channels())
     assert await alert_channels.find(scene.store) is None
     assert await outbox(scene) == []
@@ -166,20 +167,18 @@ async def test_channels_follow_the_configuration(scene: Scene, receiver: Receive
     assert await alert_channels.endpoints(scene.store) == {}
 
 
-async def test_processes_that_start_together_make_each_channel_once(scene: Scene, receiver: Receiver) -> None:
+async def test_processes_that_start_together_create_each_channel_once(scene: Scene, receiver: Receiver) -> None:
     await asyncio.gather(*(alert_channels.settle(scene.store, LOOPBACK, both(receiver)) for _ in range(5)))
     assert set(await alert_channels.endpoints(scene.store)) == {WEBHOOK, SLACK}
 
 
-async def test_an_address_that_the_guard_refuses_is_no_channel_and_alerts_go_on(
-    scene: Scene, receiver: Receiver
-) -> None:
+async def test_a_refused_address_creates_no_channel_and_alerts_still_fire(scene: Scene, receiver: Receiver) -> None:
     fleet = await an_alert(scene, both(receiver), Guard())
     assert await fleet.names() == ["dead_letters"]
     assert await alert_channels.endpoints(scene.store) == {}
 
 
-async def test_mail_goes_out_when_the_state_has_changed(scene: Scene) -> None:
+async def test_a_mail_is_sent_after_the_change_of_state(scene: Scene) -> None:
     with MailServer() as server:
         url = f"smtp://127.0.0.1:{server.port}"
         channels = Channels(emails=("ops@example.com",), email_from="h@example.com", smtp_url=url)

@@ -1,4 +1,4 @@
-"""E-mail over a real SMTP conversation: encrypted, tried again, bounded, and without a password in any line."""
+"""E-mail alerts over a real SMTP connection: encryption, retries, limits, and no password in any log line."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def message(alert: Alert = ALERT) -> EmailMessage:
 
 @pytest.fixture(autouse=True)
 def _no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is under way at the stop comes to its end on a busy machine too."""
+    """Give the last attempt enough time on a busy machine."""
     monkeypatch.setattr(sending, "LAST_TRY", 60.0)
 
 
@@ -59,7 +59,7 @@ async def mailing(mailer: Mailer) -> AsyncIterator[None]:
         await running
 
 
-async def test_a_mail_says_what_since_when_how_bad_and_where_to_look() -> None:
+async def test_a_mail_has_the_problem_its_start_its_severity_and_a_command_to_investigate() -> None:
     with MailServer() as server:
         await MailTransport(f"smtp://127.0.0.1:{server.port}").send(message())
         (found,) = server.wait_for(1)
@@ -72,14 +72,14 @@ async def test_a_mail_says_what_since_when_how_bad_and_where_to_look() -> None:
     assert "Since 2026-03-04 05:03:07 UTC. Details: hookline dead stats --all-orgs" in text
 
 
-def test_one_that_is_over_says_how_long_it_lasted() -> None:
+def test_the_mail_of_a_resolved_alert_has_the_duration() -> None:
     over = replace(ALERT, resolved_at=AT)
     found = mail(Notice(alert=over, at=AT + timedelta(hours=2)), CHANNELS)
     assert found["Subject"] == "[Hookline] resolved: Dead letters"
     assert "It lasted 2 h 3 min, from 2026-03-04 05:03:07 UTC to 2026-03-04 07:06:07 UTC." in found.get_content()
 
 
-async def test_a_password_goes_over_tls_only(tmp_path: Path) -> None:
+async def test_a_password_is_sent_only_over_tls(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     bundle = str(authority.bundle)
     with MailServer(starttls=authority.context("127.0.0.1")) as server:
@@ -94,7 +94,7 @@ async def test_a_password_goes_over_tls_only(tmp_path: Path) -> None:
     assert plain.mails == []
 
 
-async def test_tls_from_the_start_and_a_certificate_that_is_not_trusted(tmp_path: Path) -> None:
+async def test_smtps_uses_tls_from_the_start_and_refuses_an_untrusted_certificate(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     with MailServer(tls=authority.context("127.0.0.1")) as server:
         url = f"smtps://hookline:s3cret@127.0.0.1:{server.port}"
@@ -108,7 +108,7 @@ async def test_tls_from_the_start_and_a_certificate_that_is_not_trusted(tmp_path
         assert server.mails == []
 
 
-async def test_what_is_not_taken_is_tried_again_and_its_refusal_is_not_quoted() -> None:
+async def test_a_refused_mail_is_retried_and_the_server_response_is_not_logged() -> None:
     with MailServer() as server, capture_logs() as logs:
         server.refuse = 2
         mailer = Mailer(MailTransport(f"smtp://127.0.0.1:{server.port}").send, pauses=(0.001, 0.001))
@@ -120,7 +120,7 @@ async def test_what_is_not_taken_is_tried_again_and_its_refusal_is_not_quoted() 
     assert "s3cret" not in str(logs)
 
 
-async def test_it_is_given_up_after_a_while_and_the_next_one_goes_out() -> None:
+async def test_a_mail_is_given_up_after_its_retries_and_the_next_one_is_sent() -> None:
     with MailServer() as server, capture_logs() as logs:
         server.refuse = 3
         mailer = Mailer(MailTransport(f"smtp://127.0.0.1:{server.port}").send, pauses=(0.001, 0.001))
@@ -132,7 +132,7 @@ async def test_it_is_given_up_after_a_while_and_the_next_one_goes_out() -> None:
     assert logs[-1]["event"] == "alert_mail_lost"
 
 
-async def test_no_more_wait_than_a_person_reads() -> None:
+async def test_the_number_of_waiting_mails_is_limited() -> None:
     mailer = Mailer(MailTransport("smtp://127.0.0.1:1").send)
     with capture_logs() as logs:
         for _ in range(MAX_WAITING + 2):
@@ -140,7 +140,7 @@ async def test_no_more_wait_than_a_person_reads() -> None:
     assert [line["event"] for line in logs] == ["alert_mail_dropped"] * 2
 
 
-async def test_what_waits_when_the_process_ends_has_one_more_chance() -> None:
+async def test_waiting_mails_get_one_last_attempt_when_the_process_stops() -> None:
     with MailServer() as server:
         server.refuse = 1
         mailer = Mailer(MailTransport(f"smtp://127.0.0.1:{server.port}").send, pauses=(3600.0,))
@@ -160,19 +160,21 @@ def talking() -> list[threading.Thread]:
 
 
 def assert_hung_up() -> None:
-    """No thread is left that would still send it."""
+    """Assert that no thread is left that could still send the mail."""
     for thread in talking():
         thread.join(60)
     assert talking() == []
 
 
 @pytest.mark.parametrize("scheme", ["smtp", "smtps"])
-async def test_one_that_drips_or_says_nothing_is_hung_up_on(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often it sends a byte: the time is that of the whole mail."""
+async def test_a_server_that_is_too_slow_or_silent_is_disconnected(
+    scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The deadline is for the whole mail, however often the server sends a byte."""
     monkeypatch.setattr(sending, "DEADLINE", 1.0)
     with MailServer(drips=0.02 if scheme == "smtp" else None, silent=scheme == "smtps") as server:
         tries = 0
-        while not server.callers:  # a machine that stalls may give up before it has called
+        while not server.callers:  # on a slow machine the deadline may pass before the connection is made
             tries += 1
             with pytest.raises(TimeoutError, match="the mail server did not accept the mail within 1 s"):
                 async with asyncio.timeout(60):
@@ -181,7 +183,7 @@ async def test_one_that_drips_or_says_nothing_is_hung_up_on(scheme: str, monkeyp
         assert server.callers <= tries
 
 
-async def test_the_next_mail_goes_out_after_one_that_was_dripped_on(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_next_mail_is_sent_after_one_that_a_slow_server_delayed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "DEADLINE", 0.3)
     with MailServer(drips=0.02) as server, capture_logs() as logs:
         mailer = Mailer(MailTransport(f"smtp://127.0.0.1:{server.port}").send, pauses=())
@@ -189,8 +191,8 @@ async def test_the_next_mail_goes_out_after_one_that_was_dripped_on(monkeypatch:
             mailer.post(message())
             async with asyncio.timeout(60):
                 while not logs:
-                    await asyncio.sleep(0.01)  # it gives up, and logs that
-            monkeypatch.setattr(sending, "DEADLINE", 60.0)  # the next one has all its time
+                    await asyncio.sleep(0.01)  # wait until the mailer logs that it gave up
+            monkeypatch.setattr(sending, "DEADLINE", 60.0)  # the next mail has enough time
             server.drips = None
             mailer.post(message(replace(ALERT, name="backlog")))
             (found,) = await server.arrived(1)
@@ -199,8 +201,8 @@ async def test_the_next_mail_goes_out_after_one_that_was_dripped_on(monkeypatch:
 
 
 @pytest.mark.parametrize("silent", [True, False])
-async def test_a_stop_waits_for_no_server_that_stalls(silent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is under way has the same last chance as what waits; each that is lost is told."""
+async def test_a_stop_does_not_wait_for_a_stalled_server(silent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mail being sent gets the same last attempt as waiting mails. Each lost mail is logged."""
     monkeypatch.setattr(sending, "LAST_TRY", 0.3)
     with MailServer(drips=None if silent else 0.02, silent=silent) as server, capture_logs() as logs:
         mailer = Mailer(MailTransport(f"smtp://127.0.0.1:{server.port}").send)
@@ -216,7 +218,7 @@ async def test_a_stop_waits_for_no_server_that_stalls(silent: bool, monkeypatch:
     ]
 
 
-async def test_what_fails_while_the_stop_comes_is_tried_once_more() -> None:
+async def test_a_mail_that_fails_during_the_stop_is_tried_once_more() -> None:
     stop = asyncio.Event()
     tries = 0
 

@@ -1,4 +1,4 @@
-"""When an alert fires and ends, by the state machine alone; properties that hold whatever the rules read."""
+"""When the state machine fires and resolves an alert. Properties that hold for any sequence of readings."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ def only_update(changes: Sequence[Change]) -> Update:
     return change
 
 
-def test_what_is_well_and_never_fired_changes_nothing() -> None:
+def test_a_healthy_reading_without_an_alert_changes_nothing() -> None:
     assert judge([reading(severity=None, lingering=None)], known()) == []
-    assert judge([reading(severity=None)], known()) == []  # near the threshold is not above it
+    assert judge([reading(severity=None)], known()) == []  # a value near the threshold is not above it
     assert judge([], known()) == []
 
 
@@ -79,17 +79,18 @@ def test_a_rule_without_a_duration_fires_at_once() -> None:
     assert change == Fire(reading=reading(), severity=WARNING, began_at=AT)
 
 
-def test_what_knows_since_when_it_is_began_then() -> None:
+def test_an_alert_begins_when_its_reading_says_that_the_problem_began() -> None:
     began = AT - timedelta(minutes=7)
     seen = replace(reading(AlertName.CIRCUIT_OPEN, subject="ep_1"), since=began)
     (change,) = judge([seen], known())
     assert change == Fire(reading=seen, severity=WARNING, began_at=began)
-    (ahead,) = judge([replace(seen, since=AT + timedelta(seconds=3))], known())  # by a clock that was set back since
+    # the clock was set back after the problem began
+    (ahead,) = judge([replace(seen, since=AT + timedelta(seconds=3))], known())
     assert isinstance(ahead, Fire)
     assert ahead.began_at == AT
 
 
-def test_one_with_a_duration_must_last() -> None:
+def test_a_rule_with_a_duration_fires_only_after_that_duration() -> None:
     seen = reading(AlertName.BACKLOG)
     assert judge([seen], known()) == [Begin(name="backlog", subject="")]
     began = AT - timedelta(seconds=59)
@@ -103,17 +104,17 @@ def test_one_with_a_duration_must_last() -> None:
 @pytest.mark.parametrize(
     "now_reads", [[], [reading(AlertName.BACKLOG, None, WARNING)], [reading(AlertName.BACKLOG, None, None)]]
 )
-def test_what_did_not_last_begins_anew(now_reads: list[Reading]) -> None:
+def test_a_problem_that_ends_before_its_duration_is_forgotten(now_reads: list[Reading]) -> None:
     waiting = Pending(name="backlog", subject="", began_at=AT - timedelta(seconds=50))
     assert judge(now_reads, known(pending=[waiting])) == [Forget(name="backlog", subject="")]
 
 
-def test_it_rises_at_once_and_says_so() -> None:
+def test_the_severity_rises_at_once() -> None:
     change = only_update(judge([reading(severity=CRITICAL, lingering=CRITICAL)], known(alert())))
     assert (change.alert.severity, change.worse) == (CRITICAL, True)
 
 
-def test_it_falls_only_when_it_is_well_below() -> None:
+def test_the_severity_falls_only_when_the_value_is_well_below_the_threshold() -> None:
     high = alert(severity=CRITICAL)
     change = only_update(judge([reading(severity=WARNING, lingering=CRITICAL)], known(high)))
     assert (change.alert.severity, change.worse) == (CRITICAL, False)
@@ -121,13 +122,13 @@ def test_it_falls_only_when_it_is_well_below() -> None:
     assert (change.alert.severity, change.worse) == (WARNING, False)
 
 
-def test_it_goes_on_while_it_lingers_and_forgets_that_it_seemed_over() -> None:
+def test_an_alert_continues_while_its_value_is_near_the_threshold() -> None:
     almost = replace(alert(), clear_since=AT - timedelta(seconds=100))
     change = only_update(judge([reading(severity=None, value=9)], known(almost)))
     assert (change.alert.clear_since, change.alert.value, change.alert.text) == (None, 9, "text")
 
 
-def test_it_is_resolved_when_it_was_over_for_long_enough() -> None:
+def test_an_alert_is_resolved_after_the_problem_was_over_for_long_enough() -> None:
     firing = alert()
     change = only_update(judge([reading(severity=None, lingering=None)], known(firing)))
     assert (change.alert.clear_since, change.alert.text) == (AT, "as it was")
@@ -138,12 +139,12 @@ def test_it_is_resolved_when_it_was_over_for_long_enough() -> None:
     assert end.alert.resolved_at == AT + timedelta(seconds=120)
 
 
-def test_a_rule_that_no_longer_exists_is_resolved() -> None:
+def test_an_alert_of_a_removed_rule_is_resolved() -> None:
     (end,) = judge([], known(replace(alert(), name="a rule of yesterday")))
     assert isinstance(end, Resolve)
 
 
-def test_of_too_many_those_that_fire_already_stay_and_the_rest_is_one() -> None:
+def test_among_too_many_alerts_the_firing_ones_stay_and_the_rest_become_one() -> None:
     many = [reading(AlertName.CIRCUIT_OPEN, subject=f"ep_{number}", value=number) for number in range(50)]
     firing = [replace(alert(AlertName.CIRCUIT_OPEN, subject=f"ep_{number}"), id=number) for number in range(5)]
     changes = judge(many, known(*firing))
@@ -155,7 +156,7 @@ def test_of_too_many_those_that_fire_already_stay_and_the_rest_is_one() -> None:
     assert {each.subject for each in fired} == {OTHERS} | {f"ep_{number}" for number in range(35, 50)}
 
 
-def test_as_one_of_the_told_ends_none_of_the_others_is_told_as_new() -> None:
+def test_when_one_of_many_alerts_ends_no_other_fires_as_new() -> None:
     still = [reading(AlertName.CIRCUIT_OPEN, subject=f"ep_{number}", value=number) for number in range(1, 50)]
     firing = [replace(alert(AlertName.CIRCUIT_OPEN, subject=f"ep_{number}"), id=number) for number in range(MAX_SINGLE)]
     others = replace(alert(AlertName.CIRCUIT_OPEN, subject=OTHERS), id=99)
@@ -172,10 +173,10 @@ severities = st.sampled_from([None, WARNING, CRITICAL])
     st.lists(st.tuples(severities, severities, st.integers(1, 200)), max_size=40),
     st.sampled_from([AlertName.BACKLOG, AlertName.DEAD_LETTERS, AlertName.CIRCUIT_OPEN]),
 )
-def test_firing_and_resolved_take_turns_whatever_is_read(
+def test_firing_and_resolved_alternate_for_any_readings(
     seen: list[tuple[Severity | None, Severity | None, int]], name: AlertName
 ) -> None:
-    """Never fired twice in a row, never before it lasted, never resolved before it settled."""
+    """An alert never fires twice in a row, never fires before its duration, and is never resolved too early."""
     firing: Alert | None = None
     pending: Pending | None = None
     bad_since: datetime | None = None

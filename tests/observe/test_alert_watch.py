@@ -1,4 +1,5 @@
-"""The watch: one process of the fleet asks the rules, whichever it is; what it leaves behind is enough for the next."""
+"""The alert watch. Any one process of the fleet evaluates the rules, and the next one continues from the state in the
+database."""
 
 from __future__ import annotations
 
@@ -25,10 +26,10 @@ from tests.support.scene import Scene
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-# ── one of many ──
+# ── one process of the fleet ──
 
 
-async def test_of_many_that_look_at_once_one_tells(scene: Scene, second: Store) -> None:
+async def test_one_of_many_concurrent_checks_fires_the_alert(scene: Scene, second: Store) -> None:
     await scene.endpoint()
     fleets = [Fleet(scene, only(dead_letters=1), store=store) for store in (scene.store, second, scene.store, second)]
     await fleets[0].attempt(2, factory.dead)
@@ -41,7 +42,7 @@ async def test_of_many_that_look_at_once_one_tells(scene: Scene, second: Store) 
     assert await scene.raw.count("alert_look") == 3
 
 
-async def test_nobody_looks_before_it_is_time(scene: Scene, second: Store) -> None:
+async def test_no_process_checks_before_the_interval_is_over(scene: Scene, second: Store) -> None:
     one, other = Fleet(scene), Fleet(scene, store=second)
     assert await one.watch.check() == EVERY
     left = await other.watch.check()
@@ -49,8 +50,8 @@ async def test_nobody_looks_before_it_is_time(scene: Scene, second: Store) -> No
     assert await scene.raw.count("alert_look") == 1
 
 
-async def test_whoever_comes_next_goes_on_where_the_last_one_ended(scene: Scene, second: Store) -> None:
-    """It neither forgets what is pending nor repeats what fires, and ends it."""
+async def test_the_next_process_continues_from_the_stored_state(scene: Scene, second: Store) -> None:
+    """The next process keeps pending alerts, does not repeat firing ones, and resolves them."""
     await scene.endpoint()
     await scene.send(3)
     await Fleet(scene, only(backlog=2)).check_for(60)
@@ -71,7 +72,7 @@ async def test_whoever_comes_next_goes_on_where_the_last_one_ended(scene: Scene,
 
 
 @pytest.mark.parametrize("engine", ["postgres"])
-async def test_one_that_dies_in_the_middle_leaves_nothing_behind(scene: Scene, database_url: str) -> None:
+async def test_a_process_that_dies_during_a_check_leaves_nothing_behind(scene: Scene, database_url: str) -> None:
     await scene.endpoint()
     fleet = Fleet(scene, only(dead_letters=1))
     await fleet.attempt(2, factory.dead)
@@ -86,28 +87,28 @@ async def test_one_that_dies_in_the_middle_leaves_nothing_behind(scene: Scene, d
     assert await fleet.firing() == []
     await scene.raw.execute("SELECT pg_terminate_backend($1)", dying.connection.get_server_pid())
     await until_free(scene)
-    dying.connection.terminate()  # the loop may not have read yet that the server hung up
+    dying.connection.terminate()  # the event loop may not have read yet that the server closed the connection
     await fleet.watch.check()
     (alert,) = await fleet.firing()
     assert alert.text != "half done"
 
 
 async def until_free(scene: Scene) -> None:
-    """A session that is ended gives up its locks a moment later; there is no event for it."""
+    """Poll until the ended session has released its locks. There is no event for it."""
     async with asyncio.timeout(60):
         while await scene.raw.count("pg_locks", "locktype = 'advisory' AND classid = 1214543 AND objid = 7"):
-            await asyncio.sleep(0.01)  # there is no event to await for it
+            await asyncio.sleep(0.01)  # there is no event for a released lock
 
 
-async def test_a_clock_that_was_set_back_does_not_stop_the_looks(scene: Scene) -> None:
+async def test_a_clock_that_was_set_back_does_not_stop_the_checks(scene: Scene) -> None:
     fleet = Fleet(scene)
     await fleet.check()
     await scene.age(-3600)
     assert await fleet.watch.check() == EVERY
-    assert await scene.raw.count("alert_look") == 1  # the one that lay ahead is gone
+    assert await scene.raw.count("alert_look") == 1  # the check with the time in the future is deleted
 
 
-async def test_old_looks_and_alerts_are_forgotten_and_those_that_fire_are_not(scene: Scene) -> None:
+async def test_old_checks_and_alerts_are_deleted_but_not_firing_alerts(scene: Scene) -> None:
     await scene.endpoint()
     fleet = Fleet(scene, only(dead_letters=1, circuits=True))
     endpoint = await scene.endpoint()
@@ -125,7 +126,7 @@ async def test_old_looks_and_alerts_are_forgotten_and_those_that_fire_are_not(sc
 
 
 class Away:
-    """A store whose database comes back after a while."""
+    """A store whose database is unavailable for the first calls."""
 
     def __init__(self, store: Store, calls: int) -> None:
         self._store = store
@@ -141,7 +142,7 @@ class Away:
         return getattr(self._store, name)
 
 
-async def test_a_database_that_is_away_is_waited_for(scene: Scene) -> None:
+async def test_the_watch_waits_for_an_unavailable_database(scene: Scene) -> None:
     settings = WatchSettings(guard=Guard(), every=0.01)
     watch = Watch(Away(scene.store, 2), settings, random.Random(1))
     stop = asyncio.Event()
@@ -149,13 +150,13 @@ async def test_a_database_that_is_away_is_waited_for(scene: Scene) -> None:
         running = asyncio.create_task(watch.run(stop))
         async with asyncio.timeout(60):
             while not await scene.raw.count("alert_look"):
-                await asyncio.sleep(0.01)  # the store has no event for it
+                await asyncio.sleep(0.01)  # the store has no event for a check
         stop.set()
         await running
     assert [line for line in logs if line["log_level"] == "error"] == []
 
 
-async def test_what_another_release_left_pending_is_forgotten(scene: Scene) -> None:
+async def test_pending_alerts_of_another_release_are_deleted(scene: Scene) -> None:
     await scene.raw.execute(
         "INSERT INTO alert_pending (name, subject, began_at) VALUES ('a rule of tomorrow', 'x', $1)", AT
     )

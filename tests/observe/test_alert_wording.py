@@ -1,4 +1,5 @@
-"""What is said about alerts: the same rules and defaults in code, configuration and documentation; and nobody's text obeyed."""
+"""Texts of alerts. Code, configuration and documentation have the same rules and defaults, and a tenant's text cannot
+inject markup."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def alert(name: str = "circuit_open", subject: str = "ep_17", text: str = "text"
     )
 
 
-def test_the_documented_alerts_are_those_that_there_are() -> None:
+def test_the_documentation_lists_exactly_the_existing_alerts() -> None:
     table = DOCS.read_text(encoding="utf-8").partition("<!-- alerts -->")[2].partition("<!-- end -->")[0]
     rows = re.findall(r"^\|(.*?)\| .* \| `(HOOKLINE_\w+)` \| (\S+) \|$", table, re.MULTILINE)
     assert {name.split("`")[1] for name, _, _ in rows if name.strip()} == set(AlertName)
@@ -47,7 +48,7 @@ def test_the_documented_alerts_are_those_that_there_are() -> None:
     assert documented == of_rules
 
 
-def test_every_rule_says_where_to_look() -> None:
+def test_every_rule_names_a_command_to_investigate() -> None:
     assert set(RULES) == set(AlertName)
     for name in AlertName:
         assert re.fullmatch(r"hookline [a-z ]+( ep_17| --all-orgs)?", wording.command(alert(name.value)))
@@ -55,7 +56,7 @@ def test_every_rule_says_where_to_look() -> None:
     assert wording.command(alert("a rule of tomorrow")) == "hookline doctor"
 
 
-def test_where_to_look_names_the_organization_if_it_is_not_the_default_one() -> None:
+def test_the_command_to_investigate_names_an_organization_other_than_the_default() -> None:
     assert wording.command(replace(alert(), org_id=ids.DEFAULT_ORG)) == "hookline endpoints show ep_17"
     elsewhere = replace(alert(), org_id="org_9")
     assert wording.command(elsewhere) == "hookline endpoints show ep_17 --org org_9"
@@ -64,7 +65,7 @@ def test_where_to_look_names_the_organization_if_it_is_not_the_default_one() -> 
     assert said.endswith("Details: hookline endpoints show ep_17 --org org_9")
 
 
-def test_slack_sees_text_and_nothing_else() -> None:
+def test_slack_gets_plain_text_without_markup() -> None:
     notice = Notice(alert=alert(text="<!channel> & <https://evil.example|click>"), at=AT)
     (sent,) = wording.outgoing(notice, Channels(slack_url="https://s.example.com/x"))
     said = msgspec.json.decode(sent.payload)["text"]
@@ -73,13 +74,13 @@ def test_slack_sees_text_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("subject", ["ep_17\r\nBcc: all@example.com", "ep_17\nBcc: all@example.com"])
-def test_no_subject_adds_a_header(subject: str) -> None:
+def test_no_subject_can_add_a_mail_header(subject: str) -> None:
     channels = Channels(emails=("a@example.com",), email_from="b@example.com")
     with pytest.raises(ValueError, match="Header values may not contain"):
         wording.mail(Notice(alert=alert(subject=subject), at=AT), channels)
 
 
-def test_channels_do_not_show_their_addresses() -> None:
+def test_the_repr_of_channels_hides_their_addresses() -> None:
     channels = Channels(
         webhook_url="https://w.example.com/hunter2",
         slack_url="https://s.example.com/hunter2",
@@ -90,8 +91,9 @@ def test_channels_do_not_show_their_addresses() -> None:
     assert repr(Channels()) == "Channels(log)"
 
 
-def test_each_turn_of_an_alert_is_a_message_of_its_own() -> None:
-    """Critical, a warning for a while, critical again: the second time is not taken for a copy of the first."""
+def test_each_change_of_an_alert_is_a_separate_message() -> None:
+    """An alert that is critical, then a warning, then critical again sends two critical messages. The second is no
+    duplicate."""
     channels = Channels(webhook_url="https://w.example.com/x")
     turns = [
         Notice(alert=replace(alert(), severity=Severity.CRITICAL), at=AT + timedelta(hours=hour)) for hour in (0, 2)

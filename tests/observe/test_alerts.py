@@ -1,4 +1,4 @@
-"""Alerts: of circuits; all rules together; told once whoever asks them, with what they tell of or not at all."""
+"""Alerts for open circuits, and all alert rules together."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ async def test_a_circuit_that_opens_fires_until_it_is_closed(scene: Scene) -> No
     assert (alert.name, alert.subject, alert.org_id) == ("circuit_open", endpoint.id, scene.organization.id)
     await scene.record(factory.delivered(await scene.probe(endpoint)))
     await fleet.check()
-    assert await fleet.names() == ["circuit_open"]  # it recovers
+    assert await fleet.names() == ["circuit_open"]  # the circuit recovers
     await scene.store.reset_circuit(endpoint.no, "by hand")
     await fleet.check()
     assert await fleet.firing() == []
 
 
-async def test_it_tells_since_when_the_circuit_is_open_not_since_when_it_is_seen(scene: Scene) -> None:
+async def test_the_alert_begins_when_the_circuit_opened_not_when_it_was_noticed(scene: Scene) -> None:
     fleet = Fleet(scene, only(circuits=True))
     endpoint = await scene.endpoint()
     await scene.store.open_circuit(endpoint.no, "by hand")
@@ -43,7 +43,7 @@ async def test_it_tells_since_when_the_circuit_is_open_not_since_when_it_is_seen
     assert re.search(r" is open for 10 min \d+ s: only probes are sent to it", alert.text), alert.text
 
 
-async def test_one_that_is_paused_or_deleted_fires_no_more(scene: Scene) -> None:
+async def test_the_alert_of_a_paused_or_deleted_endpoint_is_resolved(scene: Scene) -> None:
     fleet = Fleet(scene, only(circuits=True))
     one, other = await scene.endpoint(), await scene.endpoint()
     for endpoint in (one, other):
@@ -56,7 +56,7 @@ async def test_one_that_is_paused_or_deleted_fires_no_more(scene: Scene) -> None
     assert await fleet.firing() == []
 
 
-async def test_of_very_many_most_are_told_together(scene: Scene) -> None:
+async def test_too_many_open_circuits_are_combined_into_one_alert(scene: Scene) -> None:
     fleet = Fleet(scene, only(circuits=True))
     endpoints = [await scene.endpoint() for _ in range(23)]
     for endpoint in endpoints:
@@ -74,10 +74,10 @@ async def test_of_very_many_most_are_told_together(scene: Scene) -> None:
     assert OTHERS not in {alert.subject for alert in await fleet.firing()}
 
 
-# ── all together ──
+# ── all rules ──
 
 
-async def test_a_fleet_that_does_well_fires_nothing(scene: Scene) -> None:
+async def test_a_healthy_fleet_fires_no_alert(scene: Scene) -> None:
     fleet = Fleet(scene)
     await scene.endpoint()
     for _ in range(8):
@@ -92,7 +92,7 @@ async def test_a_fleet_that_does_well_fires_nothing(scene: Scene) -> None:
     assert await scene.raw.count("alert_pending") == 0
 
 
-async def test_every_rule_can_be_turned_off(scene: Scene) -> None:
+async def test_every_rule_can_be_disabled(scene: Scene) -> None:
     fleet = Fleet(scene, only())
     endpoint = await scene.endpoint()
     await fleet.attempt(150, factory.dead)
@@ -104,7 +104,7 @@ async def test_every_rule_can_be_turned_off(scene: Scene) -> None:
     assert await fleet.firing() == []
 
 
-async def test_a_rule_that_is_turned_off_while_it_fires_is_resolved(scene: Scene) -> None:
+async def test_an_alert_of_a_rule_that_is_disabled_is_resolved(scene: Scene) -> None:
     await scene.endpoint()
     fleet = Fleet(scene, only(dead_letters=1))
     await fleet.attempt(2, factory.dead)

@@ -1,4 +1,4 @@
-"""Alerts of what waits happen for real, on both engines; and not when there is too little of it, or for too short a time."""
+"""Alerts for waiting deliveries fire on both engines, but not for a small backlog or a short time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_a_backlog_above_1000_fires_after_a_minute(scene: Scene) -> None:
     assert (alert.fired_at - alert.began_at).total_seconds() >= 60
 
 
-async def test_a_backlog_that_is_sent_within_the_minute_is_none(scene: Scene) -> None:
+async def test_a_backlog_that_is_sent_within_a_minute_does_not_fire(scene: Scene) -> None:
     fleet = Fleet(scene, only(backlog=3))
     await scene.endpoint()
     for _ in range(3):
@@ -48,7 +48,7 @@ async def test_a_backlog_that_is_sent_within_the_minute_is_none(scene: Scene) ->
     assert await fleet.firing() == []
 
 
-async def test_what_is_held_back_or_not_due_yet_is_no_backlog(scene: Scene) -> None:
+async def test_deliveries_that_are_held_or_not_due_are_no_backlog(scene: Scene) -> None:
     fleet = Fleet(scene, only(backlog=3))
     paused = await scene.endpoint()
     await scene.send(9)
@@ -60,14 +60,14 @@ async def test_what_is_held_back_or_not_due_yet_is_no_backlog(scene: Scene) -> N
     assert await fleet.names() == ["backlog"]
 
 
-async def test_it_is_resolved_when_the_backlog_stays_well_below(scene: Scene) -> None:
+async def test_the_alert_is_resolved_when_the_backlog_stays_well_below_the_threshold(scene: Scene) -> None:
     fleet = Fleet(scene, only(backlog=10))
     await scene.endpoint()
     await scene.send(12)
     await fleet.check_for(90)
     jobs = await scene.claim(3)
     await fleet.settle()
-    assert await fleet.names() == ["backlog"]  # 9 is below, but not well below
+    assert await fleet.names() == ["backlog"]  # 9 is below the threshold, but not far enough
     await fleet.record([factory.delivered(job) for job in jobs])
     await fleet.record([factory.delivered(job) for job in await scene.claim(2)])
     await fleet.check_for(120)
@@ -77,7 +77,7 @@ async def test_it_is_resolved_when_the_backlog_stays_well_below(scene: Scene) ->
     (alert,) = await fleet.resolved()
     assert alert.resolved_at is not None
     assert alert.resolved_at > alert.fired_at
-    assert alert.value == 9  # the last that was seen while it fired
+    assert alert.value == 9  # the last value that was read while the alert fired
     await fleet.record([factory.delivered(job) for job in await scene.claim_all()])
 
 
@@ -94,11 +94,11 @@ async def test_a_backlog_that_grows_for_five_minutes_fires(scene: Scene) -> None
     (alert,) = await fleet.firing()
     assert alert.name == "backlog_growing"
     assert alert.text.startswith("the backlog has grown for 5 min, by ")
-    await fleet.check_for(270)  # it is as large as ever, and grows no more
+    await fleet.check_for(270)  # the backlog is as large as before, but no longer grows
     assert await fleet.firing() == []
 
 
-async def test_a_backlog_that_shrinks_in_between_or_hardly_grows_does_not(scene: Scene) -> None:
+async def test_a_backlog_that_shrinks_in_between_or_hardly_grows_does_not_fire(scene: Scene) -> None:
     fleet = Fleet(scene, only(backlog_growing=300.0))
     await scene.endpoint()
     for turn in range(24):
@@ -117,7 +117,7 @@ async def test_a_backlog_that_shrinks_in_between_or_hardly_grows_does_not(scene:
 
 
 @pytest.mark.parametrize(("slow", "fires"), [(40, False), (80, True)])
-async def test_first_attempts_that_begin_a_minute_late_fire(scene: Scene, slow: int, fires: bool) -> None:
+async def test_first_attempts_that_start_a_minute_late_fire(scene: Scene, slow: int, fires: bool) -> None:
     fleet = Fleet(scene, only(latency=60.0))
     await scene.endpoint()
     await scene.send(20)
@@ -126,14 +126,14 @@ async def test_first_attempts_that_begin_a_minute_late_fire(scene: Scene, slow: 
     await fleet.beat()
     await fleet.check()
     assert await fleet.names() == (["first_attempt_latency"] if fires else [])
-    if fires:  # no more is known than between which bounds of the histogram it was
+    if fires:  # the value is known only as precisely as the buckets of the histogram
         (alert,) = await fleet.firing()
         assert alert.text == "5 % of first attempts started more than 1 min after they were due (limit 1 min)"
     await fleet.settle(300)
-    assert await fleet.firing() == []  # those five minutes are over
+    assert await fleet.firing() == []  # the five minutes of the rule are over
 
 
-async def test_a_few_late_ones_are_too_few(scene: Scene) -> None:
+async def test_a_few_late_first_attempts_do_not_fire(scene: Scene) -> None:
     fleet = Fleet(scene, only(latency=60.0))
     await scene.endpoint()
     await scene.send(19)
@@ -144,7 +144,7 @@ async def test_a_few_late_ones_are_too_few(scene: Scene) -> None:
     assert await fleet.firing() == []
 
 
-async def test_late_retries_are_no_late_first_attempts(scene: Scene) -> None:
+async def test_late_retries_do_not_count_as_late_first_attempts(scene: Scene) -> None:
     fleet = Fleet(scene, only(latency=60.0))
     await scene.endpoint()
     await fleet.attempt(25, fails)
@@ -180,7 +180,7 @@ async def test_an_outbox_row_that_waits_for_a_minute_fires(scene: Scene) -> None
 
 
 async def test_an_applications_outbox_that_is_not_relayed_for_a_minute_fires(scene: Scene) -> None:
-    """Only the process that relays it knows."""
+    """Only the process that relays the outbox knows its lag."""
     fleet = Fleet(scene, only(outbox_lag=60.0))
     fleet.tally.fell_behind("sqlite:////srv/shop.db", monotonic() - 30)
     await fleet.beat()
@@ -199,7 +199,7 @@ async def test_an_applications_outbox_that_is_not_relayed_for_a_minute_fires(sce
     assert await fleet.firing() == []
 
 
-async def test_leases_that_run_out_fire(scene: Scene) -> None:
+async def test_expired_leases_fire(scene: Scene) -> None:
     fleet = Fleet(scene, only(leases=10))
     await scene.endpoint()
 

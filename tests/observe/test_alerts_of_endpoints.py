@@ -1,4 +1,5 @@
-"""Alerts of single endpoints happen for real, on both engines; and not for too little or too short, nor where some went well."""
+"""Alerts for single endpoints fire on both engines, but not for few failures, a short time, or an endpoint with
+successes."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ async def test_an_endpoint_that_fails_for_fifteen_minutes_fires(scene: Scene) ->
         await fleet.beat()
         await scene.age(60)
     await fleet.check()
-    assert await fleet.firing() == []  # not for long enough
+    assert await fleet.firing() == []  # the duration of the rule is not over
     for _ in range(3):
         await fleet.work(fails)
         await fleet.beat()
@@ -35,21 +36,21 @@ async def test_an_endpoint_that_fails_for_fifteen_minutes_fires(scene: Scene) ->
     assert await fleet.firing() == []
 
 
-async def test_an_endpoint_that_dies_at_once_fires_although_its_circuit_leaves_it_a_few_probes(scene: Scene) -> None:
+async def test_an_endpoint_that_fails_at_once_fires_although_its_open_circuit_allows_few_probes(scene: Scene) -> None:
     fleet = Fleet(scene, only(endpoint=0.5))
     endpoint = await scene.endpoint()
     await fleet.attempt(5, factory.retry)
-    await scene.age(31)  # they are due again
+    await scene.age(31)  # the deliveries are due again
     await fleet.work(factory.retry)
     assert (await scene.lane(endpoint)).circuit == Circuit.OPEN
     await fleet.beat()
-    for seconds in (75, 150, 300):  # by then a probe is due
+    for seconds in (75, 150, 300):  # a probe is due by then
         await scene.age(seconds)
         assert [result.job.probe for result in await fleet.work(factory.retry)] == [True]
         await fleet.beat()
     await scene.age(330)
     await fleet.check()
-    assert await fleet.firing() == []  # not for long enough
+    assert await fleet.firing() == []  # the duration of the rule is not over
     await scene.age(30)
     await fleet.check()
     (alert,) = await fleet.firing()
@@ -65,7 +66,7 @@ async def test_an_endpoint_that_dies_at_once_fires_although_its_circuit_leaves_i
     assert await fleet.firing() == []
 
 
-async def test_an_endpoint_whose_circuit_was_opened_by_hand_does_not(scene: Scene) -> None:
+async def test_an_endpoint_whose_circuit_an_operator_opened_does_not_fire(scene: Scene) -> None:
     fleet = Fleet(scene, only(endpoint=0.5))
     endpoint = await scene.endpoint()
     await scene.store.open_circuit(endpoint.no, "by hand")
@@ -74,8 +75,8 @@ async def test_an_endpoint_whose_circuit_was_opened_by_hand_does_not(scene: Scen
     assert await fleet.firing() == []
 
 
-async def test_an_endpoint_that_does_well_in_between_does_not(scene: Scene) -> None:
-    """Although most of its attempts failed."""
+async def test_an_endpoint_with_successes_in_between_does_not_fire(scene: Scene) -> None:
+    """Successful attempts in between prevent the alert, although most attempts failed."""
     fleet = Fleet(scene, only(endpoint=0.5))
     await scene.endpoint()
     for minute in range(17):
@@ -87,8 +88,9 @@ async def test_an_endpoint_that_does_well_in_between_does_not(scene: Scene) -> N
     assert await fleet.firing() == []
 
 
-async def test_an_endpoint_that_fails_now_and_then_does_not(scene: Scene) -> None:
-    """Its pulses are mostly good: they must be told too, or it would seem to fail always."""
+async def test_an_endpoint_that_fails_sometimes_does_not_fire(scene: Scene) -> None:
+    """Most pulses of this endpoint have only successes. They must be stored too, or the endpoint would seem to fail
+    always."""
     fleet = Fleet(scene, only(endpoint=0.5))
     await scene.endpoint()
     for minute in range(17):
@@ -99,7 +101,7 @@ async def test_an_endpoint_that_fails_now_and_then_does_not(scene: Scene) -> Non
     assert await fleet.firing() == []
 
 
-async def test_an_endpoint_with_a_handful_of_failures_does_not(scene: Scene) -> None:
+async def test_an_endpoint_with_a_few_failures_does_not_fire(scene: Scene) -> None:
     fleet = Fleet(scene, only(endpoint=0.5))
     await scene.endpoint()
     for _ in range(4):

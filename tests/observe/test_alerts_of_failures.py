@@ -1,4 +1,4 @@
-"""Alerts of what fails happen for real, on both engines; and not when there is too little of it, or for too short a time."""
+"""Alerts for failures fire on both engines, but not for few failures or a short time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.scene import Scene
 # ── dead letters ──
 
 
-async def test_dead_letters_warn_get_critical_and_ease(scene: Scene) -> None:
+async def test_the_dead_letter_alert_becomes_critical_and_then_a_warning_again(scene: Scene) -> None:
     fleet = Fleet(scene, only(dead_letters=10, dead_letters_critical=100))
     await scene.endpoint()
 
@@ -31,7 +31,7 @@ async def test_dead_letters_warn_get_critical_and_ease(scene: Scene) -> None:
     assert await severities() == [Severity.CRITICAL]
     everything = DeadFilter(org_id=scene.organization.id)
     await scene.store.resolve(everything, "looked at", limit=15)
-    assert await severities() == [Severity.CRITICAL]  # 86: below, but not well below
+    assert await severities() == [Severity.CRITICAL]  # 86 is below the threshold, but not far enough
     await scene.store.resolve(everything, "looked at", limit=20)
     assert await severities() == [Severity.WARNING]
     (alert,) = await fleet.firing()
@@ -42,13 +42,13 @@ async def test_dead_letters_warn_get_critical_and_ease(scene: Scene) -> None:
     assert len(await fleet.resolved()) == 1
 
 
-async def test_more_deaths_than_usual_fire(scene: Scene) -> None:
+async def test_more_dead_letters_than_usual_fire(scene: Scene) -> None:
     fleet = Fleet(scene, only(dead_letters_growing=3.0))
     await scene.endpoint()
-    for hour in range(10):  # of six deaths each
+    for hour in range(10):  # six dead letters in each hour
         await fleet.attempt(6, factory.dead)
         await fleet.beat()
-        await scene.age(3607 + 7 * hour)  # never the same: minutes of pulses would meet
+        await scene.age(3607 + 7 * hour)  # a different time each hour, so that no two pulses fall into the same minute
         await scene.store.roll_pulses()
     await fleet.attempt(17, factory.dead)
     await fleet.beat()
@@ -61,7 +61,7 @@ async def test_more_deaths_than_usual_fire(scene: Scene) -> None:
     assert (alert.name, alert.value) == ("dead_letters_growing", 20)
 
 
-async def test_a_few_deaths_where_there_never_are_any_do_not(scene: Scene) -> None:
+async def test_a_few_dead_letters_where_there_usually_are_none_do_not_fire(scene: Scene) -> None:
     fleet = Fleet(scene, only(dead_letters_growing=3.0))
     await scene.endpoint()
     await fleet.attempt(10, factory.dead)
@@ -79,7 +79,7 @@ async def test_a_few_deaths_where_there_never_are_any_do_not(scene: Scene) -> No
 
 @pytest.mark.parametrize(("good", "bad", "fires"), [(10, 10, False), (9, 11, True), (8, 11, False)])
 async def test_retries_that_mostly_fail_fire(scene: Scene, good: int, bad: int, fires: bool) -> None:
-    """Of at least twenty."""
+    """The rule needs at least twenty retries."""
     fleet = Fleet(scene, only(retries=0.5))
     await scene.endpoint()
     await fleet.attempt(good + bad, fails)
@@ -90,7 +90,7 @@ async def test_retries_that_mostly_fail_fire(scene: Scene, good: int, bad: int, 
     assert await fleet.names() == (["retries_failing"] if fires else [])
 
 
-async def test_first_attempts_that_fail_are_no_retries(scene: Scene) -> None:
+async def test_failed_first_attempts_do_not_count_as_retries(scene: Scene) -> None:
     fleet = Fleet(scene, only(retries=0.5))
     await scene.endpoint()
     await fleet.attempt(50, fails)

@@ -1,4 +1,5 @@
-"""One line per attempt: what it says, what it never says, and that it is whole."""
+"""The attempt log has one line per attempt: its content, the secrets that it leaves out, and how whole lines are
+written."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ HOSTILE = "broken \x1b[2J\x9b2J\u2028\n2026-01-01T00:00:00Z [info     ] attempt 
 
 
 class Paper:
-    """What was written, by the write."""
+    """A fake output that keeps each write."""
 
     def __init__(self) -> None:
         self.written: list[bytes] = []
@@ -64,10 +65,10 @@ def by_name(no: int) -> str:
     return f"ep_{no}"
 
 
-# ── what it says ──────────────────────────────────────────────────────────────────────────────────────────────────
+# ── content ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_each_outcome_says_what_came_of_it(scene: Scene) -> None:
+async def test_each_outcome_has_its_own_fields(scene: Scene) -> None:
     one, two, three = await jobs(scene, 3)
     refused = factory.result(three, Dead(reason=Reason.UNSENDABLE, detail="no key"), Health.NONE, factory.failed())
     written, paper = journal()
@@ -93,8 +94,8 @@ async def test_each_outcome_says_what_came_of_it(scene: Scene) -> None:
     )
 
 
-async def test_a_failed_probe_does_not_say_when_it_is_tried_next(scene: Scene) -> None:
-    """Its circuit decides that: it is due at once, and held."""
+async def test_the_line_of_a_failed_probe_has_no_time_of_the_next_attempt(scene: Scene) -> None:
+    """The circuit decides about the next attempt. The delivery itself is due at once, but held."""
     [job] = await jobs(scene, 1)
     written, paper = journal()
     written.attempts([ended(factory.retry(replace(job, probe=True), after=0))], by_name)
@@ -103,7 +104,7 @@ async def test_a_failed_probe_does_not_say_when_it_is_tried_next(scene: Scene) -
     assert "next_s" not in line
 
 
-async def test_the_same_for_people(scene: Scene) -> None:
+async def test_the_text_format_has_the_same_fields(scene: Scene) -> None:
     one, two = await jobs(scene, 2)
     written, paper = journal(json=False)
     written.attempts([ended(factory.delivered(one)), ended(factory.retry(two))], by_name)
@@ -118,7 +119,7 @@ async def test_the_same_for_people(scene: Scene) -> None:
     assert "\x1b[32mdelivered\x1b[0m" in painted.lines[0]
 
 
-async def test_which_attempts_have_a_line(scene: Scene) -> None:
+async def test_the_setting_decides_which_attempts_are_logged(scene: Scene) -> None:
     one, two = await jobs(scene, 2)
     batch = [ended(factory.delivered(one)), ended(factory.retry(two))]
     for wanted, outcomes in (("all", ["delivered", "retry"]), ("failures", ["retry"]), ("off", [])):
@@ -127,10 +128,10 @@ async def test_which_attempts_have_a_line(scene: Scene) -> None:
         assert [line["outcome"] for line in paper.documents()] == outcomes
 
 
-# ── what it never says ────────────────────────────────────────────────────────────────────────────────────────────
+# ── secrets ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_payloads_and_answers_only_where_asked_for_and_then_their_beginning(scene: Scene) -> None:
+async def test_payloads_and_responses_are_logged_only_on_request_and_truncated(scene: Scene) -> None:
     await scene.endpoint()
     await scene.send(payload=b'"' + b"s3cret" * 1000 + b'"')
     (job,) = await scene.claim()
@@ -148,7 +149,7 @@ async def test_payloads_and_answers_only_where_asked_for_and_then_their_beginnin
 
 
 @pytest.mark.parametrize("form", ["json", "human"])
-async def test_a_text_of_an_endpoint_makes_no_line_of_its_own_and_moves_no_cursor(scene: Scene, form: str) -> None:
+async def test_a_response_text_cannot_add_log_lines_or_control_the_terminal(scene: Scene, form: str) -> None:
     (job,) = await jobs(scene, 1)
     sent = factory.failed(detail=HOSTILE)
     dead = factory.result(job, Dead(reason=Reason.PERMANENT_FAILURE, detail=HOSTILE), Health.GOOD, sent)
@@ -160,7 +161,7 @@ async def test_a_text_of_an_endpoint_makes_no_line_of_its_own_and_moves_no_curso
         assert msgspec.json.decode(text)["response"] == HOSTILE
 
 
-def test_urls_lose_what_may_be_secret() -> None:
+def test_urls_are_logged_without_parts_that_may_be_secret() -> None:
     said = "moved to https://user:pass@host/path?token=s3cret#frag; redirects are not followed"
     assert loggable(said) == "moved to https://…@host/path?…; redirects are not followed"
     assert loggable("really? yes") == "really? yes"
@@ -170,7 +171,7 @@ def test_urls_lose_what_may_be_secret() -> None:
 # ── writing ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_write_is_as_large_as_a_pipe_keeps_whole() -> None:
+def test_a_write_is_no_larger_than_the_atomic_write_size_of_a_pipe() -> None:
     lines = [b"x" * 999 + b"\n"] * 10 + [b"y" * 9999 + b"\n", b"z\n"]
     made = list(chunks(lines))
     assert b"".join(made) == b"".join(lines)
@@ -178,18 +179,18 @@ def test_a_write_is_as_large_as_a_pipe_keeps_whole() -> None:
     assert list(chunks([])) == []
 
 
-def test_a_file_takes_a_batch_at_once_and_a_pipe_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_is_one_write_to_a_file_but_not_to_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
     with (tmp_path / "log").open("w") as file, os.fdopen(reading), os.fdopen(writing, "w") as pipe:
         monkeypatch.setattr(sys, "stderr", file)
         assert longest_write() > 100 * ATOMIC
         monkeypatch.setattr(sys, "stderr", pipe)
         assert longest_write() == ATOMIC
-    assert longest_write() == ATOMIC  # closed
+    assert longest_write() == ATOMIC  # stderr is closed
 
 
 async def test_lines_of_several_processes_on_one_pipe_stay_whole(scene: Scene) -> None:
-    """Two writers at once, each with batches far larger than a pipe takes in one piece."""
+    """Two threads write at once, each with batches far larger than the atomic write size of a pipe."""
     batch = [ended(factory.delivered(job)) for job in await jobs(scene, 40)]
     reading, writing = os.pipe()
 
@@ -209,7 +210,7 @@ async def test_lines_of_several_processes_on_one_pipe_stay_whole(scene: Scene) -
     assert ATOMIC <= 4096
 
 
-async def test_a_log_that_cannot_be_written_has_nothing_recorded_twice(scene: Scene) -> None:
+async def test_a_failed_log_write_does_not_record_an_attempt_twice(scene: Scene) -> None:
     (job,) = await jobs(scene, 1)
 
     def broken(_chunk: bytes) -> None:
@@ -231,7 +232,7 @@ async def test_a_log_that_cannot_be_written_has_nothing_recorded_twice(scene: Sc
     assert len(await scene.store.attempts(job.message_id)) == 1
 
 
-async def test_what_could_not_be_recorded_is_still_told(scene: Scene) -> None:
+async def test_an_attempt_that_could_not_be_recorded_is_still_logged(scene: Scene) -> None:
     (job,) = await jobs(scene, 1)
     written, paper = journal()
     recorder = Recorder(scene.store, factory.slots(), Outage(random.Random(1)), lambda: None, by_name, journal=written)
@@ -242,7 +243,7 @@ async def test_what_could_not_be_recorded_is_still_told(scene: Scene) -> None:
 
 
 class Slow:
-    """A reader who makes room after 0.6 seconds each time, and the clock that goes on meanwhile."""
+    """A fake pipe whose reader makes room every 0.6 seconds, and a fake clock that runs meanwhile."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -261,7 +262,7 @@ class Slow:
         return [1] if spent == 0.6 else []
 
 
-def test_a_slow_reader_takes_a_tenth_of_the_time_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_reader_of_the_log_costs_at_most_a_tenth_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = Slow()
     monkeypatch.setattr(stderr.clock, "monotonic", slow.monotonic)
     monkeypatch.setattr(stderr.select, "poll", lambda: slow)

@@ -1,4 +1,5 @@
-"""What is shipped for Prometheus and Grafana: it parses, it asks only for what a real reading has, and its alerts are ours."""
+"""The shipped Prometheus rules and Grafana dashboard parse, use only existing metrics and labels, and match Hookline's
+alerts."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ DOCS = DEPLOY.parent / "docs" / "reference" / "metrics.md"
 RULES = yaml.safe_load((DEPLOY / "prometheus" / "rules.yml").read_text())
 DASHBOARD = json.loads((DEPLOY / "grafana" / "hookline.json").read_text())
 
-ADDED = frozenset({"job", "instance"})  # by Prometheus, to whatever it scrapes
+ADDED = frozenset({"job", "instance"})  # Prometheus adds these labels to every metric that it scrapes
 OF_COUNTERS = frozenset({"rate", "increase", "irate"})
 COUNTED = ("_total", "_bucket", "_count", "_sum")
 TEMPLATES = frozenset({"humanize", "humanizeDuration", "humanizePercentage"})
@@ -54,7 +55,7 @@ def recorded() -> set[str]:
 
 
 def queries() -> list[str]:
-    """Of the dashboard, as Grafana would fill them in."""
+    """Return the queries of the dashboard with Grafana's variables filled in."""
     found = [target["expr"] for panel in DASHBOARD["panels"] for target in panel.get("targets", [])]
     return [each.replace("$__rate_interval", "5m").replace("$job", ".+") for each in found]
 
@@ -78,7 +79,7 @@ def selectors(expr: Any) -> list[Any]:
 
 @pytest.fixture
 async def shown(scene: Scene) -> AsyncIterator[Scrape]:
-    """A reading of a process to which a bit of everything has happened."""
+    """Return the metrics of a process in which every metric has changed."""
     endpoint = await scene.endpoint()
     await scene.store.add_pulse("one", Pulse(at=EPOCH, endpoints={endpoint.no: [1, 3]}))
     async with measuring(scene, sampler=Sampler(scene.store, endpoints=EndpointLabels.TOP, every=0.0)) as measured:
@@ -94,7 +95,7 @@ async def shown(scene: Scene) -> AsyncIterator[Scrape]:
 
 
 @pytest.mark.parametrize("engine", ["sqlite"])
-async def test_they_ask_only_for_what_there_is(shown: Scrape) -> None:
+async def test_queries_use_only_existing_metrics_and_labels(shown: Scrape) -> None:
     labels_of: dict[str, set[str]] = {name: set(ADDED) for name in recorded()}
     values: dict[tuple[str, str], set[str]] = {}
     for name, labels in shown.samples:
@@ -109,15 +110,17 @@ async def test_they_ask_only_for_what_there_is(shown: Scrape) -> None:
                     assert matcher.name in labels_of[node.name], f"{text}: {node.name} has no label {matcher.name}"
                     if matcher.name not in ADDED and matcher.op in (promql.MatchOp.Equal, promql.MatchOp.Re):
                         for wanted in matcher.value.split("|"):
-                            assert wanted in values[node.name, matcher.name], f"{text}: never {wanted!r}"
+                            assert wanted in values[node.name, matcher.name], (
+                                f"{text}: no sample has the value {wanted!r}"
+                            )
             if isinstance(node, promql.AggregateExpr) and node.modifier is not None:
                 for label in node.modifier.labels:
                     inner = {label for each in selectors(node.expr) for label in labels_of[each.name]}
-                    assert label in inner, f"{text}: nothing in it has the label {label}"
+                    assert label in inner, f"{text}: no metric in it has the label {label}"
 
 
 @pytest.mark.parametrize("engine", ["sqlite"])
-async def test_rates_are_of_counters_and_every_metric_is_on_the_dashboard(shown: Scrape) -> None:
+async def test_rates_use_counters_and_every_metric_is_on_the_dashboard(shown: Scrape) -> None:
     asked = set()
     for text in EXPRESSIONS:
         for node in nodes(promql.parse(text)):
@@ -140,13 +143,13 @@ async def test_every_metric_is_documented(shown: Scrape) -> None:
 # ── rules ──
 
 
-def test_each_of_our_alerts_is_a_rule_and_no_other() -> None:
+def test_the_rules_match_hooklines_alerts_one_to_one() -> None:
     ours = {"Hookline" + name.value.title().replace("_", "") for name in AlertName}
     assert {rule["alert"] for rule in alerts()} == ours
 
 
 @pytest.mark.parametrize("name", list(AlertName))
-def test_a_rule_has_our_thresholds_and_durations(name: AlertName) -> None:
+def test_a_rule_has_the_default_thresholds_and_durations(name: AlertName) -> None:
     at = own.Thresholds()
     expected: dict[AlertName, list[dict[str, float]]] = {
         AlertName.BACKLOG: [{"limit": at.backlog}],
@@ -181,14 +184,14 @@ def test_a_rule_has_our_thresholds_and_durations(name: AlertName) -> None:
         ("HooklineLeasesExpired", own.RATE_WINDOW),
     ],
 )
-def test_a_rule_looks_back_as_far_as_we_do(name: str, window: float) -> None:
+def test_a_rule_has_the_same_time_window_as_hooklines_alert(name: str, window: float) -> None:
     for rule in alerts():
         if rule["alert"] == name:
             found = [node for node in nodes(promql.parse(rule["expr"])) if isinstance(node, promql.MatrixSelector)]
             assert {each.range.total_seconds() for each in found} == {window}
 
 
-def test_rules_say_what_is_wrong_in_words_that_prometheus_knows() -> None:
+def test_rules_have_a_summary_with_valid_prometheus_templates() -> None:
     for rule in every_rule():
         assert set(rule) <= {"alert", "record", "expr", "for", "keep_firing_for", "labels", "annotations"}
         if "alert" in rule:
@@ -205,7 +208,7 @@ def test_rules_say_what_is_wrong_in_words_that_prometheus_knows() -> None:
 # ── dashboard ──
 
 
-def test_the_dashboard_is_one_that_grafana_takes() -> None:
+def test_the_dashboard_has_the_fields_that_grafana_needs() -> None:
     panels = DASHBOARD["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     for panel in panels:
@@ -228,7 +231,7 @@ def test_panels_do_not_overlap() -> None:
 
 
 def test_queries_of_a_shared_database_are_not_summed_over_processes() -> None:
-    """The same figure comes from every process: summed over them it would be as many times too large."""
+    """Every process exports the same figure of the shared database. A sum over processes would multiply it."""
     figures = tuple(
         f"hookline_{name}" for name in ("deliveries", "circuits", "lanes", "dead_letters_unresolved", "outbox_")
     )

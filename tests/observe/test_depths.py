@@ -1,4 +1,4 @@
-"""Depths: how much there is of everything that is open, and for how long an answer is shared."""
+"""Depths: counts of open deliveries, circuits, dead letters and outbox rows, and how long a count is cached."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support import bulk, factory
 from tests.support.scene import Scene
 
 
-async def test_of_nothing_there_is_nothing_and_every_name_is_there(scene: Scene) -> None:
+async def test_an_empty_store_has_every_name_with_zero(scene: Scene) -> None:
     found = await scene.store.depths()
     assert found.states == {"pending": 0, "scheduled": 0, "delivering": 0, "queued": 0}
     assert set(found.dead.values()) == {0}
@@ -36,18 +36,18 @@ async def test_deliveries_are_counted_by_state(scene: Scene) -> None:
     await scene.record(factory.delivered(one), factory.retry(two, after=500), factory.dead(three))
     found = await scene.store.depths()
     assert found.states == {"pending": 2, "scheduled": 1, "delivering": 1, "queued": 0}
-    assert found.due == 2  # not the one that is scheduled
+    assert found.due == 2  # the scheduled delivery is not in it
     assert found.held == 0
 
 
-async def test_what_stands_in_line_is_queued(scene: Scene) -> None:
+async def test_deliveries_behind_the_first_of_their_key_are_queued(scene: Scene) -> None:
     await scene.endpoint()
     await scene.ingest([factory.new_message(scene.app.no, ordering_key="k") for _ in range(3)])
     await scene.claim()
     assert (await scene.store.depths()).states == {"pending": 0, "scheduled": 0, "delivering": 1, "queued": 2}
 
 
-async def test_the_oldest_of_those_that_are_due(scene: Scene) -> None:
+async def test_the_oldest_due_delivery_is_reported(scene: Scene) -> None:
     await scene.endpoint()
     (first,) = await scene.send()
     await scene.age(100)
@@ -58,7 +58,7 @@ async def test_the_oldest_of_those_that_are_due(scene: Scene) -> None:
     assert found.due == 3
 
 
-async def test_what_is_not_due_is_no_backlog(scene: Scene) -> None:
+async def test_deliveries_that_are_not_due_are_no_backlog(scene: Scene) -> None:
     await scene.endpoint()
     later = await scene.store.now() + timedelta(hours=1)
     await scene.ingest([factory.new_message(scene.app.no, deliver_at=later)])
@@ -66,13 +66,13 @@ async def test_what_is_not_due_is_no_backlog(scene: Scene) -> None:
     assert (found.states["pending"], found.due, found.oldest_due) == (1, 0, None)
 
 
-async def test_what_waits_behind_an_open_circuit_is_held_back(scene: Scene) -> None:
+async def test_deliveries_behind_an_open_circuit_are_held(scene: Scene) -> None:
     sick = await scene.endpoint()
     await scene.trip(sick)
     found = await scene.store.depths()
     assert found.circuits == {"closed": 0, "open": 1, "half_open": 0, "recovering": 0}
     assert (found.due, found.oldest_due, found.held) == (0, None, 5)
-    await scene.endpoint()  # gets what comes from now on
+    await scene.endpoint()  # the new endpoint gets only later messages
     await scene.send(1)
     found = await scene.store.depths()
     assert (found.due, found.held) == (1, 6)
@@ -80,7 +80,7 @@ async def test_what_waits_behind_an_open_circuit_is_held_back(scene: Scene) -> N
     assert found.circuits["closed"] == 1
 
 
-async def test_a_circuit_that_is_probed_holds_back_and_one_that_recovers_does_not(scene: Scene) -> None:
+async def test_a_half_open_circuit_holds_deliveries_and_a_recovering_one_does_not(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     job = await scene.half_open(endpoint)
     found = await scene.store.depths()
@@ -90,7 +90,7 @@ async def test_a_circuit_that_is_probed_holds_back_and_one_that_recovers_does_no
     assert (found.circuits["recovering"], found.held, found.due) == (1, 0, 4)
 
 
-async def test_lanes_that_are_paused_disabled_held_and_slowed(scene: Scene) -> None:
+async def test_paused_disabled_held_and_slowed_lanes_are_counted(scene: Scene) -> None:
     paused, disabled, held, slowed, deleted = [await scene.endpoint() for _ in range(5)]
     await scene.send(1)
     await scene.store.set_endpoint_status(paused.no, EndpointStatus.PAUSED, "by a test")
@@ -102,8 +102,8 @@ async def test_lanes_that_are_paused_disabled_held_and_slowed(scene: Scene) -> N
     await scene.raw.execute("UPDATE lane SET circuit = 1 WHERE endpoint_no = $1", disabled.no)
     found = await scene.store.depths()
     assert found.lanes == {"paused": 1, "disabled": 1, "held": 1, "slowed": 1}
-    assert (found.circuits["closed"], found.circuits["open"]) == (2, 0)  # of those that are sent to
-    assert (found.due, found.held) == (1, 4)  # the slowed one is slow, not held back
+    assert (found.circuits["closed"], found.circuits["open"]) == (2, 0)  # only active endpoints count
+    assert (found.due, found.held) == (1, 4)  # the slowed lane is not held
     await scene.age(100)
     assert (await scene.store.depths()).lanes["held"] == 0
 
@@ -119,7 +119,7 @@ async def test_dead_letters_are_counted_until_they_are_resolved(scene: Scene) ->
     assert sum((await scene.store.depths()).dead.values()) == 0
 
 
-async def test_the_outbox_of_this_database(scene: Scene) -> None:
+async def test_outbox_rows_of_this_database_are_counted(scene: Scene) -> None:
     await publish(scene, "no-such-application")
     await scene.store.relay(10)
     await publish(scene, scene.app.id)
@@ -130,24 +130,24 @@ async def test_the_outbox_of_this_database(scene: Scene) -> None:
     assert 0.0 <= found.outbox_lag < 60.0
 
 
-async def test_an_answer_is_shared_for_as_long_as_was_asked(scene: Scene) -> None:
+async def test_a_count_is_cached_for_as_long_as_the_caller_allows(scene: Scene) -> None:
     await scene.endpoint()
     first = await scene.store.depths(fresh=3600)
     await scene.send(2)
     assert await scene.store.depths(fresh=3600) == first
     assert (await scene.store.depths()).due == 2
-    assert await scene.store.depths(fresh=3600) == first  # to count anew changes nothing for the others
+    assert await scene.store.depths(fresh=3600) == first  # a forced count does not change the cached one
 
 
-async def test_an_old_answer_is_counted_anew(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(depths, "COUNTING", 0)  # how long it took to count, a busy machine decides
+async def test_an_old_count_is_repeated(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(depths, "COUNTING", 0)  # otherwise a slow count on a busy machine would be cached for longer
     await scene.endpoint()
     await scene.store.depths(fresh=1e-9)
     await scene.send(2)
     assert (await scene.store.depths(fresh=1e-9)).due == 2
 
 
-def test_an_answer_is_good_for_fifty_times_as_long_as_it_took() -> None:
+def test_a_count_is_valid_for_fifty_times_its_own_duration() -> None:
     assert [depths.good_for(took, 5.0) for took in (0.0, 0.1, 2.0)] == [5.0, 5.0, 100.0]
 
 
@@ -159,7 +159,7 @@ async def publish(scene: Scene, app: str) -> None:
 
 
 @pytest.mark.parametrize("engine", ["postgres"])
-async def test_an_answer_is_shared_by_all_processes(scene: Scene, second: Store) -> None:
+async def test_a_count_is_shared_by_all_processes(scene: Scene, second: Store) -> None:
     await scene.endpoint()
     first = await scene.store.depths(fresh=3600)
     await scene.send(2)
@@ -167,19 +167,19 @@ async def test_an_answer_is_shared_by_all_processes(scene: Scene, second: Store)
 
 
 @pytest.mark.parametrize("engine", ["postgres"])
-async def test_while_one_counts_the_others_have_the_last_answer(scene: Scene, second: Store) -> None:
+async def test_while_one_process_counts_the_others_get_the_last_count(scene: Scene, second: Store) -> None:
     first = await scene.store.depths(fresh=1)
     await scene.age(3600)
     await scene.endpoint()
     await scene.send(2)
-    await scene.raw.execute("SELECT pg_advisory_lock(1214547, 1)")  # as whoever is at it
+    await scene.raw.execute("SELECT pg_advisory_lock(1214547, 1)")  # the lock that a counting process holds
     assert await second.depths(fresh=1) == first
     await scene.raw.execute("SELECT pg_advisory_unlock(1214547, 1)")
     assert (await second.depths(fresh=1)).due == 2
 
 
 @pytest.mark.parametrize("engine", ["postgres"])
-async def test_an_answer_of_another_release_is_counted_anew(scene: Scene) -> None:
+async def test_a_count_of_another_release_is_repeated(scene: Scene) -> None:
     await scene.store.depths(fresh=3600)
     await scene.endpoint()
     await scene.send(2)
@@ -187,7 +187,7 @@ async def test_an_answer_of_another_release_is_counted_anew(scene: Scene) -> Non
     assert (await scene.store.depths(fresh=3600)).due == 2
 
 
-# ── what it costs ──
+# ── cost ──
 
 
 def test_history_is_never_counted(engine: str) -> None:
@@ -215,4 +215,4 @@ async def test_dead_letters_that_were_resolved_are_not_read(scene: Scene) -> Non
     found = [line for line in (str(row.values()) for row in plan) if "dead_letter" in line]
     assert found
     assert not any(re.search(r"(Seq Scan|SCAN) (on )?dead_letter", line) for line in found), found
-    scene.broken_on_purpose = True  # some of what was loaded has no token
+    scene.broken_on_purpose = True  # some of the loaded deliveries have no token

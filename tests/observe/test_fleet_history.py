@@ -1,4 +1,4 @@
-"""The history of the fleet: sums over stretches of time, each quarter read once."""
+"""The history of the fleet: sums over intervals. Each quarter of an hour is read once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pulse(at: datetime, number: int, process: str = "") -> Pulse:
 
 
 class Kept:
-    """Pulses as the database keeps them, and what was asked of it."""
+    """A fake database of pulses that keeps the queries it got."""
 
     def __init__(self, minutes: list[Pulse], latest: list[Pulse] | None = None) -> None:
         self.minutes = minutes
@@ -40,18 +40,18 @@ class Kept:
 
 
 def week() -> list[Pulse]:
-    """A pulse for each minute until a minute ago; each number once."""
+    """Return one pulse for each minute of a week, up to a minute ago. Each number occurs once."""
     end = begin(NOW, MINUTE) - MINUTE
     return [pulse(end - at * MINUTE, at + 1) for at in range(7 * 24 * 60)][::-1]
 
 
-def test_a_pulse_is_of_the_stretch_in_which_it_ended() -> None:
+def test_a_pulse_belongs_to_the_interval_in_which_it_ended() -> None:
     edge = begin(NOW, QUARTER)
     found = stretches([pulse(edge, 1), pulse(edge + MINUTE, 2), pulse(edge - MINUTE, 4)], QUARTER)
     assert {at: each.accepted for at, each in found.items()} == {edge - QUARTER: 5.0, edge: 2.0}
 
 
-def test_everything_is_summed() -> None:
+def test_every_field_is_summed() -> None:
     found = stretches([pulse(NOW, 1), pulse(NOW, 2)], QUARTER)
     wanted = Work(
         at=begin(NOW, QUARTER),
@@ -82,7 +82,7 @@ def test_summing_changes_no_pulse() -> None:
     assert one == pulse(NOW, 1)
 
 
-async def test_minutes_with_the_latest_as_they_came() -> None:
+async def test_the_history_has_whole_minutes_and_the_latest_pulses() -> None:
     latest = [pulse(NOW - timedelta(seconds=5), 100, "a"), pulse(NOW - timedelta(seconds=3), 1000, "b")]
     found = await History().minutes(Kept(week(), latest), NOW - timedelta(hours=1))
     assert len(found) == 60
@@ -101,7 +101,7 @@ async def test_a_week_is_read_once_and_in_parts() -> None:
     assert max(spans) <= timedelta(hours=6)
     read.asked.clear()
     assert await history.quarters(read, since, NOW) == first
-    assert [until for _, until, _ in read.asked] == [None, None]  # the last hour, and what came after its minutes
+    assert [until for _, until, _ in read.asked] == [None, None]  # the last hour, and pulses after the last minute
 
 
 async def test_a_longer_range_reads_only_what_is_missing() -> None:
@@ -113,7 +113,7 @@ async def test_a_longer_range_reads_only_what_is_missing() -> None:
     assert all(until <= begin(NOW, QUARTER) - timedelta(hours=6) for _, until, _ in read.asked if until is not None)
 
 
-async def test_what_is_not_over_is_read_anew() -> None:
+async def test_an_interval_that_is_not_over_is_read_again() -> None:
     read = Kept(week())
     history = History()
     before = await history.quarters(read, NOW - timedelta(hours=6), NOW)
@@ -123,8 +123,8 @@ async def test_what_is_not_over_is_read_anew() -> None:
     assert sum(each.accepted for each in after) - sum(each.accepted for each in before) == 1_100_000
 
 
-async def test_minutes_that_are_made_late_are_not_missed() -> None:
-    """Nobody made minutes for half an hour: what came meanwhile is there as it came."""
+async def test_minutes_that_are_aggregated_late_are_not_missed() -> None:
+    """No minutes were aggregated for half an hour, so the database still has the single pulses."""
     late = [each for each in week() if each.at <= NOW - timedelta(minutes=30)]
     came = [pulse(NOW - timedelta(minutes=29 - at), 10_000, "a") for at in range(29)]
     history, read = History(), Kept(late, came)
@@ -139,7 +139,7 @@ async def test_minutes_that_are_made_late_are_not_missed() -> None:
     )
 
 
-async def test_nothing_at_all() -> None:
+async def test_the_history_without_pulses_is_empty() -> None:
     found = await History().quarters(Kept([]), NOW - timedelta(hours=6), NOW)
     assert sum(each.attempts for each in found) == 0
     assert await History().minutes(Kept([]), NOW) == []

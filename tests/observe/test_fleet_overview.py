@@ -1,4 +1,4 @@
-"""The fleet at a glance: rates, latencies and the sickest, from pulses alone."""
+"""The overview of the fleet: rates, latencies and the most failing endpoints, from pulses alone."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def test_rates_of_the_last_minute_and_of_five() -> None:
     assert seen.rates["accepted"].curve == [1.0] * 24 + [10.0] * 6
 
 
-def test_a_fleet_that_has_just_started_is_not_slow() -> None:
+def test_the_rates_of_a_new_fleet_use_only_its_time() -> None:
     seen = overview([pulse(10, accepted=100), pulse(0, accepted=100)], NOW)
     assert seen.rates["accepted"].recent == pytest.approx(10)
     assert seen.rates["accepted"].window == pytest.approx(10)
 
 
-def test_processes_that_were_silent_for_long_are_gone() -> None:
+def test_processes_without_recent_pulses_are_not_counted() -> None:
     pulses = [
         pulse(100, "dead", slots=512, in_flight=9),
         pulse(20, "one", slots=512, in_flight=1),
@@ -67,7 +67,7 @@ def test_latencies_and_attempts_add_up_over_processes() -> None:
     assert seen.request.p95 is None
 
 
-def test_the_sickest_come_first_and_the_well_not_at_all() -> None:
+def test_the_most_failing_endpoints_come_first_and_healthy_ones_are_left_out() -> None:
     seen = overview(
         [pulse(20, endpoints={1: [5, 1], 2: [0, 9], 3: [7, 0]}), pulse(10, endpoints={1: [0, 2]})], NOW, limit=2
     )
@@ -75,7 +75,7 @@ def test_the_sickest_come_first_and_the_well_not_at_all() -> None:
     assert seen.failing[1].part == 3 / 8
 
 
-def test_nothing_was_told() -> None:
+def test_the_overview_without_pulses_is_empty() -> None:
     seen = overview([], NOW)
     assert (seen.processes, seen.failing, seen.attempts, seen.latency.p50) == (0, [], [], None)
     assert {rate.recent for rate in seen.rates.values()} == {0}

@@ -1,4 +1,4 @@
-"""`/health/live` and `/health/ready`: who may be sent requests, and why not."""
+"""`/health/live` and `/health/ready`: whether a process may get requests, and the reasons why not."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.postgres import private_server
 
 
 class Asked:
-    """A store whose version is what the test says; it counts how often it was asked."""
+    """A fake store with the given versions that counts the queries."""
 
     def __init__(self, *versions: int | Exception) -> None:
         self.versions = list(versions)
@@ -57,12 +57,12 @@ def reasons(answer: Answer) -> list[str]:
     return told
 
 
-async def test_live_from_the_first_moment_and_not_ready_before_migrations_are_done(store: Store) -> None:
+async def test_live_from_the_start_and_not_ready_before_migrations_are_done(store: Store) -> None:
     health = Health(asyncio.Event())
     async with answering(health) as (client, door):
         assert (await client.get("/health/live")).json() == {"status": "live"}
         assert "migrated" in reasons(await client.get("/health/ready"))[0]
-        early = asyncio.create_task(client.get("/anything"))  # waits, and is not refused
+        early = asyncio.create_task(client.get("/anything"))  # the early request waits and is not refused
         health.opened(store)
         door.open(PlainTextResponse("the app"))
         assert (await client.get("/health/ready")).json() == {"status": "ready"}
@@ -72,7 +72,7 @@ async def test_live_from_the_first_moment_and_not_ready_before_migrations_are_do
         assert (await client.get("/health/ready")).headers["cache-control"] == "no-store"
 
 
-async def test_not_ready_when_asked_to_stop_and_still_live(store: Store) -> None:
+async def test_a_stopping_process_is_live_but_not_ready(store: Store) -> None:
     leaving = asyncio.Event()
     health = Health(leaving)
     health.opened(store)
@@ -88,15 +88,15 @@ async def ready(*versions: int | Exception) -> list[str]:
     return await health.unready()
 
 
-async def test_migrations_that_are_missing_and_a_database_that_is_away() -> None:
+async def test_missing_migrations_and_an_unavailable_database_are_reported() -> None:
     assert await ready(SCHEMA_VERSION) == []
-    assert await ready(SCHEMA_VERSION + 1) == []  # a newer release migrated it, and we still run
+    assert await ready(SCHEMA_VERSION + 1) == []  # a newer release migrated the database while this process runs
     assert "hookline migrate" in (await ready(SCHEMA_VERSION - 1))[0]
     (away,) = await ready(StoreUnavailable("postgres://user:password@host is gone"))
     assert away == "the database is not available"
 
 
-async def test_however_many_ask_the_database_is_looked_at_once() -> None:
+async def test_many_concurrent_requests_query_the_database_once() -> None:
     asked = Asked(SCHEMA_VERSION)
     health = Health(asyncio.Event())
     health.opened(asked)  # type: ignore[arg-type]
@@ -104,8 +104,8 @@ async def test_however_many_ask_the_database_is_looked_at_once() -> None:
     assert asked.looks == 1
 
 
-async def test_a_database_that_went_away_and_came_back(tmp_path: Path) -> None:
-    """With a server of its own, stopped under the process."""
+async def test_readiness_follows_a_database_that_stops_and_starts(tmp_path: Path) -> None:
+    """The test stops a PostgreSQL server of its own under the running process."""
     with private_server() as postgres:
         cli = Cli(
             {
@@ -127,17 +127,17 @@ async def test_a_database_that_went_away_and_came_back(tmp_path: Path) -> None:
 
 
 async def becomes(client: Client, status: int, word: str = "") -> None:
-    """The answer is another process's, a second late at most: there is no event for it."""
+    """Poll until `/health/ready` answers like this. The process checks once a second, and there is no event for it."""
     async with asyncio.timeout(60):
         while True:
             answer = await client.get("/health/ready")
             if answer.status == status and word in answer.body.decode():
                 return
-            await asyncio.sleep(0.05)  # there is no event to await for it
+            await asyncio.sleep(0.05)  # another process changes its state, so there is no event to await
 
 
 async def test_the_real_command_is_not_ready_while_another_process_migrates(tmp_path: Path) -> None:
-    """The file is locked by somebody else's transaction: ours has to wait before it can migrate."""
+    """Another transaction locks the file, so the process must wait before it can migrate."""
     port = free_port()
     cli = Cli({"HOOKLINE_PORT": port}, str(tmp_path))
     await cli("migrate")
@@ -161,10 +161,10 @@ async def connected(client: Client) -> Answer:
             try:
                 return await client.get("/health/ready")
             except OSError:
-                await asyncio.sleep(0.05)  # it has not bound its port yet
+                await asyncio.sleep(0.05)  # the process does not listen yet
 
 
-async def test_between_the_signal_and_the_end_it_says_no_and_still_answers(tmp_path: Path) -> None:
+async def test_a_process_that_shuts_down_is_not_ready_but_still_answers_requests(tmp_path: Path) -> None:
     cli = Cli({"HOOKLINE_PORT": free_port(), "HOOKLINE_SHUTDOWN_DELAY": "5m"}, str(tmp_path))
     async with cli.running("serve", "--json") as running:
         client = Client((await running.json_line())["address"].removeprefix("http://"))
@@ -172,4 +172,4 @@ async def test_between_the_signal_and_the_end_it_says_no_and_still_answers(tmp_p
         running.process.send_signal(signal.SIGTERM)
         await becomes(client, 503, "shutting down")
         assert (await client.get("/api/v1/health")).status == 204
-        await running.stop(signal.SIGTERM)  # a second one ends it at once
+        await running.stop(signal.SIGTERM)  # a second signal ends the process at once

@@ -1,4 +1,4 @@
-"""Counters and histograms, how they add up, and what is read from them."""
+"""Counters and histograms: how they add up, and how quantiles are read from them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def test_a_counter_counts_by_its_labels() -> None:
     assert counter.values == {("delivered",): [5.0], ("dead",): [1.0]}
 
 
-def test_a_counter_without_labels_is_there_before_anything_happens() -> None:
+def test_a_counter_without_labels_starts_at_zero() -> None:
     assert Counter("x_total", "X.").values == {(): [0.0]}
 
 
-def test_a_value_on_a_bound_is_within_it() -> None:
+def test_a_value_equal_to_a_bucket_bound_is_in_that_bucket() -> None:
     histogram = Histogram("x", "X.", (1.0, 2.0))
     for value in (1.0, 1.5, 2.0, 9.0):
         histogram.observe(value)
@@ -46,7 +46,7 @@ def test_buckets_of_another_release_are_left_out() -> None:
     assert added([snapshot([one]), snapshot([other])])["x"].series[0].values == [1.0, 0.0, 0.0, 1.0]
 
 
-def test_what_is_known_of_a_quantile_is_where_its_bucket_begins() -> None:
+def test_the_lower_bound_of_a_quantile_is_the_start_of_its_bucket() -> None:
     histogram = Histogram("x", "X.", (1.0, 2.0))
     for value, part, known in ((0.5, 1.0, 0.0), (1.5, 1.0, 1.0), (9.0, 0.5, 1.0), (9.0, 1.0, 2.0)):
         histogram.observe(value)
@@ -62,7 +62,7 @@ def test_a_quantile_lies_in_the_bucket_of_its_value() -> None:
     assert quantile(0.5, Histogram("x", "X.", SECONDS).of(), SECONDS) is None
 
 
-def test_a_value_beyond_every_bound_is_taken_for_the_last() -> None:
+def test_a_value_above_every_bound_counts_as_the_last_bound() -> None:
     histogram = Histogram("x", "X.", (1.0, 2.0))
     histogram.observe(100.0)
     assert quantile(0.99, histogram.of(), (1.0, 2.0)) == 2.0
@@ -80,7 +80,7 @@ def test_every_value_is_counted_once_and_quantiles_stay_within_the_bounds(values
 
 
 @given(st.lists(st.floats(min_value=0, max_value=1e6, allow_nan=False) | st.sampled_from(SECONDS), max_size=300))
-def test_many_at_once_are_as_many_one_by_one(values: list[float]) -> None:
+def test_adding_many_values_equals_adding_them_one_by_one(values: list[float]) -> None:
     together = Histogram("x", "X.", SECONDS, "kind")
     apart = Histogram("x", "X.", SECONDS, "kind")
     together.observe_all(list(values), "a")

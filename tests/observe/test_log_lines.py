@@ -1,4 +1,5 @@
-"""What a real deployment logs: every message's story by its id, one vocabulary, and never a secret."""
+"""The log of a real deployment: all lines of a message can be found by its id, event names are documented, and no
+secret is logged."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ SECRETS = {
 
 
 def answers(request: Received) -> Behaviour:
-    """To the order's number."""
+    """Answer each request by its order number."""
     order = msgspec.json.decode(request.body)["order"]
     moved = {"location": f"https://{SECRETS['user']}:x@elsewhere.example/hooks?token={SECRETS['location']}"}
     return {
@@ -75,7 +76,7 @@ class Deployment:
         self.token = tokens.issue(SECRETS["jwt"], DEFAULT_ORG, now=clock.wall())
 
     async def tell(self) -> tuple[list[str], str]:
-        """Three messages that fare differently: their ids, and all that was logged."""
+        """Send three messages with different outcomes. Return their ids and everything that was logged."""
         async with self.cli.running("serve", "--json") as server:
             client = Client((await server.json_line())["address"].removeprefix("http://"), self.token)
             app = (await client.post("/api/v1/app", {"name": "shop"})).json(201)["id"]
@@ -86,7 +87,7 @@ class Deployment:
             }
             (await client.post(f"/api/v1/app/{app}/endpoint", new)).json(201)
             sent = [await self._send(client, app, order) for order in (1, 2, 3)]
-            await self.receiver.arrived(4)  # the stop has them recorded
+            await self.receiver.arrived(4)  # the stop waits until the attempts are recorded
             return sent, (await server.stop(signal.SIGTERM)).err
 
     async def _send(self, client: Client, app: str, order: int) -> str:
@@ -99,7 +100,7 @@ class Deployment:
 
 
 @pytest.mark.parametrize("form", ["json", "human"])
-async def test_the_whole_story_by_its_id_and_not_one_secret(form: str, tmp_path: Path) -> None:
+async def test_all_lines_of_a_message_are_found_by_its_id_and_have_no_secret(form: str, tmp_path: Path) -> None:
     with Receiver() as receiver:
         receiver.behave(answers)
         deployment = Deployment(form, tmp_path, receiver)
@@ -125,10 +126,10 @@ def story(entries: list[dict[str, Any]], message: str) -> list[str]:
     return [entry["event"] + (f" {entry['outcome']}" if "outcome" in entry else "") for entry in found]
 
 
-# ── lines that need no attempt ────────────────────────────────────────────────────────────────────────────────────
+# ── lines without an attempt ──────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_one_that_dies_while_it_waits_has_a_line_with_its_id(scene: Scene) -> None:
+async def test_a_delivery_that_dies_while_it_waits_has_a_line_with_its_message_id(scene: Scene) -> None:
     late = await scene.endpoint()
     deleted = await scene.endpoint(event_types=("order.gone",))
     [waiting] = await scene.send()
@@ -153,14 +154,14 @@ def died(logged: Sequence[Any]) -> dict[str, tuple[str, str]]:
 
 
 async def swept(sweeper: Sweeper, logged: Sequence[Any], message: str) -> None:
-    """Chores are due by the clock."""
+    """Run the sweeper until it logs the dead delivery. Its chores are due by the clock."""
     async with asyncio.timeout(60):
         while message not in died(logged):
             await sweeper.once()
             await asyncio.sleep(0.005)
 
 
-async def test_what_is_accepted_has_a_line_at_debug(scene: Scene) -> None:
+async def test_an_accepted_message_has_a_line_at_debug(scene: Scene) -> None:
     await scene.endpoint()
     ingest = GroupCommit(scene.store)
     one = factory.new_message(scene.app.no, event_id="order-7-paid")
@@ -168,13 +169,13 @@ async def test_what_is_accepted_has_a_line_at_debug(scene: Scene) -> None:
     with capture_logs() as logged:
         await ingest.submit(one)
         await ingest.submit_batch(NewBatch(app_no=scene.app.no, messages=several))
-        await ingest.submit(factory.new_message(scene.app.no, event_id="order-7-paid"))  # is there already
+        await ingest.submit(factory.new_message(scene.app.no, event_id="order-7-paid"))  # the event id already exists
     told = [(entry["message"], entry["deliveries"]) for entry in logged if entry["event"] == "message_accepted"]
     assert told == [(one.id, 1), (several[0].id, 1), (several[1].id, 1)]
     assert {entry["log_level"] for entry in logged} == {"debug"}
 
 
-async def test_what_the_relay_moves_has_a_line_at_debug_and_none_where_nothing_was(scene: Scene) -> None:
+async def test_relayed_rows_have_a_line_at_debug_and_an_empty_outbox_has_none(scene: Scene) -> None:
     relay = Relay(OwnOutbox(scene.store), Outage(random.Random(5)))
     with capture_logs() as logged:
         await relay.once()
@@ -194,11 +195,11 @@ async def publish(scene: Scene) -> None:
     )
 
 
-# ── the words ─────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── event names ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def events_of(file: Path) -> set[str]:
-    """What a module that uses structlog says, where it says it in so many words."""
+    """Return the event names that a module logs as string constants."""
     text = file.read_text()
     if "structlog.get_logger" not in text:
         return set()
@@ -215,7 +216,7 @@ def events_of(file: Path) -> set[str]:
     }
 
 
-def test_every_event_is_one_word_and_in_the_documentation() -> None:
+def test_every_event_name_is_one_word_and_documented() -> None:
     said = {event for file in (ROOT / "hookline").rglob("*.py") for event in events_of(file)}
     said |= {kind.value for kind in LaneEventKind} | {"attempt", "request"}
     assert len(said) > 40

@@ -1,4 +1,4 @@
-"""Each metric, made to happen for real; whatever did not happen stays as it was, in the same reading."""
+"""Every metric changes after the real event that it counts. All other metrics stay the same."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.receiver import Behaviour, Receiver
 from tests.support.scene import Scene
 from tests.support.working import settled, working
 
-MANY = pytest.mark.parametrize("engine", ["sqlite"])  # what processes count does not depend on the engine
+MANY = pytest.mark.parametrize("engine", ["sqlite"])  # the metrics of a process do not depend on the engine
 
 
 async def publish(scene: Scene, app: str) -> None:
@@ -35,10 +35,10 @@ async def publish(scene: Scene, app: str) -> None:
 
 
 async def counted(measured: Measured, name: str, wanted: float, **labels: str) -> Scrape:
-    """Once it has been counted: that is a moment after it was recorded."""
+    """Poll until the metric has this value. Counting happens shortly after recording."""
     async with asyncio.timeout(60):
         while (found := await measured.scrape()).samples.get((name, frozenset(labels.items()))) != wanted:
-            await asyncio.sleep(0.01)  # there is no event to await for it
+            await asyncio.sleep(0.01)  # another task counts, so there is no event to await
     return found
 
 
@@ -53,18 +53,18 @@ ONE_ATTEMPT = {
 
 
 @MANY
-async def test_when_nothing_happens_nothing_is_counted(measured: Measured) -> None:
+async def test_without_events_no_metric_changes(measured: Measured) -> None:
     before = await measured.sampled()
     async with working(measured.scene.store, tally=measured.tally):
         pass
     assert (await measured.sampled()).grown(before) == {}
 
 
-# ── in ──
+# ── messages accepted ──
 
 
 @MANY
-async def test_messages_accepted_by_the_api(measured: Measured) -> None:
+async def test_messages_accepted_by_the_api_are_counted(measured: Measured) -> None:
     before = await measured.scrape()
     status, _, _ = await measured.post(
         f"/api/v1/app/{measured.scene.app.id}/msg", {"eventType": "order.paid", "payload": {}}
@@ -80,7 +80,7 @@ async def test_messages_accepted_by_the_api(measured: Measured) -> None:
 
 
 @MANY
-async def test_requests_to_the_api_that_are_refused(measured: Measured) -> None:
+async def test_refused_api_requests_are_counted(measured: Measured) -> None:
     before = await measured.scrape()
     await measured.post("/api/v1/app/app_unknown/msg", {"eventType": "order.paid", "payload": {}})
     await measured.get('/no/such/"path"')
@@ -93,7 +93,7 @@ async def test_requests_to_the_api_that_are_refused(measured: Measured) -> None:
     }
 
 
-async def test_outbox_rows_relayed_repeated_and_set_aside(measured: Measured) -> None:
+async def test_outbox_rows_relayed_repeated_and_set_aside_are_counted(measured: Measured) -> None:
     scene = measured.scene
     relay = Relay(OwnOutbox(scene.store), Outage(random.Random(1)), measured.tally)
     await relay.once()
@@ -115,26 +115,26 @@ async def test_outbox_rows_relayed_repeated_and_set_aside(measured: Measured) ->
 
 
 @MANY
-async def test_an_applications_outbox_that_cannot_be_read(measured: Measured, tmp_path: Path) -> None:
+async def test_the_lag_of_an_outbox_that_cannot_be_read_is_reported(measured: Measured, tmp_path: Path) -> None:
     file, stop = tmp_path / "shop.db", asyncio.Event()
     file.write_bytes(b"no database at all" * 100)
     source = open_source(f"sqlite:///{file}", measured.scene.store)
     running = asyncio.create_task(Relay(source, Outage(random.Random(1)), measured.tally).run(stop))
     async with asyncio.timeout(60):
         while not (await measured.sampled())["hookline_outbox_lag_seconds"]:
-            await asyncio.sleep(0.01)  # there is no event to await for it
-        file.unlink()  # where there is none, nothing waits
+            await asyncio.sleep(0.01)  # the relay runs in another task, so there is no event to await
+        file.unlink()  # without a file, nothing waits
         while (await measured.sampled())["hookline_outbox_lag_seconds"]:
-            await asyncio.sleep(0.01)  # nor for this
+            await asyncio.sleep(0.01)  # the relay has no event for this either
     stop.set()
     await running
 
 
-# ── out ──
+# ── deliveries ──
 
 
 @MANY
-async def test_a_delivery_at_the_first_attempt(measured: Measured, receiver: Receiver) -> None:
+async def test_a_delivery_that_succeeds_at_the_first_attempt_is_counted(measured: Measured, receiver: Receiver) -> None:
     scene = measured.scene
     await scene.endpoint(url=receiver.url)
     before = await measured.scrape()
@@ -152,7 +152,9 @@ async def test_a_delivery_at_the_first_attempt(measured: Measured, receiver: Rec
 
 
 @MANY
-async def test_a_delivery_at_the_second_attempt(measured: Measured, receiver: Receiver) -> None:
+async def test_a_delivery_that_succeeds_at_the_second_attempt_is_counted(
+    measured: Measured, receiver: Receiver
+) -> None:
     scene = measured.scene
     await scene.endpoint(url=receiver.url)
     answers = iter([503, 200])
@@ -180,7 +182,7 @@ async def test_a_delivery_at_the_second_attempt(measured: Measured, receiver: Re
 
 
 @MANY
-async def test_a_delivery_that_dies_at_once(measured: Measured, receiver: Receiver) -> None:
+async def test_a_delivery_that_dies_at_once_is_counted(measured: Measured, receiver: Receiver) -> None:
     scene = measured.scene
     await scene.endpoint(url=receiver.url)
     receiver.behave(Behaviour(status=404))
@@ -200,7 +202,7 @@ async def test_a_delivery_that_dies_at_once(measured: Measured, receiver: Receiv
 
 
 @MANY
-async def test_a_delivery_that_comes_to_its_last_attempt(measured: Measured, receiver: Receiver) -> None:
+async def test_a_delivery_that_reaches_its_last_attempt_is_counted(measured: Measured, receiver: Receiver) -> None:
     scene = measured.scene
     await scene.endpoint(url=receiver.url, policy=PolicyOverride(max_attempts=3))
     receiver.behave(Behaviour(status=500))
@@ -216,7 +218,7 @@ async def test_a_delivery_that_comes_to_its_last_attempt(measured: Measured, rec
 
 
 @MANY
-async def test_requests_in_flight(measured: Measured, receiver: Receiver) -> None:
+async def test_requests_in_flight_are_counted(measured: Measured, receiver: Receiver) -> None:
     scene = measured.scene
     await scene.endpoint(url=receiver.url)
     release = threading.Event()
@@ -237,9 +239,9 @@ async def test_requests_in_flight(measured: Measured, receiver: Receiver) -> Non
 
 
 @MANY
-async def test_an_address_that_the_guard_refuses_when_it_is_dialled(measured: Measured) -> None:
+async def test_an_address_refused_on_connect_is_counted(measured: Measured) -> None:
     scene = measured.scene
-    await scene.endpoint(url="http://10.11.12.13/hook")  # as if it had been allowed once
+    await scene.endpoint(url="http://10.11.12.13/hook")  # as if the address had been allowed when it was saved
     before = await measured.scrape()
     (message,) = await scene.send()
     async with working(scene.store, tally=measured.tally):
@@ -252,7 +254,7 @@ async def test_an_address_that_the_guard_refuses_when_it_is_dialled(measured: Me
 
 
 @MANY
-async def test_an_address_that_the_guard_refuses_when_it_is_saved(measured: Measured) -> None:
+async def test_an_address_refused_on_save_is_counted(measured: Measured) -> None:
     before = await measured.scrape()
     path = f"/api/v1/app/{measured.scene.app.id}/endpoint"
     assert (await measured.post(path, {"url": "http://169.254.169.254/latest"}))[0] == 422
@@ -263,7 +265,7 @@ async def test_an_address_that_the_guard_refuses_when_it_is_saved(measured: Meas
 
 
 @pytest.mark.store_options(circuit=CircuitPolicy(threshold=2, spread=0.0))
-async def test_a_circuit_that_opens(measured: Measured, receiver: Receiver) -> None:
+async def test_an_opened_circuit_is_counted(measured: Measured, receiver: Receiver) -> None:
     scene = measured.scene
     await scene.endpoint(url=receiver.url)
     receiver.behave(Behaviour(status=500))
@@ -280,8 +282,8 @@ async def test_a_circuit_that_opens(measured: Measured, receiver: Receiver) -> N
 
 
 @MANY
-async def test_a_failed_probe_has_no_delay_of_its_own(measured: Measured) -> None:
-    """It is due at once, and held by its circuit: zeros would make the retries look quick."""
+async def test_a_failed_probe_has_no_retry_delay(measured: Measured) -> None:
+    """A failed probe is due at once, but held by its circuit. A delay of zero would make retries look fast."""
     scene = measured.scene
     endpoint = await scene.endpoint()
     await scene.trip(endpoint)
@@ -296,7 +298,7 @@ async def test_a_failed_probe_has_no_delay_of_its_own(measured: Measured) -> Non
     assert "retry_delay_seconds" not in grown
 
 
-async def test_an_outcome_that_comes_too_late(measured: Measured) -> None:
+async def test_an_outcome_after_a_lost_lease_is_counted(measured: Measured) -> None:
     scene = measured.scene
     await scene.endpoint()
     await scene.send(1)
@@ -316,13 +318,13 @@ async def test_an_outcome_that_comes_too_late(measured: Measured) -> None:
 
 
 async def sweep(store: Store, tally: Tally) -> None:
-    """Every chore once."""
+    """Run every chore of the sweeper once."""
     sweeper = Sweeper(store, SweepSettings(every=1e-9), Outage(random.Random(1)), random.Random(1), tally)
-    await asyncio.sleep(0.001)  # the first round of each chore is due by then
+    await asyncio.sleep(0.001)  # the first run of each chore is due by then
     await sweeper.once()
 
 
-async def test_leases_and_budgets_that_run_out(measured: Measured) -> None:
+async def test_expired_leases_and_time_budgets_are_counted(measured: Measured) -> None:
     scene = measured.scene
     await scene.endpoint()
     await scene.send(2)
@@ -339,7 +341,7 @@ async def test_leases_and_budgets_that_run_out(measured: Measured) -> None:
     assert grown == {"leases_expired": 1, "dead_letters{reason=budget_exhausted}": 2}
 
 
-async def test_deliveries_of_a_deleted_endpoint(measured: Measured) -> None:
+async def test_deliveries_of_a_deleted_endpoint_are_counted(measured: Measured) -> None:
     scene = measured.scene
     endpoint = await scene.endpoint()
     await scene.send(3)
@@ -349,7 +351,7 @@ async def test_deliveries_of_a_deleted_endpoint(measured: Measured) -> None:
     assert (await measured.scrape()).grown(before) == {"dead_letters{reason=endpoint_deleted}": 3}
 
 
-async def test_a_lane_that_would_not_have_woken(measured: Measured) -> None:
+async def test_a_lane_that_the_audit_repairs_is_counted(measured: Measured) -> None:
     scene = measured.scene
     await scene.endpoint()
     await scene.send(1)

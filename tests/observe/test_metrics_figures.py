@@ -1,4 +1,4 @@
-"""What `/metrics` shows of the database, what it never shows, and that reading it asks for nothing."""
+"""Figures of the database on `/metrics`: which are shown, which never are, and that a scrape runs no query."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tests.support.receiver import Behaviour, Receiver
 from tests.support.scene import Scene
 from tests.support.working import reaches, working
 
-MANY = pytest.mark.parametrize("engine", ["sqlite"])  # what processes count does not depend on the engine
+MANY = pytest.mark.parametrize("engine", ["sqlite"])  # the metrics of a process do not depend on the engine
 
 
-async def test_every_figure_of_the_depths_is_shown(measured: Measured) -> None:
+async def test_every_figure_of_depths_is_shown(measured: Measured) -> None:
     scene = measured.scene
     paused, _ = await scene.endpoint(), await scene.endpoint()
     await scene.send(4)
@@ -50,8 +50,8 @@ async def test_every_figure_of_the_depths_is_shown(measured: Measured) -> None:
     assert (await measured.scrape())["hookline_sample_age_seconds"] < 50
 
 
-async def test_reading_asks_the_database_nothing(scene: Scene) -> None:
-    """It is closed: whoever asks it anything is told so."""
+async def test_a_scrape_does_not_query_the_database(scene: Scene) -> None:
+    """The store is closed, so any query would raise an error."""
     await scene.endpoint()
     await scene.send(5)
     async with measuring(scene) as measured:
@@ -60,11 +60,11 @@ async def test_reading_asks_the_database_nothing(scene: Scene) -> None:
         found = await measured.scrape()
         assert found.value("hookline_deliveries", state="pending") == 5
         age = found["hookline_sample_age_seconds"]
-        await measured.sampler.take()  # in vain
+        await measured.sampler.take()  # this sample fails, because the store is closed
         again = await measured.scrape()
         assert again.value("hookline_deliveries", state="pending") == 5
         assert again["hookline_sample_age_seconds"] > age
-    scene.broken_on_purpose = True  # nobody can look any more
+    scene.broken_on_purpose = True  # the store is closed, so the final checks of the fixture cannot run
 
 
 @MANY
@@ -76,11 +76,11 @@ async def test_before_the_first_sample_there_are_no_figures_of_the_database(scen
         assert found.value("hookline_build_info", version="9.9.9", engine=scene.store.engine) == 1
 
 
-# ── bounds ──
+# ── limits ──
 
 
 @MANY
-async def test_only_so_many_event_types_are_told_apart(scene: Scene) -> None:
+async def test_the_number_of_event_type_labels_is_limited(scene: Scene) -> None:
     await scene.endpoint()
     tally = Tally(event_types=2)
     async with measuring(scene, tally=tally) as measured:

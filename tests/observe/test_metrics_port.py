@@ -1,4 +1,4 @@
-"""Metrics and health on a port of their own, of each command that has one."""
+"""Metrics and health on a separate port, for each command that has one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ async def deployment(database_url: str, receiver: Receiver) -> AsyncIterator[Dep
         yield found
 
 
-async def test_with_a_port_of_its_own_the_api_does_not_show_them(deployment: Deployment, tmp_path: Path) -> None:
+async def test_with_a_separate_metrics_port_the_api_port_shows_no_metrics(
+    deployment: Deployment, tmp_path: Path
+) -> None:
     own, api = deployment.env["HOOKLINE_METRICS_PORT"], free_port()
     env = deployment.env | {"HOOKLINE_PORT": api}
     with running(["serve"], env, tmp_path / "log") as process:
@@ -34,7 +36,7 @@ async def test_with_a_port_of_its_own_the_api_does_not_show_them(deployment: Dep
         assert process.stop() == 0
 
 
-async def test_a_relay_shows_what_it_relays(deployment: Deployment, tmp_path: Path) -> None:
+async def test_a_relay_shows_its_own_metrics(deployment: Deployment, tmp_path: Path) -> None:
     port = deployment.env["HOOKLINE_METRICS_PORT"]
     env = deployment.env | {"HOOKLINE_METRICS_TOKEN": TOKEN}
     with running(["relay"], env, tmp_path / "log") as process:

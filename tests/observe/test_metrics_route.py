@@ -1,4 +1,4 @@
-"""`GET /metrics`: its two forms, and who may read it."""
+"""`GET /metrics`: its two formats, and who may read it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def test_the_text_format_is_the_default(measured: Measured) -> None:
     assert {"hookline_attempts", "hookline_delivery_attempts", "hookline_build_info"} <= names
 
 
-async def test_openmetrics_where_it_is_liked_better(measured: Measured) -> None:
+async def test_openmetrics_is_sent_to_clients_that_prefer_it(measured: Measured) -> None:
     scene = measured.scene
     await scene.endpoint()
     await scene.send(2)
@@ -43,7 +43,8 @@ async def test_openmetrics_where_it_is_liked_better(measured: Measured) -> None:
     await measured.sampler.take()
     _, headers, text = await measured.get("/metrics", {"accept": PROMETHEUS})
     assert headers["content-type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
-    families = {family.name: family.type for family in openmetrics(text.decode())}  # strict: it must end with EOF
+    # the strict parser requires the final EOF line
+    families = {family.name: family.type for family in openmetrics(text.decode())}
     assert families["hookline_attempts"] == "counter"
     assert families["hookline_delivery_latency_seconds"] == "histogram"
     assert families["hookline_deliveries"] == "gauge"
@@ -68,11 +69,11 @@ async def test_openmetrics_where_it_is_liked_better(measured: Measured) -> None:
         ("application/openmetrics-text;version='\r\n", True),
     ],
 )
-def test_what_a_caller_likes(accept: str, wanted: bool, engine: str) -> None:
+def test_the_accept_header_chooses_the_format(accept: str, wanted: bool, engine: str) -> None:
     assert wants_openmetrics(accept) is wanted
 
 
-async def test_it_is_packed_for_those_who_can_unpack(measured: Measured) -> None:
+async def test_the_response_is_compressed_for_clients_that_accept_gzip(measured: Measured) -> None:
     _, headers, packed = await measured.get("/metrics", {"accept-encoding": "gzip"})
     assert headers["content-encoding"] == "gzip"
     assert b"hookline_build_info" in gzip.decompress(packed)
@@ -81,18 +82,19 @@ async def test_it_is_packed_for_those_who_can_unpack(measured: Measured) -> None
         assert "content-encoding" not in headers, accepted
 
 
-async def test_it_is_only_read(measured: Measured) -> None:
+async def test_only_get_and_head_are_allowed(measured: Measured) -> None:
     assert (await measured.request("HEAD", "/metrics", None, {}))[0] == 200
     status, _, body = await measured.request("POST", "/metrics", b"{}", {})
     assert (status, b"method_not_allowed" in body) == (405, True)
 
 
-# ── who may ──
+# ── access ──
 
 
-async def test_without_a_token_only_this_machine_may(measured: Measured) -> None:
+async def test_without_a_token_only_local_callers_may_read_metrics(measured: Measured) -> None:
     assert (await measured.get("/metrics"))[0] == 200
-    for header in ("forwarded", "x-forwarded-for", "x-real-ip", "via"):  # a proxy, on this machine, for somebody else
+    # these headers come from a proxy on this machine that forwards another caller
+    for header in ("forwarded", "x-forwarded-for", "x-real-ip", "via"):
         status, _, body = await measured.get("/metrics", {header: "203.0.113.7"})
         assert status == 403
         assert b"HOOKLINE_METRICS_TOKEN" in body
@@ -101,7 +103,7 @@ async def test_without_a_token_only_this_machine_may(measured: Measured) -> None
 @pytest.mark.parametrize(
     "given",
     [
-        {"host": "hooks.example.com"},  # as HAProxy passes it on, and as a rebound name in a browser has it
+        {"host": "hooks.example.com"},  # HAProxy forwards this host, and a browser sends it after DNS rebinding
         {"host": "hooks.example.com:8071"},
         {"host": "127.0.0.1.example.com"},
         {"host": "[::2]:8071"},
@@ -111,20 +113,18 @@ async def test_without_a_token_only_this_machine_may(measured: Measured) -> None
         {"cf-connecting-ip": "203.0.113.7"},
     ],
 )
-async def test_a_proxy_that_says_nothing_of_its_caller_is_known_all_the_same(
-    measured: Measured, given: dict[str, str]
-) -> None:
+async def test_a_proxy_without_forwarding_headers_is_still_detected(measured: Measured, given: dict[str, str]) -> None:
     assert (await measured.get("/metrics", given))[0] == 403
 
 
 @pytest.mark.parametrize(
     "host", ["localhost", "localhost:8071", "LocalHost", "127.0.0.1:8071", "127.1.2.3", "[::1]:8071"]
 )
-async def test_this_machine_has_several_names(measured: Measured, host: str) -> None:
+async def test_every_local_host_name_is_accepted(measured: Measured, host: str) -> None:
     assert (await measured.get("/metrics", {"host": host}))[0] == 200
 
 
-async def test_a_caller_of_http_1_0_is_a_proxy(measured: Measured) -> None:
+async def test_an_http_1_0_request_is_treated_as_proxied(measured: Measured) -> None:
     host, port = measured.address.split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(f"GET /metrics HTTP/1.0\r\nhost: {measured.address}\r\nconnection: close\r\n\r\n".encode())
@@ -133,13 +133,13 @@ async def test_a_caller_of_http_1_0_is_a_proxy(measured: Measured) -> None:
     assert b" 403 " in answer.splitlines()[0]
 
 
-async def test_on_a_port_of_its_own_everybody_may(scene: Scene) -> None:
+async def test_on_a_separate_port_everybody_may_read_metrics(scene: Scene) -> None:
     async with measuring(scene, access=MetricsAccess(None, is_open=True)) as measured:
         assert (await measured.get("/metrics", {"x-forwarded-for": "203.0.113.7"}))[0] == 200
 
 
 @pytest.mark.parametrize("is_open", [True, False])
-async def test_with_a_token_whoever_has_it(scene: Scene, is_open: bool) -> None:
+async def test_with_a_token_only_its_holder_may_read_metrics(scene: Scene, is_open: bool) -> None:
     async with measuring(scene, access=MetricsAccess(TOKEN, is_open=is_open)) as measured:
         given = {"authorization": f"Bearer {TOKEN}", "x-forwarded-for": "203.0.113.7"}
         assert (await measured.get("/metrics", given))[0] == 200
@@ -149,4 +149,4 @@ async def test_with_a_token_whoever_has_it(scene: Scene, is_open: bool) -> None:
             assert status == 401, authorization
             assert TOKEN.encode() not in body
         api = {"authorization": f"Bearer {measured.token}"}
-        assert (await measured.get("/metrics", api))[0] == 401  # a tenant's token is for the API
+        assert (await measured.get("/metrics", api))[0] == 401  # a tenant's token is valid only for the API

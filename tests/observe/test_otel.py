@@ -1,4 +1,4 @@
-"""OpenTelemetry, set up by its own variables: when it is on, and that nothing notices when it does not work."""
+"""OpenTelemetry, configured by its own environment variables: when it is on, and that its failures do no harm."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def collector() -> Iterator[Collector]:
 def _nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("OTEL_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setattr("hookline.observe.otel.FLUSH_TIME", 60.0)  # a busy machine may take more than a moment
+    monkeypatch.setattr("hookline.observe.otel.FLUSH_TIME", 60.0)  # a flush may take long on a busy machine
 
 
 def some_span(number: int = 1) -> Span:
@@ -74,19 +74,19 @@ def accepts(traces: Traces | None, count: int = 1) -> None:
         (ENDPOINT | {"OTEL_TRACES_EXPORTER": "console, otlp"}, True),
     ],
 )
-def test_it_is_on_where_the_variables_say_where_to(given: dict[str, str], on: bool) -> None:
+def test_tracing_is_on_when_the_variables_name_an_endpoint(given: dict[str, str], on: bool) -> None:
     assert wanted(given) is on
 
 
-def test_off_costs_nothing_and_says_nothing() -> None:
+def test_disabled_tracing_starts_no_thread_and_logs_nothing() -> None:
     before = threading.active_count()
     with capture_logs() as lines, tracing({}) as traces:
         assert traces is None
-        assert threading.active_count() <= before  # those of others may end
+        assert threading.active_count() <= before  # threads of other tests may end meanwhile
     assert lines == []
 
 
-def test_a_protocol_that_is_not_spoken_is_said() -> None:
+def test_an_unsupported_protocol_is_logged() -> None:
     with capture_logs() as lines, tracing(ENDPOINT | {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}) as traces:
         assert traces is None
     [line] = lines
@@ -94,7 +94,7 @@ def test_a_protocol_that_is_not_spoken_is_said() -> None:
     assert "http/protobuf" in line["reason"]
 
 
-def test_without_the_package_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_one_log_line_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "hookline.observe.otlp", raising=False)
     monkeypatch.delattr("hookline.observe.otlp", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
@@ -105,9 +105,7 @@ def test_without_the_package_one_line_says_what_to_install(monkeypatch: pytest.M
     assert "hookline[otel]" in line["reason"]
 
 
-def test_a_setting_that_is_wrong_is_said_without_its_value(
-    monkeypatch: pytest.MonkeyPatch, collector: Collector
-) -> None:
+def test_an_invalid_setting_is_logged_without_its_value(monkeypatch: pytest.MonkeyPatch, collector: Collector) -> None:
     wrong = {
         "OTEL_EXPORTER_OTLP_HEADERS": "authorization is my-secret-key",
         "OTEL_TRACES_SAMPLER": "no_such_sampler",
@@ -124,7 +122,7 @@ def test_a_setting_that_is_wrong_is_said_without_its_value(
     assert len(collector.spans) == 1
 
 
-def test_the_service_is_named_by_the_variables(monkeypatch: pytest.MonkeyPatch, collector: Collector) -> None:
+def test_the_variables_set_the_service_name(monkeypatch: pytest.MonkeyPatch, collector: Collector) -> None:
     named = {
         "OTEL_SERVICE_NAME": "webhooks",
         "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment=test",
@@ -142,10 +140,10 @@ def test_the_service_is_named_by_the_variables(monkeypatch: pytest.MonkeyPatch, 
     assert (request.headers["x-key"], request.headers["content-encoding"]) == ("abc", "gzip")
 
 
-# ── a collector that is away ──────────────────────────────────────────────────────────────────────────────────────
+# ── a collector that is unavailable ───────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_collector_that_is_away_is_one_line_and_one_when_it_is_back(
+def test_an_unavailable_collector_is_logged_once_and_its_return_once(
     monkeypatch: pytest.MonkeyPatch, collector: Collector
 ) -> None:
     for name, value in collector.settings(OTEL_BSP_MAX_EXPORT_BATCH_SIZE="1").items():
@@ -167,7 +165,7 @@ def test_a_collector_that_is_away_is_one_line_and_one_when_it_is_back(
 
 @pytest.mark.timeout(60)
 def test_nothing_waits_for_a_collector_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even the end of the process, for long."""
+    """The end of the process does not wait for long either."""
     with Receiver() as mute:
         mute.behave(Behaviour(hang=True))
         given = {
@@ -182,11 +180,11 @@ def test_nothing_waits_for_a_collector_that_does_not_answer(monkeypatch: pytest.
         with capture_logs(), tracing() as traces:
             accepts(traces)
             mute.wait_for(1)
-            accepts(traces, 10_000)  # five times what there is room for
+            accepts(traces, 10_000)  # five times the size of the queue
         assert len(mute.requests) == 1
 
 
-def test_what_finds_no_room_is_dropped_and_said_once() -> None:
+def test_spans_beyond_the_queue_size_are_dropped_and_logged_once() -> None:
     at_it, go = threading.Event(), threading.Event()
     sent: list[int] = []
 
@@ -209,7 +207,7 @@ def test_what_finds_no_room_is_dropped_and_said_once() -> None:
     assert (line["event"], line["count"]) == ("traces_dropped", 5)
 
 
-def test_a_sender_that_raises_is_a_collector_that_is_away() -> None:
+def test_an_exception_in_the_sender_is_logged_as_an_unavailable_collector() -> None:
     def broken(_spans: Sequence[Span]) -> str | None:
         raise OSError("a secret")
 
@@ -220,10 +218,10 @@ def test_a_sender_that_raises_is_a_collector_that_is_away() -> None:
     assert [(line["event"], line["error"]) for line in lines] == [("traces_not_sent", "OSError")]
 
 
-def test_the_lines_of_opentelemetry_itself_are_not_logged(
+def test_log_lines_of_opentelemetry_itself_are_suppressed(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """There would be one for each try."""
+    """OpenTelemetry would log one line for each attempt."""
     port = free_port()
     given = {
         "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://user:password@127.0.0.1:{port}/?key=secret",
@@ -241,7 +239,7 @@ def test_the_lines_of_opentelemetry_itself_are_not_logged(
     assert caplog.records == []
 
 
-def test_a_sampler_that_fails_drops(monkeypatch: pytest.MonkeyPatch, collector: Collector) -> None:
+def test_a_span_is_dropped_when_the_sampler_fails(monkeypatch: pytest.MonkeyPatch, collector: Collector) -> None:
     from opentelemetry.sdk.trace import sampling
 
     def fails(*_: Any, **__: Any) -> None:
@@ -258,7 +256,7 @@ def test_a_sampler_that_fails_drops(monkeypatch: pytest.MonkeyPatch, collector: 
 
 @pytest.mark.parametrize("span_id", [0, 5])
 @pytest.mark.parametrize("flags", [0, 1, 2, 3])
-def test_the_quick_way_says_what_the_default_sampler_says(
+def test_the_fast_path_decides_like_the_default_sampler(
     monkeypatch: pytest.MonkeyPatch, span_id: int, flags: int
 ) -> None:
     from opentelemetry.sdk.trace import sampling
@@ -276,8 +274,8 @@ def test_the_quick_way_says_what_the_default_sampler_says(
 # ── the real command ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_the_real_command(tmp_path: Path, collector: Collector) -> None:
-    """All in one process, configured from outside; what waits is sent when it stops."""
+async def test_the_real_command_sends_its_spans(tmp_path: Path, collector: Collector) -> None:
+    """One real process, configured by environment variables. It sends the remaining spans when it stops."""
     settings = collector.settings(OTEL_BSP_SCHEDULE_DELAY="600000", HOOKLINE_ALLOW_NETS="127.0.0.0/8", **PATIENT)
     with Receiver() as receiver, serving(f"sqlite:///{tmp_path}/hookline.db", tmp_path, **settings) as served:
         client = Client(served.address.removeprefix("http://"), served.token)

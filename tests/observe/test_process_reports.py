@@ -1,4 +1,4 @@
-"""Several processes shown as one: they add up, and what was counted never falls."""
+"""Several processes shown as one: their metrics add up, and counters never fall."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def test_processes_add_up(tmp_path: Path) -> None:
     assert (accepted(found), found.processes, found.in_flight, found.slots) == (111, 3, 7, 130)
 
 
-def test_of_several_outboxes_that_are_behind_the_last_counts(tmp_path: Path) -> None:
+def test_the_largest_lag_of_several_outboxes_is_reported(tmp_path: Path) -> None:
     fleet = ProcessReports(tmp_path)
     long, short = Tally(), Tally()
     long.fell_behind("one", monotonic() - 90)
     long.fell_behind("other", monotonic() - 30)
-    long.fell_behind("one", monotonic())  # it goes on
+    long.fell_behind("one", monotonic())  # it is still behind, so its first time counts
     short.fell_behind("one", monotonic() - 60)
     write(fleet.born(), report(long))
     assert 90 <= fleet.together(report(short)).outbox_lag < 120
@@ -54,14 +54,14 @@ def test_of_several_outboxes_that_are_behind_the_last_counts(tmp_path: Path) -> 
     assert 30 <= report(long).outbox_lag < 60
 
 
-def test_one_that_has_not_said_anything_yet_is_not_counted(tmp_path: Path) -> None:
+def test_a_process_without_a_report_is_not_counted(tmp_path: Path) -> None:
     fleet = ProcessReports(tmp_path)
     fleet.born()
     found = fleet.together(report(busy(1)))
     assert (accepted(found), found.processes) == (1, 1)
 
 
-def test_a_dead_process_stays_counted_and_is_not_there(tmp_path: Path) -> None:
+def test_the_counters_of_a_dead_process_stay_but_its_gauges_do_not(tmp_path: Path) -> None:
     fleet, own = ProcessReports(tmp_path), report(busy(0))
     path = fleet.born()
     write(path, report(busy(7, in_flight=3, slots=64)))
@@ -69,12 +69,12 @@ def test_a_dead_process_stays_counted_and_is_not_there(tmp_path: Path) -> None:
     found = fleet.together(own)
     assert (accepted(found), found.processes, found.in_flight, found.slots) == (7, 1, 0, 0)
     assert list(tmp_path.iterdir()) == []
-    write(fleet.born(), report(busy(2)))  # its successor begins at nothing
+    write(fleet.born(), report(busy(2)))  # the next process starts at zero
     assert accepted(fleet.together(own)) == 9
 
 
-def test_what_a_dying_process_said_last_is_counted(tmp_path: Path) -> None:
-    """Also what nobody has read yet."""
+def test_the_last_report_of_a_dying_process_is_counted(tmp_path: Path) -> None:
+    """The last report is counted, even if nobody has read it before."""
     fleet, own = ProcessReports(tmp_path), report(busy(0))
     path = fleet.born()
     write(path, report(busy(7)))
@@ -84,7 +84,7 @@ def test_what_a_dying_process_said_last_is_counted(tmp_path: Path) -> None:
     assert accepted(fleet.together(own)) == 9
 
 
-def test_a_word_that_cannot_be_read_leaves_the_last_one(tmp_path: Path) -> None:
+def test_an_unreadable_report_leaves_the_last_one_in_force(tmp_path: Path) -> None:
     fleet, own = ProcessReports(tmp_path), report(busy(0))
     path = fleet.born()
     write(path, report(busy(7)))
@@ -98,7 +98,7 @@ def test_a_word_that_cannot_be_read_leaves_the_last_one(tmp_path: Path) -> None:
     assert accepted(fleet.together(own)) == 7
 
 
-def test_processes_together_name_no_more_event_types_than_one(tmp_path: Path) -> None:
+def test_all_processes_together_have_no_more_event_type_labels_than_one(tmp_path: Path) -> None:
     fleet = ProcessReports(tmp_path, event_types=3)
     for names in (("a", "b"), ("b", "c", "d")):
         tally = Tally()
@@ -110,7 +110,7 @@ def test_processes_together_name_no_more_event_types_than_one(tmp_path: Path) ->
 
 
 @given(st.lists(st.tuples(st.sampled_from(["work", "tell", "die", "look"]), st.integers(0, 2), st.integers(1, 9))))
-def test_whatever_happens_what_was_shown_never_falls(steps: list[tuple[str, int, int]]) -> None:
+def test_counters_never_fall_whatever_happens(steps: list[tuple[str, int, int]]) -> None:
     import tempfile
 
     with tempfile.TemporaryDirectory() as directory:
@@ -132,18 +132,18 @@ def test_whatever_happens_what_was_shown_never_falls(steps: list[tuple[str, int,
             shown = now
 
 
-async def test_a_process_tells_what_it_does_and_once_more_when_it_ends(tmp_path: Path) -> None:
+async def test_a_process_writes_reports_and_a_last_one_when_it_ends(tmp_path: Path) -> None:
     fleet, tally = ProcessReports(tmp_path), busy(1)
     path = fleet.born()
     async with reporting(path, tally):
         async with asyncio.timeout(60):
             while not path.exists():
-                await asyncio.sleep(0.01)  # there is no event to await for it
+                await asyncio.sleep(0.01)  # another task writes the report, so there is no event to await
         tally.ingested(4, 0.001)
     assert accepted(fleet.together(report(busy(0)))) == 5
 
 
-async def test_a_file_that_cannot_be_written_is_no_reason_to_stop(tmp_path: Path) -> None:
+async def test_a_report_that_cannot_be_written_does_not_stop_the_process(tmp_path: Path) -> None:
     async with reporting(tmp_path / "gone" / "1", Tally()):
         await asyncio.sleep(0)
     assert not (tmp_path / "gone").exists()

@@ -1,4 +1,4 @@
-"""Several processes under one: one reading for all of them, whichever of them lives or dies."""
+"""A parent process shows the metrics of all its workers, even after some of them die."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def children(pid: int) -> list[int]:
     return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-async def test_workers_are_shown_by_the_one_that_started_them(deployment: Deployment, tmp_path: Path) -> None:
+async def test_a_parent_process_shows_the_metrics_of_its_workers(deployment: Deployment, tmp_path: Path) -> None:
     port = deployment.env["HOOKLINE_METRICS_PORT"]
     with running(["worker", "--processes", "2"], deployment.env, tmp_path / "log") as process:
         both = await shows(process, port, lambda found: found["hookline_slots"] == 2 * 512)
@@ -41,26 +41,26 @@ async def test_workers_are_shown_by_the_one_that_started_them(deployment: Deploy
         await deployment.send(20)
         before = await shows(process, port, lambda found: delivered(found) == 20)
         fewer = await without_one(process, port)
-        assert delivered(fewer) == 20  # who delivered them may be dead
+        assert delivered(fewer) == 20  # the worker that delivered them may be dead
         again = await shows(process, port, lambda found: found["hookline_processes"] == 3)
         assert delivered(again) == 20
         await deployment.send(5)
         after = await shows(process, port, lambda found: delivered(found) == 25)
-        after.grown(before)  # nothing fell
+        after.grown(before)  # no counter fell
         assert (await read(port, "/health/ready"))[0] == 200
         assert (await read(port, "/api/v1/app"))[0] == 404
         assert process.stop() == 0
 
 
 async def without_one(process: Process, port: str) -> Scrape:
-    """Once a worker was killed. The next one is there after a pause, which is longer after each: one may be overlooked."""
+    """Kill workers until a scrape shows one worker less. A replacement may start before the scrape."""
     while (found := await after_a_kill(process, port))["hookline_processes"] != 2:
         pass
     return found
 
 
 async def after_a_kill(process: Process, port: str) -> Scrape:
-    """With one worker less, or with the next one already."""
+    """Kill one worker. Return the first metrics after it is gone or replaced."""
     before = children(process.pid)
     os.kill(before[0], signal.SIGKILL)
 
@@ -70,7 +70,7 @@ async def after_a_kill(process: Process, port: str) -> Scrape:
     return await shows(process, port, is_over)
 
 
-async def test_the_api_shows_the_workers_beside_it(deployment: Deployment, tmp_path: Path) -> None:
+async def test_the_api_shows_the_metrics_of_its_workers(deployment: Deployment, tmp_path: Path) -> None:
     port = deployment.env["HOOKLINE_METRICS_PORT"]
     env = deployment.env | {"HOOKLINE_PORT": port, "HOOKLINE_METRICS_PORT": "0"}
     with running(["serve", "--processes", "2"], env, tmp_path / "log") as process:
@@ -80,10 +80,10 @@ async def test_the_api_shows_the_workers_beside_it(deployment: Deployment, tmp_p
 
 
 @pytest.mark.parametrize("command", ["serve", "worker"])
-async def test_workers_end_when_the_one_that_started_them_is_killed(
+async def test_workers_end_when_their_parent_is_killed(
     deployment: Deployment, receiver: Receiver, tmp_path: Path, command: str
 ) -> None:
-    """What they have under way is finished and recorded first."""
+    """The workers first finish and record their running requests."""
     port = deployment.env["HOOKLINE_METRICS_PORT"]
     env = deployment.env | {"HOOKLINE_PORT": free_port(), "HOOKLINE_SHUTDOWN_TIMEOUT": "60s"} | PATIENT
     receiver.behave(Behaviour(answer_when=(release := threading.Event())))
@@ -99,8 +99,8 @@ async def test_workers_end_when_the_one_that_started_them_is_killed(
     assert delivery.state == DeliveryState.DELIVERED
 
 
-async def test_workers_end_also_if_nobody_reads_their_lines_any_more(deployment: Deployment, tmp_path: Path) -> None:
-    """As under `hookline worker --processes 2 2>&1 | tee log`, all of it killed."""
+async def test_workers_end_even_if_nobody_reads_their_log(deployment: Deployment, tmp_path: Path) -> None:
+    """This happens when all of `hookline worker --processes 2 2>&1 | tee log` is killed."""
     os.mkfifo(tmp_path / "log")
     reader = os.open(tmp_path / "log", os.O_RDONLY | os.O_NONBLOCK)
     with running(["worker", "--processes", "2"], deployment.env, tmp_path / "log") as process:
@@ -112,11 +112,11 @@ async def test_workers_end_also_if_nobody_reads_their_lines_any_more(deployment:
 
 
 async def ended(workers: list[int]) -> None:
-    """And if they did not end by themselves, they do now."""
+    """Wait until the processes end by themselves. Kill those that do not."""
     try:
         for worker in workers:
             found, _, _ = await asyncio.to_thread(select.select, [worker], [], [], 60)
-            assert found, "it works on"
+            assert found, "the process still runs"
     finally:
         for worker in workers:
             with suppress(ProcessLookupError):

@@ -1,4 +1,5 @@
-"""Pulses: what a process did since the last one; they add up, are kept by the database, and become minutes."""
+"""Pulses: the work of a process since its last pulse. They add up, are stored in the database, and are aggregated to
+minutes."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from tests.support.working import working
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-async def test_a_beat_tells_what_happened_since_the_last_one(scene: Scene) -> None:
+async def test_a_pulse_has_the_work_since_the_last_one(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.send(3)
     one, two, three = await scene.claim()
@@ -52,8 +53,8 @@ async def test_a_beat_tells_what_happened_since_the_last_one(scene: Scene) -> No
     assert pulser.attempt_counts == {}
 
 
-async def test_of_very_many_endpoints_the_last_are_told_together(scene: Scene) -> None:
-    """By application, where they are in the sum that a chart of it shows."""
+async def test_endpoints_beyond_the_limit_are_summed_by_application(scene: Scene) -> None:
+    """Further endpoints are summed by application, so that the chart of an application still counts them."""
     await scene.endpoint()
     await scene.send(1)
     (job,) = await scene.claim()
@@ -70,7 +71,7 @@ async def test_of_very_many_endpoints_the_last_are_told_together(scene: Scene) -
     assert ALL not in pulse.endpoints
 
 
-async def test_what_came_of_a_lost_lease_is_told_by_whoever_has_the_delivery(scene: Scene) -> None:
+async def test_the_outcome_of_a_lost_lease_is_counted_only_by_the_current_holder(scene: Scene) -> None:
     await scene.endpoint()
     await scene.send(2)
     one, two = await scene.claim()
@@ -100,21 +101,21 @@ def test_pulses_add_up() -> None:
     assert (total.accepted, total.processes, total.slots) == (3, 2, 1024)
     assert total.attempts == {"delivered": 3, "dead": 4}
     assert total.latency == [4.0, 6.0]
-    assert total.outbox_lag == 9.0  # the longest: they may wait for the same
+    assert total.outbox_lag == 9.0  # the longest lag, because all processes may wait for the same outbox
     assert total.endpoints == {7: [1, 3], 8: [0, 1]}
-    assert one.attempts == {"delivered": 2}  # as it was
+    assert one.attempts == {"delivered": 2}  # the input is unchanged
 
 
-def test_only_the_sickest_endpoints_are_told_apart() -> None:
+def test_only_the_most_failing_endpoints_are_listed() -> None:
     assert most_failing({1: [5, 0], 2: [0, 3], 3: [1, 9], 4: [0, 1]}, limit=2) == {3: [1, 9], 2: [0, 3]}
 
 
-def test_names_are_bounded() -> None:
+def test_the_number_of_names_is_limited() -> None:
     name = Names(limit=2)
     assert [name(each) for each in ("a", "b", "c", "a")] == ["a", "b", OTHER, "a"]
 
 
-async def test_the_database_keeps_pulses_of_all_processes(scene: Scene) -> None:
+async def test_the_database_stores_pulses_of_all_processes(scene: Scene) -> None:
     since = await scene.store.now() - timedelta(seconds=1)
     await scene.store.add_pulse("one", Pulse(at=AT, accepted=3))
     await scene.store.add_pulse("other", Pulse(at=AT, accepted=4))
@@ -124,7 +125,7 @@ async def test_the_database_keeps_pulses_of_all_processes(scene: Scene) -> None:
     assert await scene.store.pulses(await scene.store.now() + timedelta(seconds=1)) == []
 
 
-async def test_whole_minutes_are_made_of_pulses_once(scene: Scene) -> None:
+async def test_pulses_are_aggregated_to_whole_minutes_once(scene: Scene) -> None:
     for process, accepted in (("one", 1), ("one", 2), ("other", 4)):
         await scene.store.add_pulse(process, Pulse(at=AT, accepted=accepted, slots=512))
     await age_pulses(scene, seconds=300)
@@ -133,16 +134,16 @@ async def test_whole_minutes_are_made_of_pulses_once(scene: Scene) -> None:
         await scene.store.roll_pulses()
         minutes = await scene.store.pulses(since, minutes=True)
         assert sum(minute.accepted for minute in minutes) == 7
-    assert len(await scene.store.pulses(since)) == 3  # they stay for a while
+    assert len(await scene.store.pulses(since)) == 3  # single pulses stay for a while
 
 
-async def test_a_minute_that_is_not_over_waits(scene: Scene) -> None:
+async def test_a_minute_that_is_not_over_is_not_aggregated(scene: Scene) -> None:
     await scene.store.add_pulse("one", Pulse(at=AT, accepted=1))
     await scene.store.roll_pulses()
     assert await scene.store.pulses(await scene.store.now() - timedelta(minutes=5), minutes=True) == []
 
 
-async def test_old_pulses_are_forgotten(scene: Scene) -> None:
+async def test_old_pulses_are_deleted(scene: Scene) -> None:
     await scene.store.add_pulse("one", Pulse(at=AT, accepted=1))
     await age_pulses(scene, seconds=3 * 3600)
     await scene.store.roll_pulses()
@@ -154,7 +155,7 @@ async def test_old_pulses_are_forgotten(scene: Scene) -> None:
     assert await scene.store.pulses(since - timedelta(days=30), minutes=True) == []
 
 
-async def test_what_could_not_be_told_is_told_with_the_next_beat(scene: Scene) -> None:
+async def test_work_of_a_pulse_that_could_not_be_stored_is_in_the_next_one(scene: Scene) -> None:
     class Away:
         gone = True
 
@@ -187,7 +188,7 @@ async def test_what_could_not_be_told_is_told_with_the_next_beat(scene: Scene) -
 
 
 async def age_pulses(scene: Scene, *, seconds: int) -> None:
-    """As if they had been written that long ago."""
+    """Change the pulses as if they had been written that many seconds ago."""
     if scene.store.engine == "sqlite":
         await scene.raw.execute(f"UPDATE pulse SET at = at - {seconds * 10**6}")
     else:
@@ -195,8 +196,8 @@ async def age_pulses(scene: Scene, *, seconds: int) -> None:
 
 
 @pytest.mark.parametrize("held_by", ["pause", "throttle", "nobody"])
-async def test_what_waited_because_it_was_told_to_was_not_late(scene: Scene, held_by: str) -> None:
-    """A tenant must not be able to set off the alert of late first attempts."""
+async def test_deliveries_held_by_a_pause_or_throttle_are_not_late(scene: Scene, held_by: str) -> None:
+    """A tenant's own pause or throttle must not trigger the alert for late first attempts."""
     tally = Tally()
     with Receiver() as receiver:
         throttle = 50.0 if held_by == "throttle" else None

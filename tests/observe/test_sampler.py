@@ -1,4 +1,4 @@
-"""The sampler: how often it asks, what it does while the database is away, and which endpoints it names."""
+"""The sampler: how often it counts, how it handles an unavailable database, and which endpoints it names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.scene import Scene
 
 
 class Counted:
-    """A store whose counting takes as long as it is told, or fails."""
+    """A store whose count takes a given time, or fails."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
@@ -40,7 +40,7 @@ class Counted:
 
 
 @pytest.mark.parametrize("engine", ["sqlite"])
-async def test_the_more_there_is_to_count_the_less_often_it_counts(scene: Scene) -> None:
+async def test_a_slow_count_makes_the_sampler_count_less_often(scene: Scene) -> None:
     store = Counted(scene)
     sampler = Sampler(store, every=5.0)  # type: ignore[arg-type]
     for seconds, rest in ((0.01, 5.0), (0.1, 5.0), (2.0, 2.0 * COUNTING)):
@@ -52,7 +52,7 @@ async def test_the_more_there_is_to_count_the_less_often_it_counts(scene: Scene)
 
 
 @pytest.mark.parametrize("engine", ["sqlite"])
-async def test_while_the_database_is_away_the_last_sample_stays(scene: Scene) -> None:
+async def test_while_the_database_is_unavailable_the_last_sample_stays(scene: Scene) -> None:
     store = Counted(scene)
     sampler = Sampler(store)  # type: ignore[arg-type]
     store.away = True
@@ -70,15 +70,15 @@ async def test_while_the_database_is_away_the_last_sample_stays(scene: Scene) ->
     assert after.age >= first.age
 
 
-async def test_it_goes_on_until_it_is_stopped(scene: Scene) -> None:
-    store = Counted(scene)  # at no cost: after a count that took long on a busy machine, it rests for long
+async def test_the_sampler_runs_until_it_is_stopped(scene: Scene) -> None:
+    store = Counted(scene)  # a count without cost, because the sampler pauses for long after a slow one
     sampler, stop = Sampler(store, every=0.01), asyncio.Event()  # type: ignore[arg-type]  # it asks for nothing else of it
     running = asyncio.create_task(sampler.run(stop))
     await scene.endpoint()
     await scene.send(3)
     async with asyncio.timeout(60):
         while (found := sampler.last()) is None or found.depths.due != 3:
-            await asyncio.sleep(0.01)  # there is no event to await for it
+            await asyncio.sleep(0.01)  # the sampler runs in another task, so there is no event to await
     stop.set()
     await running
 
@@ -91,7 +91,7 @@ async def beat(scene: Scene, endpoints: dict[int, list[int]]) -> None:
 
 
 @pytest.mark.parametrize("labels", list(EndpointLabels))
-async def test_endpoints_are_named_only_where_asked_for(scene: Scene, labels: EndpointLabels) -> None:
+async def test_endpoints_are_named_only_if_configured(scene: Scene, labels: EndpointLabels) -> None:
     sick, well = await scene.endpoint(), await scene.endpoint()
     await beat(scene, {sick.no: [1, 3]})
     await beat(scene, {sick.no: [0, 2], well.no: [9, 1]})
@@ -108,7 +108,7 @@ async def test_endpoints_are_named_only_where_asked_for(scene: Scene, labels: En
 
 
 @pytest.mark.parametrize("engine", ["sqlite"])
-async def test_only_the_sickest_are_named_and_only_for_a_while(scene: Scene) -> None:
+async def test_only_the_most_failing_endpoints_are_named_and_only_for_a_while(scene: Scene) -> None:
     endpoints = [await scene.endpoint() for _ in range(MAX_NAMED + 3)]
     await beat(scene, {each.no: [0, 1 + at] for at, each in enumerate(endpoints)} | {987_654: [0, 99]})
     sampler = Sampler(scene.store, endpoints=EndpointLabels.TOP, every=0.0)
@@ -116,7 +116,7 @@ async def test_only_the_sickest_are_named_and_only_for_a_while(scene: Scene) -> 
     found = sampler.last()
     assert found is not None
     named = [each.name for each in found.endpoints]
-    assert named == [each.id for each in reversed(endpoints)][: MAX_NAMED - 1]  # the one that is gone has a place
+    assert named == [each.id for each in reversed(endpoints)][: MAX_NAMED - 1]  # the deleted endpoint takes one place
     await scene.age(400)
     await sampler.take()
     assert (after := sampler.last()) is not None

@@ -1,4 +1,4 @@
-"""Where in a trace a span is: made of the ids that it is about, so that processes agree without a word."""
+"""Span ids are derived from the ids of deliveries and attempts, so that all processes compute the same ones."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def job(**fields: Any) -> LeasedDelivery:
 @given(
     st.integers(1, 2**128 - 1), st.integers(1, 2**64 - 1), st.integers(0, 255), st.sampled_from(["", "a=1", "a=1,b=2"])
 )
-def test_a_context_is_its_text(trace_id: int, span_id: int, flags: int, state: str) -> None:
+def test_a_context_survives_formatting_and_parsing(trace_id: int, span_id: int, flags: int, state: str) -> None:
     context = Context(trace_id=trace_id, span_id=span_id, flags=flags, state=state)
     assert well_formed(context.text()) == context.text()
     assert spans.read(context.text()) == context
@@ -56,21 +56,21 @@ def test_a_context_is_its_text(trace_id: int, span_id: int, flags: int, state: s
 @pytest.mark.parametrize(
     "trace", [None, "", "nonsense", f"00-{'0' * 32}-{PUBLISHER}-01", f"00-{TRACE}-{PUBLISHER}-01\n"]
 )
-def test_what_is_no_trace_is_none(trace: str | None) -> None:
+def test_an_invalid_trace_is_none(trace: str | None) -> None:
     assert spans.read(trace) is None
     root = spans.of_message("msg_1", trace)
     assert (root.span_id, root) == (0, spans.of_message("msg_1", None))
     assert root.trace_id != spans.of_message("msg_2", None).trace_id
 
 
-def test_a_child_stays_in_its_trace_with_the_flags_that_are_not_ours() -> None:
+def test_a_child_keeps_its_trace_and_unknown_flags() -> None:
     parent = Context(trace_id=7, span_id=8, flags=0b11, state="a=1")
     assert parent.child(9, sampled=False) == Context(trace_id=7, span_id=9, flags=0b10, state="a=1")
     assert parent.child(9, sampled=False).child(10, sampled=True).flags == 0b11
 
 
-def test_each_delivery_and_each_attempt_has_an_id_of_its_own() -> None:
-    """Also those that other deployments number alike, in the same trace."""
+def test_each_delivery_and_each_attempt_has_a_unique_span_id() -> None:
+    """Deliveries of other deployments with the same numbers get other span ids, even in the same trace."""
     message = Context(trace_id=7, span_id=8, flags=1)
     deliveries = [
         spans.of_delivery(message, message_id, delivery_id)
@@ -89,7 +89,7 @@ def test_each_delivery_and_each_attempt_has_an_id_of_its_own() -> None:
     assert spans.of_attempt(message, job()) == spans.of_attempt(message, job())
 
 
-def test_what_was_asked_for_by_hand_is_below_the_message_itself() -> None:
+def test_a_manual_resend_is_a_child_of_the_message() -> None:
     message = Context(trace_id=7, span_id=8, flags=1)
     assert spans.of_delivery(message, "msg_1", 1, manual=True) == message
 
@@ -102,12 +102,12 @@ def test_what_was_asked_for_by_hand_is_below_the_message_itself() -> None:
         ("", {}),
     ],
 )
-def test_the_peer(address: str, peer: dict[str, object]) -> None:
+def test_the_peer_attributes_come_from_the_connected_address(address: str, peer: dict[str, object]) -> None:
     told = spans.attempt(factory.delivered(job(), address=address), Context(trace_id=7, span_id=8), "ep_1")
     assert {name: value for name, value in told.attributes.items() if name.startswith("network")} == peer
 
 
-def test_phases_that_did_not_happen_are_left_out_and_a_fault_keeps_no_secret() -> None:
+def test_missing_phases_are_left_out_and_errors_hold_no_secret() -> None:
     sent = factory.failed(detail="connecting: https://user:password@host/path?key=secret is away")
     result = factory.result(job(), factory.retry(job()).judgement.verdict, factory.retry(job()).judgement.health, sent)
     span = spans.attempt(result, Context(trace_id=7, span_id=8), "ep_1")

@@ -1,4 +1,4 @@
-"""Traces, as a real collector receives them: one tree from the publisher's span to the receiver's."""
+"""Traces as a real collector receives them: one tree from the publisher's span to the receiver's."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def environment(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
     for name, value in collector.settings().items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("hookline.observe.otel.FLUSH_TIME", 60.0)  # a busy machine may take more than a moment
+    monkeypatch.setattr("hookline.observe.otel.FLUSH_TIME", 60.0)  # a flush may take long on a busy machine
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ async def test_one_trace_from_the_caller_to_the_receiver(
         "http.request.resend_count": 1,
     }
     assert [span.failed for span in spans] == [False, False, True, False]
-    # Each by what the database's clock is taken for since its own claim: a busy machine may have the two overlap.
+    # Each attempt estimates the database clock from its own claim. On a busy machine the two attempts may overlap.
     assert delivery.start <= first.start <= first.events["connect"] <= first.end
     assert delivery.start <= second.start <= second.end <= delivery.end
     assert "secret" not in repr(spans)
@@ -136,7 +136,7 @@ async def test_a_batch_is_accepted_under_one_span(scene: Scene, collector: Colle
     assert [one.trace for one in await scene.store.messages_of(scene.app.no, made)] == [accept.parent] * 2
 
 
-async def test_a_caller_without_a_trace_begins_one(
+async def test_a_request_without_a_trace_starts_one(
     scene: Scene, receiver: Receiver, collector: Collector, traces: Traces
 ) -> None:
     await scene.endpoint(url=receiver.url)
@@ -153,7 +153,7 @@ async def test_a_caller_without_a_trace_begins_one(
     }
 
 
-async def test_a_request_that_is_refused_is_a_span_and_leads_to_nothing(
+async def test_a_refused_request_has_a_span_without_children(
     scene: Scene, collector: Collector, traces: Traces
 ) -> None:
     async with measuring(scene, traces=traces) as api:
@@ -161,13 +161,13 @@ async def test_a_request_that_is_refused_is_a_span_and_leads_to_nothing(
         status, _, _ = await api.post(path, {"eventType": "not a name", "payload": {}}, traceparent=PARENT)
         [accept] = await collector.wait_for_spans(1)
     assert accept.attributes["http.response.status_code"] == status == 422
-    assert not accept.failed  # it is the caller's fault
+    assert not accept.failed  # the caller caused the error
 
 
-async def test_what_comes_from_an_outbox_is_a_child_of_its_publisher(
+async def test_a_delivery_from_an_outbox_is_a_child_of_its_publisher(
     scene: Scene, receiver: Receiver, collector: Collector, traces: Traces
 ) -> None:
-    """Or at the root of a trace that is the same for all of its deliveries, where it has none."""
+    """A message without a trace starts one, and all its deliveries share it."""
     for _ in range(2):
         await scene.endpoint(url=receiver.url)
     async with working(scene.store, traces=traces):
@@ -185,10 +185,10 @@ async def test_what_comes_from_an_outbox_is_a_child_of_its_publisher(
     assert {span.parent_id for span in named(spans, "attempt")} == {span.span_id for span in (*of_known, *of_unknown)}
 
 
-# ── ends ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── end of a delivery ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_delivery_that_dies_says_why_and_its_replay_is_no_second_one(
+async def test_the_span_of_a_dead_delivery_has_the_reason_and_its_replay_has_no_second_span(
     scene: Scene, receiver: Receiver, collector: Collector, traces: Traces
 ) -> None:
     receiver.behave(Behaviour(status=404))
@@ -210,7 +210,9 @@ async def test_a_delivery_that_dies_says_why_and_its_replay_is_no_second_one(
     assert len(collector.spans) == 3
 
 
-async def test_a_delivery_that_dies_while_it_waits(scene: Scene, collector: Collector, traces: Traces) -> None:
+async def test_a_delivery_that_dies_while_it_waits_has_a_span(
+    scene: Scene, collector: Collector, traces: Traces
+) -> None:
     endpoint = await scene.endpoint()
     [message_id] = await scene.send(trace=PARENT, policy=PolicyOverride(max_age=30.0))
     [untraced] = await scene.send()
@@ -225,8 +227,10 @@ async def test_a_delivery_that_dies_while_it_waits(scene: Scene, collector: Coll
     assert span.end - span.start >= 3600 * 10**9
 
 
-async def test_a_lost_lease_ends_nothing(scene: Scene, collector: Collector, traces: Traces) -> None:
-    """The attempt was made; the delivery is told of by whoever records its end, once."""
+async def test_an_attempt_with_a_lost_lease_does_not_end_the_delivery_span(
+    scene: Scene, collector: Collector, traces: Traces
+) -> None:
+    """The late attempt gets a span. The delivery gets one span, from the worker that records its end."""
     await scene.endpoint()
     await scene.send(2, trace=PARENT)
     stale = await scene.claim()
@@ -247,8 +251,8 @@ async def test_a_lost_lease_ends_nothing(scene: Scene, collector: Collector, tra
 
 
 @pytest.mark.parametrize("ill", [False, True])
-async def test_the_report_names_the_attempts_that_changed_nothing(scene: Scene, ill: bool) -> None:
-    """In both ways in which PostgreSQL records."""
+async def test_the_report_lists_the_attempts_with_a_lost_lease(scene: Scene, ill: bool) -> None:
+    """The test covers both ways in which PostgreSQL records outcomes."""
     endpoint = await scene.endpoint()
     if ill:
         await scene.send()
@@ -264,7 +268,7 @@ async def test_the_report_names_the_attempts_that_changed_nothing(scene: Scene, 
     assert (await scene.lane(endpoint)).endpoint_no == endpoint.no
 
 
-async def test_attempts_that_could_not_be_recorded_are_told_of(
+async def test_attempts_that_could_not_be_recorded_have_a_span(
     scene: Scene, collector: Collector, traces: Traces
 ) -> None:
     await scene.endpoint()
@@ -277,7 +281,7 @@ async def test_attempts_that_could_not_be_recorded_are_told_of(
     assert span.name == "hookline.attempt"
 
 
-async def test_a_fault_of_ours_costs_the_spans_and_not_the_outcome(scene: Scene) -> None:
+async def test_an_error_in_tracing_loses_the_spans_but_not_the_outcome(scene: Scene) -> None:
     def broken(_spans: object) -> None:
         raise ZeroDivisionError
 
@@ -294,7 +298,7 @@ async def test_a_fault_of_ours_costs_the_spans_and_not_the_outcome(scene: Scene)
     assert [line["event"] for line in lines] == ["trace_failed"]
 
 
-async def test_a_fault_of_ours_while_sending_sends_the_trace_as_it_came(scene: Scene, receiver: Receiver) -> None:
+async def test_an_error_in_sampling_sends_the_request_with_the_original_trace(scene: Scene, receiver: Receiver) -> None:
     def broken(_parent: object) -> bool:
         raise ZeroDivisionError
 
@@ -310,7 +314,7 @@ async def test_a_fault_of_ours_while_sending_sends_the_trace_as_it_came(scene: S
 # ── sampling ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_what_is_not_sampled_goes_on_unsampled(
+async def test_an_unsampled_trace_stays_unsampled(
     scene: Scene, receiver: Receiver, collector: Collector, traces: Traces
 ) -> None:
     await scene.endpoint(url=receiver.url)
@@ -326,10 +330,10 @@ async def test_what_is_not_sampled_goes_on_unsampled(
     assert len(collector.spans) == 2
 
 
-async def test_the_standard_samplers_choose(
+async def test_the_standard_samplers_decide(
     environment: None, monkeypatch: pytest.MonkeyPatch, scene: Scene, receiver: Receiver, collector: Collector
 ) -> None:
-    """By the trace's id, so that every process of a fleet chooses alike."""
+    """The samplers decide by the trace id, so that every process of a fleet decides alike."""
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "traceidratio")
     monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.5")
     await scene.endpoint(url=receiver.url)
@@ -344,7 +348,7 @@ async def test_the_standard_samplers_choose(
     assert passed_on == told
 
 
-async def test_what_the_api_did_not_choose_no_worker_chooses(
+async def test_a_trace_that_the_api_did_not_sample_is_not_sampled_by_a_worker(
     environment: None, monkeypatch: pytest.MonkeyPatch, scene: Scene, receiver: Receiver, collector: Collector
 ) -> None:
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_always_off")
@@ -360,10 +364,10 @@ async def test_what_the_api_did_not_choose_no_worker_chooses(
     assert collector.spans == []
 
 
-async def test_a_trace_that_a_sampler_leaves_goes_on_as_left(
+async def test_an_unsampled_trace_is_passed_on_with_the_publishers_span(
     environment: None, monkeypatch: pytest.MonkeyPatch, scene: Scene, receiver: Receiver, collector: Collector
 ) -> None:
-    """The receiver must not wait for a parent that nobody tells of; what its publisher tells of is still above it."""
+    """The receiver must not refer to a span that was never exported. The publisher's span stays its parent."""
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
     await scene.endpoint(url=receiver.url)
     with tracing() as traces:
@@ -375,8 +379,8 @@ async def test_a_trace_that_a_sampler_leaves_goes_on_as_left(
     assert collector.spans == []
 
 
-async def test_a_delivery_of_long_ago_is_not_before_itself(scene: Scene, traces: Traces, collector: Collector) -> None:
-    """A worker's clock that is behind the database's does not turn a span around."""
+async def test_no_span_ends_before_it_starts(scene: Scene, traces: Traces, collector: Collector) -> None:
+    """A span never ends before it starts, even if the worker's clock is behind the database's."""
     await scene.endpoint()
     await scene.send(trace=PARENT)
     [job] = await scene.claim()

@@ -12,7 +12,7 @@ from tests.support.scene import Scene
 
 
 async def test_a_worker_with_the_wrong_key_does_not_start(scene: Scene, database_url: str) -> None:
-    """It would turn all that waits into dead letters."""
+    """A worker with the wrong key would turn all waiting deliveries into dead letters."""
     await scene.endpoint()
     await check_keys(scene.store)
     stranger = await open_store(database_url, vault=Vault([new_key()]), options=StoreOptions(pool_size=2))
@@ -21,5 +21,5 @@ async def test_a_worker_with_the_wrong_key_does_not_start(scene: Scene, database
     await stranger.close()
 
 
-async def test_a_database_without_endpoints_asks_for_no_key(scene: Scene) -> None:
+async def test_a_database_without_endpoints_needs_no_key(scene: Scene) -> None:
     await check_keys(scene.store)

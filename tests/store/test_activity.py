@@ -1,4 +1,4 @@
-"""What endpoints did, by the minute and the quarter of an hour, on both engines."""
+"""Activity of endpoints by minute and by quarter of an hour, on both engines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def deed(app: Application, endpoint_no: int, delivered: int = 0, retried: int = 
 
 
 def total(found: list[Activity]) -> Numbers:
-    """A minute may end between two beats of a test."""
+    """Sum all intervals, because a minute may end between two pulses of a test."""
     return (
         sum(each.delivered for each in found),
         sum(each.retried for each in found),
@@ -36,7 +36,7 @@ def total(found: list[Activity]) -> Numbers:
 
 
 async def move(raw: Raw, grain: int, seconds: int) -> None:
-    """As if they had happened that long ago."""
+    """Move activity into the past by this many seconds."""
     by = timedelta(seconds=seconds) if raw.engine == "postgres" else seconds * 10**6
     kind = "::interval" if raw.engine == "postgres" else ""
     for table in ("activity", "org_activity"):
@@ -44,7 +44,7 @@ async def move(raw: Raw, grain: int, seconds: int) -> None:
 
 
 async def by_endpoint(store: Store, since: datetime, grain: int, *nos: tuple[int, int]) -> dict[int, list[Activity]]:
-    """In steps as short as the grain."""
+    """Return the activity of each endpoint in steps of one grain."""
     first = since.replace(minute=0, second=0, microsecond=0)
     return await store.endpoint_activity(nos, since, grain=grain, first=first, step=timedelta(seconds=grain))
 
@@ -60,7 +60,7 @@ async def neighbour(store: Store, organization: Organization) -> Application:
 
 
 @pytest.mark.parametrize("grain", [MINUTE, QUARTER])
-async def test_by_endpoint_application_and_organization(
+async def test_activity_is_summed_by_endpoint_application_and_organization(
     store: Store, organization: Organization, app: Application, neighbour: Application, since: datetime, grain: int
 ) -> None:
     other = await store.save_organization(factory.organization())
@@ -84,7 +84,7 @@ async def test_by_endpoint_application_and_organization(
     assert await by_endpoint(store, since, grain) == {}
 
 
-async def test_endpoints_that_were_too_many_are_in_their_application_s_sum(
+async def test_endpoints_beyond_the_limit_are_in_the_sum_of_their_application(
     store: Store, organization: Organization, app: Application, since: datetime
 ) -> None:
     await tell(store, deed(app, 7, 1), deed(app, ALL, 2, 3, 4))
@@ -93,7 +93,7 @@ async def test_endpoints_that_were_too_many_are_in_their_application_s_sum(
     assert [each.attempts for each in found] == [10]
 
 
-async def test_stretches_begin_on_the_minute_and_the_quarter(
+async def test_intervals_begin_on_the_minute_and_the_quarter_of_an_hour(
     store: Store, raw: Raw, organization: Organization, app: Application, since: datetime
 ) -> None:
     await tell(store, deed(app, 7, 1))
@@ -104,7 +104,7 @@ async def test_stretches_begin_on_the_minute_and_the_quarter(
         assert found.at <= before < found.at + timedelta(seconds=2 * grain)
 
 
-async def test_oldest_first_from_the_stretch_that_since_is_in(
+async def test_activity_starts_with_the_interval_of_since_oldest_first(
     store: Store, raw: Raw, organization: Organization, app: Application
 ) -> None:
     for number in range(1, 5):
@@ -119,7 +119,7 @@ async def test_oldest_first_from_the_stretch_that_since_is_in(
     assert (await by_endpoint(store, inside, MINUTE, (app.no, 7)))[7] == found[1:]
 
 
-async def test_of_several_endpoints_it_is_summed_up_in_steps(
+async def test_activity_of_several_endpoints_is_summed_in_steps(
     store: Store, raw: Raw, organization: Organization, app: Application
 ) -> None:
     for number in (1, 10, 100, 1000):
@@ -138,7 +138,7 @@ async def test_of_several_endpoints_it_is_summed_up_in_steps(
     assert [each.delivered for each in found[8]] == [5 * len(those) for those in within if those]
 
 
-async def test_many_processes_at_once_lose_nothing(
+async def test_concurrent_pulses_of_many_processes_lose_nothing(
     store: Store, second: Store, organization: Organization, app: Application, neighbour: Application, since: datetime
 ) -> None:
     deeds = [deed(each, no, 1) for each in (app, neighbour) for no in range(1, 20)]
@@ -150,13 +150,13 @@ async def test_many_processes_at_once_lose_nothing(
     assert total(found) == (10 * len(deeds), 0, 0)
 
 
-async def test_no_deeds(store: Store, raw: Raw) -> None:
+async def test_a_pulse_without_activity_writes_none(store: Store, raw: Raw) -> None:
     await tell(store)
     assert await raw.count("activity") == 0
     assert await raw.count("pulse") == 1
 
 
-async def test_old_ones_are_forgotten(store: Store, raw: Raw, organization: Organization, app: Application) -> None:
+async def test_old_activity_is_deleted(store: Store, raw: Raw, organization: Organization, app: Application) -> None:
     async def kept(grain: int) -> int:
         long_ago = await store.now() - timedelta(days=30)
         return len(await store.activity(long_ago, org_id=organization.id, app_no=app.no, grain=grain))

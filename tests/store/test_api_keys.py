@@ -1,4 +1,4 @@
-"""API keys and tokens that were given up, on both engines."""
+"""API keys and revoked tokens, on both engines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def new_key(**fields: object) -> NewApiKey:
     return NewApiKey(**(given | fields))  # type: ignore[arg-type]
 
 
-async def test_a_key_is_kept_as_it_was_given(store: Store, organization: Organization, app: Application) -> None:
+async def test_every_field_of_a_key_is_stored(store: Store, organization: Organization, app: Application) -> None:
     given = new_key(app_no=app.no)
     made = await store.create_api_key(organization.id, given)
 
@@ -69,7 +69,7 @@ async def test_listing_in_both_directions(store: Store, organization: Organizati
     assert await store.api_keys(organization.id, Page(limit=2, iterator=made[3].id, backwards=True)) == made[1:3]
 
 
-async def test_a_revoked_key_is_gone(store: Store, organization: Organization) -> None:
+async def test_a_revoked_key_is_no_longer_found(store: Store, organization: Organization) -> None:
     given = new_key()
     made = await store.create_api_key(organization.id, given)
     await store.revoke_api_key(organization.id, made.id)
@@ -81,7 +81,7 @@ async def test_a_revoked_key_is_gone(store: Store, organization: Organization) -
         await store.revoke_api_key(organization.id, made.id)
 
 
-async def test_the_key_of_a_deleted_application_opens_nothing(
+async def test_the_key_of_a_deleted_application_is_not_valid(
     store: Store, organization: Organization, app: Application
 ) -> None:
     given = new_key(app_no=app.no)
@@ -110,20 +110,20 @@ async def test_last_use_is_written_once_a_minute(store: Store, organization: Org
     assert second != first
 
 
-async def test_the_key_itself_is_nowhere(store: Store, organization: Organization, raw: Raw) -> None:
+async def test_the_key_itself_is_not_stored(store: Store, organization: Organization, raw: Raw) -> None:
     key = api_keys.make()
     await store.create_api_key(organization.id, new_key(hash=api_keys.hashed(key), hint=api_keys.hint(key)))
     (row,) = await raw.rows("SELECT * FROM api_key")
     assert not [value for value in row.values() if key[3:20] in str(value)]
 
 
-async def test_of_those_who_give_up_a_token_at_once_one_is_the_first(store: Store, second: Store) -> None:
+async def test_only_one_of_many_concurrent_revocations_of_a_token_is_the_first(store: Store, second: Store) -> None:
     until = await store.now() + timedelta(hours=1)
     found = await asyncio.gather(*(each.revoke_token(b"h" * 32, until) for each in (store, second) * 10))
     assert sorted(found) == [False] * 19 + [True]
 
 
-async def test_a_token_that_was_given_up(store: Store, second: Store, raw: Raw) -> None:
+async def test_a_revoked_token_is_remembered(store: Store, second: Store, raw: Raw) -> None:
     now = await store.now()
     assert not await store.token_revoked(b"h" * 32)
     assert await store.revoke_token(b"h" * 32, now + timedelta(hours=1))

@@ -1,4 +1,4 @@
-"""An application's throttle: all of its lanes together, over all workers."""
+"""The rate limit of an application holds for all of its lanes together, over all workers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from hookline.store import Store
 from tests.support import factory
 from tests.support.scene import Scene
 
-SLOW = 1  # a second: the slowest that can be asked for
-TURN = 50  # seconds between two starts of what is `slowed`
+SLOW = 1  # one start per second is the slowest rate that can be set
+TURN = 50  # seconds between two starts after `slowed`
 
 
 async def limited(scene: Scene, rate: int | None = SLOW) -> Application:
@@ -40,12 +40,12 @@ async def turns(scene: Scene, endpoints: list[Endpoint]) -> list[datetime]:
 
 
 async def slowed(scene: Scene) -> None:
-    """Until the rate is changed: what a test does meanwhile is one start, on however busy a machine."""
+    """Slow the rate down until it is changed again, so that a test sees one start even on a busy machine."""
     await scene.raw.execute("UPDATE lane SET app_rate = $1 WHERE app_rate IS NOT NULL", 1 / TURN)
 
 
 async def start_for(scene: Scene, times: int, seconds: float = 1) -> list[LeasedDelivery]:
-    """What starts while so many seconds pass, so many times."""
+    """Return the jobs that start while this many seconds pass, repeated this many times."""
     jobs: list[LeasedDelivery] = []
     for _ in range(times):
         await scene.age(seconds)
@@ -53,7 +53,7 @@ async def start_for(scene: Scene, times: int, seconds: float = 1) -> list[Leased
     return jobs
 
 
-async def test_its_lanes_share_one_rate(scene: Scene) -> None:
+async def test_the_lanes_of_an_application_share_one_rate(scene: Scene) -> None:
     app = await limited(scene)
     await fill(scene, app, lanes=5)
     begun = await scene.store.now()
@@ -73,7 +73,7 @@ async def test_lanes_take_turns_and_none_twice_before_all(scene: Scene) -> None:
     assert max(counts.values()) - min(counts.values()) <= 1
 
 
-async def test_a_lane_with_fresh_messages_does_not_jump_the_line(scene: Scene) -> None:
+async def test_a_lane_with_new_messages_does_not_overtake_waiting_lanes(scene: Scene) -> None:
     app = await limited(scene)
     others = await fill(scene, app, lanes=3, messages=9)
     eager = await scene.endpoint(app, event_types=("fresh",))
@@ -86,14 +86,14 @@ async def test_a_lane_with_fresh_messages_does_not_jump_the_line(scene: Scene) -
     assert counts[eager.no] <= min(counts[one.no] for one in others) + 1
 
 
-async def test_each_waiting_lane_has_a_turn_of_its_own(scene: Scene) -> None:
-    """Forty lanes wait for one start at a time: they have one token each, for their turn or for a look in between."""
+async def test_each_waiting_lane_has_a_separate_turn(scene: Scene) -> None:
+    """Forty lanes wait for one start at a time. Each lane has one token, for its turn or for an earlier check."""
     app = await limited(scene)
     endpoints = await fill(scene, app, lanes=40)
     await slowed(scene)
     (job,) = await scene.claim_all()
     given = await turns(scene, endpoints)
-    assert len(given) == 40  # the one that was served is the last in line
+    assert len(given) == 40  # the lane that was served is the last in the queue
     assert (await scene.lane(next(one for one in endpoints if one.no == job.endpoint_no))).turn_at == given[-1]
     gaps = [(later - at).total_seconds() for at, later in pairwise(given)]
     assert min(gaps) >= 0.999 * TURN
@@ -104,7 +104,7 @@ async def test_each_waiting_lane_has_a_turn_of_its_own(scene: Scene) -> None:
         assert token["at"] == turn_at or token["at"] <= turn_at - timedelta(seconds=1)
 
 
-async def test_a_lane_keeps_its_turn_when_more_comes(scene: Scene) -> None:
+async def test_a_lane_keeps_its_turn_when_more_messages_arrive(scene: Scene) -> None:
     app = await limited(scene)
     endpoints = await fill(scene, app, lanes=6)
     await slowed(scene)
@@ -115,7 +115,7 @@ async def test_a_lane_keeps_its_turn_when_more_comes(scene: Scene) -> None:
     assert await turns(scene, endpoints) == before
 
 
-async def test_other_applications_are_not_held_up(scene: Scene) -> None:
+async def test_the_rate_of_one_application_does_not_delay_others(scene: Scene) -> None:
     app = await limited(scene)
     await fill(scene, app, lanes=3)
     await slowed(scene)
@@ -125,11 +125,11 @@ async def test_other_applications_are_not_held_up(scene: Scene) -> None:
     assert Counter(job.app_no for job in jobs) == {scene.app.no: 25, app.no: 1}
 
 
-async def test_an_application_without_a_rate_has_no_pace_and_asks_for_none(scene: Scene) -> None:
+async def test_claims_for_an_application_without_a_rate_do_not_read_paces(scene: Scene) -> None:
     await scene.endpoint()
     await scene.send(3)
     assert await scene.raw.count("app_pace") == 0
-    await scene.raw.execute("DROP TABLE app_pace")  # whoever asks for it now fails
+    await scene.raw.execute("DROP TABLE app_pace")  # a claim that reads the table fails now
     jobs = await scene.claim_all()
     assert (await scene.record(*factory.all_delivered(jobs))).recorded == 3
 
@@ -162,7 +162,7 @@ async def test_a_probe_is_a_start_like_any_other(scene: Scene) -> None:
     assert (await scene.lane(sick)).circuit == Circuit.HALF_OPEN
 
 
-async def test_a_lanes_own_limits_hold_too_and_cost_the_others_nothing(scene: Scene) -> None:
+async def test_limits_of_one_lane_apply_too_and_cost_other_lanes_nothing(scene: Scene) -> None:
     app = await limited(scene, rate=50)
     narrow, held, wide = await fill(scene, app, lanes=3, messages=30)
     await scene.raw.execute("UPDATE lane SET concurrency = 1 WHERE endpoint_no = $1", narrow.no)
@@ -174,7 +174,7 @@ async def test_a_lanes_own_limits_hold_too_and_cost_the_others_nothing(scene: Sc
     assert await scene.store.audit(repair=False) == []
 
 
-async def test_a_paused_lane_that_had_a_turn_comes_back(scene: Scene) -> None:
+async def test_a_paused_lane_that_had_a_turn_sends_again_after_resume(scene: Scene) -> None:
     app = await limited(scene)
     endpoints = await fill(scene, app, lanes=3, messages=1)
     await slowed(scene)
@@ -187,7 +187,7 @@ async def test_a_paused_lane_that_had_a_turn_comes_back(scene: Scene) -> None:
     assert (await scene.lane(waiting[0])).turn_at is None
 
 
-async def test_what_is_due_later_waits_for_no_turn_meanwhile(scene: Scene) -> None:
+async def test_a_delivery_that_is_due_later_takes_no_turn_meanwhile(scene: Scene) -> None:
     app = await limited(scene)
     await scene.endpoint(app)
     busy = await scene.endpoint(app, event_types=("busy",))
@@ -196,14 +196,14 @@ async def test_what_is_due_later_waits_for_no_turn_meanwhile(scene: Scene) -> No
     await scene.ingest(factory.new_messages(app.no, 3, event_type="busy"))
     jobs = await scene.claim_all() + await start_for(scene, 6)
     assert Counter(job.endpoint_no for job in jobs)[busy.no] == 3
-    assert len(jobs) == 6  # the three that are due, to both
+    assert len(jobs) == 6  # the three due messages, to both endpoints
     assert await scene.store.audit(repair=False) == []
 
 
 # ── changed while it runs ──
 
 
-async def test_a_raised_rate_is_honoured_at_once(scene: Scene) -> None:
+async def test_a_raised_rate_applies_at_once(scene: Scene) -> None:
     app = await limited(scene)
     endpoints = await fill(scene, app, lanes=30)
     await slowed(scene)
@@ -216,7 +216,7 @@ async def test_a_raised_rate_is_honoured_at_once(scene: Scene) -> None:
     assert len(first + await start_for(scene, 5)) == 89
 
 
-async def test_changing_the_rate_again_and_again_does_not_get_around_it(scene: Scene) -> None:
+async def test_repeated_changes_of_the_rate_do_not_circumvent_it(scene: Scene) -> None:
     app = await limited(scene)
     await fill(scene, app, lanes=3, messages=9)
     begun = await scene.store.now()
@@ -229,7 +229,7 @@ async def test_changing_the_rate_again_and_again_does_not_get_around_it(scene: S
     assert await scene.store.audit(repair=False) == []
 
 
-async def test_a_changed_rate_keeps_what_was_started_as_far_as_the_new_one_looks_ahead(scene: Scene) -> None:
+async def test_a_changed_rate_counts_recent_starts_within_its_own_burst(scene: Scene) -> None:
     app = await limited(scene, rate=4)
     await fill(scene, app, lanes=1)
 
@@ -238,7 +238,7 @@ async def test_a_changed_rate_keeps_what_was_started_as_far_as_the_new_one_looks
         return found
 
     await scene.store.change_application(app.no, ApplicationChange(throttle_rate=3))
-    assert await starts_again() is None  # nothing was started yet
+    assert await starts_again() is None  # no delivery was started yet
     await scene.claim_all()
     before = await starts_again()
     assert before is not None
@@ -253,7 +253,7 @@ async def test_a_changed_rate_keeps_what_was_started_as_far_as_the_new_one_looks
     assert after <= await scene.store.now() + timedelta(seconds=1 / 16)
 
 
-async def test_a_lifted_rate_leaves_nothing_behind(scene: Scene) -> None:
+async def test_a_removed_rate_leaves_nothing_behind(scene: Scene) -> None:
     app = await limited(scene)
     endpoints = await fill(scene, app, lanes=8)
     await slowed(scene)
@@ -264,7 +264,7 @@ async def test_a_lifted_rate_leaves_nothing_behind(scene: Scene) -> None:
     assert {((await scene.lane(one)).app_rate, (await scene.lane(one)).turn_at) for one in endpoints} == {(None, None)}
 
 
-async def test_a_rate_can_come_later(scene: Scene) -> None:
+async def test_a_rate_can_be_set_later(scene: Scene) -> None:
     app = await limited(scene, rate=None)
     await fill(scene, app, lanes=3)
     assert len(await scene.claim(2)) == 2
@@ -277,7 +277,7 @@ async def test_a_rate_can_come_later(scene: Scene) -> None:
     assert len(await scene.claim_all()) <= 1
 
 
-async def test_another_change_of_the_application_leaves_its_lanes_alone(scene: Scene) -> None:
+async def test_other_changes_of_the_application_do_not_touch_its_lanes(scene: Scene) -> None:
     app = await limited(scene)
     endpoints = await fill(scene, app, lanes=4)
     await scene.claim_all()
@@ -286,7 +286,7 @@ async def test_another_change_of_the_application_leaves_its_lanes_alone(scene: S
     assert await turns(scene, endpoints) == before
 
 
-async def test_a_deleted_application_takes_its_pace_with_it(scene: Scene) -> None:
+async def test_deleting_an_application_deletes_its_pace(scene: Scene) -> None:
     app = await limited(scene)
     await fill(scene, app, lanes=2)
     await slowed(scene)
@@ -309,7 +309,7 @@ async def test_the_audit_finds_a_lane_that_lost_the_token_of_its_turn(scene: Sce
     assert len(await start_for(scene, 4, TURN)) == 2
 
 
-async def test_a_turn_that_is_minutes_away_is_in_time(scene: Scene) -> None:
+async def test_the_audit_accepts_a_turn_that_is_minutes_away(scene: Scene) -> None:
     app = await limited(scene)
     endpoints = await fill(scene, app, lanes=2, messages=1)
     await slowed(scene)
@@ -322,7 +322,7 @@ async def test_a_turn_that_is_minutes_away_is_in_time(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("rate", [1, 3, 40])
-async def test_everything_is_sent_at_last(scene: Scene, rate: int) -> None:
+async def test_every_message_is_sent_in_the_end(scene: Scene, rate: int) -> None:
     app = await limited(scene, rate=rate)
     await fill(scene, app, lanes=3, messages=4)
     jobs = await scene.claim_all() + await start_for(scene, 15)

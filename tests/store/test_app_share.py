@@ -1,4 +1,5 @@
-"""An application's share of one worker: it is passed over, told, and woken when it gives slots back."""
+"""The share of one application in the slots of a worker. Its lanes are refused beyond that share, and woken when slots
+are free."""
 
 from __future__ import annotations
 
@@ -27,20 +28,20 @@ async def fill(scene: Scene, lanes: int, messages: int = 3) -> list[Endpoint]:
     return made
 
 
-async def test_one_application_alone_gets_three_quarters(scene: Scene) -> None:
+async def test_one_application_alone_gets_three_quarters_of_the_slots(scene: Scene) -> None:
     await fill(scene, lanes=10, messages=20)
     batch = await claim(scene, 64, {})
     again = await claim(scene, 64 - len(batch.jobs), {scene.app.no: len(batch.jobs)})
     assert (len(batch.jobs), again.jobs) == (48, [])
 
 
-async def test_without_a_share_it_gets_all(scene: Scene) -> None:
+async def test_without_a_share_one_application_gets_all_slots(scene: Scene) -> None:
     await fill(scene, lanes=10, messages=20)
     assert len((await claim(scene, 64, {}, most=1.0)).jobs) == 64
     assert len(await scene.claim(64)) == 64
 
 
-async def test_the_next_application_is_served_beside_one_that_holds_its_share(scene: Scene) -> None:
+async def test_another_application_is_served_beside_one_that_uses_its_whole_share(scene: Scene) -> None:
     endpoints = await fill(scene, lanes=10, messages=20)
     other = await neighbour(scene)
     await scene.endpoint(other)
@@ -52,8 +53,9 @@ async def test_the_next_application_is_served_beside_one_that_holds_its_share(sc
     assert set(passed) <= {one.no for one in endpoints}
 
 
-async def test_lanes_that_were_passed_over_wake_by_themselves_a_few_at_a_time(scene: Scene) -> None:
-    """Another worker may have room for them; but they must not be all that anybody looks at."""
+async def test_refused_lanes_wake_by_themselves_a_few_at_a_time(scene: Scene) -> None:
+    """Another worker may have free slots for these lanes. They wake a few at a time, so that claims also read other
+    lanes."""
     endpoints = await fill(scene, lanes=60)
     passed: dict[int, int | None] = {}
     while len(passed) < 60:
@@ -70,10 +72,11 @@ async def test_lanes_that_were_passed_over_wake_by_themselves_a_few_at_a_time(sc
     assert len((await claim(scene, 640, {})).jobs) >= 60
 
 
-async def test_what_its_outcomes_give_back_wakes_those_that_were_passed_over(scene: Scene) -> None:
+async def test_freed_slots_wake_the_refused_lanes(scene: Scene) -> None:
     endpoints = await fill(scene, lanes=2, messages=6)
     batch = await claim(scene, 4, {})
-    first, passed = batch.jobs, dict(batch.refused)  # an engine that looks twice knows it after the first
+    # an engine that reads twice in one claim refuses the lane already here
+    first, passed = batch.jobs, dict(batch.refused)
     assert len(first) == 3
     for _ in range(4):
         passed |= (await claim(scene, 1, {scene.app.no: 3})).refused
@@ -85,7 +88,7 @@ async def test_what_its_outcomes_give_back_wakes_those_that_were_passed_over(sce
     assert len((await claim(scene, 4, {})).jobs) == 3
 
 
-async def test_a_probe_is_passed_over_too_and_comes_when_there_is_room(scene: Scene) -> None:
+async def test_a_probe_is_refused_too_and_sent_when_a_slot_is_free(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.trip(endpoint)
     await scene.age(5000)

@@ -1,4 +1,4 @@
-"""URLs of the deployment's own channels are secrets: they are sealed at rest."""
+"""URLs of the deployment's own alert channels are secrets, so they are encrypted in the database."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ async def channel(scene: Scene) -> Endpoint:
     return (await alert_channels.endpoints(scene.store))["slack"]
 
 
-async def test_the_url_of_an_alert_channel_is_not_readable_at_rest(scene: Scene, database_url: str) -> None:
+async def test_the_url_of_an_alert_channel_is_not_readable_in_the_database(scene: Scene, database_url: str) -> None:
     endpoint = await channel(scene)
     assert endpoint.url == SLACK
     assert SENTINEL not in await at_rest(scene, database_url)
     assert await scene.raw.value("SELECT url FROM endpoint WHERE no = $1", endpoint.no) == SHOWN
 
 
-async def test_a_change_keeps_it_sealed_and_settling_again_changes_nothing(scene: Scene, database_url: str) -> None:
+async def test_a_changed_url_stays_encrypted_and_an_equal_one_changes_nothing(scene: Scene, database_url: str) -> None:
     endpoint = await channel(scene)
     for change in (EndpointChange(description="other"), EndpointChange(url=OTHER), EndpointChange(headers={"a": "b"})):
         endpoint = await scene.store.change_endpoint(endpoint.no, change)
@@ -38,15 +38,16 @@ async def test_a_change_keeps_it_sealed_and_settling_again_changes_nothing(scene
     assert (await channel(scene)).revision == revision
 
 
-async def test_views_show_the_host_alone(scene: Scene) -> None:
+async def test_views_show_only_the_host_of_the_url(scene: Scene) -> None:
     endpoint = await channel(scene)
     view = await scene.store.lane_view(endpoint.no)
     assert view is not None
     assert view.url == SHOWN
 
 
-async def test_a_sealed_url_is_bound_to_its_endpoint_and_its_column(scene: Scene) -> None:
-    """Whoever can write to the table cannot send one channel's alerts to another's URL, nor a header's value in its place."""
+async def test_an_encrypted_url_is_bound_to_its_endpoint_and_column(scene: Scene) -> None:
+    """A person with write access to the table cannot use one channel's encrypted URL for another, nor for a header
+    value."""
     victim = await channel(scene)
     thief = await scene.endpoint(headers={"x": "y"})
     for column, source in (("sealed_url", victim.no), ("headers", thief.no), ("secrets", thief.no)):
@@ -59,8 +60,8 @@ async def test_a_sealed_url_is_bound_to_its_endpoint_and_its_column(scene: Scene
         assert (found.secrets, bool(found.status_reason)) == ((), True), column
 
 
-async def test_urls_of_customers_stay_as_they_are(scene: Scene) -> None:
-    """They search for them."""
+async def test_urls_of_customers_are_not_encrypted(scene: Scene) -> None:
+    """Customers search for their URLs, so these are not encrypted."""
     endpoint = await scene.endpoint(url="https://hooks.example.com/found?by=this")
     row = await scene.raw.row("SELECT url, sealed_url FROM endpoint WHERE no = $1", endpoint.no)
     assert row == {"url": endpoint.url, "sealed_url": None}

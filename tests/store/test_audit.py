@@ -24,7 +24,7 @@ async def _all(store: Store, where: AuditFilter) -> list[AuditEntry]:
     return found.rows
 
 
-async def test_an_entry_is_kept_as_it_was_given(store: Store, organization: Organization) -> None:
+async def test_every_field_of_an_entry_is_stored(store: Store, organization: Organization) -> None:
     given = [new_audit(organization.id), new_audit(organization.id, app_id=None, detail="", address="")]
     before = await store.now()
     await store.add_audit(given)
@@ -39,13 +39,13 @@ async def test_an_entry_is_kept_as_it_was_given(store: Store, organization: Orga
 
 
 @pytest.mark.parametrize("kind", ActorKind)
-async def test_every_kind_of_actor(store: Store, organization: Organization, kind: ActorKind) -> None:
+async def test_every_kind_of_actor_is_stored(store: Store, organization: Organization, kind: ActorKind) -> None:
     await store.add_audit([new_audit(organization.id, actor=Actor(kind=kind))])
     (found,) = await _all(store, AuditFilter(org_id=organization.id))
     assert found.actor == Actor(kind=kind)
 
 
-async def test_no_text_keeps_an_entry_from_being_written(store: Store, organization: Organization) -> None:
+async def test_invalid_or_long_texts_do_not_prevent_an_entry(store: Store, organization: Organization) -> None:
     odd = "a\x00b\ud800c"
     entry = new_audit(
         organization.id,
@@ -62,12 +62,12 @@ async def test_no_text_keeps_an_entry_from_being_written(store: Store, organizat
     assert found.detail == "d" * (MAX_TEXT - 1) + "…"
 
 
-async def test_nothing_to_write(store: Store, organization: Organization) -> None:
+async def test_writing_no_entries_does_nothing(store: Store, organization: Organization) -> None:
     await store.add_audit([])
     assert await _all(store, AuditFilter(org_id=organization.id)) == []
 
 
-async def test_each_field_of_the_filter(store: Store, organization: Organization) -> None:
+async def test_each_field_of_the_filter_works(store: Store, organization: Organization) -> None:
     other = await store.save_organization(factory.organization())
     ada = Actor(kind=ActorKind.OPERATOR, name="ada")
     given = [
@@ -94,8 +94,8 @@ async def test_each_field_of_the_filter(store: Store, organization: Organization
     assert await subjects(action="\ud800") == []
 
 
-async def test_a_stretch_of_time(store: Store, raw: Raw, organization: Organization) -> None:
-    """Entries of several days: those that are far away are not even looked at."""
+async def test_entries_are_filtered_by_time(store: Store, raw: Raw, organization: Organization) -> None:
+    """The entries are from several days. Days outside the time window are not read."""
     for number in range(4):
         await store.add_audit([new_audit(organization.id, subject=f"day {number}") for _ in range(2)])
         await age(raw, 86_400)
@@ -117,7 +117,7 @@ async def test_a_stretch_of_time(store: Store, raw: Raw, organization: Organizat
     assert await days(0.5, None) == []
 
 
-async def test_pages_in_both_directions(store: Store, organization: Organization) -> None:
+async def test_entries_are_paged_in_both_directions(store: Store, organization: Organization) -> None:
     other = await store.save_organization(factory.organization())
     for _ in range(7):
         await store.add_audit([new_audit(organization.id), new_audit(other.id)])
@@ -139,10 +139,10 @@ async def test_pages_in_both_directions(store: Store, organization: Organization
             await store.audit_log(where, Page(iterator=wrong))
 
 
-async def test_a_filter_that_rarely_matches(
+async def test_a_filter_that_rarely_matches_reads_in_bounded_steps(
     store: Store, organization: Organization, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One call looks at so many entries and no more, and says where to go on; in both directions."""
+    """One call reads a limited number of entries and returns where to continue. This holds in both directions."""
     monkeypatch.setattr(listing, "STRIDE", 5)
     await store.add_audit(
         [new_audit(organization.id, subject="rare" if n in (1, 4, 9) else "usual") for n in range(14)]
@@ -163,7 +163,7 @@ async def test_a_filter_that_rarely_matches(
     assert await walked(backwards=True) == [[every[9], every[12]], [every[4]], []]
 
 
-async def test_what_is_too_old_or_too_new_is_not_even_walked_over(
+async def test_entries_outside_the_time_window_are_not_read(
     store: Store, raw: Raw, organization: Organization, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listing, "STRIDE", 4)
@@ -180,7 +180,7 @@ async def test_what_is_too_old_or_too_new_is_not_even_walked_over(
 
 
 @pytest.mark.store_options(audit_retention_days=10, retention_days=2)
-async def test_old_entries_are_forgotten(store: Store, raw: Raw, organization: Organization) -> None:
+async def test_old_entries_are_deleted(store: Store, raw: Raw, organization: Organization) -> None:
     await store.add_audit([new_audit(organization.id, subject="old")])
     await age(raw, 86_400)
     await store.add_audit([new_audit(organization.id, subject="new")])

@@ -1,4 +1,4 @@
-"""Organizations, applications, event types and endpoints: what goes in comes out, and nobody sees another's."""
+"""Organizations, applications, event types and endpoints: every field is stored, and no tenant sees another's data."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NOBODY = 987_654_321
 # ── organizations ──
 
 
-async def test_an_organization_comes_back_as_it_was_saved(store: Store) -> None:
+async def test_every_field_of_an_organization_is_stored(store: Store) -> None:
     org = factory.organization()
     saved = await store.save_organization(org)
     assert (saved.id, saved.name, saved.tokens_valid_after) == (org.id, org.name, None)
@@ -47,7 +47,7 @@ async def test_saving_an_organization_again_returns_the_first(store: Store) -> N
     assert again == first
 
 
-async def test_an_unknown_organization_is_none(store: Store) -> None:
+async def test_an_unknown_organization_is_not_found(store: Store) -> None:
     assert await store.organization("org_nobody") is None
 
 
@@ -161,7 +161,7 @@ async def test_a_change_of_an_application_touches_only_what_it_names(store: Stor
     assert await store.application(organization.id, sibling.id) == sibling
 
 
-async def test_a_change_of_an_application_keeps_what_others_set(store: Store, organization: Organization) -> None:
+async def test_a_change_of_an_application_keeps_its_tokens_revoked(store: Store, organization: Organization) -> None:
     app = await store.create_application(organization.id, factory.full_application())
     revoked = factory.instant()
     await store.revoke_tokens(organization.id, app.no, revoked)
@@ -178,7 +178,7 @@ async def test_a_change_of_an_application_cannot_take_a_uid_that_is_taken(
     assert await store.application(organization.id, "free") == app
 
 
-async def test_an_application_that_is_gone_cannot_be_changed(store: Store, organization: Organization) -> None:
+async def test_a_deleted_application_cannot_be_changed(store: Store, organization: Organization) -> None:
     app = await store.create_application(organization.id, factory.new_application())
     await store.delete_application(app.no)
     for no in (app.no, NOBODY):
@@ -186,7 +186,7 @@ async def test_an_application_that_is_gone_cannot_be_changed(store: Store, organ
             await store.change_application(no, ApplicationChange(name="new"))
 
 
-async def test_a_deleted_application_is_gone_and_its_uid_free(store: Store, organization: Organization) -> None:
+async def test_a_deleted_application_is_not_found_and_its_uid_is_free(store: Store, organization: Organization) -> None:
     app = await store.create_application(organization.id, factory.new_application(uid="acme"))
     endpoint = await store.create_endpoint(app.no, factory.new_endpoint())
     await store.delete_application(app.no)
@@ -244,7 +244,9 @@ async def test_event_types_are_listed_without_the_archived_ones(store: Store, or
     assert await listed(iterator="t1", backwards=True, descending=True) == ["t5", "t3"]
 
 
-async def test_an_event_type_is_replaced_only_as_it_was_seen(store: Store, organization: Organization) -> None:
+async def test_an_event_type_is_replaced_only_if_nobody_changed_it_since(
+    store: Store, organization: Organization
+) -> None:
     new = factory.event_type(organization.id, description="first")
     first = await store.save_event_type(new, replacing=None)
     with pytest.raises(Overtaken):
@@ -257,7 +259,7 @@ async def test_an_event_type_is_replaced_only_as_it_was_seen(store: Store, organ
     assert second.description == "second"
 
 
-async def test_an_expunged_event_type_is_gone(store: Store, organization: Organization) -> None:
+async def test_an_expunged_event_type_is_not_found(store: Store, organization: Organization) -> None:
     stranger = await store.save_organization(factory.organization())
     kept = await store.save_event_type(factory.event_type(stranger.id, name="a"))
     await store.save_event_type(factory.event_type(organization.id, name="a"))
@@ -285,7 +287,7 @@ async def test_every_field_of_an_endpoint_comes_back(store: Store, app: Applicat
     assert await store.endpoints_for([made.no]) == [made]
 
 
-async def test_an_endpoint_is_made_with_its_lane(store: Store, app: Application) -> None:
+async def test_creating_an_endpoint_creates_its_lane(store: Store, app: Application) -> None:
     made = await store.create_endpoint(app.no, factory.full_endpoint())
     view = await store.lane_view(made.no)
     assert view is not None
@@ -310,10 +312,8 @@ async def test_an_endpoint_uid_is_taken_once_in_an_application(
     assert len(await store.endpoints(app.no, Page())) == 1
 
 
-async def test_no_more_endpoints_are_made_than_the_most(
-    store: Store, organization: Organization, app: Application
-) -> None:
-    """However many callers make one at the same time. Deleted ones and those of others do not count."""
+async def test_the_number_of_endpoints_is_limited(store: Store, organization: Organization, app: Application) -> None:
+    """The limit holds for concurrent callers. Deleted endpoints and endpoints of other applications do not count."""
     sibling = await store.create_application(organization.id, factory.new_application())
     for _ in range(4):
         await store.create_endpoint(sibling.no, factory.new_endpoint())
@@ -367,7 +367,7 @@ async def test_endpoints_are_listed_from_the_end(store: Store, app: Application)
     assert await store.endpoints(app.no, back) == down[2:4]
 
 
-async def test_a_change_touches_only_what_it_names(store: Store, app: Application) -> None:
+async def test_a_change_of_an_endpoint_touches_only_what_it_names(store: Store, app: Application) -> None:
     made = await store.create_endpoint(app.no, factory.full_endpoint())
     changed = await store.change_endpoint(made.no, EndpointChange(description="moved", concurrency=None))
     expected = replace(made, description="moved", concurrency=None, revision=2, updated_at=changed.updated_at)
@@ -375,7 +375,7 @@ async def test_a_change_touches_only_what_it_names(store: Store, app: Applicatio
     assert await store.endpoint(app.no, made.id) == expected
 
 
-async def test_every_field_can_be_changed(store: Store, app: Application) -> None:
+async def test_every_field_of_an_endpoint_can_be_changed(store: Store, app: Application) -> None:
     made = await store.create_endpoint(app.no, factory.full_endpoint())
     change = EndpointChange(
         url="https://elsewhere.example.com/x",
@@ -411,14 +411,14 @@ async def test_a_change_cannot_take_a_uid_that_is_taken(store: Store, app: Appli
     assert await store.endpoint(app.no, "door") == made
 
 
-async def test_what_is_not_there_cannot_be_changed(store: Store) -> None:
+async def test_an_unknown_endpoint_cannot_be_changed(store: Store) -> None:
     with pytest.raises(NotFound):
         await store.change_endpoint(NOBODY, EndpointChange(description="x"))
     with pytest.raises(NotFound):
         await store.set_endpoint_status(NOBODY, EndpointStatus.PAUSED, "x")
 
 
-async def test_a_change_of_status_raises_the_revision_and_is_an_event(scene: Scene) -> None:
+async def test_a_change_of_status_raises_the_revision_and_writes_an_event(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     steps = [
         (EndpointStatus.PAUSED, LaneEventKind.ENDPOINT_PAUSED),
@@ -436,7 +436,7 @@ async def test_a_change_of_status_raises_the_revision_and_is_an_event(scene: Sce
         endpoint = changed
 
 
-async def test_a_deleted_endpoint_is_gone_but_a_worker_still_learns_of_it(scene: Scene) -> None:
+async def test_a_deleted_endpoint_is_not_found_but_a_worker_can_still_read_it(scene: Scene) -> None:
     endpoint = await scene.endpoint(uid="gate")
     await scene.store.delete_endpoint(endpoint.no)
     assert await scene.store.endpoint(scene.app.no, endpoint.id) is None

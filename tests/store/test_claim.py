@@ -1,4 +1,4 @@
-"""Claim and release: due deliveries, each by one worker, lanes in turn."""
+"""Claim and release: due deliveries, each leased by one worker, and lanes in turn."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.scene import Scene
 NOBODY = 987_654_321
 
 
-async def test_nothing_to_do_is_an_empty_batch(store: Store) -> None:
+async def test_a_claim_without_due_deliveries_is_empty(store: Store) -> None:
     batch = await store.claim(10, SlotBudgets(lane_limit=5))
     assert (batch.jobs, batch.next_at) == ([], None)
 
@@ -40,7 +40,7 @@ async def test_a_job_has_all_that_is_needed_to_send_it(scene: Scene) -> None:
     assert delivery.state == DeliveryState.DELIVERING
 
 
-async def test_no_more_than_wanted_is_leased(scene: Scene) -> None:
+async def test_a_claim_leases_no_more_than_it_wants(scene: Scene) -> None:
     await scene.endpoint()
     await scene.send(7)
     assert [len(await scene.claim(3)) for _ in range(4)] == [3, 3, 1, 0]
@@ -53,14 +53,14 @@ async def test_a_claim_that_wants_nothing_takes_nothing(scene: Scene) -> None:
     assert len(await scene.claim(5)) == 2
 
 
-async def test_a_lane_gives_its_oldest_first(scene: Scene) -> None:
+async def test_the_oldest_delivery_of_a_lane_is_claimed_first(scene: Scene) -> None:
     await scene.endpoint()
     sent = [(await scene.send())[0] for _ in range(6)]
     taken = [job.message_id for _ in range(3) for job in await scene.claim(2)]
     assert taken == sent
 
 
-async def test_what_is_not_due_is_not_taken(scene: Scene) -> None:
+async def test_a_delivery_that_is_not_due_is_not_claimed(scene: Scene) -> None:
     await scene.endpoint()
     later = await scene.store.now() + timedelta(seconds=300)
     (message,) = await scene.send(deliver_at=later)
@@ -70,7 +70,7 @@ async def test_what_is_not_due_is_not_taken(scene: Scene) -> None:
     assert [job.message_id for job in await scene.claim()] == [message]
 
 
-async def test_the_next_instant_is_the_earliest_over_all_lanes(scene: Scene) -> None:
+async def test_the_next_due_time_is_the_earliest_of_all_lanes(scene: Scene) -> None:
     await scene.endpoint(event_types=("a",))
     await scene.endpoint(event_types=("b",))
     now = await scene.store.now()
@@ -90,7 +90,7 @@ async def test_each_delivery_goes_to_one_worker(scene: Scene, second: Store) -> 
     assert len(taken) == len(set(taken)) == 120
 
 
-async def test_each_claim_has_a_token_of_its_own(scene: Scene, second: Store) -> None:
+async def test_each_claim_has_a_unique_number(scene: Scene, second: Store) -> None:
     await scene.endpoint()
     await scene.send(3)
     jobs = [*await scene.claim(1), *await scene.claim(1, by=second), *await scene.claim(1)]
@@ -98,7 +98,7 @@ async def test_each_claim_has_a_token_of_its_own(scene: Scene, second: Store) ->
 
 
 async def test_lanes_take_turns(scene: Scene) -> None:
-    """Ten lanes with a backlog each: one claim serves all of them, not the first alone."""
+    """Ten lanes have a backlog each. One claim serves all of them, not only the first."""
     endpoints = [await scene.endpoint() for _ in range(10)]
     await scene.send(20)
     jobs = await scene.claim(50)
@@ -107,7 +107,7 @@ async def test_lanes_take_turns(scene: Scene) -> None:
     assert min(by_lane) >= 1
 
 
-async def test_more_lanes_than_wanted_are_all_served_in_a_few_claims(scene: Scene) -> None:
+async def test_more_lanes_than_one_claim_wants_are_all_served_in_a_few_claims(scene: Scene) -> None:
     endpoints = {(await scene.endpoint()).no for _ in range(12)}
     await scene.send(10)
     served: set[int] = set()
@@ -117,7 +117,7 @@ async def test_more_lanes_than_wanted_are_all_served_in_a_few_claims(scene: Scen
 
 
 async def test_a_fresh_lane_does_not_wait_behind_a_large_backlog(scene: Scene) -> None:
-    """Re-arming at an old due instant would put the backlog first for ever."""
+    """A new token at the old due time would put the backlog first in every claim."""
     await scene.endpoint(event_types=("bulk",))
     await scene.send(300, event_type="bulk")
     await scene.age(600)
@@ -129,7 +129,7 @@ async def test_a_fresh_lane_does_not_wait_behind_a_large_backlog(scene: Scene) -
     assert message in taken
 
 
-async def test_a_full_share_gives_no_more_and_the_lane_still_wakes(scene: Scene) -> None:
+async def test_a_lane_with_a_full_share_gets_no_more_and_still_wakes_later(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.send(10)
     assert len(await scene.claim(10, share=4)) == 4
@@ -141,7 +141,7 @@ async def test_a_full_share_gives_no_more_and_the_lane_still_wakes(scene: Scene)
     assert len(await scene.claim(10, held={}, share=4)) == 3
 
 
-async def test_a_crowded_lane_leaves_the_room_to_others(scene: Scene) -> None:
+async def test_a_lane_with_a_full_share_leaves_the_slots_to_others(scene: Scene) -> None:
     crowded = await scene.endpoint(event_types=("a",))
     other = await scene.endpoint(event_types=("b",))
     await scene.send(30, event_type="a")
@@ -151,7 +151,7 @@ async def test_a_crowded_lane_leaves_the_room_to_others(scene: Scene) -> None:
     assert len(jobs) == 5
 
 
-async def test_a_lane_that_holds_its_share_is_named(scene: Scene) -> None:
+async def test_a_lane_with_a_full_share_is_reported_as_refused(scene: Scene) -> None:
     full, roomy = await scene.endpoint(event_types=("a",)), await scene.endpoint(event_types=("b",))
     await scene.send(3, event_type="a")
     await scene.send(2, event_type="b")
@@ -162,24 +162,27 @@ async def test_a_lane_that_holds_its_share_is_named(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("named", [True, False])
-async def test_a_lane_that_was_crowded_out_is_claimable_once_its_room_is_recorded(scene: Scene, named: bool) -> None:
-    """Its own token is for later, when another worker may have room; the record wakes it for this one."""
+async def test_a_refused_lane_is_claimable_after_the_record_frees_its_slots(scene: Scene, named: bool) -> None:
+    """The lane's own token is for a later time, when another worker may have free slots. The record wakes the lane
+    earlier for this worker."""
     endpoint, other = await scene.endpoint(event_types=("a",)), await scene.endpoint(event_types=("b",))
     await scene.send(5, event_type="a")
     first = await scene.store.claim(10, SlotBudgets(lane_limit=2))
     full = await scene.store.claim(10, SlotBudgets(lane_limit=2, held_by_lane={endpoint.no: 2}))
-    crowded = {*first.refused, *full.refused}  # an engine that looks twice within one claim knows it after the first
+    # an engine that reads twice in one claim refuses the lane already in the first claim
+    crowded = {*first.refused, *full.refused}
     assert (len(first.jobs), full.jobs, crowded) == (2, [], {endpoint.no})
     later = await scene.store.now() + timedelta(hours=1)
-    await scene.raw.execute("UPDATE wake SET at = $1", later)  # no pause is long enough for a slow machine
+    # a long delay, so that the token does not become due on a slow machine
+    await scene.raw.execute("UPDATE wake SET at = $1", later)
     report = await scene.store.record(factory.all_delivered(first.jobs), wake=crowded if named else ())
     assert report.recorded == 2
     assert len(await scene.claim(10, share=2)) == (2 if named else 0)
     assert await scene.tokens(other) == []
-    scene.broken_on_purpose = True  # by the token that was put off
+    scene.broken_on_purpose = True  # the test moved the token into the future
 
 
-async def test_tokens_of_a_lane_are_consumed_together_and_one_is_left(scene: Scene) -> None:
+async def test_all_tokens_of_a_lane_are_consumed_and_one_new_token_remains(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     now = await scene.store.now()
     for minutes in range(20, 0, -1):
@@ -191,7 +194,7 @@ async def test_tokens_of_a_lane_are_consumed_together_and_one_is_left(scene: Sce
     assert token["at"] == token["floor"] == now + timedelta(minutes=1)
 
 
-async def test_tokens_stay_few_while_messages_come_and_go(scene: Scene) -> None:
+async def test_the_number_of_tokens_stays_small_while_messages_come_and_go(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     later = await scene.store.now() + timedelta(hours=1)
     await scene.send(deliver_at=later)
@@ -203,8 +206,8 @@ async def test_tokens_stay_few_while_messages_come_and_go(scene: Scene) -> None:
     assert most <= 2
 
 
-async def test_a_lane_that_is_left_behind_is_armed_for_now_not_for_then(scene: Scene) -> None:
-    """The token of what is left goes to the back of the queue, but its floor stays at the oldest delivery."""
+async def test_the_new_token_of_a_lane_with_remaining_deliveries_has_the_current_time(scene: Scene) -> None:
+    """The token of the remaining deliveries goes to the end of the queue. Its floor stays at the oldest delivery."""
     endpoint = await scene.endpoint()
     await scene.send(5)
     await scene.age(900)
@@ -233,7 +236,8 @@ async def test_tokens_without_a_lane_do_not_stop_the_claim(scene: Scene) -> None
 
 
 async def test_concurrent_claims_and_ingest_lose_nothing(scene: Scene, second: Store) -> None:
-    """Whoever re-arms from rows that another worker has locked would lose the lane's wake-up."""
+    """A claim must not compute the next token from rows that another worker has locked. Otherwise the lane would not
+    wake."""
     endpoints = 3
     for _ in range(endpoints):
         await scene.endpoint()
@@ -259,7 +263,7 @@ async def test_concurrent_claims_and_ingest_lose_nothing(scene: Scene, second: S
     assert await scene.raw.count("delivery") == 0
 
 
-async def test_a_lane_whose_rows_another_worker_holds_still_wakes(scene: Scene, second: Store) -> None:
+async def test_a_lane_whose_rows_another_worker_has_locked_still_wakes(scene: Scene, second: Store) -> None:
     await scene.endpoint()
     await scene.send(4)
     held = await scene.claim(2, by=second)
@@ -271,7 +275,7 @@ async def test_a_lane_whose_rows_another_worker_holds_still_wakes(scene: Scene, 
 # ── release ──
 
 
-async def test_a_released_job_is_pending_again_and_spent_nothing(scene: Scene) -> None:
+async def test_a_released_job_is_pending_again_without_using_an_attempt(scene: Scene) -> None:
     await scene.endpoint()
     (message,) = await scene.send()
     jobs = await scene.claim()
@@ -283,7 +287,7 @@ async def test_a_released_job_is_pending_again_and_spent_nothing(scene: Scene) -
     assert again.claim != jobs[0].claim
 
 
-async def test_releasing_nothing_is_nothing(store: Store) -> None:
+async def test_releasing_no_jobs_does_nothing(store: Store) -> None:
     assert await store.release([]) == 0
 
 

@@ -1,4 +1,4 @@
-"""Turns among applications: one with many busy lanes does not make the others wait for all of them."""
+"""Claims rotate among applications. An application with many busy lanes does not delay the others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WANT = 8
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A look for turns that took long is not repeated for a while: how long it takes is the machine's affair."""
+    """Repeat the search for applications at once. Normally a slow search is not repeated for a while."""
     monkeypatch.setattr("hookline.rules.claim.rotation.LOOK_REST", 0.0)
 
 
@@ -33,7 +33,7 @@ async def publish(scene: Scene, app: Application, count: int = 1) -> None:
 
 
 async def busy(scene: Scene, lanes: int = 80, messages: int = 6) -> list[Endpoint]:
-    """Many lanes with a backlog each, and a claim that has seen some of them."""
+    """Create many lanes with a backlog each, and run one claim."""
     made = [await scene.endpoint() for _ in range(lanes)]
     await scene.send(messages)
     assert {job.app_no for job in await scene.claim(WANT)} == {scene.app.no}
@@ -48,7 +48,7 @@ def of(app: Application, jobs: list[LeasedDelivery]) -> list[LeasedDelivery]:
 async def test_the_next_claim_serves_a_quiet_application_however_many_lanes_another_has(
     scene: Scene, late: bool
 ) -> None:
-    """Whether its number is the greater one or not."""
+    """This holds whether the quiet application has the larger or the smaller number."""
     early = await neighbour(scene)
     await busy(scene)
     quiet = await neighbour(scene) if late else early
@@ -59,7 +59,7 @@ async def test_the_next_claim_serves_a_quiet_application_however_many_lanes_anot
         assert len(jobs) == WANT
 
 
-async def test_another_worker_serves_it_too(scene: Scene, second: Store) -> None:
+async def test_another_worker_serves_the_quiet_application_too(scene: Scene, second: Store) -> None:
     await busy(scene)
     await scene.claim(WANT, by=second)
     quiet = await neighbour(scene)
@@ -67,7 +67,7 @@ async def test_another_worker_serves_it_too(scene: Scene, second: Store) -> None
     assert len(of(quiet, await scene.claim(WANT, by=second))) == 1
 
 
-async def test_all_lanes_of_a_quiet_application_have_their_turn(scene: Scene) -> None:
+async def test_all_lanes_of_a_quiet_application_are_served(scene: Scene) -> None:
     await busy(scene)
     quiet = await neighbour(scene, lanes=6)
     await publish(scene, quiet)
@@ -76,9 +76,9 @@ async def test_all_lanes_of_a_quiet_application_have_their_turn(scene: Scene) ->
     assert taken[0] >= 2
 
 
-async def test_one_lane_gets_its_applications_part(scene: Scene) -> None:
-    """Two applications, so a quarter of the claim each, and the other half in order; not one of eighty lanes' part. From the
-    second claim on: what is kept for a lane that has less would be nobody's."""
+async def test_the_only_lane_of_an_application_gets_its_whole_share(scene: Scene) -> None:
+    """With two applications, each gets a quarter of the claim, and the other half goes in order. A lane's share does
+    not shrink because of another application's eighty lanes. The test sums two claims."""
     await busy(scene)
     quiet = await neighbour(scene)
     await publish(scene, quiet, 20)
@@ -86,8 +86,8 @@ async def test_one_lane_gets_its_applications_part(scene: Scene) -> None:
     assert sum(taken) > WANT
 
 
-async def test_applications_beyond_one_claim_have_their_turn_in_the_next(scene: Scene) -> None:
-    """All of them are busy with their own, so that nobody's turn comes because another has nothing left."""
+async def test_applications_that_one_claim_leaves_out_are_served_in_the_next(scene: Scene) -> None:
+    """All applications have a backlog, so none gets its turn only because another is empty."""
     await busy(scene)
     others = [await neighbour(scene) for _ in range(9)]
     for app in others:
@@ -99,7 +99,7 @@ async def test_applications_beyond_one_claim_have_their_turn_in_the_next(scene: 
     assert max(served[app.no] for app in others) <= 4
 
 
-async def test_an_application_alone_gets_everything_and_none_of_its_lanes_is_left_out(scene: Scene) -> None:
+async def test_a_single_application_gets_whole_claims_and_all_its_lanes_are_served(scene: Scene) -> None:
     lanes = await busy(scene, lanes=24, messages=4)
     jobs = [await scene.claim(WANT) for _ in range(11)]
     assert {len(batch) for batch in jobs} == {WANT}
@@ -108,7 +108,7 @@ async def test_an_application_alone_gets_everything_and_none_of_its_lanes_is_lef
     assert await scene.claim_all() == []
 
 
-async def test_the_busy_one_goes_on_in_order_beside_one_that_is_always_ready(scene: Scene) -> None:
+async def test_a_busy_application_continues_in_order_beside_one_that_is_always_ready(scene: Scene) -> None:
     lanes = {one.no for one in await busy(scene, lanes=24)}
     other = await neighbour(scene)
     await publish(scene, other, 200)
@@ -119,7 +119,7 @@ async def test_the_busy_one_goes_on_in_order_beside_one_that_is_always_ready(sce
 
 
 @pytest.mark.parametrize("why", ["open", "paused", "slow"])
-async def test_an_application_that_may_not_send_takes_nobodys_turn(scene: Scene, why: str) -> None:
+async def test_an_application_that_may_not_send_takes_no_turn_of_others(scene: Scene, why: str) -> None:
     await busy(scene)
     held = await neighbour(scene, lanes=0)
     endpoints = [await scene.endpoint(held) for _ in range(6)]
@@ -136,10 +136,10 @@ async def test_an_application_that_may_not_send_takes_nobodys_turn(scene: Scene,
         await publish(scene, quiet)
         jobs = await scene.claim(WANT)
         assert len(of(quiet, jobs)) == 1
-        assert len(jobs) >= WANT - 2  # no more than its part was looked at for nothing
+        assert len(jobs) >= WANT - 2  # at most the share of the held application is lost
 
 
-async def test_what_waits_for_later_takes_no_turn(scene: Scene) -> None:
+async def test_an_application_with_only_later_deliveries_takes_no_turn(scene: Scene) -> None:
     await busy(scene)
     for _ in range(3):
         app = await neighbour(scene)
@@ -149,7 +149,7 @@ async def test_what_waits_for_later_takes_no_turn(scene: Scene) -> None:
 
 
 async def test_tokens_of_an_earlier_release_are_served_in_order(scene: Scene) -> None:
-    """They do not say whose they are."""
+    """Tokens of an earlier release do not name their application."""
     await busy(scene, lanes=24, messages=2)
     await scene.raw.execute("UPDATE wake SET app_no = NULL")
     quiet = await neighbour(scene)
@@ -159,7 +159,7 @@ async def test_tokens_of_an_earlier_release_are_served_in_order(scene: Scene) ->
     assert len(jobs) + len(await scene.claim_all()) == 24 * 2 - WANT + 1
 
 
-async def test_a_worker_with_one_slot_serves_everybody_in_order(scene: Scene) -> None:
+async def test_a_worker_with_one_slot_serves_all_applications_in_order(scene: Scene) -> None:
     for _ in range(5):
         await scene.endpoint()
     await scene.send(2)
@@ -171,7 +171,7 @@ async def test_a_worker_with_one_slot_serves_everybody_in_order(scene: Scene) ->
 
 @pytest.mark.parametrize("apps", [2, 3, 5])
 async def test_no_lane_is_left_out(scene: Scene, apps: int) -> None:
-    """However the claim divides among applications and their lanes: each lane that is looked at gets something."""
+    """Every lane that a claim reads gets something, however the claim is divided among applications and lanes."""
     many = [scene.app, *[await neighbour(scene, lanes=12) for _ in range(apps - 1)]]
     for _ in range(12):
         await scene.endpoint()

@@ -1,4 +1,5 @@
-"""Five hundred claims at once on an open circuit whose probe is due: one probe, whoever makes it and whatever becomes of it."""
+"""Five hundred concurrent claims on an open circuit whose probe is due: exactly one probe is sent, whatever its
+outcome."""
 
 from __future__ import annotations
 
@@ -23,13 +24,13 @@ LEASE = 600.0
 
 @pytest.fixture
 async def claimers(scene: Scene, engine: str, options: StoreOptions, open_store_with: OpenStoreWith) -> list[Store]:
-    """Workers' handles. On PostgreSQL each has ten connections for claims; a file of SQLite has one writer in all."""
+    """Open the stores of the workers. On PostgreSQL each has ten connections for claims. SQLite has one writer."""
     of_worker = replace(options, pool_size=17 if engine == "postgres" else 3, lease=LEASE)
     return [await open_store_with(of_worker) for _ in range(STORES)]
 
 
 async def claims(claimers: Sequence[Store], count: int = CLAIMERS) -> list[LeasedDelivery]:
-    """What that many claims get that begin together, over all handles in turn."""
+    """Run this many concurrent claims, spread over all stores, and return their jobs."""
     turns = itertools.islice(itertools.cycle(claimers), count)
     batches = await asyncio.gather(*(store.claim(50, SlotBudgets(lane_limit=50)) for store in turns))
     return [job for batch in batches for job in batch.jobs]
@@ -39,7 +40,7 @@ async def test_five_hundred_claimers_send_one_probe(scene: Scene, claimers: list
     endpoint = await scene.endpoint()
     await scene.trip(endpoint)
     for _ in range(40):
-        await scene.send(5)  # a token each, for claimers to run to
+        await scene.send(5)  # each send adds a token for the claimers
     await scene.age(5000)
     jobs = await claims(claimers)
     assert [(job.endpoint_no, job.probe, job.counted) for job in jobs] == [(endpoint.no, True, True)]
@@ -48,8 +49,8 @@ async def test_five_hundred_claimers_send_one_probe(scene: Scene, claimers: list
     assert await claims(claimers) == []
 
 
-async def test_one_probe_for_each_lease_of_a_prober_that_dies(scene: Scene, claimers: list[Store]) -> None:
-    """Sweeps run beside the claims, as they do in every worker."""
+async def test_each_expired_lease_of_a_probe_leads_to_one_new_probe(scene: Scene, claimers: list[Store]) -> None:
+    """Sweeps run beside the claims, as in every worker."""
     endpoint = await scene.endpoint()
     await scene.trip(endpoint, 8)
     await scene.age(5000)
@@ -58,7 +59,7 @@ async def test_one_probe_for_each_lease_of_a_prober_that_dies(scene: Scene, clai
         found, *_ = await asyncio.gather(claims(claimers), *(store.sweep_leases() for store in claimers))
         probes += found
         await scene.age(LEASE / 2)
-        assert await claims(claimers, 60) == []  # the one that is out still holds the lane
+        assert await claims(claimers, 60) == []  # the probe in flight still holds the lane
         await scene.age(LEASE / 2 + 1)
     assert [job.probe for job in probes] == [True] * 3
     assert len({job.epoch for job in probes}) == 3
@@ -66,8 +67,8 @@ async def test_one_probe_for_each_lease_of_a_prober_that_dies(scene: Scene, clai
     assert lane.circuit == Circuit.HALF_OPEN
 
 
-@pytest.mark.store_options(circuit=CircuitPolicy(recovery_rate=1000.0))  # the window alone holds them back
-async def test_a_good_probe_lets_in_no_more_than_the_window(scene: Scene, claimers: list[Store]) -> None:
+@pytest.mark.store_options(circuit=CircuitPolicy(recovery_rate=1000.0))  # only the recovery window limits the claims
+async def test_a_successful_probe_allows_no_more_than_the_recovery_window(scene: Scene, claimers: list[Store]) -> None:
     endpoint = await scene.endpoint()
     await scene.trip(endpoint)
     await scene.send(200)
@@ -81,9 +82,9 @@ async def test_a_good_probe_lets_in_no_more_than_the_window(scene: Scene, claime
     assert await scene.state(probe.message_id) == DeliveryState.DELIVERED
 
 
-# The instant of the probe comes while the claims are under way, not before them: some see it as due, others do not.
+# The probe becomes due while the claims run, so some claims see it as due and others do not.
 @pytest.mark.store_options(circuit=CircuitPolicy(cooldown=1.0))
-async def test_one_probe_when_its_time_comes_in_the_middle_of_the_claims(scene: Scene, claimers: list[Store]) -> None:
+async def test_one_probe_is_sent_when_it_becomes_due_during_the_claims(scene: Scene, claimers: list[Store]) -> None:
     endpoint = await scene.endpoint()
     await scene.trip(endpoint)
     due = (await scene.lane(endpoint)).probe_at

@@ -1,4 +1,4 @@
-"""Dead letters: found by every filter, counted, resolved with a note."""
+"""Dead letters can be filtered, counted, and resolved with a note."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.scene import Scene
 
 
 class Graveyard:
-    """Five dead letters that differ in everything a filter can ask for. Names in the order they died."""
+    """Five dead letters that differ in every field of the filter. The names are in the order of their deaths."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
@@ -56,7 +56,7 @@ async def graves(scene: Scene) -> Graveyard:
 @pytest.mark.parametrize(
     "iterator", ["abc", "", "17", "1.5_7", "1_", "_1", "1_2_3", "-1_5", "²_1", "9" * 40, "9" * 18 + "_1"]
 )
-async def test_an_iterator_that_is_no_place_is_refused(store: Store, iterator: str) -> None:
+async def test_an_invalid_iterator_is_refused(store: Store, iterator: str) -> None:
     with pytest.raises(InvalidInput):
         await store.dead_letters(DeadFilter(), Page(iterator=iterator))
 
@@ -65,11 +65,11 @@ async def listed(graves: Graveyard, where: DeadFilter, page: Page = Page()) -> l
     return graves.names([letter.id for letter in await graves.scene.store.dead_letters(where, page)])
 
 
-async def test_all_are_listed_newest_first(graves: Graveyard) -> None:
+async def test_dead_letters_are_listed_newest_first(graves: Graveyard) -> None:
     assert await listed(graves, DeadFilter()) == ["theirs", "right-c", "right-b", "left-b", "left-a"]
 
 
-async def test_each_filter_chooses(graves: Graveyard) -> None:
+async def test_each_filter_selects_its_dead_letters(graves: Graveyard) -> None:
     scene = graves.scene
     assert await listed(graves, DeadFilter(org_id=scene.organization.id)) == ["right-c", "right-b", "left-b", "left-a"]
     assert await listed(graves, DeadFilter(app_no=graves.stranger.no)) == ["theirs"]
@@ -109,7 +109,7 @@ async def place(graves: Graveyard, name: str) -> str:
     return death(letter.died_at, letter.id)
 
 
-async def test_pages_go_on_after_the_last_one(graves: Graveyard) -> None:
+async def test_the_next_page_continues_after_the_last_dead_letter(graves: Graveyard) -> None:
     first = await listed(graves, DeadFilter(), Page(limit=2))
     second = await listed(graves, DeadFilter(), Page(limit=2, iterator=await place(graves, first[-1])))
     third = await listed(graves, DeadFilter(), Page(limit=2, iterator=await place(graves, second[-1])))
@@ -118,14 +118,14 @@ async def test_pages_go_on_after_the_last_one(graves: Graveyard) -> None:
     assert back == second
 
 
-async def test_the_page_goes_on_where_a_letter_was_that_is_gone(graves: Graveyard) -> None:
+async def test_paging_continues_from_a_dead_letter_that_was_replayed(graves: Graveyard) -> None:
     middle = await place(graves, "right-b")
     await graves.scene.store.replay(DeadFilter(ids=(graves.ids["right-b"],)))
     assert await listed(graves, DeadFilter(), Page(iterator=middle)) == ["left-b", "left-a"]
     assert await listed(graves, DeadFilter(), Page(iterator=middle, backwards=True)) == ["theirs", "right-c"]
 
 
-async def test_one_that_was_replayed_and_died_again_is_new(graves: Graveyard) -> None:
+async def test_a_dead_letter_that_was_replayed_and_died_again_is_the_newest(graves: Graveyard) -> None:
     await graves.scene.store.replay(DeadFilter(ids=(graves.ids["left-a"],)))
     (job,) = await graves.scene.claim_all()
     await graves.scene.record(factory.dead(job))
@@ -134,7 +134,7 @@ async def test_one_that_was_replayed_and_died_again_is_new(graves: Graveyard) ->
     assert await listed(graves, DeadFilter(endpoint_no=graves.left.no)) == ["left-a", "left-b"]
 
 
-async def test_of_those_that_died_at_the_same_instant_the_ids_decide(scene: Scene) -> None:
+async def test_dead_letters_of_the_same_instant_are_ordered_by_id(scene: Scene) -> None:
     await scene.endpoint()
     await scene.send(7)
     await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
@@ -148,7 +148,7 @@ async def test_of_those_that_died_at_the_same_instant_the_ids_decide(scene: Scen
     assert len(set(found)) == 7
 
 
-async def test_the_history_of_one_is_its_own(scene: Scene) -> None:
+async def test_a_dead_letter_has_only_its_own_attempts(scene: Scene) -> None:
     await scene.endpoint()
     await scene.endpoint()
     (message,) = await scene.send()
@@ -177,7 +177,7 @@ async def test_statistics_count_by_reason(graves: Graveyard) -> None:
     assert [each.dead for each in everybody.by_application] == [3, 1]
 
 
-async def test_what_was_replayed_is_pending_until_it_is_over(graves: Graveyard) -> None:
+async def test_replayed_dead_letters_count_as_pending_until_delivered(graves: Graveyard) -> None:
     scene, store = graves.scene, graves.scene.store
     await store.replay(DeadFilter(ids=(graves.ids["left-a"], graves.ids["theirs"])))
     counted = [
@@ -195,7 +195,7 @@ async def test_what_was_replayed_is_pending_until_it_is_over(graves: Graveyard) 
     assert (await store.dead_stats(DeadFilter())).pending == 0
 
 
-async def test_statistics_of_nothing(store: Store) -> None:
+async def test_statistics_without_dead_letters_are_zero(store: Store) -> None:
     stats = await store.dead_stats(DeadFilter())
     assert (stats.dead, stats.resolved, stats.by_reason, stats.oldest) == (0, 0, {}, None)
     assert (stats.pending, stats.by_application) == (0, ())
@@ -230,7 +230,7 @@ async def test_a_summary_counts_by_endpoint_and_reason(graves: Graveyard) -> Non
     }
 
 
-async def test_a_summary_keeps_to_its_filter(graves: Graveyard) -> None:
+async def test_a_summary_uses_its_filter(graves: Graveyard) -> None:
     left, right = graves.left.id, graves.right.id
     assert await summed(graves, DeadFilter(app_no=graves.stranger.no)) == {(graves.theirs.id, "permanent_failure"): 1}
     assert await summed(graves, DeadFilter(org_id=graves.scene.organization.id, app_no=graves.stranger.no)) == {}
@@ -244,7 +244,7 @@ async def test_a_summary_keeps_to_its_filter(graves: Graveyard) -> None:
     assert await summed(graves, DeadFilter(app_no=999_999)) == {}
 
 
-async def test_a_summary_looks_at_so_many_and_says_that_there_are_more(
+async def test_a_summary_counts_up_to_a_limit_and_reports_that_there_are_more(
     graves: Graveyard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hookline.store.plans.dead_letters.COUNTED", 3)
@@ -252,15 +252,15 @@ async def test_a_summary_looks_at_so_many_and_says_that_there_are_more(
     assert (found.dead, found.more) == (3, True)
     oldest = await graves.scene.store.dead_letter(graves.ids["left-b"])
     assert oldest is not None
-    assert min(group.oldest for group in found.groups) == oldest.died_at  # those that died last
+    assert min(group.oldest for group in found.groups) == oldest.died_at  # only the newest dead letters are counted
     few = await graves.scene.store.dead_summary(DeadFilter(endpoint_no=graves.right.no))
     assert (few.dead, few.more) == (2, False)
 
 
-async def test_applications_that_have_dead_letters(graves: Graveyard) -> None:
+async def test_applications_with_dead_letters_are_listed(graves: Graveyard) -> None:
     scene, store, org_id = graves.scene, graves.scene.store, graves.scene.organization.id
     second = await store.create_application(org_id, factory.new_application())
-    await store.create_application(org_id, factory.new_application())  # has none
+    await store.create_application(org_id, factory.new_application())  # this application has no dead letters
     await scene.endpoint(second)
     await graves.bury("second", Reason.UNSENDABLE, event_type="z", app_no=second.no)
     both = [scene.app.no, second.no]
@@ -275,11 +275,11 @@ async def test_applications_that_have_dead_letters(graves: Graveyard) -> None:
     assert await store.dead_applications(DeadFilter(org_id=org_id), 10) == both[:1]
 
 
-async def test_an_unknown_dead_letter_is_none(store: Store) -> None:
+async def test_an_unknown_dead_letter_is_not_found(store: Store) -> None:
     assert await store.dead_letter(4711) is None
 
 
-async def test_a_resolved_one_is_closed_with_its_note(graves: Graveyard) -> None:
+async def test_a_resolved_dead_letter_has_its_note(graves: Graveyard) -> None:
     store, dead_id = graves.scene.store, graves.ids["left-a"]
     assert await store.resolve(DeadFilter(ids=(dead_id,)), "refunded by hand") == 1
     letter = await store.dead_letter(dead_id)
@@ -293,7 +293,7 @@ async def test_a_resolved_one_is_closed_with_its_note(graves: Graveyard) -> None
     assert len(await listed(graves, DeadFilter(resolved=None))) == 5
 
 
-async def test_a_resolved_one_is_not_resolved_again(graves: Graveyard) -> None:
+async def test_a_resolved_dead_letter_is_not_resolved_again(graves: Graveyard) -> None:
     store, where = graves.scene.store, DeadFilter(ids=(graves.ids["left-a"],))
     await store.resolve(where, "first")
     assert await store.resolve(where, "second") == 0
@@ -302,13 +302,13 @@ async def test_a_resolved_one_is_not_resolved_again(graves: Graveyard) -> None:
     assert letter.note == "first"
 
 
-async def test_many_are_resolved_in_batches(graves: Graveyard) -> None:
+async def test_many_dead_letters_are_resolved_in_batches(graves: Graveyard) -> None:
     store, where = graves.scene.store, DeadFilter(org_id=graves.scene.organization.id)
     assert [await store.resolve(where, "all of them", limit=3) for _ in range(3)] == [3, 1, 0]
     assert await listed(graves, DeadFilter()) == ["theirs"]
 
 
-async def test_those_that_are_resolved_are_not_asked_for_to_be_resolved(graves: Graveyard) -> None:
+async def test_a_filter_for_resolved_dead_letters_resolves_nothing(graves: Graveyard) -> None:
     store = graves.scene.store
     assert await store.resolve(DeadFilter(resolved=True), "none of them") == 0
     assert len(await listed(graves, DeadFilter())) == 5

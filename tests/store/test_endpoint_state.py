@@ -1,4 +1,5 @@
-"""Circuits that an operator opens and closes, and who it was: under the lane's lock, for all workers at once."""
+"""An operator opens and closes circuits, and the actor is stored. The change happens under the lane's lock, for all
+workers at once."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ K = LaneEventKind
 # ── open ──
 
 
-async def test_an_open_circuit_sends_nothing_until_then_and_one_probe_after(scene: Scene) -> None:
+async def test_an_opened_circuit_sends_nothing_until_its_end_and_then_one_probe(scene: Scene) -> None:
     endpoint, healthy = await scene.endpoint(), await scene.endpoint()
     messages = await scene.send(4)
     until = await scene.store.now() + timedelta(seconds=7200)
@@ -30,7 +31,7 @@ async def test_an_open_circuit_sends_nothing_until_then_and_one_probe_after(scen
     assert (event.kind, event.cause, event.actor) == (K.CIRCUIT_OPENED, "they deploy", DEPLOY)
     assert (await scene.store.lane_events(endpoint.no))[0] == event
     assert {job.endpoint_no for job in await scene.claim_all()} == {healthy.no}
-    assert [token["at"] for token in await scene.tokens(endpoint)] == [until], "one look, at the probe's time"
+    assert [token["at"] for token in await scene.tokens(endpoint)] == [until], "one token, at the time of the probe"
 
     await scene.age(7190)
     assert await scene.claim_all() == []
@@ -42,7 +43,7 @@ async def test_an_open_circuit_sends_nothing_until_then_and_one_probe_after(scen
     assert (await scene.lane(endpoint)).circuit == Circuit.RECOVERING
 
 
-async def test_a_good_answer_from_before_does_not_close_it(scene: Scene) -> None:
+async def test_a_success_of_an_earlier_request_does_not_close_the_circuit(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.send(2)
     first, second = await scene.claim_all()
@@ -55,7 +56,7 @@ async def test_a_good_answer_from_before_does_not_close_it(scene: Scene) -> None
     assert await scene.claim_all() == []
 
 
-async def test_an_open_circuit_is_opened_for_another_time(scene: Scene) -> None:
+async def test_an_open_circuit_can_be_opened_with_another_end(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.trip(endpoint)
     soon = await scene.store.now() + timedelta(seconds=5)
@@ -65,7 +66,7 @@ async def test_an_open_circuit_is_opened_for_another_time(scene: Scene) -> None:
     assert probe.probe
 
 
-async def test_it_is_not_disabled_for_a_failure_of_long_ago(scene: Scene) -> None:
+async def test_an_opened_circuit_is_not_disabled_for_an_old_failure(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.send()
     (job,) = await scene.claim()
@@ -78,7 +79,7 @@ async def test_it_is_not_disabled_for_a_failure_of_long_ago(scene: Scene) -> Non
     assert (await scene.lane(endpoint)).status == EndpointStatus.ACTIVE
 
 
-async def test_openings_at_the_same_time_leave_one_open_circuit_and_every_event(scene: Scene, second: Store) -> None:
+async def test_concurrent_openings_leave_one_open_circuit_and_an_event_each(scene: Scene, second: Store) -> None:
     endpoint = await scene.endpoint()
     await scene.send(3)
     until = await scene.store.now() + timedelta(hours=1)
@@ -97,7 +98,7 @@ async def test_openings_at_the_same_time_leave_one_open_circuit_and_every_event(
 # ── close ──
 
 
-async def test_a_closed_circuit_begins_gently(scene: Scene) -> None:
+async def test_a_closed_circuit_starts_with_the_recovery_window(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.trip(endpoint)
     await scene.send(20)
@@ -106,11 +107,11 @@ async def test_a_closed_circuit_begins_gently(scene: Scene) -> None:
     assert (event.kind, event.actor) == (K.CIRCUIT_RECOVERING, DEPLOY)
     await scene.age(1)
     jobs = await scene.claim_all()
-    assert 1 <= len(jobs) <= 2, "the recovery window, not the whole backlog"
+    assert 1 <= len(jobs) <= 2, "only the recovery window is sent, not the whole backlog"
     assert not any(job.probe for job in jobs)
 
 
-async def test_a_closed_one_that_is_still_sick_opens_again(scene: Scene) -> None:
+async def test_a_closed_circuit_of_a_failing_endpoint_opens_again(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.trip(endpoint)
     assert await scene.store.close_circuit(endpoint.no, "they say so") is not None
@@ -120,7 +121,7 @@ async def test_a_closed_one_that_is_still_sick_opens_again(scene: Scene) -> None
     assert (await scene.lane(endpoint)).circuit == Circuit.OPEN
 
 
-async def test_what_is_not_open_is_not_closed(scene: Scene) -> None:
+async def test_closing_a_circuit_that_is_not_open_does_nothing(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     before = await scene.lane(endpoint)
     assert await scene.store.close_circuit(endpoint.no, "to be sure") is None
@@ -128,7 +129,7 @@ async def test_what_is_not_open_is_not_closed(scene: Scene) -> None:
     assert await scene.store.lane_events(endpoint.no) == []
 
 
-async def test_the_probe_that_is_out_says_nothing_after_a_close(scene: Scene) -> None:
+async def test_a_probe_in_flight_has_no_effect_after_a_close(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     probe = await scene.half_open(endpoint)
     await scene.store.close_circuit(endpoint.no, "they are back")
@@ -137,10 +138,10 @@ async def test_the_probe_that_is_out_says_nothing_after_a_close(scene: Scene) ->
     assert (lane.circuit, lane.failures, lane.in_flight) == (Circuit.RECOVERING, 0, 0)
 
 
-# ── all of them ──
+# ── both ──
 
 
-async def test_no_such_lane(scene: Scene) -> None:
+async def test_an_unknown_or_deleted_endpoint_is_not_found(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.store.delete_endpoint(endpoint.no)
     for no in (endpoint.no, 10**6):
@@ -149,7 +150,7 @@ async def test_no_such_lane(scene: Scene) -> None:
                 await act(no, "well")
 
 
-async def test_the_organization_is_told_of_an_opening(scene: Scene) -> None:
+async def test_the_organization_gets_an_event_for_an_opening(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await add_listener(scene.store, scene.organization.id)
     await scene.store.open_circuit(endpoint.no, "they deploy")
@@ -163,7 +164,7 @@ async def test_the_organization_is_told_of_an_opening(scene: Scene) -> None:
     assert len({each.event_id for each in found}) == 2
 
 
-async def test_who_it_was_is_kept(scene: Scene) -> None:
+async def test_the_actor_of_a_change_is_stored(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     actors = [Actor(kind=kind, name=f"number {n}" if n % 2 else None) for n, kind in enumerate(ActorKind)]
     for actor in actors:
@@ -174,7 +175,7 @@ async def test_who_it_was_is_kept(scene: Scene) -> None:
     assert [event.actor for event in events] == [None, DEPLOY, *reversed(actors)]
 
 
-async def test_what_comes_about_by_itself_has_no_actor(scene: Scene) -> None:
+async def test_an_automatic_change_has_no_actor(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.trip(endpoint)
     (event,) = await scene.store.lane_events(endpoint.no)

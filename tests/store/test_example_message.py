@@ -1,4 +1,4 @@
-"""An example: one message for one endpoint alone."""
+"""An example message goes to one endpoint alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support import factory
 from tests.support.scene import Scene
 
 
-async def test_only_one_endpoint_gets_it_whatever_it_subscribes_to(scene: Scene) -> None:
+async def test_only_one_endpoint_gets_the_example_whatever_it_subscribes_to(scene: Scene) -> None:
     wanted = await scene.endpoint(event_types=("order.shipped",), channels=("eu",))
     others = [await scene.endpoint(), await scene.endpoint()]
     new = factory.new_message(scene.app.no)
@@ -34,8 +34,8 @@ async def test_only_one_endpoint_gets_it_whatever_it_subscribes_to(scene: Scene)
         assert await scene.store.replay_missing(endpoint.no, now - timedelta(hours=1), now + timedelta(hours=1)) == 0
 
 
-async def test_what_the_endpoint_missed_of_its_own_comes_back(scene: Scene) -> None:
-    """If its delivery is gone, `replay_missing` may make another: to it, and to nobody else."""
+async def test_a_missed_example_is_sent_again_to_its_endpoint(scene: Scene) -> None:
+    """If its delivery is gone, `replay_missing` may create another one, for this endpoint and no other."""
     wanted, other = await scene.endpoint(), await scene.endpoint()
     message = await scene.store.send_example(wanted.no, factory.new_message(scene.app.no))
     await scene.raw.execute("DELETE FROM delivery")
@@ -46,7 +46,7 @@ async def test_what_the_endpoint_missed_of_its_own_comes_back(scene: Scene) -> N
     assert (await scene.delivery(message.id)).endpoint_no == wanted.no
 
 
-async def test_a_paused_endpoint_gets_it_when_it_is_resumed(scene: Scene) -> None:
+async def test_a_paused_endpoint_gets_the_example_when_it_is_resumed(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "maintenance")
     message = await scene.store.send_example(endpoint.no, factory.new_message(scene.app.no))
@@ -55,7 +55,7 @@ async def test_a_paused_endpoint_gets_it_when_it_is_resumed(scene: Scene) -> Non
     assert [job.message_id for job in await scene.claim_all()] == [message.id]
 
 
-async def test_no_such_endpoint(scene: Scene) -> None:
+async def test_an_example_for_an_unknown_endpoint_is_refused(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.store.delete_endpoint(endpoint.no)
     for no in (endpoint.no, 10**6):

@@ -1,4 +1,4 @@
-"""Which endpoints get a message: event types, channels, application, status."""
+"""The endpoints that get a message, by event type, channel, application and status."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ async def test_an_endpoint_without_event_types_left_gets_nothing(scene: Scene) -
         (("eu", "us"), {"any", "eu", "both"}),
     ],
 )
-async def test_channels_filter(scene: Scene, message: tuple[str, ...] | None, expected: set[str]) -> None:
+async def test_channels_filter_the_messages_of_an_endpoint(
+    scene: Scene, message: tuple[str, ...] | None, expected: set[str]
+) -> None:
     filters: dict[str, tuple[str, ...] | None] = {"any": None, "eu": ("eu",), "both": ("eu", "us")}
     names = {(await scene.endpoint(channels=channels)).no: name for name, channels in filters.items()}
     assert {names[no] for no in await receivers(scene, channels=message)} == expected
@@ -86,7 +88,7 @@ async def test_a_paused_endpoint_gets_deliveries_a_disabled_or_deleted_one_does_
     assert await receivers(scene) == {paused.no}
 
 
-async def test_a_changed_filter_counts_from_the_next_message_on_for_every_worker(scene: Scene, second: Store) -> None:
+async def test_a_changed_filter_applies_from_the_next_message_on_for_every_worker(scene: Scene, second: Store) -> None:
     endpoint = await scene.endpoint(event_types=("order.paid",))
     assert await receivers(scene, event_type="order.lost") == set()
     await second.ingest([factory.new_message(scene.app.no, event_type="order.lost")])

@@ -1,4 +1,4 @@
-"""The same request twice is one message; the same event id twice is one message."""
+"""A repeated request or a repeated event id creates one message."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_the_same_key_with_another_body_is_refused(scene: Scene) -> None:
     assert await scene.raw.count("message") == 1
 
 
-async def test_two_of_one_batch_with_one_key_are_one_message(scene: Scene) -> None:
+async def test_two_messages_of_one_batch_with_one_key_become_one(scene: Scene) -> None:
     batch = [keyed(scene), keyed(scene), keyed(scene, body=OTHER_BODY), keyed(scene, OTHER_KEY)]
     answers = await scene.ingest(batch)
     assert [answer.status for answer in answers] == [
@@ -48,7 +48,7 @@ async def test_two_of_one_batch_with_one_key_are_one_message(scene: Scene) -> No
     assert await scene.raw.count("message") == 2
 
 
-async def test_two_processes_with_one_key_make_one_message(scene: Scene, second: Store) -> None:
+async def test_two_processes_with_one_key_create_one_message(scene: Scene, second: Store) -> None:
     batches = [[keyed(scene), keyed(scene, OTHER_KEY)], [keyed(scene, OTHER_KEY), keyed(scene)]]
     answers = await asyncio.gather(scene.store.ingest(batches[0]), second.ingest(batches[1]))
     statuses = sorted(answer.status for batch in answers for answer in batch)
@@ -58,7 +58,7 @@ async def test_two_processes_with_one_key_make_one_message(scene: Scene, second:
 
 
 @pytest.mark.store_options(idempotency_hours=2.0)
-async def test_a_key_is_free_again_once_its_time_is_over(scene: Scene) -> None:
+async def test_a_key_is_free_again_after_its_time(scene: Scene) -> None:
     (first,) = await scene.ingest([keyed(scene)])
     await scene.age(7100)
     await scene.store.retire()
@@ -80,7 +80,7 @@ async def test_an_event_id_is_taken_once_in_an_application(scene: Scene) -> None
     assert await scene.raw.count("message") == 2
 
 
-async def test_two_of_one_batch_with_one_event_id_are_one_message(scene: Scene) -> None:
+async def test_two_messages_of_one_batch_with_one_event_id_become_one(scene: Scene) -> None:
     await scene.endpoint()
     batch = [factory.new_message(scene.app.no, event_id=name) for name in ("a", "b", "a")]
     answers = await scene.ingest(batch)
@@ -94,7 +94,7 @@ async def test_two_of_one_batch_with_one_event_id_are_one_message(scene: Scene) 
 
 
 async def test_a_taken_event_id_leaves_its_idempotency_key_free(scene: Scene) -> None:
-    """Nothing was accepted under the key, so that a corrected request may use it."""
+    """No message was accepted under the key, so a corrected request may use it."""
     await scene.ingest([factory.new_message(scene.app.no, event_id="evt-1")])
     (refused,) = await scene.ingest([keyed(scene, event_id="evt-1")])
     assert refused.status == IngestStatus.EVENT_ID_TAKEN
@@ -114,7 +114,7 @@ async def test_two_processes_with_the_same_event_ids_in_another_order_do_not_dea
     assert len(accepted) == await scene.raw.count("message") == 20
 
 
-async def test_many_of_one_batch_with_one_key_are_one_message(scene: Scene) -> None:
+async def test_many_messages_of_one_batch_with_one_key_become_one(scene: Scene) -> None:
     answers = await scene.ingest([keyed(scene) for _ in range(50)])
     assert [answer.status for answer in answers] == [IngestStatus.ACCEPTED] + [IngestStatus.REPLAYED] * 49
     assert len({(answer.message_id, answer.created_at) for answer in answers}) == 1
@@ -135,7 +135,7 @@ def ids_of(accepted: BatchAccepted) -> list[str]:
 
 
 async def test_the_same_batch_again_gets_the_same_answers(scene: Scene) -> None:
-    """Also for what was refused: an event id that is free by now, a fault that would not be found again."""
+    """Refused messages get the same answer too, even if the event id is free now or the error would not recur."""
     await scene.send(event_id="taken")
     messages = (
         factory.new_message(scene.app.no),
@@ -150,7 +150,7 @@ async def test_the_same_batch_again_gets_the_same_answers(scene: Scene) -> None:
     assert await scene.raw.count("message") == 3
 
 
-async def test_a_batch_of_nothing_but_faults_is_kept_too(scene: Scene) -> None:
+async def test_the_answers_of_a_batch_with_only_errors_are_stored_too(scene: Scene) -> None:
     await scene.store.ingest_batch(batch(scene, 0, faults={0: "no message"}))
     again = await scene.store.ingest_batch(batch(scene, 2))
     assert (again.status, again.answers, again.faults) == (IngestStatus.REPLAYED, (), {0: "no message"})
@@ -166,7 +166,7 @@ async def test_a_batch_with_the_key_of_another_is_refused(scene: Scene) -> None:
     assert await scene.raw.count("message") == 6
 
 
-async def test_twins_of_a_batch_in_two_processes_are_one(scene: Scene, second: Store) -> None:
+async def test_the_same_batch_in_two_processes_is_stored_once(scene: Scene, second: Store) -> None:
     await scene.endpoint()
     stores = [scene.store, second] * 4
     found = await asyncio.gather(*(store.ingest_batch(batch(scene, 100)) for store in stores))

@@ -1,4 +1,4 @@
-"""Acceptance: what is acknowledged is stored whole, with its deliveries and the tokens that will wake their lanes."""
+"""Ingest: an acknowledged message is stored completely, with its deliveries and the tokens that wake their lanes."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.support.scene import Scene
 NOBODY = 987_654_321
 
 
-async def test_an_empty_batch_is_nothing(store: Store) -> None:
+async def test_an_empty_batch_does_nothing(store: Store) -> None:
     assert await store.ingest([]) == []
 
 
-async def test_every_field_of_a_message_comes_back(scene: Scene) -> None:
+async def test_every_field_of_a_message_is_stored(scene: Scene) -> None:
     deliver_at = await scene.store.now() + timedelta(hours=3)
     given = factory.new_message(
         scene.app.no,
@@ -74,7 +74,7 @@ async def test_the_database_numbers_messages_in_the_order_of_the_batch(scene: Sc
     assert seqs == sorted(seqs)
 
 
-async def test_a_delivery_begins_pending_due_at_acceptance(scene: Scene) -> None:
+async def test_a_new_delivery_is_pending_and_due_at_acceptance(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     (answer,) = await scene.ingest([factory.new_message(scene.app.no, event_type="order.lost")])
     delivery = await scene.delivery(answer.message_id)
@@ -86,7 +86,7 @@ async def test_a_delivery_begins_pending_due_at_acceptance(scene: Scene) -> None
     assert delivery.expires_at == delivery.accepted_at + timedelta(seconds=RetryPolicy().max_age)
 
 
-async def test_a_later_delivery_is_due_then_and_its_budget_begins_then(scene: Scene) -> None:
+async def test_a_delivery_for_later_is_due_then_and_its_time_budget_starts_then(scene: Scene) -> None:
     await scene.endpoint()
     deliver_at = await scene.store.now() + timedelta(days=2)
     (message,) = await scene.send(deliver_at=deliver_at)
@@ -95,7 +95,7 @@ async def test_a_later_delivery_is_due_then_and_its_budget_begins_then(scene: Sc
     assert delivery.expires_at == deliver_at + timedelta(seconds=RetryPolicy().max_age)
 
 
-async def test_a_past_deliver_at_changes_no_budget(scene: Scene) -> None:
+async def test_a_past_deliver_at_does_not_change_the_time_budget(scene: Scene) -> None:
     await scene.endpoint()
     (message,) = await scene.send(deliver_at=factory.instant())
     delivery = await scene.delivery(message)
@@ -138,7 +138,7 @@ async def test_without_overrides_a_delivery_has_no_policy(scene: Scene) -> None:
     assert await scene.raw.value("SELECT policy FROM delivery") is None
 
 
-async def test_an_unknown_application_is_answered_and_blocks_nobody(scene: Scene) -> None:
+async def test_an_unknown_application_gets_an_answer_and_does_not_affect_others(scene: Scene) -> None:
     gone = await scene.store.create_application(scene.organization.id, factory.new_application())
     await scene.store.delete_application(gone.no)
     answers = await scene.ingest([factory.new_message(no) for no in (NOBODY, scene.app.no, gone.no)])
@@ -171,7 +171,7 @@ async def test_a_batch_with_later_messages_wakes_for_the_earliest(scene: Scene) 
 
 
 async def test_ingest_waits_for_no_lane(scene: Scene) -> None:
-    """Somebody holds the lane's row: claim, record or a stuck session. Acceptance must not notice."""
+    """A claim, a record or a stuck session may hold the lane's row. Ingest must not wait for it."""
     endpoint = await scene.endpoint()
     before = await scene.raw.row("SELECT * FROM lane")
     if isinstance(scene.raw, RawPostgres):
@@ -179,7 +179,7 @@ async def test_ingest_waits_for_no_lane(scene: Scene) -> None:
             await scene.raw.execute("SELECT * FROM lane FOR UPDATE")
             answers = await asyncio.wait_for(scene.ingest(factory.new_messages(scene.app.no, 3)), 60)
     else:
-        answers = await scene.ingest(factory.new_messages(scene.app.no, 3))  # one writer: there is no row to wait for
+        answers = await scene.ingest(factory.new_messages(scene.app.no, 3))  # SQLite has one writer and no row locks
     assert [answer.deliveries for answer in answers] == [1, 1, 1]
     assert await scene.raw.row("SELECT * FROM lane") == before
     assert len(await scene.tokens(endpoint)) == 1
@@ -202,7 +202,7 @@ async def test_a_large_batch_is_one_transaction(scene: Scene) -> None:
     assert await scene.raw.count("delivery") == 700
 
 
-# ── a caller's whole list ──
+# ── batches of one caller ──
 
 
 def batch_of(app_no: int, *messages: NewMessage, **fields: Any) -> NewBatch:
@@ -228,21 +228,21 @@ async def test_a_batch_is_one_transaction_with_an_answer_for_each_message(scene:
     assert await scene.raw.count("delivery") == 4
 
 
-async def test_a_batch_without_an_application_is_refused_whole(scene: Scene) -> None:
+async def test_a_batch_for_an_unknown_application_is_refused_as_a_whole(scene: Scene) -> None:
     given = batch_of(NOBODY, factory.new_message(NOBODY), idempotency_key=b"gone", idempotency_body=b"b")
     with pytest.raises(NotFound):
         await scene.store.ingest_batch(given)
     assert await scene.raw.count("idempotency") == await scene.raw.count("message") == 0
 
 
-async def test_a_batch_that_the_database_will_not_take_leaves_nothing(scene: Scene) -> None:
+async def test_a_batch_that_the_database_refuses_stores_nothing(scene: Scene) -> None:
     good, bad = factory.new_message(scene.app.no), factory.new_message(scene.app.no, event_type="a\ud800b")
     with pytest.raises(InvalidInput):
         await scene.store.ingest_batch(batch_of(scene.app.no, good, bad, idempotency_key=b"k", idempotency_body=b"b"))
     assert await scene.raw.count("idempotency") == await scene.raw.count("message") == 0
 
 
-async def test_a_thousand_messages_with_one_event_id_are_one(scene: Scene) -> None:
+async def test_a_thousand_messages_with_one_event_id_become_one(scene: Scene) -> None:
     given = factory.new_messages(scene.app.no, 1000, event_id="all-the-same")
     accepted = await scene.store.ingest_batch(batch_of(scene.app.no, *given))
     assert accepted.answers[0].status == IngestStatus.ACCEPTED

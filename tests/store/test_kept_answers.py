@@ -1,4 +1,4 @@
-"""Answers to POSTs with an idempotency key: one holder, fenced, sealed, and forgotten in time."""
+"""Stored answers to POST requests with an idempotency key: one holder at a time, encrypted, and deleted in time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def hold(store: Store, request: bytes = REQUEST, seconds: float = 30.0) ->
     return held.claim
 
 
-async def test_an_answer_is_kept_for_whoever_comes_again(store: Store, second: Store) -> None:
+async def test_a_stored_answer_is_returned_to_a_repeated_request(store: Store, second: Store) -> None:
     claim = await hold(store)
     assert await store.keep_answer(KEY, claim, 201, SECRET)
 
@@ -34,7 +34,7 @@ async def test_an_answer_is_kept_for_whoever_comes_again(store: Store, second: S
     assert (await store.hold_answer(KEY, OTHER, 30)).request == REQUEST
 
 
-async def test_only_one_holds_a_key(store: Store, second: Store) -> None:
+async def test_only_one_request_holds_a_key(store: Store, second: Store) -> None:
     held = await asyncio.gather(*(handle.hold_answer(KEY, REQUEST, 30) for handle in (store, second) * 5))
     assert len([each for each in held if each.claim is not None]) == 1
     assert {each.request for each in held} == {REQUEST}
@@ -44,7 +44,7 @@ async def test_only_one_holds_a_key(store: Store, second: Store) -> None:
     assert (await store.hold_answer(KEY, OTHER, 30)).claim is None
 
 
-async def test_a_lease_that_lapsed_is_taken_over_by_the_same_request(store: Store, raw: Raw) -> None:
+async def test_an_expired_lease_is_taken_over_by_the_same_request(store: Store, raw: Raw) -> None:
     first = await hold(store, seconds=30)
     await age(raw, 31)
     assert await store.answer(KEY) is None
@@ -61,7 +61,7 @@ async def test_a_lease_that_lapsed_is_taken_over_by_the_same_request(store: Stor
     assert (found.status, found.response) == (200, b"in time")
 
 
-async def test_a_lease_is_renewed(store: Store, raw: Raw) -> None:
+async def test_a_lease_can_be_renewed(store: Store, raw: Raw) -> None:
     claim = await hold(store, seconds=30)
     await age(raw, 20)
     assert await store.renew_answer(KEY, claim, 30)
@@ -71,7 +71,7 @@ async def test_a_lease_is_renewed(store: Store, raw: Raw) -> None:
     assert not await store.renew_answer(KEY, claim, 30)
 
 
-async def test_what_came_to_nothing_leaves_the_key_free(store: Store) -> None:
+async def test_a_dropped_request_leaves_the_key_free(store: Store) -> None:
     claim = await hold(store)
     await store.drop_answer(KEY, claim)
     assert await store.answer(KEY) is None
@@ -84,7 +84,7 @@ async def test_what_came_to_nothing_leaves_the_key_free(store: Store) -> None:
 
 
 @pytest.mark.store_options(idempotency_hours=2.0)
-async def test_an_answer_is_forgotten_after_the_window(store: Store, raw: Raw) -> None:
+async def test_an_answer_is_deleted_after_its_time(store: Store, raw: Raw) -> None:
     assert await store.keep_answer(KEY, await hold(store), 201, SECRET)
     await age(raw, 2 * 3600 - 60)
     await store.retire()
@@ -97,7 +97,7 @@ async def test_an_answer_is_forgotten_after_the_window(store: Store, raw: Raw) -
 
 
 @pytest.mark.store_options(idempotency_hours=2.0)
-async def test_an_old_key_is_free_before_it_was_swept(store: Store, raw: Raw) -> None:
+async def test_an_expired_key_is_free_before_retention_deletes_it(store: Store, raw: Raw) -> None:
     assert await store.keep_answer(KEY, await hold(store), 201, SECRET)
     await age(raw, 2 * 3600 + 1)
     claim = await hold(store, OTHER)
@@ -107,7 +107,7 @@ async def test_an_old_key_is_free_before_it_was_swept(store: Store, raw: Raw) ->
     assert await store.keep_answer(KEY, claim, 200, b"new")
 
 
-async def test_answers_are_sealed_and_bound_to_their_row(store: Store, raw: Raw) -> None:
+async def test_answers_are_encrypted_and_bound_to_their_row(store: Store, raw: Raw) -> None:
     assert await store.keep_answer(KEY, await hold(store), 201, SECRET)
     (row,) = await raw.rows("SELECT response FROM answer")
     assert b"hk_" not in bytes(row["response"])
@@ -117,7 +117,7 @@ async def test_answers_are_sealed_and_bound_to_their_row(store: Store, raw: Raw)
 
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
-async def test_a_lease_of_a_clock_that_was_ahead_does_not_lock_the_key(store: Store, raw: Raw) -> None:
+async def test_a_lease_made_while_the_clock_was_ahead_does_not_lock_the_key(store: Store, raw: Raw) -> None:
     await hold(store)
     ahead = await store.now() + timedelta(days=365)
     await raw.execute("UPDATE answer SET held_until = $1, expires_at = $1", ahead)

@@ -1,4 +1,4 @@
-"""Lanes in pages: by the endpoint's id, of one organization or application, however many others there are."""
+"""Lanes in pages, ordered by endpoint id, of one organization or application, however many other lanes there are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.scene import Scene
 
 
 async def walked(scene: Scene, app_no: int | None = None, limit: int = 2, url: str = "") -> list[LaneView]:
-    """All of them, page by page."""
+    """Return all lanes, page by page."""
     found: list[LaneView] = []
     iterator = None
     while True:
@@ -24,7 +24,7 @@ async def walked(scene: Scene, app_no: int | None = None, limit: int = 2, url: s
         iterator = rows[-1].endpoint_id
 
 
-async def test_pages_have_each_lane_once_and_as_it_is(scene: Scene) -> None:
+async def test_pages_have_each_lane_once_with_its_state(scene: Scene) -> None:
     other_app = await scene.store.create_application(scene.organization.id, factory.new_application())
     made = [await scene.endpoint(app) for app in (scene.app, other_app, scene.app, other_app, scene.app)]
     await scene.send(3)
@@ -39,7 +39,7 @@ async def test_pages_have_each_lane_once_and_as_it_is(scene: Scene) -> None:
     assert await walked(scene, other_app.no) == [view for view in found if view.lane.app_no == other_app.no]
 
 
-async def test_only_those_in_a_state_which_is_that_of_the_pages(scene: Scene) -> None:
+async def test_the_state_filter_agrees_with_the_state_on_the_pages(scene: Scene) -> None:
     made = {name: await scene.endpoint() for name in endpoint_health.WORDS}
     sets = {
         "open": "circuit = 1",
@@ -63,16 +63,16 @@ async def test_only_those_in_a_state_which_is_that_of_the_pages(scene: Scene) ->
     assert {view.endpoint_id for view in sick} == {made[name].id for name in endpoint_health.WORDS if name != "well"}
 
 
-async def test_only_what_the_url_has(scene: Scene) -> None:
+async def test_lanes_are_filtered_by_a_part_of_the_url(scene: Scene) -> None:
     one = await scene.endpoint(url="https://hooks.example.com/Alpha%20_x")
     await scene.endpoint(url="https://hooks.example.com/beta")
     assert [view.endpoint_id for view in await walked(scene, url="alpha")] == [one.id]
-    assert await walked(scene, url="a_pha") == []  # no wildcards
+    assert await walked(scene, url="a_pha") == []  # the text has no wildcards
     assert [view.endpoint_id for view in await walked(scene, url="%20_")] == [one.id]
     assert len(await walked(scene, url="hooks.example.com")) == 2
 
 
-async def test_nothing_of_others_and_nothing_that_was_deleted(scene: Scene) -> None:
+async def test_lanes_of_other_tenants_and_deleted_lanes_are_left_out(scene: Scene) -> None:
     other = await scene.store.save_organization(factory.organization())
     theirs = await scene.store.create_application(other.id, factory.new_application())
     await scene.endpoint(theirs)

@@ -1,4 +1,4 @@
-"""Lanes: circuit, recovery, throttle, concurrency, holds and status, and that a lane with something to do always wakes."""
+"""Lanes: circuit, recovery, throttle, concurrency, holds and status. A lane with due deliveries always wakes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_a_success_between_failures_keeps_the_circuit_closed(scene: Scene)
     assert (lane.circuit, lane.failures) == (Circuit.CLOSED, 4)
 
 
-async def test_a_permanent_failure_is_a_sign_of_life(scene: Scene) -> None:
+async def test_a_permanent_failure_resets_the_count_of_failures(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.send(2)
     first, other = await scene.claim()
@@ -80,7 +80,7 @@ async def test_the_first_probe_is_about_a_minute_away(scene: Scene) -> None:
     assert len(await scene.claim()) == 1
 
 
-async def test_a_sick_lane_does_not_hold_up_a_healthy_one(scene: Scene) -> None:
+async def test_a_failing_lane_does_not_delay_a_healthy_one(scene: Scene) -> None:
     sick = await scene.endpoint()
     await scene.trip(sick)
     await scene.send(50)
@@ -97,7 +97,7 @@ async def test_one_probe_at_a_time_over_all_workers(scene: Scene, second: Store)
     endpoint = await scene.endpoint()
     await scene.trip(endpoint)
     for _ in range(20):
-        await scene.send(2)  # a token each
+        await scene.send(2)  # one token for each claimer
     await scene.age(5000)
     batches = await asyncio.gather(
         *(handle.claim(50, SlotBudgets(lane_limit=50)) for handle in (scene.store, second) * 6)
@@ -109,7 +109,7 @@ async def test_one_probe_at_a_time_over_all_workers(scene: Scene, second: Store)
     assert await scene.claim_all() == []
 
 
-async def test_a_failed_probe_spends_no_attempt_and_waits_longer(scene: Scene) -> None:
+async def test_a_failed_probe_uses_no_attempt_and_the_next_one_waits_longer(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     probe = await scene.half_open(endpoint)
     before = await scene.store.now()
@@ -126,7 +126,7 @@ async def test_a_failed_probe_spends_no_attempt_and_waits_longer(scene: Scene) -
 
 
 async def test_the_next_probe_carries_another_delivery(scene: Scene) -> None:
-    """One poisoned message must not be every probe."""
+    """One poisoned message must not be used for every probe."""
     endpoint = await scene.endpoint()
     await scene.trip(endpoint)
     probed: list[str] = []
@@ -137,7 +137,7 @@ async def test_the_next_probe_carries_another_delivery(scene: Scene) -> None:
     assert len(set(probed)) == 5
 
 
-async def test_a_lost_prober_needs_no_sweep(scene: Scene) -> None:
+async def test_a_probe_with_an_expired_lease_is_repeated_without_a_sweep(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     lost = await scene.half_open(endpoint)
     await scene.age(61)
@@ -147,7 +147,7 @@ async def test_a_lost_prober_needs_no_sweep(scene: Scene) -> None:
     assert successor.epoch > lost.epoch
 
 
-async def test_the_late_outcome_of_a_lost_prober_says_nothing_about_now(scene: Scene) -> None:
+async def test_the_late_outcome_of_a_probe_with_an_expired_lease_has_no_effect(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     lost = await scene.half_open(endpoint)
     await scene.age(61)
@@ -160,7 +160,7 @@ async def test_the_late_outcome_of_a_lost_prober_says_nothing_about_now(scene: S
     assert (await scene.lane(endpoint)).circuit == Circuit.OPEN
 
 
-async def test_the_only_delivery_of_a_lost_prober_is_probed_again_after_the_sweep(scene: Scene) -> None:
+async def test_the_only_delivery_of_an_expired_probe_is_probed_again_after_the_sweep(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     messages = await scene.trip(endpoint)
     for message in messages[1:]:
@@ -173,7 +173,7 @@ async def test_the_only_delivery_of_a_lost_prober_is_probed_again_after_the_swee
     assert (again.delivery_id, again.probe) == (lost.delivery_id, True)
 
 
-async def test_a_released_probe_lets_the_next_one_go_at_once(scene: Scene) -> None:
+async def test_after_a_released_probe_the_next_one_is_sent_at_once(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     probe = await scene.half_open(endpoint)
     assert await scene.store.release([probe]) == 1
@@ -183,7 +183,7 @@ async def test_a_released_probe_lets_the_next_one_go_at_once(scene: Scene) -> No
     assert again.probe
 
 
-async def test_outcomes_from_before_the_opening_leave_the_health_alone(scene: Scene) -> None:
+async def test_outcomes_of_requests_before_the_opening_do_not_change_the_health(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.send(3)
     old = await scene.claim()
@@ -203,7 +203,7 @@ async def test_outcomes_from_before_the_opening_leave_the_health_alone(scene: Sc
 
 
 @pytest.mark.store_options(circuit=STEADY)
-async def test_a_good_probe_opens_a_small_window(scene: Scene) -> None:
+async def test_a_successful_probe_opens_a_small_recovery_window(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.recover(endpoint)
     await scene.send(30)
@@ -273,7 +273,7 @@ async def test_a_backlog_drains_through_recovery(scene: Scene) -> None:
 # ── concurrency and throttle ──
 
 
-async def test_no_more_in_flight_than_the_cap(scene: Scene, second: Store) -> None:
+async def test_no_more_requests_are_in_flight_than_the_concurrency_limit(scene: Scene, second: Store) -> None:
     endpoint = await scene.endpoint(concurrency=3)
     await scene.send(12)
     batches = await asyncio.gather(
@@ -286,7 +286,7 @@ async def test_no_more_in_flight_than_the_cap(scene: Scene, second: Store) -> No
     assert await scene.claim() == []
 
 
-async def test_whoever_frees_room_wakes_the_lane(scene: Scene, second: Store) -> None:
+async def test_a_record_that_frees_a_slot_wakes_the_lane(scene: Scene, second: Store) -> None:
     endpoint = await scene.endpoint(concurrency=3)
     await scene.send(12)
     jobs = await scene.claim_all()
@@ -300,7 +300,7 @@ async def test_whoever_frees_room_wakes_the_lane(scene: Scene, second: Store) ->
     assert (await scene.lane(endpoint)).in_flight == 3
 
 
-async def test_room_of_a_lost_lease_comes_back_once(scene: Scene) -> None:
+async def test_the_slot_of_an_expired_lease_is_freed_once(scene: Scene) -> None:
     endpoint = await scene.endpoint(concurrency=2)
     await scene.send(6)
     lost = await scene.claim_all()
@@ -312,7 +312,7 @@ async def test_room_of_a_lost_lease_comes_back_once(scene: Scene) -> None:
     assert (await scene.lane(endpoint)).in_flight == 2
 
 
-async def test_a_cap_that_was_filled_drains_whole(scene: Scene) -> None:
+async def test_a_lane_at_its_concurrency_limit_sends_its_whole_backlog(scene: Scene) -> None:
     endpoint = await scene.endpoint(concurrency=4)
     await scene.send(40)
     done = 0
@@ -324,7 +324,7 @@ async def test_a_cap_that_was_filled_drains_whole(scene: Scene) -> None:
     assert (lane.in_flight, lane.waiting_floor) == (0, None)
 
 
-async def test_a_raised_cap_wakes_the_lane(scene: Scene) -> None:
+async def test_a_raised_concurrency_limit_wakes_the_lane(scene: Scene) -> None:
     endpoint = await scene.endpoint(concurrency=1)
     await scene.send(9)
     assert len(await scene.claim_all()) == 1
@@ -334,7 +334,7 @@ async def test_a_raised_cap_wakes_the_lane(scene: Scene) -> None:
     assert len(await scene.claim_all()) == 4
 
 
-async def test_the_count_is_right_when_a_limit_comes_and_goes(scene: Scene) -> None:
+async def test_the_count_in_flight_is_right_after_a_limit_is_set_and_removed(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.send(9)
     free = await scene.claim(3)
@@ -375,7 +375,7 @@ async def test_a_throttled_lane_starts_no_more_than_its_rate(scene: Scene) -> No
     assert len(await scene.tokens(endpoint)) == 1
 
 
-async def test_a_lifted_throttle_wakes_the_lane(scene: Scene) -> None:
+async def test_a_removed_throttle_wakes_the_lane(scene: Scene) -> None:
     endpoint = await scene.endpoint(throttle_rate=0.01)
     await scene.send(5)
     assert len(await scene.claim_all()) == 1
@@ -401,7 +401,7 @@ async def test_retry_after_holds_the_whole_lane(scene: Scene) -> None:
     assert len(await scene.claim_all()) == 4
 
 
-async def test_a_gone_endpoint_is_disabled(scene: Scene) -> None:
+async def test_an_endpoint_that_answers_gone_is_disabled(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     held, first = await scene.send(2)
     jobs = {job.message_id: job for job in await scene.claim()}
@@ -438,8 +438,8 @@ async def test_a_paused_lane_holds_and_resumes_with_a_new_budget(scene: Scene) -
     assert job.message_id == message
 
 
-async def test_what_a_paused_lane_held_has_a_new_budget_also_when_it_is_disabled(scene: Scene) -> None:
-    """No time ran while it was paused; from now on it does."""
+async def test_deliveries_of_a_paused_lane_get_a_new_time_budget_when_it_is_disabled(scene: Scene) -> None:
+    """The time budget did not run while the lane was paused. It runs from now on."""
     endpoint = await scene.endpoint()
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "maintenance")
     (message,) = await scene.send(policy=PolicyOverride(max_age=500.0))
@@ -461,7 +461,7 @@ async def test_a_resumed_delivery_keeps_the_length_of_its_own_budget(scene: Scen
     assert 470 < (delivery.expires_at - now).total_seconds() <= 500
 
 
-async def test_what_is_in_flight_when_a_lane_is_paused_is_recorded(scene: Scene) -> None:
+async def test_requests_in_flight_when_a_lane_is_paused_are_recorded(scene: Scene) -> None:
     endpoint = await scene.endpoint(concurrency=5)
     await scene.send(3)
     good, bad, given_back = await scene.claim()
@@ -502,7 +502,7 @@ async def test_a_disabled_lane_holds_while_the_budget_runs(scene: Scene) -> None
     assert [job.message_id for job in await scene.claim_all()] == [late]
 
 
-async def test_pausing_an_open_circuit_and_resuming_keeps_the_lane_awake(scene: Scene) -> None:
+async def test_a_lane_with_an_open_circuit_still_wakes_after_pause_and_resume(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.trip(endpoint)
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "maintenance")
@@ -515,8 +515,8 @@ async def test_pausing_an_open_circuit_and_resuming_keeps_the_lane_awake(scene: 
 
 
 @pytest.mark.parametrize("held", [EndpointStatus.PAUSED, EndpointStatus.DISABLED])
-async def test_one_that_is_active_again_is_probed_at_once(scene: Scene, held: EndpointStatus) -> None:
-    """Whoever turns it on says that it is well; the probe tells."""
+async def test_an_endpoint_that_is_activated_again_is_probed_at_once(scene: Scene, held: EndpointStatus) -> None:
+    """An operator who activates the endpoint says that it is healthy. A probe checks that."""
     endpoint = await scene.endpoint()
     await scene.trip(endpoint)
     await scene.store.set_endpoint_status(endpoint.no, held, "maintenance")
@@ -529,7 +529,7 @@ async def test_one_that_is_active_again_is_probed_at_once(scene: Scene, held: En
     assert (await scene.lane(endpoint)).circuit == Circuit.RECOVERING
 
 
-async def test_health_is_told_only_by_health(scene: Scene) -> None:
+async def test_only_outcomes_about_health_change_the_health(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.send(10)
     jobs = await scene.claim()
@@ -562,7 +562,7 @@ async def test_the_audit_finds_a_token_that_comes_too_late(scene: Scene) -> None
     assert len(await scene.claim_all()) == 1
 
 
-async def test_the_audit_leaves_lanes_alone_that_wait_for_a_reason(scene: Scene) -> None:
+async def test_the_audit_ignores_lanes_that_wait_for_a_reason(scene: Scene) -> None:
     paused = await scene.endpoint()
     full = await scene.endpoint(concurrency=1)
     await scene.send(3)

@@ -1,4 +1,4 @@
-"""Listings of messages and attempts: every filter, both ways, in bounded steps, and nothing twice or never."""
+"""Listings of messages and attempts: every filter, both directions, bounded steps, and every row exactly once."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def first_attempt(row: Any) -> str:
 
 
 async def walk_through(ask: Ask, key: Key = own_id, *, limit: int, backwards: bool = False) -> tuple[list[Any], int]:
-    """All rows in the listing's order, and how many requests it took."""
+    """Return all rows in the listing's order, and the number of requests."""
     rows: list[Any] = []
     iterator, requests = None, 0
     while True:
@@ -57,7 +57,7 @@ async def walk_through(ask: Ask, key: Key = own_id, *, limit: int, backwards: bo
 
 
 async def both_ways(ask: Ask, key: Key = own_id, *, limit: int = 3) -> list[str]:
-    """The keys of the whole listing, the same in both directions."""
+    """Return the keys of the whole listing. Assert that they are the same in both directions."""
     forwards, _ = await walk_through(ask, key, limit=limit)
     backwards, _ = await walk_through(ask, key, limit=limit, backwards=True)
     assert [key(row) for row in forwards] == [key(row) for row in backwards]
@@ -101,7 +101,7 @@ async def test_messages_are_filtered(scene: Scene, where: MessageFilter, matches
     assert await both_ways(lambda page: scene.store.messages(scene.app.no, where, page)) == expected
 
 
-async def test_bounds_of_time_are_exact_though_the_clocks_differ(scene: Scene) -> None:
+async def test_time_filters_are_exact_although_the_clocks_differ(scene: Scene) -> None:
     sent = sorted(await scene.send(5))
     start = await scene.store.now()
     for n, message in enumerate(sent):
@@ -121,7 +121,7 @@ async def test_bounds_of_time_are_exact_though_the_clocks_differ(scene: Scene) -
     assert await found(**whole) == sent[::-1]
 
 
-async def test_payloads_come_where_asked_for(scene: Scene) -> None:
+async def test_payloads_are_returned_on_request(scene: Scene) -> None:
     sent = factory.new_messages(scene.app.no, 3)
     await scene.ingest(sent)
     payloads = {message.id: message.payload for message in sent}
@@ -133,8 +133,8 @@ async def test_payloads_come_where_asked_for(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("backwards", [False, True])
-async def test_a_page_of_large_payloads_is_cut_off_and_goes_on(scene: Scene, backwards: bool) -> None:
-    large = b'"%s"' % (b"x" * (listing.MAX_BYTES // 5 * 2))  # two of them fit, three do not
+async def test_a_page_of_large_payloads_is_shortened_and_the_next_one_continues(scene: Scene, backwards: bool) -> None:
+    large = b'"%s"' % (b"x" * (listing.MAX_BYTES // 5 * 2))  # two such payloads fit on a page, three do not
     for _ in range(5):
         await scene.ingest([factory.new_message(scene.app.no, payload=large)])
     expected = [message.id for message in (await scene.store.messages(scene.app.no, MessageFilter(), Page())).rows]
@@ -150,11 +150,11 @@ async def test_a_page_of_large_payloads_is_cut_off_and_goes_on(scene: Scene, bac
     assert requests == 3
 
 
-async def test_messages_are_found_by_their_ids_in_their_application_alone(scene: Scene) -> None:
+async def test_messages_are_found_by_id_only_in_their_application(scene: Scene) -> None:
     own = await scene.send(2)
     other = await scene.store.create_application(scene.organization.id, factory.new_application())
     (theirs,) = [answer.message_id for answer in await scene.ingest(factory.new_messages(other.no, 1))]
-    long_ago = ids.mint(ids.MESSAGE, await scene.store.now() - timedelta(days=90))  # by a clock that was wrong
+    long_ago = ids.mint(ids.MESSAGE, await scene.store.now() - timedelta(days=90))  # an id made by a wrong clock
     await scene.ingest([factory.new_message(scene.app.no, id=long_ago)])
     found = await scene.store.messages_of(scene.app.no, [*own, theirs, long_ago, "msg_unknown"])
     assert {message.id for message in found} == {*own, long_ago}
@@ -165,7 +165,7 @@ async def test_messages_are_found_by_their_ids_in_their_application_alone(scene:
 
 
 async def mixed_attempts(scene: Scene, endpoint: Endpoint) -> dict[str, str]:
-    """One of each kind at the endpoint; what it is, by its id."""
+    """Create one attempt of each kind at the endpoint. Return its kind by its id."""
     await scene.ingest(
         [
             factory.new_message(
@@ -249,7 +249,7 @@ async def test_attempts_are_filtered_by_when_they_started(scene: Scene) -> None:
         assert [each.id for each in listed] == [each.id for each in found if each.message_id == message]
 
 
-async def test_what_was_answered_comes_where_asked_for(scene: Scene) -> None:
+async def test_responses_are_returned_on_request(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     (sent,) = await scene.send()
     (job,) = await scene.claim()
@@ -269,7 +269,7 @@ async def test_what_was_answered_comes_where_asked_for(scene: Scene) -> None:
     assert whole == (await scene.store.attempts(sent))[0]
 
 
-async def test_attempts_of_a_message_are_walked_by_endpoint(scene: Scene) -> None:
+async def test_attempts_of_a_message_can_be_filtered_by_endpoint(scene: Scene) -> None:
     one, two = await scene.endpoint(), await scene.endpoint()
     (sent,) = await scene.send()
     for _ in range(3):
@@ -292,7 +292,7 @@ async def test_attempts_of_a_message_are_walked_by_endpoint(scene: Scene) -> Non
     assert len(await scene.store.message_attempts(of, AttemptFilter(delivered=False, code_class=500), Page())) == 6
 
 
-# ── what was tried at an endpoint ──
+# ── messages attempted at an endpoint ──
 
 
 async def test_a_message_is_listed_once_at_its_first_attempt(scene: Scene) -> None:
@@ -321,7 +321,7 @@ async def test_a_message_is_listed_once_at_its_first_attempt(scene: Scene) -> No
         retried: DeliveryState.SCHEDULED,
         dead: DeliveryState.DELIVERED,
     }
-    assert leased not in {row.message.id for row in rows}  # never tried
+    assert leased not in {row.message.id for row in rows}  # this message was never attempted
     waiting = next(row for row in rows if row.message.id == retried)
     due = [each.due_at for each in await scene.store.deliveries(retried) if each.endpoint_no == endpoint.no]
     assert [waiting.next_at] == due
@@ -335,7 +335,7 @@ async def _all_attempts(scene: Scene, endpoint: Endpoint) -> list[Any]:
     return (await scene.store.endpoint_attempts(endpoint.no, AttemptFilter(), Page())).rows
 
 
-async def test_what_was_tried_is_filtered_by_state_and_message(scene: Scene) -> None:
+async def test_attempted_messages_are_filtered_by_state_and_message(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await mixed_attempts(scene, endpoint)
 
@@ -357,11 +357,11 @@ async def test_what_was_tried_is_filtered_by_state_and_message(scene: Scene) -> 
     assert len(await found(after=starts[0], before=starts[-1])) < 6
     await scene.store.resolve(DeadFilter(app_no=scene.app.no), "seen to")
     assert await found(states=(DeliveryState.DEAD, DeliveryState.RESOLVED)) == ["b/RESOLVED"]
-    await scene.raw.execute("DELETE FROM dead_letter")  # its own retention was over
+    await scene.raw.execute("DELETE FROM dead_letter")  # its own retention is over
     assert await found(states=(DeliveryState.DEAD,)) == ["b/DEAD"]
 
 
-async def test_what_was_tried_comes_with_payloads_where_asked_for(scene: Scene) -> None:
+async def test_attempted_messages_have_payloads_on_request(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     sent = factory.new_messages(scene.app.no, 3)
     await scene.ingest(sent)
@@ -381,7 +381,8 @@ async def test_a_rare_match_is_found_in_bounded_steps(scene: Scene, kind: str, b
     scene.broken_on_purpose = True
     endpoint = await scene.endpoint()
     await bulk.load(scene.raw, [endpoint])
-    rare = [f"msg_{n:027d}" for n in (3, 2_000, 4_321, 4_322, 4_323, 18_001, 19_998)]  # at the ends of strides too
+    # matches at the ends of steps too
+    rare = [f"msg_{n:027d}" for n in (3, 2_000, 4_321, 4_322, 4_323, 18_001, 19_998)]
     for message in rare:
         for table in ("message", "attempt"):
             column = "id" if table == "message" else "message_id"
@@ -401,7 +402,7 @@ async def test_a_rare_match_is_found_in_bounded_steps(scene: Scene, kind: str, b
     assert requests in (bulk.ROWS // listing.STRIDE + 1, bulk.ROWS // listing.STRIDE + 2)
 
 
-# ── what is removed for good ──
+# ── expunged content ──
 
 
 async def the(scene: Scene, message_id: str) -> Message:
@@ -410,11 +411,11 @@ async def the(scene: Scene, message_id: str) -> Message:
     return found
 
 
-async def test_a_payload_is_expunged_once_nobody_needs_it(scene: Scene) -> None:
+async def test_a_payload_is_expunged_when_no_delivery_needs_it(scene: Scene) -> None:
     await scene.endpoint()
     delivered, dead, open_ = await scene.send(3)
     jobs = {job.message_id: job for job in await scene.claim_all()}
-    assert not await scene.store.expunge_message(await the(scene, delivered))  # it is being sent
+    assert not await scene.store.expunge_message(await the(scene, delivered))  # the message is being sent
     await scene.record(factory.delivered(jobs[delivered]), factory.dead(jobs[dead]), factory.retry(jobs[open_]))
 
     assert await scene.store.expunge_message(await the(scene, delivered))
@@ -441,7 +442,7 @@ async def test_a_payload_expunged_by_force_ends_its_open_delivery(scene: Scene) 
     assert await scene.store.replay(DeadFilter(app_no=scene.app.no)) == 0
 
 
-async def test_an_answer_is_expunged_and_the_rest_of_the_attempt_stays(scene: Scene) -> None:
+async def test_a_response_is_expunged_and_its_attempt_stays(scene: Scene) -> None:
     await scene.endpoint()
     one, two = await scene.send(2)
     jobs = {job.message_id: job for job in await scene.claim_all()}
@@ -469,7 +470,7 @@ async def test_nothing_is_resent_to_a_deleted_endpoint(scene: Scene) -> None:
     assert await scene.raw.count("delivery") == 0
 
 
-async def test_nothing_is_resent_whose_payload_is_gone(scene: Scene) -> None:
+async def test_a_message_without_a_payload_is_not_resent(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     (message,) = await scene.send()
     await scene.record(*factory.all_delivered(await scene.claim_all()))

@@ -1,4 +1,4 @@
-"""Guesses at passwords, on both engines: counted before they are looked at, many at a time too."""
+"""Failed sign-ins, on both engines. A guess is counted before the password is checked, also for concurrent guesses."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ FREE, LOCKED = 3, timedelta(minutes=5)
 
 
 def lock(known: Guesses | None, now: datetime) -> Guesses:
-    """Locked from the third guess on."""
+    """A rule that locks from the third guess on."""
     failures = 1 if known is None else known.failures + 1
     since = now if known is None else known.since
     return Guesses(failures=failures, since=since, locked_until=now + LOCKED if failures >= FREE else None)
 
 
-async def test_the_first_guesses_are_free(store: Store) -> None:
+async def test_the_first_guesses_are_not_locked(store: Store) -> None:
     assert [await store.take_guess({NAME: lock}) for _ in range(FREE)] == [None] * FREE
     until = await store.take_guess({NAME: lock})
     assert until is not None
     assert LOCKED - timedelta(seconds=30) < until - await store.now() <= LOCKED
 
 
-async def test_what_is_known_is_given_back_as_it_was(store: Store, raw: Raw) -> None:
+async def test_the_stored_guesses_are_passed_to_the_rule(store: Store, raw: Raw) -> None:
     seen: list[Guesses | None] = []
 
     def watching(known: Guesses | None, now: datetime) -> Guesses:
@@ -48,7 +48,7 @@ async def test_what_is_known_is_given_back_as_it_was(store: Store, raw: Raw) -> 
     assert again.locked_until - again.since == timedelta(hours=1)
 
 
-async def test_one_that_is_locked_counts_nothing(store: Store, raw: Raw) -> None:
+async def test_a_guess_during_a_lock_is_not_counted(store: Store, raw: Raw) -> None:
     for _ in range(FREE):
         await store.take_guess({NAME: lock})
     until = await store.take_guess({NAME: lock})
@@ -59,7 +59,7 @@ async def test_one_that_is_locked_counts_nothing(store: Store, raw: Raw) -> None
     assert await store.take_guess({ADDRESS: lock}) is None
 
 
-async def test_the_longest_lock_counts(store: Store, raw: Raw) -> None:
+async def test_the_longest_of_several_locks_applies(store: Store, raw: Raw) -> None:
     for _ in range(FREE):
         await store.take_guess({NAME: lock})
     await age(raw, 60)
@@ -78,7 +78,7 @@ async def test_a_lock_ends(store: Store, raw: Raw) -> None:
     assert await store.take_guess({NAME: lock}) is None
 
 
-async def test_who_was_right_is_forgiven(store: Store) -> None:
+async def test_a_correct_password_clears_the_failed_guesses(store: Store) -> None:
     for _ in range(FREE):
         await store.take_guess({NAME: lock})
         await store.take_guess({OTHER: lock})
@@ -87,8 +87,8 @@ async def test_who_was_right_is_forgiven(store: Store) -> None:
     assert await store.take_guess({OTHER: lock}) is not None
 
 
-async def test_many_at_a_time_are_not_free(store: Store, second: Store) -> None:
-    """Through two processes, in different orders: none is lost, and nobody waits for ever."""
+async def test_concurrent_guesses_are_all_counted(store: Store, second: Store) -> None:
+    """Two processes guess in different orders. Every guess is counted, and no process deadlocks."""
     counted: list[None] = []
 
     async def guess(handle: Store, subjects: list[bytes]) -> None:
@@ -102,7 +102,7 @@ async def test_many_at_a_time_are_not_free(store: Store, second: Store) -> None:
     assert len(counted) == FREE
 
 
-async def test_each_has_a_rule_of_its_own(store: Store) -> None:
+async def test_each_subject_has_its_own_rule(store: Store) -> None:
     def strict(known: Guesses | None, now: datetime) -> Guesses:
         return Guesses(failures=1, since=now, locked_until=now + 2 * LOCKED)
 
@@ -111,7 +111,7 @@ async def test_each_has_a_rule_of_its_own(store: Store) -> None:
     assert await store.take_guess({NAME: lock, ADDRESS: lock}) is not None
 
 
-async def test_old_ones_are_forgotten(store: Store, raw: Raw) -> None:
+async def test_old_guesses_are_deleted(store: Store, raw: Raw) -> None:
     await store.take_guess({OTHER: lock})
     await age(raw, GUESSES_KEPT - 60)
     await store.take_guess({NAME: lock})

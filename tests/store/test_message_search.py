@@ -1,4 +1,4 @@
-"""Messages for people who search: every filter, by every way, both ways, and nothing of anybody else's."""
+"""Message search: every filter, every kind of query, both directions, and nothing of other tenants."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def first(scene: Scene, where: MessageSearch) -> list[FoundMessage]:
 
 @pytest.fixture(params=["app", "few", "all"])
 async def way(request: pytest.FixtureRequest, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> int | None:
-    """The application that is asked for: by each of the three ways through messages."""
+    """The application to search in, for each of the three kinds of query."""
     await scene.store.create_application(scene.organization.id, factory.new_application())
     if request.param == "few":
         monkeypatch.setattr(found, "FIRST", 1)
@@ -51,7 +51,7 @@ async def neighbour(scene: Scene) -> Application:
 
 @pytest.fixture
 async def stranger(scene: Scene) -> Application:
-    """Of another organization, with messages of every state."""
+    """An application of another organization, with messages in every state."""
     other = await scene.store.save_organization(factory.organization())
     app = await scene.store.create_application(other.id, factory.new_application())
     await scene.store.create_endpoint(app.no, factory.new_endpoint())
@@ -99,7 +99,7 @@ async def test_messages_are_filtered(
     assert await ids(scene, MessageSearch(app_no=way, **where)) == expected
 
 
-async def test_a_stretch_of_time(scene: Scene, stranger: Application, way: int | None) -> None:
+async def test_messages_are_filtered_by_time(scene: Scene, stranger: Application, way: int | None) -> None:
     sent = sorted(await scene.send(5))
     start = await scene.store.now()
     at = [start + timedelta(seconds=n - 2) for n in range(5)]
@@ -109,7 +109,7 @@ async def test_a_stretch_of_time(scene: Scene, stranger: Application, way: int |
     assert await ids(scene, MessageSearch(app_no=way, after=at[3])) == sent[4:]
 
 
-async def test_all_applications_of_the_organization_together(
+async def test_all_applications_of_the_organization_are_searched_together(
     scene: Scene, neighbour: Application, stranger: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent = [factory.new_message((scene.app.no, neighbour.no)[n % 3 == 0]) for n in range(17)]
@@ -126,7 +126,9 @@ async def test_all_applications_of_the_organization_together(
     assert {each.message.app_id for each in await first(scene, MessageSearch())} == {scene.app.id, neighbour.id}
 
 
-async def test_a_deleted_application_s_are_gone(scene: Scene, neighbour: Application, way: int | None) -> None:
+async def test_messages_of_a_deleted_application_are_not_found(
+    scene: Scene, neighbour: Application, way: int | None
+) -> None:
     await scene.store.create_endpoint(neighbour.no, factory.new_endpoint())
     await scene.ingest(factory.new_messages(neighbour.no, 2))
     await scene.store.delete_application(neighbour.no)
@@ -138,7 +140,7 @@ async def test_a_deleted_application_s_are_gone(scene: Scene, neighbour: Applica
 
 
 async def states_of(scene: Scene, endpoints: list[Endpoint]) -> dict[str, str]:
-    """Messages to two endpoints, in every mixture that matters, by a name."""
+    """Create messages to two endpoints in every combination of states that matters. Return their ids by name."""
     names = ("delivered", "half", "dead", "resolved", "scheduled", "pending")
     made = dict(zip(names, await scene.send(len(names), event_type="order.paid"), strict=True))
     jobs = await scene.claim(100)
@@ -170,7 +172,7 @@ async def endpoints(scene: Scene) -> list[Endpoint]:
     return [await scene.endpoint(event_types=("order.paid",)) for _ in range(2)]
 
 
-async def test_each_message_with_the_states_of_its_deliveries(
+async def test_each_message_has_the_states_of_its_deliveries(
     scene: Scene, stranger: Application, endpoints: list[Endpoint], way: int | None
 ) -> None:
     made = await states_of(scene, endpoints)
@@ -196,7 +198,7 @@ async def test_each_message_with_the_states_of_its_deliveries(
         ("none", {"none"}),
     ],
 )
-async def test_by_state(
+async def test_messages_are_filtered_by_state(
     scene: Scene, stranger: Application, endpoints: list[Endpoint], way: int | None, state: str, names: set[str]
 ) -> None:
     made = await states_of(scene, endpoints)
@@ -209,8 +211,8 @@ async def test_by_state(
         assert by_ref == ([message_id] if name in names else []), name
 
 
-async def test_the_deliveries_of_a_message_in_pages(scene: Scene) -> None:
-    """One of each word; in pages of one, each word has its own and no other's."""
+async def test_the_deliveries_of_a_message_are_paged_by_state(scene: Scene) -> None:
+    """The message has one delivery in each state. Pages of one show each delivery under its own state only."""
     endpoints = [await scene.endpoint(event_types=("order.paid",)) for _ in range(6)]
     [message_id] = await scene.send(1, event_type="order.paid")
     job = {each.endpoint_no: each for each in await scene.claim()}
@@ -231,7 +233,9 @@ async def test_the_deliveries_of_a_message_in_pages(scene: Scene) -> None:
         assert listed == [each for each in every if word in (None, explain.word(each))]
 
 
-async def test_what_its_lane_keeps_is_held(scene: Scene, endpoints: list[Endpoint], way: int | None) -> None:
+async def test_a_delivery_that_its_lane_holds_is_shown_as_held(
+    scene: Scene, endpoints: list[Endpoint], way: int | None
+) -> None:
     await scene.send(1, event_type="order.paid")
     one, two = sorted(await scene.claim(), key=lambda job: job.endpoint_no)
     await scene.record(factory.retry(one, after=60, health=Health.NONE))
@@ -252,7 +256,9 @@ async def test_what_its_lane_keeps_is_held(scene: Scene, endpoints: list[Endpoin
     assert await seen() == {"held": 1, "pending": 1}
 
 
-async def test_what_is_due_before_its_lane_may_be_sent_to_is_held(scene: Scene, endpoints: list[Endpoint]) -> None:
+async def test_a_delivery_due_before_the_end_of_a_hold_is_shown_as_held(
+    scene: Scene, endpoints: list[Endpoint]
+) -> None:
     await scene.send(2, event_type="order.paid")
     job, *others = await scene.claim()
     await scene.store.release(others)
@@ -264,7 +270,7 @@ async def test_what_is_due_before_its_lane_may_be_sent_to_is_held(scene: Scene, 
     assert states == {"held": 1, "scheduled": 1, "pending": 2}
 
 
-async def test_queued_ones_are_open(scene: Scene, way: int | None) -> None:
+async def test_queued_deliveries_count_as_open(scene: Scene, way: int | None) -> None:
     await scene.endpoint(ordering=Ordering.KEY)
     sent = await scene.send(2, ordering_key="k")
     waiting = {each.message.id: each.states for each in await first(scene, MessageSearch(app_no=way, state="open"))}
@@ -275,7 +281,7 @@ async def test_queued_ones_are_open(scene: Scene, way: int | None) -> None:
 # ── by id ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_by_its_id_or_an_event_s(
+async def test_a_message_is_found_by_its_id_or_event_id(
     scene: Scene, neighbour: Application, stranger: Application, way: int | None
 ) -> None:
     mine = factory.new_message(scene.app.no, event_id="order-1", event_type="a")
@@ -296,13 +302,13 @@ async def test_by_its_id_or_an_event_s(
         assert await ids(scene, MessageSearch(app_no=way, ref=wrong)) == []
 
 
-# ── bounded looks ─────────────────────────────────────────────────────────────────────────────────────────────────
+# ── bounded steps ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_filter_that_rarely_matches_is_walked_in_steps(
+async def test_a_filter_that_rarely_matches_is_searched_in_steps(
     scene: Scene, neighbour: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Few applications, each with its own part of the step; an empty page says where to go on."""
+    """There are few applications, and each gets its part of the step. An empty page has an iterator to continue."""
     monkeypatch.setattr(listing, "STRIDE", 6)
     monkeypatch.setattr(found, "FIRST", 1)
     sent = [factory.new_message((scene.app.no, neighbour.no)[n % 2], tags=None) for n in range(20)]
@@ -323,7 +329,7 @@ async def test_a_filter_that_rarely_matches_is_walked_in_steps(
 
 
 @pytest.mark.parametrize("state", ["open", "dead"])
-async def test_what_is_open_or_dead_is_found_among_everybody_s(
+async def test_open_or_dead_messages_are_found_among_those_of_other_applications(
     scene: Scene, neighbour: Application, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
     monkeypatch.setattr(found, "FIRST", 2)

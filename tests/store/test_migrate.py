@@ -1,4 +1,4 @@
-"""Migrations: once, in order, under one lock, and never backwards."""
+"""Migrations run once, in order, under one lock, and never backwards."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FOLDER = Path(next(iter(migrations_package.__path__)))
 
 @pytest.fixture
 async def empty(empty_url: str, vault: Vault) -> AsyncIterator[list[Store]]:
-    """Three handles on a database that was never migrated."""
+    """Three stores on a database without migrations."""
     handles = [await open_store(empty_url, vault=vault, options=StoreOptions(pool_size=2)) for _ in range(3)]
     yield handles
     for handle in handles:
@@ -41,7 +41,7 @@ def test_both_engines_have_the_same_migrations() -> None:
     assert numbers("sqlite") == list(range(1, SCHEMA_VERSION + 1))
 
 
-async def test_an_empty_database_is_brought_up_to_date_once(empty: list[Store], engine: str) -> None:
+async def test_an_empty_database_is_migrated_once(empty: list[Store], engine: str) -> None:
     store = empty[0]
     assert await store.version() == 0
     assert await store.migrate() == numbers(engine)
@@ -53,12 +53,13 @@ async def test_an_empty_database_is_brought_up_to_date_once(empty: list[Store], 
 
 async def test_processes_that_start_together_migrate_once(empty: list[Store], engine: str) -> None:
     applied = await asyncio.gather(*(handle.migrate() for handle in empty))
-    assert sorted(number for each in applied for number in each) == numbers(engine)  # each by one of them
+    # each migration is applied by one of them
+    assert sorted(number for each in applied for number in each) == numbers(engine)
     assert [await handle.version() for handle in empty] == [SCHEMA_VERSION] * 3
 
 
 def install(monkeypatch: pytest.MonkeyPatch, engine: str, *later: str) -> None:
-    """A release that has these migrations too."""
+    """Simulate a release that has these additional migrations."""
     more = {SCHEMA_VERSION + place: text for place, text in enumerate(later, 1)}
     if engine == "postgres":
         known = dict(schema_version.migrations())
@@ -70,7 +71,7 @@ def install(monkeypatch: pytest.MonkeyPatch, engine: str, *later: str) -> None:
 
 
 def column(engine: str, name: str) -> str:
-    """A migration that adds this column."""
+    """Return a migration that adds this column."""
     schema = "hookline." if engine == "postgres" else ""
     return f"ALTER TABLE {schema}organization ADD COLUMN {name} text NOT NULL DEFAULT 'of old';"
 
@@ -93,7 +94,7 @@ async def test_a_later_migration_is_applied_to_a_database_that_is_in_use(
 async def test_a_migration_that_failed_is_resumed_where_it_stopped(
     empty: list[Store], engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PostgreSQL commits each migration by itself, SQLite all that are missing at once."""
+    """PostgreSQL commits each migration separately. SQLite commits all missing migrations at once."""
     store, (second, third) = empty[0], (SCHEMA_VERSION + 1, SCHEMA_VERSION + 2)
     await store.migrate()
     install(monkeypatch, engine, column(engine, "second"), column(engine, "third") + "\nSELECT nothing_such();")

@@ -1,6 +1,7 @@
-"""The store against a simple model: any sequence of operations, on both engines, with two workers.
+"""A test of the store against a simple model: any sequence of operations, on both engines, with two workers.
 
-The model knows what must have become of every delivery; it does not know which ones a claim picks, only which it may.
+The model knows the correct state of every delivery. It does not know which deliveries a claim picks, only which it may
+pick.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ T = TypeVar("T")
 S = DeliveryState
 
 LEASE = 1000.0
-SHORT, LONG = 2.0, 1100.0  # one never ends a lease, the other always does, however slow the machine is
+SHORT, LONG = 2.0, 1100.0  # on any machine, SHORT never ends a lease and LONG always does
 BUDGET = 5000.0
 OPTIONS = StoreOptions(
     lease=LEASE,
     pool_size=2,
     circuit=CircuitPolicy(threshold=3, spread=0.5, cooldown=3.0, cooldown_cap=10.0, recovery_done=4),
 )
-# Which one of those there are: drawn without a look at the store, whose jitter and clock would make the draws differ.
+# The number of the chosen item. It does not depend on the store, whose jitter and clock would make draws differ.
 PICK = st.integers(0, 10_000)
 OUTCOMES = st.sampled_from(["delivered", "retry", "retry", "retry", "dead", "gone"])
 
@@ -53,7 +54,7 @@ def pick(items: Sequence[T], number: int) -> T:
 
 
 class World:
-    """What the examples share: two workers on one database, and the loop they live in."""
+    """The state that all examples share: two workers on one database, and their event loop."""
 
     def __init__(self, url: str, vault: Vault) -> None:
         self.loop = asyncio.new_event_loop()
@@ -82,18 +83,18 @@ class World:
 
 
 class Known:
-    """What the model knows of one delivery."""
+    """The expected state of one delivery."""
 
     def __init__(self, delivery_id: int, endpoint_no: int, place: int = 0, queue: str | None = None) -> None:
         self.id = delivery_id
         self.endpoint_no = endpoint_no
-        self.place = place  # of its message, in the order accepted
+        self.place = place  # the position of its message in the order of acceptance
         self.queue = queue
         self.state = S.PENDING if queue is None else S.QUEUED
         self.attempts = 0
         self.sent = 0
         self.job: LeasedDelivery | None = None
-        self.aged = 0.0  # since it was leased
+        self.aged = 0.0  # simulated seconds since the lease
 
     def go(self, state: DeliveryState) -> None:
         self.state = move(self.state, state)
@@ -181,7 +182,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.run(self.store.delete_endpoint(no))
         self.status[no] = EndpointStatus.DELETED
 
-    # ── the flow ──
+    # ── deliveries ──
 
     @rule(
         keys=st.lists(st.sampled_from([None, None, "a", "b"]), min_size=1, max_size=4),
@@ -224,7 +225,8 @@ class StoreMachine(RuleBasedStateMachine):
         return [self.known[job.delivery_id] for job in jobs]
 
     def promote(self, claimed: list[int]) -> None:
-        """A claim gives turns in the lanes that it visits: which ones cannot be told, but only to the first in line."""
+        """A claim promotes queued deliveries in the lanes that it visits. The model cannot predict which, but only the
+        first of a key may be promoted."""
         turned = "SELECT id FROM delivery WHERE state = 0 AND ordering_key IS NOT NULL"
         ids = [*claimed, *(row["id"] for row in self.run(self.world.raw.rows(turned)))]
         for known in {self.known[id_] for id_ in ids}:
@@ -238,14 +240,14 @@ class StoreMachine(RuleBasedStateMachine):
             for other in self.known.values()
             if (other.endpoint_no, other.queue) == (known.endpoint_no, known.queue)
         ]
-        assert not [other for other in line if other.state in ACTIVE], "two of one key at a time"
+        assert not [other for other in line if other.state in ACTIVE], "two deliveries of one key are active"
         assert min((other.place, other.id) for other in line if other.state == S.QUEUED) == (known.place, known.id)
         if self.on_death[known.endpoint_no] == OnDeath.BLOCK:
             assert not [other for other in line if other.state == S.DEAD and other.place < known.place]
 
     @rule(want=st.integers(1, 20), worker=st.integers(0, 1), outcomes=st.lists(OUTCOMES, min_size=20, max_size=20))
     def work(self, want: int, worker: int, outcomes: list[str]) -> None:
-        """As a worker does: claim, and record what came of it in one batch."""
+        """Claim deliveries and record their outcomes in one batch, as a worker does."""
         taken = list(zip(self.take(want, worker, 100), outcomes, strict=False))
         report = self.run(self.store.record([self.result(known, outcome, 0.0) for known, outcome in taken]))
         assert (report.recorded, report.stale) == (len(taken), 0)
@@ -254,7 +256,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(worker=st.integers(0, 1), times=st.integers(2, 8))
     def fail_steadily(self, worker: int, times: int) -> None:
-        """Long enough, and circuits open; longer, and probes fail."""
+        """Fail several times in a row, so that circuits open and then probes fail."""
         for _ in range(times):
             self.work(20, worker, ["retry"] * 20)
             self.pass_time(SHORT)
@@ -383,7 +385,7 @@ class StoreMachine(RuleBasedStateMachine):
         for known in chosen:
             known.go(S.RESOLVED)
 
-    # ── what must always hold ──
+    # ── invariants ──
 
     @invariant()
     def every_delivery_is_where_the_model_says(self) -> None:
@@ -401,7 +403,7 @@ class StoreMachine(RuleBasedStateMachine):
         for row in await raw.rows("SELECT id, attempts, sent, resolved_at FROM dead_letter"):
             state = S.DEAD if row["resolved_at"] is None else S.RESOLVED
             found.append((row["id"], (state, row["attempts"], row["sent"])))
-        assert len(dict(found)) == len(found), "a delivery is in two places"
+        assert len(dict(found)) == len(found), "a delivery is in two tables"
         return dict(found)
 
     @invariant()
@@ -424,7 +426,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.run(self.world.raw.rows(f"{wrong} WHERE coalesce(w.app_no, 0) <> l.app_no")) == []
 
     def teardown(self) -> None:
-        """Whatever happened, everything that is still open can be delivered in the end."""
+        """Deliver everything that is still open. This must be possible after any sequence of operations."""
         if not self.status:
             return
         for no in self.living():

@@ -1,4 +1,4 @@
-"""What things are called, for pages that have their ids; applications by a part of their name."""
+"""Names of objects for pages that have only their ids, and search for applications by a part of their name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ async def named(scene: Scene, name: str, uid: str | None = None) -> Application:
 
 
 async def called(scene: Scene, text: str, *, limit: int = 2) -> tuple[list[str], int]:
-    """All that have this in their name, from as many calls as it takes."""
+    """Return all applications with this text in their name, and the number of calls."""
     found: list[str] = []
     page, calls = Page(limit=limit), 0
     while True:
@@ -29,7 +29,7 @@ async def called(scene: Scene, text: str, *, limit: int = 2) -> tuple[list[str],
         page = Page(limit=limit, iterator=onward)
 
 
-async def test_applications_by_a_part_of_their_name_or_uid(scene: Scene) -> None:
+async def test_applications_are_found_by_a_part_of_their_name_or_uid(scene: Scene) -> None:
     made = [
         await named(scene, name, uid)
         for name, uid in (("Acme & Söhne", None), ("acme 100%", "ten"), ("Other", "ACME-3"), ("Nobody", "nobody"))
@@ -41,12 +41,13 @@ async def test_applications_by_a_part_of_their_name_or_uid(scene: Scene) -> None
     expected = sorted(("Acme & Söhne", "acme 100%", "Other"), key=by_id.__getitem__)
     assert (await called(scene, "aCMe"))[0] == expected
     assert (await called(scene, "SÖHNE"))[0] == ["Acme & Söhne"]
-    assert (await called(scene, "so\u0308hne"))[0] == ["Acme & Söhne"]  # the same letter, as some systems write it
+    # the same letter as a letter and a combining mark
+    assert (await called(scene, "so\u0308hne"))[0] == ["Acme & Söhne"]
     assert (await called(scene, "0%"))[0] == ["acme 100%"]
     assert (await called(scene, "_"))[0] == []
 
 
-async def test_one_call_looks_through_a_bounded_number(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_call_reads_a_bounded_number_of_applications(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(names, "LOOKED", 2)
     made = [await named(scene, f"Shop {number}") for number in range(5)]
     last = max(made, key=lambda app: app.id)
@@ -57,7 +58,7 @@ async def test_one_call_looks_through_a_bounded_number(scene: Scene, monkeypatch
     assert calls >= 3
 
 
-async def test_names_of_what_pages_list(scene: Scene) -> None:
+async def test_names_are_returned_for_the_ids_on_a_page(scene: Scene) -> None:
     endpoint = await scene.endpoint(url="https://a.example.com/hook", description="the warehouse")
     other = await scene.store.save_organization(factory.organization())
     theirs = await scene.store.create_application(other.id, factory.new_application())

@@ -1,4 +1,4 @@
-"""The entry in the audit log is written in the transaction of the change: both are there, or neither is."""
+"""The audit entry is written in the transaction of its change. Both are stored, or neither is."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from tests.support import factory
 from tests.support.scene import Scene
 
 Change = Callable[[Note[Any]], Awaitable[Any]]
-Prepare = Callable[[Scene], Awaitable[Change]]  # what is needed first; the change itself, to which a note is given
+Prepare = Callable[[Scene], Awaitable[Change]]  # creates the preconditions and returns the change, which takes a note
 
 
 class Torn(Exception):
-    """Something goes wrong after the change, before its transaction has ended."""
+    """An error after the change and before the end of its transaction."""
 
 
 def new_operator(scene: Scene) -> Operator:
@@ -163,7 +163,7 @@ async def reset_circuit(scene: Scene) -> Change:
 
 
 async def bury(scene: Scene, **fields: Any) -> tuple[Endpoint, DeadFilter]:
-    """An endpoint with a dead letter."""
+    """Create an endpoint with a dead letter."""
     endpoint = await scene.endpoint(**fields)
     await scene.send(ordering_key="k")
     await scene.record(*(factory.dead(job) for job in await scene.claim()))
@@ -293,7 +293,7 @@ async def actions(scene: Scene) -> list[str]:
 
 
 async def contents(scene: Scene) -> dict[str, list[Any]]:
-    """All that the tables hold, except the counters of SQLite's keys."""
+    """Return the contents of all tables, except SQLite's key counters."""
     names = await scene.raw.rows(
         "SELECT tablename AS name FROM pg_tables WHERE schemaname = 'hookline'"
         if scene.store.engine == "postgres"
@@ -303,7 +303,7 @@ async def contents(scene: Scene) -> dict[str, list[Any]]:
 
 
 @EACH
-async def test_the_entry_is_there_with_the_change_and_knows_its_result(scene: Scene, prepare: Prepare) -> None:
+async def test_the_entry_is_stored_with_the_change_and_knows_its_result(scene: Scene, prepare: Prepare) -> None:
     change, results = await prepare(scene), []
 
     def note(result: Any) -> NewAuditEntry:
@@ -315,7 +315,7 @@ async def test_the_entry_is_there_with_the_change_and_knows_its_result(scene: Sc
 
 
 @EACH
-async def test_a_failure_leaves_neither_the_change_nor_the_entry(scene: Scene, prepare: Prepare) -> None:
+async def test_a_failure_stores_neither_the_change_nor_the_entry(scene: Scene, prepare: Prepare) -> None:
     change = await prepare(scene)
     before = await contents(scene)
 
@@ -339,6 +339,6 @@ async def test_an_entry_that_cannot_be_written_undoes_the_change(scene: Scene, p
 
 
 @EACH
-async def test_where_nothing_is_to_be_noted_nothing_is(scene: Scene, prepare: Prepare) -> None:
+async def test_a_change_without_a_note_writes_no_entry(scene: Scene, prepare: Prepare) -> None:
     await (await prepare(scene))(lambda _: None)
     assert await actions(scene) == []

@@ -1,4 +1,4 @@
-"""Operational webhooks: each change that an organization asked to hear of is told once, with the change or not at all."""
+"""Operational webhooks: each change that an organization subscribed to is sent once, in its transaction."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.scene import Scene
 
 @pytest.fixture
 async def scene(scene: Scene) -> Scene:
-    """Whose application has a uid."""
+    """A scene whose application has a uid."""
     change = ApplicationChange(uid=f"tenant-{factory.number()}")
     scene.app = await scene.store.change_application(scene.app.no, change)
     return scene
@@ -46,7 +46,7 @@ async def only(scene: Scene) -> OperationalEvent:
 
 
 async def a_listened_endpoint(scene: Scene, **fields: Any) -> Endpoint:
-    """Its organization listens, and has not been told of anything yet."""
+    """Create an endpoint whose organization subscribes to operational events. No event was written yet."""
     endpoint = await scene.endpoint(**fields)
     await add_listener(scene.store, scene.organization.id)
     assert await outbox_events(scene.raw) == []
@@ -63,7 +63,8 @@ def who(scene: Scene, endpoint: Endpoint) -> dict[str, Any]:
 
 
 async def fail(scene: Scene, times: int, **fields: Any) -> LeasedDelivery:
-    """The one delivery that there is: claimed, with so many failed attempts behind it. They say nothing about health."""
+    """Claim the only delivery and let it fail this many times, then claim it again. The failures do not count against
+    health."""
     for _ in range(times):
         (job,) = await scene.claim_all()
         await scene.record(factory.retry(job, after=0.0, health=Health.NONE, **fields))
@@ -74,7 +75,7 @@ async def fail(scene: Scene, times: int, **fields: Any) -> LeasedDelivery:
 # ── endpoints ──
 
 
-async def test_created_updated_and_deleted(scene: Scene) -> None:
+async def test_creating_updating_and_deleting_an_endpoint_sends_events(scene: Scene) -> None:
     await add_listener(scene.store, scene.organization.id)
     endpoint = await scene.endpoint(uid=f"gate-{factory.number()}")
     changed = await scene.store.change_endpoint(endpoint.no, EndpointChange(description="new"))
@@ -97,7 +98,7 @@ async def test_created_updated_and_deleted(scene: Scene) -> None:
     ]
 
 
-async def test_names_that_were_not_given_are_null(scene: Scene) -> None:
+async def test_missing_uids_are_null_in_the_event(scene: Scene) -> None:
     app = await scene.store.create_application(scene.organization.id, NewApplication(name="without a uid"))
     await add_listener(scene.store, scene.organization.id)
     endpoint = await scene.endpoint(app)
@@ -109,7 +110,7 @@ async def test_names_that_were_not_given_are_null(scene: Scene) -> None:
     }
 
 
-async def test_an_application_is_deleted_with_all_its_endpoints(scene: Scene) -> None:
+async def test_deleting_an_application_sends_an_event_for_each_endpoint(scene: Scene) -> None:
     one, two, gone = [await scene.endpoint() for _ in range(3)]
     await scene.store.delete_endpoint(gone.no)
     await add_listener(scene.store, scene.organization.id)
@@ -119,7 +120,7 @@ async def test_an_application_is_deleted_with_all_its_endpoints(scene: Scene) ->
     )
 
 
-async def test_status_changes_by_hand(scene: Scene) -> None:
+async def test_status_changes_by_an_operator_send_events(scene: Scene) -> None:
     endpoint = await a_listened_endpoint(scene)
     for status, cause in (
         (EndpointStatus.PAUSED, "their deploy"),
@@ -142,8 +143,8 @@ async def test_status_changes_by_hand(scene: Scene) -> None:
     assert len({each.event_id for each in found}) == 4
 
 
-async def test_an_endpoint_that_is_gone(scene: Scene) -> None:
-    """Two events of one attempt: the delivery died, and the endpoint was disabled."""
+async def test_an_endpoint_that_answers_gone_sends_two_events(scene: Scene) -> None:
+    """One attempt causes two events: the delivery died, and the endpoint was disabled."""
     endpoint = await a_listened_endpoint(scene)
     await scene.send()
     (job,) = await scene.claim()
@@ -155,7 +156,7 @@ async def test_an_endpoint_that_is_gone(scene: Scene) -> None:
     assert "410" in disabled.data["cause"]
 
 
-async def test_the_sweep_pauses_and_disables(scene: Scene) -> None:
+async def test_endpoints_that_the_sweep_pauses_or_disables_send_events(scene: Scene) -> None:
     dying, failing = await scene.endpoint(), await scene.endpoint()
     await scene.trip(failing)
     await scene.claim_all()
@@ -181,7 +182,7 @@ async def test_the_sweep_pauses_and_disables(scene: Scene) -> None:
 # ── circuits ──
 
 
-async def test_a_circuit_opens_and_closes(scene: Scene) -> None:
+async def test_an_opened_and_a_closed_circuit_send_events(scene: Scene) -> None:
     endpoint = await a_listened_endpoint(scene)
     probe = await scene.half_open(endpoint)
     opened = await only(scene)
@@ -190,7 +191,7 @@ async def test_a_circuit_opens_and_closes(scene: Scene) -> None:
     assert "503" in opened.data["cause"]
     await scene.record(factory.retry(probe, health=Health.BAD))
     assert (await scene.lane(endpoint)).circuit == Circuit.OPEN
-    assert await kinds(scene) == ["circuit.opened"], "a failed probe is no news"
+    assert await kinds(scene) == ["circuit.opened"], "a failed probe writes no event"
     await clear_outbox(scene.raw)
     await scene.record(factory.delivered(await scene.probe(endpoint)))
     while (await scene.lane(endpoint)).circuit != Circuit.CLOSED:
@@ -201,7 +202,7 @@ async def test_a_circuit_opens_and_closes(scene: Scene) -> None:
     assert [kind for kind in await kinds(scene) if kind.startswith("circuit")] == ["circuit.closed"]
 
 
-async def test_a_circuit_is_reset(scene: Scene) -> None:
+async def test_a_reset_circuit_sends_an_event(scene: Scene) -> None:
     endpoint = await a_listened_endpoint(scene)
     await scene.trip(endpoint)
     await clear_outbox(scene.raw)
@@ -210,7 +211,7 @@ async def test_a_circuit_is_reset(scene: Scene) -> None:
     assert (closed.type, closed.data["cause"]) == ("circuit.closed", "they say it is fine")
 
 
-async def test_to_forget_the_failures_of_a_closed_circuit_is_no_news(scene: Scene) -> None:
+async def test_resetting_the_failures_of_a_closed_circuit_sends_no_event(scene: Scene) -> None:
     endpoint = await a_listened_endpoint(scene)
     await scene.send()
     (job,) = await scene.claim()
@@ -222,7 +223,7 @@ async def test_to_forget_the_failures_of_a_closed_circuit_is_no_news(scene: Scen
 # ── deliveries ──
 
 
-async def test_a_death(scene: Scene) -> None:
+async def test_a_dead_delivery_sends_an_event(scene: Scene) -> None:
     endpoint = await a_listened_endpoint(scene, uid=f"gate-{factory.number()}")
     (message,) = await scene.send(event_id="order-17")
     (job,) = await scene.claim()
@@ -241,7 +242,7 @@ async def test_a_death(scene: Scene) -> None:
     }
 
 
-async def test_an_attempt_without_an_answer_has_status_0(scene: Scene) -> None:
+async def test_an_attempt_without_a_response_has_status_0(scene: Scene) -> None:
     await a_listened_endpoint(scene)
     await scene.send()
     (job,) = await scene.claim()
@@ -250,7 +251,7 @@ async def test_an_attempt_without_an_answer_has_status_0(scene: Scene) -> None:
     assert (data["lastAttempt"]["responseStatusCode"], data["msgEventId"]) == (0, None)
 
 
-async def test_the_fourth_failure_is_told_once_and_so_is_the_recovery(scene: Scene) -> None:
+async def test_the_fourth_failure_sends_one_event_and_the_recovery_another(scene: Scene) -> None:
     endpoint = await a_listened_endpoint(scene)
     (message,) = await scene.send()
     fourth = await fail(scene, FAILING - 1)
@@ -275,14 +276,14 @@ async def test_the_fourth_failure_is_told_once_and_so_is_the_recovery(scene: Sce
 
 
 @pytest.mark.parametrize("failures", [0, 1, FAILING - 1])
-async def test_what_was_not_failing_does_not_recover(scene: Scene, failures: int) -> None:
+async def test_a_delivery_without_a_failure_event_sends_no_recovery_event(scene: Scene, failures: int) -> None:
     await a_listened_endpoint(scene)
     await scene.send()
     await scene.record(factory.delivered(await fail(scene, failures)))
     assert await outbox_events(scene.raw) == []
 
 
-async def test_a_dead_letter_that_is_replayed_and_delivered_has_recovered(scene: Scene) -> None:
+async def test_a_dead_letter_that_is_replayed_and_delivered_sends_a_recovery_event(scene: Scene) -> None:
     await a_listened_endpoint(scene)
     await scene.send()
     (job,) = await scene.claim()
@@ -294,7 +295,7 @@ async def test_a_dead_letter_that_is_replayed_and_delivered_has_recovered(scene:
     assert await kinds(scene) == told_of
 
 
-async def test_who_dies_twice_is_told_of_twice(scene: Scene) -> None:
+async def test_a_delivery_that_dies_twice_sends_two_events(scene: Scene) -> None:
     await a_listened_endpoint(scene)
     await scene.send(policy=PolicyOverride(max_age=1000.0))
     (job,) = await scene.claim()
@@ -309,7 +310,7 @@ async def test_who_dies_twice_is_told_of_twice(scene: Scene) -> None:
     assert (await scene.store.relay(10)).relayed == 4
 
 
-async def test_a_spent_budget(scene: Scene) -> None:
+async def test_an_exhausted_time_budget_sends_an_event(scene: Scene) -> None:
     await a_listened_endpoint(scene)
     tried, fresh = await scene.send(2, policy=PolicyOverride(max_age=1000.0))
     jobs = {job.message_id: job for job in await scene.claim()}
@@ -325,13 +326,13 @@ async def test_a_spent_budget(scene: Scene) -> None:
     assert (await scene.store.sweep_expired()).expired == 2
     found = {each.data["msgId"]: each.data for each in await outbox_events(scene.raw)}
     assert {data["reason"] for data in found.values()} == {"budget_exhausted"}
-    assert found[tried]["lastAttempt"]["id"] == last.attempt_id, "the newest of its two attempts"
+    assert found[tried]["lastAttempt"]["id"] == last.attempt_id, "the event has the newest of its two attempts"
     assert found[tried]["lastAttempt"]["responseStatusCode"] == 503
     assert found[fresh]["lastAttempt"] is None
     assert await kinds(scene) == ["message.attempt.exhausted"] * 2
 
 
-async def test_what_a_deleted_endpoint_held(scene: Scene) -> None:
+async def test_deliveries_of_a_deleted_endpoint_send_events(scene: Scene) -> None:
     endpoint = await a_listened_endpoint(scene)
     messages = await scene.send(2)
     await scene.store.delete_endpoint(endpoint.no)
@@ -343,7 +344,7 @@ async def test_what_a_deleted_endpoint_held(scene: Scene) -> None:
     assert {(each.data["reason"], each.data["endpointId"]) for each in dead} == {("endpoint_deleted", endpoint.id)}
 
 
-async def test_a_payload_that_is_gone(scene: Scene) -> None:
+async def test_a_delivery_without_a_payload_sends_an_event(scene: Scene) -> None:
     await a_listened_endpoint(scene)
     (message,) = await scene.send()
     await scene.raw.execute("UPDATE message SET payload = NULL WHERE id = $1", message)
@@ -352,7 +353,7 @@ async def test_a_payload_that_is_gone(scene: Scene) -> None:
     assert (data["msgId"], data["reason"], data["lastAttempt"]) == (message, "unsendable", None)
 
 
-async def test_a_batch_tells_each_its_own(scene: Scene) -> None:
+async def test_each_outcome_of_a_batch_sends_its_own_event(scene: Scene) -> None:
     one = await a_listened_endpoint(scene)
     two = await scene.endpoint()
     await clear_outbox(scene.raw)
@@ -366,10 +367,10 @@ async def test_a_batch_tells_each_its_own(scene: Scene) -> None:
     assert {each.data["endpointId"] for each in found} == {one.id}
 
 
-# ── only with the change ──
+# ── in the transaction of the change ──
 
 
-async def test_a_change_that_is_refused_is_not_told(scene: Scene) -> None:
+async def test_a_refused_change_sends_no_event(scene: Scene) -> None:
     taken = await scene.endpoint(uid="taken")
     endpoint = await a_listened_endpoint(scene)
     with pytest.raises(Conflict):
@@ -385,7 +386,7 @@ async def test_a_change_that_is_refused_is_not_told(scene: Scene) -> None:
     assert await outbox_events(scene.raw) == []
 
 
-async def test_what_is_rolled_back_was_not_told(scene: Scene) -> None:
+async def test_a_change_that_is_rolled_back_sends_no_event(scene: Scene) -> None:
     """The event is written, and then a later part of the same transaction fails."""
     await a_listened_endpoint(scene)
     (message,) = await scene.send()
@@ -400,7 +401,7 @@ async def test_what_is_rolled_back_was_not_told(scene: Scene) -> None:
     assert await kinds(scene) == ["message.attempt.exhausted", "endpoint.disabled"]
 
 
-async def test_what_cannot_be_told_does_not_happen(scene: Scene) -> None:
+async def test_a_change_whose_event_cannot_be_written_is_rolled_back(scene: Scene) -> None:
     endpoint = await a_listened_endpoint(scene)
     await scene.raw.execute("ALTER TABLE outbox RENAME TO elsewhere")
     with pytest.raises(HooklineError):
@@ -414,7 +415,7 @@ async def test_what_cannot_be_told_does_not_happen(scene: Scene) -> None:
     assert await outbox_events(scene.raw) == []
 
 
-async def test_a_stale_claim_tells_nothing(scene: Scene) -> None:
+async def test_an_outcome_with_a_stale_claim_sends_no_event(scene: Scene) -> None:
     await a_listened_endpoint(scene)
     await scene.send()
     (job,) = await scene.claim()
@@ -425,8 +426,8 @@ async def test_a_stale_claim_tells_nothing(scene: Scene) -> None:
     assert await kinds(scene) == ["message.attempt.exhausted"]
 
 
-async def test_what_goes_well_is_not_even_looked_at(scene: Scene) -> None:
-    """Nor are the first failures: to see who listens, the table that is away here would be read."""
+async def test_successes_do_not_query_the_subscribers(scene: Scene) -> None:
+    """A success and a first failure must not query the subscribers. The test removes the table of that query."""
     await a_listened_endpoint(scene)
     delivered, *failed = await scene.send(3)
     jobs = {job.message_id: job for job in await scene.claim()}
@@ -438,7 +439,7 @@ async def test_what_goes_well_is_not_even_looked_at(scene: Scene) -> None:
     assert await outbox_events(scene.raw) == []
 
 
-async def test_where_nobody_listens_nothing_is_written(scene: Scene) -> None:
+async def test_without_subscribers_no_event_is_written(scene: Scene) -> None:
     listener = await add_listener(scene.store, scene.organization.id)
     await scene.store.delete_endpoint(listener.no)
     endpoint = await scene.endpoint()
@@ -457,7 +458,7 @@ async def other(store: Store) -> Organization:
     return await store.save_organization(factory.organization())
 
 
-async def test_an_organization_hears_of_its_own_alone(scene: Scene, other: Organization) -> None:
+async def test_an_organization_gets_only_its_own_events(scene: Scene, other: Organization) -> None:
     theirs = await scene.store.create_application(other.id, factory.new_application())
     listener = await add_listener(scene.store, other.id)
     mine = await scene.endpoint()
@@ -475,7 +476,7 @@ async def test_an_organization_hears_of_its_own_alone(scene: Scene, other: Organ
     assert sorted(job.event_type for job in jobs) == ["endpoint.created", "endpoint.deleted"]
 
 
-async def test_one_batch_of_two_organizations(scene: Scene, other: Organization) -> None:
+async def test_one_batch_of_two_organizations_sends_each_its_own_events(scene: Scene, other: Organization) -> None:
     theirs = await scene.store.create_application(other.id, factory.new_application())
     await scene.endpoint()
     await scene.endpoint(theirs)
@@ -488,8 +489,8 @@ async def test_one_batch_of_two_organizations(scene: Scene, other: Organization)
     assert [(each.org_id, each.data["msgId"]) for each in await outbox_events(scene.raw)] == [(other.id, his)]
 
 
-async def test_what_happens_to_an_operational_endpoint_is_not_told(scene: Scene) -> None:
-    """Not to its own organization, and not to the management organization, even if that listens."""
+async def test_changes_of_an_operational_endpoint_send_no_event(scene: Scene) -> None:
+    """Neither its own organization nor the management organization gets an event, even with a subscription."""
     await add_listener(scene.store, MANAGEMENT)
     listener = await add_listener(scene.store, scene.organization.id)
     await scene.store.change_endpoint(listener.no, EndpointChange(description="new"))
@@ -524,15 +525,15 @@ async def test_an_event_that_is_relayed_again_is_dropped(scene: Scene) -> None:
 
 
 @pytest.mark.store_options(max_payload=10)
-async def test_the_publishers_limit_is_not_for_events(scene: Scene) -> None:
+async def test_the_payload_limit_of_publishers_does_not_apply_to_events(scene: Scene) -> None:
     endpoint = await a_listened_endpoint(scene)
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "\x01" * 5000)
     report = await scene.store.relay(10)
     assert (report.relayed, report.set_aside) == (1, 0)
 
 
-async def test_the_only_organization_stays_the_only_one(scene: Scene) -> None:
-    """A publisher that names no organization need not know that there is one for management."""
+async def test_the_management_organization_does_not_count_as_a_second_one(scene: Scene) -> None:
+    """A publisher that names no organization can ignore the management organization."""
     await scene.endpoint()
     await add_listener(scene.store, scene.organization.id)
     await scene.raw.execute(
@@ -549,7 +550,7 @@ async def test_the_only_organization_stays_the_only_one(scene: Scene) -> None:
 # ── operational endpoints ──
 
 
-async def test_an_endpoint_hears_what_it_subscribes_to(scene: Scene) -> None:
+async def test_an_operational_endpoint_gets_only_its_subscribed_events(scene: Scene) -> None:
     some = await add_listener(scene.store, scene.organization.id, event_types=("endpoint.deleted",))
     every = await add_listener(scene.store, scene.organization.id)
     endpoint = await scene.endpoint()
@@ -561,7 +562,9 @@ async def test_an_endpoint_hears_what_it_subscribes_to(scene: Scene) -> None:
     assert heard == {some.no: ["endpoint.deleted"], every.no: ["endpoint.created", "endpoint.deleted"]}
 
 
-async def test_first_use_by_many_at_once(store: Store, second: Store, organization: Organization) -> None:
+async def test_concurrent_first_uses_create_the_management_organization_once(
+    store: Store, second: Store, organization: Organization
+) -> None:
     made = await asyncio.gather(*(add_listener(handle, organization.id) for handle in (store, second) * 4))
     assert len({endpoint.app_no for endpoint in made}) == 1
     assert len({endpoint.no for endpoint in made}) == 8
@@ -572,7 +575,7 @@ async def test_first_use_by_many_at_once(store: Store, second: Store, organizati
     assert names == sorted(Kind)
 
 
-async def test_an_endpoint_that_is_refused_leaves_nothing_behind(store: Store, organization: Organization) -> None:
+async def test_a_refused_endpoint_leaves_nothing_behind(store: Store, organization: Organization) -> None:
     with pytest.raises(InvalidInput):
         await add_listener(store, organization.id, url="ftp://hooks.example.com/")
     assert await store.organization(MANAGEMENT) is None
@@ -581,7 +584,7 @@ async def test_an_endpoint_that_is_refused_leaves_nothing_behind(store: Store, o
 # ── dead letters ──
 
 
-async def test_a_replay_is_told_once_for_each_endpoint(scene: Scene) -> None:
+async def test_a_replay_sends_one_event_for_each_endpoint(scene: Scene) -> None:
     one, other = await a_listened_endpoint(scene), await scene.endpoint()
     await scene.send(3)
     await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
@@ -595,7 +598,7 @@ async def test_a_replay_is_told_once_for_each_endpoint(scene: Scene) -> None:
     assert len({each.event_id for each in found}) == 3
 
 
-async def test_a_resolution_is_told_with_its_note(scene: Scene) -> None:
+async def test_a_resolution_sends_an_event_with_its_note(scene: Scene) -> None:
     endpoint = await a_listened_endpoint(scene)
     await scene.send(2)
     await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
@@ -610,7 +613,7 @@ async def test_a_resolution_is_told_with_its_note(scene: Scene) -> None:
     )
 
 
-async def test_dead_letters_of_those_who_do_not_listen_are_told_to_nobody(scene: Scene) -> None:
+async def test_dead_letters_of_organizations_without_subscribers_send_no_event(scene: Scene) -> None:
     await scene.endpoint()
     await scene.send(2)
     await scene.record(*(factory.dead(job) for job in await scene.claim_all()))

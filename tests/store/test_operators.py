@@ -14,7 +14,7 @@ from tests.support.operators import new_operator, new_session
 from tests.support.raw import Raw
 
 
-async def test_an_operator_is_kept_as_it_was_given(store: Store, organization: Organization) -> None:
+async def test_every_field_of_an_operator_is_stored(store: Store, organization: Organization) -> None:
     given = new_operator(organization.id, role=Scope.READ)
     before = await store.now()
     made = await store.create_operator(given)
@@ -30,7 +30,7 @@ async def test_an_operator_is_kept_as_it_was_given(store: Store, organization: O
     assert given.password not in repr(made)
 
 
-async def test_a_name_is_taken_in_the_whole_deployment(store: Store, organization: Organization) -> None:
+async def test_an_operator_name_is_unique_in_the_whole_deployment(store: Store, organization: Organization) -> None:
     other = await store.save_organization(factory.organization())
     made = await store.create_operator(new_operator(organization.id))
     with pytest.raises(Conflict):
@@ -41,13 +41,13 @@ async def test_a_name_is_taken_in_the_whole_deployment(store: Store, organizatio
 
 
 @pytest.mark.parametrize("name", ["a\x00b", "\ud800"])
-async def test_a_name_that_cannot_be_stored(store: Store, organization: Organization, name: str) -> None:
+async def test_a_name_that_cannot_be_stored_is_refused(store: Store, organization: Organization, name: str) -> None:
     with pytest.raises(InvalidInput):
         await store.create_operator(new_operator(organization.id, name=name))
     assert await store.operator(name) is None
 
 
-async def test_names_are_told_apart_by_every_letter(store: Store, organization: Organization) -> None:
+async def test_names_are_case_sensitive(store: Store, organization: Organization) -> None:
     made = await store.create_operator(new_operator(organization.id, name="Zoë"))
     assert await store.operator("zoë") is None
     assert await store.operator("Zoë ") is None
@@ -56,7 +56,7 @@ async def test_names_are_told_apart_by_every_letter(store: Store, organization: 
 
 async def test_listing_in_both_directions(store: Store, organization: Organization) -> None:
     other = await store.save_organization(factory.organization())
-    names = ["Ada", "ada", "bob", "cy", "éva"]  # by their bytes
+    names = ["Ada", "ada", "bob", "cy", "éva"]  # ordered by their bytes
     made = {name: await store.create_operator(new_operator(organization.id, name=name)) for name in reversed(names)}
     foreign = await store.create_operator(new_operator(other.id, name="bart"))
 
@@ -73,7 +73,7 @@ async def test_listing_in_both_directions(store: Store, organization: Organizati
     assert await listed(Page(), other.id) == ["bart"]
 
 
-async def test_a_role_changes_for_the_sessions_that_there_are(store: Store, organization: Organization) -> None:
+async def test_a_changed_role_applies_to_existing_sessions(store: Store, organization: Organization) -> None:
     made = await store.create_operator(new_operator(organization.id, role=Scope.FULL))
     began = await _begin(store, made)
     changed = await store.change_operator(made.name, role=Scope.READ)
@@ -99,7 +99,7 @@ async def test_a_new_password_ends_the_sessions_of_the_old_one(
     assert await store.session((await _begin(store, changed)).hash) is not None
 
 
-async def test_nothing_is_changed_of_who_is_not_there(store: Store, organization: Organization) -> None:
+async def test_an_unknown_operator_cannot_be_changed(store: Store, organization: Organization) -> None:
     for change in (
         store.change_operator("nobody", role=Scope.FULL),
         store.change_operator("nobody", password="scrypt$x"),
@@ -109,7 +109,7 @@ async def test_nothing_is_changed_of_who_is_not_there(store: Store, organization
             await change
 
 
-async def test_a_deleted_one_is_gone_with_their_sessions(store: Store, organization: Organization) -> None:
+async def test_deleting_an_operator_ends_their_sessions(store: Store, organization: Organization) -> None:
     made = await store.create_operator(new_operator(organization.id))
     began = await _begin(store, made)
     await store.delete_operator(made.name)

@@ -1,4 +1,4 @@
-"""Order by key: one at a time, in the order accepted; nothing that waits for its turn is forgotten."""
+"""Order by key: one delivery at a time, in the order of acceptance. No queued delivery is forgotten."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FIFO = Ordering.FIFO
 
 
 async def send(scene: Scene, *keys: str | None) -> list[str]:
-    """One message for each key, all in one transaction; their ids."""
+    """Send one message for each key, all in one transaction. Return their ids."""
     messages = [factory.new_message(scene.app.no, ordering_key=key) for key in keys]
     return [answer.message_id for answer in await scene.ingest(messages)]
 
@@ -29,7 +29,7 @@ async def states(scene: Scene, messages: Sequence[str]) -> list[DeliveryState]:
 
 
 async def deliver_all(scene: Scene) -> list[str]:
-    """Claim and deliver until nothing is left; the messages in the order in which they were sent."""
+    """Claim and deliver until nothing is left. Return the messages in the order in which they were sent."""
     sent: list[str] = []
     while jobs := await scene.claim():
         sent += [job.message_id for job in jobs]
@@ -50,7 +50,9 @@ async def endpoint(scene: Scene) -> Endpoint:
 # ── one at a time ──
 
 
-async def test_one_of_a_key_at_a_time_in_the_order_accepted(scene: Scene, endpoint: Endpoint) -> None:
+async def test_deliveries_of_a_key_are_sent_one_at_a_time_in_the_order_of_acceptance(
+    scene: Scene, endpoint: Endpoint
+) -> None:
     first, second, third = await send(scene, "k", "k", "k")
     assert await states(scene, [first, second, third]) == [S.QUEUED] * 3
     for message in (first, second, third):
@@ -60,7 +62,7 @@ async def test_one_of_a_key_at_a_time_in_the_order_accepted(scene: Scene, endpoi
     assert await scene.claim_all() == []
 
 
-async def test_other_keys_and_messages_without_one_flow_past(scene: Scene, endpoint: Endpoint) -> None:
+async def test_other_keys_and_messages_without_a_key_do_not_wait(scene: Scene, endpoint: Endpoint) -> None:
     messages = await send(scene, "a", "a", "b", None, "b", None)
     jobs = await scene.claim_all()
     assert {job.message_id for job in jobs} == {messages[0], messages[2], messages[3], messages[5]}
@@ -68,7 +70,7 @@ async def test_other_keys_and_messages_without_one_flow_past(scene: Scene, endpo
     assert {job.message_id for job in await scene.claim_all()} == {messages[1], messages[4]}
 
 
-async def test_a_failed_head_holds_its_key_and_no_other(scene: Scene, endpoint: Endpoint) -> None:
+async def test_a_failed_delivery_delays_its_own_key_and_no_other(scene: Scene, endpoint: Endpoint) -> None:
     head, behind, other, after_other = await send(scene, "a", "a", "b", "b")
     jobs = {job.message_id: job for job in await scene.claim_all()}
     await scene.record(factory.retry(jobs[head], after=30), factory.delivered(jobs[other]))
@@ -81,7 +83,7 @@ async def test_a_failed_head_holds_its_key_and_no_other(scene: Scene, endpoint: 
     assert (await only(scene)).message_id == behind
 
 
-async def test_the_order_is_the_databases_and_not_that_of_the_ids(scene: Scene, endpoint: Endpoint) -> None:
+async def test_the_order_is_that_of_the_database_not_of_the_ids(scene: Scene, endpoint: Endpoint) -> None:
     earlier = factory.new_message(scene.app.no, ordering_key="k")
     later = factory.new_message(scene.app.no, ordering_key="k")
     await scene.ingest([later])
@@ -97,7 +99,7 @@ async def test_keys_of_different_endpoints_are_different_queues(scene: Scene) ->
     assert len({job.endpoint_no for job in jobs}) == len(jobs) == 2
 
 
-async def test_keys_are_kept_as_they_are(scene: Scene, endpoint: Endpoint) -> None:
+async def test_keys_are_stored_unchanged(scene: Scene, endpoint: Endpoint) -> None:
     keys = ['"', "\\", ",", "a b", "ä€😀", "\x01\t", "'", "[", "x" * 256, '","']
     messages = await send(scene, *keys, *keys)
     jobs = await scene.claim_all()
@@ -118,14 +120,14 @@ async def test_an_endpoint_can_ignore_keys(scene: Scene) -> None:
     assert len(await scene.claim_all()) == 3
 
 
-async def test_a_change_of_ordering_is_for_what_comes_then(scene: Scene, endpoint: Endpoint) -> None:
+async def test_a_change_of_ordering_applies_to_later_messages(scene: Scene, endpoint: Endpoint) -> None:
     before = await send(scene, "a", "a")
     await scene.store.change_endpoint(endpoint.no, EndpointChange(ordering=Ordering.NONE))
     after = await send(scene, "a", "a")
     assert {job.message_id for job in await scene.claim_all()} == {before[0], *after}
 
 
-async def test_a_message_for_later_holds_its_key(scene: Scene, endpoint: Endpoint) -> None:
+async def test_a_message_for_later_delays_its_key(scene: Scene, endpoint: Endpoint) -> None:
     soon = await scene.store.now() + timedelta(seconds=60)
     late = factory.new_message(scene.app.no, ordering_key="k", deliver_at=soon)
     await scene.ingest([late])
@@ -135,7 +137,7 @@ async def test_a_message_for_later_holds_its_key(scene: Scene, endpoint: Endpoin
     assert await deliver_all(scene) == [late.id, behind]
 
 
-async def test_released_and_lost_heads_stay_heads(scene: Scene, endpoint: Endpoint) -> None:
+async def test_released_and_lost_deliveries_stay_first_of_their_key(scene: Scene, endpoint: Endpoint) -> None:
     head, behind = await send(scene, "k", "k")
     await scene.store.release([await only(scene)])
     assert (await only(scene)).message_id == head
@@ -147,7 +149,7 @@ async def test_released_and_lost_heads_stay_heads(scene: Scene, endpoint: Endpoi
     assert (await only(scene)).message_id == behind
 
 
-async def test_rows_of_the_outbox_are_put_in_order(scene: Scene, endpoint: Endpoint) -> None:
+async def test_messages_from_the_outbox_are_ordered_too(scene: Scene, endpoint: Endpoint) -> None:
     for turn in range(3):
         await scene.raw.execute(
             "INSERT INTO outbox (app, event_type, payload, ordering_key, created_at) VALUES ($1, 'order.paid', $2, 'k', $3)",
@@ -162,10 +164,10 @@ async def test_rows_of_the_outbox_are_put_in_order(scene: Scene, endpoint: Endpo
         await scene.record(factory.delivered(job))
 
 
-# ── the lane's rules hold as before ──
+# ── rules of the lane ──
 
 
-async def test_a_probe_of_an_open_circuit_is_the_head_of_its_key(scene: Scene, endpoint: Endpoint) -> None:
+async def test_a_probe_of_an_open_circuit_is_the_first_of_its_key(scene: Scene, endpoint: Endpoint) -> None:
     messages = await send(scene, *(f"k{turn}" for turn in range(5) for _ in range(2)))
     jobs = await scene.claim_all()
     await scene.record(*(factory.retry(job, after=0.001) for job in jobs[:-1]))
@@ -183,7 +185,7 @@ async def test_a_probe_of_an_open_circuit_is_the_head_of_its_key(scene: Scene, e
         assert head == probe.message_id or sent.index(head) < sent.index(behind)
 
 
-async def test_concurrency_and_throttle_apply(scene: Scene) -> None:
+async def test_concurrency_and_throttle_apply_to_ordered_deliveries(scene: Scene) -> None:
     await scene.endpoint(concurrency=2)
     messages = await send(scene, "a", "a", "b", "b", "c", "c")
     sent: list[str] = []
@@ -194,10 +196,10 @@ async def test_concurrency_and_throttle_apply(scene: Scene) -> None:
     assert sorted(sent) == sorted(messages)
 
 
-# ── heads that go away ──
+# ── first deliveries of a key that end ──
 
 
-async def test_the_next_one_goes_on_when_a_head_dies(scene: Scene, endpoint: Endpoint) -> None:
+async def test_the_next_delivery_is_sent_when_the_first_of_a_key_dies(scene: Scene, endpoint: Endpoint) -> None:
     _, behind = await send(scene, "k", "k")
     await scene.record(factory.dead(await only(scene)))
     assert (await only(scene)).message_id == behind
@@ -217,7 +219,7 @@ async def test_a_time_budget_runs_while_a_delivery_is_queued(scene: Scene, endpo
     assert await deliver_all(scene) == [messages[0].id, messages[2].id]
 
 
-async def test_the_next_one_goes_on_when_a_waiting_head_expires(scene: Scene, endpoint: Endpoint) -> None:
+async def test_the_next_delivery_is_sent_when_the_first_of_a_key_expires(scene: Scene, endpoint: Endpoint) -> None:
     short = factory.new_message(scene.app.no, ordering_key="k", policy=PolicyOverride(max_age=100.0))
     await scene.ingest([short])
     (behind,) = await send(scene, "k")
@@ -227,17 +229,18 @@ async def test_the_next_one_goes_on_when_a_waiting_head_expires(scene: Scene, en
     assert (await only(scene)).message_id == behind
 
 
-async def test_what_cannot_be_sent_makes_way(scene: Scene, endpoint: Endpoint) -> None:
+async def test_a_delivery_without_a_payload_does_not_block_its_key(scene: Scene, endpoint: Endpoint) -> None:
     first, second = await send(scene, "k", "k")
     message = await scene.store.message_by_id(first)
     assert message is not None
     assert await scene.store.expunge_message(message, force=True)
-    jobs = await scene.claim_all() or await scene.claim_all()  # the first may find nothing but the one that is dead now
+    # the first claim may find only the delivery that it declares dead
+    jobs = await scene.claim_all() or await scene.claim_all()
     assert [job.message_id for job in jobs] == [second]
     assert (await scene.delivery(first)).reason == Reason.UNSENDABLE
 
 
-async def test_a_deleted_endpoints_queues_die_with_it(scene: Scene, endpoint: Endpoint) -> None:
+async def test_queued_deliveries_of_a_deleted_endpoint_die(scene: Scene, endpoint: Endpoint) -> None:
     messages = await send(scene, "k", "k", "k", "j")
     jobs = await scene.claim_all()
     await scene.store.delete_endpoint(endpoint.no)
@@ -248,7 +251,7 @@ async def test_a_deleted_endpoints_queues_die_with_it(scene: Scene, endpoint: En
     assert await scene.raw.count("delivery") == 0
 
 
-async def test_only_queued_ones_of_a_deleted_endpoint_die_too(scene: Scene, endpoint: Endpoint) -> None:
+async def test_an_endpoint_with_only_queued_deliveries_can_be_deleted(scene: Scene, endpoint: Endpoint) -> None:
     messages = await send(scene, "k", "k")
     await scene.store.delete_endpoint(endpoint.no)
     assert (await scene.store.sweep_deleted()).deleted == 2
@@ -256,7 +259,7 @@ async def test_only_queued_ones_of_a_deleted_endpoint_die_too(scene: Scene, endp
     assert await scene.raw.count("lane") == 0
 
 
-async def test_a_paused_endpoint_holds_its_queues_and_their_budgets(scene: Scene, endpoint: Endpoint) -> None:
+async def test_a_paused_endpoint_holds_its_queues_and_their_time_budgets(scene: Scene, endpoint: Endpoint) -> None:
     policy = PolicyOverride(max_age=1000.0)
     messages = [factory.new_message(scene.app.no, ordering_key="k", policy=policy) for _ in range(3)]
     await scene.ingest(messages)
@@ -270,7 +273,7 @@ async def test_a_paused_endpoint_holds_its_queues_and_their_budgets(scene: Scene
     assert await deliver_all(scene) == [message.id for message in messages]
 
 
-async def test_a_disabled_endpoint_goes_on_where_it_was(scene: Scene, endpoint: Endpoint) -> None:
+async def test_an_enabled_endpoint_continues_its_queues_in_order(scene: Scene, endpoint: Endpoint) -> None:
     _, behind = await send(scene, "k", "k")
     job = await only(scene)
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "off")
@@ -280,7 +283,7 @@ async def test_a_disabled_endpoint_goes_on_where_it_was(scene: Scene, endpoint: 
     assert await deliver_all(scene) == [behind]
 
 
-async def test_an_endpoint_that_is_gone_keeps_its_queue(scene: Scene, endpoint: Endpoint) -> None:
+async def test_an_endpoint_that_answers_gone_keeps_its_queue(scene: Scene, endpoint: Endpoint) -> None:
     _, behind = await send(scene, "k", "k")
     await scene.record(factory.dead(await only(scene), Reason.ENDPOINT_GONE))
     assert await scene.claim_all() == []
@@ -288,7 +291,7 @@ async def test_an_endpoint_that_is_gone_keeps_its_queue(scene: Scene, endpoint: 
     assert await deliver_all(scene) == [behind]
 
 
-# ── what a death does to those behind ──
+# ── a dead delivery and those behind it ──
 
 
 @pytest.fixture
@@ -296,7 +299,7 @@ async def blocking(scene: Scene) -> Endpoint:
     return await scene.endpoint(on_death=OnDeath.BLOCK)
 
 
-async def test_a_dead_head_can_block_its_key_and_no_other(scene: Scene, blocking: Endpoint) -> None:
+async def test_a_dead_delivery_can_block_its_key_and_no_other(scene: Scene, blocking: Endpoint) -> None:
     messages = await send(scene, "k", "k", "j", "j")
     jobs = {job.message_id: job for job in await scene.claim_all()}
     await scene.record(factory.dead(jobs[messages[0]]), factory.delivered(jobs[messages[2]]))
@@ -304,7 +307,7 @@ async def test_a_dead_head_can_block_its_key_and_no_other(scene: Scene, blocking
     assert await scene.state(messages[1]) == S.QUEUED
 
 
-async def test_resolving_the_dead_lets_the_others_go_on(scene: Scene, blocking: Endpoint) -> None:
+async def test_resolving_a_dead_letter_unblocks_its_key(scene: Scene, blocking: Endpoint) -> None:
     _, second, third = await send(scene, "k", "k", "k")
     await scene.record(factory.dead(await only(scene)))
     assert await scene.claim_all() == []
@@ -312,7 +315,7 @@ async def test_resolving_the_dead_lets_the_others_go_on(scene: Scene, blocking: 
     assert await deliver_all(scene) == [second, third]
 
 
-async def test_replaying_the_dead_keeps_the_order(scene: Scene, blocking: Endpoint) -> None:
+async def test_replaying_a_dead_letter_keeps_the_order(scene: Scene, blocking: Endpoint) -> None:
     messages = await send(scene, "k", "k", "k")
     await scene.record(factory.dead(await only(scene)))
     assert await scene.store.replay(DeadFilter()) == 1
@@ -320,7 +323,7 @@ async def test_replaying_the_dead_keeps_the_order(scene: Scene, blocking: Endpoi
     assert await deliver_all(scene) == messages
 
 
-async def test_no_longer_blocking_lets_the_others_go_on(scene: Scene, blocking: Endpoint) -> None:
+async def test_changing_the_endpoint_to_not_block_unblocks_its_keys(scene: Scene, blocking: Endpoint) -> None:
     _, behind = await send(scene, "k", "k")
     await scene.record(factory.dead(await only(scene)))
     assert await scene.claim_all() == []
@@ -328,7 +331,7 @@ async def test_no_longer_blocking_lets_the_others_go_on(scene: Scene, blocking: 
     assert await deliver_all(scene) == [behind]
 
 
-async def test_a_dead_letter_that_retention_takes_blocks_no_longer(scene: Scene, blocking: Endpoint) -> None:
+async def test_a_dead_letter_that_retention_deletes_no_longer_blocks(scene: Scene, blocking: Endpoint) -> None:
     policy = PolicyOverride(max_age=90 * 86_400.0)
     messages = [factory.new_message(scene.app.no, ordering_key="k", policy=policy) for _ in range(2)]
     await scene.ingest(messages)
@@ -339,7 +342,7 @@ async def test_a_dead_letter_that_retention_takes_blocks_no_longer(scene: Scene,
     assert await deliver_all(scene) == [messages[1].id]
 
 
-async def test_one_that_expires_in_the_queue_blocks_those_behind_it(scene: Scene, blocking: Endpoint) -> None:
+async def test_a_delivery_that_expires_in_the_queue_blocks_those_behind_it(scene: Scene, blocking: Endpoint) -> None:
     messages = [
         factory.new_message(scene.app.no, ordering_key="k", policy=PolicyOverride(max_age=age))
         for age in (500.0, 100.0, 900.0)
@@ -353,7 +356,7 @@ async def test_one_that_expires_in_the_queue_blocks_those_behind_it(scene: Scene
     assert await scene.state(messages[2].id) == S.QUEUED
 
 
-async def test_a_dead_one_does_not_block_those_before_it(scene: Scene, blocking: Endpoint) -> None:
+async def test_a_dead_delivery_does_not_block_those_before_it(scene: Scene, blocking: Endpoint) -> None:
     messages = [
         factory.new_message(scene.app.no, ordering_key="k", policy=PolicyOverride(max_age=age))
         for age in (500.0, 100.0, 900.0)
@@ -371,17 +374,17 @@ async def test_a_dead_one_does_not_block_those_before_it(scene: Scene, blocking:
 # ── replay and resend ──
 
 
-async def test_a_replayed_one_goes_before_those_that_were_not_sent_yet(scene: Scene, endpoint: Endpoint) -> None:
+async def test_a_replayed_delivery_is_sent_before_those_not_sent_yet(scene: Scene, endpoint: Endpoint) -> None:
     messages = await send(scene, "k", "k", "k", "k")
     await scene.record(factory.dead(await only(scene)))
     job = await only(scene)
     assert await scene.store.replay(DeadFilter()) == 1
-    assert await scene.claim_all() == []  # one at a time: the active one ends first
+    assert await scene.claim_all() == []  # the active delivery ends first, because only one is active at a time
     await scene.record(factory.delivered(job))
     assert await deliver_all(scene) == [messages[0], messages[2], messages[3]]
 
 
-async def test_a_resent_one_waits_for_the_active_one(scene: Scene, endpoint: Endpoint) -> None:
+async def test_a_resent_delivery_waits_for_the_active_one(scene: Scene, endpoint: Endpoint) -> None:
     messages = await send(scene, "k", "k", "k")
     await scene.record(factory.delivered(await only(scene)))
     job = await only(scene)
@@ -391,7 +394,7 @@ async def test_a_resent_one_waits_for_the_active_one(scene: Scene, endpoint: End
     assert await deliver_all(scene) == [messages[0], messages[2]]
 
 
-async def test_what_was_missed_comes_in_its_order(scene: Scene, endpoint: Endpoint) -> None:
+async def test_missed_messages_are_sent_in_order(scene: Scene, endpoint: Endpoint) -> None:
     begin = await scene.store.now() - timedelta(minutes=1)
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "off")
     missed = await send(scene, "k", "k")
@@ -404,7 +407,9 @@ async def test_what_was_missed_comes_in_its_order(scene: Scene, endpoint: Endpoi
 # ── races ──
 
 
-async def test_workers_that_race_promote_one(scene: Scene, second: Store, endpoint: Endpoint) -> None:
+async def test_concurrent_workers_promote_one_delivery_of_a_key(
+    scene: Scene, second: Store, endpoint: Endpoint
+) -> None:
     messages = await send(scene, *["k"] * 12)
     sent: list[str] = []
     while len(sent) < len(messages):
@@ -420,10 +425,10 @@ async def test_workers_that_race_promote_one(scene: Scene, second: Store, endpoi
     assert sent == messages
 
 
-async def test_what_is_accepted_while_the_last_one_is_delivered_is_not_forgotten(
+async def test_a_message_accepted_while_the_last_delivery_ends_is_not_forgotten(
     scene: Scene, second: Store, endpoint: Endpoint
 ) -> None:
-    """Ingest, record and a claim at once, many times: whoever comes last sees the others."""
+    """Ingest, record and claim run concurrently, many times. The last of them must see the others."""
     sent: list[str] = []
     accepted = await send(scene, "k")
     for _ in range(60):
@@ -446,10 +451,10 @@ async def test_what_is_accepted_while_the_last_one_is_delivered_is_not_forgotten
 # ── the audit ──
 
 
-async def test_the_audit_finds_a_queue_that_nobody_would_look_at(scene: Scene, endpoint: Endpoint) -> None:
+async def test_the_audit_finds_a_queue_without_a_token(scene: Scene, endpoint: Endpoint) -> None:
     head, behind = await send(scene, "k", "k")
     await only(scene)
-    await scene.raw.execute("DELETE FROM delivery WHERE message_id = $1", head)  # as no code of ours does
+    await scene.raw.execute("DELETE FROM delivery WHERE message_id = $1", head)  # no code of Hookline does this
     assert await scene.store.audit(repair=False) == [endpoint.no]
     assert await scene.claim_all() == []
     assert await scene.store.audit(repair=True) == [endpoint.no]
@@ -457,14 +462,14 @@ async def test_the_audit_finds_a_queue_that_nobody_would_look_at(scene: Scene, e
     assert await deliver_all(scene) == [behind]
 
 
-async def test_a_second_active_one_is_refused_whatever_happens(scene: Scene, endpoint: Endpoint) -> None:
+async def test_the_database_refuses_a_second_active_delivery_of_a_key(scene: Scene, endpoint: Endpoint) -> None:
     await send(scene, "k", "k")
     await only(scene)
     with pytest.raises(Exception, match=r"(?i)unique"):
         await scene.raw.execute("UPDATE delivery SET state = 0 WHERE state = 6")
 
 
-async def test_queued_ones_are_counted(scene: Scene, endpoint: Endpoint) -> None:
+async def test_queued_deliveries_are_counted(scene: Scene, endpoint: Endpoint) -> None:
     await send(scene, "k", "k", "k", None)
     await scene.claim_all()
     counts = await scene.store.counts()

@@ -1,4 +1,4 @@
-"""The outbox on both engines: rows of other databases, how far they were copied, and those that stand aside."""
+"""The outbox on both engines: rows copied from other databases, positions, and rows that are set aside."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def counts(report: RelayReport | None) -> tuple[int, int, int]:
 
 
 async def aside(scene: Scene) -> list[tuple[str | None, str]]:
-    """Event id and reason."""
+    """Return the event id and reason of each row that was set aside."""
     return [(each.event_id, each.reason) for each in await scene.store.set_aside(Page(limit=1000))]
 
 
 # ── take ──
 
 
-async def test_nothing_is_nothing(store: Store) -> None:
+async def test_copying_no_rows_does_nothing(store: Store) -> None:
     assert await store.take([], source=SHOP) == RelayReport()
 
 
@@ -94,7 +94,7 @@ async def test_an_application_is_found_by_uid_as_in_the_relay(scene: Scene) -> N
     assert counts(await scene.store.take([row(scene, app="acme")], source=SHOP)) == (0, 0, 1)
 
 
-async def test_nobody_speaks_for_the_management_organization(scene: Scene) -> None:
+async def test_no_row_can_be_published_for_the_management_organization(scene: Scene) -> None:
     await scene.store.save_organization(factory.organization(id=MANAGEMENT))
     own = await scene.store.create_application(MANAGEMENT, factory.new_application(uid="own"))
     rows = [row(scene, app=own.id), row(scene, app=own.id, org_id=MANAGEMENT), row(scene, app="own", org_id=MANAGEMENT)]
@@ -114,7 +114,8 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
     ({"event_type": "a\x00"}, "event type: "),
     ({"event_id": "a\x00"}, "event_id: "),
     ({"event_id": "msg_1"}, "event_id: "),
-    ({"event_id": "".join(chr(0x4E00 + n * 7919 % 20_000) for n in range(5000))}, "event_id: "),  # no index takes it
+    # too long for any index
+    ({"event_id": "".join(chr(0x4E00 + n * 7919 % 20_000) for n in range(5000))}, "event_id: "),
     ({"payload": b"{not json"}, "payload: is not JSON"),
     ({"payload": b'"\xff"'}, "payload: is not UTF-8"),
     ({"payload": b"[" * 100_000}, "payload: is "),
@@ -130,7 +131,7 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("fields", "reason"), HOSTILE, ids=lambda value: value if isinstance(value, str) else "")
-async def test_a_row_that_cannot_be_stands_aside_and_the_others_go(
+async def test_an_invalid_row_is_set_aside_and_the_others_are_relayed(
     scene: Scene, fields: dict[str, Any], reason: str
 ) -> None:
     rows = [row(scene), row(scene, **fields), row(scene)]
@@ -144,7 +145,7 @@ async def test_a_row_that_cannot_be_stands_aside_and_the_others_go(
     assert kept.set_aside_at is not None
 
 
-async def test_a_second_copy_of_a_row_that_stands_aside_is_dropped(scene: Scene) -> None:
+async def test_a_second_copy_of_a_row_that_was_set_aside_is_dropped(scene: Scene) -> None:
     bad = row(scene, app="app_nobody")
     assert counts(await scene.store.take([bad], source=SHOP)) == (0, 0, 1)
     assert counts(await scene.store.take([bad, row(scene)], source=SHOP)) == (1, 1, 0)
@@ -169,7 +170,7 @@ async def test_rows_with_a_key_keep_their_order(scene: Scene) -> None:
     assert [each["event_id"] for each in found] == [each.event_id for each in rows]
 
 
-async def test_what_was_taken_wakes_its_lane(scene: Scene) -> None:
+async def test_copied_rows_wake_their_lanes(scene: Scene) -> None:
     await scene.endpoint()
     await scene.store.arm()
     waiting = asyncio.create_task(scene.store.wait(120))
@@ -178,14 +179,14 @@ async def test_what_was_taken_wakes_its_lane(scene: Scene) -> None:
     assert len(await scene.claim()) == 1
 
 
-# ── places ──
+# ── positions ──
 
 
 def place(row_id: int, uid: str) -> OutboxPlace:
     return OutboxPlace(row_id=row_id, row_uid=uid)
 
 
-async def test_a_place_is_noted_with_its_rows(scene: Scene) -> None:
+async def test_the_position_is_stored_with_its_rows(scene: Scene) -> None:
     store = scene.store
     assert await store.place(SHOP) is None
     assert counts(await store.take([row(scene)], source=SHOP, place=place(7, "seven"))) == (1, 0, 0)
@@ -196,7 +197,7 @@ async def test_a_place_is_noted_with_its_rows(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("after", [None, place(7, "another"), place(6, "seven"), place(3, "three")])
-async def test_whoever_comes_too_late_does_nothing(scene: Scene, after: OutboxPlace | None) -> None:
+async def test_a_copy_from_an_outdated_position_does_nothing(scene: Scene, after: OutboxPlace | None) -> None:
     await scene.store.take([row(scene)], source=SHOP, place=place(7, "seven"))
     rows = [row(scene), row(scene, app="app_nobody")]
     assert await scene.store.take(rows, source=SHOP, place=place(9, "nine"), after=after) is None
@@ -204,14 +205,14 @@ async def test_whoever_comes_too_late_does_nothing(scene: Scene, after: OutboxPl
     assert (await scene.raw.count("message"), await scene.raw.count("outbox")) == (1, 0)
 
 
-async def test_a_place_that_was_never_noted_cannot_be_moved(scene: Scene) -> None:
+async def test_a_position_that_was_never_stored_cannot_be_moved(scene: Scene) -> None:
     rows = [row(scene)]
     assert await scene.store.take(rows, source=SHOP, place=place(9, "nine"), after=place(7, "seven")) is None
     assert await scene.raw.count("message") == 0
 
 
-async def test_a_place_may_go_back(scene: Scene) -> None:
-    """The file was restored from a backup."""
+async def test_a_position_may_move_back(scene: Scene) -> None:
+    """The position moves back after the file was restored from a backup."""
     await scene.store.take([], source=SHOP, place=place(900, "late"))
     taken = await scene.store.take([row(scene)], source=SHOP, place=place(2, "early"), after=place(900, "late"))
     assert counts(taken) == (1, 0, 0)
@@ -219,7 +220,9 @@ async def test_a_place_may_go_back(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("after", [None, place(7, "seven")])
-async def test_of_many_at_once_one_wins(scene: Scene, second: Store, after: OutboxPlace | None) -> None:
+async def test_only_one_of_many_concurrent_copies_succeeds(
+    scene: Scene, second: Store, after: OutboxPlace | None
+) -> None:
     if after is not None:
         await scene.store.take([], source=SHOP, place=after)
     same = row(scene)
@@ -238,7 +241,7 @@ async def test_of_many_at_once_one_wins(scene: Scene, second: Store, after: Outb
 
 
 async def test_the_same_event_id_in_two_organizations_is_two_rows(scene: Scene) -> None:
-    """Both call a customer acme and number their orders from 1: neither's event may be taken for a copy of the other's."""
+    """Two organizations may both have a customer acme and an order 1. Neither event is a copy of the other."""
     for org_id in ("org_a", None, "org_b"):
         same = row(scene, app="acme", event_id="order-1", org_id=org_id)
         assert counts(await scene.store.take([same], source=SHOP)) == (0, 0, 1)
@@ -246,13 +249,13 @@ async def test_the_same_event_id_in_two_organizations_is_two_rows(scene: Scene) 
     assert [each.org_id for each in await scene.store.set_aside(Page())] == ["org_a", None, "org_b"]
 
 
-async def test_event_ids_that_only_their_ends_tell_apart_are_two_rows(scene: Scene) -> None:
+async def test_long_event_ids_that_differ_only_at_the_end_are_two_rows(scene: Scene) -> None:
     for end in ("a", "b"):
         assert counts(await scene.store.take([row(scene, event_id="x" * 5000 + end)], source=SHOP)) == (0, 0, 1)
         assert counts(await scene.store.take([row(scene, event_id="x" * 5000 + end)], source=SHOP)) == (0, 1, 0)
 
 
-async def test_what_stands_aside_is_listed_by_number(scene: Scene) -> None:
+async def test_rows_that_were_set_aside_are_listed_by_number(scene: Scene) -> None:
     for n in range(5):
         await publish(scene.raw, "app_nobody", event_id=f"evt-{n}")
     await scene.store.relay(10)
@@ -272,7 +275,7 @@ async def test_an_iterator_that_is_no_number_is_refused(store: Store, iterator: 
         await store.set_aside(Page(iterator=iterator))
 
 
-async def test_a_row_that_is_tried_again_goes_when_its_fault_is_mended(scene: Scene) -> None:
+async def test_a_retried_row_is_relayed_after_its_error_is_corrected(scene: Scene) -> None:
     await scene.store.take([row(scene, app="acme", event_id="copied")], source=SHOP)
     await publish(scene.raw, "acme", event_id="own")
     await scene.store.relay(10)
@@ -289,7 +292,7 @@ async def test_a_row_that_is_tried_again_goes_when_its_fault_is_mended(scene: Sc
     assert {first.event_id, second.event_id} == {"own", "copied"}
 
 
-async def test_what_is_discarded_is_gone_and_nothing_else(scene: Scene) -> None:
+async def test_only_discarded_rows_are_deleted(scene: Scene) -> None:
     for n in range(3):
         await publish(scene.raw, "app_nobody", event_id=f"evt-{n}")
     await scene.store.relay(10)
@@ -302,7 +305,7 @@ async def test_what_is_discarded_is_gone_and_nothing_else(scene: Scene) -> None:
     assert counts(await scene.store.relay(10)) == (1, 0, 0)
 
 
-async def test_the_outbox_at_a_glance(scene: Scene) -> None:
+async def test_the_overview_of_the_outbox_counts_waiting_and_set_aside_rows(scene: Scene) -> None:
     view = await scene.store.outbox()
     assert (view.waiting, view.oldest, view.set_aside) == (0, None, 0)
     first = await scene.store.now() - timedelta(minutes=7)
@@ -317,7 +320,7 @@ async def test_the_outbox_at_a_glance(scene: Scene) -> None:
 # ── wait ──
 
 
-async def test_a_wait_ends_and_may_be_left_at_any_time(store: Store) -> None:
+async def test_a_wait_ends_and_can_be_cancelled_at_any_time(store: Store) -> None:
     await store.leave_outbox()
     for _ in range(3):
         await asyncio.wait_for(store.wait_outbox(0.01), 60)

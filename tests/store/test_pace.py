@@ -1,4 +1,5 @@
-"""Adaptive limits: an endpoint that answers "too fast" is sent to at its pace, and limits that change are kept at once."""
+"""Adaptive rate limits: an endpoint that asks for a lower rate is sent to more slowly. A changed limit applies at
+once."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ async def complain(scene: Scene, *jobs: LeasedDelivery, after: float = 500.0) ->
 
 
 async def slowed(scene: Scene, count: int = 60, **fields: object) -> tuple[Endpoint, list[LeasedDelivery]]:
-    """An endpoint that has just complained, and jobs of it that were claimed before."""
+    """Return an endpoint that has just asked for a lower rate, and jobs of it that were claimed before."""
     endpoint = await scene.endpoint(**fields)
     await scene.send(count)
     first, *before = await scene.claim(5)
@@ -36,7 +37,7 @@ async def slowed(scene: Scene, count: int = 60, **fields: object) -> tuple[Endpo
 
 
 async def set_pace(scene: Scene, endpoint: Endpoint, pace: float, *, quiet: float = 0.0) -> None:
-    """As many complaints in a row would have, the last of them `quiet` seconds ago."""
+    """Set the pace as many such responses in a row would, the last of them `quiet` seconds ago."""
     at = await scene.store.now() - timedelta(seconds=quiet)
     await scene.raw.execute(
         "UPDATE lane SET pace = $1, pace_top = 30.0, pace_at = $2, slowed_at = $2 WHERE endpoint_no = $3",
@@ -49,13 +50,13 @@ async def set_pace(scene: Scene, endpoint: Endpoint, pace: float, *, quiet: floa
 # ── slower ──
 
 
-async def test_a_complaint_slows_the_lane_and_opens_no_circuit(scene: Scene) -> None:
+async def test_a_slow_down_response_slows_the_lane_and_does_not_open_its_circuit(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.send(90)
     jobs = await scene.claim(30)
     assert await complain(scene, *jobs[:10]) == (K.LANE_SLOWED,)
     await scene.age(2.0)
-    await complain(scene, *jobs[10:])  # a slow answer, to what was sent before
+    await complain(scene, *jobs[10:])  # a late response to an earlier request
     lane = await scene.lane(endpoint)
     assert (lane.circuit, lane.failures, lane.failing_since) == (Circuit.CLOSED, 0, None)
     assert (lane.pace is not None, lane.in_flight) == (True, 0)
@@ -73,7 +74,8 @@ async def test_a_slowed_lane_starts_no_more_than_its_pace_over_all_workers(scene
     )
     real = (await scene.store.now() - begun).total_seconds()
     jobs = [job for batch in batches for job in batch.jobs]
-    assert 1 <= len(jobs) <= START / 10 + START * real  # a burst, and what the time of the claims themselves adds
+    # a burst, plus the starts that the duration of the claims allows
+    assert 1 <= len(jobs) <= START / 10 + START * real
     assert all(job.counted for job in jobs)
     lane = await scene.lane(endpoint)
     assert (lane.in_flight, lane.pace) == (len(jobs), START)
@@ -86,7 +88,7 @@ async def test_a_slowed_lane_starts_no_more_than_its_pace_over_all_workers(scene
     assert taken <= START * (passed + real) + START / 10 + len(jobs)
 
 
-async def test_further_complaints_halve_it_once_a_step(scene: Scene) -> None:
+async def test_further_slow_down_responses_halve_the_pace_once_a_step(scene: Scene) -> None:
     endpoint, _ = await slowed(scene, count=200)
     paces = []
     for _ in range(3):
@@ -99,7 +101,7 @@ async def test_further_complaints_halve_it_once_a_step(scene: Scene) -> None:
     assert (lane.pace_top, lane.circuit, lane.failures) == (START, Circuit.CLOSED, 0)
 
 
-async def test_at_the_floor_a_complaint_counts_against_the_circuit(scene: Scene) -> None:
+async def test_at_the_slowest_pace_a_slow_down_response_counts_against_the_circuit(scene: Scene) -> None:
     endpoint, _ = await slowed(scene)
     await set_pace(scene, endpoint, FLOOR)
     for failures in (1, 2, 3, 4):
@@ -112,7 +114,7 @@ async def test_at_the_floor_a_complaint_counts_against_the_circuit(scene: Scene)
     assert await complain(scene, job) == (K.CIRCUIT_OPENED,)
 
 
-async def test_it_is_held_first_and_slow_then(scene: Scene) -> None:
+async def test_a_lane_with_retry_after_is_held_first_and_slow_afterwards(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.send(40)
     (job,) = await scene.claim(1)
@@ -128,7 +130,7 @@ async def test_it_is_held_first_and_slow_then(scene: Scene) -> None:
 # ── quicker ──
 
 
-async def test_good_answers_at_this_pace_raise_it(scene: Scene) -> None:
+async def test_successes_at_the_current_pace_raise_it(scene: Scene) -> None:
     endpoint, before = await slowed(scene, count=200)
     await scene.age(STEP + 0.1)
     await scene.record(*factory.all_delivered(before))
@@ -141,10 +143,10 @@ async def test_good_answers_at_this_pace_raise_it(scene: Scene) -> None:
     assert paces == [2 * START, 4 * START, 8 * START]
 
 
-async def test_answers_to_what_was_sent_before_the_complaint_do_not(scene: Scene) -> None:
-    endpoint, before = await slowed(scene, concurrency=50)  # so that each answer is heard
+async def test_successes_of_requests_before_the_slow_down_do_not_raise_the_pace(scene: Scene) -> None:
+    endpoint, before = await slowed(scene, concurrency=50)  # so that each response updates the lane
     slowed_at = (await scene.lane(endpoint)).slowed_at
-    await scene.age(STEP + 1)  # moves what is stored, and not what a worker holds
+    await scene.age(STEP + 1)  # moves only stored times, not those of a worker's jobs
     earlier = [replace(job, claimed_at=job.claimed_at - timedelta(seconds=STEP + 1)) for job in before]
     await scene.record(*factory.all_delivered(earlier))
     lane = await scene.lane(endpoint)
@@ -152,7 +154,7 @@ async def test_answers_to_what_was_sent_before_the_complaint_do_not(scene: Scene
     assert (lane.pace, lane.slowed_at) == (START, slowed_at - timedelta(seconds=STEP + 1))
 
 
-async def test_long_after_the_last_complaint_the_lane_is_free_again(scene: Scene) -> None:
+async def test_long_after_the_last_slow_down_the_lane_has_no_pace_limit(scene: Scene) -> None:
     endpoint, before = await slowed(scene)
     await scene.age(QUIET.total_seconds())
     jobs = await scene.claim(50)
@@ -160,15 +162,15 @@ async def test_long_after_the_last_complaint_the_lane_is_free_again(scene: Scene
     assert [event.kind for event in report.events] == [K.LANE_AT_SPEED]
     lane = await scene.lane(endpoint)
     assert (lane.pace, lane.pace_at, lane.pace_top, lane.slowed_at, lane.in_flight) == (None, None, None, None, 0)
-    await scene.age(0.1)  # its token is for the next start at the pace that it had
+    await scene.age(0.1)  # the token is for the next start at the old pace
     rest = await scene.claim(100)
-    assert len(rest) == 60 - 5 - len(jobs) + 1  # what complained is due again as well
+    assert len(rest) == 60 - 5 - len(jobs) + 1  # the delivery that got the slow-down response is due again as well
     assert not any(job.counted for job in rest)
     await scene.record(*factory.all_delivered([*before, *rest]))
     assert [event.kind for event in await scene.store.lane_events(endpoint.no)] == [K.LANE_AT_SPEED, K.LANE_SLOWED]
 
 
-async def test_what_waits_at_a_slow_pace_goes_on_at_once_when_it_is_forgotten(scene: Scene) -> None:
+async def test_waiting_deliveries_are_sent_at_once_when_the_pace_limit_ends(scene: Scene) -> None:
     endpoint, _ = await slowed(scene)
     await set_pace(scene, endpoint, FLOOR)
     await scene.age(61)
@@ -179,7 +181,7 @@ async def test_what_waits_at_a_slow_pace_goes_on_at_once_when_it_is_forgotten(sc
     assert len(await scene.claim_all()) == 54
 
 
-async def test_a_reset_forgets_the_pace(scene: Scene) -> None:
+async def test_a_reset_removes_the_pace_limit(scene: Scene) -> None:
     endpoint, _ = await slowed(scene)
     await set_pace(scene, endpoint, FLOOR)
     await scene.claim_all()
@@ -191,7 +193,7 @@ async def test_a_reset_forgets_the_pace(scene: Scene) -> None:
     assert len(await scene.claim(100)) >= 50
 
 
-async def test_a_job_that_is_given_back_or_lost_says_nothing_about_the_pace(scene: Scene) -> None:
+async def test_a_released_or_lost_job_does_not_change_the_pace(scene: Scene) -> None:
     endpoint, _ = await slowed(scene)
     await scene.age(STEP + 1)
     given_back = await scene.claim(50)
@@ -205,7 +207,7 @@ async def test_a_job_that_is_given_back_or_lost_says_nothing_about_the_pace(scen
     assert len(given_back) == len(lost) == 1
 
 
-async def test_a_lane_that_nobody_complained_about_is_not_written(scene: Scene) -> None:
+async def test_a_lane_without_a_slow_down_is_not_written(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     before = await scene.lane(endpoint)
     await scene.send(20)
@@ -213,10 +215,10 @@ async def test_a_lane_that_nobody_complained_about_is_not_written(scene: Scene) 
     assert await scene.lane(endpoint) == before
 
 
-# ── limits that are changed while they bind ──
+# ── limits that change while in use ──
 
 
-async def test_a_raised_throttle_is_kept_at_once(scene: Scene) -> None:
+async def test_a_raised_throttle_applies_at_once(scene: Scene) -> None:
     endpoint = await scene.endpoint(throttle_rate=0.01)
     await scene.send(40)
     assert len(await scene.claim_all()) == 1
@@ -229,7 +231,7 @@ async def test_a_raised_throttle_is_kept_at_once(scene: Scene) -> None:
     assert len(await scene.claim(40)) == int(burst(100.0))
 
 
-async def test_a_lowered_throttle_is_kept_at_once(scene: Scene) -> None:
+async def test_a_lowered_throttle_applies_at_once(scene: Scene) -> None:
     endpoint = await scene.endpoint(throttle_rate=100.0)
     await scene.send(40)
     assert len(await scene.claim(40)) == int(burst(100.0))
@@ -242,7 +244,7 @@ async def test_a_lowered_throttle_is_kept_at_once(scene: Scene) -> None:
     assert len(await scene.claim_all()) == 1
 
 
-async def test_a_throttle_that_is_set_while_running_is_kept_at_once(scene: Scene) -> None:
+async def test_a_throttle_that_is_set_while_running_applies_at_once(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.send(40)
     assert len(await scene.claim(20)) == 20
@@ -250,7 +252,7 @@ async def test_a_throttle_that_is_set_while_running_is_kept_at_once(scene: Scene
     assert len(await scene.claim_all()) == 1
 
 
-async def test_a_lowered_cap_is_kept_at_once(scene: Scene) -> None:
+async def test_a_lowered_concurrency_limit_applies_at_once(scene: Scene) -> None:
     endpoint = await scene.endpoint(concurrency=4)
     await scene.send(9)
     *most, last = await scene.claim_all()
@@ -262,7 +264,7 @@ async def test_a_lowered_cap_is_kept_at_once(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("throttle", [10.0, None])
-async def test_a_throttle_that_is_changed_leaves_the_pace_as_it_is(scene: Scene, throttle: float | None) -> None:
+async def test_a_changed_throttle_does_not_change_the_pace(scene: Scene, throttle: float | None) -> None:
     endpoint, _ = await slowed(scene, throttle_rate=50.0)
     before = await scene.lane(endpoint)
     await scene.store.change_endpoint(endpoint.no, EndpointChange(throttle_rate=throttle))

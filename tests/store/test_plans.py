@@ -1,4 +1,4 @@
-"""No statement reads a whole table of messages, deliveries, attempts, tokens or dead letters: cost does not grow with history."""
+"""No statement scans messages, deliveries, attempts, tokens or dead letters. So the cost does not grow with history."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from tests.support.scene import Scene
 
 LARGE = ("delivery", "message", "attempt", "wake", "dead_letter", "delivery_done")
 
-# Statements that look at everything because that is their task; none of them runs for a message or a page.
+# Statements whose task is to read everything. None of them runs for a message or a page.
 SLOW_ON_PURPOSE = {
     "postgres": {
         "audit": "the slow audit reads every lane that has something waiting",
-        "audit_repair": "likewise",
+        "audit_repair": "the slow audit reads every lane that has something waiting",
         "counts": "counts",
         "dead_stats": "counts",
         "retire_needed": "once for each day that retention takes; an index for it would cost every delivery",
@@ -56,13 +56,14 @@ SLOW_ON_PURPOSE = {
 
 @pytest.fixture
 def engine() -> str:
-    """Each engine explains itself in its own way: these tests name theirs."""
+    """The engines have different EXPLAIN formats, so each test class sets its own engine."""
     raise NotImplementedError
 
 
 @pytest.fixture
 async def lanes(scene: Scene) -> list[Endpoint]:
-    return [await scene.endpoint() for _ in range(25)]  # as few as four, and reading all tokens would be right
+    # with only four lanes, a scan of all tokens would be the best plan
+    return [await scene.endpoint() for _ in range(25)]
 
 
 # ── PostgreSQL ──
@@ -74,7 +75,7 @@ class TestPostgres:
         return "postgres"
 
     async def test_every_statement_has_an_index_to_use(self, scene: Scene, lanes: list[Endpoint]) -> None:
-        """With sequential scans off, one shows only where no index would do."""
+        """With sequential scans off, a plan has one only if no index fits."""
         scene.broken_on_purpose = True
         await bulk.load(scene.raw, lanes)
         assert isinstance(scene.raw, RawPostgres)
@@ -93,7 +94,7 @@ class TestPostgres:
         assert scans == {}
 
     async def relations_with_rows(self, raw: RawPostgres) -> set[str]:
-        """Tables and partitions: an empty partition is read as it stands, and costs nothing."""
+        """Return the tables and partitions that have rows. A scan of an empty partition costs nothing."""
         found: set[str] = set()
         for table in LARGE:
             rows = await raw.rows(f"SELECT DISTINCT tableoid::regclass::text AS name FROM {table}")
@@ -101,7 +102,7 @@ class TestPostgres:
         return found
 
     async def explain(self, connection: asyncpg.Connection, statement: str) -> list[str]:
-        """The plan that does for any values, as the parameters have none here."""
+        """Return the generic plan of a statement, because its parameters have no values here."""
         if not re.match(r"\s*(--.*\n\s*)*(SELECT|INSERT|UPDATE|DELETE|WITH)", statement):
             return []
         count = max((int(number) for number in re.findall(r"\$(\d+)", statement)), default=0)
@@ -116,23 +117,23 @@ class TestPostgres:
         found = re.search(r"Seq Scan on (?:hookline\.)?(\w+)", line)
         return found[1] if found else None
 
-    async def test_a_store_that_was_opened_on_empty_tables_scans_none_when_they_are_full(
+    async def test_a_store_opened_on_empty_tables_scans_no_table_when_they_are_full(
         self, scene: Scene, second: Store, lanes: list[Endpoint]
     ) -> None:
-        """A plan made when the tables were empty would keep its sequential scan. The server counts what was really read."""
+        """A plan made on empty tables would keep its sequential scan. The server counts the rows that it read."""
         scene.broken_on_purpose = True
         await self.whole_day(second, lanes)
         await bulk.load(scene.raw, lanes)
         before = await self.rows_read_by_scans(scene)
         await self.whole_day(second, lanes)
-        await second.close()  # a session tells what it did at its end
+        await second.close()  # a session reports its statistics when it ends
         after = await self.rows_read_by_scans(scene)
         assert {
             table: after[table] - before.get(table, 0) for table in after if after[table] - before.get(table, 0) > 200
         } == {}
 
     async def whole_day(self, store: Store, lanes: list[Endpoint]) -> None:
-        """Everything that a worker and an operator do, short of counting."""
+        """Do everything that a worker and an operator do, except counting."""
         now, app_no, lane = await store.now(), lanes[0].app_no, lanes[0].no
         (message, *_) = factory.new_messages(app_no, 1)
         await store.ingest([message, *factory.new_messages(app_no, 5, event_id=None)])
@@ -170,7 +171,7 @@ class TestPostgres:
         await self.do_tasks(store, lanes[0])
 
     async def search(self, store: Store, endpoint: Endpoint, message: Message) -> None:
-        """By every way, for each state, of one application and of all."""
+        """Search messages with every kind of query and every state, in one application and in all."""
         await store.create_application(endpoint.org_id, factory.new_application())
         for app_no in (endpoint.app_no, None):
             await store.found_messages(endpoint.org_id, MessageSearch(app_no=app_no, ref=message.id), Page())
@@ -190,7 +191,7 @@ class TestPostgres:
             await store.cancel_task(task.id)
 
     async def check(self, store: Store, app_no: int, lane: int, message: Message) -> None:
-        """Through the listings of history, with and without filters, both ways."""
+        """Read the listings of history with and without filters, in both directions."""
         by_message = MessageFilter(event_types=("order.paid",), channel="eu", tag="x", after=message.created_at)
         for page in (Page(), Page(backwards=True)):
             for where in (MessageFilter(), by_message):
@@ -216,7 +217,8 @@ class TestPostgres:
         return {row["name"]: row["n"] for row in rows if row["name"].startswith(LARGE)}
 
     async def test_a_long_transaction_elsewhere_does_not_make_claims_read_more(self, scene: Scene) -> None:
-        """It keeps every dead index entry alive; a claim that began at the oldest would step over all of them."""
+        """The long transaction keeps every dead index entry. A claim that started at the oldest entry would read all of
+        them."""
         endpoint = await scene.endpoint()
         assert isinstance(scene.raw, RawPostgres)
         watcher = await RawPostgres.connect(scene.url)
@@ -271,13 +273,14 @@ class TestSqlite:
         assert scans == {}
 
     def filled(self, statement: str) -> list[str]:
-        """Some listings take any filter; these stand for all."""
+        """Return the statement without filters, with all filters, and with each filter alone."""
         names = re.findall(r"-- if :([a-z_]+)$", statement, re.MULTILINE)
         given = [dict.fromkeys(names), dict.fromkeys(names, 1), *(dict.fromkeys(names) | {name: 1} for name in names)]
         return [chosen(statement, values) for values in given]
 
     def scans(self, connection: sqlite3.Connection, statement: str) -> Iterator[str]:
-        """Lines such as `SCAN d`: the name is the alias where there is one."""
+        """Yield the lines of the plan that scan a large table, such as `SCAN d`. The name is the alias, if there is
+        one."""
         names = {table: table for table in LARGE}
         for table, alias in re.findall(rf"\b({'|'.join(LARGE)})\s+(?:AS\s+)?(\w+)", statement):
             names[alias] = table
@@ -290,6 +293,6 @@ class TestSqlite:
 
 
 def unnamed(statement: str) -> int:
-    """How many unnamed parameters a statement has: `?`, or the highest `?5`."""
+    """Return the number of unnamed parameters of a statement: `?`, or the highest `?5`."""
     numbered = [int(number) for number in re.findall(r"\?(\d+)", statement)]
     return max(numbered, default=0) or statement.count("?")

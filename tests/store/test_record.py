@@ -1,4 +1,4 @@
-"""Record: the outcome of an attempt, written once, by whoever still holds the claim."""
+"""Record: the outcome of an attempt is written once, by the worker that still holds the claim."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.support import factory
 from tests.support.scene import Scene
 
 
-async def test_recording_nothing_is_nothing(store: Store) -> None:
+async def test_recording_no_outcomes_does_nothing(store: Store) -> None:
     report = await store.record([])
     assert (report.recorded, report.stale, report.events, report.refused) == (0, 0, (), ())
 
 
-async def test_a_delivered_one_is_done(scene: Scene) -> None:
+async def test_a_delivered_delivery_is_done(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     (message,) = await scene.send(event_type="order.lost")
     (job,) = await scene.claim()
@@ -36,7 +36,7 @@ async def test_a_delivered_one_is_done(scene: Scene) -> None:
     assert await scene.raw.count("delivery") == 0
 
 
-async def test_every_field_of_an_attempt_comes_back(scene: Scene) -> None:
+async def test_every_field_of_an_attempt_is_stored(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     (message,) = await scene.send(event_type="order.lost")
     (job,) = await scene.claim()
@@ -53,7 +53,7 @@ async def test_every_field_of_an_attempt_comes_back(scene: Scene) -> None:
     assert attempt.timing == sent.timing
 
 
-async def test_a_network_failure_is_kept_with_its_kind(scene: Scene) -> None:
+async def test_a_network_failure_is_stored_with_its_kind(scene: Scene) -> None:
     await scene.endpoint()
     (message,) = await scene.send()
     (job,) = await scene.claim()
@@ -63,7 +63,7 @@ async def test_a_network_failure_is_kept_with_its_kind(scene: Scene) -> None:
     assert (attempt.response_body, attempt.response_headers, attempt.truncated) == (b"", {}, False)
 
 
-async def test_a_retry_is_scheduled_and_spends_an_attempt(scene: Scene) -> None:
+async def test_a_retry_is_scheduled_and_uses_an_attempt(scene: Scene) -> None:
     await scene.endpoint()
     (message,) = await scene.send()
     (job,) = await scene.claim()
@@ -78,7 +78,7 @@ async def test_a_retry_is_scheduled_and_spends_an_attempt(scene: Scene) -> None:
     assert (again.attempts, again.sent, again.last_delay) == (1, 1, 45.5)
 
 
-async def test_a_retry_that_spends_nothing_is_still_counted_as_sent(scene: Scene) -> None:
+async def test_a_retry_that_uses_no_attempt_is_still_counted_as_sent(scene: Scene) -> None:
     await scene.endpoint()
     (message,) = await scene.send()
     (job,) = await scene.claim()
@@ -89,7 +89,7 @@ async def test_a_retry_that_spends_nothing_is_still_counted_as_sent(scene: Scene
     assert (again.attempts, again.sent) == (0, 1)
 
 
-async def test_attempts_are_numbered_over_the_whole_life(scene: Scene) -> None:
+async def test_all_attempts_of_a_delivery_are_numbered_in_sequence(scene: Scene) -> None:
     await scene.endpoint()
     (message,) = await scene.send()
     for _ in range(3):
@@ -103,7 +103,7 @@ async def test_attempts_are_numbered_over_the_whole_life(scene: Scene) -> None:
     assert [attempt.outcome for attempt in attempts] == ["retry", "retry", "retry", "delivered"]
 
 
-async def test_a_dead_one_is_a_dead_letter(scene: Scene) -> None:
+async def test_a_dead_delivery_becomes_a_dead_letter(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     (message,) = await scene.send(event_type="order.lost")
     (job,) = await scene.claim()
@@ -171,8 +171,8 @@ async def test_an_outcome_is_written_once(scene: Scene) -> None:
     assert await scene.raw.count("dead_letter") == 0
 
 
-async def test_a_stalled_worker_writes_nothing(scene: Scene, second: Store) -> None:
-    """It comes back after its lease was given to another, and its late outcome changes nothing."""
+async def test_the_late_outcome_of_a_stalled_worker_changes_nothing(scene: Scene, second: Store) -> None:
+    """Another worker got the lease meanwhile, so the late outcome of the stalled worker changes nothing."""
     endpoint = await scene.endpoint(concurrency=5)
     (message,) = await scene.send()
     (stalled,) = await scene.claim()
@@ -189,7 +189,7 @@ async def test_a_stalled_worker_writes_nothing(scene: Scene, second: Store) -> N
     assert (await second.record([factory.delivered(taken)])).recorded == 1
 
 
-async def test_an_outcome_after_the_lease_was_swept_writes_nothing(scene: Scene) -> None:
+async def test_an_outcome_after_the_sweep_of_its_lease_changes_nothing(scene: Scene) -> None:
     await scene.endpoint()
     (message,) = await scene.send()
     (job,) = await scene.claim()
@@ -199,8 +199,8 @@ async def test_an_outcome_after_the_lease_was_swept_writes_nothing(scene: Scene)
     assert await scene.state(message) == DeliveryState.PENDING
 
 
-async def test_a_lease_that_is_over_but_not_yet_swept_still_counts(scene: Scene) -> None:
-    """The fence is the claim, not the clock: nobody else has the delivery."""
+async def test_an_outcome_after_the_lease_but_before_its_sweep_is_recorded(scene: Scene) -> None:
+    """The claim number is the fence, not the clock. No other worker has the delivery."""
     await scene.endpoint()
     (message,) = await scene.send()
     (job,) = await scene.claim()
@@ -209,8 +209,8 @@ async def test_a_lease_that_is_over_but_not_yet_swept_still_counts(scene: Scene)
     assert await scene.state(message) == DeliveryState.DELIVERED
 
 
-async def test_a_stale_outcome_does_not_stop_the_right_one_of_its_delivery(scene: Scene) -> None:
-    """A worker that lost a lease, leased the delivery again, and records both at once."""
+async def test_a_stale_outcome_does_not_prevent_the_current_one_of_its_delivery(scene: Scene) -> None:
+    """The worker lost a lease, leased the same delivery again, and records both outcomes at once."""
     await scene.endpoint()
     [message_id] = await scene.send()
     [lost] = await scene.claim()
@@ -224,7 +224,7 @@ async def test_a_stale_outcome_does_not_stop_the_right_one_of_its_delivery(scene
     assert await scene.state(message_id) == DeliveryState.DELIVERED
 
 
-async def test_a_stale_outcome_does_not_stop_the_others_of_its_batch(scene: Scene) -> None:
+async def test_a_stale_outcome_does_not_affect_the_others_of_its_batch(scene: Scene) -> None:
     await scene.endpoint()
     await scene.send(3)
     jobs = await scene.claim()
@@ -268,11 +268,11 @@ async def test_whatever_an_endpoint_sends_every_outcome_is_recorded(scene: Scene
     assert [len(await scene.store.attempts(message)) for message in messages] == [1] * 5
 
 
-REFUSED = 1 << 63  # as a status: neither database holds it
+REFUSED = 1 << 63  # as a status code, too large for either database
 
 
-async def test_a_delay_beyond_all_bounds_is_still_a_retry(scene: Scene) -> None:
-    """PostgreSQL keeps it in four bytes: written as it is, the outcome would be refused each time."""
+async def test_a_delay_that_is_too_large_is_still_a_retry(scene: Scene) -> None:
+    """PostgreSQL stores the delay in four bytes. It would refuse the original value each time."""
     await scene.endpoint()
     (message,) = await scene.send()
     (job,) = await scene.claim()
@@ -285,7 +285,7 @@ async def test_a_delay_beyond_all_bounds_is_still_a_retry(scene: Scene) -> None:
     assert delivery.due_at == job.claimed_at + timedelta(seconds=20)
 
 
-async def test_a_delay_that_is_no_number_is_still_a_retry(scene: Scene) -> None:
+async def test_a_delay_that_is_nan_is_still_a_retry(scene: Scene) -> None:
     await scene.endpoint()
     (message,) = await scene.send()
     (job,) = await scene.claim()
@@ -296,8 +296,8 @@ async def test_a_delay_that_is_no_number_is_still_a_retry(scene: Scene) -> None:
     assert await scene.state(message) == DeliveryState.SCHEDULED
 
 
-async def test_an_outcome_that_is_refused_whatever_is_tried_ends_its_delivery(scene: Scene) -> None:
-    """Left leased it would be sent again with every lease, for ever, and no attempt would count."""
+async def test_an_outcome_that_the_database_always_refuses_ends_its_delivery(scene: Scene) -> None:
+    """A delivery that stayed leased would be sent again after every lease, for ever, without counting an attempt."""
     await scene.endpoint()
     messages = await scene.send(8)
     jobs = {job.message_id: job for job in await scene.claim()}
@@ -315,7 +315,7 @@ async def test_an_outcome_that_is_refused_whatever_is_tried_ends_its_delivery(sc
     assert (attempt.outcome, attempt.number, attempt.status_code) == ("dead", 1, None)
 
 
-async def test_the_end_of_a_refused_outcome_is_fenced(scene: Scene, second: Store) -> None:
+async def test_a_refused_outcome_with_a_stale_claim_does_not_end_the_delivery(scene: Scene, second: Store) -> None:
     await scene.endpoint()
     (message,) = await scene.send()
     (stalled,) = await scene.claim()
@@ -329,7 +329,7 @@ async def test_the_end_of_a_refused_outcome_is_fenced(scene: Scene, second: Stor
     assert (await second.record([factory.delivered(taken)])).recorded == 1
 
 
-async def test_a_refused_outcome_frees_its_room_and_wakes_what_was_asked_for(scene: Scene) -> None:
+async def test_a_refused_outcome_frees_its_slot_and_wakes_the_requested_lanes(scene: Scene) -> None:
     endpoint = await scene.endpoint(concurrency=1)
     await scene.send(2)
     (job,) = await scene.claim_all()
@@ -339,8 +339,9 @@ async def test_a_refused_outcome_frees_its_room_and_wakes_what_was_asked_for(sce
     assert len(await scene.claim_all()) == 1
 
 
-async def test_a_delivery_that_cannot_even_be_ended_stops_nobody_else(scene: Scene) -> None:
-    """Its id has a dead letter already, which nothing of ours does: whatever is written for it is refused."""
+async def test_a_delivery_that_cannot_be_ended_does_not_affect_others(scene: Scene) -> None:
+    """A dead letter with the delivery's id already exists, which no code of Hookline does. Every write for the delivery
+    is refused."""
     await scene.endpoint()
     await scene.send(5)
     jobs = await scene.claim()
@@ -357,7 +358,7 @@ async def test_a_delivery_that_cannot_even_be_ended_stops_nobody_else(scene: Sce
     assert await scene.raw.count("delivery") == 1
 
 
-# ── together ──
+# ── concurrent records ──
 
 
 async def test_recorders_of_the_same_lanes_do_not_deadlock(scene: Scene, second: Store) -> None:
@@ -388,7 +389,8 @@ async def test_a_healthy_unlimited_lane_is_not_written(scene: Scene) -> None:
     "sign", ["failures = 3", "failing_since = (SELECT created_at FROM endpoint WHERE no = endpoint_no)"]
 )
 async def test_a_batch_of_successes_resets_the_failures_of_the_lane(scene: Scene, sign: str) -> None:
-    """All were claimed while the lane was healthy: nothing in the batch itself says that the lane must be written."""
+    """All jobs were claimed while the lane was healthy. Nothing in the batch itself shows that the lane must be
+    written."""
     endpoint = await scene.endpoint()
     await scene.send(3)
     jobs = await scene.claim()

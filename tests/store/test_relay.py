@@ -1,4 +1,4 @@
-"""The outbox of the same database: each row becomes one message, or stands aside with its reason."""
+"""The outbox in Hookline's own database: each row becomes one message, or is set aside with a reason."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.scene import Scene
 
 
 async def publish(raw: Raw, app: str, **fields: Any) -> None:
-    """What an application's own transaction writes."""
+    """Insert a row as an application's own transaction does."""
     given: dict[str, Any] = {
         "app": app,
         "event_type": "order.paid",
@@ -31,7 +31,7 @@ async def publish(raw: Raw, app: str, **fields: Any) -> None:
     await raw.execute(f"INSERT INTO outbox ({', '.join(given)}) {chosen}VALUES ({slots})", *given.values())
 
 
-async def test_an_empty_outbox_is_nothing(store: Store) -> None:
+async def test_relaying_an_empty_outbox_does_nothing(store: Store) -> None:
     report = await store.relay(10)
     assert (report.relayed, report.repeated, report.set_aside) == (0, 0, 0)
 
@@ -71,7 +71,7 @@ async def test_a_relayed_row_is_not_relayed_again(scene: Scene) -> None:
     assert len(await scene.claim()) == 1
 
 
-async def test_no_more_than_the_limit_is_taken(scene: Scene) -> None:
+async def test_no_more_rows_than_the_limit_are_relayed(scene: Scene) -> None:
     for _ in range(5):
         await publish(scene.raw, scene.app.id)
     assert [(await scene.store.relay(2)).relayed for _ in range(4)] == [2, 2, 1, 0]
@@ -131,7 +131,7 @@ async def test_a_report_has_each_reason_once(scene: Scene) -> None:
         "header injection",
     ],
 )
-async def test_a_row_that_cannot_become_a_message_stands_aside_with_its_reason(
+async def test_a_row_that_cannot_become_a_message_is_set_aside_with_its_reason(
     scene: Scene, bad: dict[str, Any]
 ) -> None:
     await publish(scene.raw, **({"app": scene.app.id} | bad))
@@ -143,7 +143,7 @@ async def test_a_row_that_cannot_become_a_message_stands_aside_with_its_reason(
     assert (await scene.store.relay(10)).set_aside == 0
 
 
-async def test_rows_that_stand_aside_never_use_up_the_limit(scene: Scene) -> None:
+async def test_rows_that_were_set_aside_do_not_count_for_the_limit(scene: Scene) -> None:
     for _ in range(5):
         await publish(scene.raw, "app_nobody")
     await publish(scene.raw, scene.app.id)
@@ -152,7 +152,7 @@ async def test_rows_that_stand_aside_never_use_up_the_limit(scene: Scene) -> Non
     assert sum(report.set_aside for report in reports) == 5
 
 
-async def test_an_event_id_that_is_taken_is_dropped(scene: Scene) -> None:
+async def test_a_row_with_an_existing_event_id_is_dropped(scene: Scene) -> None:
     await scene.endpoint()
     await scene.ingest([factory.new_message(scene.app.no, event_id="evt-1")])
     for name in ("evt-1", "evt-2", "evt-2"):
@@ -184,7 +184,7 @@ async def test_two_relays_take_each_row_once(scene: Scene, second: Store) -> Non
     for _ in range(30):
         await publish(scene.raw, scene.app.id)
     relayed = 0
-    for _ in range(3):  # all of them may look at the same ten rows, which only one of them moves
+    for _ in range(3):  # all calls may read the same ten rows, but only one of them moves a row
         reports = await asyncio.gather(*(handle.relay(10) for _ in range(4) for handle in (scene.store, second)))
         relayed += sum(report.relayed for report in reports)
     assert relayed == 30

@@ -1,4 +1,4 @@
-"""Ordering keys through an outbox: what several transactions published under one key reaches each endpoint in their order."""
+"""Ordering keys through an outbox: messages of one key reach each endpoint in the order of their transactions."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from tests.support.scene import Scene
 KEYS = ("a", "b", "c")
 SEED = 20_261_116
 
-Sequences = dict[tuple[int, str | None], list[int]]  # by endpoint and key: the turns that were sent
+Sequences = dict[tuple[int, str | None], list[int]]  # the numbers that were sent, by endpoint and key
 
 
 async def publish_turns(scene: Scene, turns: Sequence[tuple[str | None, int]]) -> None:
-    """Each in a transaction of its own."""
+    """Publish each row in its own transaction."""
     for key, turn in turns:
         await publish(scene.raw, scene.app.id, ordering_key=key, payload=_payload(key, turn))
 
 
 async def relay_all(store: Store, limit: int) -> None:
-    """However often it takes: beside much else, a relay may look at new rows alone for a while, and at none with a key."""
+    """Relay until the outbox is empty. Under load, a relay may read only new rows for a while, and none with a key."""
     async with asyncio.timeout(60):
         while (await store.outbox()).waiting:
             await store.relay(limit)
 
 
 def interleaved(count: int) -> list[tuple[str | None, int]]:
-    """Each key's turns in order, and those without a key between them."""
+    """Return the numbers of each key in order, mixed with rows without a key."""
     chance, left = random.Random(SEED), dict.fromkeys((*KEYS, None), 0)
     turns: list[tuple[str | None, int]] = []
     while open_keys := [key for key, turn in left.items() if turn < count]:
@@ -47,7 +47,7 @@ def interleaved(count: int) -> list[tuple[str | None, int]]:
 
 
 def copies(scene: Scene, turns: Sequence[tuple[str | None, int]]) -> list[OutboxRow]:
-    """The same in another database."""
+    """Return the same rows as copies from another database."""
     return [
         OutboxRow(
             id=number,
@@ -66,7 +66,7 @@ def _payload(key: str | None, turn: int) -> bytes:
 
 
 async def sent_in_turn(scene: Scene) -> Sequences:
-    """Claim and deliver until nothing is left; no two of one key at once."""
+    """Claim and deliver until nothing is left. Assert that no two deliveries of one key are active at once."""
     sent: Sequences = defaultdict(list)
     while jobs := await scene.claim():
         keyed = [(job.endpoint_no, job.ordering_key) for job in jobs if job.ordering_key is not None]
@@ -89,11 +89,11 @@ def check(sent: Sequences, endpoints: Sequence[Endpoint], count: int) -> None:
         assert sorted(sent[endpoint.no, None]) == list(range(count))
 
 
-# ── this database's own ──
+# ── the outbox of this database ──
 
 
 @pytest.mark.parametrize("limit", [1, 3, 1000])
-async def test_each_key_keeps_its_order_however_few_are_moved_at_a_time(scene: Scene, limit: int) -> None:
+async def test_each_key_keeps_its_order_for_any_batch_size(scene: Scene, limit: int) -> None:
     endpoints = [await scene.endpoint() for _ in range(2)]
     await publish_turns(scene, interleaved(5))
     await relay_all(scene.store, limit)
@@ -101,7 +101,7 @@ async def test_each_key_keeps_its_order_however_few_are_moved_at_a_time(scene: S
 
 
 async def test_a_long_backlog_keeps_its_order(scene: Scene) -> None:
-    """More than is moved in one go of any kind, and more of it comes meanwhile."""
+    """The backlog is larger than any batch of the relay, and grows meanwhile."""
     endpoints = [await scene.endpoint()]
     turns = interleaved(40)
     await publish_turns(scene, turns[:120])
@@ -111,8 +111,8 @@ async def test_a_long_backlog_keeps_its_order(scene: Scene) -> None:
     check(await sent_in_turn(scene), endpoints, 40)
 
 
-async def test_relays_at_once_keep_the_order(scene: Scene, second: Store) -> None:
-    """While rows are published, and deliveries made."""
+async def test_concurrent_relays_keep_the_order(scene: Scene, second: Store) -> None:
+    """The relays run while rows are published and deliveries are made."""
     endpoints = [await scene.endpoint() for _ in range(2)]
     turns = interleaved(25)
     published = asyncio.Event()
@@ -135,7 +135,7 @@ async def test_relays_at_once_keep_the_order(scene: Scene, second: Store) -> Non
     check(await sent_in_turn(scene), endpoints, 25)
 
 
-async def test_the_retry_of_the_first_holds_back_its_own_key_alone(scene: Scene) -> None:
+async def test_a_retry_delays_only_its_own_key(scene: Scene) -> None:
     endpoint, other = await scene.endpoint(), await scene.endpoint()
     await publish_turns(scene, [("a", 0), ("b", 0)])
     assert (await scene.store.relay(10)).relayed == 2
@@ -155,8 +155,8 @@ async def test_the_retry_of_the_first_holds_back_its_own_key_alone(scene: Scene)
     assert (await sent_in_turn(scene))[endpoint.no, "a"] == [0, 1]
 
 
-async def test_a_row_that_cannot_be_a_message_holds_nothing_back(scene: Scene) -> None:
-    """It is set aside; once it is retried it comes behind those that went on."""
+async def test_an_invalid_row_delays_no_other_row(scene: Scene) -> None:
+    """The invalid row is set aside. After a retry it comes after those that were relayed meanwhile."""
     endpoint = await scene.endpoint()
     await publish(scene.raw, "nobody's", ordering_key="a", payload=_payload("a", 2))
     await publish_turns(scene, [("a", 0), ("a", 1)])
@@ -181,8 +181,8 @@ async def test_copies_keep_the_order_of_each_key(scene: Scene, step: int) -> Non
     check(await sent_in_turn(scene), endpoints, 5)
 
 
-async def test_a_second_copy_changes_no_order(scene: Scene) -> None:
-    """Somebody died before what had been copied was deleted, and the first of it is under way."""
+async def test_a_second_copy_does_not_change_the_order(scene: Scene) -> None:
+    """A process died before the copied rows were deleted, and the first of them are being sent."""
     endpoints = [await scene.endpoint()]
     rows = copies(scene, interleaved(4))
     await scene.store.take(rows[:9], source="shop")
@@ -197,8 +197,8 @@ async def test_a_second_copy_changes_no_order(scene: Scene) -> None:
     check(sent, endpoints, 4)
 
 
-async def test_of_two_who_copy_one_file_one_goes_on(scene: Scene, second: Store) -> None:
-    """Both read the same rows from the same place: what they copy is copied once, and in order."""
+async def test_two_processes_that_copy_one_file_copy_each_row_once(scene: Scene, second: Store) -> None:
+    """Both processes read the same rows from the same position. The rows are copied once, and in order."""
     endpoints = [await scene.endpoint()]
     rows = copies(scene, interleaved(6))
     after: OutboxPlace | None = None

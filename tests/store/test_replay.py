@@ -1,4 +1,4 @@
-"""Replay: what died, was missed or is asked for again goes back into its lane."""
+"""Replay: dead letters, missed messages and requested resends go back into their lanes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support import factory
 from tests.support.scene import Scene
 
 
-async def test_a_replayed_delivery_begins_anew_and_keeps_its_history(scene: Scene) -> None:
+async def test_a_replayed_delivery_starts_again_and_keeps_its_history(scene: Scene) -> None:
     await scene.endpoint()
     (message,) = await scene.send()
     (job,) = await scene.claim()
@@ -36,7 +36,7 @@ async def test_a_replayed_delivery_begins_anew_and_keeps_its_history(scene: Scen
     assert [(attempt.number, attempt.outcome) for attempt in attempts] == [(1, "retry"), (2, "dead"), (3, "delivered")]
 
 
-async def test_the_policy_stays_as_it_was(scene: Scene) -> None:
+async def test_a_replay_does_not_change_the_policy(scene: Scene) -> None:
     await scene.endpoint()
     policy = PolicyOverride(max_age=700.0, base=9.0)
     (message,) = await scene.send(policy=policy)
@@ -50,7 +50,7 @@ async def test_the_policy_stays_as_it_was(scene: Scene) -> None:
     assert again.policy == policy
 
 
-async def test_a_resolved_one_is_replayed_only_where_asked_for(scene: Scene) -> None:
+async def test_a_resolved_dead_letter_is_replayed_only_on_request(scene: Scene) -> None:
     await scene.endpoint()
     (message,) = await scene.send()
     (job,) = await scene.claim()
@@ -61,7 +61,7 @@ async def test_a_resolved_one_is_replayed_only_where_asked_for(scene: Scene) -> 
     assert await scene.state(message) == DeliveryState.PENDING
 
 
-async def test_many_are_replayed_oldest_first_in_batches(scene: Scene) -> None:
+async def test_many_dead_letters_are_replayed_oldest_first_in_batches(scene: Scene) -> None:
     await scene.endpoint()
     messages = []
     for _ in range(5):
@@ -77,7 +77,7 @@ async def test_many_are_replayed_oldest_first_in_batches(scene: Scene) -> None:
     assert len(await scene.claim_all()) == 5
 
 
-async def test_replay_chooses_by_filter(scene: Scene) -> None:
+async def test_a_replay_uses_its_filter(scene: Scene) -> None:
     left, right = await scene.endpoint(), await scene.endpoint()
     await scene.send(3)
     await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
@@ -86,7 +86,7 @@ async def test_replay_chooses_by_filter(scene: Scene) -> None:
     assert (await scene.store.dead_stats(DeadFilter(endpoint_no=right.no))).dead == 3
 
 
-async def test_dead_letters_of_deleted_endpoints_are_left_alone(scene: Scene) -> None:
+async def test_dead_letters_of_deleted_endpoints_are_not_replayed(scene: Scene) -> None:
     gone = await scene.endpoint(event_types=("a",))
     await scene.endpoint(event_types=("b",))
     await scene.send(2, event_type="a")
@@ -97,8 +97,8 @@ async def test_dead_letters_of_deleted_endpoints_are_left_alone(scene: Scene) ->
     assert (await scene.store.dead_stats(DeadFilter())).dead == 2
 
 
-async def test_dead_letters_of_disabled_endpoints_are_left_alone(scene: Scene) -> None:
-    """Nothing would be sent, and their new time budget would run."""
+async def test_dead_letters_of_disabled_endpoints_are_not_replayed(scene: Scene) -> None:
+    """Nothing would be sent to a disabled endpoint, but the new time budget would run."""
     disabled = await scene.endpoint(event_types=("a",))
     await scene.endpoint(event_types=("b",))
     await scene.send(2, event_type="a")
@@ -112,7 +112,7 @@ async def test_dead_letters_of_disabled_endpoints_are_left_alone(scene: Scene) -
     assert len(await scene.claim_all()) == 3
 
 
-async def test_two_operators_replay_each_once(scene: Scene, second: Store) -> None:
+async def test_concurrent_replays_replay_each_dead_letter_once(scene: Scene, second: Store) -> None:
     await scene.endpoint()
     await scene.send(20)
     await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
@@ -136,7 +136,7 @@ async def test_a_replay_into_a_paused_lane_waits(scene: Scene) -> None:
 # ── missed messages ──
 
 
-async def test_messages_that_an_endpoint_missed_are_made_once(scene: Scene) -> None:
+async def test_deliveries_of_missed_messages_are_created_once(scene: Scene) -> None:
     endpoint = await scene.endpoint(event_types=("a",))
     had = await scene.send(2, event_type="a")
     since = await scene.store.now() - timedelta(hours=1)
@@ -150,7 +150,7 @@ async def test_messages_that_an_endpoint_missed_are_made_once(scene: Scene) -> N
     assert sorted(job.message_id for job in await scene.claim_all()) == sorted(had + missed)
 
 
-async def test_one_that_was_delivered_or_died_was_not_missed(scene: Scene) -> None:
+async def test_a_message_that_was_delivered_or_died_is_not_missed(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.send(3)
     since = await scene.store.now() - timedelta(hours=1)
@@ -160,7 +160,7 @@ async def test_one_that_was_delivered_or_died_was_not_missed(scene: Scene) -> No
     assert await scene.store.replay_missing(endpoint.no, since, until) == 0
 
 
-async def test_only_messages_of_the_window_are_made(scene: Scene) -> None:
+async def test_only_missed_messages_of_the_time_window_are_sent(scene: Scene) -> None:
     await scene.send()
     await scene.age(100)
     (inside,) = await scene.send()
@@ -173,7 +173,7 @@ async def test_only_messages_of_the_window_are_made(scene: Scene) -> None:
     assert [job.message_id for job in await scene.claim_all()] == [inside]
 
 
-async def test_what_was_missed_is_not_sent_before_its_time(scene: Scene) -> None:
+async def test_a_missed_message_is_not_sent_before_its_time(scene: Scene) -> None:
     now = await scene.store.now()
     later = now + timedelta(hours=5)
     (message,) = await scene.send(deliver_at=later)
@@ -186,7 +186,7 @@ async def test_what_was_missed_is_not_sent_before_its_time(scene: Scene) -> None
     assert await scene.claim_all() == []
 
 
-async def test_the_filter_of_now_decides_what_was_missed(scene: Scene) -> None:
+async def test_the_current_filter_of_the_endpoint_decides_what_was_missed(scene: Scene) -> None:
     endpoint = await scene.endpoint(event_types=("a",), channels=None)
     since = await scene.store.now() - timedelta(hours=1)
     (wanted,) = await scene.send(event_type="b", channels=("eu",))
@@ -210,7 +210,7 @@ async def test_messages_of_another_application_are_not_missed(scene: Scene) -> N
 
 
 @pytest.mark.parametrize("before", ["nothing", "open", "delivered", "dead"])
-async def test_a_message_is_sent_again_whatever_came_before(scene: Scene, before: str) -> None:
+async def test_a_message_can_be_resent_in_any_state(scene: Scene, before: str) -> None:
     endpoint = await scene.endpoint(event_types=None if before != "nothing" else ("never",))
     (message,) = await scene.send()
     if before in ("delivered", "dead"):
@@ -228,7 +228,7 @@ async def test_a_message_is_sent_again_whatever_came_before(scene: Scene, before
     assert (await scene.store.attempts(message))[-1].trigger == 1
 
 
-async def test_what_is_not_there_cannot_be_sent_again(scene: Scene) -> None:
+async def test_an_unknown_message_or_one_without_a_payload_cannot_be_resent(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     assert await scene.store.resend(endpoint.no, "msg_unknown") is None
     (message,) = await scene.send()
@@ -237,7 +237,7 @@ async def test_what_is_not_there_cannot_be_sent_again(scene: Scene) -> None:
     assert await scene.store.resend(endpoint.no, message) is None
 
 
-async def test_a_message_of_another_application_cannot_be_sent_here(scene: Scene) -> None:
+async def test_a_message_of_another_application_cannot_be_resent(scene: Scene) -> None:
     sibling = await scene.store.create_application(scene.organization.id, factory.new_application())
     endpoint = await scene.endpoint()
     (answer,) = await scene.ingest([factory.new_message(sibling.no)])

@@ -1,4 +1,4 @@
-"""Reset of a circuit by an operator, and changes of an endpoint that were overtaken."""
+"""An operator resets a circuit, and changes of an endpoint that is no longer at the expected revision."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support import factory
 from tests.support.scene import Scene
 
 
-async def test_a_reset_closes_forgets_and_wakes(scene: Scene) -> None:
+async def test_a_reset_closes_the_circuit_clears_failures_and_wakes_the_lane(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     messages = await scene.trip(endpoint)
     before = await scene.lane(endpoint)
@@ -35,7 +35,7 @@ async def test_a_reset_closes_forgets_and_wakes(scene: Scene) -> None:
     assert {job.message_id for job in await scene.claim_all()} == set(messages)
 
 
-async def test_what_was_in_flight_before_says_nothing_after(scene: Scene) -> None:
+async def test_outcomes_of_earlier_requests_have_no_effect_after_a_reset(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     probe = await scene.half_open(endpoint)
     await scene.store.reset_circuit(endpoint.no, "well")
@@ -60,7 +60,7 @@ async def test_a_reset_ends_recovery_and_a_hold(scene: Scene) -> None:
     assert [again.message_id for again in await scene.claim_all()] == [job.message_id]
 
 
-async def test_limits_stay(scene: Scene) -> None:
+async def test_a_reset_keeps_the_limits(scene: Scene) -> None:
     endpoint = await scene.endpoint(concurrency=2, throttle_rate=1000)
     await scene.send(5)
     jobs = await scene.claim_all()
@@ -82,7 +82,7 @@ async def test_a_paused_lane_is_reset_and_still_held(scene: Scene) -> None:
     assert (await scene.lane(endpoint)).status == EndpointStatus.PAUSED
 
 
-async def test_nothing_to_reset(scene: Scene) -> None:
+async def test_resetting_a_healthy_lane_does_nothing(scene: Scene) -> None:
     endpoint = await scene.endpoint(throttle_rate=5)
     await scene.send(2)
     await scene.claim()
@@ -92,7 +92,7 @@ async def test_nothing_to_reset(scene: Scene) -> None:
     assert await scene.store.lane_events(endpoint.no) == []
 
 
-async def test_no_such_lane(scene: Scene) -> None:
+async def test_an_unknown_lane_cannot_be_reset(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.store.delete_endpoint(endpoint.no)
     for no in (endpoint.no, 10**6):
@@ -100,7 +100,7 @@ async def test_no_such_lane(scene: Scene) -> None:
             await scene.store.reset_circuit(no, "well")
 
 
-async def test_a_cause_that_no_database_takes_as_it_is(scene: Scene) -> None:
+async def test_a_cause_with_invalid_characters_is_stored_cleaned(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.trip(endpoint)
     event = await scene.store.reset_circuit(endpoint.no, "a\x00b\ud800c")
@@ -108,7 +108,7 @@ async def test_a_cause_that_no_database_takes_as_it_is(scene: Scene) -> None:
     assert event.cause == (await scene.store.lane_events(endpoint.no))[0].cause == "a\ufffdb?c"
 
 
-async def test_resets_at_the_same_time_are_one(scene: Scene, second: Store) -> None:
+async def test_concurrent_resets_count_as_one(scene: Scene, second: Store) -> None:
     endpoint = await scene.endpoint()
     await scene.trip(endpoint)
     found = await asyncio.gather(
@@ -117,7 +117,7 @@ async def test_resets_at_the_same_time_are_one(scene: Scene, second: Store) -> N
     assert len([event for event in found if event is not None]) == 1
 
 
-# ── changes that were overtaken ──
+# ── changes of an old revision ──
 
 
 async def test_a_change_on_an_old_revision_changes_nothing(scene: Scene) -> None:

@@ -1,4 +1,4 @@
-"""Retention takes what is finished and old, and never the payload of what is open or dead."""
+"""Retention deletes finished and old data, but never the payload of an open delivery or a dead letter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.store_options(retention_days=10, dead_retention_days=20
 
 
 async def retire(store: Store) -> int:
-    """Until nothing more goes; how much did."""
+    """Run retention until nothing more is deleted. Return the number of deleted rows."""
     taken = 0
     while gone := (await store.retire()).retired:
         taken += gone
@@ -24,7 +24,7 @@ async def retire(store: Store) -> int:
 
 
 async def settle(scene: Scene, how: str) -> str:
-    """A message whose only delivery has come to this end."""
+    """Create a message whose only delivery ended like this."""
     (message,) = await scene.send()
     if how == "open":
         return message
@@ -35,7 +35,7 @@ async def settle(scene: Scene, how: str) -> str:
     return message
 
 
-async def test_nothing_is_taken_before_its_time(scene: Scene) -> None:
+async def test_nothing_is_deleted_before_its_time(scene: Scene) -> None:
     await scene.endpoint()
     messages = [await settle(scene, how) for how in ("delivered", "dead", "resolved", "open")]
     await scene.age(9 * DAY)
@@ -47,7 +47,7 @@ async def test_nothing_is_taken_before_its_time(scene: Scene) -> None:
         assert len(await scene.store.deliveries(message)) == 1
 
 
-async def test_a_delivered_message_goes_with_all_its_history(scene: Scene) -> None:
+async def test_a_delivered_message_is_deleted_with_all_its_history(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     old = await settle(scene, "delivered")
     await scene.age(9 * DAY)
@@ -63,7 +63,7 @@ async def test_a_delivered_message_goes_with_all_its_history(scene: Scene) -> No
 
 
 async def test_the_payload_of_an_open_delivery_stays(scene: Scene) -> None:
-    """Budgets may be longer than the retention; a worker must still be able to send."""
+    """A time budget may be longer than the retention. A worker must still be able to send the message."""
     await scene.endpoint()
     message = await settle(scene, "open")
     await scene.raw.execute("UPDATE delivery SET expires_at = due_at")
@@ -76,7 +76,7 @@ async def test_the_payload_of_an_open_delivery_stays(scene: Scene) -> None:
     assert job.payload == found.payload
 
 
-async def test_the_payload_of_a_dead_letter_stays_until_its_own_retention(scene: Scene) -> None:
+async def test_the_payload_of_a_dead_letter_stays_until_the_dead_letter_retention(scene: Scene) -> None:
     await scene.endpoint()
     message = await settle(scene, "dead")
     await scene.age(15 * DAY)
@@ -89,8 +89,8 @@ async def test_the_payload_of_a_dead_letter_stays_until_its_own_retention(scene:
     assert job.payload == found.payload
 
 
-async def test_an_old_message_that_died_lately_can_be_replayed(scene: Scene) -> None:
-    """The dead letter's age counts, not the message's."""
+async def test_an_old_message_that_died_recently_can_be_replayed(scene: Scene) -> None:
+    """The age of the dead letter counts, not the age of the message."""
     await scene.endpoint()
     message = await settle(scene, "open")
     await scene.raw.execute("UPDATE delivery SET expires_at = due_at")
@@ -103,14 +103,14 @@ async def test_an_old_message_that_died_lately_can_be_replayed(scene: Scene) -> 
     assert len(await scene.claim_all()) == 1
 
 
-async def test_dead_letters_go_after_their_own_retention_and_are_counted(scene: Scene) -> None:
+async def test_dead_letters_are_deleted_after_their_own_retention_and_counted(scene: Scene) -> None:
     await scene.endpoint()
     message = await settle(scene, "dead")
     await settle(scene, "dead")
     await settle(scene, "resolved")
     await scene.age(21 * DAY)
     report = await scene.store.retire()
-    assert report.dead_expired == 2  # nobody has looked at them
+    assert report.dead_expired == 2  # nobody has resolved the dead letters
     assert report.retired >= 3
     assert (await scene.store.retire()).dead_expired == 0
     assert (await scene.store.dead_stats(DeadFilter(resolved=None))).dead == 0
@@ -119,8 +119,8 @@ async def test_dead_letters_go_after_their_own_retention_and_are_counted(scene: 
     assert await scene.store.message_by_id(message) is None
 
 
-async def test_a_neighbour_is_not_taken_with_the_old(scene: Scene) -> None:
-    """Delivered to one endpoint, still open at another: the message stays whole."""
+async def test_a_message_with_an_open_delivery_is_kept(scene: Scene) -> None:
+    """The message was delivered to one endpoint and is still open at another, so it is kept completely."""
     quick, slow = await scene.endpoint(), await scene.endpoint()
     (message,) = await scene.send()
     jobs = {job.endpoint_no: job for job in await scene.claim_all()}
@@ -131,7 +131,7 @@ async def test_a_neighbour_is_not_taken_with_the_old(scene: Scene) -> None:
     assert [job.message_id for job in await scene.claim_all()] == [message]
 
 
-async def test_retention_goes_in_batches(scene: Scene) -> None:
+async def test_retention_deletes_in_batches(scene: Scene) -> None:
     await scene.endpoint()
     await scene.send(30)
     await scene.record(*factory.all_delivered(await scene.claim_all()))
@@ -156,8 +156,8 @@ async def test_an_event_id_is_free_again_after_its_message(scene: Scene) -> None
     assert again.status == "accepted"
 
 
-async def test_old_days_are_dropped_whole_on_postgres(scene: Scene) -> None:
-    """On PostgreSQL a day of history is a partition; SQLite has none to drop, and deletes rows."""
+async def test_old_partitions_are_dropped_on_postgres(scene: Scene) -> None:
+    """On PostgreSQL a day of history is a partition that is dropped. SQLite has no partitions and deletes rows."""
     await scene.endpoint()
     if scene.store.engine == "postgres":
         await scene.raw.execute("SELECT make_partitions((now() AT TIME ZONE 'UTC')::date - 12, 3)")
@@ -172,7 +172,7 @@ async def test_old_days_are_dropped_whole_on_postgres(scene: Scene) -> None:
         assert await scene.raw.value(partitions) < before
 
 
-async def test_a_day_with_a_dead_letter_is_kept(scene: Scene) -> None:
+async def test_a_partition_with_a_dead_letter_is_kept(scene: Scene) -> None:
     await scene.endpoint()
     if scene.store.engine == "postgres":
         await scene.raw.execute("SELECT make_partitions((now() AT TIME ZONE 'UTC')::date - 12, 3)")

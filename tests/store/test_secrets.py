@@ -1,4 +1,5 @@
-"""Secrets and custom headers are sealed at rest; one that no key opens stops nobody else."""
+"""Secrets and custom headers are encrypted in the database. A secret that no key decrypts does not affect other
+endpoints."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ async def sealed(scene: Scene) -> Endpoint:
 
 
 async def at_rest(scene: Scene, database_url: str) -> bytes:
-    """Everything that the database holds of endpoints and what goes with them."""
+    """Return everything that the database holds about endpoints and their deliveries."""
     if scene.raw.engine == "sqlite":
         file = Path(database_url.removeprefix("sqlite:///"))
         return b"".join(path.read_bytes() for path in file.parent.glob(f"{file.name}*"))
@@ -39,7 +40,7 @@ async def at_rest(scene: Scene, database_url: str) -> bytes:
     return held
 
 
-async def test_no_secret_and_no_header_is_readable_at_rest(scene: Scene, database_url: str) -> None:
+async def test_no_secret_and_no_header_is_readable_in_the_database(scene: Scene, database_url: str) -> None:
     endpoint = await sealed(scene)
     await scene.send()
     await scene.record(*factory.all_delivered(await scene.claim()))
@@ -48,7 +49,7 @@ async def test_no_secret_and_no_header_is_readable_at_rest(scene: Scene, databas
     assert [sentinel for sentinel in SENTINELS if sentinel in held] == []
 
 
-async def test_they_come_back_whole_through_the_store(scene: Scene) -> None:
+async def test_the_store_returns_secrets_and_headers_unchanged(scene: Scene) -> None:
     endpoint = await sealed(scene)
     (found,) = await scene.store.endpoints_for([endpoint.no])
     assert [secret.key for secret in found.secrets] == [SUCCESSOR, SECRET]
@@ -57,7 +58,7 @@ async def test_they_come_back_whole_through_the_store(scene: Scene) -> None:
 
 
 async def test_a_sealed_secret_is_bound_to_its_endpoint(scene: Scene) -> None:
-    """Whoever can write to the table cannot give one endpoint the secret of another."""
+    """A person with write access to the table cannot give one endpoint the secret of another."""
     victim, thief = await sealed(scene), await scene.endpoint()
     await scene.raw.execute(
         "UPDATE endpoint SET secrets = (SELECT secrets FROM endpoint WHERE no = $1) WHERE no = $2", victim.no, thief.no
@@ -67,7 +68,7 @@ async def test_a_sealed_secret_is_bound_to_its_endpoint(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("broken", [b"", b"\x00garbage", b"x" * 200])
-async def test_an_endpoint_that_no_key_opens_does_not_block_the_others(scene: Scene, broken: bytes) -> None:
+async def test_an_endpoint_that_no_key_decrypts_does_not_block_the_others(scene: Scene, broken: bytes) -> None:
     sick, healthy = await scene.endpoint(), await scene.endpoint()
     await scene.raw.execute("UPDATE endpoint SET secrets = $1 WHERE no = $2", broken, sick.no)
     found = {endpoint.no: endpoint for endpoint in await scene.store.endpoints_for([sick.no, healthy.no])}
@@ -76,7 +77,7 @@ async def test_an_endpoint_that_no_key_opens_does_not_block_the_others(scene: Sc
 
 
 @pytest.mark.parametrize("with_old_key", [True, False])
-async def test_keys_rotate(database_url: str, with_old_key: bool, engine: str) -> None:
+async def test_keys_can_be_rotated(database_url: str, with_old_key: bool, engine: str) -> None:
     old, new = new_key(), new_key()
     first = await open_store(database_url, vault=Vault([old]), options=StoreOptions(pool_size=2))
     await first.migrate()
@@ -95,10 +96,10 @@ async def test_keys_rotate(database_url: str, with_old_key: bool, engine: str) -
     await later.close()
 
 
-async def test_deliveries_of_an_endpoint_that_cannot_be_opened_are_still_claimed(
+async def test_deliveries_of_an_endpoint_that_no_key_decrypts_are_still_claimed(
     scene: Scene, open_store_with: OpenStoreWith
 ) -> None:
-    """The worker judges them; the claim does not look at secrets."""
+    """The worker handles such deliveries. The claim does not read secrets."""
     sick = await scene.endpoint()
     await scene.send()
     await scene.raw.execute("UPDATE endpoint SET secrets = $1 WHERE no = $2", b"broken", sick.no)
@@ -106,11 +107,11 @@ async def test_deliveries_of_an_endpoint_that_cannot_be_opened_are_still_claimed
     assert [job.endpoint_no for job in await scene.claim(by=other)] == [sick.no]
 
 
-# ── the catalogue, with one endpoint in it that no key opens ──
+# ── an endpoint whose secrets no key decrypts ──
 
 
 async def swapped(scene: Scene) -> tuple[Endpoint, Endpoint]:
-    """One that has the sealed secrets of another, and a healthy one."""
+    """Create an endpoint that has the encrypted secrets of another, and a healthy one. Return both."""
     sick, healthy = await scene.endpoint(uid="sick", headers={"x-kept": "as it was"}), await sealed(scene)
     await scene.raw.execute(
         "UPDATE endpoint SET secrets = (SELECT secrets FROM endpoint WHERE no = $1) WHERE no = $2", healthy.no, sick.no
@@ -118,7 +119,7 @@ async def swapped(scene: Scene) -> tuple[Endpoint, Endpoint]:
     return sick, healthy
 
 
-async def test_listings_and_look_ups_go_on(scene: Scene) -> None:
+async def test_an_endpoint_that_no_key_decrypts_is_still_found_and_listed(scene: Scene) -> None:
     sick, healthy = await swapped(scene)
     listed = {endpoint.no: endpoint for endpoint in await scene.store.endpoints(scene.app.no, Page())}
     assert listed[healthy.no] == healthy
@@ -133,22 +134,22 @@ async def test_listings_and_look_ups_go_on(scene: Scene) -> None:
     ] * 4
 
 
-async def test_its_status_can_still_be_set(scene: Scene) -> None:
+async def test_the_status_of_an_endpoint_that_no_key_decrypts_can_be_set(scene: Scene) -> None:
     sick, _ = await swapped(scene)
     for status in (EndpointStatus.PAUSED, EndpointStatus.ACTIVE, EndpointStatus.DISABLED):
         changed = await scene.store.set_endpoint_status(sick.no, status, "an operator")
         assert (changed.no, changed.status) == (sick.no, status)
 
 
-async def test_a_new_secret_is_the_way_out(scene: Scene) -> None:
+async def test_a_new_secret_repairs_an_endpoint_that_no_key_decrypts(scene: Scene) -> None:
     sick, _ = await swapped(scene)
     mended = await scene.store.change_endpoint(sick.no, EndpointChange(secrets=(Secret(key=SUCCESSOR),)))
     assert [secret.key for secret in mended.secrets] == [SUCCESSOR]
     assert (mended.headers, mended.status_reason) == ({"x-kept": "as it was"}, None)
 
 
-async def test_a_change_leaves_what_cannot_be_opened_as_it_is(scene: Scene) -> None:
-    """It may be a key that is missing for an hour: what was not given must not be sealed anew as nothing."""
+async def test_a_change_keeps_secrets_that_no_key_decrypts(scene: Scene) -> None:
+    """The key may be missing only for an hour. A change of other fields must not replace the secrets by nothing."""
     sick, _ = await swapped(scene)
     before = await scene.raw.row("SELECT secrets, headers FROM endpoint WHERE no = $1", sick.no)
     changed = await scene.store.change_endpoint(sick.no, EndpointChange(description="looked at"))

@@ -1,4 +1,4 @@
-"""Sessions, on both engines: good only while whatever they were begun with is."""
+"""Sessions, on both engines. A session is valid only while the operator, key or token that started it is valid."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def _begin(store: Store, org_id: str, **fields: object) -> NewSession:
     return new
 
 
-async def test_a_session_is_kept_as_it_was_given(store: Store, organization: Organization, app: Application) -> None:
+async def test_every_field_of_a_session_is_stored(store: Store, organization: Organization, app: Application) -> None:
     issued = await store.now() - timedelta(minutes=3)
     before = await store.now()
     new = await _begin(
@@ -47,13 +47,13 @@ async def test_a_session_is_kept_as_it_was_given(store: Store, organization: Org
     assert found.expires_at - found.created_at == timedelta(hours=1)
 
 
-async def test_one_that_nobody_began(store: Store, organization: Organization) -> None:
+async def test_an_unknown_session_is_not_found(store: Store, organization: Organization) -> None:
     await _begin(store, organization.id)
     assert await store.session(b"\0" * 32) is None
     assert await store.session(b"") is None
 
 
-async def test_a_hash_is_taken_once(store: Store, organization: Organization) -> None:
+async def test_a_hash_can_be_used_for_one_session_only(store: Store, organization: Organization) -> None:
     new = await _begin(store, organization.id)
     with pytest.raises(InvalidInput):
         await store.add_session(new_session(organization.id, hash=new.hash, role=Scope.READ))
@@ -62,10 +62,10 @@ async def test_a_hash_is_taken_once(store: Store, organization: Organization) ->
     assert found.role == Scope.FULL
 
 
-# ── its own end ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── end by time ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_it_ends_after_its_lifetime_however_much_it_is_used(
+async def test_a_session_ends_after_its_lifetime_even_if_it_is_used(
     store: Store, raw: Raw, organization: Organization
 ) -> None:
     new = await _begin(store, organization.id, lifetime=2.5 * DAY)
@@ -77,7 +77,7 @@ async def test_it_ends_after_its_lifetime_however_much_it_is_used(
     assert await store.session(new.hash) is None
 
 
-async def test_it_ends_when_nobody_uses_it(store: Store, raw: Raw, organization: Organization) -> None:
+async def test_an_unused_session_ends(store: Store, raw: Raw, organization: Organization) -> None:
     used, idle = await _begin(store, organization.id), await _begin(store, organization.id)
     await age(raw, IDLE - 60)
     await store.touch_session(used.hash)
@@ -86,7 +86,9 @@ async def test_it_ends_when_nobody_uses_it(store: Store, raw: Raw, organization:
     assert await store.session(idle.hash) is None
 
 
-async def test_it_is_touched_once_a_minute(store: Store, raw: Raw, organization: Organization) -> None:
+async def test_the_last_use_of_a_session_is_written_once_a_minute(
+    store: Store, raw: Raw, organization: Organization
+) -> None:
     new = await _begin(store, organization.id)
     first = await raw.value("SELECT seen_at FROM session")
     await store.touch_session(new.hash)
@@ -96,7 +98,7 @@ async def test_it_is_touched_once_a_minute(store: Store, raw: Raw, organization:
     assert await raw.value("SELECT seen_at FROM session") > first
 
 
-async def test_to_look_changes_nothing(store: Store, raw: Raw, organization: Organization) -> None:
+async def test_reading_a_session_changes_nothing(store: Store, raw: Raw, organization: Organization) -> None:
     new = await _begin(store, organization.id)
     await age(raw, 3600)
     before = await raw.rows("SELECT * FROM session")
@@ -104,7 +106,7 @@ async def test_to_look_changes_nothing(store: Store, raw: Raw, organization: Org
     assert await raw.rows("SELECT * FROM session") == before
 
 
-async def test_it_is_ended(store: Store, second: Store, organization: Organization) -> None:
+async def test_a_session_can_be_ended(store: Store, second: Store, organization: Organization) -> None:
     new, other = await _begin(store, organization.id), await _begin(store, organization.id)
     await second.end_session(new.hash)
     await second.end_session(b"\0" * 32)
@@ -112,7 +114,7 @@ async def test_it_is_ended(store: Store, second: Store, organization: Organizati
     assert await store.session(other.hash) is not None
 
 
-async def test_old_ones_are_forgotten(store: Store, raw: Raw, organization: Organization) -> None:
+async def test_old_sessions_are_deleted(store: Store, raw: Raw, organization: Organization) -> None:
     await _begin(store, organization.id, lifetime=60.0)
     kept = await _begin(store, organization.id, lifetime=3600.0)
     await age(raw, 61)
@@ -120,10 +122,10 @@ async def test_old_ones_are_forgotten(store: Store, raw: Raw, organization: Orga
     assert [bytes(row["hash"]) for row in await raw.rows("SELECT hash FROM session")] == [kept.hash]
 
 
-# ── the end of what it was begun with ─────────────────────────────────────────────────────────────────────────────
+# ── end of the operator, key or token ─────────────────────────────────────────────────────────────────────────────
 
 
-async def test_all_of_an_operator(store: Store, organization: Organization) -> None:
+async def test_all_sessions_of_an_operator_can_be_ended(store: Store, organization: Organization) -> None:
     one = await store.create_operator(new_operator(organization.id))
     two = await store.create_operator(new_operator(organization.id))
     ended = [await _begin(store, organization.id, operator=one.name) for _ in range(3)]
@@ -137,8 +139,10 @@ async def test_all_of_an_operator(store: Store, organization: Organization) -> N
     assert found.operator == two.name
 
 
-async def test_a_password_that_was_right_a_moment_ago(store: Store, organization: Organization) -> None:
-    """It changes while the sign-in with the old one is under way."""
+async def test_a_password_that_changes_during_the_sign_in_starts_no_session(
+    store: Store, organization: Organization
+) -> None:
+    """The password changes while a sign-in with the old one is in progress."""
     made = await store.create_operator(new_operator(organization.id))
     late = new_session(organization.id, operator=made.name, password=made.password)
     await store.change_operator(made.name, password="scrypt$other")
@@ -151,8 +155,8 @@ async def test_a_password_that_was_right_a_moment_ago(store: Store, organization
         await store.add_session(late)
 
 
-async def test_an_operator_of_nobody(store: Store, organization: Organization) -> None:
-    """Nobody can make one; whoever could would still not be let in."""
+async def test_a_session_of_an_unknown_operator_is_not_valid(store: Store, organization: Organization) -> None:
+    """No code creates such a session. If one existed, it would not be valid."""
     new = new_session(organization.id, operator="nobody")
     await store.add_session(new)
     assert await store.session(new.hash) is None
@@ -164,7 +168,7 @@ async def test_an_operator_of_nobody(store: Store, organization: Organization) -
     assert await store.session(foreign.hash) is None
 
 
-async def test_a_key_that_was_revoked(store: Store, organization: Organization) -> None:
+async def test_a_revoked_key_ends_its_sessions(store: Store, organization: Organization) -> None:
     key = await store.create_api_key(organization.id, new_key(scope=Scope.FULL, expires_at=None))
     new = await _begin(store, organization.id, key_id=key.id)
     found = await store.session(new.hash)
@@ -174,7 +178,7 @@ async def test_a_key_that_was_revoked(store: Store, organization: Organization) 
     assert await store.session(new.hash) is None
 
 
-async def test_a_key_that_expires(store: Store, raw: Raw, organization: Organization) -> None:
+async def test_an_expired_key_ends_its_sessions(store: Store, raw: Raw, organization: Organization) -> None:
     expires = await store.now() + timedelta(hours=1)
     key: ApiKey = await store.create_api_key(organization.id, new_key(expires_at=expires))
     new = await _begin(store, organization.id, key_id=key.id)
@@ -184,7 +188,7 @@ async def test_a_key_that_expires(store: Store, raw: Raw, organization: Organiza
     assert await store.session(new.hash) is None
 
 
-async def test_a_token_that_was_given_up(store: Store, organization: Organization) -> None:
+async def test_a_revoked_token_ends_its_sessions(store: Store, organization: Organization) -> None:
     now = await store.now()
     new = await _begin(store, organization.id, token=b"t" * 32, token_issued_at=now)
     other = await _begin(store, organization.id, token=b"u" * 32, token_issued_at=now)
@@ -193,7 +197,9 @@ async def test_a_token_that_was_given_up(store: Store, organization: Organizatio
     assert await store.session(other.hash) is not None
 
 
-async def test_the_tokens_of_an_organization(store: Store, organization: Organization, app: Application) -> None:
+async def test_revoking_the_tokens_of_an_organization_ends_their_sessions(
+    store: Store, organization: Organization, app: Application
+) -> None:
     now = await store.now()
     operator = await store.create_operator(new_operator(organization.id))
     old = await _begin(store, organization.id, token=b"t" * 32, token_issued_at=now)
@@ -208,7 +214,9 @@ async def test_the_tokens_of_an_organization(store: Store, organization: Organiz
     assert await _begin(store, organization.id, token=b"w" * 32, token_issued_at=later)
 
 
-async def test_the_tokens_of_an_application(store: Store, organization: Organization, app: Application) -> None:
+async def test_revoking_the_tokens_of_an_application_ends_their_sessions(
+    store: Store, organization: Organization, app: Application
+) -> None:
     now = await store.now()
     neighbour = await store.create_application(organization.id, factory.new_application())
     ended = await _begin(store, organization.id, app_no=app.no, token=b"t" * 32, token_issued_at=now)
@@ -221,13 +229,17 @@ async def test_the_tokens_of_an_application(store: Store, organization: Organiza
     assert await store.session(whole.hash) is not None
 
 
-async def test_an_application_that_was_deleted(store: Store, organization: Organization, app: Application) -> None:
+async def test_deleting_an_application_ends_its_sessions(
+    store: Store, organization: Organization, app: Application
+) -> None:
     new = await _begin(store, organization.id, app_no=app.no, token=b"t" * 32, token_issued_at=await store.now())
     await store.delete_application(app.no)
     assert await store.session(new.hash) is None
 
 
-async def test_another_organization_s_application(store: Store, organization: Organization, app: Application) -> None:
+async def test_a_session_for_an_application_of_another_organization_is_not_valid(
+    store: Store, organization: Organization, app: Application
+) -> None:
     other = await store.save_organization(factory.organization())
     new = new_session(other.id, app_no=app.no, token=b"t" * 32, token_issued_at=await store.now())
     await store.add_session(new)

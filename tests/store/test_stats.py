@@ -1,4 +1,4 @@
-"""Statistics: what is counted, by which instant, for whom, and how far."""
+"""Statistics: the figures, the time that counts for each, their owners, and the limit of counting."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_each_state_and_outcome_has_its_own_figure(scene: Scene) -> None:
     await scene.store.replay(DeadFilter(ids=(letters[2].id,)))
     wanted = Stats(
         messages=30,
-        pending=7,  # the one that was replayed, too
+        pending=7,  # includes the replayed delivery
         scheduled=3,
         queued=5,
         delivering=7,
@@ -97,7 +97,7 @@ async def test_each_lane_application_and_organization_counts_its_own(scene: Scen
     assert figures(await count(scene, org_id="org_nobody")) == (0, 0)
 
 
-async def test_what_was_deleted_since_still_counts(scene: Scene) -> None:
+async def test_deleted_endpoints_and_applications_still_count(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.record(*factory.all_delivered(await claimed(scene, 2)))
     await scene.store.delete_endpoint(endpoint.no)
@@ -137,8 +137,10 @@ async def test_an_example_counts_as_a_message(scene: Scene) -> None:
     assert (found.messages, found.pending) == (1, 1)
 
 
-async def test_a_figure_stops_at_the_bound_and_says_so(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bound is lowered: so many rows take too long to make."""
+async def test_a_figure_stops_at_the_limit_and_is_marked_incomplete(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The test lowers the limit, because so many rows would take too long to create."""
     endpoint = await scene.endpoint()
     jobs = await claimed(scene, 6)
     await scene.record(*(factory.delivered(job) for job in jobs))
@@ -151,7 +153,7 @@ async def test_a_figure_stops_at_the_bound_and_says_so(scene: Scene, monkeypatch
     assert (found.delivered, found.complete) == (4, False)
 
 
-def test_complete_looks_at_every_figure() -> None:
+def test_statistics_are_complete_only_if_every_figure_is_below_the_limit() -> None:
     most = counting.MAX_COUNTED
     least = Figures(
         messages=0, waiting=(0, 0), queued=0, delivering=0, attempts=0, failed=(0, 0), dead=(0, 0), dead_open=0
@@ -168,10 +170,11 @@ def test_complete_looks_at_every_figure() -> None:
     ]
     for given in full:
         assert not stats_of(replace(least, **given)).complete
-    assert stats_of(replace(least, failed=(3, 2))).delivered == 0  # counted in two steps, never below nothing
+    # the two counts are not atomic, and the difference is never negative
+    assert stats_of(replace(least, failed=(3, 2))).delivered == 0
 
 
-async def test_counting_many_at_once(scene: Scene, second: Store) -> None:
+async def test_concurrent_statistics_agree(scene: Scene, second: Store) -> None:
     endpoint: Endpoint = await scene.endpoint()
     await scene.send(3)
     now = clock.wall()

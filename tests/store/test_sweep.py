@@ -1,4 +1,4 @@
-"""Sweep: lost leases, spent budgets, deleted endpoints, endpoints that only fail."""
+"""Sweep: expired leases, exhausted time budgets, deleted endpoints, and endpoints that only fail."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support import factory
 from tests.support.scene import Scene
 
 
-async def test_nothing_to_sweep(store: Store) -> None:
+async def test_a_sweep_of_an_idle_store_does_nothing(store: Store) -> None:
     assert (await store.sweep_leases()).leases == 0
     assert (await store.sweep_expired()).expired == 0
     assert (await store.sweep_deleted()).deleted == 0
@@ -26,7 +26,7 @@ async def test_nothing_to_sweep(store: Store) -> None:
 
 
 @pytest.mark.store_options(lease=600.0)
-async def test_a_lease_that_holds_is_left_alone(scene: Scene) -> None:
+async def test_a_lease_that_is_not_over_is_not_swept(scene: Scene) -> None:
     await scene.endpoint()
     (message,) = await scene.send()
     await scene.claim()
@@ -35,7 +35,7 @@ async def test_a_lease_that_holds_is_left_alone(scene: Scene) -> None:
     assert await scene.state(message) == DeliveryState.DELIVERING
 
 
-async def test_a_lost_lease_is_pending_again_and_spent_nothing(scene: Scene) -> None:
+async def test_a_delivery_with_an_expired_lease_is_pending_again_without_using_an_attempt(scene: Scene) -> None:
     await scene.endpoint()
     (message,) = await scene.send()
     (lost,) = await scene.claim()
@@ -47,8 +47,8 @@ async def test_a_lost_lease_is_pending_again_and_spent_nothing(scene: Scene) -> 
     assert (again.delivery_id, again.claim != lost.claim) == (lost.delivery_id, True)
 
 
-async def test_a_lost_lease_goes_to_the_back_of_its_lane(scene: Scene) -> None:
-    """A delivery that kills its worker must not be the first one again each time."""
+async def test_a_delivery_with_an_expired_lease_goes_to_the_end_of_its_lane(scene: Scene) -> None:
+    """A delivery that crashes its worker must not be the first one again each time."""
     await scene.endpoint()
     (poison,) = await scene.send()
     await scene.claim()
@@ -68,8 +68,8 @@ async def test_leases_are_swept_in_batches(scene: Scene) -> None:
     assert len(await scene.claim_all()) == 7
 
 
-async def test_a_lease_of_a_clock_that_was_ahead_does_not_hold_for_so_long(scene: Scene) -> None:
-    """Nobody leases for as long as that: a clock was ahead when this one was made, and was corrected since."""
+async def test_a_lease_made_while_the_clock_was_ahead_is_swept(scene: Scene) -> None:
+    """No worker takes such a long lease. The clock was ahead when the lease was made, and was corrected since."""
     endpoint = await scene.endpoint(concurrency=5)
     ahead, behind = await scene.send(2)
     jobs = {job.message_id: job for job in await scene.claim()}
@@ -87,7 +87,7 @@ async def test_a_lease_of_a_clock_that_was_ahead_does_not_hold_for_so_long(scene
     assert [job.message_id for job in await scene.claim_all()] == [ahead]
 
 
-async def test_leases_of_a_clock_that_was_ahead_are_swept_in_batches(scene: Scene) -> None:
+async def test_leases_made_while_the_clock_was_ahead_are_swept_in_batches(scene: Scene) -> None:
     await scene.endpoint()
     await scene.send(7)
     jobs = await scene.claim()
@@ -98,7 +98,7 @@ async def test_leases_of_a_clock_that_was_ahead_are_swept_in_batches(scene: Scen
     assert [(await scene.store.sweep_leases(limit=3)).leases for _ in range(4)] == [3, 3, 1, 0]
 
 
-async def test_two_sweepers_give_each_lease_back_once(scene: Scene, second: Store) -> None:
+async def test_concurrent_sweeps_return_each_lease_once(scene: Scene, second: Store) -> None:
     endpoint = await scene.endpoint(concurrency=100)
     await scene.send(40)
     assert len(await scene.claim_all()) == 40
@@ -113,7 +113,7 @@ async def test_two_sweepers_give_each_lease_back_once(scene: Scene, second: Stor
 # ── budgets ──
 
 
-async def test_a_waiting_delivery_past_its_budget_is_dead(scene: Scene) -> None:
+async def test_a_waiting_delivery_past_its_time_budget_dies(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     fresh, tried = await scene.send(2, policy=PolicyOverride(max_age=1000.0))
     jobs = {job.message_id: job for job in await scene.claim()}
@@ -131,7 +131,7 @@ async def test_a_waiting_delivery_past_its_budget_is_dead(scene: Scene) -> None:
     assert [job.message_id for job in await scene.claim_all()] == [kept]
 
 
-async def test_a_leased_delivery_does_not_expire_under_its_worker(scene: Scene) -> None:
+async def test_a_leased_delivery_does_not_expire_while_its_worker_sends_it(scene: Scene) -> None:
     await scene.endpoint()
     (message,) = await scene.send(policy=PolicyOverride(max_age=30.0))
     (job,) = await scene.claim()
@@ -141,14 +141,14 @@ async def test_a_leased_delivery_does_not_expire_under_its_worker(scene: Scene) 
     assert await scene.state(message) == DeliveryState.DELIVERED
 
 
-async def test_budgets_run_behind_an_open_circuit(scene: Scene) -> None:
+async def test_time_budgets_run_while_the_circuit_is_open(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.trip(endpoint)
     await scene.age(25 * 3600)
     assert (await scene.store.sweep_expired()).expired == 5
 
 
-async def test_expired_ones_are_swept_in_batches_and_once(scene: Scene, second: Store) -> None:
+async def test_expired_deliveries_are_swept_in_batches_and_once(scene: Scene, second: Store) -> None:
     await scene.endpoint()
     await scene.send(7, policy=PolicyOverride(max_age=10.0))
     await scene.age(11)
@@ -162,7 +162,7 @@ async def test_expired_ones_are_swept_in_batches_and_once(scene: Scene, second: 
 # ── deleted endpoints ──
 
 
-async def test_open_deliveries_of_a_deleted_endpoint_are_dead(scene: Scene) -> None:
+async def test_open_deliveries_of_a_deleted_endpoint_die(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     messages = await scene.send(2)
     (flying,) = await scene.claim(1)
@@ -191,7 +191,7 @@ async def test_the_outcome_of_a_deleted_endpoint_is_still_recorded(scene: Scene)
     assert await scene.state(bad) == DeliveryState.DEAD
 
 
-async def test_deliveries_of_a_deleted_application_are_dead(scene: Scene) -> None:
+async def test_deliveries_of_a_deleted_application_die(scene: Scene) -> None:
     await scene.endpoint()
     await scene.endpoint()
     messages = await scene.send(3)
@@ -203,7 +203,7 @@ async def test_deliveries_of_a_deleted_application_are_dead(scene: Scene) -> Non
         assert {delivery.reason for delivery in found} == {Reason.ENDPOINT_DELETED}
 
 
-async def test_other_lanes_are_not_swept_with_a_deleted_one(scene: Scene) -> None:
+async def test_the_sweep_of_a_deleted_lane_does_not_touch_other_lanes(scene: Scene) -> None:
     gone, kept = await scene.endpoint(), await scene.endpoint()
     await scene.send(3)
     await scene.store.delete_endpoint(gone.no)
@@ -211,7 +211,7 @@ async def test_other_lanes_are_not_swept_with_a_deleted_one(scene: Scene) -> Non
     assert [job.endpoint_no for job in await scene.claim_all()] == [kept.no] * 3
 
 
-async def test_what_died_while_it_waited_says_why_in_the_same_words(scene: Scene) -> None:
+async def test_a_delivery_that_dies_while_it_waits_has_the_same_detail_on_both_engines(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     (expired,) = await scene.send(policy=PolicyOverride(max_age=5.0))
     (left,) = await scene.send()
@@ -250,7 +250,7 @@ async def test_dead_letters_of_yesterday_do_not_pause(scene: Scene) -> None:
     assert (await scene.store.sweep_failing(pause_dead=3, disable_after=1e9)).paused == 0
 
 
-async def test_those_that_ran_out_of_their_budget_do_not_pause(scene: Scene) -> None:
+async def test_dead_letters_with_an_exhausted_time_budget_do_not_pause(scene: Scene) -> None:
     await scene.endpoint()
     await scene.send(5, policy=PolicyOverride(max_age=5.0))
     await scene.age(6)
@@ -278,7 +278,7 @@ async def test_a_steady_failure_disables_the_endpoint(scene: Scene) -> None:
     assert (await scene.store.sweep_failing(pause_dead=100, disable_after=900)).disabled == 0
 
 
-async def test_an_endpoint_that_is_both_is_disabled(scene: Scene) -> None:
+async def test_an_endpoint_that_meets_both_conditions_is_disabled(scene: Scene) -> None:
     sick = await scene.endpoint()
     await scene.send(4)
     await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
@@ -290,7 +290,7 @@ async def test_an_endpoint_that_is_both_is_disabled(scene: Scene) -> None:
 
 
 async def test_one_failure_long_ago_is_not_a_steady_failure(scene: Scene) -> None:
-    """An endpoint that is seldom called has heard nothing since: its circuit is closed."""
+    """The endpoint gets few messages and no attempt was made since. Its circuit is closed."""
     endpoint = await scene.endpoint()
     await scene.send()
     await scene.record(*(factory.retry(job) for job in await scene.claim_all()))

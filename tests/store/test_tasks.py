@@ -1,4 +1,4 @@
-"""Tasks: long work in steps, shared by workers, that a crash neither repeats nor loses."""
+"""Tasks: long work in steps that workers share. A crash neither repeats nor loses a step."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def last_hour(scene: Scene) -> dict[str, Any]:
 
 
 async def finish(store: Store, task: Task, limit: int = 3) -> list[Task]:
-    """Every step to the last."""
+    """Run every step of the task."""
     steps = []
     while (stepped := await store.step_task(task.id, limit)) is not None:
         steps.append(stepped)
@@ -70,10 +70,10 @@ def messages_of(jobs: Sequence[LeasedDelivery]) -> list[str]:
     return sorted(job.message_id for job in jobs)
 
 
-# ── keeping them ──
+# ── storing tasks ──
 
 
-async def test_a_task_is_kept_with_what_it_is_to_do(scene: Scene) -> None:
+async def test_every_field_of_a_task_is_stored(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await bury(scene, 4)
     window = await last_hour(scene)
@@ -88,7 +88,7 @@ async def test_a_task_is_kept_with_what_it_is_to_do(scene: Scene) -> None:
     assert await scene.store.task(scene.organization.id, added.id) == added
 
 
-async def test_another_organizations_task_is_none(scene: Scene) -> None:
+async def test_a_task_of_another_organization_is_not_found(scene: Scene) -> None:
     other = await scene.store.save_organization(factory.organization())
     task = await add(scene, TaskKind.REPLAY_DEAD)
     assert await scene.store.task(other.id, task.id) is None
@@ -96,7 +96,7 @@ async def test_another_organizations_task_is_none(scene: Scene) -> None:
     assert await scene.store.tasks(TaskFilter(org_id=other.id), Page()) == []
 
 
-async def test_tasks_are_listed_both_ways_and_filtered(scene: Scene) -> None:
+async def test_tasks_are_listed_in_both_directions_and_filtered(scene: Scene) -> None:
     sibling = await scene.store.create_application(scene.organization.id, factory.new_application())
     kinds = [TaskKind.REPLAY_DEAD, TaskKind.RESOLVE_DEAD, TaskKind.REPLAY_DEAD]
     mine = [(await add(scene, kind)).id for kind in kinds]
@@ -124,7 +124,7 @@ async def test_tasks_are_listed_both_ways_and_filtered(scene: Scene) -> None:
     assert await listed(Page(limit=2, iterator=everything[3], backwards=True), newest_first=False) == everything[1:3]
 
 
-async def test_an_application_has_only_so_many_at_a_time(scene: Scene) -> None:
+async def test_the_number_of_open_tasks_of_an_application_is_limited(scene: Scene) -> None:
     tasks = [await add(scene, TaskKind.REPLAY_DEAD) for _ in range(MAX_RUNNING)]
     with pytest.raises(Conflict, match=str(MAX_RUNNING)):
         await add(scene, TaskKind.REPLAY_DEAD)
@@ -136,7 +136,7 @@ async def test_an_application_has_only_so_many_at_a_time(scene: Scene) -> None:
     await add(scene, TaskKind.REPLAY_DEAD)
 
 
-async def test_the_total_is_counted_as_far_as_that_is_cheap(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_total_is_counted_up_to_a_limit(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     endpoint = await scene.endpoint()
     await bury(scene, 5)
     await bury(scene, 2, Reason.ATTEMPTS_EXHAUSTED)
@@ -153,7 +153,7 @@ async def test_the_total_is_counted_as_far_as_that_is_cheap(scene: Scene, monkey
     assert (await add(scene, TaskKind.REPLAY_DEAD)).total is None
 
 
-async def test_finished_ones_go_with_the_rest_of_the_history(scene: Scene) -> None:
+async def test_retention_deletes_finished_tasks(scene: Scene) -> None:
     running, finished, young = [await add(scene, TaskKind.REPLAY_DEAD) for _ in range(3)]
     await finish(scene.store, finished)
     await scene.age(31 * 86_400)
@@ -167,7 +167,7 @@ async def test_finished_ones_go_with_the_rest_of_the_history(scene: Scene) -> No
 # ── steps over dead letters ──
 
 
-async def test_dead_letters_are_replayed_in_steps_those_that_died_first_before(scene: Scene) -> None:
+async def test_dead_letters_are_replayed_in_steps_oldest_first(scene: Scene) -> None:
     await scene.endpoint()
     messages = [message for _ in range(8) for message in await bury(scene)]
     task = await add(scene, TaskKind.REPLAY_DEAD)
@@ -182,8 +182,9 @@ async def test_dead_letters_are_replayed_in_steps_those_that_died_first_before(s
 
 
 @pytest.mark.parametrize("ahead", [False, True])
-async def test_what_dies_again_while_a_task_runs_is_not_sent_again(scene: Scene, ahead: bool) -> None:
-    """Or a sick endpoint's letters would go round for ever, also where the window of deaths ends later."""
+async def test_a_delivery_that_dies_again_while_a_task_runs_is_not_replayed_again(scene: Scene, ahead: bool) -> None:
+    """Otherwise dead letters of a failing endpoint would be replayed for ever, also if the time window ends in the
+    future."""
     await scene.endpoint()
     await bury(scene, 5)
     window = {"died_until": await scene.store.now() + HOUR} if ahead else {}
@@ -197,7 +198,7 @@ async def test_what_dies_again_while_a_task_runs_is_not_sent_again(scene: Scene,
     assert (await scene.store.dead_stats(DeadFilter())).dead == 5
 
 
-async def test_a_filter_chooses_and_another_applications_are_left(scene: Scene) -> None:
+async def test_a_task_uses_its_filter_and_leaves_other_applications(scene: Scene) -> None:
     sibling = await scene.store.create_application(scene.organization.id, factory.new_application())
     await scene.endpoint(sibling)
     endpoint = await scene.endpoint()
@@ -216,7 +217,7 @@ async def test_a_filter_chooses_and_another_applications_are_left(scene: Scene) 
     assert (await scene.store.dead_stats(DeadFilter(app_no=sibling.no))).dead == 2
 
 
-async def test_a_window_of_deaths_is_half_open(scene: Scene) -> None:
+async def test_the_time_window_of_deaths_is_half_open(scene: Scene) -> None:
     await scene.endpoint()
     for _ in range(4):
         await bury(scene)
@@ -226,7 +227,7 @@ async def test_a_window_of_deaths_is_half_open(scene: Scene) -> None:
     assert messages_of(await scene.claim_all()) == sorted(letter.message_id for letter in letters[1:3])
 
 
-async def test_recovery_is_by_the_time_of_acceptance(scene: Scene) -> None:
+async def test_a_recovery_selects_by_the_time_of_acceptance(scene: Scene) -> None:
     endpoint, other = await scene.endpoint(), await scene.endpoint()
     await bury(scene)
     await scene.age(7200)
@@ -242,7 +243,7 @@ async def test_recovery_is_by_the_time_of_acceptance(scene: Scene) -> None:
     assert (await scene.store.dead_stats(DeadFilter(endpoint_no=other.no))).dead == 3
 
 
-async def test_what_could_not_be_sent_is_left_and_counted(scene: Scene) -> None:
+async def test_dead_letters_that_cannot_be_sent_are_skipped_and_counted(scene: Scene) -> None:
     disabled, well = await scene.endpoint(event_types=("a",)), await scene.endpoint(event_types=("b",))
     await bury(scene, 3, event_type="a")
     await bury(scene, 4, event_type="b")
@@ -256,7 +257,7 @@ async def test_what_could_not_be_sent_is_left_and_counted(scene: Scene) -> None:
     assert (await scene.store.dead_stats(DeadFilter())).dead == 4
 
 
-async def test_many_are_resolved_with_the_note_whatever_their_endpoint(scene: Scene) -> None:
+async def test_many_dead_letters_are_resolved_with_the_note_whatever_their_endpoint(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await bury(scene, 5)
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "left us")
@@ -271,7 +272,7 @@ async def test_many_are_resolved_with_the_note_whatever_their_endpoint(scene: Sc
 # ── steps over messages ──
 
 
-async def test_what_was_missed_is_made_in_steps(scene: Scene) -> None:
+async def test_missed_messages_are_sent_in_steps(scene: Scene) -> None:
     await scene.send(2, event_type="b")
     missed = await scene.send(7, event_type="a")
     endpoint = await scene.endpoint(event_types=("a",))
@@ -286,8 +287,9 @@ async def test_what_was_missed_is_made_in_steps(scene: Scene) -> None:
 
 
 @pytest.mark.store_options(retention_days=10, dead_retention_days=100)
-async def test_what_retention_took_the_note_of_was_not_missed(scene: Scene) -> None:
-    """The message is kept for another endpoint's dead letter; that it was delivered here is forgotten."""
+async def test_a_message_whose_delivery_record_was_deleted_is_not_missed(scene: Scene) -> None:
+    """The message is kept for another endpoint's dead letter. The record of its delivery to this endpoint is already
+    deleted."""
     well, sick = await scene.endpoint(), await scene.endpoint()
     await scene.send()
     jobs = {job.endpoint_no: job for job in await scene.claim_all()}
@@ -306,7 +308,7 @@ async def test_what_retention_took_the_note_of_was_not_missed(scene: Scene) -> N
 
 
 async def settle(scene: Scene, endpoint: Endpoint) -> dict[str, str]:
-    """One message for each thing that can become of it at an endpoint."""
+    """Create one message for each state that it can have at an endpoint."""
     names = {}
     for name in ("delivered", "dead", "resolved", "open"):
         (names[name],) = await scene.send(event_type=name, tags=(name,), channels=(name,))
@@ -334,7 +336,7 @@ async def settle(scene: Scene, endpoint: Endpoint) -> dict[str, str]:
         ({"channel": "nowhere"}, []),
     ],
 )
-async def test_a_bulk_replay_sends_what_was_sent_before(scene: Scene, work: dict[str, Any], sent: list[str]) -> None:
+async def test_a_bulk_replay_resends_earlier_messages(scene: Scene, work: dict[str, Any], sent: list[str]) -> None:
     endpoint = await scene.endpoint()
     names = await settle(scene, endpoint)
     task = await add(scene, TaskKind.BULK_REPLAY, endpoint, **await last_hour(scene), **work)
@@ -344,8 +346,8 @@ async def test_a_bulk_replay_sends_what_was_sent_before(scene: Scene, work: dict
     assert messages_of(await scene.claim_all()) == sorted(names[name] for name in sent)
 
 
-async def test_a_bulk_replay_leaves_what_is_on_its_way_already(scene: Scene) -> None:
-    """Of two at once the second finds nothing to do, and says so."""
+async def test_a_bulk_replay_skips_messages_that_are_already_open(scene: Scene) -> None:
+    """Of two concurrent tasks, the second finds nothing to do and counts the rows as skipped."""
     endpoint = await scene.endpoint()
     await scene.send(3)
     await scene.record(*factory.all_delivered(await scene.claim_all()))
@@ -355,18 +357,18 @@ async def test_a_bulk_replay_leaves_what_is_on_its_way_already(scene: Scene) -> 
     assert len(await scene.claim_all()) == 3
 
 
-async def test_a_bulk_replay_does_not_send_what_the_endpoint_never_got(scene: Scene) -> None:
+async def test_a_bulk_replay_does_not_send_messages_the_endpoint_never_got(scene: Scene) -> None:
     await scene.send(2)
     endpoint = await scene.endpoint()
     task = await add(scene, TaskKind.BULK_REPLAY, endpoint, **await last_hour(scene))
     assert (await finish(scene.store, task))[-1].done == 0
 
 
-# ── endings ──
+# ── end of a task ──
 
 
 @pytest.mark.parametrize("kind", [TaskKind.RECOVER, TaskKind.REPLAY_MISSING, TaskKind.BULK_REPLAY])
-async def test_a_task_of_an_endpoint_that_takes_nothing_fails(scene: Scene, kind: TaskKind) -> None:
+async def test_a_task_of_an_endpoint_that_cannot_receive_fails(scene: Scene, kind: TaskKind) -> None:
     endpoint = await scene.endpoint()
     await bury(scene, 4)
     window = await last_hour(scene)
@@ -414,7 +416,7 @@ async def test_a_finished_task_cannot_be_canceled_or_failed(scene: Scene) -> Non
     assert (await scene.store.cancel_task(task.id)).status == TaskStatus.FINISHED
 
 
-async def test_a_failed_task_says_why(scene: Scene) -> None:
+async def test_a_failed_task_has_the_reason(scene: Scene) -> None:
     task = await add(scene, TaskKind.REPLAY_DEAD)
     await scene.store.fail_task(task.id, "the disk is full")
     failed = await scene.store.task(scene.organization.id, task.id)
@@ -438,7 +440,7 @@ async def test_tasks_take_turns(scene: Scene) -> None:
     assert sorted(order[:3]) == sorted(tasks)
 
 
-async def test_two_workers_never_do_a_row_twice(scene: Scene, second: Store) -> None:
+async def test_two_workers_never_process_a_row_twice(scene: Scene, second: Store) -> None:
     await scene.endpoint()
     messages = await bury(scene, 60)
     task = await add(scene, TaskKind.REPLAY_DEAD)
@@ -454,7 +456,7 @@ async def test_two_workers_never_do_a_row_twice(scene: Scene, second: Store) -> 
     assert messages_of(await scene.claim_all()) == sorted(messages)
 
 
-async def test_two_tasks_on_the_same_messages_make_one_delivery_each(scene: Scene, second: Store) -> None:
+async def test_two_tasks_on_the_same_messages_create_one_delivery_each(scene: Scene, second: Store) -> None:
     missed = await scene.send(40)
     endpoint = await scene.endpoint()
     tasks = [await add(scene, TaskKind.REPLAY_MISSING, endpoint, **await last_hour(scene)) for _ in range(2)]
@@ -465,7 +467,7 @@ async def test_two_tasks_on_the_same_messages_make_one_delivery_each(scene: Scen
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 async def test_a_step_of_a_worker_that_dies_is_undone_and_done_by_the_next(scene: Scene) -> None:
-    """While its transaction is open nobody else takes the task; when it is gone, anybody does."""
+    """While the dying worker's transaction is open, no other worker takes the task. Afterwards any worker does."""
     await scene.endpoint()
     messages = await bury(scene, 6)
     task = await add(scene, TaskKind.REPLAY_DEAD)
@@ -483,7 +485,7 @@ async def test_a_step_of_a_worker_that_dies_is_undone_and_done_by_the_next(scene
         dying.connection.terminate()
     async with asyncio.timeout(60):
         while await scene.store.step_task(task.id, 100) is None:
-            await asyncio.sleep(0.01)  # the server takes a moment to end a session
+            await asyncio.sleep(0.01)  # the server needs a moment to end the session
     ended = await scene.store.task(scene.organization.id, task.id)
     assert ended is not None
     assert (ended.status, ended.done) == (TaskStatus.FINISHED, 6)
@@ -491,7 +493,7 @@ async def test_a_step_of_a_worker_that_dies_is_undone_and_done_by_the_next(scene
 
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
-async def test_a_letter_that_somebody_keeps_holding_is_left_to_a_later_step(
+async def test_a_dead_letter_that_stays_locked_is_left_to_a_later_step(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hookline.store.plans.tasks.LOCK_TIMEOUT", "50ms")
@@ -512,7 +514,7 @@ async def test_a_letter_that_somebody_keeps_holding_is_left_to_a_later_step(
 
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
-async def test_a_letter_that_somebody_holds_is_waited_for(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_step_waits_for_a_locked_dead_letter(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hookline.store.plans.tasks.LOCK_TIMEOUT", "60s")
     await scene.endpoint()
     await bury(scene, 3)
@@ -526,7 +528,7 @@ async def test_a_letter_that_somebody_holds_is_waited_for(scene: Scene, monkeypa
     )
     async with asyncio.timeout(60):
         while not await scene.raw.value(waiting):
-            await asyncio.sleep(0.01)  # the server tells who waits; there is no event
+            await asyncio.sleep(0.01)  # the server shows waiting sessions, but has no event for them
     await holder.execute("ROLLBACK")
     await holder.close()
     stepped = await stepping

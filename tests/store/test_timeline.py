@@ -1,4 +1,5 @@
-"""The timeline of an endpoint: in the order of what happened, in pages, and never more looked at than a stride."""
+"""The timeline of an endpoint: events in the order in which they happened, in pages, with a bounded number of rows per
+request."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ K = LaneEventKind
 
 
 async def happen(scene: Scene, endpoint: Endpoint, *kinds: LaneEventKind, apart: float = 60.0) -> list[datetime]:
-    """Written as they are: one after the other, the last one now. Their instants."""
+    """Write events of these kinds one after the other, the last one now. Return their times."""
     now = await scene.store.now()
     instants = [now - timedelta(seconds=apart * n) for n in reversed(range(len(kinds)))]
     for at, kind in zip(instants, kinds, strict=True):
@@ -32,7 +33,7 @@ async def kinds(scene: Scene, endpoint: Endpoint, where: LaneEventFilter, page: 
     return [entry.event.kind for entry in (await scene.store.timeline(endpoint.no, where, page)).rows]
 
 
-async def test_newest_first_in_pages_there_and_back(scene: Scene) -> None:
+async def test_the_timeline_is_listed_newest_first_in_both_directions(scene: Scene) -> None:
     before, endpoint, behind = [await scene.endpoint() for _ in range(3)]
     happened = [K.CIRCUIT_OPENED, K.CIRCUIT_PROBE_FAILED, K.CIRCUIT_RECOVERING, K.CIRCUIT_CLOSED, K.LANE_HELD]
     await happen(scene, endpoint, *happened)
@@ -56,7 +57,7 @@ async def test_newest_first_in_pages_there_and_back(scene: Scene) -> None:
     assert (await scene.store.timeline(endpoint.no, LaneEventFilter(), first)).rows == seen[3:]
 
 
-async def test_by_kind_and_by_time(scene: Scene) -> None:
+async def test_the_timeline_is_filtered_by_kind_and_time(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     one, two, three, four = await happen(
         scene, endpoint, K.CIRCUIT_OPENED, K.LANE_HELD, K.CIRCUIT_OPENED, K.CIRCUIT_RESET
@@ -75,15 +76,15 @@ async def test_by_kind_and_by_time(scene: Scene) -> None:
         assert await kinds(scene, endpoint, where, Page(backwards=True)) == expected, where
 
 
-async def test_in_the_order_of_the_changes_whatever_their_clocks_say(scene: Scene) -> None:
-    """Whoever waited for the lane has an earlier instant, and changed it later."""
+async def test_events_are_in_the_order_of_the_changes_not_of_their_times(scene: Scene) -> None:
+    """A transaction that waited for the lane has an earlier time, but made its change later."""
     endpoint = await scene.endpoint()
     await happen(scene, endpoint, K.CIRCUIT_OPENED, K.CIRCUIT_RESET, apart=-2.0)
     assert await kinds(scene, endpoint, LaneEventFilter(), Page()) == [K.CIRCUIT_RESET, K.CIRCUIT_OPENED]
 
 
-async def test_one_request_looks_at_a_stride(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A filter that matches rarely goes on in the next request; one that ends in time does not."""
+async def test_one_request_reads_a_bounded_number_of_events(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A filter that rarely matches continues in the next request. A filter whose time window ends does not."""
     monkeypatch.setattr(listing, "STRIDE", 4)
     endpoint = await scene.endpoint()
     rare = LaneEventFilter(kinds=(K.CIRCUIT_OPENED,))
@@ -106,14 +107,14 @@ async def test_one_request_looks_at_a_stride(scene: Scene, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("iterator", ["", "x", "-3", "1_2", "9" * 19, "٣"])
-async def test_an_iterator_of_another_listing(scene: Scene, iterator: str) -> None:
+async def test_an_iterator_of_another_listing_is_refused(scene: Scene, iterator: str) -> None:
     endpoint = await scene.endpoint()
     with pytest.raises(InvalidInput):
         await scene.store.timeline(endpoint.no, LaneEventFilter(), Page(iterator=iterator))
 
 
 @pytest.mark.store_options(retention_days=10)
-async def test_the_timeline_is_as_long_as_the_retention(scene: Scene) -> None:
+async def test_events_are_kept_as_long_as_the_retention(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "long ago")
     await scene.age(9 * 86_400)

@@ -1,4 +1,4 @@
-"""The trace of a message: from wherever it was published to each job that is claimed for it."""
+"""The trace of a message, from its publisher to each job that is claimed for it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HOSTILE = [
 
 
 def new_trace(state: str = "") -> str:
-    """Never the same twice."""
+    """Return a new trace, never the same twice."""
     parent = f"00-{factory.number():032x}-{factory.number():016x}-01"
     return f"{parent} {state}" if state else parent
 
@@ -41,7 +41,7 @@ async def kept(scene: Scene, ref: str) -> Message:
     return found
 
 
-# ── in ──
+# ── messages accepted ──
 
 
 async def test_a_message_keeps_its_trace_in_every_view(scene: Scene) -> None:
@@ -65,13 +65,13 @@ async def test_a_message_keeps_its_trace_in_every_view(scene: Scene) -> None:
         assert {each.id: each.trace for each in found} == {traced.id: traced.trace, plain.id: None}
 
 
-async def test_each_message_of_a_batch_has_its_own(scene: Scene) -> None:
+async def test_each_message_of_a_batch_has_its_own_trace(scene: Scene) -> None:
     batch = [factory.new_message(scene.app.no, trace=trace) for trace in (new_trace(), None, new_trace("a=1"))]
     await scene.store.ingest_batch(NewBatch(app_no=scene.app.no, messages=tuple(batch), idempotency_key=b"k" * 32))
     assert [(await kept(scene, new.id)).trace for new in batch] == [new.trace for new in batch]
 
 
-async def test_a_repeat_keeps_the_first_ones(scene: Scene) -> None:
+async def test_a_repeated_message_keeps_the_first_trace(scene: Scene) -> None:
     given: dict[str, Any] = {"idempotency_key": b"k" * 32, "idempotency_body": b"b" * 32}
     first, second = (factory.new_message(scene.app.no, trace=new_trace(), **given) for _ in range(2))
     await scene.ingest([first])
@@ -89,7 +89,7 @@ async def test_an_outbox_row_brings_its_trace(scene: Scene) -> None:
 
 
 async def test_no_row_is_set_aside_for_its_trace(scene: Scene) -> None:
-    """What is well formed of it is kept, the rest is dropped, and the message goes on."""
+    """The well-formed part of the trace is kept and the rest is dropped. The message is relayed."""
     await scene.endpoint()
     traces = [hostile(text) for text in HOSTILE] + [new_trace("a=1")]
     for n, trace in enumerate(traces):
@@ -101,7 +101,7 @@ async def test_no_row_is_set_aside_for_its_trace(scene: Scene) -> None:
     assert sorted([job.trace for job in await scene.claim_all()], key=str) == sorted(expected, key=str)
 
 
-async def test_nor_is_one_of_another_database(scene: Scene) -> None:
+async def test_no_row_of_another_database_is_set_aside_for_its_trace(scene: Scene) -> None:
     traces = [*(hostile(text) for text in HOSTILE), "\0", "\ud800", new_trace(), None]
     rows = [
         OutboxRow(id=n, app=scene.app.id, event_type="order.paid", payload=b"{}", event_id=f"evt-{n}", trace=trace)
@@ -114,7 +114,7 @@ async def test_nor_is_one_of_another_database(scene: Scene) -> None:
     assert [(await kept(scene, f"evt-{n}")).trace for n in range(len(traces))] == expected
 
 
-async def test_what_is_set_aside_for_another_reason_can_have_any_trace(scene: Scene) -> None:
+async def test_a_row_set_aside_for_another_reason_can_have_any_trace(scene: Scene) -> None:
     traces = ["\0", "\ud800", f"{new_trace()}\r\nx-admin: 1", new_trace("a=1")]
     rows = [
         OutboxRow(id=n, app="later", event_type="order.paid", payload=b"{}", event_id=f"evt-{n}", trace=trace)
@@ -130,11 +130,12 @@ async def test_what_is_set_aside_for_another_reason_can_have_any_trace(scene: Sc
     assert [(await kept(scene, f"evt-{n}")).trace for n in range(len(traces))] == expected
 
 
-# ── out ──
+# ── deliveries ──
 
 
-async def test_every_job_of_a_message_carries_it(scene: Scene) -> None:
-    """To each endpoint, on each attempt; and those without one carry none."""
+async def test_every_job_of_a_message_has_its_trace(scene: Scene) -> None:
+    """Jobs of every endpoint and every attempt have the trace of their message. Messages without a trace have jobs
+    without one."""
     first = await scene.endpoint()
     second = await scene.endpoint()
     traced = factory.new_message(scene.app.no, trace=new_trace("a=1"))
@@ -148,7 +149,7 @@ async def test_every_job_of_a_message_carries_it(scene: Scene) -> None:
     assert {(job.message_id, job.endpoint_no): job.trace for job in await scene.claim_all()} == expected
 
 
-async def test_a_replay_and_a_resend_carry_it(scene: Scene) -> None:
+async def test_a_replay_and_a_resend_have_the_trace_of_the_message(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     traced = factory.new_message(scene.app.no, trace=new_trace())
     await scene.ingest([traced])
@@ -162,8 +163,8 @@ async def test_a_replay_and_a_resend_carry_it(scene: Scene) -> None:
     assert resent.trace == traced.trace
 
 
-async def test_what_is_told_of_a_message_belongs_to_its_trace(scene: Scene) -> None:
-    """And what is told of an endpoint belongs to none."""
+async def test_an_operational_event_about_a_message_has_its_trace(scene: Scene) -> None:
+    """An event about an endpoint has no trace."""
     await scene.endpoint()
     await add_listener(scene.store, scene.organization.id)
     traced = factory.new_message(scene.app.no, trace=new_trace("a=1"))

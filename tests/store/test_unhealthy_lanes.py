@@ -1,4 +1,4 @@
-"""Lanes that want somebody's attention, and what waits in those of one tenant."""
+"""Unhealthy lanes that need attention, and counts of waiting deliveries of one tenant."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support import factory
 from tests.support.scene import Scene
 
 
-async def test_lanes_that_are_well_are_not_troubled(scene: Scene) -> None:
+async def test_healthy_lanes_are_not_listed(scene: Scene) -> None:
     await scene.endpoint()
     await scene.send(3)
     (job, *_) = await scene.claim(1)
@@ -22,7 +22,7 @@ async def test_lanes_that_are_well_are_not_troubled(scene: Scene) -> None:
     assert await scene.store.troubled(10) == []
 
 
-async def test_an_open_circuit_comes_with_all_that_a_page_tells(scene: Scene) -> None:
+async def test_a_lane_with_an_open_circuit_has_every_field_of_the_page(scene: Scene) -> None:
     sick = await scene.endpoint()
     await scene.trip(sick)
     (found,) = await scene.store.troubled(10)
@@ -33,7 +33,7 @@ async def test_an_open_circuit_comes_with_all_that_a_page_tells(scene: Scene) ->
     assert found.view == await scene.store.lane_view(sick.no)
 
 
-async def test_what_waits_and_what_died_is_counted_so_far(scene: Scene) -> None:
+async def test_waiting_and_dead_deliveries_are_counted_up_to_a_limit(scene: Scene) -> None:
     sick = await scene.endpoint()
     await scene.send(7)
     jobs = await scene.claim(4)
@@ -46,7 +46,7 @@ async def test_what_waits_and_what_died_is_counted_so_far(scene: Scene) -> None:
     assert (view.depth, view.more) == (3, False)
 
 
-async def test_one_failure_is_told_of_after_those_that_are_held(scene: Scene) -> None:
+async def test_a_lane_with_one_failure_comes_after_held_lanes(scene: Scene) -> None:
     paused = await scene.endpoint(event_types=("a",))
     failing = await scene.endpoint(event_types=("b",))
     held = await scene.endpoint(event_types=("c",))
@@ -63,7 +63,7 @@ async def test_one_failure_is_told_of_after_those_that_are_held(scene: Scene) ->
     assert [each.view.lane.endpoint_no for each in await scene.store.troubled(2)] == [held.no, paused.no]
 
 
-async def test_dead_letters_that_somebody_resolved_do_not_count(scene: Scene) -> None:
+async def test_resolved_dead_letters_do_not_count(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.send(3)
     jobs = await scene.claim_all()
@@ -82,7 +82,7 @@ async def test_dead_letters_that_somebody_resolved_do_not_count(scene: Scene) ->
     assert await scene.store.troubled(10) == await scene.store.troubled(10, org_id=scene.organization.id) == []
 
 
-async def test_dead_letters_of_others_are_theirs(scene: Scene) -> None:
+async def test_dead_letters_of_other_tenants_do_not_count(scene: Scene) -> None:
     other = await scene.store.save_organization(factory.organization())
     theirs = await scene.store.create_application(other.id, factory.new_application())
     second = await scene.store.create_application(scene.organization.id, factory.new_application())
@@ -100,7 +100,7 @@ async def test_dead_letters_of_others_are_theirs(scene: Scene) -> None:
     assert await named(scene.organization.id, theirs.no) == set()
 
 
-async def test_those_with_the_most_dead_letters_come_after_those_that_are_held(scene: Scene) -> None:
+async def test_lanes_with_the_most_dead_letters_come_after_held_lanes(scene: Scene) -> None:
     few, many, failing, paused = [await scene.endpoint(event_types=(name,)) for name in "abcd"]
     await scene.store.set_endpoint_status(paused.no, EndpointStatus.PAUSED, "tests")
     await scene.send(2, event_type="a")
@@ -120,7 +120,7 @@ async def test_those_with_the_most_dead_letters_come_after_those_that_are_held(s
 
 
 async def test_one_noisy_application_hides_no_other(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many dead letters it has: endpoints are looked at, not letters."""
+    """The query reads endpoints, not dead letters, so the number of dead letters does not matter."""
     monkeypatch.setattr("hookline.store.plans.unhealthy_lanes.COMPARED", 3)
     monkeypatch.setattr("hookline.store.plans.unhealthy_lanes.MAX_DYING", 2)
     quiet = await scene.store.create_application(scene.organization.id, factory.new_application())
@@ -137,7 +137,7 @@ async def test_one_noisy_application_hides_no_other(scene: Scene, monkeypatch: p
     assert (await scene.store.app_health([quiet.no], lanes=9, counted=5))[quiet.no].dead == 0
 
 
-async def test_how_an_application_is_is_counted_so_far(scene: Scene) -> None:
+async def test_the_health_of_an_application_is_counted_up_to_a_limit(scene: Scene) -> None:
     quiet = await scene.store.create_application(scene.organization.id, factory.new_application())
     await scene.endpoint(quiet)
     await scene.store.delete_endpoint((await scene.endpoint(quiet)).no)
@@ -157,8 +157,10 @@ async def test_how_an_application_is_is_counted_so_far(scene: Scene) -> None:
     assert await scene.store.app_health([], lanes=9, counted=9) == {}
 
 
-async def test_dying_endpoints_of_others_hide_none(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor do those that are deleted: only what may be shown counts as looked at."""
+async def test_endpoints_with_dead_letters_of_other_tenants_hide_none(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Endpoints that may not be shown, such as deleted ones, do not count for the limit."""
     monkeypatch.setattr("hookline.store.plans.unhealthy_lanes.MAX_DYING", 2)
     other = await scene.store.save_organization(factory.organization())
     late = await scene.store.create_application(other.id, factory.new_application())
@@ -172,7 +174,7 @@ async def test_dying_endpoints_of_others_hide_none(scene: Scene, monkeypatch: py
     assert [(each.view.endpoint_id, each.dead) for each in found] == [(endpoints[2].id, 1)]
 
 
-async def test_tenants_are_apart(scene: Scene) -> None:
+async def test_a_tenant_sees_only_its_own_lanes(scene: Scene) -> None:
     store = scene.store
     other = await store.save_organization(factory.organization())
     apps = [
@@ -198,7 +200,7 @@ async def test_tenants_are_apart(scene: Scene) -> None:
     assert (await store.backlog(scene.organization.id, apps[0].no)).held == 0
 
 
-async def test_what_waits_and_what_is_held_are_counted_apart(scene: Scene) -> None:
+async def test_waiting_and_held_deliveries_are_counted_separately(scene: Scene) -> None:
     empty = await scene.store.backlog(scene.organization.id)
     assert (empty.lanes, empty.held_lanes, empty.waiting, empty.held, empty.oldest_due) == (0, 0, 0, 0, None)
     await scene.endpoint(event_types=("a",))

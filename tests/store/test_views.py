@@ -1,4 +1,4 @@
-"""What people and the API look at: messages, deliveries, attempts, lanes, counts."""
+"""Views for pages and the API: messages, deliveries, attempts, lanes and counts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_messages_of_other_applications_are_not_listed(scene: Scene) -> No
     assert (await scene.store.messages(scene.app.no, MessageFilter(), Page())).rows == []
 
 
-async def test_deliveries_are_found_wherever_they_are_kept(scene: Scene) -> None:
+async def test_deliveries_are_found_in_whichever_table_they_are_stored(scene: Scene) -> None:
     for _ in range(4):
         await scene.endpoint()
     (message,) = await scene.send()
@@ -73,7 +73,7 @@ async def test_attempts_of_an_endpoint_are_listed_newest_first(scene: Scene) -> 
     assert len((await scene.store.endpoint_attempts(other.no, AttemptFilter(), Page())).rows) == 5
 
 
-async def test_a_lane_shows_its_depth_and_its_oldest(scene: Scene) -> None:
+async def test_a_lane_shows_its_backlog_and_its_oldest_delivery(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     (first,) = await scene.send()
     await scene.age(100)
@@ -118,13 +118,13 @@ async def test_events_of_a_lane_are_listed_newest_first(scene: Scene) -> None:
     assert await scene.store.lane_events(other.no) == []
 
 
-async def test_counts_of_an_empty_store(store: Store) -> None:
+async def test_the_counts_of_an_empty_store_are_zero(store: Store) -> None:
     counts = await store.counts()
     assert (counts.pending, counts.scheduled, counts.delivering, counts.dead, counts.lanes_open) == (0, 0, 0, 0, 0)
     assert counts.oldest_due is None
 
 
-async def test_counts_tell_the_states_apart(scene: Scene) -> None:
+async def test_deliveries_are_counted_by_state(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.trip(endpoint)
     await scene.endpoint(event_types=("b",))

@@ -1,4 +1,4 @@
-"""Arm, wait, wake: a sleeping worker hears of new work, and none is lost between its last look and its sleep."""
+"""Arm, wait, wake: new work wakes a sleeping worker, and no work is lost between its last claim and its sleep."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from hookline.store.protocols import Store
 from tests.support import factory
 from tests.support.scene import Scene
 
-LONG = 120.0  # far longer than any test: a wait that only its timeout ends is a failure
+LONG = 120.0  # far longer than any test, so that a wait that only its timeout ends is a failure
 SOON = 60.0
 
 
 async def asleep(store: Store, scene: Scene) -> asyncio.Task[None]:
-    """A worker that has armed, looked once more, and waits."""
+    """Return the wait of a worker that has armed and claimed nothing."""
     assert await store.arm()
     assert await scene.claim(by=store) == []
     task = asyncio.create_task(store.wait(LONG))
-    await asyncio.sleep(0)  # let it begin to wait
+    await asyncio.sleep(0)  # let the wait begin
     return task
 
 
-async def test_a_wait_ends_with_its_time(store: Store) -> None:
+async def test_a_wait_ends_at_its_timeout(store: Store) -> None:
     await store.arm()
     await asyncio.wait_for(store.wait(0.01), SOON)
 
@@ -51,7 +51,7 @@ async def test_a_wake_before_the_wait_is_not_lost(scene: Scene) -> None:
     await asyncio.wait_for(scene.store.wait(LONG), SOON)
 
 
-async def test_ingest_of_this_process_wakes_it(scene: Scene) -> None:
+async def test_ingest_of_this_process_wakes_a_worker(scene: Scene) -> None:
     await scene.endpoint()
     waiting = await asleep(scene.store, scene)
     await scene.send()
@@ -59,7 +59,7 @@ async def test_ingest_of_this_process_wakes_it(scene: Scene) -> None:
     assert len(await scene.claim()) == 1
 
 
-async def test_ingest_of_another_process_wakes_it(scene: Scene, second: Store) -> None:
+async def test_ingest_of_another_process_wakes_a_worker(scene: Scene, second: Store) -> None:
     await scene.endpoint()
     waiting = await asleep(scene.store, scene)
     await second.ingest([factory.new_message(scene.app.no)])
@@ -85,7 +85,7 @@ async def test_a_worker_can_sleep_again_and_again(scene: Scene, second: Store) -
 
 
 @pytest.mark.parametrize("how", ["replay", "resume", "resend"])
-async def test_work_that_operators_make_is_claimable_at_once(scene: Scene, second: Store, how: str) -> None:
+async def test_deliveries_that_operators_create_are_claimable_at_once(scene: Scene, second: Store, how: str) -> None:
     endpoint = await scene.endpoint()
     (message,) = await scene.send()
     await scene.record(*(factory.dead(job) for job in await scene.claim()))
@@ -101,7 +101,7 @@ async def test_work_that_operators_make_is_claimable_at_once(scene: Scene, secon
     assert [job.message_id for job in await scene.claim()] == [message]
 
 
-async def test_resolving_a_dead_head_wakes_those_behind_it(scene: Scene) -> None:
+async def test_resolving_a_dead_letter_wakes_the_deliveries_behind_it(scene: Scene) -> None:
     await scene.endpoint(on_death=OnDeath.BLOCK)
     _, behind = await scene.send(2, ordering_key="k")
     (head,) = await scene.claim()

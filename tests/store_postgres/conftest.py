@@ -1,4 +1,4 @@
-"""The PostgreSQL engine alone: hazards that SQLite does not have."""
+"""Tests of the PostgreSQL engine alone: hazards that SQLite does not have."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def engine() -> str:
 
 @pytest.fixture
 async def other(store: object, database_url: str) -> AsyncIterator[RawPostgres]:
-    """A session of somebody else in the same database."""
+    """A second session in the same database."""
     session = await RawPostgres.connect(database_url)
     yield session
     await session.close()

@@ -14,7 +14,8 @@ Plan = dict[str, Any]
 
 
 async def explain(store: PostgresStore, name: str, *args: object, calm: bool = False, **values: object) -> Plan:
-    """Run it for real, and undo it. Values are given in their order, or by their names; those that are left out are NULL."""
+    """Run a statement under EXPLAIN ANALYZE and roll it back. Pass values by position or by name. Missing values are
+    NULL."""
     args = args or tuple(values.get(each) for each in values_of(name))
     pool = store._db.calm() if calm else store._db.hot()
     async with pool as connection:
@@ -22,14 +23,14 @@ async def explain(store: PostgresStore, name: str, *args: object, calm: bool = F
 
 
 async def keep(connection: Any, store: PostgresStore, name: str, *args: object) -> None:
-    """Plan it now, and keep the plan: what a quick connection does the first time."""
+    """Prepare a statement and plan it now. Later executions keep this plan, as on a connection with generic plans."""
     assert await connection.fetchval("SHOW plan_cache_mode") == "force_generic_plan"
     await connection.execute(f"PREPARE {name} AS {store._db.sql[name]}")
     await connection.execute(f"EXPLAIN {_execute(name, args)}")
 
 
 async def explain_kept(connection: Any, name: str, *args: object) -> Plan:
-    """Run it for real with the plan that was kept, and undo it."""
+    """Run a prepared statement with its kept plan under EXPLAIN ANALYZE, and roll it back."""
     return await _explained(connection, _execute(name, args))
 
 
@@ -38,7 +39,7 @@ def _execute(name: str, args: tuple[object, ...]) -> str:
 
 
 def _literal(value: Any) -> str:
-    """As SQL writes it; of no type, so that the parameter's own is taken."""
+    """Return a value as an untyped SQL literal, so that PostgreSQL uses the type of the parameter."""
     return f"'{{{', '.join(map(_element, value))}}}'" if isinstance(value, list) else f"'{_element(value)}'"
 
 
@@ -72,7 +73,7 @@ def nodes(plan: Plan) -> Iterator[Plan]:
 
 
 def scanned(plan: Plan) -> set[str]:
-    """Tables that were read from end to end, and had something in them."""
+    """Return the tables that the plan read with a sequential scan and that were not empty."""
     return {node["Relation Name"] for node in nodes(plan) if node["Node Type"] == "Seq Scan" and _seen(node)}
 
 
@@ -86,6 +87,6 @@ def indexes(plan: Plan) -> set[str]:
 
 
 def buffers(plan: Plan) -> int:
-    """Pages that were looked at."""
+    """Return the number of pages that the plan read."""
     found: int = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
     return found

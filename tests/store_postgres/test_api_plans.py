@@ -1,4 +1,5 @@
-"""Keys, tokens and answers of the API are found by an index. With sequential scans off, one shows only where none would do."""
+"""The API finds keys, tokens and kept answers by an index. Sequential scans are off, so one occurs only without an
+index."""
 
 from __future__ import annotations
 

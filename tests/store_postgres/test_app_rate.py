@@ -1,4 +1,4 @@
-"""An application's rate on PostgreSQL: locks that many want at once, and plans."""
+"""An application's rate limit on PostgreSQL: contended locks, and query plans."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ async def again(times: int, work: Callable[[int], Awaitable[object]]) -> None:
 async def test_claims_records_and_changes_of_the_rate_never_deadlock(
     scene: Scene, second: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Claims hold lanes and wait for paces, a change holds lanes and waits for more, a record waits for lanes."""
-    monkeypatch.setattr("hookline.store.postgres.database._TRIES", 1)  # whoever loses one is not asked again
+    """Claims lock lanes, then the pace. A rate change locks lanes, then more lanes. A record locks lanes."""
+    # a transaction that a deadlock aborts is not retried
+    monkeypatch.setattr("hookline.store.postgres.database._TRIES", 1)
     apps = [await limited(scene, 1000), await limited(scene, 2000)]
     for app in apps * 6:
         await scene.endpoint(app, concurrency=3)
@@ -61,7 +62,7 @@ async def test_claims_records_and_changes_of_the_rate_never_deadlock(
     assert await scene.store.audit(repair=False) == []
 
 
-async def test_an_endpoint_that_is_made_while_the_rate_changes_has_the_new_one(scene: Scene, second: Store) -> None:
+async def test_an_endpoint_created_during_a_rate_change_has_the_new_rate(scene: Scene, second: Store) -> None:
     app = await limited(scene, 5)
     for rate in range(6, 26):
         made, _ = await asyncio.gather(
@@ -71,7 +72,7 @@ async def test_an_endpoint_that_is_made_while_the_rate_changes_has_the_new_one(s
         assert (await scene.lane(made)).app_rate == rate
 
 
-async def test_a_refused_change_leaves_the_rate_as_it_was(scene: Scene) -> None:
+async def test_a_refused_change_does_not_change_the_rate(scene: Scene) -> None:
     await scene.store.create_application(scene.organization.id, factory.new_application(uid="taken"))
     app = await limited(scene, 5)
     endpoint = await scene.endpoint(app)
@@ -93,7 +94,7 @@ async def test_the_pace_is_found_by_its_key_among_many(scene: Scene) -> None:
         assert buffers(plan) < 60, name
 
 
-async def test_to_wake_an_applications_lanes_costs_one_look_each_whatever_waits(scene: Scene) -> None:
+async def test_waking_an_applications_lanes_costs_one_lookup_each_whatever_the_backlog(scene: Scene) -> None:
     endpoints = [await scene.endpoint() for _ in range(20)]
     await scene.send(300)
     store, numbers = cast(PostgresStore, scene.store), [one.no for one in endpoints]

@@ -1,4 +1,4 @@
-"""A database that can hold bytes which are no text is refused before anything is in it."""
+"""Hookline refuses to migrate a database whose encoding is not UTF-8."""
 
 from __future__ import annotations
 

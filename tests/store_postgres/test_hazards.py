@@ -1,4 +1,4 @@
-"""What the design lists under lanes, as far as only PostgreSQL has it. Each test fails without its remedy."""
+"""Hazards of lanes that only PostgreSQL has, from the design document. Each test fails without its remedy."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_recorders_of_the_same_lanes_lock_them_in_one_order(
     recorders = [await open_store(database_url, vault=vault, options=options) for _ in range(4)]
     batches = [[factory.retry(job) for job in jobs[turn::4]] for turn in range(4)]
     async with other.connection.transaction():
-        # All of them stop somewhere in the middle; whoever has locked a lane out of turn is then in another's way.
+        # Every recorder blocks in the middle. A recorder that locks lanes in another order would deadlock here.
         await other.execute("SELECT FROM lane WHERE endpoint_no = $1 FOR UPDATE", lanes[6].no)
         recording = [
             asyncio.create_task(store.record(batch[:: 1 if turn % 2 else -1]))
@@ -57,7 +57,7 @@ async def test_recorders_of_the_same_lanes_lock_them_in_one_order(
 
 
 async def until(scene: Scene, statement: str, count: int) -> None:
-    """Nobody tells when a session begins to wait, or has ended."""
+    """Poll until this many rows are found. There is no event for a session that begins to wait, or ends."""
     async with asyncio.timeout(60):
         while len(await scene.raw.rows(statement)) != count:
             pass
@@ -115,14 +115,14 @@ def finished(counts: Counts) -> bool:
 
 
 def late(job: LeasedDelivery) -> Result:
-    """A failure that says nothing of the endpoint, and is retried at once."""
+    """A failure that does not count against the endpoint's health, and is retried at once."""
     return factory.retry(job, after=0, health=Health.NONE)
 
 
 # ── tokens ──
 
 
-async def test_tokens_without_an_endpoint_stop_no_claim_and_are_consumed(scene: Scene) -> None:
+async def test_tokens_without_an_endpoint_do_not_stop_a_claim_and_are_consumed(scene: Scene) -> None:
     await scene.endpoint()
     await scene.raw.execute(
         "INSERT INTO wake (endpoint_no, at, floor)"
@@ -133,7 +133,7 @@ async def test_tokens_without_an_endpoint_stop_no_claim_and_are_consumed(scene: 
     assert await scene.raw.count("wake", "endpoint_no > 900000") == 0
 
 
-async def test_tokens_of_a_busy_lane_do_not_pile_up(scene: Scene) -> None:
+async def test_tokens_of_a_busy_lane_do_not_accumulate(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.send(30, deliver_at=(await scene.store.now()) + timedelta(hours=1))
     most = 0
@@ -148,13 +148,13 @@ async def test_a_fresh_message_does_not_wait_behind_a_backlog(scene: Scene) -> N
     await lanes_of(scene, 2)
     for _ in range(20):
         await send_to(scene, 0, 1000)
-    await scene.claim(1)  # the backlog is armed again, as old as it is
+    await scene.claim(1)  # the backlog gets a new token
     (fresh,) = await send_to(scene, 1, 1)
     seen = [job.message_id for _ in range(2) for job in await scene.claim(1)]
     assert fresh in seen
 
 
-async def test_a_candidate_that_another_transaction_holds_is_armed_again(scene: Scene, other: RawPostgres) -> None:
+async def test_a_delivery_that_another_transaction_locks_gets_a_new_token(scene: Scene, other: RawPostgres) -> None:
     endpoint = await scene.endpoint()
     first, second = await scene.send(2)
     async with other.connection.transaction():
@@ -166,7 +166,7 @@ async def test_a_candidate_that_another_transaction_holds_is_armed_again(scene: 
 
 
 async def test_a_delivery_that_commits_late_is_claimed(scene: Scene, other: RawPostgres) -> None:
-    """Its token is as old as the transaction: older than the watermark by the time that anybody can see it."""
+    """The token is as old as its transaction. When it becomes visible, it is already older than the watermark."""
     await scene.endpoint()
     await scene.send(3)
     async with other.connection.transaction():
@@ -175,24 +175,24 @@ async def test_a_delivery_that_commits_late_is_claimed(scene: Scene, other: RawP
     await scene.raw.execute("UPDATE wake SET at = at - interval '10 s'")
     assert (await scene.store.relay(5)).relayed == 1
     await scene.raw.execute("UPDATE wake SET at = at - interval '10 s'")
-    async with asyncio.timeout(60):  # by the next whole look, which waits a while if the last one took long
+    async with asyncio.timeout(60):  # the next full scan finds it; a scan that took long delays the next one
         while not (late := await scene.claim_all()):
             pass
     assert len(late) == 1
 
 
-async def test_a_hot_lane_that_is_locked_does_not_hold_up_the_others(scene: Scene, other: RawPostgres) -> None:
+async def test_a_locked_lane_does_not_delay_the_others(scene: Scene, other: RawPostgres) -> None:
     lanes = await lanes_of(scene, 2)
     await send_to(scene, 0, 3)
     (free,) = await send_to(scene, 1, 1)
     async with other.connection.transaction():
         await other.execute("SELECT FROM lane WHERE endpoint_no = $1 FOR NO KEY UPDATE", lanes[0].no)
         assert [job.message_id for job in await scene.claim()] == [free]
-        await asyncio.wait_for(send_to(scene, 0, 2), 60)  # ingest never waits for a lane
+        await asyncio.wait_for(send_to(scene, 0, 2), 60)  # ingest never waits for the lock of a lane
     assert len(await scene.claim()) == 5
 
 
-async def test_room_that_is_freed_wakes_a_worker_that_sleeps(scene: Scene, second: Store) -> None:
+async def test_a_freed_concurrency_slot_wakes_a_sleeping_worker(scene: Scene, second: Store) -> None:
     await scene.endpoint(concurrency=2)
     await scene.send(5)
     jobs = await scene.claim()
@@ -205,7 +205,9 @@ async def test_room_that_is_freed_wakes_a_worker_that_sleeps(scene: Scene, secon
     assert len(await scene.claim(by=second)) == 2
 
 
-async def test_a_lane_that_was_crowded_out_is_named_and_woken_with_the_record(scene: Scene, second: Store) -> None:
+async def test_a_lane_refused_for_lack_of_slots_is_reported_and_woken_by_the_record(
+    scene: Scene, second: Store
+) -> None:
     endpoint = await scene.endpoint()
     await scene.send(6)
     jobs = await scene.claim(share=2)
@@ -222,7 +224,7 @@ async def test_a_lane_that_was_crowded_out_is_named_and_woken_with_the_record(sc
 
 
 @pytest.mark.store_options(lease=20.0)
-async def test_a_worker_that_stalled_past_its_lease_changes_nothing(scene: Scene, second: Store) -> None:
+async def test_a_worker_that_stalled_past_its_lease_cannot_change_anything(scene: Scene, second: Store) -> None:
     endpoint = await scene.endpoint(concurrency=5)
     (message,) = await scene.send()
     (stalled,) = await scene.claim()
@@ -256,7 +258,7 @@ async def test_of_twenty_claimers_one_gets_the_probe(
     endpoint = await scene.endpoint()
     await scene.trip(endpoint)
     for _ in range(20):
-        await scene.send(2)  # a token each
+        await scene.send(2)  # one token for each claimer
     await scene.age(5000)
     stores = [await open_store_with(options) for _ in range(5)]
     batches = await asyncio.gather(*(scene.claim(10, by=store) for store in stores for _ in range(4)))
@@ -264,10 +266,10 @@ async def test_of_twenty_claimers_one_gets_the_probe(
     assert (await scene.lane(endpoint)).circuit == Circuit.HALF_OPEN
 
 
-# ── what endpoints send ──
+# ── responses of endpoints ──
 
 
-async def test_nul_and_broken_text_from_an_endpoint_are_kept_and_block_nobody(scene: Scene) -> None:
+async def test_nul_and_broken_text_from_an_endpoint_are_stored_and_block_nothing(scene: Scene) -> None:
     await scene.endpoint()
     await scene.send(3)
     nul, broken, plain = await scene.claim()
@@ -298,8 +300,8 @@ async def test_one_row_that_the_database_refuses_does_not_stop_the_batch(scene: 
 # ── tables of another release ──
 
 
-async def test_what_an_applied_migration_lacks_is_told_as_such(scene: Scene) -> None:
-    """Whoever edits a migration that somebody has applied makes such a database."""
+async def test_a_missing_type_of_an_applied_migration_is_reported_as_migration_needed(scene: Scene) -> None:
+    """Such a database exists after somebody edits a migration that was already applied."""
     await scene.endpoint()
     await scene.send()
     jobs = await scene.claim()
@@ -311,10 +313,10 @@ async def test_what_an_applied_migration_lacks_is_told_as_such(scene: Scene) -> 
 # ── an application that is deleted ──
 
 
-async def test_an_endpoint_that_is_made_while_its_application_is_deleted_goes_with_it(
+async def test_an_endpoint_created_while_its_application_is_deleted_is_deleted_too(
     scene: Scene, second: Store, other: RawPostgres
 ) -> None:
-    """Or an endpoint would be left that no application has, and nobody can reach."""
+    """Otherwise an endpoint without an application would remain, and nobody could reach it."""
     async with other.connection.transaction():
         await other.execute("LOCK TABLE hookline.lane IN SHARE ROW EXCLUSIVE MODE")
         making = asyncio.create_task(scene.endpoint())
@@ -329,8 +331,9 @@ async def test_an_endpoint_that_is_made_while_its_application_is_deleted_goes_wi
 # ── an application's settings ──
 
 
-async def test_a_database_of_serializable_transactions_leaves_ours_as_they_are(empty_url: str) -> None:
-    """An application's, which has Hookline in a schema: ours would lose races, and make its transactions lose theirs."""
+async def test_hookline_uses_read_committed_in_a_database_whose_default_is_serializable(empty_url: str) -> None:
+    """Hookline may live in a schema of an application's database. Serializable transactions of Hookline would cause
+    serialization failures on both sides."""
     raw = await RawPostgres.connect(empty_url)
     name = await raw.value("SELECT current_database()")
     await raw.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'")

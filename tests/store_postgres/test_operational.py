@@ -1,4 +1,4 @@
-"""Who listens is found by indexes, however many organizations there are."""
+"""The endpoints that subscribe to operational events are found by indexes, however many organizations there are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.scene import Scene
 MANY = 20_000
 
 
-async def test_who_listens_is_found_by_index(scene: Scene) -> None:
+async def test_subscribed_endpoints_are_found_by_index(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await add_listener(scene.store, scene.organization.id)
     await scene.raw.execute(

@@ -1,4 +1,4 @@
-"""Order where it is not free: what races for a turn on PostgreSQL, and what it costs those that do not ask for it."""
+"""Ordering on PostgreSQL: races for the next delivery of a key, and the cost for messages with and without keys."""
 
 from __future__ import annotations
 
@@ -40,8 +40,10 @@ async def only(scene: Scene) -> LeasedDelivery:
 # ── races ──
 
 
-async def test_a_record_that_does_not_see_what_is_being_accepted(scene: Scene, other: RawPostgres) -> None:
-    """Ingest has inserted and not committed when the last active one is delivered, and a claim has looked in between."""
+async def test_a_record_that_does_not_see_an_uncommitted_message_loses_no_turn(
+    scene: Scene, other: RawPostgres
+) -> None:
+    """Ingest has inserted but not committed when the last active delivery is recorded and a claim runs."""
     endpoint = await scene.endpoint()
     await send(scene)
     job = await only(scene)
@@ -49,13 +51,13 @@ async def test_a_record_that_does_not_see_what_is_being_accepted(scene: Scene, o
     async with other.connection.transaction():
         assert await other.connection.fetch(SQL["ingest"], *_columns([fresh]), 3600.0, 3600.0)
         await scene.record(factory.delivered(job))
-        assert await scene.claim_all() == []  # the record's token is consumed, and there is nobody to promote
+        assert await scene.claim_all() == []  # the claim consumes the record's token, and sees no delivery to promote
         assert await scene.tokens(endpoint) == []
     assert (await only(scene)).message_id == fresh.id
 
 
-async def test_a_claim_that_does_not_see_that_the_last_one_is_done(scene: Scene, other: RawPostgres) -> None:
-    """The other way round: the claim that ingest's token brings looks before the record has committed."""
+async def test_a_claim_that_does_not_see_an_uncommitted_record_loses_no_turn(scene: Scene, other: RawPostgres) -> None:
+    """A claim takes ingest's token before the record of the last active delivery has committed."""
     endpoint = await scene.endpoint()
     await send(scene)
     result = factory.delivered(await only(scene))
@@ -63,13 +65,14 @@ async def test_a_claim_that_does_not_see_that_the_last_one_is_done(scene: Scene,
         plain = ([_receipt(result)], [endpoint.no], [endpoint.no], ['"k"'])
         assert await other.connection.fetchval(SQL["record_plain"], *plain) == 1
         behind = await send(scene)
-        assert await scene.claim_all() == []  # ingest's token is consumed, and the head is still active
+        # the claim consumes ingest's token while the first delivery of the key is still active
+        assert await scene.claim_all() == []
         assert await scene.tokens(endpoint) == []
     assert (await only(scene)).message_id == behind
 
 
-async def test_a_claim_waits_for_what_the_sweep_is_about_to_end(scene: Scene, other: RawPostgres) -> None:
-    """The first in line expires while a claim is about to promote it: the next one gets the turn."""
+async def test_a_claim_waits_for_a_sweep_that_expires_the_first_of_a_key(scene: Scene, other: RawPostgres) -> None:
+    """The first queued delivery expires while a claim is about to promote it. The claim must promote the next one."""
     await scene.endpoint()
     short = factory.new_message(scene.app.no, ordering_key="k", policy=PolicyOverride(max_age=100.0))
     await scene.ingest([short])
@@ -83,7 +86,7 @@ async def test_a_claim_waits_for_what_the_sweep_is_about_to_end(scene: Scene, ot
 
 
 async def waiting_for_a_lock(scene: Scene) -> None:
-    """Nobody tells when a session begins to wait."""
+    """Poll until a session waits for a lock. PostgreSQL has no event for it."""
     waiting = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     async with asyncio.timeout(60):
         while not await scene.raw.rows(waiting):
@@ -99,14 +102,15 @@ async def test_one_relay_at_a_time_takes_the_outbox_rows_with_keys(scene: Scene,
             key,
         )
     async with other.connection.transaction():
-        assert await other.connection.fetchval(SQL["relay_guard"])  # another relay is at work
+        assert await other.connection.fetchval(SQL["relay_guard"])  # another relay holds the guard lock
         assert (await scene.store.relay(100)).relayed == 1
         assert await scene.raw.count("outbox", "ordering_key IS NOT NULL") == 2
     assert (await scene.store.relay(100)).relayed == 2
 
 
 async def test_one_relay_at_a_time_takes_the_outbox_rows_of_a_fifo_endpoint(scene: Scene, other: RawPostgres) -> None:
-    """Every row of its application stands in line, whether it has a key or not, by id or by uid."""
+    """Every outbox row of the application is ordered, with or without a key, and whether it names the application by id
+    or uid."""
     org_id = scene.app.org_id
     by_uid = await scene.store.create_application(org_id, factory.new_application(uid="in-line"))
     free = await scene.store.create_application(org_id, factory.new_application())
@@ -116,14 +120,15 @@ async def test_one_relay_at_a_time_takes_the_outbox_rows_of_a_fifo_endpoint(scen
     for app in (scene.app.id, "in-line", free.id):
         await scene.raw.execute("INSERT INTO outbox (app, event_type, payload) VALUES ($1, 'order.paid', '{}')", app)
     async with other.connection.transaction():
-        assert await other.connection.fetchval(SQL["relay_guard"])  # another relay is at work
+        assert await other.connection.fetchval(SQL["relay_guard"])  # another relay holds the guard lock
         assert (await scene.store.relay(100)).relayed == 1
         assert await scene.raw.count("outbox") == 2
     assert (await scene.store.relay(100)).relayed == 2
 
 
-async def test_claims_records_ingests_and_sweeps_of_keys_at_once(scene: Scene, second: Store) -> None:
-    """Everything at once, without a deadlock; each key in its order, and nothing for the audit to find."""
+async def test_concurrent_claims_records_ingests_and_sweeps_keep_the_order(scene: Scene, second: Store) -> None:
+    """Claims, records, ingests and sweeps run together without a deadlock. Each key keeps its order, and the audit
+    finds nothing."""
     for _ in range(2):
         await scene.endpoint()
     seen: dict[tuple[int, str], list[int]] = {}
@@ -160,10 +165,10 @@ def open_of(counts: Counts) -> tuple[int, ...]:
     return counts.queued, counts.pending, counts.scheduled, counts.delivering
 
 
-# ── what it costs ──
+# ── cost ──
 
 
-async def test_without_keys_nothing_of_order_is_touched(scene: Scene) -> None:
+async def test_messages_without_keys_do_not_touch_the_indexes_of_ordering(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     store = engine_of(scene)
     for _ in range(5):
@@ -184,12 +189,12 @@ async def test_without_keys_nothing_of_order_is_touched(scene: Scene) -> None:
     assert indexes(plain) == {"delivery_pkey", "lane_pkey"}
     assert indexes(lanes) <= {"wake_at", "wake_endpoint", "wake_pkey", "lane_pkey"}
     assert not indexes(ingest) & OF_ORDER
-    for name in OF_ORDER:  # an empty index is its first page: no row has ever been put into it
+    for name in OF_ORDER:  # an index of one page has never held a row
         assert await scene.raw.value("SELECT pg_relation_size($1::text::regclass) AS size", f"hookline.{name}") == 8192
     await scene.store.release(jobs)
 
 
-async def test_a_turn_costs_the_same_however_many_wait(scene: Scene) -> None:
+async def test_a_promotion_costs_the_same_however_many_deliveries_wait(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await queue(scene, endpoint, keys=400, deep=50)
     await scene.raw.execute("ANALYZE")
@@ -205,8 +210,9 @@ async def test_a_turn_costs_the_same_however_many_wait(scene: Scene) -> None:
     await scene.raw.execute("DELETE FROM delivery")
 
 
-async def test_statistics_from_before_do_not_make_a_turn_dear(scene: Scene) -> None:
-    """Analyzed while all of them stood in line. Then each has its turn: nothing is compared with all that are active."""
+async def test_old_statistics_do_not_make_a_promotion_expensive(scene: Scene) -> None:
+    """The statistics were collected while all deliveries were queued. The plan must still not compare a key with all
+    active deliveries."""
     endpoint = await scene.endpoint()
     await queue(scene, endpoint, keys=2000, deep=3)
     await scene.raw.execute("ANALYZE")
@@ -224,7 +230,7 @@ async def test_statistics_from_before_do_not_make_a_turn_dear(scene: Scene) -> N
 
 
 def most_read(plan: Plan) -> float:
-    """Rows that the busiest node looked at, all its rounds together."""
+    """Return the number of rows that the busiest plan node read, over all its loops."""
     removed = ("Rows Removed by Filter", "Rows Removed by Join Filter")
     return max(
         float(node["Actual Loops"] * (node["Actual Rows"] + sum(node.get(name, 0) for name in removed)))
@@ -233,7 +239,7 @@ def most_read(plan: Plan) -> float:
 
 
 async def test_the_audit_compares_no_queue_with_all_tokens(scene: Scene) -> None:
-    """However many queues there are, and however many tokens name them."""
+    """The audit must not compare each queue with all tokens, however many queues and tokens there are."""
     endpoint = await scene.endpoint()
     await queue(scene, endpoint, keys=300, deep=2)
     await scene.raw.execute(
@@ -242,7 +248,7 @@ async def test_the_audit_compares_no_queue_with_all_tokens(scene: Scene) -> None
         endpoint.no,
     )
     assert most_read(await explain(engine_of(scene), "audit_queues")) <= 1000
-    assert await scene.store.audit(repair=False) == [endpoint.no]  # k299
+    assert await scene.store.audit(repair=False) == [endpoint.no]  # no token names the key k299
     await scene.raw.execute("DELETE FROM delivery")
 
 

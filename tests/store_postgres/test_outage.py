@@ -1,4 +1,4 @@
-"""A database that goes away: typed errors, pools that heal, and no message twice or lost."""
+"""PostgreSQL becomes unavailable: typed errors, connection pools that recover, and no message lost or duplicated."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ async def own(server: PostgresServer, vault: Vault) -> AsyncIterator[Store]:
 
 
 async def healed(call: Callable[[], Awaitable[object]]) -> None:
-    """Until it works again: what fails meanwhile must fail as `StoreUnavailable`."""
+    """Retry a call until it succeeds. Until then it may only fail with `StoreUnavailable`."""
     async with asyncio.timeout(60):
         while True:
             try:
                 await call()
             except StoreUnavailable:
-                await asyncio.sleep(0.05)  # the server says nothing when it is ready
+                await asyncio.sleep(0.05)  # the server has no event for being ready
             else:
                 return
 
 
-async def test_the_pools_heal_after_a_restart(own: Store, server: PostgresServer) -> None:
+async def test_the_pools_recover_after_a_restart(own: Store, server: PostgresServer) -> None:
     org = await own.save_organization(factory.organization())
     app = await own.create_application(org.id, factory.new_application())
     await own.create_endpoint(app.no, factory.new_endpoint())
     await own.ingest(factory.new_messages(app.no, 4))
     assert await own.arm()
     await asyncio.to_thread(server.stop)
-    await own.wait(60)  # a sleeper is woken by the loss of its connection
+    await own.wait(60)  # a lost connection wakes a sleeping worker
     for call in (own.counts, own.now, lambda: own.claim(5, SlotBudgets(lane_limit=5)), own.sweep_leases, own.arm):
         with pytest.raises(StoreUnavailable):
             await call()
@@ -69,14 +69,14 @@ async def test_the_pools_heal_after_a_restart(own: Store, server: PostgresServer
     await healed(own.arm)
 
 
-def test_what_the_driver_says_of_its_own_states_is_told_to_nobody() -> None:
-    """Its connection was cut off in the middle of something."""
+def test_an_internal_driver_error_becomes_a_plain_connection_error() -> None:
+    """The driver raises this error when its connection breaks in the middle of an operation."""
     error = asyncpg.InternalClientError("cannot switch to state 15; another operation (2) is in progress")
     with pytest.raises(StoreUnavailable, match=r"^PostgreSQL cannot be reached: the connection broke$"), translated():
         raise error
 
 
-def test_a_lost_race_does_not_send_anybody_to_look_at_the_network() -> None:
+def test_a_deadlock_is_not_reported_as_a_network_error() -> None:
     error = asyncpg.DeadlockDetectedError("deadlock detected")
     with (
         pytest.raises(StoreUnavailable, match=r"^other transactions were in the way: deadlock detected$"),
@@ -85,7 +85,7 @@ def test_a_lost_race_does_not_send_anybody_to_look_at_the_network() -> None:
         raise error
 
 
-async def test_a_crash_keeps_what_was_acknowledged(own: Store, server: PostgresServer) -> None:
+async def test_acknowledged_messages_survive_a_crash(own: Store, server: PostgresServer) -> None:
     org = await own.save_organization(factory.organization())
     app = await own.create_application(org.id, factory.new_application())
     await own.create_endpoint(app.no, factory.new_endpoint())
@@ -98,16 +98,16 @@ async def test_a_crash_keeps_what_was_acknowledged(own: Store, server: PostgresS
     assert {job.message_id for job in jobs if job.app_no == app.no} == {answer.message_id for answer in accepted}
 
 
-async def test_a_connection_lost_before_the_commit_leaves_nothing_and_a_retry_takes_it_once(
+async def test_a_connection_lost_before_the_commit_stores_nothing_and_a_retry_stores_the_message_once(
     scene: Scene, other: RawPostgres
 ) -> None:
     await scene.endpoint()
     message = factory.new_message(scene.app.no, event_id="lost", idempotency_key=b"lost")
     async with other.connection.transaction():
-        await other.execute("LOCK TABLE delivery IN ACCESS EXCLUSIVE MODE")  # ingest stops in the middle
+        await other.execute("LOCK TABLE delivery IN ACCESS EXCLUSIVE MODE")  # ingest blocks in the middle
         ingesting = asyncio.create_task(scene.store.ingest([message]))
         await cut(scene)
-        # The look at what became of it waits for the table as well.
+        # The query that checks whether the message was stored waits for the table lock too.
     with pytest.raises(StoreUnavailable):
         await ingesting
     (again,) = await scene.store.ingest([message])
@@ -115,14 +115,14 @@ async def test_a_connection_lost_before_the_commit_leaves_nothing_and_a_retry_ta
     assert await scene.raw.count("message") == 1
 
 
-async def test_a_connection_lost_after_the_commit_is_answered_with_what_was_stored(
+async def test_a_connection_lost_after_the_commit_is_answered_with_the_stored_message(
     scene: Scene, database_url: str, vault: Vault
 ) -> None:
     await scene.endpoint()
     await scene.endpoint()
     async with deaf_line(database_url) as (url, line):
         store = await open_store(url, vault=vault, options=StoreOptions(pool_size=3))
-        await store.ingest([factory.new_message(scene.app.no)])  # from now on it takes one round trip
+        await store.ingest([factory.new_message(scene.app.no)])  # from now on, ingest takes one round trip
         line.deaf = True
         message = factory.new_message(scene.app.no)
         (answer,) = await store.ingest([message])
@@ -132,7 +132,7 @@ async def test_a_connection_lost_after_the_commit_is_answered_with_what_was_stor
     assert await scene.raw.count("message", "id = $1", message.id) == 1
 
 
-async def test_a_message_whose_answer_was_lost_is_not_doubled_when_it_comes_again(
+async def test_a_message_whose_answer_was_lost_is_not_duplicated_when_it_is_sent_again(
     scene: Scene, database_url: str, vault: Vault
 ) -> None:
     await scene.endpoint()
@@ -150,10 +150,10 @@ async def test_a_message_whose_answer_was_lost_is_not_doubled_when_it_comes_agai
     assert await scene.raw.count("message", "id = $1", message.id) == 1
 
 
-async def test_of_a_group_whose_answer_was_lost_each_is_told_its_own(
+async def test_each_message_of_a_group_whose_answer_was_lost_gets_its_own_answer(
     scene: Scene, database_url: str, vault: Vault
 ) -> None:
-    """Some were accepted and some refused; nobody whose message is there may be sent away to try again."""
+    """Each message of the group gets its own answer. A stored message must not be answered with a request to retry."""
     await scene.send(event_id="taken")
     (first,) = await scene.store.ingest([factory.new_message(scene.app.no, idempotency_key=b"key")])
     async with deaf_line(database_url) as (url, line):
@@ -183,7 +183,7 @@ async def test_of_a_group_whose_answer_was_lost_each_is_told_its_own(
 async def test_a_batch_whose_connection_is_lost_anywhere_is_accepted_once(
     scene: Scene, database_url: str, vault: Vault, lost: int
 ) -> None:
-    """Between the statements or in the COMMIT: it is done again, or found there."""
+    """The connection breaks between two statements or during COMMIT. The batch is retried, or found already stored."""
     batch = NewBatch(
         app_no=scene.app.no,
         messages=tuple(factory.new_messages(scene.app.no, 3)),
@@ -205,7 +205,7 @@ async def test_a_batch_whose_connection_is_lost_anywhere_is_accepted_once(
 async def test_a_machine_that_vanishes_in_the_middle_of_a_batch_locks_no_key(
     scene: Scene, database_url: str, vault: Vault, monkeypatch: pytest.MonkeyPatch, lost: int
 ) -> None:
-    """Its connection stays open, and says nothing more."""
+    """The connection of the vanished machine stays open and silent."""
     monkeypatch.setitem(database.HOT, "idle_in_transaction_session_timeout", "1s")
     batch = NewBatch(
         app_no=scene.app.no,
@@ -229,17 +229,17 @@ async def test_a_machine_that_vanishes_in_the_middle_of_a_batch_locks_no_key(
 
 
 class Line:
-    """Between a store and its server."""
+    """A proxy between a store and its server that can lose or delay responses."""
 
     def __init__(self, host: str, port: int) -> None:
         self._host = host
         self._port = port
-        self.deaf = False  # the next answer is lost, and its connection with it
-        self.after = 0  # so is the one that comes as that many, if any
-        self.broken = False  # no new connections
+        self.deaf = False  # drop the next response and its connection
+        self.after = 0  # drop the response with this number too; 0 for none
+        self.broken = False  # accept no new connections
         self.cut = 0
-        self.frozen = asyncio.Event()  # an answer is held back ...
-        self.thawed = asyncio.Event()  # ... until then
+        self.frozen = asyncio.Event()  # set while a response is delayed
+        self.thawed = asyncio.Event()  # set when delayed responses may continue
         self.thawed.set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -286,7 +286,7 @@ async def deaf_line(url: str) -> AsyncIterator[tuple[str, Line]]:
 
 
 async def cut(scene: Scene) -> None:
-    """End the connection that waits for the lock, once it does."""
+    """Terminate the session that waits for the lock, once there is one."""
     async with asyncio.timeout(60):
         while not await scene.raw.rows(_END_WAITING):
             pass

@@ -1,4 +1,4 @@
-"""The outbox on PostgreSQL: commits in any order, relays that share the work, the sleep and who wakes whom."""
+"""The outbox on PostgreSQL: commits in any order, several relays, and how a sleeping relay is woken."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.raw import RawPostgres
 from tests.support.scene import Scene
 
 SOON = 60.0
-LONG = 120.0  # far longer than any test: a wait that only its timeout ends is a failure
+LONG = 120.0  # far longer than any test, so that a wait that only its timeout ends is a failure
 PUBLISH = "SELECT hookline.publish($1, 'order.paid', '{}', ordering_key => $2, event_id => $3)"
 LOCKS = (
     "SELECT l.pid, l.mode FROM pg_locks l WHERE l.locktype = 'advisory' AND l.classid = 1214542 AND l.objid = $1 AND l.granted"
@@ -39,7 +39,7 @@ LEADER, ASLEEP = 2, 3
 
 @pytest.fixture
 async def connect(store: Store, database_url: str) -> AsyncIterator[Callable[[], Awaitable[asyncpg.Connection]]]:
-    """Applications' own sessions."""
+    """Return a function that opens application sessions."""
     async with AsyncExitStack() as stack:
 
         async def connected() -> asyncpg.Connection:
@@ -70,7 +70,7 @@ async def relaying(*stores: Store) -> AsyncIterator[None]:
 
 
 async def until(condition: Callable[[], Awaitable[Any]]) -> Any:
-    """Nobody tells when another process's rows or locks change."""
+    """Poll until the condition holds. There is no event for changes of rows or locks by other sessions."""
     async with asyncio.timeout(SOON):
         while not (found := await condition()):
             await asyncio.sleep(0.002)
@@ -119,7 +119,7 @@ async def test_a_transaction_that_was_opened_first_and_commits_last_is_not_skipp
 async def test_a_transaction_that_is_held_open_delays_only_its_own_rows(
     scene: Scene, connect: Connect, constraints: str
 ) -> None:
-    """Also one that shares the sleepers' lock all the time, so that the relay cannot sleep."""
+    """With IMMEDIATE constraints, the open transaction holds the shared lock of sleepers, so the relay cannot sleep."""
     slow, quick = await connect(), await connect()
     opened = slow.transaction()
     await opened.start()
@@ -134,8 +134,8 @@ async def test_a_transaction_that_is_held_open_delays_only_its_own_rows(
         await arrived(scene, "slow")
 
 
-async def test_a_transaction_in_two_phases(connect: Connect, scene: Scene) -> None:
-    """PREPARE refuses NOTIFY, and so whoever wants it says so."""
+async def test_a_two_phase_commit_needs_notification_off(connect: Connect, scene: Scene) -> None:
+    """PREPARE TRANSACTION refuses a transaction that used NOTIFY, so the application must turn notification off."""
     session = await connect()
     async with relaying(scene.store):
         await asleep(scene)
@@ -157,7 +157,7 @@ async def test_a_transaction_in_two_phases(connect: Connect, scene: Scene) -> No
 # ── several relays ──
 
 
-async def test_several_relays_move_each_row_once_and_keys_in_order(
+async def test_several_relays_move_each_row_once_and_keep_the_order_of_keys(
     scene: Scene, connect: Connect, open_store_with: OpenStoreWith, options: Any
 ) -> None:
     stores = [scene.store, *[await open_store_with(options) for _ in range(3)]]
@@ -187,7 +187,7 @@ async def _empty(scene: Scene) -> bool:
 
 
 @pytest.mark.parametrize("count", [3, 60, 500])
-async def test_rows_with_a_key_wait_while_another_relay_has_the_guard(
+async def test_rows_with_a_key_wait_while_another_relay_holds_the_guard_lock(
     scene: Scene, other: RawPostgres, count: int
 ) -> None:
     for n in range(count):
@@ -202,7 +202,7 @@ async def test_rows_with_a_key_wait_while_another_relay_has_the_guard(
 
 
 @pytest.mark.parametrize("count", [3, 500])
-async def test_rows_that_another_relay_holds_are_left_to_it(scene: Scene, other: RawPostgres, count: int) -> None:
+async def test_rows_that_another_relay_has_locked_are_skipped(scene: Scene, other: RawPostgres, count: int) -> None:
     for n in range(count):
         await publish(scene.raw, scene.app.id, event_id=f"evt-{n}")
     async with other.connection.transaction():
@@ -211,7 +211,7 @@ async def test_rows_that_another_relay_holds_are_left_to_it(scene: Scene, other:
     assert (await scene.store.relay(500)).relayed == 2
 
 
-async def test_an_application_that_is_deleted_between_the_look_and_the_move_loses_no_row(scene: Scene) -> None:
+async def test_no_row_is_lost_when_its_application_is_deleted_between_the_read_and_the_move(scene: Scene) -> None:
     store: Any = scene.store
     await publish(scene.raw, scene.app.id)
     async with store._db.hot() as connection:
@@ -222,7 +222,7 @@ async def test_an_application_that_is_deleted_between_the_look_and_the_move_lose
     assert await scene.raw.count("outbox") == 1
 
 
-async def test_an_application_that_is_deleted_while_many_are_moved_loses_no_row(scene: Scene) -> None:
+async def test_no_row_is_lost_when_its_application_is_deleted_while_many_are_moved(scene: Scene) -> None:
     store: Any = scene.store
     await publish(scene.raw, scene.app.id)
     faults: dict[int, str] = {}
@@ -233,7 +233,7 @@ async def test_an_application_that_is_deleted_while_many_are_moved_loses_no_row(
     assert faults == {found[0][0].id: "no such application"}
 
 
-async def test_a_row_that_another_relay_has_set_aside_since_the_look_stays_there(scene: Scene) -> None:
+async def test_a_row_that_another_relay_set_aside_after_the_read_stays_set_aside(scene: Scene) -> None:
     store: Any = scene.store
     await publish(scene.raw, scene.app.id)
     async with store._db.hot() as connection:
@@ -244,7 +244,7 @@ async def test_a_row_that_another_relay_has_set_aside_since_the_look_stays_there
     assert await scene.raw.count("message") == 0
 
 
-# ── poison ──
+# ── invalid rows ──
 
 
 @pytest.mark.parametrize("count", [10, 500])
@@ -287,7 +287,7 @@ GARBAGE: list[tuple[str, str]] = [
 
 
 @pytest.mark.parametrize(("change", "reason"), GARBAGE, ids=[change for change, _ in GARBAGE])
-async def test_what_was_written_by_hand_stands_aside_and_the_others_go(scene: Scene, change: str, reason: str) -> None:
+async def test_invalid_rows_are_set_aside_and_the_others_are_relayed(scene: Scene, change: str, reason: str) -> None:
     for name in ("before", "bad", "after"):
         await publish(scene.raw, scene.app.id, event_id=name)
     await scene.raw.execute(f"UPDATE outbox SET {change} WHERE event_id = 'bad'")
@@ -311,24 +311,24 @@ async def test_large_payloads_are_read_a_few_at_a_time(scene: Scene) -> None:
     assert found == [17, 17, 6, 0]
 
 
-# ── the sleep ──
+# ── sleep ──
 
 
 @pytest.fixture
 async def watch(store: Store, database_url: str) -> AsyncIterator[OutboxWatch]:
-    """That looks only when it is told to."""
+    """An outbox watch that does not poll during a test."""
     found = OutboxWatch(lambda: asyncpg.connect(database_url), poll=LONG)
     yield found
     await found.close()
 
 
 async def fall_asleep(watch: OutboxWatch) -> asyncio.Task[None]:
-    """The first wait ends at once, for the look that comes before the sleep."""
+    """The first wait returns at once, because the relay reads the outbox once more before it sleeps."""
     await asyncio.wait_for(watch.wait(LONG), SOON)
     return asyncio.create_task(watch.wait(LONG))
 
 
-async def test_nobody_notifies_unless_a_relay_sleeps(scene: Scene, connect: Connect, watch: OutboxWatch) -> None:
+async def test_a_publisher_notifies_only_a_sleeping_relay(scene: Scene, connect: Connect, watch: OutboxWatch) -> None:
     session = await connect()
     async with notifications(scene.url, "hookline_outbox") as heard:
         await put(session, scene, "nobody-there")
@@ -349,7 +349,7 @@ async def _awake(scene: Scene) -> bool:
     return not await holders(scene, ASLEEP)
 
 
-async def test_what_stands_aside_and_what_is_rolled_back_wake_nobody(
+async def test_rows_that_are_set_aside_or_rolled_back_do_not_wake_the_relay(
     scene: Scene, connect: Connect, watch: OutboxWatch
 ) -> None:
     session = await connect()
@@ -365,7 +365,7 @@ async def test_what_stands_aside_and_what_is_rolled_back_wake_nobody(
     sleeping.cancel()
 
 
-async def test_a_relay_cannot_fall_asleep_before_a_commit_that_told_nobody(
+async def test_a_relay_cannot_fall_asleep_before_a_commit_that_sent_no_notification(
     scene: Scene, connect: Connect, watch: OutboxWatch
 ) -> None:
     session = await connect()
@@ -373,14 +373,14 @@ async def test_a_relay_cannot_fall_asleep_before_a_commit_that_told_nobody(
     await session.execute("SET CONSTRAINTS ALL IMMEDIATE")
     await put(session, scene, "evt")
     for _ in range(3):
-        await asyncio.wait_for(watch.wait(LONG), SOON)  # it looks again soon
+        await asyncio.wait_for(watch.wait(LONG), SOON)  # the relay reads again soon
     assert await _awake(scene)
     await session.execute("COMMIT")
     await asyncio.wait_for(watch.wait(LONG), SOON)
     await asleep(scene)
 
 
-async def test_one_relay_leads_and_another_follows_when_it_dies(scene: Scene, second: Store, connect: Connect) -> None:
+async def test_another_relay_becomes_leader_when_the_leader_dies(scene: Scene, second: Store, connect: Connect) -> None:
     session = await connect()
     async with relaying(scene.store, second):
         first = await asleep(scene)
@@ -424,7 +424,9 @@ async def _asked_to_lead(scene: Scene) -> bool:
     return len(found) == 1
 
 
-async def test_a_relay_that_leaves_lets_another_lead(scene: Scene, watch: OutboxWatch, database_url: str) -> None:
+async def test_another_relay_becomes_leader_when_the_leader_stops(
+    scene: Scene, watch: OutboxWatch, database_url: str
+) -> None:
     sleeping = await fall_asleep(watch)
     first = await asleep(scene)
     sleeping.cancel()
@@ -436,15 +438,15 @@ async def test_a_relay_that_leaves_lets_another_lead(scene: Scene, watch: Outbox
     await heir.close()
 
 
-async def test_a_session_that_the_network_has_lost_is_noticed_and_made_anew(
+async def test_a_session_that_the_network_lost_is_detected_and_replaced(
     scene: Scene, watch: OutboxWatch, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing comes from it any more, and nothing says so."""
+    """The session receives nothing more, and there is no error."""
     sleeping = await fall_asleep(watch)
     first = await asleep(scene)
     sleeping.cancel()
     await asyncio.wait([sleeping])
-    watch._ask_at = 0.0  # not before: one that is left while it asks gives its session up
+    watch._ask_at = 0.0  # set only now, because a wait that is cancelled during its query closes the session
     session: Any = watch._session
     session._transport.pause_reading()
     with capture_logs() as said, monkeypatch.context() as impatient:
@@ -452,15 +454,16 @@ async def test_a_session_that_the_network_has_lost_is_noticed_and_made_anew(
         await asyncio.wait_for(watch.wait(0.01), SOON)
     assert [entry["event"] for entry in said] == ["outbox_polled_only"]
     watch._connect_at = 0.0
-    await (await connect()).execute("SELECT pg_terminate_backend($1)", first)  # as the server's keepalive does
+    # the server ends the session, as its keepalive would
+    await (await connect()).execute("SELECT pg_terminate_backend($1)", first)
     await until(lambda: _awake(scene))
     sleeping = await fall_asleep(watch)
     assert await asleep(scene) != first
     sleeping.cancel()
 
 
-async def test_a_wait_that_is_left_while_it_asks_for_a_lock_gives_up_its_session() -> None:
-    """The lock may be granted meanwhile, and nobody would give it back."""
+async def test_a_wait_that_is_cancelled_while_it_requests_a_lock_closes_its_session() -> None:
+    """The server may grant the lock after the wait was cancelled, and nothing would release it."""
     asking, ended = asyncio.Event(), asyncio.Event()
 
     class Asked:
@@ -483,7 +486,7 @@ async def test_a_wait_that_is_left_while_it_asks_for_a_lock_gives_up_its_session
     assert ended.is_set()
 
 
-async def test_a_session_that_cannot_be_had_is_said_once_and_polling_goes_on() -> None:
+async def test_a_failure_to_connect_is_logged_once_and_polling_continues() -> None:
     async def refused() -> None:
         raise OSError("refused")
 
@@ -494,10 +497,10 @@ async def test_a_session_that_cannot_be_had_is_said_once_and_polling_goes_on() -
     assert [entry["event"] for entry in said] == ["outbox_polled_only"]
 
 
-# ── the cost ──
+# ── cost ──
 
 
-async def test_moving_reads_no_table_from_end_to_end(scene: Scene) -> None:
+async def test_moving_rows_scans_no_table(scene: Scene) -> None:
     await scene.endpoint()
     await scene.raw.execute(
         "INSERT INTO outbox (app, event_type, payload) SELECT $1, 'order.paid', '{}' FROM generate_series(1, 20000)",
@@ -516,7 +519,7 @@ async def test_moving_reads_no_table_from_end_to_end(scene: Scene) -> None:
     assert buffers(plan) < 300
 
 
-async def test_plans_that_are_kept_from_empty_tables_are_good_for_full_ones(scene: Scene) -> None:
+async def test_plans_kept_from_empty_tables_are_good_for_full_ones(scene: Scene) -> None:
     await scene.endpoint()
     store: Any = scene.store
     kept = ("relay_look", ("org", True, 0, 20, 10**7, 10**6)), ("relay_move", moved(scene, 1))
@@ -533,7 +536,7 @@ async def test_plans_that_are_kept_from_empty_tables_are_good_for_full_ones(scen
     await store._db.quick(prepare)
     await fill(scene)
     assert await store._db.quick(cost) < 500
-    store._db._plan_at.clear()  # the time is over: they are made anew
+    store._db._plan_at.clear()  # the plans are too old, so they are made again
     assert await store._db.quick(cost) < 500
 
 
@@ -543,7 +546,7 @@ def moved(scene: Scene, row_id: int) -> tuple[Any, ...]:
 
 
 async def fill(scene: Scene) -> None:
-    """Without telling the planner."""
+    """Insert many rows without ANALYZE."""
     await scene.raw.execute(
         "INSERT INTO application (id, org_id, name) SELECT 'app_x' || n, $1, 'x' FROM generate_series(1, 5000) n",
         scene.organization.id,
@@ -558,8 +561,10 @@ async def fill(scene: Scene) -> None:
     )
 
 
-async def test_a_long_transaction_elsewhere_does_not_slow_the_look(scene: Scene, other: RawPostgres) -> None:
-    """It keeps rows in the index that are long gone; those with a lower number come with the next whole look."""
+async def test_a_long_transaction_elsewhere_does_not_slow_the_read_of_new_rows(
+    scene: Scene, other: RawPostgres
+) -> None:
+    """A long transaction keeps deleted rows in the index. Rows with a lower id are found by the next full scan."""
     store: Any = scene.store
     async with other.connection.transaction(isolation="repeatable_read"):
         await other.value("SELECT count(*) AS n FROM outbox")

@@ -1,4 +1,4 @@
-"""Days of history are dropped whole, unless somebody still needs one."""
+"""Retention drops whole daily partitions of history, unless a row in one is still needed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TABLES = ("attempt", "delivery_done", "message")
 
 
 async def old_days(scene: Scene) -> None:
-    """Partitions of the past, as a deployment has that runs since then."""
+    """Create partitions of past days, as a deployment that ran then would have."""
     await scene.raw.execute("SELECT make_partitions('2021-03-03', 2)")
 
 
@@ -25,7 +25,7 @@ async def days(scene: Scene) -> set[str]:
 
 
 async def move_to_the_past(scene: Scene, *messages: str) -> None:
-    """The whole history of these messages, into the day of `OLD`."""
+    """Move the whole history of these messages to the day `OLD`."""
     await scene.raw.execute("UPDATE message SET created_at = $2 WHERE id = ANY ($1)", messages, OLD)
     await scene.raw.execute("UPDATE attempt SET recorded_at = $2 WHERE message_id = ANY ($1)", messages, OLD)
     await scene.raw.execute(
@@ -35,7 +35,7 @@ async def move_to_the_past(scene: Scene, *messages: str) -> None:
         await scene.raw.execute(f"UPDATE {table} SET message_at = $2 WHERE message_id = ANY ($1)", messages, OLD)
 
 
-async def test_days_past_retention_are_dropped(scene: Scene) -> None:
+async def test_partitions_older_than_the_retention_are_dropped(scene: Scene) -> None:
     await old_days(scene)
     await scene.endpoint()
     old, young = await scene.send(2)
@@ -47,7 +47,7 @@ async def test_days_past_retention_are_dropped(scene: Scene) -> None:
     assert await scene.store.message_by_id(young) is not None
 
 
-async def test_a_day_that_is_needed_loses_only_its_other_rows(scene: Scene) -> None:
+async def test_a_partition_with_needed_rows_loses_only_its_other_rows(scene: Scene) -> None:
     await old_days(scene)
     await scene.endpoint()
     done, dead, opened = await scene.send(3)
@@ -67,8 +67,8 @@ async def test_a_day_that_is_needed_loses_only_its_other_rows(scene: Scene) -> N
     assert (again.message_id, again.accepted_at) == (opened, OLD)
 
 
-async def test_a_reader_of_the_history_does_not_stop_ingest_behind_retention(scene: Scene, other: RawPostgres) -> None:
-    """DROP waits for the reader, and everybody after it waits for DROP: so it must not wait for long."""
+async def test_retention_that_waits_for_a_reader_does_not_block_ingest(scene: Scene, other: RawPostgres) -> None:
+    """DROP waits for the reader, and later queries wait for DROP. So retention must wait only briefly."""
     await old_days(scene)
     await scene.endpoint()
     async with other.connection.transaction():
@@ -81,7 +81,9 @@ async def test_a_reader_of_the_history_does_not_stop_ingest_behind_retention(sce
     await scene.claim()
 
 
-async def test_days_ahead_are_made_and_a_missed_one_goes_to_the_default(scene: Scene) -> None:
+async def test_future_partitions_are_created_and_rows_of_a_missing_day_go_to_the_default_partition(
+    scene: Scene,
+) -> None:
     now = await scene.store.now()
     today, ahead = f"message_{now:%Y%m%d}", f"message_{now + timedelta(days=3):%Y%m%d}"
     await scene.raw.execute(f"DROP TABLE {today}")
@@ -91,5 +93,5 @@ async def test_days_ahead_are_made_and_a_missed_one_goes_to_the_default(scene: S
     assert await scene.raw.count("message_default") == 1
     await scene.store.retire()
     assert ahead in await days(scene)
-    assert today not in await days(scene)  # its rows are in the default already
+    assert today not in await days(scene)  # today's rows are already in the default partition
     assert [job.message_id for job in await scene.claim()] == [message]

@@ -1,4 +1,5 @@
-"""Plans: made on empty tables, with a long transaction elsewhere, and of what must never scan."""
+"""Query plans: made on empty tables, under a long transaction elsewhere, and for statements that must never scan a
+table."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def engine_of(scene: Scene) -> PostgresStore:
 
 
 async def use_every_statement_once(scene: Scene) -> None:
-    """So that the connections have planned all of them while the tables were all but empty."""
+    """Run every statement once, so that the connections plan all of them while the tables are almost empty."""
     await scene.send(2)
     one, two = await scene.claim()
     await scene.record(factory.delivered(one), factory.retry(two, after=0))
@@ -37,7 +38,7 @@ async def use_every_statement_once(scene: Scene) -> None:
 
 
 async def load(scene: Scene, endpoint_no: int, count: int) -> None:
-    """A backlog, with its messages, faster than `ingest` would make it."""
+    """Insert a backlog and its messages, faster than `ingest` would."""
     await scene.raw.execute(
         "WITH m AS (INSERT INTO message (id, app_no, event_type, payload, created_at)"
         "           SELECT 'msg_' || n, $1, 'backlog', '{}', now() FROM generate_series(1, $3) n RETURNING seq, id, created_at),"
@@ -53,12 +54,12 @@ async def load(scene: Scene, endpoint_no: int, count: int) -> None:
     )
 
 
-async def test_plans_made_on_empty_tables_do_not_stay(scene: Scene) -> None:
+async def test_plans_made_on_empty_tables_are_replaced(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await use_every_statement_once(scene)
     store, now = engine_of(scene), await scene.store.now()
     taking = ("claim_take", [endpoint.no], [100], [now - timedelta(hours=1)], [now], [], 7, 60.0, [scene.app.no])
-    for _ in range(6):  # a server that may keep a plan does so from the sixth time on
+    for _ in range(6):  # PostgreSQL may keep a generic plan from the sixth execution on
         await explain(store, "claim_lanes", BEGINNING, 64, 100)
         await explain(store, *taking)
     await load(scene, endpoint.no, 50_000)
@@ -80,7 +81,7 @@ async def test_plans_made_on_empty_tables_do_not_stay(scene: Scene) -> None:
     assert buffers(done) < 3_000
 
 
-async def test_the_plans_that_a_claim_keeps_from_empty_tables_are_good_for_full_ones(scene: Scene) -> None:
+async def test_claim_plans_kept_from_empty_tables_are_good_for_full_ones(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     store, now = engine_of(scene), await scene.store.now()
     lanes: tuple[Any, ...] = ("claim_lanes", BEGINNING, 64, 100)
@@ -115,7 +116,7 @@ async def test_the_plans_that_a_claim_keeps_from_empty_tables_are_good_for_full_
 
 
 async def test_a_claim_of_many_lanes_compares_none_with_the_tokens_of_others(scene: Scene) -> None:
-    """Of a statement whose numbers it does not know, the planner expects one lane."""
+    """The planner expects one lane when it does not know the parameters of a statement."""
     store = engine_of(scene)
     statement = ("claim_lanes", BEGINNING, 128, 0)
 
@@ -172,7 +173,7 @@ async def test_listings_use_their_indexes(scene: Scene) -> None:
 async def test_dead_letters_of_one_endpoint_are_listed_by_its_index(
     scene: Scene, name: str, resolved: bool | None
 ) -> None:
-    """In the order of the index: no sort of all that ever died there, no walk through those of the others."""
+    """The statement reads in index order. It neither sorts all dead letters of the endpoint nor reads others."""
     scene.broken_on_purpose = True
     few, many = await scene.endpoint(), await scene.endpoint()
     await bulk.load(scene.raw, [many])
@@ -186,8 +187,9 @@ async def test_dead_letters_of_one_endpoint_are_listed_by_its_index(
     assert buffers(plan) < 200
 
 
-async def test_the_oldest_that_nobody_has_resolved_is_found_without_stepping_over_the_others(scene: Scene) -> None:
-    """An endpoint with many that were resolved, beside one with many that were not: the planner takes them for alike."""
+async def test_the_oldest_unresolved_dead_letter_is_found_without_reading_the_resolved_ones(scene: Scene) -> None:
+    """One endpoint has many resolved dead letters, another has many unresolved ones. The planner cannot tell the two
+    apart."""
     scene.broken_on_purpose = True
     cleared, many = await scene.endpoint(), await scene.endpoint()
     await bulk.load(scene.raw, [many])
@@ -203,7 +205,7 @@ async def test_the_oldest_that_nobody_has_resolved_is_found_without_stepping_ove
 
 
 @pytest.mark.parametrize("way", ["", "_back"])
-async def test_what_failed_is_listed_without_walking_over_what_succeeded(scene: Scene, way: str) -> None:
+async def test_failed_attempts_are_listed_without_reading_successful_ones(scene: Scene, way: str) -> None:
     scene.broken_on_purpose = True
     endpoint = await scene.endpoint()
     await bulk.load(scene.raw, [endpoint])
@@ -215,12 +217,12 @@ async def test_what_failed_is_listed_without_walking_over_what_succeeded(scene: 
     assert scanned(plan) <= {"endpoint"}
     assert buffers(plan) < 100
     every = await explain(engine_of(scene), f"endpoint_attempts{way}", calm=True, event_types=["rare"], **walked)
-    assert buffers(every) > 300  # what it would be without the index
+    assert buffers(every) > 300  # the cost without the index
 
 
 @pytest.mark.parametrize("way", ["", "_back"])
 async def test_a_rare_filter_reads_no_more_than_its_stride(scene: Scene, way: str) -> None:
-    """With every lookup that a filter needs for each row; nothing is read from end to end."""
+    """The limit includes the lookups that the filter needs for each row. No table is scanned."""
     scene.broken_on_purpose = True
     endpoint = await scene.endpoint()
     await bulk.load(scene.raw, [endpoint])
@@ -242,7 +244,7 @@ async def test_a_rare_filter_reads_no_more_than_its_stride(scene: Scene, way: st
         assert buffers(plan) < 60 * stride, listing
 
 
-async def test_bounds_of_time_leave_out_partitions(scene: Scene) -> None:
+async def test_time_limits_exclude_partitions(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.send()
     await scene.record(*factory.all_delivered(await scene.claim_all()))
@@ -262,8 +264,9 @@ def partitions(plan: Plan) -> set[str]:
     return {node["Relation Name"] for node in nodes(plan) if "_20" in node.get("Relation Name", "")}
 
 
-async def test_a_step_of_a_task_looks_at_no_more_than_it_may(scene: Scene) -> None:
-    """However many there are, and whether they match or not: by the index of its application or endpoint, without a sort."""
+async def test_a_step_of_a_task_reads_a_bounded_number_of_rows(scene: Scene) -> None:
+    """A step reads a bounded number of rows, matching or not. It uses the index of its application or endpoint, without
+    a sort."""
     scene.broken_on_purpose = True
     few, many = await scene.endpoint(), await scene.endpoint()
     await bulk.load(scene.raw, [many])
@@ -292,7 +295,7 @@ async def test_a_step_of_a_task_looks_at_no_more_than_it_may(scene: Scene) -> No
     assert "task_open" in indexes(await explain(store, "tasks_open", 50))
 
 
-async def test_a_message_is_looked_for_only_where_it_can_be(scene: Scene) -> None:
+async def test_a_message_is_searched_only_in_partitions_that_can_hold_it(scene: Scene) -> None:
     await scene.endpoint()
     (message,) = await scene.send()
     store, now = engine_of(scene), await scene.store.now()
@@ -306,9 +309,7 @@ async def test_a_long_transaction_elsewhere_does_not_slow_the_scan_of_a_lane(sce
     endpoint = await scene.endpoint()
     await use_every_statement_once(scene)
     async with other.connection.transaction(isolation="repeatable_read"):
-        await other.value(
-            "SELECT count(*) AS n FROM delivery"
-        )  # a snapshot: nothing dead can be cleared away from here on
+        await other.value("SELECT count(*) AS n FROM delivery")  # from this snapshot on, dead rows cannot be vacuumed
         early = await cost_of_take(scene, endpoint.no)
         for _ in range(40):
             await scene.send(50)
@@ -317,11 +318,11 @@ async def test_a_long_transaction_elsewhere_does_not_slow_the_scan_of_a_lane(sce
         unbounded = await cost_of_take(scene, endpoint.no, floor=BEGINNING)
     await scene.claim_all()
     assert late <= early * 2 + 20
-    assert unbounded > late * 1.5  # what it would be without the floor
+    assert unbounded > late * 1.5  # the cost without the floor
 
 
 async def cost_of_take(scene: Scene, endpoint_no: int, floor: datetime | None = None) -> int:
-    """Pages that a claim of ten fresh deliveries looks at."""
+    """Return the number of pages that a claim of ten new deliveries reads."""
     await scene.send(10)
     now = await scene.store.now()
     floor = floor or await scene.raw.value("SELECT max(floor) AS floor FROM wake WHERE endpoint_no = $1", endpoint_no)
@@ -351,12 +352,12 @@ async def test_a_long_transaction_elsewhere_does_not_slow_the_scan_of_the_tokens
         bounded = buffers(await explain(store, "claim_lanes", watermark, 10, 0))
         unbounded = buffers(await explain(store, "claim_lanes", BEGINNING, 10, 0))
     assert bounded < 100
-    assert unbounded > bounded + 100  # what it would be without the watermark
+    assert unbounded > bounded + 100  # the cost without the watermark
 
 
 @pytest.mark.parametrize("where", [{"endpoint_no": True}, {"app_no": True}, {}])
 async def test_a_replay_of_many_reads_no_more_messages_than_it_sends(scene: Scene, where: dict[str, bool]) -> None:
-    """Joined, the planner would rather read all messages there are, of every day, and sort what it found."""
+    """With a join, the planner would read and sort all messages of every day."""
     endpoint = await scene.endpoint()
     scene.broken_on_purpose = True
     await bulk.load(scene.raw, [endpoint])
@@ -367,10 +368,11 @@ async def test_a_replay_of_many_reads_no_more_messages_than_it_sends(scene: Scen
     assert buffers(plan) < 4_000
 
 
-async def test_the_next_application_is_found_whatever_another_has_ready_or_had(
+async def test_the_next_application_is_found_without_reading_tokens_of_another(
     scene: Scene, other: RawPostgres
 ) -> None:
-    """One look for each application: not over the ready tokens of another, nor over those that a long transaction keeps."""
+    """One lookup for each application. It reads neither the ready tokens of another application nor dead tokens that a
+    long transaction keeps."""
     busy = await scene.endpoint()
     quiet = await scene.store.create_application(scene.organization.id, factory.new_application())
     await scene.endpoint(quiet)
@@ -388,8 +390,8 @@ async def test_the_next_application_is_found_whatever_another_has_ready_or_had(
 
 
 @pytest.mark.parametrize("analyzed", [False, True])
-async def test_the_plan_of_turns_that_a_claim_keeps_reads_no_other_tokens(scene: Scene, *, analyzed: bool) -> None:
-    """Whether it was made on empty tables, or with statistics that know of one application only."""
+async def test_the_kept_plan_of_application_turns_reads_no_other_tokens(scene: Scene, *, analyzed: bool) -> None:
+    """The plan is made on empty tables, or with statistics that know only one application."""
     store, busy = engine_of(scene), await scene.endpoint()
     quiet = await scene.store.create_application(scene.organization.id, factory.new_application())
     await scene.endpoint(quiet)
@@ -423,7 +425,7 @@ async def in_turn(scene: Scene) -> tuple[Any, ...]:
 
 
 def cost_of_turns(plan: Plan) -> int:
-    """Pages that a claim looks at to find the applications that have something ready, and their lanes."""
+    """Return the number of pages that a claim reads to find the applications with ready tokens, and their lanes."""
     (found,) = [node for node in nodes(plan) if node.get("Subplan Name") == "CTE turns"]
     (steps,) = [node for node in nodes(plan) if node.get("Subplan Name") == "CTE step"]
     assert indexes(found) | indexes(steps) == {"wake_app", "lane_pkey"}

@@ -1,4 +1,4 @@
-"""`hookline.publish` in SQL: what it writes, what it refuses, and who may call it."""
+"""The SQL function `hookline.publish`: the rows that it writes, the arguments that it refuses, and who may call it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_every_argument_is_in_the_message(scene: Scene, other: RawPostgres
 
 
 @pytest.mark.parametrize("kind", ["", "::text", "::json", "::jsonb"])
-async def test_the_payload_is_of_any_kind_that_holds_json(scene: Scene, other: RawPostgres, kind: str) -> None:
+async def test_the_payload_can_have_any_type_that_holds_json(scene: Scene, other: RawPostgres, kind: str) -> None:
     event_id = await other.value(
         f"""SELECT hookline.publish($1, 'a', '{{"b": [1, null]}}'{kind}) AS id""", scene.app.id
     )
@@ -78,7 +78,7 @@ async def test_the_payload_is_of_any_kind_that_holds_json(scene: Scene, other: R
     assert found.payload == b'{"b": [1, null]}'
 
 
-async def test_event_ids_that_are_made_are_all_different_and_in_order(scene: Scene, other: RawPostgres) -> None:
+async def test_generated_event_ids_are_unique_and_in_order(scene: Scene, other: RawPostgres) -> None:
     found = [await call(other.connection, "acme", "a", "1") for _ in range(20)]
     assert len(set(found)) == 20
     assert [each[:16] for each in found] == sorted(each[:16] for each in found)
@@ -86,7 +86,7 @@ async def test_event_ids_that_are_made_are_all_different_and_in_order(scene: Sce
 
 # ── refusals ──
 
-# The same as of `hookline.outbox` in Python.
+# `hookline.outbox` in Python refuses these with the same errors.
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"app": ""}, "app: '' is not 1 to 256 of the characters a-z A-Z 0-9 - _ ."),
     ({"app": "a/b"}, "app: 'a/b' is not 1 to 256 of the characters a-z A-Z 0-9 - _ ."),
@@ -117,7 +117,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"trace": f"00-{'0' * 32}-b7ad6b7169203331-01"}, "trace: is not a traceparent, with a tracestate after a space"),
     ({"trace": TRACE.upper()}, "trace: is not a traceparent, with a tracestate after a space"),
 ]
-# What Python refuses in words of its own, or cannot be given.
+# Python refuses these with other errors, or cannot be given such values.
 REFUSED_HERE: list[tuple[dict[str, Any], str]] = [
     ({"app": None}, "app: is NULL"),
     ({"app": "x" * 300}, f"app: '{'x' * 60}...' is not 1 to 256 of the characters a-z A-Z 0-9 - _ ."),
@@ -144,8 +144,8 @@ def filled(fields: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-async def test_what_is_refused_and_how(scene: Scene, other: RawPostgres) -> None:
-    """One by one in one database: each is an error at the call, and the caller's next transaction is as good as new."""
+async def test_invalid_arguments_are_refused_with_a_reason(scene: Scene, other: RawPostgres) -> None:
+    """Each invalid argument raises an error at the call. The session can still be used afterwards."""
     for fields, reason in REFUSED + REFUSED_HERE:
         with pytest.raises(asyncpg.PostgresError) as caught:
             await call(other.connection, **({"payload": "{}"} | filled(fields)))
@@ -155,22 +155,22 @@ async def test_what_is_refused_and_how(scene: Scene, other: RawPostgres) -> None
     assert await scene.raw.count("outbox") == 0
 
 
-async def test_a_payload_that_no_deployment_could_send_is_refused(other: RawPostgres) -> None:
+async def test_a_payload_larger_than_any_deployment_allows_is_refused(other: RawPostgres) -> None:
     with pytest.raises(asyncpg.InvalidParameterValueError, match=f"payload: {LARGEST_PAYLOAD + 1} bytes, more than"):
         await other.value(f"SELECT hookline.publish('acme', 'a', repeat('1', {LARGEST_PAYLOAD + 1}))")
     assert await other.count("outbox") == 0
 
 
 @pytest.mark.parametrize(("fields", "reason"), REFUSED, ids=[f"{fields}"[:60] for fields, _ in REFUSED])
-def test_python_says_the_same(fields: dict[str, Any], reason: str) -> None:
+def test_python_refuses_with_the_same_reason(fields: dict[str, Any], reason: str) -> None:
     given = filled(fields)
     with pytest.raises(InvalidInput) as caught:
         event(given.pop("app"), given.pop("event_type"), {}, **given)
     assert str(caught.value) == reason
 
 
-async def test_the_last_that_is_taken(scene: Scene, other: RawPostgres) -> None:
-    """Right at the bounds; and the relay agrees."""
+async def test_values_at_the_limits_are_accepted(scene: Scene, other: RawPostgres) -> None:
+    """Values exactly at the limits are accepted, by the relay too."""
     await call(
         other.connection,
         scene.app.id,
@@ -187,12 +187,12 @@ async def test_the_last_that_is_taken(scene: Scene, other: RawPostgres) -> None:
     assert (await scene.store.relay(10)).relayed == 1
 
 
-# ── rights ──
+# ── permissions ──
 
 
 @pytest.fixture
 async def stranger(scene: Scene, database_url: str) -> AsyncIterator[asyncpg.Connection]:
-    """A role that may publish, and nothing else."""
+    """A session with a role that may publish and do nothing else."""
     name = f"shop_{scene.app.no}_{abs(hash(database_url)) % 10**9}"
     await scene.raw.execute(f"CREATE ROLE {name} LOGIN")
     await scene.raw.execute(f"GRANT USAGE ON SCHEMA hookline TO {name}")
@@ -237,8 +237,8 @@ async def test_a_role_that_may_publish_can_do_nothing_else(stranger: asyncpg.Con
         await stranger.execute(statement)
 
 
-async def test_what_a_caller_puts_before_the_catalogue_is_not_called(scene: Scene, other: RawPostgres) -> None:
-    """The functions run as their owner."""
+async def test_functions_in_the_callers_search_path_are_not_called(scene: Scene, other: RawPostgres) -> None:
+    """The functions run with the rights of their owner, so they must not call functions of the caller."""
     await other.connection.execute(
         "CREATE FUNCTION pg_temp.now() RETURNS timestamptz LANGUAGE plpgsql AS $$ BEGIN RAISE 'called'; END $$;"
         "CREATE FUNCTION pg_temp.length(text) RETURNS integer LANGUAGE plpgsql AS $$ BEGIN RAISE 'called'; END $$;"
@@ -250,16 +250,16 @@ async def test_what_a_caller_puts_before_the_catalogue_is_not_called(scene: Scen
     assert await scene.raw.count("hookline.outbox") == 1
 
 
-async def test_nobody_publishes_in_the_name_of_the_management_organization(scene: Scene, other: RawPostgres) -> None:
+async def test_nobody_can_publish_for_the_management_organization(scene: Scene, other: RawPostgres) -> None:
     document = json.dumps([{"app": "a", "event_type": "a", "payload": "3", "organization": MANAGEMENT}])
     await other.value("SELECT hookline.publish_events($1)", document)
     assert await scene.raw.count("outbox", "org_id = $1", MANAGEMENT) == 0
 
 
-# ── set-up ──
+# ── setup ──
 
 
-async def test_the_set_up_may_run_again_beside_hookline(store: Store, scene: Scene, other: RawPostgres) -> None:
+async def test_the_setup_may_run_again_beside_hookline(store: Store, scene: Scene, other: RawPostgres) -> None:
     before = await call(other.connection, scene.app.id, "a", "1")
     for _ in range(2):
         await other.connection.execute(SETUP)
@@ -269,7 +269,7 @@ async def test_the_set_up_may_run_again_beside_hookline(store: Store, scene: Sce
     assert await scene.raw.value("SELECT count(*) FROM pg_trigger WHERE tgname = 'outbox_written'") == 1
 
 
-async def test_an_outbox_that_was_there_first_becomes_hooklines_own(empty_url: str, vault: Vault) -> None:
+async def test_hookline_adopts_an_outbox_that_was_set_up_first(empty_url: str, vault: Vault) -> None:
     session = await asyncpg.connect(empty_url)
     try:
         await session.execute(SETUP)
@@ -288,8 +288,9 @@ async def test_an_outbox_that_was_there_first_becomes_hooklines_own(empty_url: s
         await session.close(timeout=60)
 
 
-async def test_who_may_publish_still_may_after_the_set_up_has_run_again(empty_url: str, vault: Vault) -> None:
-    """At first nobody may; after `--grant public` everybody, also when Hookline comes to the same database."""
+async def test_the_right_to_publish_survives_another_setup(empty_url: str, vault: Vault) -> None:
+    """At first no role may publish. After `--grant public` every role may, also after Hookline migrates the same
+    database."""
     may = "SELECT bool_and(has_function_privilege(0::oid, oid, 'EXECUTE')) FROM pg_proc WHERE proname LIKE 'publish%'"
     session = await asyncpg.connect(empty_url)
     store = await open_store(empty_url, vault=vault, options=StoreOptions(pool_size=2))

@@ -1,4 +1,4 @@
-"""Ordering keys through the outbox, with transactions that overlap: SQLite has one writer, so that there are none."""
+"""Ordering keys through the outbox when transactions overlap. SQLite has one writer, so no transactions overlap."""
 
 from __future__ import annotations
 
@@ -24,13 +24,16 @@ async def shops(scene: Scene) -> AsyncIterator[tuple[asyncpg.Connection, asyncpg
 
 
 async def in_order(scene: Scene, key: str) -> list[str]:
-    """The event ids of one key's messages, in the order in which they will be sent."""
+    """Return the event ids of one key's messages in the order in which they will be sent."""
     found = await scene.raw.rows("SELECT event_id FROM message WHERE ordering_key = $1 ORDER BY seq", key)
     return [row["event_id"] for row in found]
 
 
-async def test_who_commits_last_comes_last(scene: Scene, shops: tuple[asyncpg.Connection, asyncpg.Connection]) -> None:
-    """Although its row has the lower number; and meanwhile it holds up nobody, not even its own key."""
+async def test_the_row_that_commits_last_is_sent_last(
+    scene: Scene, shops: tuple[asyncpg.Connection, asyncpg.Connection]
+) -> None:
+    """The late transaction has the row with the lower id. While it is open, it delays no other row, not even of the
+    same key."""
     early, late = shops
     held = late.transaction()
     await held.start()
@@ -61,10 +64,11 @@ async def test_a_savepoint_that_was_rolled_back_leaves_no_gap(
 
 
 @pytest.mark.parametrize("backlog", [0, 60])
-async def test_while_somebody_moves_rows_with_a_key_nobody_else_does(
+async def test_only_one_relay_at_a_time_moves_rows_with_a_key(
     scene: Scene, second: Store, shops: tuple[asyncpg.Connection, asyncpg.Connection], backlog: int
 ) -> None:
-    """Of few rows and of many: those without a key go on, and none is lost when the guard is free again."""
+    """Rows without a key are relayed meanwhile. No row is lost after the guard lock is released. This holds for few and
+    many rows."""
     shop, guard = shops
     held = guard.transaction()
     await held.start()

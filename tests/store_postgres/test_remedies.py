@@ -1,4 +1,4 @@
-"""Remedies that nothing shows until the day they are needed: the watermark, the sessions' settings, looks under a lock."""
+"""Remedies whose absence shows only under load: the watermark, session settings, and checks repeated under a lock."""
 
 from __future__ import annotations
 
@@ -30,24 +30,25 @@ READ = "SELECT pg_stat_get_xact_tuples_returned('hookline.wake_at'::regclass)"
 
 
 async def tokens_read(scene: Scene, *, jobs: int) -> int:
-    """Entries of the index that one claim looks at, dead ones too."""
+    """Return the number of index entries that one claim reads, dead ones included."""
     store = engine_of(scene)
 
     def divide(now: datetime) -> Division:
         return Division(now=now, want=10, budgets=SlotBudgets(lane_limit=10), policy=store._options.circuit)
 
     async with store._db.hot() as connection, connection.transaction():
-        before: int = await connection.fetchval(READ)  # what earlier transactions of the session have not reported yet
+        # includes reads that earlier transactions of the session have not reported yet
+        before: int = await connection.fetchval(READ)
         batch = await store._claim(connection, 10, divide)
         assert len(batch.jobs if batch else []) == jobs
         after: int = await connection.fetchval(READ)
     return after - before
 
 
-async def test_a_claim_does_not_wade_through_dead_tokens(
+async def test_a_claim_does_not_read_dead_tokens(
     scene: Scene, other: RawPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Under a long transaction nobody can clear them away, and each claim would read all of them."""
+    """Under a long transaction the dead tokens cannot be vacuumed. Each claim would read all of them."""
     monkeypatch.setattr(claiming, "_FULL_SCAN_EVERY", 3600.0)
     await scene.endpoint()
     async with other.connection.transaction(isolation="repeatable_read"):
@@ -58,32 +59,32 @@ async def test_a_claim_does_not_wade_through_dead_tokens(
         )
         await scene.raw.execute("DELETE FROM wake")
         await scene.send()
-        assert await tokens_read(scene, jobs=1) >= DEAD_TOKENS  # the first reads everything
+        assert await tokens_read(scene, jobs=1) >= DEAD_TOKENS  # the first claim reads everything
         for count in (3, 2):
             await scene.send(count)
             assert await tokens_read(scene, jobs=count) < 100
         engine_of(
             scene
-        )._full_scan_cost = 1.0  # as with millions of them: not again at once, though there is nothing else
+        )._full_scan_cost = 1.0  # a full scan that took long, as with millions of tokens, is not repeated soon
         assert await tokens_read(scene, jobs=0) < 100
 
 
-# ── the sessions ──
+# ── session settings ──
 
 HOT = {
-    "plan_cache_mode": "force_custom_plan",  # a plan made while the tables were empty would stay for ever
-    "jit": "off",  # compiling a claim takes a hundred times as long as running it
-    "enable_seqscan": "off",  # statistics from an empty table make the planner read the whole backlog
-    "enable_bitmapscan": "off",  # a bitmap is built whole before LIMIT ends it: all that is due, for a hundred of it
+    "plan_cache_mode": "force_custom_plan",  # a generic plan made on empty tables would be kept for ever
+    "jit": "off",  # JIT compilation of a claim takes a hundred times as long as running it
+    "enable_seqscan": "off",  # with statistics of an empty table, the planner would read the whole backlog
+    "enable_bitmapscan": "off",  # a bitmap scan would collect all due deliveries before LIMIT stops it
 }
 
 
-async def test_hot_sessions_keep_the_planner_from_its_mistakes(scene: Scene) -> None:
+async def test_hot_sessions_restrict_the_planner(scene: Scene) -> None:
     async with engine_of(scene)._db.hot() as connection:
         assert {name: await connection.fetchval(f"SHOW {name}") for name in HOT} == HOT
 
 
-async def test_calm_sessions_leave_the_planner_its_freedom(scene: Scene) -> None:
+async def test_calm_sessions_let_the_planner_scan(scene: Scene) -> None:
     async with engine_of(scene)._db.calm() as connection:
         found = {name: await connection.fetchval(f"SHOW {name}") for name in HOT}
     assert found == HOT | {"enable_seqscan": "on", "enable_bitmapscan": "on"}
@@ -93,7 +94,7 @@ async def test_calm_sessions_leave_the_planner_its_freedom(scene: Scene) -> None
 
 
 @pytest.mark.parametrize("concurrency", [None, 1])
-async def test_a_delivery_whose_payload_is_gone_dies_and_holds_nobody_up(scene: Scene, concurrency: int | None) -> None:
+async def test_a_delivery_whose_payload_is_gone_dies_and_delays_no_other(scene: Scene, concurrency: int | None) -> None:
     endpoint = await scene.endpoint(concurrency=concurrency)
     gone, kept = await scene.send(2)
     await scene.raw.execute("DELETE FROM message WHERE id = $1", gone)
@@ -106,12 +107,13 @@ async def test_a_delivery_whose_payload_is_gone_dies_and_holds_nobody_up(scene: 
     assert await scene.raw.count("delivery") == 0
 
 
-# ── the sweep's look under the lock ──
+# ── the sweep checks again under the lock ──
 
 
 @pytest.mark.store_options(lease=20.0)
-async def test_what_happened_since_the_sweep_looked_stays(scene: Scene, second: Store, other: RawPostgres) -> None:
-    """It reads without locks, and waits for a lane. Meanwhile one is recorded, and one is leased again by another worker."""
+async def test_a_sweep_keeps_changes_made_after_its_first_read(scene: Scene, second: Store, other: RawPostgres) -> None:
+    """The sweep reads without locks, then waits for a lane. Meanwhile one delivery is recorded and another is leased
+    again."""
     limited = await scene.endpoint(concurrency=9, event_types=("limited",))
     await scene.endpoint(event_types=("free",))
     (lost,) = await scene.send(event_type="limited")
@@ -133,22 +135,22 @@ async def test_what_happened_since_the_sweep_looked_stays(scene: Scene, second: 
 
 
 async def waits_for_a_lock(scene: Scene) -> None:
-    """Nobody tells when a session begins to wait."""
+    """Poll until a session waits for a lock. PostgreSQL has no event for it."""
     waiting = "datname = current_database() AND wait_event_type = 'Lock'"
     async with asyncio.timeout(60):
         while not await scene.raw.count("pg_stat_activity", waiting):
             pass
 
 
-# ── the sleep ──
+# ── sleep ──
 
 
-async def test_a_token_that_fell_due_during_an_empty_claim_ends_the_sleep_at_once(
+async def test_a_token_that_becomes_due_during_an_empty_claim_ends_the_sleep_at_once(
     scene: Scene, database_url: str
 ) -> None:
-    """The claim saw nothing due, and by the time it asks for the next token this one is not in the future any more.
+    """The token is in the future when the claim looks for due tokens, and due when it looks for the next one.
 
-    Left out, a throttled lane slept until the poll: every recovery past 100 starts a second stalled for a second at a time.
+    Without the remedy, a throttled lane slept until the next poll, so recoveries above 100 starts per second stalled.
     """
     endpoint = await scene.endpoint()
     await scene.send()

@@ -1,4 +1,4 @@
-"""Where the relay looks from, while a long transaction keeps the index full of rows that are gone."""
+"""The first row id that the relay reads from, while a long transaction keeps deleted rows in the index."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.store.test_relay import publish
 from tests.support.manual_clock import ManualClock
 from tests.support.scene import Scene
 
-DEAR = 1.0  # seconds of a look
+DEAR = 1.0  # seconds that an expensive scan takes
 
 
 @pytest.fixture
@@ -20,14 +20,14 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
     return made
 
 
-def test_cheap_looks_are_always_whole(clock: ManualClock) -> None:
+def test_cheap_scans_always_start_at_the_first_row(clock: ManualClock) -> None:
     scan = Scan()
     for number in range(1, 100):
         assert scan.start() == 0
         scan.took(0, 0.001, [number])
 
 
-def test_after_a_few_dear_looks_only_new_rows_are_looked_at_for_a_while(clock: ManualClock) -> None:
+def test_after_a_few_expensive_scans_only_new_rows_are_read_for_a_while(clock: ManualClock) -> None:
     scan = Scan()
     for _ in range(5):
         assert scan.start() == 0
@@ -37,15 +37,15 @@ def test_after_a_few_dear_looks_only_new_rows_are_looked_at_for_a_while(clock: M
     scan.took(4000, DEAR, [7000])
     assert scan.start() == 6000
     clock.now += 0.2
-    assert scan.start() == 0, "a whole one at least every two seconds"
+    assert scan.start() == 0, "a full scan at least every two seconds"
     scan.took(0, DEAR, [])
-    assert scan.start() == 6000, "still dear"
+    assert scan.start() == 6000, "scans are still expensive"
     clock.now += 2.1
     scan.took(scan.start(), 0.001, [])
     assert scan.start() == 0
 
 
-def test_one_cheap_look_among_dear_ones_is_enough(clock: ManualClock) -> None:
+def test_one_cheap_scan_among_expensive_ones_keeps_scans_full(clock: ManualClock) -> None:
     scan = Scan()
     for _ in range(10):
         for seconds in (DEAR, DEAR, DEAR, DEAR, 0.001):
@@ -53,14 +53,14 @@ def test_one_cheap_look_among_dear_ones_is_enough(clock: ManualClock) -> None:
             scan.took(0, seconds, [5000])
 
 
-def test_a_look_may_take_its_time_for_what_it_finds(clock: ManualClock) -> None:
+def test_a_scan_that_finds_many_rows_may_take_long(clock: ManualClock) -> None:
     scan = Scan()
     for _ in range(10):
         assert scan.start() == 0
         scan.took(0, DEAR, range(1, 500))
 
 
-async def test_rows_with_a_key_wait_for_the_next_whole_look(scene: Scene, clock: ManualClock) -> None:
+async def test_rows_with_a_key_wait_for_the_next_full_scan(scene: Scene, clock: ManualClock) -> None:
     clock.step = DEAR
     for number in range(5):
         await publish(scene.raw, scene.app.id, event_id=f"dear-{number}")

@@ -1,4 +1,4 @@
-"""What a key has sealed is found by an index, in its order, however much the others have sealed."""
+"""Values that one key encrypted are found by an index, in its order, however many values other keys encrypted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INDEXES = {
 
 
 @pytest.mark.parametrize("place", Place)
-async def test_a_step_of_resealing_reads_the_index_of_its_place_and_sorts_nothing(
+async def test_a_step_of_key_rotation_reads_one_index_and_sorts_nothing(
     scene: Scene, vault: Vault, place: Place
 ) -> None:
     assert isinstance(scene.store, PostgresStore)

@@ -1,4 +1,4 @@
-"""Sleepers and announcers: any number of workers may sleep, each is told, and nobody notifies while all are at work."""
+"""Sleeping workers and publishers. Every sleeping worker is notified. Nobody notifies while all workers are busy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.notifications import notifications
 from tests.support.raw import RawPostgres
 from tests.support.scene import Scene
 
-LONG = 120.0  # far longer than any test: a wait that only its timeout ends is a failure
+LONG = 120.0  # far longer than any test, so that a wait that only its timeout ends is a failure
 SOON = 60.0
 MANY = 21
 HELD = (
@@ -37,7 +37,7 @@ async def holders(scene: Scene) -> list[int]:
 
 
 async def held_by(scene: Scene, count: int) -> None:
-    """Nobody tells when a lock is given back."""
+    """Poll until this many sessions hold the lock of sleepers. PostgreSQL has no event for its release."""
     async with asyncio.timeout(SOON):
         while len(await holders(scene)) != count:
             pass
@@ -47,10 +47,10 @@ def asleep(worker: Store) -> asyncio.Task[None]:
     return asyncio.create_task(worker.wait(LONG))
 
 
-# ── many ──
+# ── many sleepers ──
 
 
-async def test_any_number_of_workers_sleeps_and_each_is_told(scene: Scene, workers: list[Store]) -> None:
+async def test_any_number_of_workers_can_sleep_and_each_is_notified(scene: Scene, workers: list[Store]) -> None:
     await scene.endpoint()
     assert [await worker.arm() for worker in workers] == [True] * MANY
     waiting = [asleep(worker) for worker in workers]
@@ -60,8 +60,8 @@ async def test_any_number_of_workers_sleeps_and_each_is_told(scene: Scene, worke
 
 
 @pytest.mark.parametrize("place", [0, 15, 16, MANY - 1])
-async def test_the_one_that_sleeps_on_is_told(scene: Scene, workers: list[Store], place: int) -> None:
-    """Whoever went to sleep beside it has left by then: each must be seen for itself."""
+async def test_the_last_sleeping_worker_is_notified(scene: Scene, workers: list[Store], place: int) -> None:
+    """The workers that fell asleep beside it have woken by then. A publisher must detect each sleeper separately."""
     await scene.endpoint()
     for worker in workers:
         assert await worker.arm()
@@ -75,18 +75,18 @@ async def test_the_one_that_sleeps_on_is_told(scene: Scene, workers: list[Store]
     assert len(await scene.claim()) == 1
 
 
-async def test_nobody_goes_to_sleep_while_work_is_being_added(
+async def test_a_worker_cannot_fall_asleep_while_a_transaction_adds_work(
     scene: Scene, workers: list[Store], other: RawPostgres
 ) -> None:
-    """It may have looked for sleepers before: its notification would be missing."""
+    """The open transaction may have checked for sleepers already. A worker that slept now would get no notification."""
     async with other.connection.transaction():
         await other.execute("SELECT announce()")
         assert [await worker.arm() for worker in workers[:3]] == [False] * 3
-        assert len(await holders(scene)) == 1  # the transaction's own: whoever polls leaves nothing behind
+        assert len(await holders(scene)) == 1  # only the transaction's own lock: a worker that could not arm holds none
     assert [await worker.arm() for worker in workers[:3]] == [True] * 3
 
 
-async def test_one_that_slept_before_is_told_whoever_came_after(
+async def test_a_sleeping_worker_is_notified_although_another_failed_to_fall_asleep(
     scene: Scene, workers: list[Store], other: RawPostgres
 ) -> None:
     sleeper, late, *_ = workers
@@ -99,7 +99,9 @@ async def test_one_that_slept_before_is_told_whoever_came_after(
     await asyncio.wait_for(waiting, SOON)
 
 
-async def test_announcers_do_not_take_each_other_for_sleepers(scene: Scene, second: Store, other: RawPostgres) -> None:
+async def test_publishers_do_not_mistake_each_other_for_sleepers(
+    scene: Scene, second: Store, other: RawPostgres
+) -> None:
     await scene.endpoint()
     async with notifications(scene.url, "hookline_wake") as heard, other.connection.transaction():
         await other.execute("SELECT announce()")
@@ -109,10 +111,10 @@ async def test_announcers_do_not_take_each_other_for_sleepers(scene: Scene, seco
     assert len(await scene.claim()) == 2
 
 
-# ── at work ──
+# ── busy workers ──
 
 
-async def test_a_worker_that_finds_work_after_arming_is_no_sleeper(scene: Scene) -> None:
+async def test_a_worker_that_finds_work_after_arming_is_not_notified(scene: Scene) -> None:
     await scene.endpoint()
     await scene.send()
     assert await scene.store.arm()
@@ -124,7 +126,7 @@ async def test_a_worker_that_finds_work_after_arming_is_no_sleeper(scene: Scene)
     assert len(await scene.claim()) == 3
 
 
-async def test_a_worker_that_looks_again_and_finds_nothing_sleeps_on(scene: Scene) -> None:
+async def test_a_worker_that_claims_nothing_after_arming_stays_asleep(scene: Scene) -> None:
     await scene.endpoint()
     assert await scene.store.arm()
     assert await scene.claim() == []
@@ -166,7 +168,7 @@ async def test_the_claim_after_a_notification_does_not_wait_for_the_lock(
 
 @contextmanager
 def stopped(backend: int) -> Iterator[None]:
-    """A session that does not answer."""
+    """Stop a server process, so that its session does not answer."""
     os.kill(backend, signal.SIGSTOP)
     try:
         yield
@@ -174,7 +176,7 @@ def stopped(backend: int) -> Iterator[None]:
         os.kill(backend, signal.SIGCONT)
 
 
-async def test_a_sleeper_whose_session_ended_arms_anew(scene: Scene, second: Store) -> None:
+async def test_a_sleeping_worker_whose_session_ended_can_sleep_again(scene: Scene, second: Store) -> None:
     await scene.endpoint()
     assert await scene.store.arm()
     waiting = asleep(scene.store)
@@ -189,7 +191,7 @@ async def test_a_sleeper_whose_session_ended_arms_anew(scene: Scene, second: Sto
     assert len(await scene.claim()) == 1
 
 
-async def test_a_store_may_close_while_it_gives_its_lock_back(scene: Scene, second: Store) -> None:
+async def test_a_store_may_close_while_it_releases_its_lock(scene: Scene, second: Store) -> None:
     assert await second.arm()
     await second.wait(0)
     await second.close()

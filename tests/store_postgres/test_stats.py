@@ -1,4 +1,4 @@
-"""What counting costs on PostgreSQL: what is in the window, whatever the history."""
+"""The cost of statistics on PostgreSQL depends on the rows in the window, not on the history."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.scene import Scene
 
 
 async def explain(store: PostgresStore, name: str, *args: object) -> Plan:
-    """With the settings that counting has."""
+    """Explain a statement with the planner settings of statistics."""
     async with store._db.calm() as connection, connection.transaction():
         await connection.execute(store._sql["stats_planner"])
         text = await connection.fetchval("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + store._sql[name], *args)
@@ -31,8 +31,8 @@ async def explain(store: PostgresStore, name: str, *args: object) -> Plan:
     ("name", "prefix"),
     [("stats_messages", ids.MESSAGE), ("stats_attempts", ids.ATTEMPT), ("stats_failed", ids.ATTEMPT)],
 )
-async def test_history_outside_the_window_is_not_looked_at(scene: Scene, name: str, prefix: str) -> None:
-    """Twenty thousand rows whose ids were made long ago."""
+async def test_history_outside_the_window_is_not_read(scene: Scene, name: str, prefix: str) -> None:
+    """The history has twenty thousand rows with old ids."""
     endpoint = await scene.endpoint()
     scene.broken_on_purpose = True
     await bulk.load(scene.raw, [endpoint])
@@ -45,7 +45,7 @@ async def test_history_outside_the_window_is_not_looked_at(scene: Scene, name: s
     assert buffers(plan) < 200
 
 
-async def test_no_more_is_looked_at_than_the_bound(scene: Scene) -> None:
+async def test_no_more_rows_are_read_than_the_limit(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     scene.broken_on_purpose = True
     await bulk.load(scene.raw, [endpoint])
@@ -56,14 +56,14 @@ async def test_no_more_is_looked_at_than_the_bound(scene: Scene) -> None:
     assert buffers(few) * 10 < buffers(await explain(store, "stats_waiting", [endpoint.no], 10_000))
 
 
-# ── one lane has everything ──
+# ── one busy lane, many idle ones ──
 
 
 @pytest.fixture
 async def idle(scene: Scene) -> list[Endpoint]:
-    """Endpoints of another application, beside one that has twenty thousand of everything.
+    """Create idle endpoints of another application, beside one endpoint with twenty thousand rows in each table.
 
-    Of a lane whose number it does not know, the planner believes that it has as much as the average one.
+    The planner expects an average number of rows for a lane whose number it does not know.
     """
     sick = await scene.endpoint()
     scene.broken_on_purpose = True
@@ -75,7 +75,7 @@ async def idle(scene: Scene) -> list[Endpoint]:
 
 
 @pytest.mark.parametrize("name", ["stats_waiting", "stats_dead", "stats_dead_open", "stats_attempts", "stats_failed"])
-async def test_a_sick_lane_is_not_walked_once_for_each_idle_one(scene: Scene, idle: list[Endpoint], name: str) -> None:
+async def test_a_busy_lane_is_not_read_once_for_each_idle_one(scene: Scene, idle: list[Endpoint], name: str) -> None:
     now = clock.wall()
     span: tuple[object, ...] = ()
     if name == "stats_dead":
@@ -87,14 +87,14 @@ async def test_a_sick_lane_is_not_walked_once_for_each_idle_one(scene: Scene, id
     assert buffers(plan) < 500
 
 
-async def test_a_busy_application_is_not_walked_once_for_each_idle_one(scene: Scene, idle: list[Endpoint]) -> None:
+async def test_a_busy_application_is_not_read_once_for_each_idle_one(scene: Scene, idle: list[Endpoint]) -> None:
     store = cast(PostgresStore, scene.store)
     apps = [idle[0].app_no + n for n in range(40)]
     plan = await explain(store, "stats_messages", apps, ids.MESSAGE, f"{ids.MESSAGE}~", MAX_COUNTED)
     assert buffers(plan) < 500
 
 
-async def test_idle_lanes_are_shown_without_walking_over_the_sick_one(scene: Scene, idle: list[Endpoint]) -> None:
+async def test_idle_lanes_are_shown_without_reading_the_busy_one(scene: Scene, idle: list[Endpoint]) -> None:
     store = cast(PostgresStore, scene.store)
     plan = await plans.explain(store, "lane_views", nos=[each.no for each in idle], counted=10_000, calm=True)
     assert buffers(plan) < 40 * 30

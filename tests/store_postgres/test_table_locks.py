@@ -1,4 +1,4 @@
-"""A migration beside those who work: somebody's long transaction makes it wait, and nobody else."""
+"""A migration under load. A long transaction of another session makes the migration wait, but nothing else."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STEP = "ALTER TABLE hookline.wake ADD COLUMN of_the_next_release bigint"
 
 
 def install_next_release(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that alters the table which every ingest writes to; and it is quick to lose patience."""
+    """Install a migration that alters the table that every ingest writes to, with a short lock timeout."""
     known = schema_version.migrations()
     monkeypatch.setattr(schema_version, "migrations", lambda: [*known, (NEXT, STEP)])
     monkeypatch.setattr(schema_version, "SCHEMA_VERSION", NEXT)
@@ -30,14 +30,14 @@ def install_next_release(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_locks, "FIRST_PAUSE", 0.1)
 
 
-async def test_a_dump_keeps_a_migration_waiting_and_no_ingest(
+async def test_a_running_dump_delays_a_migration_but_not_ingest(
     scene: Scene, second: Store, other: RawPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await scene.endpoint()
     install_next_release(monkeypatch)
     dump = other.connection.transaction()
     await dump.start()
-    await other.execute("LOCK TABLE wake IN ACCESS SHARE MODE")  # as pg_dump does, of every table
+    await other.execute("LOCK TABLE wake IN ACCESS SHARE MODE")  # lock the tables as pg_dump does
     pid = await other.value("SELECT pg_backend_pid()")
     with capture_logs() as told:
         migrating = asyncio.create_task(second.migrate())
@@ -53,7 +53,7 @@ async def test_a_dump_keeps_a_migration_waiting_and_no_ingest(
     assert await second.version() == NEXT
 
 
-async def test_a_migration_gives_up_in_clear_words_and_changes_nothing(
+async def test_a_migration_that_gives_up_names_the_reason_and_changes_nothing(
     store: Store, other: RawPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install_next_release(monkeypatch)
@@ -69,4 +69,4 @@ async def test_a_migration_gives_up_in_clear_words_and_changes_nothing(
 async def until(met: Callable[[], Any]) -> None:
     async with asyncio.timeout(60):
         while not met():
-            await asyncio.sleep(0.01)  # nobody tells when a line is logged
+            await asyncio.sleep(0.01)  # a log line has no event

@@ -1,4 +1,4 @@
-"""The timeline of one endpoint is read by its own index, whatever happened to all the others."""
+"""The timeline of one endpoint is read by its own index, however many events other endpoints have."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ STATEMENTS: dict[str, tuple[int, ...]] = {"lane_events": (50,), "timeline": (10*
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
-async def test_one_page_reads_one_page(scene: Scene, name: str) -> None:
+async def test_a_page_of_the_timeline_reads_only_its_own_rows(scene: Scene, name: str) -> None:
     endpoint = await scene.endpoint()
     await scene.raw.execute(EVENTS, endpoint.no, endpoint.app_no)
     await scene.raw.execute("ANALYZE hookline.lane_event")
-    for no in (endpoint.no, endpoint.no + 7):  # one of few events, and one of many
+    for no in (endpoint.no, endpoint.no + 7):  # an endpoint with few events, and one with many
         plan = await explain(cast(PostgresStore, scene.store), name, no, *STATEMENTS[name], calm=True)
         assert indexes(plan) == {"lane_event_endpoint"}
         assert buffers(plan) < 120

@@ -1,4 +1,4 @@
-"""Only what SQLite has of its own; the conformance suite in `tests/store` runs on it too."""
+"""Tests of behaviour that only the SQLite engine has. The tests in `tests/store` run on SQLite too."""
 
 from __future__ import annotations
 

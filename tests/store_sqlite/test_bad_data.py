@@ -1,4 +1,4 @@
-"""Values that SQLite cannot hold: one row's fault is one row's fault."""
+"""Values that SQLite cannot store. One bad row does not affect the other rows of its batch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def leased(scene: Scene, count: int) -> list[LeasedDelivery]:
 
 @pytest.mark.parametrize("kind", ["status", "id"])
 @pytest.mark.parametrize("place", [0, 3, 6])
-async def test_the_one_row_is_refused_and_the_others_are_recorded(scene: Scene, kind: str, place: int) -> None:
+async def test_one_bad_row_is_refused_and_the_others_are_recorded(scene: Scene, kind: str, place: int) -> None:
     jobs = await leased(scene, 7)
     results = factory.all_delivered(jobs)
     results[place] = poison(results[place], kind)
@@ -46,7 +46,7 @@ async def test_the_one_row_is_refused_and_the_others_are_recorded(scene: Scene, 
 
 
 @pytest.mark.parametrize("field", ["detail", "address"])
-async def test_half_a_pair_in_what_the_endpoint_sent_is_no_obstacle(scene: Scene, field: str) -> None:
+async def test_a_lone_surrogate_in_a_response_does_not_prevent_the_record(scene: Scene, field: str) -> None:
     jobs = await leased(scene, 3)
     results = factory.all_delivered(jobs)
     results[1] = replace(results[1], sent=replace(results[1].sent, **{field: LONE, "headers": {"x": LONE}}))
@@ -56,7 +56,7 @@ async def test_half_a_pair_in_what_the_endpoint_sent_is_no_obstacle(scene: Scene
     assert getattr(attempt, field).startswith("half a pair: ")
 
 
-async def test_what_the_endpoint_sent_is_left_out_where_the_database_will_not_take_it(scene: Scene) -> None:
+async def test_a_response_that_the_database_refuses_is_left_out(scene: Scene) -> None:
     jobs = await leased(scene, 3)
     results = factory.all_delivered(jobs)
     results[2] = replace(results[2], sent=replace(results[2].sent, body=TOO_BIG))
@@ -66,7 +66,7 @@ async def test_what_the_endpoint_sent_is_left_out_where_the_database_will_not_ta
     assert (attempt.response_body, attempt.detail, attempt.status_code) == (b"", "", 200)
 
 
-async def test_a_message_that_cannot_be_kept_is_refused_whole(scene: Scene) -> None:
+async def test_a_batch_with_a_message_that_cannot_be_stored_is_refused_as_a_whole(scene: Scene) -> None:
     await scene.endpoint()
     batch = [*factory.new_messages(scene.app.no, 2), factory.new_message(scene.app.no, event_type=LONE)]
     with pytest.raises(InvalidInput, match="cannot hold"):

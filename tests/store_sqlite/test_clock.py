@@ -1,4 +1,4 @@
-"""The database's clock is this process's wall clock; it never goes back, and never stands still."""
+"""The store's clock follows the wall clock of this process. It never goes back and never stands still."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.scene import Scene
 
 
 class Hands:
-    """A wall clock and a stopwatch that a test moves."""
+    """A wall clock and a monotonic clock that a test can move."""
 
     def __init__(self) -> None:
         self.wall = wall()
@@ -34,7 +34,7 @@ def hands(monkeypatch: pytest.MonkeyPatch) -> Hands:
     return hands
 
 
-def test_it_follows_the_wall(hands: Hands) -> None:
+def test_the_store_clock_follows_the_wall_clock(hands: Hands) -> None:
     ours = StoreClock()
     assert ours.micros() == to_micros(hands.wall)
     hands.move(12.5)
@@ -43,7 +43,7 @@ def test_it_follows_the_wall(hands: Hands) -> None:
     assert ours.micros() == to_micros(hands.wall)
 
 
-def test_after_a_step_back_it_goes_on_more_slowly_until_the_wall_has_caught_up(hands: Hands) -> None:
+def test_after_a_step_back_the_clock_runs_more_slowly_until_the_wall_clock_catches_up(hands: Hands) -> None:
     ours = StoreClock()
     before = ours.micros()
     hands.move(0, wall=-100)
@@ -57,7 +57,7 @@ def test_after_a_step_back_it_goes_on_more_slowly_until_the_wall_has_caught_up(h
 
 
 @pytest.mark.parametrize("micros", [0, 1, 1_794_732_478_041_398, 253_402_300_799_999_999])
-def test_instants_are_exact(micros: int) -> None:
+def test_instants_keep_every_microsecond(micros: int) -> None:
     at: datetime = instant(micros)
     assert at == from_micros(micros)
     assert to_micros(at) == micros
@@ -66,7 +66,7 @@ def test_instants_are_exact(micros: int) -> None:
 HOUR, DAY = 3600.0, 86_400.0
 
 
-def test_a_wall_that_keeps_step_is_trusted(hands: Hands) -> None:
+def test_a_wall_clock_without_jumps_is_trusted(hands: Hands) -> None:
     ours = StoreClock()
     for _ in range(100):
         hands.move(DAY, wall=DAY + 30)
@@ -74,7 +74,7 @@ def test_a_wall_that_keeps_step_is_trusted(hands: Hands) -> None:
 
 
 @pytest.mark.parametrize("step", [-2 * HOUR, 2 * HOUR, 400 * DAY])
-def test_a_wall_that_jumped_is_not_trusted_for_a_day(hands: Hands, step: float) -> None:
+def test_a_wall_clock_that_jumped_is_not_trusted_for_a_day(hands: Hands, step: float) -> None:
     ours = StoreClock()
     hands.move(60, wall=60 + step)
     assert not ours.trusted()
@@ -84,8 +84,9 @@ def test_a_wall_that_jumped_is_not_trusted_for_a_day(hands: Hands, step: float) 
     assert ours.trusted()
 
 
-def test_after_a_jump_ahead_and_back_it_is_not_trusted_until_it_is_right(hands: Hands) -> None:
-    """The engine's clock never goes back: it is ahead for as long as the wall takes to catch up."""
+def test_after_a_jump_ahead_and_back_the_clock_is_not_trusted_until_it_is_right(hands: Hands) -> None:
+    """The store's clock never goes back. After the wall clock is set back, it stays ahead until the wall clock catches
+    up."""
     ours = StoreClock()
     hands.move(1, wall=5 * DAY)
     ours.micros()
@@ -97,9 +98,7 @@ def test_after_a_jump_ahead_and_back_it_is_not_trusted_until_it_is_right(hands: 
 
 
 @pytest.mark.store_options(retention_days=10, dead_retention_days=10)
-async def test_retention_takes_nothing_on_the_word_of_a_clock_that_jumped(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_retention_deletes_nothing_after_the_clock_jumped(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     await scene.endpoint()
     (message,) = await scene.send()
     await scene.record(*(factory.dead(job) for job in await scene.claim()))
@@ -110,5 +109,5 @@ async def test_retention_takes_nothing_on_the_word_of_a_clock_that_jumped(
     assert await scene.state(message) == DeliveryState.DEAD
     monkeypatch.setattr(clock, "wall", right)
     await scene.age(11 * DAY)
-    assert (await scene.store.retire()).retired == 0  # the engine's clock is still ahead
+    assert (await scene.store.retire()).retired == 0  # the store's clock is still ahead
     assert await scene.state(message) == DeliveryState.DEAD

@@ -1,4 +1,4 @@
-"""What was acknowledged is on the disk: no test can cut the power, so the settings themselves are looked at."""
+"""Acknowledged data is on disk. No test can cut the power, so these tests check the settings of the connection."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FULL = 2
 
 
 async def test_the_writer_waits_for_the_disk(scene: Scene) -> None:
-    """In the log's mode, anything less than FULL loses the last commits with the power."""
+    """In WAL mode, any `synchronous` setting below FULL can lose the last commits when the power fails."""
 
     def settings(tx: Tx) -> tuple[str, int]:
         (mode,) = tx.conn.execute("PRAGMA journal_mode").fetchone()

@@ -1,4 +1,4 @@
-"""The file: how it is named, who may read it, and what happens when it cannot be one."""
+"""The database file: its URL, its permissions, and the errors when it cannot be opened."""
 
 from __future__ import annotations
 
@@ -35,19 +35,21 @@ def size_of_log(database_url: str) -> int:
     return Path(database_url.removeprefix("sqlite:///") + "-wal").stat().st_size
 
 
-def test_three_slashes_are_relative_and_four_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_three_slashes_mean_a_relative_path_and_four_an_absolute_path(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert path_of("sqlite:///data/h%20k.db") == tmp_path / "data" / "h k.db"
     assert path_of("sqlite:////srv/hookline.db") == Path("/srv/hookline.db")
 
 
 @pytest.mark.parametrize("url", ["sqlite:///", "sqlite://", "sqlite:file.db", "sqlite:///a%00b"])
-def test_other_forms_are_refused(url: str) -> None:
+def test_other_url_forms_are_refused(url: str) -> None:
     with pytest.raises(InvalidInput, match=r"sqlite:///relative\.db"):
         path_of(url)
 
 
-async def test_a_new_database_is_for_its_owner_alone(tmp_path: Path) -> None:
+async def test_only_the_owner_can_read_a_new_database(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         store = await opened(tmp_path / "new.db")
@@ -60,7 +62,7 @@ async def test_a_new_database_is_for_its_owner_alone(tmp_path: Path) -> None:
     assert set(modes.values()) == {0o600}
 
 
-async def test_a_file_that_is_no_database_is_named_and_left_alone(tmp_path: Path) -> None:
+async def test_the_error_names_a_file_that_is_not_a_database_and_leaves_it_unchanged(tmp_path: Path) -> None:
     file = tmp_path / "notes.txt"
     file.write_text("these are notes, and more than a hundred bytes of them " * 40)
     before = file.read_bytes()
@@ -69,25 +71,27 @@ async def test_a_file_that_is_no_database_is_named_and_left_alone(tmp_path: Path
     assert file.read_bytes() == before
 
 
-async def test_a_missing_directory_is_named(tmp_path: Path) -> None:
+async def test_the_error_names_a_missing_directory(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"does not exist: .*nowhere"):
         await opened(tmp_path / "nowhere" / "hookline.db")
     assert modes_in(tmp_path) == {}
 
 
-async def test_a_directory_is_no_database(tmp_path: Path) -> None:
+async def test_a_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="is a directory"):
         await opened(tmp_path)
 
 
-async def test_an_old_sqlite_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_error_names_a_sqlite_version_that_is_too_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
     with pytest.raises(StoreUnavailable, match=r"SQLite 3\.37\.0 or newer is needed"):
         await opened(tmp_path / "new.db")
     assert modes_in(tmp_path) == {}
 
 
-async def test_a_file_of_another_application_is_not_taken_over(tmp_path: Path) -> None:
+async def test_a_database_of_another_application_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "theirs.db"
     with sqlite3.connect(file) as connection:
         connection.execute("CREATE TABLE message (subject text)")
@@ -102,7 +106,7 @@ async def test_a_file_of_another_application_is_not_taken_over(tmp_path: Path) -
     connection.close()
 
 
-async def test_a_database_that_was_never_migrated_says_what_to_run(tmp_path: Path) -> None:
+async def test_the_error_for_a_database_without_migrations_names_the_command_to_run(tmp_path: Path) -> None:
     store = await opened(tmp_path / "empty.db")
     assert await store.version() == 0
     with pytest.raises(MigrationNeeded, match="hookline migrate"):
@@ -141,7 +145,7 @@ async def run(code: str, *arguments: str) -> tuple[int | None, bytes, bytes]:
     return child.returncode, out, err
 
 
-async def test_a_large_log_is_cut_back_when_nobody_writes(
+async def test_a_large_wal_file_is_truncated_while_nobody_writes(
     scene: Scene, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await scene.endpoint()
@@ -149,12 +153,12 @@ async def test_a_large_log_is_cut_back_when_nobody_writes(
     assert size_of_log(database_url) > 500_000
     monkeypatch.setattr(writer, "WAL_BYTES", 100_000)
     async with asyncio.timeout(60):
-        while size_of_log(database_url) > 0:  # SQLite tells nobody when it has truncated the file
+        while size_of_log(database_url) > 0:  # SQLite has no event for the truncation of the file
             await asyncio.sleep(0.01)
     assert len(await scene.claim(100)) == 50
 
 
-async def test_a_store_that_is_closed_says_so(database_url: str, vault: Vault) -> None:
+async def test_a_closed_store_raises_an_error(database_url: str, vault: Vault) -> None:
     store = await open_store(database_url, vault=vault, options=StoreOptions())
     await store.migrate()
     await store.close()

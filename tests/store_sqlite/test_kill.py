@@ -1,4 +1,4 @@
-"""A process that is killed in the middle of its writing: what it had acknowledged is there, and nothing is half done."""
+"""A process is killed while it writes. Everything that it acknowledged is stored, and no batch is stored in part."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ asyncio.run(main())
 """
 
 
-async def test_what_was_acknowledged_outlives_the_process(scene: Scene, database_url: str) -> None:
+async def test_acknowledged_messages_survive_a_kill_of_the_process(scene: Scene, database_url: str) -> None:
     await scene.endpoint()
     for _ in range(3):
         acknowledged = await killed_after(40, database_url, scene.app.no)
@@ -33,7 +33,7 @@ async def test_what_was_acknowledged_outlives_the_process(scene: Scene, database
         assert acknowledged <= stored
         assert len(acknowledged) >= 40 * 7
     messages = await scene.raw.count("message")
-    assert messages % 7 == 0  # a batch is there as a whole or not at all
+    assert messages % 7 == 0  # a batch is stored completely or not at all
     assert await scene.raw.count("delivery") == messages
     assert await scene.raw.value("PRAGMA integrity_check") == "ok"
     await scene.record(*factory.all_delivered(await scene.claim_all(5000)))
@@ -41,7 +41,7 @@ async def test_what_was_acknowledged_outlives_the_process(scene: Scene, database
 
 
 async def killed_after(lines: int, url: str, app_no: int) -> set[str]:
-    """Kill a child once it has acknowledged so many batches; the ids it had acknowledged by then."""
+    """Kill a child process once it has acknowledged this many batches. Return the ids that it had acknowledged."""
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-c", CHILD, url, str(app_no), stdout=asyncio.subprocess.PIPE
     )

@@ -1,4 +1,5 @@
-"""The outbox of Hookline's own file, where SQLite differs: any bytes can be a text there, and other processes ring the bell."""
+"""The outbox in Hookline's own SQLite file. A text column can hold any bytes, and commits of other processes wake the
+relay."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ def _written(scene: Scene, column: str, value: str) -> None:
         conn.execute(statement, (scene.app.id,))
 
 
-async def test_a_text_that_is_not_utf_8_stands_aside_and_blocks_nothing(scene: Scene) -> None:
+async def test_a_row_that_is_not_utf_8_is_set_aside_and_blocks_nothing(scene: Scene) -> None:
     await scene.endpoint()
     for column in ("event_id", "ordering_key", "channels", "tags", "policy", "org_id"):
         _written(scene, column, "CAST(x'ff41' AS text)")

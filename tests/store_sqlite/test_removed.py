@@ -1,4 +1,4 @@
-"""A database file that is taken away while a process has it open."""
+"""The database file is deleted while a process has it open."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support import factory
 
 
 @pytest.mark.parametrize("replaced", [False, True], ids=["removed", "replaced"])
-async def test_nothing_is_acknowledged_into_a_file_that_is_gone(tmp_path: Path, replaced: bool) -> None:
+async def test_nothing_is_acknowledged_after_the_file_is_deleted(tmp_path: Path, replaced: bool) -> None:
     path = tmp_path / "hookline.db"
     store = await open_store(f"sqlite:///{path}", vault=Vault([new_key()]), options=StoreOptions())
     await store.migrate()

@@ -1,4 +1,4 @@
-"""What counting looks at on SQLite: only what lies between the two ids."""
+"""Statistics on SQLite read only rows between the first and last id of the time window."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ __all__ = ["empty"]
         ("stats_dead", "SEARCH l USING INDEX dead_letter_endpoint (endpoint_no=? AND died_at>? AND died_at<?)"),
     ],
 )
-def test_history_outside_the_window_is_not_looked_at(empty: sqlite3.Connection, name: str, step: str) -> None:
+def test_history_outside_the_window_is_not_read(empty: sqlite3.Connection, name: str, step: str) -> None:
     assert step in plan(empty, SQL[name])

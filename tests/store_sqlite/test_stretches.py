@@ -1,4 +1,4 @@
-"""Long work goes stretch by stretch, and what is in the way of a batch never stops it."""
+"""Long operations run in batches. Rows that do not qualify never stop a batch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("short")
-async def test_resume_renews_every_stretch_of_what_was_held(scene: Scene) -> None:
+async def test_resume_renews_every_batch_of_held_deliveries(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.send(3)
     await scene.send(4, deliver_at=await scene.store.now() + timedelta(hours=1))
@@ -36,7 +36,7 @@ async def test_resume_renews_every_stretch_of_what_was_held(scene: Scene) -> Non
 
 
 @pytest.mark.usefixtures("short")
-async def test_resume_renews_every_stretch_of_what_stands_in_line(scene: Scene) -> None:
+async def test_resume_renews_every_batch_of_queued_deliveries(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     for key in ("a", "b", "ü", "\U0010ffff" * 2):
         await scene.send(5, ordering_key=key)
@@ -49,7 +49,7 @@ async def test_resume_renews_every_stretch_of_what_stands_in_line(scene: Scene) 
     assert all(row["expires_at"] > now + timedelta(hours=23) for row in found)
 
 
-async def test_what_a_paused_lane_holds_does_not_hide_what_is_over(scene: Scene) -> None:
+async def test_deliveries_of_a_paused_lane_do_not_hide_expired_ones_of_other_lanes(scene: Scene) -> None:
     paused = await scene.endpoint(event_types=("a",))
     await scene.endpoint(event_types=("b",))
     await scene.send(4, event_type="a")
@@ -62,7 +62,7 @@ async def test_what_a_paused_lane_holds_does_not_hide_what_is_over(scene: Scene)
 
 
 @pytest.mark.usefixtures("short")
-async def test_messages_that_do_not_match_do_not_end_the_search_for_those_that_were_missed(scene: Scene) -> None:
+async def test_messages_that_do_not_match_do_not_end_the_search_for_missed_ones(scene: Scene) -> None:
     since = await scene.store.now()
     for event_type in ("a", "a", "a", "a", "a", "b", "a", "b", "b"):
         await scene.send(event_type=event_type)
@@ -73,7 +73,7 @@ async def test_messages_that_do_not_match_do_not_end_the_search_for_those_that_w
     assert [job.event_type for job in await scene.claim()] == ["b"] * 3
 
 
-async def test_two_that_look_for_what_was_missed_make_one_delivery_each(scene: Scene, second: Store) -> None:
+async def test_concurrent_replays_of_missed_messages_create_each_delivery_once(scene: Scene, second: Store) -> None:
     since = await scene.store.now()
     await scene.send(30)
     endpoint = await scene.endpoint()
@@ -83,7 +83,7 @@ async def test_two_that_look_for_what_was_missed_make_one_delivery_each(scene: S
     assert sum(made) == await scene.raw.count("delivery") == 30
 
 
-async def test_a_delivery_without_a_payload_dies_and_the_next_one_goes(scene: Scene) -> None:
+async def test_a_delivery_without_a_payload_dies_and_the_next_one_is_sent(scene: Scene) -> None:
     await scene.endpoint()
     gone, kept = await scene.send(2)
     await scene.raw.execute("UPDATE message SET payload = NULL WHERE id = $1", gone)
@@ -93,7 +93,7 @@ async def test_a_delivery_without_a_payload_dies_and_the_next_one_goes(scene: Sc
 
 
 async def test_a_token_is_never_older_than_the_transaction_that_inserts_it(scene: Scene) -> None:
-    """An old instant would put its lane before those that have waited longer."""
+    """A token with an old instant would put its lane before lanes that have waited longer."""
     endpoint = await scene.endpoint()
     await scene.send()
     (job,) = await scene.claim()
@@ -104,7 +104,7 @@ async def test_a_token_is_never_older_than_the_transaction_that_inserts_it(scene
     assert token["floor"] < before
 
 
-async def test_an_endpoint_that_was_enabled_again_begins_anew(scene: Scene) -> None:
+async def test_failures_from_before_do_not_disable_an_endpoint_that_is_enabled_again(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.trip(endpoint)
     await scene.age(6 * 86_400)
@@ -113,7 +113,7 @@ async def test_an_endpoint_that_was_enabled_again_begins_anew(scene: Scene) -> N
     assert (await scene.store.sweep_failing(pause_dead=10, disable_after=5 * 86_400)).disabled == 0
 
 
-async def test_a_secret_that_no_key_opens_can_be_replaced(scene: Scene) -> None:
+async def test_a_secret_that_no_key_decrypts_can_be_replaced(scene: Scene) -> None:
     endpoint = await scene.endpoint(headers={"x-a": "1"})
     await scene.raw.execute("UPDATE endpoint SET secrets = $1", b"not sealed by anybody")
     renamed = await scene.store.change_endpoint(endpoint.no, EndpointChange(description="broken"))

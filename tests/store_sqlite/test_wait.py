@@ -1,4 +1,4 @@
-"""Sleeping workers: this process's own work wakes them at once, another's through the file's version."""
+"""Sleeping workers. Work of this process wakes them at once. They poll the file version for work of others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hookline.store import Store
 from tests.support import factory
 from tests.support.scene import Scene
 
-FOREVER = 120.0  # a test that needs it fails on its timeout instead
+FOREVER = 120.0  # a test that waits this long fails by its own timeout first
 
 
 async def asleep(store: Store) -> asyncio.Task[None]:
@@ -44,7 +44,7 @@ async def test_reads_and_its_own_claims_do_not_end_the_wait(scene: Scene) -> Non
     await asyncio.wait_for(waiting, 60)
 
 
-async def test_what_comes_between_arming_and_waiting_is_heard(scene: Scene) -> None:
+async def test_work_that_arrives_between_arming_and_waiting_ends_the_wait(scene: Scene) -> None:
     await scene.endpoint()
     await scene.store.arm()
     await scene.send()

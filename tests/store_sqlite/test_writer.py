@@ -1,4 +1,4 @@
-"""The writer thread: pieces of work that share a COMMIT, a disk that fills, a lock that somebody else holds."""
+"""The writer thread: operations that share a COMMIT, a full disk, and a lock that another process holds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def file_of(database_url: str) -> Path:
 
 @pytest.fixture
 async def other(store: Store, database_url: str) -> AsyncIterator[sqlite3.Connection]:
-    """Another process's connection, as far as SQLite can tell."""
+    """A connection that SQLite treats like one of another process."""
     connection = sqlite3.connect(file_of(database_url), isolation_level=None, timeout=60)
     yield connection
     connection.close()
@@ -37,8 +37,10 @@ async def write(store: Store, work: Callable[[Tx], object]) -> object:
     return await store._write(work)
 
 
-async def test_one_that_fails_takes_nothing_from_those_beside_it(scene: Scene, other: sqlite3.Connection) -> None:
-    """They wait for the same lock, and so are sure to share a COMMIT."""
+async def test_a_failed_operation_does_not_affect_others_of_the_same_commit(
+    scene: Scene, other: sqlite3.Connection
+) -> None:
+    """All operations wait for the same lock, so they share one COMMIT."""
     other.execute("BEGIN IMMEDIATE")
     news = [factory.new_application(uid=uid) for uid in ("one", "two", "one", "three")]
     making = [
@@ -57,7 +59,7 @@ async def test_one_that_fails_takes_nothing_from_those_beside_it(scene: Scene, o
         assert await scene.store.application(scene.organization.id, uid) is not None
 
 
-async def test_an_error_in_the_middle_leaves_nothing_of_its_work(scene: Scene) -> None:
+async def test_an_error_in_the_middle_of_an_operation_rolls_it_back(scene: Scene) -> None:
     def half(tx: Tx) -> None:
         tx.run("wake_lanes", (4711, 1, 1, None))
         raise ZeroDivisionError
@@ -70,7 +72,7 @@ async def test_an_error_in_the_middle_leaves_nothing_of_its_work(scene: Scene) -
     assert len(await scene.claim()) == 1
 
 
-async def test_a_full_disk_is_an_outage_that_ends(scene: Scene) -> None:
+async def test_a_full_disk_is_an_outage_until_there_is_space_again(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     pages = await scene.raw.value("PRAGMA page_count")
     await write(scene.store, lambda tx: tx.conn.execute(f"PRAGMA max_page_count = {pages + 4}").fetchall())
@@ -84,8 +86,8 @@ async def test_a_full_disk_is_an_outage_that_ends(scene: Scene) -> None:
     assert await scene.raw.value("PRAGMA integrity_check") == "ok"
 
 
-async def test_a_full_disk_fails_all_that_shared_the_transaction(scene: Scene, other: sqlite3.Connection) -> None:
-    """Whoever came before in the group was rolled back with it, and must not hear of success."""
+async def test_a_full_disk_fails_every_operation_of_the_transaction(scene: Scene, other: sqlite3.Connection) -> None:
+    """Operations that ran earlier in the same transaction are rolled back too, so they must also raise an error."""
     await scene.endpoint()
     pages = await scene.raw.value("PRAGMA page_count")
     await write(scene.store, lambda tx: tx.conn.execute(f"PRAGMA max_page_count = {pages + 4}").fetchall())
@@ -115,8 +117,8 @@ async def test_a_lock_that_is_held_too_long_is_an_outage(
     assert len(await scene.claim()) == 1
 
 
-async def test_another_process_gets_a_word_in(scene: Scene, database_url: str) -> None:
-    """A writer that never let go would starve it past its own timeout."""
+async def test_another_process_can_write_in_between(scene: Scene, database_url: str) -> None:
+    """A writer that never releases the lock would make the other process time out."""
     await scene.endpoint()
     code = (
         "import sqlite3, sys\n"
@@ -135,7 +137,7 @@ async def test_another_process_gets_a_word_in(scene: Scene, database_url: str) -
     scene.broken_on_purpose = True
 
 
-async def test_what_was_queued_before_the_end_is_written(scene: Scene, second: Store) -> None:
+async def test_operations_queued_before_the_close_are_written(scene: Scene, second: Store) -> None:
     await scene.endpoint()
     queued = asyncio.create_task(second.ingest(factory.new_messages(scene.app.no, 3)))
     await asyncio.sleep(0)
@@ -156,7 +158,7 @@ async def test_a_caller_that_gives_up_does_not_stop_the_work(scene: Scene, other
 
 
 async def test_a_new_endpoint_of_another_process_gets_the_next_message(scene: Scene, second: Store) -> None:
-    """The fan-out remembers endpoints; another process's commit makes it look again."""
+    """The fan-out caches endpoints. A commit of another process makes it read them again."""
     first = await scene.endpoint()
     await scene.send()
     later = await second.create_endpoint(scene.app.no, factory.new_endpoint())
@@ -165,9 +167,9 @@ async def test_a_new_endpoint_of_another_process_gets_the_next_message(scene: Sc
 
 
 async def test_an_endpoint_that_was_rolled_back_gets_nothing(scene: Scene) -> None:
-    """What the fan-out saw in a transaction that failed must not stay in its memory."""
+    """The fan-out must not cache endpoints that it read in a transaction that was rolled back."""
     kept = await scene.endpoint()
-    creates = Endpoints.create_endpoint.__wrapped__  # the plan
+    creates = Endpoints.create_endpoint.__wrapped__  # the function that creates an endpoint, without its transaction
 
     def fails(tx: Tx) -> None:
         database.run(tx, creates(scene.store, scene.app.no, factory.new_endpoint()))
@@ -180,10 +182,11 @@ async def test_an_endpoint_that_was_rolled_back_gets_nothing(scene: Scene) -> No
     assert [row["endpoint_no"] for row in await scene.raw.rows("SELECT endpoint_no FROM delivery")] == [kept.no]
 
 
-async def test_a_look_for_failing_endpoints_does_not_wait_for_the_writer(
+async def test_the_search_for_failing_endpoints_does_not_wait_for_the_writer(
     scene: Scene, other: sqlite3.Connection
 ) -> None:
-    """A day's dead letters may be many: as long as there is nothing to do, nobody waits for them to be counted."""
+    """There may be many dead letters in a day. Counting them must not wait for the writer while there is nothing to
+    pause."""
     await scene.endpoint()
     await scene.send(3)
     await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
