@@ -1,4 +1,4 @@
-"""The `hookline` command: the composition root. Everything else takes what it needs as arguments."""
+"""The `hookline` command. Only this package reads the environment; other packages get what they need as arguments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """The imports are most of a short command's time: Ctrl-C must be quiet there too."""
+    """Run the command. The imports are inside the `try`, because a short command spends most of its time there."""
     standard_streams.prepare()
     try:
         from hookline.cli.app import start
@@ -23,11 +23,11 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except ModuleNotFoundError as missing:
-        _not_installed(missing)
+        _report_missing(missing)
 
 
-def _not_installed(missing: ModuleNotFoundError) -> NoReturn:
-    """An application that publishes has `hookline` alone, and this command with it. A module of our own is never an extra."""
+def _report_missing(missing: ModuleNotFoundError) -> NoReturn:
+    """Say which package is missing. The server's packages are optional, because applications that publish do not need them."""
     package = (missing.name or "").partition(".")[0]
     if package in ("", "hookline"):
         raise missing

@@ -1,55 +1,50 @@
-"""`alerts list|history|secret|test`: what fires, and where it is told."""
+"""`alerts list|history|secret|test`."""
 
 from __future__ import annotations
 
 import asyncio
 from datetime import datetime
-from typing import Annotated
 
 import typer
 from msgspec import Struct
 
 from hookline import clock
-from hookline.api.wire.alerts import alert as shape
+from hookline.api.wire.alerts import alert as document
 from hookline.cli import params
-from hookline.cli.output import Cell, Output, span
-from hookline.cli.session import Session, run, session
+from hookline.cli.command import Command, CommandGroup
+from hookline.cli.output import Cell
+from hookline.cli.session import Session
 from hookline.engine.alerting import channels as alert_channels
 from hookline.engine.alerting.mail import SMTP_ERRORS, MailTransport, shown
 from hookline.errors import NotFound
-from hookline.model import Attempt
 from hookline.model.alerts import Alert, AlertName, Notice, Outgoing, Severity
 from hookline.model.states import DeliveryState
 from hookline.rules.alerts import wording
 from hookline.rules.alerts.wording import EMAIL, WEBHOOK
+from hookline.rules.checks.text import lasting
 from hookline.services import audit, endpoints
 from hookline.store.protocols import Page
 
-app = typer.Typer(help="Alerts: what fires, what did, and where it is told.", no_args_is_help=True)
+app = CommandGroup(help="Alerts: which fire, which have fired, and where they are sent.", no_args_is_help=True)
 
-PATIENCE = 15.0  # seconds that a test waits for its messages
-LOOK_AGAIN = 0.1
-
-After = Annotated[
-    int | None,
-    typer.Option("--after", min=1, max=10**18 - 1, help="Go on after this number, the last of the page before."),
-]
+TEST_TIMEOUT = 15.0  # seconds that `alerts test` waits for each channel
+POLL_INTERVAL = 0.1  # seconds between two reads of a delivery's state
 
 
 # ── list, history ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @app.command("list")
-def list_firing(as_json: params.Json = False) -> None:
+async def list_firing(cmd: Command) -> None:
     """List the alerts that fire now.
 
     hookline alerts list
     """
-    out = Output(as_json)
-    found = run(_read(Page(limit=1000), firing=True))
-    out.listing(
+    async with cmd.session() as opened:
+        found = await opened.store.alerts(Page(limit=1000), firing=True)
+    cmd.out.listing(
         found,
-        document=shape,
+        document=document,
         columns=("alert", "severity", "subject", "since", "what", "look at it"),
         cells=_firing_cells,
         empty="Nothing fires.",
@@ -57,25 +52,20 @@ def list_firing(as_json: params.Json = False) -> None:
 
 
 @app.command("history")
-def history(limit: params.Limit = 50, after: After = None, as_json: params.Json = False) -> None:
-    """List alerts that have fired, newest first: those that still do, and how long the others lasted.
+async def history(cmd: Command, paging: params.NumberPaging) -> None:
+    """List alerts that have fired, newest first, with their duration.
 
     hookline alerts history --limit 20
     """
-    out = Output(as_json)
-    found = run(_read(Page(limit=limit, iterator=None if after is None else str(after)), firing=None))
-    out.listing(
+    async with cmd.session() as opened:
+        found = await opened.store.alerts(paging.page, firing=None)
+    cmd.out.listing(
         found,
-        document=shape,
+        document=document,
         columns=("id", "alert", "severity", "subject", "since", "lasted", "what"),
         cells=_past_cells,
         empty="No alert has ever fired.",
     )
-
-
-async def _read(page: Page, *, firing: bool | None) -> list[Alert]:
-    async with session() as opened:
-        return await opened.store.alerts(page, firing=firing)
 
 
 def _firing_cells(alert: Alert) -> tuple[Cell, ...]:
@@ -85,7 +75,7 @@ def _firing_cells(alert: Alert) -> tuple[Cell, ...]:
 
 def _past_cells(alert: Alert) -> tuple[Cell, ...]:
     ended = alert.resolved_at
-    lasted = "fires" if ended is None else span((ended - alert.began_at).total_seconds())
+    lasted = "fires" if ended is None else lasting((ended - alert.began_at).total_seconds())
     return (alert.id, alert.name, alert.severity.value, alert.subject or None, alert.began_at, lasted, alert.text)
 
 
@@ -93,25 +83,19 @@ def _past_cells(alert: Alert) -> tuple[Cell, ...]:
 
 
 @app.command("secret")
-def secret(as_json: params.Json = False) -> None:
-    """Print the secret that the receiver at HOOKLINE_ALERT_WEBHOOK_URL verifies alerts with.
+async def secret(cmd: Command) -> None:
+    """Print the secret that the receiver at HOOKLINE_ALERT_WEBHOOK_URL needs to verify alerts.
 
     hookline alerts secret
     """
-    out = Output(as_json)
-    key = run(_secret())
-    out.result({"key": key}, people=lambda: out.line(key))
-
-
-async def _secret() -> str:
-    async with session() as opened:
+    async with cmd.session() as opened:
         await _settle(opened)
         endpoint = (await alert_channels.endpoints(opened.store)).get(WEBHOOK)
         if endpoint is None:
             raise NotFound("alerts go to no webhook: set HOOKLINE_ALERT_WEBHOOK_URL")
         key = endpoints.check_opened(endpoint).secrets[0].key
         await audit.write(opened.store, audit.entry(opened.by, "alert_webhook.reveal_secret", endpoint.id))
-        return key
+    cmd.out.answer({"key": key}, key)
 
 
 async def _settle(opened: Session) -> None:
@@ -121,8 +105,8 @@ async def _settle(opened: Session) -> None:
 # ── test ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Told(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What became of the message to one channel."""
+class Result(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The result of the test for one channel."""
 
     channel: str
     state: str
@@ -130,40 +114,35 @@ class Told(Struct, frozen=True, kw_only=True, rename="camel"):
     message_id: str | None = None
 
 
-_WELL = ("delivered", "sent")
-
-
 @app.command("test")
-def send_test(as_json: params.Json = False) -> None:
-    """Send a test alert to every channel but the log, and see whether it arrives. Webhooks need a worker that runs.
+async def send_test(cmd: Command) -> None:
+    """Send a test alert to every channel except the log, and wait until it arrives. Webhooks need a running worker.
 
     hookline alerts test
     """
-    out = Output(as_json)
-    told = run(_test())
-    out.result(
-        {"data": told},
-        people=lambda: out.table(
-            ("channel", "state", "detail", "message"),
-            [(each.channel, each.state, each.detail, each.message_id) for each in told],
-            empty="",
-        ),
+    async with cmd.session() as opened:
+        results = await _test(opened)
+    cmd.out.listing(
+        results,
+        document=lambda each: each,
+        columns=("channel", "state", "detail", "message"),
+        cells=lambda each: (each.channel, each.state, each.detail, each.message_id),
+        empty="",
     )
-    if not all(each.state in _WELL for each in told):
+    if not all(each.state in ("delivered", "sent") for each in results):
         raise typer.Exit(1)
 
 
-async def _test() -> list[Told]:
-    async with session() as opened:
-        channels = opened.config.channels
-        if not (channels.emails or any(channels.urls.values())):
-            raise NotFound("alerts are only logged: set HOOKLINE_ALERT_WEBHOOK_URL, _SLACK_URL or _EMAIL")
-        await _settle(opened)
-        notice = _example(await opened.store.now())
-        outgoing = wording.outgoing(notice, channels)
-        await opened.store.tell_alerts(outgoing)
-        mails = [_mail(opened, channels.smtp_url, notice)] if channels.smtp_url else []
-        return await asyncio.gather(*(_arrival(opened, each) for each in outgoing), *mails)
+async def _test(opened: Session) -> list[Result]:
+    channels = opened.config.channels
+    if not (channels.emails or any(channels.urls.values())):
+        raise NotFound("alerts are only logged: set HOOKLINE_ALERT_WEBHOOK_URL, _SLACK_URL or _EMAIL")
+    await _settle(opened)
+    notice = _example(await opened.store.now())
+    outgoing = wording.outgoing(notice, channels)
+    await opened.store.tell_alerts(outgoing)
+    mails = [_mail(opened, channels.smtp_url, notice)] if channels.smtp_url else []
+    return await asyncio.gather(*(_arrival(opened, each) for each in outgoing), *mails)
 
 
 def _example(now: datetime) -> Notice:
@@ -181,43 +160,40 @@ def _example(now: datetime) -> Notice:
     return Notice(alert=alert, at=now, test=True)
 
 
-async def _mail(opened: Session, smtp_url: str, notice: Notice) -> Told:
+async def _mail(opened: Session, smtp_url: str, notice: Notice) -> Result:
     channels = opened.config.channels
-    post = MailTransport(smtp_url, opened.config.ca_bundle)
+    transport = MailTransport(smtp_url, opened.config.ca_bundle)
     try:
-        await post.send(wording.mail(notice, channels))
+        await transport.send(wording.mail(notice, channels))
     except SMTP_ERRORS as error:
-        return Told(channel=EMAIL, state="failed", detail=shown(error))
-    return Told(channel=EMAIL, state="sent", detail=", ".join(channels.emails))
+        return Result(channel=EMAIL, state="failed", detail=shown(error))
+    return Result(channel=EMAIL, state="sent", detail=", ".join(channels.emails))
 
 
-async def _arrival(opened: Session, sent: Outgoing) -> Told:
-    """Of the message that becomes of it, once it has come to something or the time is over."""
-    deadline = clock.monotonic() + PATIENCE
-    told = Told(channel=sent.channel, state="waiting", detail="not relayed yet: is a worker running?")
+async def _arrival(opened: Session, sent: Outgoing) -> Result:
+    """Wait until the message is delivered or dead, or until the timeout. Return its state."""
+    deadline = clock.monotonic() + TEST_TIMEOUT
+    result = Result(channel=sent.channel, state="waiting", detail="not relayed yet: is a worker running?")
     while clock.monotonic() < deadline:
-        told = await _state(opened, sent, told)
-        if told.state not in ("waiting", "pending", "delivering"):
+        result = await _state(opened, sent) or result
+        if result.state not in ("waiting", "pending", "delivering"):
             break
-        await asyncio.sleep(LOOK_AGAIN)  # another process does the work
-    return told
+        await asyncio.sleep(POLL_INTERVAL)  # another process delivers, and does not notify this one
+    return result
 
 
-async def _state(opened: Session, sent: Outgoing, before: Told) -> Told:
+async def _state(opened: Session, sent: Outgoing) -> Result | None:
+    """Return the state of the delivery, or None if there is no delivery yet."""
     app = await alert_channels.find(opened.store)
     message = None if app is None else await opened.store.message(app.no, sent.event_id)
     deliveries = [] if message is None else await opened.store.deliveries(message.id)
     if not deliveries:
-        return before
+        return None
     delivery = deliveries[0]
     attempts = await opened.store.attempts(delivery.message_id)
-    return Told(
-        channel=sent.channel,
-        state=delivery.state.name.lower(),
-        detail=_said(attempts[-1]) if attempts and delivery.state != DeliveryState.DELIVERED else None,
-        message_id=delivery.message_id,
+    detail = None
+    if attempts and delivery.state != DeliveryState.DELIVERED:
+        detail = attempts[-1].detail or f"status {attempts[-1].status_code}"
+    return Result(
+        channel=sent.channel, state=delivery.state.name.lower(), detail=detail, message_id=delivery.message_id
     )
-
-
-def _said(attempt: Attempt) -> str:
-    return attempt.detail or f"status {attempt.status_code}"

@@ -1,4 +1,4 @@
-"""The commands put together, and what their failures become: one line on standard error and an exit code."""
+"""Register all commands, and turn errors into one line on standard error and an exit code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import typer
 
 from hookline import __version__
 from hookline.cli import (
-    admin,
     alerts,
     apps,
     dead_letters,
@@ -20,6 +19,7 @@ from hookline.cli import (
     event_types,
     keys,
     listen,
+    migrate,
     operators,
     outbox,
     relay,
@@ -27,16 +27,18 @@ from hookline.cli import (
     send,
     serve,
     tasks,
+    token,
     top,
     trace,
 )
+from hookline.cli.command import CommandGroup
 from hookline.cli.demo import command as demo
 from hookline.errors import HooklineError, InvalidInput, NoSuch
 from hookline.rules.checks.text import clean
 from hookline.services.errors import exit_code
 
 HELP = """
-Reliable webhook delivery: publish inside your transaction, deliver with retries, circuits and dead letters.
+Reliable webhook delivery: publish in your transaction; Hookline delivers with retries, circuit breakers and dead letters.
 
 Try it, in two terminals:
 
@@ -46,13 +48,13 @@ Try it, in two terminals:
 
     hookline listen --register demo --ping
 
-HOOKLINE_* variables configure every command (docs/reference/settings.md). Every command takes --json.
+HOOKLINE_* variables configure every command (docs/reference/settings.md). Every command has the option --json.
 
 Exit codes: 0 done · 1 failed · 2 wrong usage, configuration or input · 3 not found · 4 database unavailable or not
 migrated · 5 conflict · 130 interrupted.
 """
 
-app = typer.Typer(
+app = CommandGroup(
     name="hookline",
     help=HELP,
     no_args_is_help=True,
@@ -62,8 +64,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(f"hookline {__version__}")
         raise typer.Exit
 
@@ -71,18 +73,18 @@ def _print_version(asked: bool) -> None:
 @app.callback()
 def common(
     _version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """What comes before the command's name."""
+    """Take the options that come before the command's name."""
 
 
 app.command("serve")(serve.serve)
 app.command("worker")(serve.worker)
 app.command("relay")(relay.relay)
-app.command("migrate")(admin.migrate)
+app.command("migrate")(migrate.migrate)
 app.command("reseal")(reseal.reseal)
-app.command("token")(admin.token)
+app.command("token")(token.token)
 app.command("send")(send.send)
 app.command("listen")(listen.listen)
 app.command("trace")(trace.trace)
@@ -112,12 +114,12 @@ def start() -> None:
     except Exception as error:
         if not refuses_setting(error):
             raise
-        _fail(f"HOOKLINE_DATABASE_URL: PostgreSQL does not take its options: {error}", 2)
+        _fail(f"HOOKLINE_DATABASE_URL: PostgreSQL does not accept its options: {error}", 2)
 
 
 _HINTS = {
-    "application": "`hookline apps add` makes one",
-    "endpoint": "`hookline endpoints list` shows them; a uid needs --app beside it",
+    "application": "`hookline apps add` creates one",
+    "endpoint": "`hookline endpoints list` shows them; a uid needs --app",
     "API key": "`hookline keys list` shows them",
     "dead letter": "`hookline dead list` shows them",
     "event type": "`hookline event-types list` shows them",
@@ -127,19 +129,19 @@ _HINTS = {
 
 
 def _hint(error: HooklineError) -> str:
-    found = _HINTS.get(error.kind) if isinstance(error, NoSuch) else None
-    return "" if found is None else f"; {found}"
+    hint = _HINTS.get(error.kind) if isinstance(error, NoSuch) else None
+    return "" if hint is None else f"; {hint}"
 
 
 def _run() -> None:
     try:
         app()
     finally:
-        sys.stdout.flush()  # at the interpreter's end it would be too late to say that it failed
+        sys.stdout.flush()  # a failure is reported here; at the exit of the interpreter it would be too late
 
 
 def check_arguments(arguments: Sequence[str]) -> None:
-    """Python keeps bytes that are not UTF-8 as lone surrogates, which nothing further on can encode."""
+    """Refuse arguments that are not UTF-8. Python passes them on as lone surrogates, which later code cannot encode."""
     for text in arguments:
         try:
             text.encode()
@@ -148,7 +150,7 @@ def check_arguments(arguments: Sequence[str]) -> None:
 
 
 def refuses_setting(error: Exception) -> bool:
-    """The driver hands options that it does not know to the server, as settings of the session."""
+    """Whether PostgreSQL refused an option of the URL. The driver sends options that it does not know to the server."""
     import asyncpg
 
     refusals = (
@@ -160,7 +162,7 @@ def refuses_setting(error: Exception) -> bool:
 
 
 def _discard_output() -> None:
-    """What is still in the buffer fails again when the interpreter ends, with a message of its own."""
+    """Redirect standard output to /dev/null, so that the interpreter does not report the unwritten rest at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -1,4 +1,4 @@
-"""A delivery's life and the phases of an attempt, drawn to scale with characters. Pure."""
+"""Draw the states of a delivery and the phases of an attempt to scale, with characters. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hookline.services.explain import Part, Phase, Stretch
 
-# In the order in which they hide each other where several share a cell: an attempt of a moment is seen in a day of waiting.
+# If several parts share a cell, the later one in this order is drawn, so that a short attempt is visible in a long wait.
 PARTS = {Part.WAITING: "·", Part.HELD: "░", Part.FAILED: "✕", Part.DELIVERED: "●"}
 _RANK = {part: rank for rank, part in enumerate(PARTS)}
 
@@ -15,7 +15,7 @@ PHASES = {Phase.DNS: "░", Phase.CONNECT: "▒", Phase.TLS: "▓", Phase.ANSWER
 
 
 def band(found: Sequence[Stretch], width: int) -> str:
-    """One character for each part of the time from the first stretch's beginning to the last one's end."""
+    """Draw one bar of `width` characters from the start of the first stretch to the end of the last one."""
     if not found:
         return ""
     start, span = found[0].since, found[-1].until - found[0].since
@@ -34,12 +34,12 @@ def _cell(part: float, width: int) -> int:
 
 
 def _last_cell(part: float, width: int) -> int:
-    """One that ends where a cell begins is not in that cell."""
+    """Return the last cell of a stretch. A stretch that ends where a cell begins is not in that cell."""
     return min(width, math.ceil(part * width)) - 1
 
 
 def bar(found: Sequence[tuple[Phase, int]], longest: int, width: int) -> str:
-    """As long as its part of the longest attempt's time, with the phases in it; every attempt is seen."""
+    """Draw one attempt with its phases. Its length is relative to the longest attempt, and at least one character."""
     drawn, reached = "", 0
     for phase, micros in found:
         reached += micros

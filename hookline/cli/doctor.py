@@ -1,4 +1,4 @@
-"""`doctor`: is this deployment able to do its work, and if not, what to do about it."""
+"""`doctor`: check a deployment, and say how to repair it."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ import typer
 from msgspec import Struct
 
 from hookline import clock
-from hookline.cli import params
+from hookline.cli.command import Command
 from hookline.cli.outbox_status import counted
-from hookline.cli.output import Output, ago, span
-from hookline.cli.session import existing_config, run
+from hookline.cli.output import Output, ago
+from hookline.cli.session import existing_config
 from hookline.config import Config, shown_url
 from hookline.engine.sender.dns import Answer, Resolver
 from hookline.engine.sources.status import SourceView, examine
-from hookline.errors import BlockedAddress, ConfigError, HooklineError, InvalidInput, SourceUnavailable
+from hookline.errors import BlockedAddress, HooklineError, InvalidInput, SourceUnavailable
 from hookline.model import DeadFilter, Endpoint, LaneView, OutboxView
 from hookline.model.states import Circuit, EndpointStatus
 from hookline.rules import backoff
+from hookline.rules.checks.text import lasting
 from hookline.rules.guard import Guard
 from hookline.security import tokens
 from hookline.server.process import open_configured
@@ -36,16 +37,14 @@ from hookline.store.sealed import OlderSecret, Seals
 from hookline.web.public_url import is_loopback
 
 SKEW_WARN, SKEW_FAIL = 1.0, 30.0  # seconds between the database's clock and this machine's
-MAX_NAMES = 50
-MAX_SEALED = 10_000  # values of one key that are counted in one place
-SECRETS_AT_ONCE = 500  # endpoints whose secrets are opened in one read
-LEAST_DISK = 50 * 1024 * 1024  # bytes: a write-ahead log of SQLite and the checkpoint of it
+MAX_NAMES = 50  # host names that are resolved
+MAX_SEALED = 10_000  # values of one key in one table that are counted
+SECRETS_BATCH = 500  # endpoints whose secrets are read at once
+LEAST_DISK = 50 * 1024 * 1024  # bytes that SQLite needs for its write-ahead log and a checkpoint
 LOOKUP_TIMEOUT, CONNECT_TIMEOUT = 5.0, 5.0
-UNUSED = timedelta(days=7)  # without a token of an older secret, after which it counts as no longer needed
-LATE = timedelta(seconds=60)  # an outbox row that waits so long
-SHORTEST_SPAN = (
-    3600.0  # expected seconds of retrying below which an ordinary outage loses deliveries to the dead letters
-)
+UNUSED = timedelta(days=7)  # an older secret can be removed after this time without a request that used it
+LATE = timedelta(seconds=60)  # an outbox row that has waited so long is late
+MIN_RETRY_SPAN = 3600.0  # seconds; with a shorter span of retries, a one-hour outage makes dead letters
 
 
 class Finding(StrEnum):
@@ -63,21 +62,22 @@ class Check(Struct, frozen=True):
 MARKS = {Finding.OK: ("●", "green"), Finding.WARN: ("▲", "yellow"), Finding.FAIL: ("✕", "red")}
 
 
-def doctor(
-    reach: Annotated[bool, typer.Option("--reach", help="Also connect to every endpoint's host (no request).")] = False,
-    repair: Annotated[bool, typer.Option("--repair", help="Wake lanes that would not have woken.")] = False,
-    as_json: params.Json = False,
+async def doctor(
+    cmd: Command,
+    reach: Annotated[
+        bool, typer.Option("--reach", help="Also connect to the host of every endpoint, without a request.")
+    ] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Wake lanes that are stuck.")] = False,
 ) -> None:
-    """Check configuration, database, disk, clock, retries, lanes, endpoints, outboxes, DNS and, with --reach, the way out.
+    """Check configuration, database, disk, clock, retries, lanes, endpoints, outboxes and DNS; with --reach, connections.
 
-    The exit code is 1 when a check failed. Nothing is changed without --repair, and nothing leaves this machine but DNS
-    look-ups of the endpoints' names.
+    The exit code is 1 if a check failed. The command changes nothing without --repair. Without --reach, it sends nothing
+    to other machines except DNS queries for the endpoints' host names.
     """
-    out = Output(as_json)
-    found = run(_collect(out, reach=reach, repair=repair))
+    found = await _collect(cmd.out, reach=reach, repair=repair)
     failed = [check for check in found if check.finding == Finding.FAIL]
-    if as_json:
-        out.json_line({"ok": not failed, "checks": found})
+    if cmd.as_json:
+        cmd.out.json_line({"ok": not failed, "checks": found})
     if failed:
         raise typer.Exit(1)
 
@@ -93,21 +93,17 @@ async def _collect(out: Output, *, reach: bool, repair: bool) -> list[Check]:
 
 
 async def _examine(*, reach: bool, repair: bool) -> AsyncIterator[Check]:
-    """Each check as it is done; what cannot be looked at without an earlier one is left out."""
+    """Yield each check when it is done. Leave out checks that depend on one that failed."""
     try:
         config = existing_config()
-    except ConfigError as error:
-        yield Check("configuration", Finding.FAIL, str(error))
-        return
-    try:
         store = await open_configured(config)
     except HooklineError as error:
         yield Check("configuration", Finding.FAIL, str(error))
         return
     yield Check("configuration", Finding.OK, shown_url(config.database_url))
     if config.public_url is None and (config.trusted_proxies or not is_loopback(config.host)):
-        words = "no link to the portal can be made: others reach this server, so set HOOKLINE_PUBLIC_URL"
-        yield Check("links", Finding.WARN, words)
+        text = "links to the portal need HOOKLINE_PUBLIC_URL, because other machines reach this server: set it"
+        yield Check("links", Finding.WARN, text)
     yield check_retries(config)
     if config.database_file is not None:
         yield _check_disk(config.database_file)
@@ -143,13 +139,13 @@ async def _examine_database(config: Config, store: Store, *, reach: bool, repair
         yield await _check_reach(config, views)
 
 
-# ── what needs no database ────────────────────────────────────────────────────────────────────────────────────────
+# ── checks without the database ───────────────────────────────────────────────────────────────────────────────────
 
 
 def check_retries(config: Config) -> Check:
     expected, longest = backoff.span(config.retry)
-    text = f"{config.retry.max_attempts} attempts: {span(expected)} expected, {span(longest)} at the longest"
-    if expected < SHORTEST_SPAN:
+    text = f"{config.retry.max_attempts} attempts: {lasting(expected)} expected, {lasting(longest)} at the longest"
+    if expected < MIN_RETRY_SPAN:
         return Check("retries", Finding.WARN, f"{text}; an outage of an hour would turn deliveries into dead letters")
     return Check("retries", Finding.OK, text)
 
@@ -166,7 +162,7 @@ def check_free(free: int) -> Check:
 
 
 def check_file(file: Path) -> Check:
-    """A user who owns the database, or may write to it, can make themselves an operator."""
+    """Check owner and mode of the SQLite file. A user who can write to it can become an operator."""
     try:
         found = file.stat()
     except OSError:
@@ -190,7 +186,7 @@ def check_version(version: int) -> Check:
 
 
 async def _check_clock(store: Store) -> Check:
-    """The database's clock schedules and ours signs: receivers refuse timestamps that are minutes off."""
+    """Compare the database's clock, which schedules, with ours, which signs. Receivers refuse timestamps that are minutes off."""
     before = clock.wall()
     theirs = await store.now()
     after = clock.wall()
@@ -198,9 +194,9 @@ async def _check_clock(store: Store) -> Check:
 
 
 def check_skew(since_before: float, since_after: float) -> Check:
-    """`theirs` should lie between the two looks at our own clock; how far outside is the skew."""
+    """Compute the skew. The database's time must lie between two readings of our clock, taken before and after it."""
     skew = max(0.0, -since_before, since_after)
-    text = f"the database's clock and this machine's differ by {span(skew)}"
+    text = f"the database's clock and this machine's differ by {lasting(skew)}"
     if skew >= SKEW_FAIL:
         return Check("clock", Finding.FAIL, f"{text}: synchronise them (NTP)")
     if skew >= SKEW_WARN:
@@ -220,18 +216,18 @@ async def _check_lanes(store: Store, *, repair: bool) -> Check:
 
 
 def check_health(views: list[LaneView]) -> Check:
-    sick = [view for view in views if view.lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN)]
+    failing = [view for view in views if view.lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN)]
     held = [view for view in views if view.lane.status in (EndpointStatus.PAUSED, EndpointStatus.DISABLED)]
-    text = f"{len(views)} in all, {len(sick)} with an open circuit, {len(held)} paused or disabled"
-    return Check("endpoints", Finding.WARN if sick or held else Finding.OK, text)
+    text = f"{len(views)} in all, {len(failing)} with an open circuit, {len(held)} paused or disabled"
+    return Check("endpoints", Finding.WARN if failing or held else Finding.OK, text)
 
 
 async def _check_secrets(store: Store, views: list[LaneView]) -> Check:
-    """As a worker sees them: one that no key opens comes without its secrets, and says why."""
+    """Check that the configured keys decrypt all secrets. An endpoint whose secrets cannot be decrypted is read without them."""
     numbers = [view.lane.endpoint_no for view in views]
     sealed: list[Endpoint] = []
-    for start in range(0, len(numbers), SECRETS_AT_ONCE):
-        opened = await store.endpoints_for(numbers[start : start + SECRETS_AT_ONCE])
+    for start in range(0, len(numbers), SECRETS_BATCH):
+        opened = await store.endpoints_for(numbers[start : start + SECRETS_BATCH])
         sealed += [endpoint for endpoint in opened if not endpoint.secrets]
     if not sealed:
         return Check("secrets", Finding.OK, "HOOKLINE_SECRET_KEY opens every endpoint's")
@@ -241,7 +237,7 @@ async def _check_secrets(store: Store, views: list[LaneView]) -> Check:
 
 
 def check_keys(seals: Seals) -> Check:
-    """By the heads of what is sealed, which an index has: nothing is opened."""
+    """Check which keys are in use. An index on the key ids makes this cheap, and nothing is decrypted."""
     needed = [key for key in seals.older if key.count]
     if needed:
         each = ", ".join(f"{key.key_id} seals {_at_least(key.count)}" for key in needed)
@@ -258,17 +254,17 @@ def check_keys(seals: Seals) -> Check:
 
 
 def check_tokens(secrets: Sequence[str], known: Sequence[OlderSecret], now: datetime) -> Check:
-    """Tokens are kept nowhere, so what can be told of an older secret is when the API last took one that it signed."""
+    """Say which older secrets can be removed. Tokens are not stored, so only the last use of a secret is known."""
     if len(secrets) == 1:
         return Check("tokens", Finding.OK, "one secret of HOOKLINE_JWT_SECRET signs and verifies them")
     by_id = {each.id: each for each in known}
-    told = [_older(id_.hex(), by_id.get(id_), now) for id_ in map(tokens.secret_id, secrets[1:])]
-    finding = Finding.OK if all(unused for unused, _ in told) else Finding.WARN
-    return Check("tokens", finding, f"older secrets of HOOKLINE_JWT_SECRET: {'; '.join(text for _, text in told)}")
+    results = [_older(id_.hex(), by_id.get(id_), now) for id_ in map(tokens.secret_id, secrets[1:])]
+    finding = Finding.OK if all(unused for unused, _ in results) else Finding.WARN
+    return Check("tokens", finding, f"older secrets of HOOKLINE_JWT_SECRET: {'; '.join(text for _, text in results)}")
 
 
 def _older(name: str, secret: OlderSecret | None, now: datetime) -> tuple[bool, str]:
-    """Whether it was unused for long enough, and in words."""
+    """Return whether the secret was unused for long enough, and a text about it."""
     if secret is None:
         return False, f"{name} is not recorded yet: restart hookline serve"
     last = secret.seen_at or secret.since
@@ -291,7 +287,7 @@ def _at_least(count: int) -> str:
 
 
 def check_guard(guard: Guard, views: list[LaneView]) -> Check:
-    """By the spelling of the URLs: where a name leads is judged when it is dialled."""
+    """Check the URLs as they are written. The addresses of host names are checked only when a request is sent."""
     refused = [(view, fault) for view in views if (fault := _refusal(guard, view.url))]
     if not refused:
         return Check("guard", Finding.OK, "lets every endpoint's URL through")
@@ -347,11 +343,11 @@ def check_source(name: str, view: SourceView, now: datetime) -> Check:
     return Check("source", Finding.OK, f"{name}: can be relayed from, and nothing is late")
 
 
-# ── the way out ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── network ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def hosts(views: Iterable[LaneView]) -> list[tuple[str, int]]:
-    """Host and port of each endpoint, once each."""
+    """Return host and port of all endpoints, without duplicates."""
     parts = (urlsplit(view.url) for view in views)
     found = {(part.hostname or "", part.port or (443 if part.scheme == "https" else 80)) for part in parts}
     return sorted(found)
@@ -380,7 +376,7 @@ async def _check_dns(config: Config, views: list[LaneView]) -> Check:
 
 
 async def look_up(config: Config, names: list[str]) -> dict[str, Answer]:
-    """With the very resolver that the sender uses."""
+    """Resolve names with the same resolver that the sender uses."""
     loop = asyncio.get_running_loop()
     resolver = Resolver(servers=config.dns_servers)
     try:
@@ -396,10 +392,10 @@ async def _answer(loop: asyncio.AbstractEventLoop, resolver: Resolver, name: str
         if not future.done():
             future.set_result(answer)
 
-    def heard(_name: str, answer: Answer) -> None:
+    def on_answer(_name: str, answer: Answer) -> None:
         loop.call_soon_threadsafe(settle, answer)
 
-    resolver.look_up(name, heard)
+    resolver.look_up(name, on_answer)
     try:
         return name, await asyncio.wait_for(future, LOOKUP_TIMEOUT)
     except TimeoutError:
@@ -419,7 +415,7 @@ async def _check_reach(config: Config, views: list[LaneView]) -> Check:
 
 
 async def _connect(config: Config, host: str, port: int) -> str | None:
-    """Why no connection could be made; the address is one that the guard lets through, and nothing is sent."""
+    """Connect to an address that the guard allows, and send nothing. Return the problem, or None."""
     found = Answer(addresses=(host,)) if _is_address(host) else (await look_up(config, [host]))[host]
     if found.problem:
         return found.problem

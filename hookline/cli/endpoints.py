@@ -1,8 +1,7 @@
-"""`endpoints list|show|add|rotate|remove|replay-missing`, and what `lanes` and `timeline` have: one group of commands."""
+"""`endpoints list|show|add|rotate|remove|replay-missing`. Other modules have the commands for state and timeline."""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
 from typing import Annotated
 
 import typer
@@ -10,27 +9,27 @@ import typer
 from hookline import clock, signing
 from hookline.api import wire
 from hookline.cli import INTERRUPTED, endpoint_state, params, tasks, timeline
+from hookline.cli.command import CommandGroup, OrgCommand
+from hookline.cli.endpoint_state import actor_name, circuit_name
 from hookline.cli.output import Cell, Output
-from hookline.cli.session import in_session, run, session
 from hookline.model import Endpoint, LaneEvent, LaneView, NewEndpoint, OnDeath, Ordering, Scheme, Secret
 from hookline.model.states import Circuit
-from hookline.server import sockets as listeners
+from hookline.server import sockets
 from hookline.services import endpoints, replays
 from hookline.services.lookup import EndpointRef
 
-app = typer.Typer(help="Endpoints: the URLs that webhooks go to, and the health of their lanes.", no_args_is_help=True)
+app = CommandGroup(help="Endpoints: the URLs that webhooks go to, and the state of their lanes.", no_args_is_help=True)
 
-LONGEST_OVERLAP = 365 * 86_400.0
+MAX_OVERLAP = 365 * 86_400.0  # seconds
 
 
 @app.command("list")
-def list_endpoints(
-    app_ref: params.App = None, org: params.Org = params.DEFAULT_ORG_ID, as_json: params.Json = False
-) -> None:
-    """List endpoints with what governs them: status, circuit, backlog, last error."""
-    out = Output(as_json)
-    found = run(_list(org, app_ref))
-    out.listing(
+async def list_endpoints(cmd: OrgCommand, app_ref: params.App = None) -> None:
+    """List endpoints with status, circuit, backlog and last error."""
+    async with cmd.session() as opened:
+        app_no = None if app_ref is None else (await opened.application(app_ref)).no
+        found = await opened.store.lanes(opened.org_id, app_no)
+    cmd.out.listing(
         found,
         document=wire.lane,
         columns=("id", "application", "url", "status", "circuit", "backlog", "last error"),
@@ -40,28 +39,22 @@ def list_endpoints(
 
 
 def _row(view: LaneView) -> tuple[Cell, ...]:
-    lane = view.lane
-    words = (lane.status.name.lower(), lane.circuit.name.lower().replace("_", "-"))
-    return (view.endpoint_id, view.app_id, view.url, *words, view.depth, view.last_error)
-
-
-async def _list(org: str, app_ref: str | None) -> list[LaneView]:
-    async with session(org) as opened:
-        app_no = None if app_ref is None else (await opened.application(app_ref)).no
-        return await opened.store.lanes(opened.org_id, app_no)
+    status = view.lane.status.name.lower()
+    return (view.endpoint_id, view.app_id, view.url, status, circuit_name(view), view.depth, view.last_error)
 
 
 @app.command("show")
-def show(
-    ref: params.Endpoint,
-    app_ref: params.App = None,
+async def show(
+    cmd: OrgCommand,
+    ref: params.EndpointRef,
     with_secret: Annotated[bool, typer.Option("--secret", help="Print its signing secrets too.")] = False,
-    org: params.Org = params.DEFAULT_ORG_ID,
-    as_json: params.Json = False,
 ) -> None:
-    """Show one endpoint: settings, lane, and what happened to its circuit."""
-    out = Output(as_json)
-    endpoint, view, events = run(_show(org, ref, app_ref, with_secret))
+    """Show one endpoint: its settings, its lane, and the last changes of its state."""
+    find = endpoints.show_secret if with_secret else endpoints.find
+    async with cmd.session() as opened:
+        endpoint = await find(opened.deps, opened.by, ref)
+        view = await opened.store.lane_view(endpoint.no)
+        events = await opened.store.lane_events(endpoint.no, limit=20)
     secrets = [secret.key for secret in endpoint.secrets] if with_secret else None
     document: dict[str, object] = {
         "endpoint": wire.endpoint(endpoint),
@@ -70,17 +63,7 @@ def show(
     }
     if secrets is not None:
         document["secrets"] = secrets
-    out.result(document, people=lambda: _print(out, endpoint, view, events, secrets))
-
-
-async def _show(
-    org: str, ref: str, app_ref: str | None, with_secret: bool
-) -> tuple[Endpoint, LaneView | None, list[LaneEvent]]:
-    async with session(org) as opened:
-        find = endpoints.show_secret if with_secret else endpoints.find
-        endpoint = await find(opened.deps, opened.by, EndpointRef(ref, app_ref))
-        view = await opened.store.lane_view(endpoint.no)
-        return endpoint, view, await opened.store.lane_events(endpoint.no, limit=20)
+    cmd.out.result(document, people=lambda: _print(cmd.out, endpoint, view, events, secrets))
 
 
 def _print(
@@ -103,7 +86,7 @@ def _print(
     pairs += [("secret", secret) for secret in secrets or ()]
     out.fields(pairs + ([] if view is None else _lane_pairs(view)))
     for event in events:
-        by = "" if event.actor is None else f"  (by {endpoint_state.who(event.actor)})"
+        by = "" if event.actor is None else f"  (by {actor_name(event.actor)})"
         out.line(f"{event.at.isoformat(timespec='seconds')}  {event.kind.value}  {event.cause}{by}")
 
 
@@ -115,7 +98,7 @@ def _order(endpoint: Endpoint) -> str:
 
 def _lane_pairs(view: LaneView) -> list[tuple[str, Cell]]:
     lane = view.lane
-    circuit = lane.circuit.name.lower().replace("_", "-")
+    circuit = circuit_name(view)
     if lane.circuit == Circuit.OPEN and lane.probe_at is not None:
         circuit += f" (next probe {lane.probe_at.isoformat(timespec='seconds')})"
     pairs: list[tuple[str, Cell]] = [("circuit", circuit), ("backlog", view.depth), ("last error", view.last_error)]
@@ -130,34 +113,35 @@ def _lane_pairs(view: LaneView) -> list[tuple[str, Cell]]:
 
 
 @app.command("add")
-def add(
-    app_ref: Annotated[str, typer.Argument(metavar="APP", help="The application's id or uid.")],
-    url: Annotated[str, typer.Argument(help="Where the webhooks go.")],
-    uid: Annotated[str | None, typer.Option("--uid", help="Your own name for it.")] = None,
+async def add(
+    cmd: OrgCommand,
+    app_ref: params.AppArgument,
+    url: Annotated[str, typer.Argument(help="The URL that webhooks are sent to.")],
+    uid: Annotated[str | None, typer.Option("--uid", help="Your own id for it.")] = None,
     event_type: Annotated[
-        list[str] | None, typer.Option("--event-type", "-t", help="Only these; can be given several times.")
+        list[str] | None, typer.Option("--event-type", "-t", help="Only this event type. Can be given several times.")
     ] = None,
-    channel: Annotated[list[str] | None, typer.Option("--channel", help="Only messages on these channels.")] = None,
-    secret: Annotated[str | None, typer.Option("--secret", help="whsec_...", show_default="made for you")] = None,
+    channel: Annotated[
+        list[str] | None, typer.Option("--channel", help="Only messages on this channel. Can be given several times.")
+    ] = None,
+    secret: Annotated[str | None, typer.Option("--secret", help="whsec_...", show_default="generated")] = None,
     scheme: Annotated[Scheme, typer.Option("--scheme", help="How requests are signed.")] = Scheme.STANDARD,
-    throttle: Annotated[float | None, typer.Option("--throttle", help="Most requests a second.")] = None,
-    concurrency: Annotated[int | None, typer.Option("--concurrency", help="Most requests in flight.")] = None,
+    throttle: Annotated[float | None, typer.Option("--throttle", help="Maximum requests per second.")] = None,
+    concurrency: Annotated[int | None, typer.Option("--concurrency", help="Maximum concurrent requests.")] = None,
     ordering: Annotated[
-        Ordering, typer.Option("--ordering", help="What goes one at a time: nothing, each ordering key, or everything.")
+        Ordering,
+        typer.Option("--ordering", help="What is sent one at a time: nothing, each ordering key, or everything."),
     ] = Ordering.KEY,
     on_death: Annotated[
-        OnDeath, typer.Option("--on-death", help="Those in line behind a dead delivery go on, or wait for it.")
+        OnDeath, typer.Option("--on-death", help="Whether deliveries behind a dead one are sent or blocked.")
     ] = OnDeath.SKIP,
-    org: params.Org = params.DEFAULT_ORG_ID,
-    as_json: params.Json = False,
 ) -> None:
-    """Add an endpoint; prints its id and its signing secret.
+    """Add an endpoint, and print its id and its signing secret.
 
     hookline endpoints add acme https://acme.example/hooks -t order.paid
 
-    Private and loopback addresses are refused unless HOOKLINE_ALLOW_NETS opens them.
+    Hookline refuses private and loopback addresses unless HOOKLINE_ALLOW_NETS allows them.
     """
-    out = Output(as_json)
     new = NewEndpoint(
         url=url,
         uid=uid,
@@ -170,45 +154,38 @@ def add(
         ordering=ordering,
         on_death=on_death,
     )
-    made = in_session(org, lambda opened: endpoints.create(opened.deps, opened.by, app_ref, new))
-    key = made.secrets[0].key
-    out.result(
-        {"endpoint": wire.endpoint(made), "secret": key},
-        people=lambda: out.fields([("id", made.id), ("url", made.url), ("secret", key)]),
+    async with cmd.session() as opened:
+        created = await endpoints.create(opened.deps, opened.by, app_ref, new)
+    key = created.secrets[0].key
+    cmd.out.result(
+        {"endpoint": wire.endpoint(created), "secret": key},
+        people=lambda: cmd.out.fields([("id", created.id), ("url", created.url), ("secret", key)]),
     )
 
 
 @app.command("rotate")
-def rotate(
-    ref: params.Endpoint,
-    app_ref: params.App = None,
-    overlap: Annotated[str, typer.Option("--overlap", help="How long the old secret signs too: 0, 30m, 7d.")] = "24h",
-    org: params.Org = params.DEFAULT_ORG_ID,
-    as_json: params.Json = False,
+async def rotate(
+    cmd: OrgCommand,
+    ref: params.EndpointRef,
+    overlap: Annotated[str, typer.Option("--overlap", help="How long the old secret also signs: 0, 30m, 7d.")] = "24h",
 ) -> None:
-    """Give it a new signing secret, and print it. The old one signs beside it until the overlap ends.
+    """Create a new signing secret and print it. The old secret also signs until the overlap ends.
 
     hookline endpoints rotate ep_... --overlap 7d
     """
-    out = Output(as_json)
-    length = params.read_span("--overlap", overlap, LONGEST_OVERLAP)
-    changed, now = run(_rotate(org, ref, app_ref, length))
+    length = params.read_span("--overlap", overlap, MAX_OVERLAP)
+    async with cmd.session() as opened:
+        changed = await endpoints.rotate_secret(opened.deps, opened.by, ref, overlap=length)
     key, *old = changed.secrets
-    end = max((each.expires_at for each in old if each.expires_at), default=now)
+    end = max((each.expires_at for each in old if each.expires_at), default=opened.now)
     pairs: list[tuple[str, Cell]] = [("id", changed.id), ("secret", key.key)]
     if key.key.startswith(signing.PRIVATE_PREFIX):
         pairs.append(("public key", signing.public_key(key.key)))
     pairs.append(("old secret", "signs no more" if not old else f"signs until {end.isoformat(timespec='seconds')}"))
-    out.result(
+    cmd.out.result(
         {"endpoint": wire.endpoint(changed), "secret": key.key, "oldSignsUntil": end if old else None},
-        people=lambda: out.fields(pairs),
+        people=lambda: cmd.out.fields(pairs),
     )
-
-
-async def _rotate(org: str, ref: str, app_ref: str | None, overlap: timedelta) -> tuple[Endpoint, datetime]:
-    async with session(org) as opened:
-        changed = await endpoints.rotate_secret(opened.deps, opened.by, EndpointRef(ref, app_ref), overlap=overlap)
-        return changed, opened.now
 
 
 app.command("pause")(endpoint_state.pause)
@@ -220,53 +197,37 @@ app.command("timeline")(timeline.timeline)
 
 
 @app.command("remove")
-def remove(
-    ref: params.Endpoint,
-    app_ref: params.App = None,
-    org: params.Org = params.DEFAULT_ORG_ID,
-    as_json: params.Json = False,
-) -> None:
-    """Remove it for good. What waits for it becomes dead letters (endpoint_deleted), which cannot be replayed."""
-    out = Output(as_json)
-    endpoint, waiting = run(_remove(org, ref, app_ref))
-    rest = f"; {waiting:,} waiting become dead letters" if waiting else ""
-    out.result({"removed": endpoint.id, "waiting": waiting}, people=lambda: out.line(f"{endpoint.id} is removed{rest}"))
-
-
-async def _remove(org: str, ref: str, app_ref: str | None) -> tuple[Endpoint, int]:
-    async with session(org) as opened:
-        endpoint = await opened.endpoint(ref, app_ref)
+async def remove(cmd: OrgCommand, ref: params.EndpointRef) -> None:
+    """Remove an endpoint for ever. Waiting deliveries become dead letters (endpoint_deleted), which cannot be replayed."""
+    async with cmd.session() as opened:
+        endpoint = await opened.endpoint(ref)
         view = await opened.store.lane_view(endpoint.no)
         await endpoints.delete(opened.deps, opened.by, EndpointRef(endpoint.id))
-        return endpoint, 0 if view is None else view.depth
+    waiting = 0 if view is None else view.depth
+    more = f"; {waiting:,} waiting become dead letters" if waiting else ""
+    cmd.out.answer({"removed": endpoint.id, "waiting": waiting}, f"{endpoint.id} is removed{more}")
 
 
 @app.command("replay-missing")
-def replay_missing(
-    ref: params.Endpoint,
-    since: Annotated[str, typer.Option("--since", help="Accepted at or after: an instant, or 2h, 7d ago.")],
-    until: Annotated[str | None, typer.Option("--until", help="Accepted before: likewise.", show_default="now")] = None,
-    app_ref: params.App = None,
-    org: params.Org = params.DEFAULT_ORG_ID,
-    as_json: params.Json = False,
+async def replay_missing(
+    cmd: OrgCommand,
+    ref: params.EndpointRef,
+    since: Annotated[str, typer.Option("--since", help="Accepted at or after this time: an instant, or 2h, 7d ago.")],
+    until: Annotated[
+        str | None,
+        typer.Option("--until", help="Accepted before this time: an instant, or 2h, 7d ago.", show_default="now"),
+    ] = None,
 ) -> None:
-    """Send what it never got: messages that match it now and had no delivery to it.
+    """Send messages that match the endpoint now and have no delivery to it.
 
     hookline endpoints replay-missing ep_... --since 2d
     """
-    out = Output(as_json)
-    made, stopped = run(_replay_missing(out, org, EndpointRef(ref, app_ref), since, until))
-    out.result({"replayed": made}, people=lambda: out.line(f"{made:,} replayed"))
-    if stopped:
-        raise typer.Exit(INTERRUPTED)
-
-
-async def _replay_missing(out: Output, org: str, ref: EndpointRef, since: str, until: str | None) -> tuple[int, bool]:
-    """How many were replayed, and whether somebody interrupted it."""
-    async with session(org) as opened:
+    async with cmd.session() as opened:
         start = params.read_instant(since, opened.now)
         end = None if until is None else params.read_instant(until, opened.now)
         task = await replays.replay_missing(opened.deps, opened.by, ref, start, end)
-        with listeners.stop_on_signals() as stop, out.progress("Replaying", task.total) as advance:
-            done = await tasks.work_off(opened, [task], stop, advance)
-        return done, stop.is_set()
+        with sockets.stop_on_signals() as stop, cmd.out.progress("Replaying", task.total) as advance:
+            done = await tasks.run_to_end(opened, [task], stop, advance)
+    cmd.out.answer({"replayed": done}, f"{done:,} replayed")
+    if stop.is_set():
+        raise typer.Exit(INTERRUPTED)

@@ -10,31 +10,27 @@ import typer
 
 from hookline.api import wire
 from hookline.cli import params
+from hookline.cli.command import CommandGroup, OrgCommand
 from hookline.cli.output import Output
-from hookline.cli.session import in_session, run, session
 from hookline.errors import InvalidInput
 from hookline.model import EventType
 from hookline.services import event_types
-from hookline.store.protocols import Page
 
-app = typer.Typer(help="Event types: the catalogue that endpoints choose from.", no_args_is_help=True)
+app = CommandGroup(help="Event types: the catalogue that endpoints choose from.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="Such as order.paid.")]
 
 
 @app.command("list")
-def list_event_types(
-    archived: Annotated[bool, typer.Option("--archived", help="Also those that are archived.")] = False,
-    org: params.Org = params.DEFAULT_ORG_ID,
-    limit: params.Limit = 50,
-    after: params.After = None,
-    as_json: params.Json = False,
+async def list_event_types(
+    cmd: OrgCommand,
+    paging: params.Paging,
+    archived: Annotated[bool, typer.Option("--archived", help="Include archived event types.")] = False,
 ) -> None:
     """List event types."""
-    out = Output(as_json)
-    page = Page(limit=limit, iterator=after)
-    found = in_session(org, lambda opened: opened.store.event_types(org, page, archived=archived))
-    out.listing(
+    async with cmd.session() as opened:
+        found = await opened.store.event_types(cmd.org, paging.page, archived=archived)
+    cmd.out.listing(
         found,
         document=wire.event_type,
         columns=("name", "description", "created"),
@@ -44,11 +40,11 @@ def list_event_types(
 
 
 @app.command("show")
-def show(name: Name, org: params.Org = params.DEFAULT_ORG_ID, as_json: params.Json = False) -> None:
+async def show(cmd: OrgCommand, name: Name) -> None:
     """Show an event type, with its schemas."""
-    out = Output(as_json)
-    found = in_session(org, lambda opened: event_types.find(opened.deps, opened.by, name))
-    out.result(wire.event_type(found), people=lambda: _print(out, found))
+    async with cmd.session() as opened:
+        found = await event_types.find(opened.deps, opened.by, name)
+    cmd.out.result(wire.event_type(found), people=lambda: _print(cmd.out, found))
 
 
 def _print(out: Output, found: EventType) -> None:
@@ -70,25 +66,33 @@ def _print(out: Output, found: EventType) -> None:
 
 
 @app.command("add")
-def add(
+async def add(
+    cmd: OrgCommand,
     name: Name,
-    description: Annotated[str, typer.Option("--description", help="For people.")] = "",
+    description: Annotated[str, typer.Option("--description", help="A text to display.")] = "",
     schema: Annotated[
         Path | None,
         typer.Option("--schema", exists=True, dir_okay=False, help="A file with the payload's JSON Schema."),
     ] = None,
     validate: Annotated[bool, typer.Option("--validate", help="Refuse payloads that do not fit the schema.")] = False,
-    org: params.Org = params.DEFAULT_ORG_ID,
-    as_json: params.Json = False,
 ) -> None:
-    """Add an event type, so that endpoints can choose it; or bring back an archived one.
+    """Add an event type, so that endpoints can choose it; or restore an archived one.
 
     hookline event-types add order.paid --schema order.paid.json --validate
     """
-    out = Output(as_json)
     schemas = None if schema is None else {"1": _read(schema)}
-    made = run(_add(org, name, description, schemas, validate))
-    out.result(wire.event_type(made), people=lambda: out.line(made.name))
+    async with cmd.session(creates=True) as opened:
+        new = EventType(
+            org_id=opened.org_id,
+            name=name,
+            description=description,
+            schemas=schemas,
+            validated=validate,
+            created_at=opened.now,
+            updated_at=opened.now,
+        )
+        created = await event_types.create(opened.deps, opened.by, new)
+    cmd.out.answer(wire.event_type(created), created.name)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -98,23 +102,9 @@ def _read(path: Path) -> dict[str, Any]:
         raise InvalidInput(f"--schema: {path}: {error}") from None
 
 
-async def _add(org: str, name: str, description: str, schemas: dict[str, Any] | None, validated: bool) -> EventType:
-    async with session(org, creates=True) as opened:
-        new = EventType(
-            org_id=opened.org_id,
-            name=name,
-            description=description,
-            schemas=schemas,
-            validated=validated,
-            created_at=opened.now,
-            updated_at=opened.now,
-        )
-        return await event_types.create(opened.deps, opened.by, new)
-
-
 @app.command("archive")
-def archive(name: Name, org: params.Org = params.DEFAULT_ORG_ID, as_json: params.Json = False) -> None:
-    """Archive an event type; endpoints that chose it keep it. `add` brings it back."""
-    out = Output(as_json)
-    archived = in_session(org, lambda opened: event_types.archive(opened.deps, opened.by, name))
-    out.result(wire.event_type(archived), people=lambda: out.line(f"{archived.name} is archived"))
+async def archive(cmd: OrgCommand, name: Name) -> None:
+    """Archive an event type. Endpoints that chose it keep it. `event-types add` restores it."""
+    async with cmd.session() as opened:
+        archived = await event_types.archive(opened.deps, opened.by, name)
+    cmd.out.answer(wire.event_type(archived), f"{archived.name} is archived")

@@ -1,10 +1,9 @@
-"""`listen`: a local receiver that prints and verifies what arrives."""
+"""`listen`: run a local receiver that prints and verifies webhooks."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import sys
 import threading
 from collections.abc import Callable
@@ -16,92 +15,78 @@ import typer
 from msgspec import Struct
 
 from hookline import clock, config, ids, signing
-from hookline.cli import params
+from hookline.cli.command import OrgCommand
 from hookline.cli.listen_server import CONTROL, Arrival, Behaviour, Receiver, command
 from hookline.cli.output import Output
 from hookline.cli.send import accept
-from hookline.cli.session import Session, run, session
+from hookline.cli.session import Session
 from hookline.config import Config
 from hookline.errors import ConfigError, HooklineError, InvalidInput
 from hookline.model import Endpoint, NewApplication, NewEndpoint, NewMessage, Scheme, Secret
 from hookline.model.states import EndpointStatus
 from hookline.rules.checks.text import clean
-from hookline.server import sockets as listeners
+from hookline.server import sockets
 from hookline.services import applications, endpoints
 
 PING_TYPE = "hookline.ping"
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    behaviour: Behaviour
-    scheme: Scheme
-    secret: Secret | None
-    register: str | None
-    ping: bool
-    count: int
-    org: str
+    port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0 takes any free port.")] = 8072
+    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1"
+    secret: Annotated[str | None, typer.Option("--secret", help="Verify with this secret: whsec_...")] = None
+    scheme: Annotated[Scheme, typer.Option("--scheme", help="How the requests are signed.")] = Scheme.STANDARD
+    status: Annotated[int, typer.Option("--status", help="Respond with this status.")] = 200
+    delay: Annotated[float, typer.Option("--delay", help="Wait this many seconds before each response.")] = 0
+    fail_rate: Annotated[
+        float, typer.Option("--fail-rate", help="Respond to this share of the requests with 500 (0 to 1).")
+    ] = 0
+    register: Annotated[
+        str | None, typer.Option("--register", metavar="APP", help="Register as an endpoint of this application.")
+    ] = None
+    ping: Annotated[bool, typer.Option("--ping", help="With --register: send one message, to see it arrive.")] = False
+    count: Annotated[int, typer.Option("--count", min=0, help="End after this many requests; 0: never.")] = 0
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        return () if self.secret is None else (Secret(key=self.secret),)
 
 
-def listen(
-    port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0 takes any free one.")] = 8072,
-    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
-    secret: Annotated[str | None, typer.Option("--secret", help="Verify with this one: whsec_...")] = None,
-    scheme: Annotated[Scheme, typer.Option("--scheme", help="How the requests are signed.")] = Scheme.STANDARD,
-    status: Annotated[int, typer.Option("--status", help="Answer with this status.")] = 200,
-    delay: Annotated[float, typer.Option("--delay", help="Wait this many seconds before answering.")] = 0,
-    fail_rate: Annotated[float, typer.Option("--fail-rate", help="Answer this part of them with 500 (0 to 1).")] = 0,
-    register: Annotated[str | None, typer.Option("--register", metavar="APP", help="Become an endpoint of it.")] = None,
-    ping: Annotated[bool, typer.Option("--ping", help="With --register: send one message, to see it arrive.")] = False,
-    count: Annotated[int, typer.Option("--count", min=0, help="End after this many arrivals; 0: never.")] = 0,
-    org: params.Org = params.DEFAULT_ORG_ID,
-    as_json: params.Json = False,
-) -> None:
-    """Receive webhooks here: print each one, verify its signature, answer as you like.
+async def listen(cmd: OrgCommand, options: Options) -> None:
+    """Receive webhooks: print each one, verify its signature, respond as you choose.
 
     hookline listen --register demo
 
     hookline listen --port 9000 --secret whsec_... --fail-rate 0.3
 
     While it runs, type `status 503`, `delay 2`, `fail 0.5` or `ok`, or POST {"status": 503, "delay": 0, "failRate": 0} to
-    /_hookline/behaviour. With --register the application is made if need be, and the endpoint's own secret verifies;
-    set HOOKLINE_ALLOW_NETS=127.0.0.0/8 here and for `hookline serve`, which sends. With --json: one line per arrival.
+    /_hookline/behaviour. --register creates the application if it does not exist, and verifies with the endpoint's secret.
+    Set HOOKLINE_ALLOW_NETS=127.0.0.0/8 here and for `hookline serve`, which sends. --json prints one line per request.
     """
-    if ping and register is None:
+    if options.ping and options.register is None:
         raise InvalidInput("--ping needs --register APP")
-    if secret is not None:
-        signing.check_secret(secret, scheme)
-    behaviour = Behaviour(status=status, delay=delay, fail_rate=fail_rate).checked()
-    options = Options(
-        behaviour=behaviour,
-        scheme=scheme,
-        secret=None if secret is None else Secret(key=secret),
-        register=register,
-        ping=ping,
-        count=count,
-        org=org,
-    )
-    run(_listen(Output(as_json), listeners.bind(host, port), options))
-
-
-async def _listen(out: Output, listener: socket.socket, options: Options) -> None:
-    url = listeners.address(listener)
-    secrets: tuple[Secret, ...] = () if options.secret is None else (options.secret,)
+    if options.secret is not None:
+        signing.check_secret(options.secret, options.scheme)
+    behaviour = Behaviour(status=options.status, delay=options.delay, fail_rate=options.fail_rate).checked()
+    listener = sockets.bind(options.host, options.port)
+    url = sockets.address(listener)
+    secrets = options.secrets
     if options.register is not None:
         check_reachable(config.parse(os.environ), url)
-        endpoint = await _register(options.register, url, listener.getsockname()[1], options)
+        endpoint = await _register(cmd, options.register, url, listener.getsockname()[1], options)
         secrets = endpoint.secrets
-        out.note(f"registered as {endpoint.id} of {options.register}")
-    with listeners.stop_on_signals() as stop:
+        cmd.out.note(f"registered as {endpoint.id} of {options.register}")
+    with sockets.stop_on_signals() as stop:
         receiver = Receiver(
-            _printer(out, options.count, stop),
-            behaviour=options.behaviour,
+            _printer(cmd.out, options.count, stop),
+            behaviour=behaviour,
             scheme=options.scheme,
             secrets=secrets,
             wall=clock.wall,
             chance=clock.chance,
         )
-        _announce(out, url, verifies=bool(secrets))
-        _obey_stdin(out, receiver, asyncio.get_running_loop())
+        _announce(cmd.out, url, verifies=bool(secrets))
+        _obey_stdin(cmd.out, receiver, asyncio.get_running_loop())
         from hookline.server import http
 
         await http.serve(receiver, listener, stop=stop, grace=1)
@@ -110,7 +95,7 @@ async def _listen(out: Output, listener: socket.socket, options: Options) -> Non
 def _announce(out: Output, url: str, *, verifies: bool) -> None:
     document = {"listening": url, "verifies": verifies, "control": url + CONTROL}
     words = "verifying" if verifies else "not verifying: no --secret"
-    out.result(document, people=lambda: out.line(f"listening on {url} ({words})"))
+    out.answer(document, f"listening on {url} ({words})")
     out.note("type status 503, delay 2, fail 0.5 or ok; Ctrl-C ends it")
     sys.stdout.flush()
 
@@ -119,7 +104,7 @@ def _announce(out: Output, url: str, *, verifies: bool) -> None:
 
 
 def check_reachable(settings: Config, url: str) -> None:
-    """Before anything is saved: an endpoint that the guard keeps every request from is of no use."""
+    """Refuse before anything is stored if the guard would block every request to this receiver."""
     address = ip_address(urlsplit(url).hostname or "")
     if settings.guard().allows(str(address)):
         return
@@ -129,8 +114,8 @@ def check_reachable(settings: Config, url: str) -> None:
     )
 
 
-async def _register(app_uid: str, url: str, port: int, options: Options) -> Endpoint:
-    async with session(options.org, creates=True) as opened:
+async def _register(cmd: OrgCommand, app_uid: str, url: str, port: int, options: Options) -> Endpoint:
+    async with cmd.session(creates=True) as opened:
         endpoint = await _endpoint(opened, app_uid, url, f"listen-{port}", options)
         if options.ping:
             await _ping(opened, app_uid)
@@ -138,20 +123,21 @@ async def _register(app_uid: str, url: str, port: int, options: Options) -> Endp
 
 
 async def _endpoint(opened: Session, app_ref: str, url: str, uid: str, options: Options) -> Endpoint:
-    """This listener's endpoint: made now, or the one of an earlier run on the same port."""
+    """Create the endpoint of this receiver, or return the one of an earlier run on the same port."""
     app = await applications.find_or_create(opened.deps, opened.by, app_ref, NewApplication(name=app_ref))
     known = await opened.store.endpoint(app.no, uid)
     if known is not None:
         return await _reuse(opened, known, url, options)
-    secrets = () if options.secret is None else (options.secret,)
-    new = NewEndpoint(url=f"{url}/", uid=uid, description="hookline listen", scheme=options.scheme, secrets=secrets)
+    new = NewEndpoint(
+        url=f"{url}/", uid=uid, description="hookline listen", scheme=options.scheme, secrets=options.secrets
+    )
     return await endpoints.create(opened.deps, opened.by, app.id, new)
 
 
 async def _reuse(opened: Session, known: Endpoint, url: str, options: Options) -> Endpoint:
     if known.url != f"{url}/" or known.scheme != options.scheme:
         raise InvalidInput(
-            f"endpoint {known.uid} is another one already ({known.url}, {known.scheme}): take another --port"
+            f"endpoint {known.uid} exists with another URL or scheme ({known.url}, {known.scheme}): choose another --port"
         )
     if known.status != EndpointStatus.ACTIVE:
         return await opened.store.set_endpoint_status(known.no, EndpointStatus.ACTIVE, "hookline listen")
@@ -164,7 +150,7 @@ async def _ping(opened: Session, app_ref: str) -> None:
     await accept(opened, app_ref, draft)
 
 
-# ── what it prints and what it is told ────────────────────────────────────────────────────────────────────────────
+# ── output and commands ───────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _printer(out: Output, count: int, stop: asyncio.Event) -> Callable[[Arrival], None]:
@@ -203,7 +189,7 @@ def _style(arrival: Arrival) -> str | None:
 
 
 def _obey_stdin(out: Output, receiver: Receiver, loop: asyncio.AbstractEventLoop) -> None:
-    """Commands, line by line. A thread, because a file or /dev/null cannot be waited for by the loop."""
+    """Run commands from standard input. A thread reads them, because the event loop cannot wait for a file or /dev/null."""
     if sys.stdin is None or sys.stdin.closed or _in_background():
         return
 
@@ -225,5 +211,5 @@ def _obey_stdin(out: Output, receiver: Receiver, loop: asyncio.AbstractEventLoop
 
 
 def _in_background() -> bool:
-    """A shell's background job that reads from its terminal is stopped by the kernel."""
+    """Whether this is a background job of a shell. The kernel stops such a job when it reads from the terminal."""
     return sys.stdin.isatty() and os.getpgrp() != os.tcgetpgrp(sys.stdin.fileno())

@@ -1,4 +1,4 @@
-"""The receiver behind `hookline listen`: verifies what arrives, and answers as it is told to, also while it runs."""
+"""The receiver of `hookline listen`: it verifies webhooks and sends the configured response, which can be changed at any time."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ MAX_SEEN = 10_000
 
 
 class Behaviour(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """How it answers now."""
+    """How the receiver responds."""
 
     status: int = 200
     delay: float = 0.0
-    fail_rate: float = 0.0  # this part of the requests is answered with 500
+    fail_rate: float = 0.0  # share of the requests that get status 500, from 0 to 1
 
     def checked(self) -> Behaviour:
         if not 200 <= self.status <= 599:
@@ -39,23 +39,23 @@ class Behaviour(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknow
 
 
 class Arrival(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One request, as it is printed."""
+    """One received request, as `listen` prints it."""
 
     at: datetime
     webhook_id: str | None
     event_type: str | None
     attempt: str | None
-    verified: bool | None  # None: no secret to verify with
+    verified: bool | None  # None if there is no secret to verify with
     problem: str | None
-    again: bool  # the same webhook-id was here before
-    status: int  # what it was answered with
+    again: bool  # a request with the same webhook-id came before
+    status: int  # the status of the response
     method: str
     path: str
     body: str
 
 
 def command(behaviour: Behaviour, line: str) -> Behaviour:
-    """`status 503`, `delay 2`, `fail 0.5` or `ok`, as typed while it runs."""
+    """Apply a typed command: `status 503`, `delay 2`, `fail 0.5` or `ok`."""
     word, _, value = line.strip().partition(" ")
     try:
         match word:
@@ -73,7 +73,7 @@ def command(behaviour: Behaviour, line: str) -> Behaviour:
 
 
 class Receiver:
-    """An ASGI application. `arrived` is called for each webhook, before it is answered."""
+    """An ASGI application. It calls `arrived` for each webhook before it responds."""
 
     def __init__(
         self,
@@ -99,9 +99,9 @@ class Receiver:
         if body is None:
             return
         if len(body) > MAX_BODY:
-            await _answer(send, 413, b"")
-        elif scope["path"] == CONTROL and _is_from_a_page(scope):
-            await _answer(send, 403, msgspec.json.encode({"detail": "not for browsers: any page could send this"}))
+            await _respond(send, 413, b"")
+        elif scope["path"] == CONTROL and _is_from_browser(scope):
+            await _respond(send, 403, msgspec.json.encode({"detail": "not for browsers: any page could send this"}))
         elif scope["path"] == CONTROL:
             await self._control(scope["method"], body, send)
         else:
@@ -113,17 +113,17 @@ class Receiver:
             try:
                 self.behaviour = msgspec.json.decode(body, type=Behaviour).checked()
             except (msgspec.MsgspecError, InvalidInput, UnicodeDecodeError, RecursionError) as error:
-                await _answer(send, 422, msgspec.json.encode({"detail": str(error)}))
+                await _respond(send, 422, msgspec.json.encode({"detail": str(error)}))
                 return
-        await _answer(send, 200, msgspec.json.encode(self.behaviour))
+        await _respond(send, 200, msgspec.json.encode(self.behaviour))
 
     async def _webhook(self, scope: Scope, body: bytes, send: Send) -> None:
         now = self.behaviour
         status = 500 if self._chance.random() < now.fail_rate else now.status
         self._arrived(self._arrival(scope, body, status))
         if now.delay:
-            await asyncio.sleep(now.delay)  # the delay that was asked for
-        await _answer(send, status, b"")
+            await asyncio.sleep(now.delay)  # the delay that the user has configured
+        await _respond(send, status, b"")
 
     def _arrival(self, scope: Scope, body: bytes, status: int) -> Arrival:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
@@ -162,12 +162,12 @@ class Receiver:
         return again
 
 
-def _is_from_a_page(scope: Scope) -> bool:
+def _is_from_browser(scope: Scope) -> bool:
     return any(name.lower() in (b"origin", b"sec-fetch-site") for name, _ in scope["headers"])
 
 
 async def _read(receive: Receive) -> bytes | None:
-    """The whole body, or more than the most that is taken of it; None if the sender went away."""
+    """Read the body, but stop after MAX_BODY. Return None if the sender disconnects."""
     parts: list[bytes] = []
     size, more = 0, True
     while more and size <= MAX_BODY:
@@ -181,7 +181,7 @@ async def _read(receive: Receive) -> bytes | None:
     return b"".join(parts)
 
 
-async def _answer(send: Send, status: int, body: bytes) -> None:
+async def _respond(send: Send, status: int, body: bytes) -> None:
     kind = b"application/json" if body else b"text/plain"
     headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})

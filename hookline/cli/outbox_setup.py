@@ -1,4 +1,4 @@
-"""`outbox sql|install|prune`: the table in an application's own database."""
+"""`outbox sql|install|prune`: set up and prune the outbox table in an application's own database."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import Annotated
 import typer
 
 from hookline import config
-from hookline.cli import params
-from hookline.cli.output import Output
-from hookline.cli.session import run, session
+from hookline.cli.command import Command
+from hookline.cli.migrate import installed_text
 from hookline.config import shown_url, urls
 from hookline.engine.sources import setup
 from hookline.errors import InvalidInput
 from hookline.outbox.setup import sql as outbox_sql
 
-LONGEST_ROLE = 63  # bytes: PostgreSQL would cut a longer one
+MAX_ROLE = 63  # bytes; PostgreSQL cuts off longer names
 
 Url = Annotated[str, typer.Argument(metavar="URL", help="sqlite:////srv/shop/shop.db or postgresql://...")]
 
@@ -28,15 +27,16 @@ class Engine(StrEnum):
 
 
 def sql(
+    cmd: Command,
     engine: Annotated[
-        Engine | None, typer.Argument(help="Of the application's database.", show_default="as Hookline's own")
+        Engine | None,
+        typer.Argument(help="The engine of the application's database.", show_default="as Hookline's own"),
     ] = None,
     grant: Annotated[
         list[str] | None, typer.Option("--grant", metavar="ROLE", help="A role that may publish (PostgreSQL).")
     ] = None,
-    as_json: params.Json = False,
 ) -> None:
-    """Print the SQL that sets the outbox up: for your own migrations, or for whoever may run it.
+    """Print the SQL that creates the outbox, for your own migrations or for a database administrator.
 
     hookline outbox sql postgres --grant shop | psql "$SHOP_DATABASE_URL"
 
@@ -46,8 +46,7 @@ def sql(
     if grant and chosen == Engine.SQLITE:
         raise InvalidInput("--grant is for PostgreSQL: SQLite has no roles")
     text = outbox_sql(chosen.value) + "".join(f"\n{grants(role)}" for role in grant or ())
-    out = Output(as_json)
-    out.result({"sql": text}, people=lambda: typer.echo(text, nl=False))
+    cmd.out.result({"sql": text}, people=lambda: typer.echo(text, nl=False))
 
 
 def _engine() -> Engine:
@@ -56,46 +55,36 @@ def _engine() -> Engine:
 
 
 def grants(role: str) -> str:
-    """What a role needs to publish, and nothing more."""
-    name = _quoted(role)
-    return setup.GRANTS.format(role=name)
+    """Return the SQL that gives a role the least privileges that publishing needs."""
+    return setup.GRANTS.format(role=_quoted(role))
 
 
 def _quoted(role: str) -> str:
-    if not role or len(role.encode()) > LONGEST_ROLE or not role.isprintable():
-        raise InvalidInput(f"--grant takes the name of a role, up to {LONGEST_ROLE} bytes")
+    if not role or len(role.encode()) > MAX_ROLE or not role.isprintable():
+        raise InvalidInput(f"--grant takes the name of a role, up to {MAX_ROLE} bytes")
     return "PUBLIC" if role.lower() == "public" else '"' + role.replace('"', '""') + '"'
 
 
-def install(url: Url, as_json: params.Json = False) -> None:
-    """Set the outbox up in an application's own database. Safe to run again; `migrate` does it for HOOKLINE_OUTBOX_URLS.
+async def install(cmd: Command, url: Url) -> None:
+    """Create the outbox in an application's own database. Safe to run again. `migrate` does it for HOOKLINE_OUTBOX_URLS.
 
     hookline outbox install sqlite:////srv/shop/shop.db
     """
     _check(url)
-    out = Output(as_json)
-    changed = run(setup.install(url))
-    name = shown_url(url)
-    out.result(
-        {"outbox": name, "changed": changed, "version": setup.VERSION},
-        people=lambda: out.line(f"{name}: the outbox {'is set up' if changed else 'was set up already'}"),
-    )
+    changed, name = await setup.install(url), shown_url(url)
+    document = {"outbox": name, "changed": changed, "version": setup.VERSION}
+    cmd.out.answer(document, installed_text(name, changed))
 
 
-def prune(url: Url, as_json: params.Json = False) -> None:
-    """Delete what has been relayed from an application's SQLite file. Its own next publish does the same.
+async def prune(cmd: Command, url: Url) -> None:
+    """Delete relayed rows from an application's SQLite file. The next publish of the application does the same.
 
     hookline outbox prune sqlite:////srv/shop/shop.db
     """
     _check(url)
-    out = Output(as_json)
-    count = run(_prune(url))
-    out.result({"deleted": count}, people=lambda: out.line(f"{count:,} deleted"))
-
-
-async def _prune(url: str) -> int:
-    async with session() as opened:
-        return await setup.prune(url, opened.store)
+    async with cmd.session() as opened:
+        count = await setup.prune(url, opened.store)
+    cmd.out.answer({"deleted": count}, f"{count:,} deleted")
 
 
 def _check(url: str) -> None:

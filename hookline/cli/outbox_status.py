@@ -1,4 +1,4 @@
-"""`outbox status`: how much waits, here and in every application's database that is configured."""
+"""`outbox status`: count the waiting rows, in Hookline's own outbox and in those of the configured applications."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from datetime import datetime
 import typer
 from msgspec import Struct
 
-from hookline.cli import params
-from hookline.cli.output import Cell, Output
-from hookline.cli.session import Session, run, session
+from hookline.cli.command import Command
+from hookline.cli.output import Cell
+from hookline.cli.session import Session
 from hookline.config import shown_url
 from hookline.engine.sources.status import examine
 from hookline.errors import SourceUnavailable
@@ -17,34 +17,21 @@ from hookline.store.protocols import COUNTED
 
 
 class Line(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One outbox."""
+    """The counts of one outbox."""
 
     outbox: str
     waiting: int | None = None
     oldest: datetime | None = None
-    set_aside: int | None = None  # only here: the rows of every outbox are set aside in Hookline's own
+    set_aside: int | None = None  # only for Hookline's own outbox, which keeps the set-aside rows of all outboxes
     error: str | None = None
 
 
-def status(as_json: params.Json = False) -> None:
-    """Count what waits to be relayed and what is set aside. The exit code is 4 when a database could not be looked into.
+async def status(cmd: Command) -> None:
+    """Count the rows that wait for the relay and those that are set aside. Counts stop at 10,000.
 
-    Figures end at 10,000.
+    The exit code is 4 if a database could not be read.
     """
-    out = Output(as_json)
-    lines = run(_status())
-    out.result(
-        {"data": lines},
-        people=lambda: out.table(
-            ("outbox", "waiting", "oldest", "set aside", "error"), [_cells(line) for line in lines], empty=""
-        ),
-    )
-    if any(line.error for line in lines):
-        raise typer.Exit(4)
-
-
-async def _status() -> list[Line]:
-    async with session() as opened:
+    async with cmd.session() as opened:
         own = await opened.store.outbox()
         first = Line(
             outbox=shown_url(opened.config.database_url),
@@ -52,7 +39,16 @@ async def _status() -> list[Line]:
             oldest=own.oldest,
             set_aside=own.set_aside,
         )
-        return [first, *[await _source(opened, url) for url in opened.config.outbox_urls]]
+        lines = [first, *[await _source(opened, url) for url in opened.config.outbox_urls]]
+    cmd.out.listing(
+        lines,
+        document=lambda line: line,
+        columns=("outbox", "waiting", "oldest", "set aside", "error"),
+        cells=_cells,
+        empty="",
+    )
+    if any(line.error for line in lines):
+        raise typer.Exit(4)
 
 
 async def _source(opened: Session, url: str) -> Line:

@@ -1,4 +1,4 @@
-"""What a command prints: tables for people, tab-separated lines for pipes, one JSON document for `--json`."""
+"""Print the result of a command: a table on a terminal, tab-separated lines in a pipe, or JSON with `--json`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from hookline.errors import InvalidInput
-from hookline.rules.checks import text as text_checks
 from hookline.rules.checks.text import clean
+from hookline.rules.checks.text import lasting as span
 
-# As on the status page: a mark and a word, never colour alone.
+# The same marks as on the status page. Colour alone never carries the meaning.
 STYLES = {
     "delivered": ("●", "green"),
     "pending": ("◐", "blue"),
@@ -30,7 +30,7 @@ STYLES = {
     "resolved": ("✓", "bright_black"),
 }
 
-# JSON may have these as they are, and a terminal obeys them: DEL, the C1 controls, line ends and changes of direction.
+# JSON allows these characters unescaped, but a terminal acts on them: DEL, C1 controls, line ends, text direction.
 _UNSAFE = re.compile(r"[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ Cell = str | int | float | datetime | None
 
 
 class Output:
-    """One per command run; `as_json` is its `--json`."""
+    """The output of one command. `human` is true on a terminal without `--json`."""
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
@@ -47,7 +47,7 @@ class Output:
 
     @property
     def screen(self) -> bool:
-        """Whether what was printed can be drawn over."""
+        """Whether the terminal can redraw the screen."""
         return self.human and not self._console.is_dumb_terminal
 
     @property
@@ -55,25 +55,33 @@ class Output:
         return self._console.width
 
     def result(self, value: object, *, people: Callable[[], None]) -> None:
-        """The command's answer: `value` as JSON, or whatever `people` prints."""
+        """Print `value` as JSON, or call `people`, which prints text."""
         if self.as_json:
             self.json_line(value)
         else:
             people()
 
+    def answer(self, value: object, *lines: str) -> None:
+        """Print `value` as JSON, or `lines` as text."""
+        if self.as_json:
+            self.json_line(value)
+        else:
+            for line in lines:
+                self.line(line)
+
     def listing(
         self,
-        found: Sequence[T],
+        rows: Sequence[T],
         *,
         document: Callable[[T], object],
         columns: Sequence[str],
         cells: Callable[[T], Sequence[Cell]],
         empty: str,
     ) -> None:
-        """The answer of a command that lists: `{"data": [...]}`, or a table."""
+        """Print a list as the JSON document `{"data": [...]}`, or as a table."""
         self.result(
-            {"data": [document(each) for each in found]},
-            people=lambda: self.table(columns, [cells(each) for each in found], empty=empty),
+            {"data": [document(each) for each in rows]},
+            people=lambda: self.table(columns, [cells(each) for each in rows], empty=empty),
         )
 
     def json_line(self, value: object) -> None:
@@ -81,16 +89,16 @@ class Output:
         sys.stdout.flush()
 
     def line(self, text: str = "", style: str | None = None) -> None:
-        """Never markup: what tenants write must not be read as ours. Control characters of theirs are made visible."""
+        """Print text without markup and with control characters escaped, because tenants write parts of it."""
         self._console.print(Text(clean(text), style=style or ""))
 
     def note(self, text: str) -> None:
-        """For people only, and never in the way of what is piped."""
+        """Print a hint on a terminal. A pipe does not get it."""
         if self.human:
             self.line(text, "bright_black")
 
     def aside(self, text: str) -> None:
-        """On standard error, so that standard output has the answer alone."""
+        """Print to standard error, so that standard output has only the result."""
         print(clean(text), file=sys.stderr)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, empty: str) -> None:
@@ -104,7 +112,7 @@ class Output:
         _print_table(columns, [[_styled(clean(shown(cell))) for cell in row] for row in rows])
 
     def fields(self, pairs: Sequence[tuple[str, Cell]]) -> None:
-        """`name  value` lines."""
+        """Print one `name  value` line for each pair."""
         width = max(len(name) for name, _ in pairs)
         for name, value in pairs:
             text = _styled(clean(shown(value))) if self.human else Text(clean(plain(value)))
@@ -112,7 +120,7 @@ class Output:
 
     @contextmanager
     def progress(self, label: str, total: int | None) -> Iterator[Callable[[int], None]]:
-        """A bar on standard error for work that takes a while; nothing where nobody looks."""
+        """Show a progress bar on standard error if it is a terminal. Yields the function that advances it."""
         console = Console(stderr=True)
         if self.as_json or not console.is_terminal:
             yield lambda _done: None
@@ -124,15 +132,15 @@ class Output:
 
 
 def confirm(question: str) -> None:
-    """No: the command ends, and nothing was changed."""
+    """Ask the user. The answer no ends the command with exit code 1."""
     if not sys.stdin.isatty():
-        raise InvalidInput(f"{question} Say --yes: there is nobody here to ask")
+        raise InvalidInput(f"{question} Give --yes: there is no terminal to ask on")
     if not typer.confirm(question, err=True):
         raise typer.Exit(1)
 
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
-    """Nothing is cut or folded, so that ids can be copied: columns that do not fit stand below their row, with their names."""
+    """Print a table without cutting or wrapping cells, so that ids can be copied. Columns that do not fit go below their row."""
     console = Console(highlight=False, soft_wrap=True)
     widths = [max(len(name), *(row[at].cell_len for row in rows)) for at, name in enumerate(columns)]
     beside = _fitting(widths, console.width)
@@ -147,7 +155,7 @@ def _print_table(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> None
 
 
 def _fitting(widths: Sequence[int], room: int) -> list[int]:
-    """The first column, and of the others as many as fit beside it; the widest go first."""
+    """Return the columns that fit side by side. The widest are dropped first, but never the first column."""
     kept = list(range(len(widths)))
     while len(kept) > 1 and sum(widths[at] + 2 for at in kept) - 2 > room:
         kept.remove(max(kept[1:], key=lambda at: widths[at]))
@@ -177,10 +185,6 @@ def shown(cell: Cell) -> str:
     if cell is None:
         return "-"
     return cell.astimezone().strftime("%Y-%m-%d %H:%M:%S") if isinstance(cell, datetime) else str(cell)
-
-
-def span(seconds: float) -> str:
-    return text_checks.lasting(seconds)
 
 
 def ago(then: datetime, now: datetime) -> str:

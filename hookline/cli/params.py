@@ -1,4 +1,4 @@
-"""Options and arguments that several commands have, and the readers of what people type into them."""
+"""Options and arguments that several commands share, and the functions that read their values."""
 
 from __future__ import annotations
 
@@ -8,20 +8,26 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
+from msgspec import Struct
 
 from hookline import ids
 from hookline.errors import InvalidInput
 from hookline.rules import units
+from hookline.services import lookup
+from hookline.store.protocols import Page
+
+LARGEST_NUMBER = 10**18 - 1  # the largest row number that both engines can store
+MAX_DAYS = 36_500.0
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Org = Annotated[
-    str, typer.Option("--org", help="The organization, where there are several.", show_default="the default one")
+    str, typer.Option("--org", help="The organization, if there are several.", show_default="the default one")
 ]
 App = Annotated[str | None, typer.Option("--app", help="Only this application (id or uid).")]
-Endpoint = Annotated[str, typer.Argument(metavar="ENDPOINT", help="Its id; its uid where --app is given.")]
-Limit = Annotated[int, typer.Option("--limit", min=1, max=1000, help="Most rows.")]
-After = Annotated[str | None, typer.Option("--after", help="Go on after this id, the last one of the page before.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+OnlyApp = Annotated[str | None, typer.Option("--app", help="For this application only (id or uid).")]
+AppArgument = Annotated[str, typer.Argument(metavar="APP", help="The application's id or uid.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=1000, help="The maximum number of rows.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 DEFAULT_ORG_ID = ids.DEFAULT_ORG
 
@@ -29,8 +35,40 @@ _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d)")
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
 
 
+class EndpointRef(lookup.EndpointRef, frozen=True):
+    """An endpoint as the user names it: by id, or by uid with `--app`."""
+
+    endpoint: Annotated[str, typer.Argument(metavar="ENDPOINT", help="The endpoint's id; or its uid, with --app.")]
+    app: App = None
+
+
+class Paging(Struct, frozen=True):
+    """One page of a list."""
+
+    limit: Limit = 50
+    after: Annotated[str | None, typer.Option("--after", help="Continue after this id, the last of a page.")] = None
+
+    @property
+    def page(self) -> Page:
+        return Page(limit=self.limit, iterator=self.after)
+
+
+class NumberPaging(Struct, frozen=True):
+    """One page of a list whose rows have numbers as ids."""
+
+    limit: Limit = 50
+    after: Annotated[
+        int | None,
+        typer.Option("--after", min=0, max=LARGEST_NUMBER, help="Continue after this id, the last of a page."),
+    ] = None
+
+    @property
+    def page(self) -> Page:
+        return Page(limit=self.limit, iterator=None if self.after is None else str(self.after))
+
+
 def read_instant(text: str, now: datetime) -> datetime:
-    """`2026-01-31T12:00:00Z`, or how long ago: `90s`, `15m`, `2h`, `7d`."""
+    """Read `2026-01-31T12:00:00Z`, or a time before `now`: `90s`, `15m`, `2h`, `7d`."""
     found = _SPAN.fullmatch(text.strip())
     try:
         if found is not None:
@@ -45,15 +83,14 @@ def read_instant(text: str, now: datetime) -> datetime:
 
 
 def read_span(option: str, text: str, longest: float) -> timedelta:
-    """`0`, `90s`, `24h`, `7d`."""
+    """Read a duration such as `0`, `90s`, `24h` or `7d`, up to `longest` seconds."""
     try:
         return timedelta(seconds=units.duration(0, longest)(text.strip()))
     except ValueError as takes:
         raise InvalidInput(f"{option} takes {takes}") from None
 
 
-def check_number(option: str, value: float, highest: float) -> float:
-    """What the parser of options lets through: `nan` is in no range, and is not refused by one."""
+def check_number(option: str, value: float, highest: float) -> None:
+    """Refuse numbers out of range. The option parser's own `min` and `max` let `nan` pass."""
     if not (math.isfinite(value) and 0 <= value <= highest):
         raise InvalidInput(f"{option} takes a number from 0 to {highest:g}")
-    return value

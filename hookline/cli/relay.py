@@ -1,4 +1,4 @@
-"""`relay`: only the outboxes, until it is stopped or once."""
+"""`relay`: relay outboxes only, until a signal or once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from hookline import clock
-from hookline.cli import params
+from hookline.cli.command import Command
 from hookline.cli.output import Output
 from hookline.cli.serve import run_parts
 from hookline.cli.session import load_config
@@ -26,34 +26,34 @@ from hookline.server import logs, process, sockets
 from hookline.store.outage import pause
 from hookline.store.protocols import Store
 
-QUIET = 0.3  # seconds
+QUIET = 0.3  # seconds without new rows after which --once counts an outbox as empty
 
 From = Annotated[
     list[str] | None,
-    typer.Option("--from", metavar="URL", help="An application's database, instead of those that are configured."),
+    typer.Option("--from", metavar="URL", help="An application's database, instead of the configured ones."),
 ]
-Once = Annotated[bool, typer.Option("--once", help="Relay what is there, and end.")]
+Once = Annotated[bool, typer.Option("--once", help="Relay the rows that wait now, and exit.")]
 
 
-def relay(given: From = None, once: Once = False, as_json: params.Json = False) -> None:
-    """Relay outboxes and nothing else: for a machine that reaches the applications' databases. `serve` and `worker` do it too.
+def relay(cmd: Command, given: From = None, once: Once = False) -> None:
+    """Relay outboxes and do nothing else, on a machine that reaches the applications' databases. `serve` and `worker` relay too.
 
     hookline relay                   Hookline's own database, and HOOKLINE_OUTBOX_URLS
 
     hookline relay --from sqlite:////srv/shop.db     only that one
 
-    hookline relay --once            exit code 1 when rows were set aside, 4 when a database is away
+    hookline relay --once            exit code 1 if rows were set aside, 4 if a database is unavailable
 
-    A URL with a password belongs into HOOKLINE_OUTBOX_URLS: others can read the arguments of a process.
+    Put a URL with a password into HOOKLINE_OUTBOX_URLS, because other users can read the arguments of a process.
     """
     config = load_config()
     logs.configure(config)
     urls = check_urls(config, given) if given else None
-    run_parts(_once(config, urls, Output(as_json)) if once else _relay(config, urls, Output(as_json)))
+    run_parts(_once(config, urls, cmd.out) if once else _relay(config, urls, cmd.out))
 
 
 def check_urls(config: Config, given: Sequence[str]) -> tuple[str, ...]:
-    """As HOOKLINE_OUTBOX_URLS would have them."""
+    """Check the URLs with the rules for HOOKLINE_OUTBOX_URLS."""
     for url in given:
         check_url("--from", config, url)
     for at, url in enumerate(given):
@@ -83,20 +83,20 @@ async def _relay(config: Config, urls: Sequence[str] | None, out: Output) -> Non
     port = sockets.bind(config.host, config.metrics_port) if config.metrics_port else None
     with sockets.stop_on_signals() as stop:
         tally = Tally()
-        async with _shown(config, port, stop, tally) as store, asyncio.TaskGroup() as parts:
+        async with _opened(config, port, stop, tally) as store, asyncio.TaskGroup() as parts:
             names = [shown_url(url) for url in _urls(config, urls)]
-            out.result(
-                {"relays": names, "into": shown_url(config.database_url)},
-                people=lambda: out.line(f"Hookline relays {', '.join(names)} into {shown_url(config.database_url)}"),
-            )
+            into = shown_url(config.database_url)
+            out.answer({"relays": names, "into": into}, f"Hookline relays {', '.join(names)} into {into}")
             sys.stdout.flush()
             parts.create_task(process.relay(_outboxes(store, config, urls), stop=stop, tally=tally))
             parts.create_task(process.beat(store, tally, stop=stop))
 
 
 @asynccontextmanager
-async def _shown(config: Config, port: socket.socket | None, stop: asyncio.Event, tally: Tally) -> AsyncIterator[Store]:
-    """The store; with `/metrics` and `/health` on a port, where there is one."""
+async def _opened(
+    config: Config, port: socket.socket | None, stop: asyncio.Event, tally: Tally
+) -> AsyncIterator[Store]:
+    """Open the store, and serve `/metrics` and `/health` if there is a port for them."""
     if port is None:
         async with process.opened(config) as store:
             yield store
@@ -104,25 +104,26 @@ async def _shown(config: Config, port: socket.socket | None, stop: asyncio.Event
     from hookline.server import metrics_port, site
 
     async with (
-        site.early_server(config, port, leaving=stop, stop=stop) as way,
+        site.early_server(config, port, leaving=stop, stop=stop) as server,
         process.opened(config) as store,
         asyncio.TaskGroup() as parts,
     ):
-        parts.create_task(metrics_port.MetricsExport(store, config, tally, None).run(way, stop))
+        parts.create_task(metrics_port.MetricsExport(store, config, tally, None).run(server, stop))
         yield store
 
 
 # ── once ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-_Result = tuple[str, RelayReport | HooklineError]  # an outbox, and what came of it
+_Result = tuple[str, RelayReport | HooklineError]  # the URL of an outbox, and its report or error
 
 
 async def _once(config: Config, urls: Sequence[str] | None, out: Output) -> None:
-    """Each of them, whatever becomes of the others."""
+    """Relay every outbox once, also after one has failed."""
     with sockets.stop_on_signals() as stop:
         async with process.opened(config) as store:
             results = await _each(config, store, urls, stop)
-    out.result({"data": [_document(*one) for one in results]}, people=lambda: _print(out, results))
+    texts = [f"{name}: {_words(found)}" for name, found in results if isinstance(found, RelayReport)]
+    out.answer({"data": [_document(*one) for one in results]}, *texts)
     failures = [found for _, found in results if isinstance(found, HooklineError)]
     if failures:
         raise failures[0]
@@ -135,7 +136,7 @@ async def _each(config: Config, store: Store, urls: Sequence[str] | None, stop: 
     for url, outbox in zip(_urls(config, urls), _outboxes(store, config, urls), strict=True):
         try:
             if url != config.database_url:
-                await examine(url, store)  # a relay that stays waits for a table that is not there yet
+                await examine(url, store)  # with --once, a missing table is an error; a permanent relay waits for it
             results.append((shown_url(url), await _emptied(outbox, stop)))
         except HooklineError as error:
             results.append((shown_url(url), error))
@@ -145,7 +146,7 @@ async def _each(config: Config, store: Store, urls: Sequence[str] | None, stop: 
 
 
 async def _emptied(outbox: Outbox, stop: asyncio.Event) -> RelayReport:
-    """Until nothing came for a moment: a file that was just written to cannot always be read at once."""
+    """Relay until no row comes for a moment, because a file that was just written to cannot always be read at once."""
     total, quiet_at = RelayReport(), clock.monotonic() + QUIET
     while not stop.is_set():
         report = await outbox.move(BATCH)
@@ -174,16 +175,10 @@ def _document(name: str, found: RelayReport | HooklineError) -> dict[str, object
     return {"outbox": name, **counts, "reasons": found.reasons}
 
 
-def _print(out: Output, results: Sequence[_Result]) -> None:
-    for name, found in results:
-        if isinstance(found, RelayReport):
-            out.line(f"{name}: {_words(found)}")
-
-
 def _words(report: RelayReport) -> str:
     words = f"{report.relayed:,} relayed"
     if report.repeated:
-        words += f", {report.repeated:,} were there already"
+        words += f", {report.repeated:,} were relayed before"
     if report.set_aside:
         words += f", {report.set_aside:,} set aside ({'; '.join(report.reasons)}): see hookline outbox list"
     return words

@@ -1,4 +1,4 @@
-"""`reseal`: encrypts again, with the first key, what is encrypted at rest, so that older keys can be removed."""
+"""`reseal`: encrypt stored secrets again with the first key, so that older keys can be removed."""
 
 from __future__ import annotations
 
@@ -10,30 +10,31 @@ from typing import Annotated
 import typer
 from msgspec import Struct
 
-from hookline.cli import INTERRUPTED, params
+from hookline.cli import INTERRUPTED
+from hookline.cli.command import Command
 from hookline.cli.output import Output
-from hookline.cli.session import Session, run, session
+from hookline.cli.session import Session
 from hookline.rules.checks.text import clean
-from hookline.server import sockets as listeners
+from hookline.server import sockets
+from hookline.services import audit
 from hookline.store.sealed import KeySeals, Place, Range, Resealed, Seals, Spot, others
 
 BATCH = 200  # values in one transaction
-MAX_COUNTED = 1_000_000  # values of one key in one place; beyond, the bar stands at its end
-
-MAX_SHOWN = 100  # values that no key opens
+MAX_COUNTED = 1_000_000  # values of one key in one table that are counted for the progress bar
+MAX_SHOWN = 100  # failed values that are printed without --json
 
 Advance = Callable[[int], None]
 
 
 class Report(Struct, frozen=True, kw_only=True):
     resealed: int
-    failed: list[str]  # values that no key opens, and why
-    left: int  # values that the first key has not sealed, those that failed among them
+    failed: list[str]  # values that no configured key decrypts, and why
+    left: int  # values that are not encrypted with the first key, including the failed ones
 
 
-def reseal(
+async def reseal(
+    cmd: Command,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be encrypted again.")] = False,
-    as_json: params.Json = False,
 ) -> None:
     """Encrypt every secret with the first key of HOOKLINE_SECRET_KEY, so that older keys can be removed.
 
@@ -42,39 +43,37 @@ def reseal(
     Run it when every process has the new key as its first one (docs/guides/rotate-secrets-and-keys.md). It works beside
     running processes. You can interrupt it: the next run continues. The exit code is 1 while anything is left.
     """
-    out = Output(as_json)
-    report, stopped = run(_dry_run() if dry_run else _reseal(out))
-    out.result(report, people=lambda: _print(out, report, dry_run=dry_run))
+    async with cmd.session() as opened:
+        if dry_run:
+            report, stopped = Report(resealed=0, failed=[], left=(await _seals(opened)).left), False
+        else:
+            report, stopped = await _reseal(cmd.out, opened)
+    cmd.out.result(report, people=lambda: _print(cmd.out, report, dry_run=dry_run))
     if stopped:
         raise typer.Exit(INTERRUPTED)
     if report.left and not dry_run:
         raise typer.Exit(1)
 
 
-async def _dry_run() -> tuple[Report, bool]:
-    async with session() as opened:
-        return Report(resealed=0, failed=[], left=(await _seals(opened)).left), False
-
-
 async def _seals(opened: Session) -> Seals:
     return await opened.store.seals(MAX_COUNTED)
 
 
-async def _reseal(out: Output) -> tuple[Report, bool]:
-    async with session() as opened:
-        before = await _seals(opened)
-        with listeners.stop_on_signals() as stop, out.progress("Sealing", before.left) as advance:
-            done, failed = await _walk(out, opened, before.first, advance, stop)
-        report = Report(resealed=done, failed=failed, left=(await _seals(opened)).left)
-        if report.resealed:
-            await opened.remember("secrets.reseal", "HOOKLINE_SECRET_KEY", detail=f"{report.resealed:,} values")
-        return report, stop.is_set()
+async def _reseal(out: Output, opened: Session) -> tuple[Report, bool]:
+    """Return the report, and whether a signal stopped the work."""
+    before = await _seals(opened)
+    with sockets.stop_on_signals() as stop, out.progress("Sealing", before.left) as advance:
+        done, failed = await _walk(out, opened, before.first, advance, stop)
+    if done:
+        entry = audit.entry(opened.by, "secrets.reseal", "HOOKLINE_SECRET_KEY", detail=f"{done:,} values")
+        await audit.write(opened.store, entry)
+    return Report(resealed=done, failed=failed, left=(await _seals(opened)).left), stop.is_set()
 
 
 async def _walk(
     out: Output, opened: Session, first: KeySeals, advance: Advance, stop: asyncio.Event
 ) -> tuple[int, list[str]]:
-    """Every value that another key than the first has sealed. What is sealed so meanwhile may be missed."""
+    """Encrypt every value that has another key than the first. It may miss values that are written while it runs."""
     total = 0
     failed: list[str] = []
     for place in Place:
@@ -91,7 +90,7 @@ async def _walk(
 
 
 async def _steps(opened: Session, place: Place, within: Range, stop: asyncio.Event) -> AsyncIterator[Resealed]:
-    """A batch that was begun is finished."""
+    """Encrypt batch by batch. A stop takes effect after the current batch."""
     after: Spot | None = Spot()
     while after is not None and not stop.is_set():
         step = await opened.store.reseal(place, within, after, BATCH)
@@ -109,7 +108,7 @@ def _print(out: Output, report: Report, *, dry_run: bool) -> None:
         return
     out.line(f"{report.resealed:,} values sealed with the first key of HOOKLINE_SECRET_KEY")
     if report.left > len(report.failed):
-        rest = report.left - len(report.failed)
-        out.line(f"{rest:,} are left: run it again. If some stay, a process still has an older key first")
+        more = report.left - len(report.failed)
+        out.line(f"{more:,} are left: run it again. If some stay, a process still has an older key first")
     elif not report.left:
         out.line("No other key of HOOKLINE_SECRET_KEY is needed")

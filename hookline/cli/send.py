@@ -1,4 +1,4 @@
-"""`send`: accept one message from the command line."""
+"""`send`: publish one message from the command line."""
 
 from __future__ import annotations
 
@@ -13,31 +13,35 @@ from msgspec.structs import replace
 from hookline import clock, ids
 from hookline.api import wire
 from hookline.cli import params
+from hookline.cli.command import OrgCommand
 from hookline.cli.output import Output
-from hookline.cli.session import Session, run, session
+from hookline.cli.session import Session
 from hookline.errors import InvalidInput
 from hookline.model import Accepted, Delivery, NewMessage
 from hookline.model.states import OPEN, DeliveryState
 from hookline.services import messages
 
-LOOK_AGAIN = 0.05  # seconds between looks at the deliveries, with --wait
-LONGEST_WAIT = 86_400.0
+POLL_INTERVAL = 0.05  # seconds between two reads of the deliveries, with --wait
+MAX_WAIT = 86_400.0  # seconds
 
 
-def send(
-    app_ref: Annotated[str, typer.Argument(metavar="APP", help="The application's id or uid.")],
+async def send(
+    cmd: OrgCommand,
+    app_ref: params.AppArgument,
     event_type: Annotated[str, typer.Argument(metavar="TYPE", help="Such as order.paid.")],
     data: Annotated[
-        str, typer.Option("--data", "-d", help="The payload: a file, - for standard input, or JSON.")
+        str, typer.Option("--data", "-d", help="The payload: a file name, - for standard input, or JSON.")
     ] = "{}",
-    event_id: Annotated[str | None, typer.Option("--event-id", help="Your own id; a second use is refused.")] = None,
-    channel: Annotated[list[str] | None, typer.Option("--channel", help="Can be given several times.")] = None,
-    ordering_key: Annotated[
-        str | None, typer.Option("--ordering-key", help="One at a time, in order, with others of this key.")
+    event_id: Annotated[
+        str | None, typer.Option("--event-id", help="Your own id. A second message with the same id is refused.")
     ] = None,
-    wait: Annotated[float, typer.Option("--wait", help="Seconds to wait until it is delivered or dead.")] = 0,
-    org: params.Org = params.DEFAULT_ORG_ID,
-    as_json: params.Json = False,
+    channel: Annotated[
+        list[str] | None, typer.Option("--channel", help="A channel. Can be given several times.")
+    ] = None,
+    ordering_key: Annotated[
+        str | None, typer.Option("--ordering-key", help="Messages with the same key are sent one at a time, in order.")
+    ] = None,
+    wait: Annotated[float, typer.Option("--wait", help="Maximum seconds to wait until it is delivered or dead.")] = 0,
 ) -> None:
     """Send a message to every endpoint of an application that matches.
 
@@ -45,11 +49,10 @@ def send(
 
     hookline send demo order.paid --data order.json --wait 10
 
-    It is durable when its id is printed; a running `hookline serve` or `hookline worker` delivers it. With --wait, the
-    exit code is 1 unless every delivery was delivered in time.
+    When the id is printed, the message is stored. A running `hookline serve` or `hookline worker` delivers it. With
+    --wait, the exit code is 1 unless every delivery succeeded in time.
     """
-    out = Output(as_json)
-    params.check_number("--wait", wait, LONGEST_WAIT)
+    params.check_number("--wait", wait, MAX_WAIT)
     draft = NewMessage(
         id=ids.mint(ids.MESSAGE, clock.wall()),
         app_no=0,
@@ -59,20 +62,21 @@ def send(
         channels=tuple(channel) if channel else None,
         ordering_key=ordering_key,
     )
-    accepted, deliveries = run(_send(out, org, app_ref, draft, wait))
+    async with cmd.session() as opened:
+        accepted, deliveries = await _send(cmd.out, opened, app_ref, draft, wait)
     document = {
         "id": accepted.message_id,
         "timestamp": accepted.created_at,
         "deliveries": accepted.deliveries,
         "states": [wire.delivery(each) for each in deliveries],
     }
-    out.result(document, people=lambda: _print_states(out, accepted, deliveries))
+    cmd.out.result(document, people=lambda: _print_states(cmd.out, accepted, deliveries))
     if wait and any(each.state != DeliveryState.DELIVERED for each in deliveries):
         raise typer.Exit(1)
 
 
 def read_payload(data: str) -> bytes:
-    """Bytes as they are: what is stored, signed and sent."""
+    """Return the payload byte for byte, because these bytes are stored, signed and sent."""
     if data == "-":
         return sys.stdin.buffer.read()
     if data.lstrip()[:1] in ("{", "[", '"'):
@@ -83,19 +87,20 @@ def read_payload(data: str) -> bytes:
         raise InvalidInput(f"cannot read {data!r}: {error.strerror}; JSON begins with {{, [ or a quote") from None
 
 
-async def _send(out: Output, org: str, app_ref: str, draft: NewMessage, wait: float) -> tuple[Accepted, list[Delivery]]:
-    async with session(org) as opened:
-        accepted = await accept(opened, app_ref, draft)
-        _say_accepted(out, accepted)
-        try:
-            return accepted, await _settled(opened, accepted, wait) if wait else []
-        except asyncio.CancelledError:  # Ctrl-C
-            print(f"hookline: no longer waiting; {accepted.message_id} was accepted", file=sys.stderr)
-            raise
+async def _send(
+    out: Output, opened: Session, app_ref: str, draft: NewMessage, wait: float
+) -> tuple[Accepted, list[Delivery]]:
+    accepted = await accept(opened, app_ref, draft)
+    _print_accepted(out, accepted)
+    try:
+        return accepted, await _settled(opened, accepted, wait) if wait else []
+    except asyncio.CancelledError:  # Ctrl-C
+        print(f"hookline: no longer waiting; {accepted.message_id} was accepted", file=sys.stderr)
+        raise
 
 
-def _say_accepted(out: Output, accepted: Accepted) -> None:
-    """At once: the wait may be long, and whoever ends it must not send the message twice."""
+def _print_accepted(out: Output, accepted: Accepted) -> None:
+    """Print the id before the wait, so that a user who interrupts it does not send the message twice."""
     if not out.as_json:
         out.line(accepted.message_id)
         sys.stdout.flush()
@@ -104,23 +109,22 @@ def _say_accepted(out: Output, accepted: Accepted) -> None:
 
 
 async def accept(opened: Session, app_ref: str, draft: NewMessage) -> Accepted:
-    """Publish one message; `draft` has all but the application."""
+    """Publish one message. `draft` has everything except the application."""
     app = await opened.application(app_ref)
     return await messages.publish(opened.deps, opened.by, app, replace(draft, app_no=app.no))
 
 
 async def _settled(opened: Session, accepted: Accepted, wait: float) -> list[Delivery]:
-    """The deliveries once none is open, or when the time is over."""
+    """Wait until no delivery is open, or until the timeout. Return the deliveries."""
     end = clock.monotonic() + wait
     while True:
         found = await opened.store.deliveries(accepted.message_id)
         if not any(each.state in OPEN for each in found) or clock.monotonic() >= end:
             return found
-        # Another process delivers; what it does can only be seen by looking.
-        await asyncio.sleep(LOOK_AGAIN)
+        await asyncio.sleep(POLL_INTERVAL)  # another process delivers, and does not notify this one
 
 
 def _print_states(out: Output, accepted: Accepted, deliveries: list[Delivery]) -> None:
     for each in deliveries:
         out.fields([(each.endpoint_id, each.state.name.lower())])
-    out.note(f"its story: hookline trace {accepted.message_id}")
+    out.note(f"its history: hookline trace {accepted.message_id}")

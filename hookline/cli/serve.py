@@ -1,4 +1,4 @@
-"""`serve` and `worker`: one process, or one that looks after several."""
+"""`serve` and `worker`: run one process, or one that supervises several."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ import typer
 import uvloop
 
 from hookline import clock, ids
-from hookline.cli import params
-from hookline.cli.admin import sign_in_link
+from hookline.cli.command import Command
 from hookline.cli.output import Output
 from hookline.cli.session import load_config
+from hookline.cli.token import sign_in_link
 from hookline.config import Config, shown_url
 from hookline.config.urls import sqlite_path
 from hookline.errors import ConfigError
 from hookline.observe.otel import tracing
 from hookline.observe.tally import Tally
 from hookline.security import tokens
-from hookline.server import lifeline, logs, process
-from hookline.server import sockets as listeners
+from hookline.server import lifeline, logs, process, sockets
 from hookline.server.process_reports import gathered, reporting
 from hookline.server.supervise import Supervisor
 from hookline.services import organizations
@@ -44,17 +43,17 @@ class Role(StrEnum):
 Processes = Annotated[int, typer.Option("--processes", min=1, max=256, help="Worker processes (PostgreSQL).")]
 
 
-# Bound by the process that has started this one, and handed down.
+# The file descriptor of a socket that the parent process has bound.
 Listener = Annotated[int | None, typer.Option("--listener", hidden=True)]
 
 
 def serve(
+    cmd: Command,
     role: Annotated[Role, typer.Option("--role", help="What this process does.")] = Role.ALL,
     processes: Processes = 1,
     bound: Listener = None,
-    as_json: params.Json = False,
 ) -> None:
-    """Run Hookline: API and dashboard, worker, or both.
+    """Run Hookline: API and dashboard, workers, or both.
 
     hookline serve                       everything in one process
 
@@ -68,29 +67,27 @@ def serve(
     _check(config, role, processes)
     logs.configure(config)
     if role == Role.WORKER:
-        run_parts(_workers(config, processes, Output(as_json)))
+        run_parts(_workers(config, processes, cmd.out))
     else:
-        # Bound before the database is touched: a second server on the port must not even migrate.
-        listener = listeners.bind(config.host, config.port) if bound is None else socket.socket(fileno=bound)
-        run_parts(_serve(config, listener, role, processes, Output(as_json)))
+        # Bind before the database is opened, so that a second server on the same port does not migrate it.
+        listener = sockets.bind(config.host, config.port) if bound is None else socket.socket(fileno=bound)
+        run_parts(_serve(config, listener, role, processes, cmd.out))
 
 
-# Of the process that has started this one: our standard input is the line to it.
+# The parent process sets these two. The worker ends when the parent closes its standard input.
 Supervised = Annotated[bool, typer.Option("--supervised", hidden=True)]
 Report = Annotated[Path | None, typer.Option("--report", hidden=True)]
 
 
-def worker(
-    processes: Processes = 1, supervised: Supervised = False, report: Report = None, as_json: params.Json = False
-) -> None:
-    """Deliver, retry and sweep; no API. Start as many as you like, on as many machines, on PostgreSQL.
+def worker(cmd: Command, processes: Processes = 1, supervised: Supervised = False, report: Report = None) -> None:
+    """Run workers, which deliver and retry, without the API. On PostgreSQL, any number can run, on any number of machines.
 
     hookline worker --processes 4
     """
     config = load_config()
     _check(config, Role.WORKER, processes)
     logs.configure(config)
-    work = _worker(config, report) if supervised else _workers(config, processes, Output(as_json))
+    work = _worker(config, report) if supervised else _workers(config, processes, cmd.out)
     run_parts(work)
 
 
@@ -110,20 +107,18 @@ def run_parts(work: Coroutine[None, None, None]) -> None:
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """What ended it: the parts of a process are ended by the first one that fails."""
+    """Return the first error of a group. It is the cause: the first part that fails ends all other parts."""
     error = group.exceptions[0]
     return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 async def _workers(config: Config, processes: int, out: Output) -> None:
-    listener = listeners.bind(config.host, config.metrics_port) if config.metrics_port else None
-    with listeners.stop_on_signals() as stop:
-        out.result(
-            {"role": Role.WORKER.value, "processes": processes},
-            people=lambda: out.line(f"Hookline works on {shown_url(config.database_url)}"),
-        )
+    listener = sockets.bind(config.host, config.metrics_port) if config.metrics_port else None
+    with sockets.stop_on_signals() as stop:
+        document = {"role": Role.WORKER.value, "processes": processes}
+        out.answer(document, f"Hookline works on {shown_url(config.database_url)}")
         if listener is not None:
-            await _shown_workers(config, listener, processes, stop)
+            await _workers_with_metrics(config, listener, processes, stop)
         elif processes > 1:
             await Supervisor(processes, grace=config.shutdown_timeout).run(stop)
         else:
@@ -131,8 +126,8 @@ async def _workers(config: Config, processes: int, out: Output) -> None:
 
 
 async def _worker(config: Config, report: Path | None) -> None:
-    """One of several: the one that has started them has the port and says the words; it has `report`."""
-    with listeners.stop_on_signals() as stop:
+    """Run one of several workers. The parent process prints the output, serves the metrics port and reads `report`."""
+    with sockets.stop_on_signals() as stop:
         async with lifeline.tied(stop):
             await _work(config, stop, report)
 
@@ -144,18 +139,18 @@ async def _work(config: Config, stop: asyncio.Event, report: Path | None = None)
             await process.run_worker(config, stop=stop, tally=tally, traces=traces)
 
 
-async def _shown_workers(config: Config, listener: socket.socket, processes: int, stop: asyncio.Event) -> None:
-    """With `/metrics` and `/health` on a port."""
+async def _workers_with_metrics(config: Config, listener: socket.socket, processes: int, stop: asyncio.Event) -> None:
+    """Run workers, and serve `/metrics` and `/health` on a port."""
     from hookline.server import metrics_port, site
 
     tally = Tally(event_types=config.metrics_event_types)
     with gathered(config, processes) as fleet, ExitStack() as around:
         async with (
-            site.early_server(config, listener, leaving=stop, stop=stop) as way,
+            site.early_server(config, listener, leaving=stop, stop=stop) as server,
             process.opened(config) as store,
             asyncio.TaskGroup() as parts,
         ):
-            parts.create_task(metrics_port.MetricsExport(store, config, tally, fleet).run(way, stop))
+            parts.create_task(metrics_port.MetricsExport(store, config, tally, fleet).run(server, stop))
             if processes > 1:
                 parts.create_task(Supervisor(processes, grace=config.shutdown_timeout, fleet=fleet).run(stop))
             else:
@@ -166,29 +161,29 @@ async def _shown_workers(config: Config, listener: socket.socket, processes: int
 async def _serve(config: Config, listener: socket.socket, role: Role, processes: int, out: Output) -> None:
     from hookline.server import metrics_port, site
 
-    own_port = listeners.bind(config.host, config.metrics_port) if config.metrics_port else None
-    with listeners.stop_on_signals() as leaving, gathered(config, processes) as fleet, tracing() as traces:
+    metrics_listener = sockets.bind(config.host, config.metrics_port) if config.metrics_port else None
+    with sockets.stop_on_signals() as leaving, gathered(config, processes) as fleet, tracing() as traces:
         stop = asyncio.Event()
-        # Before the database is opened: whoever asks whether we are ready is answered while migrations run.
+        # Start the servers before the database is opened, so that readiness checks get a response while migrations run.
         async with (
-            site.early_server(config, listener, leaving=leaving, stop=stop) as door,
-            metrics_port.metrics_server(config, own_port, leaving=leaving, stop=stop) as own,
+            site.early_server(config, listener, leaving=leaving, stop=stop) as server,
+            metrics_port.metrics_server(config, metrics_listener, leaving=leaving, stop=stop) as metrics,
             process.opened(config) as store,
             asyncio.TaskGroup() as parts,
         ):
             await organizations.open_or_create(store, ids.DEFAULT_ORG, await store.now())
             tally = Tally(event_types=config.metrics_event_types)
-            shown = metrics_port.MetricsExport(store, config, tally, fleet)
-            parts.create_task(listeners.stop_after(leaving, config.shutdown_delay, stop))
-            parts.create_task(site.answer(store, config, door, tally=tally, traces=traces, pages=shown.routes))
-            parts.create_task(shown.run(own, stop))
+            export = metrics_port.MetricsExport(store, config, tally, fleet)
+            parts.create_task(sockets.stop_after(leaving, config.shutdown_delay, stop))
+            parts.create_task(site.answer(store, config, server, tally=tally, traces=traces, pages=export.routes))
+            parts.create_task(export.run(metrics, stop))
             parts.create_task(process.beat(store, tally, stop=stop))
             parts.create_task(process.watch(store, config, stop=stop))
             if processes > 1:
                 parts.create_task(Supervisor(processes, grace=config.shutdown_timeout, fleet=fleet).run(stop))
             elif role == Role.ALL:
                 parts.create_task(process.work(store, config, stop=stop, tally=tally, traces=traces))
-            _announce(out, config, listeners.address(listener), role, processes)
+            _announce(out, config, sockets.address(listener), role, processes)
 
 
 # ── the first output ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -207,13 +202,13 @@ def _announce(out: Output, config: Config, address: str, role: Role, processes: 
 
 
 def _absolute(url: str) -> str:
-    """Where it leads: a relative path is so to the directory that this was started in."""
+    """Return the URL with an absolute path. A relative path starts at the working directory of this process."""
     path = sqlite_path(url)
     return shown_url(url) if path is None else f"sqlite:///{path.absolute()}"
 
 
 def _link(out: Output, config: Config, address: str) -> str | None:
-    """Only for its owner, who looks: a file of one's own, served to this machine alone, and a terminal. Other output is kept."""
+    """Return a sign-in link only for a SQLite file on loopback with a terminal. Other output may be stored in log files."""
     if not out.human or config.database_file is None or not is_loopback(config.host):
         return None
     return sign_in_link(address, tokens.issue_link(config.jwt_secret, ids.DEFAULT_ORG, now=clock.wall()))
@@ -241,7 +236,7 @@ def _banner(out: Output, config: Config, address: str, outboxes: list[str]) -> N
 
 
 def try_line(address: str, token: str) -> str:
-    """Makes the application `demo`, or shows it; works any number of times."""
+    """Return a command that creates the application `demo`, or shows it if it exists."""
     return (
         f"""curl -X POST '{address}/api/v1/app?get_if_exists=true' -H "Authorization: Bearer {token}" """
         """-H 'content-type: application/json' -d '{"name": "Demo", "uid": "demo"}'"""
@@ -249,7 +244,7 @@ def try_line(address: str, token: str) -> str:
 
 
 def program() -> str:
-    """How to call this very command again from here."""
+    """Return the command line that starts this same program again."""
     called = Path(sys.argv[0])
     found = shutil.which("hookline")
     if found is not None and Path(found).resolve() == called.resolve():

@@ -1,14 +1,12 @@
-"""The database behind one command: configuration from the environment, the store, the organization."""
+"""Open what one command needs: the configuration from the environment, the store and the organization."""
 
 from __future__ import annotations
 
-import asyncio
 import getpass
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import TypeVar
 
 from hookline import clock, config, ids
 from hookline.config import Config
@@ -17,23 +15,21 @@ from hookline.model import Accepted, Actor, ActorKind, Application, Endpoint, Ne
 from hookline.model.callers import Caller
 from hookline.rules.guard import Guard
 from hookline.server import logs, process
-from hookline.services import audit, lookup, organizations
+from hookline.services import lookup, organizations
 from hookline.services.deps import Deps
 from hookline.services.lookup import EndpointRef
 from hookline.services.schemas.payloads import Schemas
 from hookline.store.protocols import Store
 
-T = TypeVar("T")
-
 
 class Session:
-    """What a command works with. Everything it finds belongs to `org_id`."""
+    """The store, the services and the caller of one command. Lookups return only objects of the organization `org_id`."""
 
     def __init__(self, settings: Config, store: Store, org_id: str, now: datetime) -> None:
         self.config = settings
         self.store = store
         self.org_id = org_id
-        self.now = now  # the database's clock, when the command began
+        self.now = now  # the time by the database's clock when the command started
         self.guard = settings.guard()
         self.by = Caller(org_id=org_id, actor=Actor(kind=ActorKind.COMMAND_LINE, name=_user()))
         self.deps = _deps(settings, store, self.guard)
@@ -41,18 +37,13 @@ class Session:
     async def application(self, ref: str) -> Application:
         return await lookup.application(self.deps, self.by, ref)
 
-    async def endpoint(self, ref: str, app: str | None) -> Endpoint:
-        """By id; by uid where the application is given."""
-        return await lookup.endpoint(self.deps, self.by, EndpointRef(ref, app))
-
-    async def remember(self, action: str, subject: str, *, app_id: str | None = None, detail: str = "") -> None:
-        """For the audit log."""
-        await audit.write(self.store, audit.entry(self.by, action, subject, app_id=app_id, detail=detail))
+    async def endpoint(self, ref: EndpointRef) -> Endpoint:
+        return await lookup.endpoint(self.deps, self.by, ref)
 
 
 def _deps(settings: Config, store: Store, guard: Guard) -> Deps:
     async def ingest(new: NewMessage) -> Accepted:
-        """A command sends one message: there is nothing to share a commit with."""
+        """Commit one message alone. A command sends a single message, so group commit has no use."""
         (accepted,) = await store.ingest([new])
         return accepted
 
@@ -73,10 +64,10 @@ def _deps(settings: Config, store: Store, guard: Guard) -> Deps:
 
 
 def _user() -> str | None:
-    """Who runs the command, as this machine knows them."""
+    """Return the operating system's name of the user who runs the command."""
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a container's user may have no name
+    except (KeyError, OSError):  # in a container, the user may have no name
         return None
 
 
@@ -85,18 +76,18 @@ def load_config() -> Config:
 
 
 def existing_config() -> Config:
-    """For commands that do not make a database. Looked at before `load`, which makes the keys beside it."""
+    """Load the configuration of an existing database. The check comes first, because `load` creates key files beside it."""
     file = config.parse(os.environ).database_file
     if file is not None and not file.exists():
-        raise StoreUnavailable(f"no database at {file.absolute()}; `hookline migrate` or `hookline serve` makes it")
+        raise StoreUnavailable(f"no database at {file.absolute()}; `hookline migrate` or `hookline serve` creates it")
     return load_config()
 
 
 @asynccontextmanager
 async def session(org_id: str = ids.DEFAULT_ORG, *, creates: bool = False) -> AsyncIterator[Session]:
-    """`creates`: the command may be the first one ever, so the database and the default organization are made."""
+    """Open the database. With `creates`, also create it and the default organization if they do not exist yet."""
     settings = load_config() if creates else existing_config()
-    logs.configure(settings)  # a migration may have to wait, and says so
+    logs.configure(settings)  # a migration that waits for a lock writes a log line
     async with process.opened(settings, migrate=None if creates else False) as store:
         now = await store.now()
         if creates:
@@ -108,18 +99,3 @@ async def session(org_id: str = ids.DEFAULT_ORG, *, creates: bool = False) -> As
             yield opened
         finally:
             await opened.deps.schemas.close()
-
-
-def run(work: Coroutine[None, None, T]) -> T:
-    """One command's work, to its end or to Ctrl-C."""
-    return asyncio.run(work)
-
-
-def in_session(org: str, work: Callable[[Session], Awaitable[T]], *, creates: bool = False) -> T:
-    """Do one thing, and close the database. `creates`: see `session`."""
-
-    async def inside() -> T:
-        async with session(org, creates=creates) as opened:
-            return await work(opened)
-
-    return run(inside())

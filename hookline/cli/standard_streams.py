@@ -1,4 +1,4 @@
-"""The standard streams as commands need them, however they were left to us."""
+"""Prepare the standard streams, which the parent process may have closed."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ def prepare() -> None:
 
 
 def _open_missing() -> None:
-    """Whoever started us may have closed some: a file or a connection would get their number, and what is meant for them."""
+    """Open closed streams on /dev/null. Otherwise a file or socket would get their number, and receive our output."""
     while (number := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
         os.set_inheritable(number, True)
     os.close(number)
     for name, mode, at in (("stdin", "r", _STDIN), ("stdout", "w", _STDOUT), ("stderr", "w", _STDERR)):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(at, mode, closefd=False))  # noqa: SIM115 - as long as the process
+            setattr(sys, name, open(at, mode, closefd=False))  # noqa: SIM115 - stays open until the process ends
 
 
 def _escaped(error: UnicodeError) -> tuple[str, int]:
-    """Letters that the output's encoding lacks, as JSON escapes them: a name or a mark must not end a command."""
+    """Escape characters that the output's encoding lacks as JSON does, so that they do not end the command with an error."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")

@@ -8,89 +8,66 @@ from typing import Annotated
 
 import typer
 
-from hookline.api.wire.tasks import task as shape
+from hookline.api.wire.tasks import task as document
 from hookline.cli import params
-from hookline.cli.output import Cell, Output
-from hookline.cli.session import Session, run, session
+from hookline.cli.command import CommandGroup, OrgCommand
+from hookline.cli.output import Cell
+from hookline.cli.session import Session
 from hookline.errors import Conflict
 from hookline.model import Task, TaskFilter, TaskStatus
 from hookline.services import tasks
-from hookline.store.protocols import Page
 
-STEP = 500  # rows that one step looks at
-LOOK_AGAIN = 0.05  # seconds until the next look at a task that a worker is at
+BATCH = 500  # rows that one step of a task processes
+POLL_INTERVAL = 0.05  # seconds between two reads of a task that a worker is processing
 
-app = typer.Typer(help="Background tasks: recovery and replay of many, asked for over the API.", no_args_is_help=True)
+app = CommandGroup(help="Background tasks: bulk recovery and replay, started over the API.", no_args_is_help=True)
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="Such as qtask_...")]
-Status = Annotated[TaskStatus | None, typer.Option("--status", help="Only these.")]
 
 
 @app.command("list")
-def list_tasks(
+async def list_tasks(
+    cmd: OrgCommand,
+    paging: params.Paging,
     app_ref: params.App = None,
-    status: Status = None,
-    limit: params.Limit = 50,
-    after: params.After = None,
-    org: params.Org = params.DEFAULT_ORG_ID,
-    as_json: params.Json = False,
+    status: Annotated[TaskStatus | None, typer.Option("--status", help="Only tasks with this status.")] = None,
 ) -> None:
     """List background tasks, newest first.
 
     hookline tasks list --status running
     """
-    out = Output(as_json)
-    found = run(_list(org, app_ref, status, Page(limit=limit, iterator=after)))
-    out.listing(
+    statuses = None if status is None else (status,)
+    async with cmd.session() as opened:
+        app_no = None if app_ref is None else (await opened.application(app_ref)).no
+        where = TaskFilter(org_id=cmd.org, app_no=app_no, statuses=statuses)
+        found = await opened.store.tasks(where, paging.page)
+    cmd.out.listing(
         found,
-        document=shape,
+        document=document,
         columns=("id", "kind", "status", "done", "skipped", "total", "endpoint", "made"),
-        cells=_row,
+        cells=lambda each: (*_progress(each).values(), each.endpoint_id, each.created_at),
         empty="No tasks.",
     )
 
 
-def _row(task: Task) -> tuple[Cell, ...]:
-    return (
-        task.id,
-        task.kind.value,
-        task.status.value,
-        task.done,
-        task.skipped,
-        task.total,
-        task.endpoint_id,
-        task.created_at,
-    )
-
-
-async def _list(org: str, app_ref: str | None, status: TaskStatus | None, page: Page) -> list[Task]:
-    async with session(org) as opened:
-        app_no = None if app_ref is None else (await opened.application(app_ref)).no
-        statuses = None if status is None else (status,)
-        return await opened.store.tasks(TaskFilter(org_id=opened.org_id, app_no=app_no, statuses=statuses), page)
+def _progress(task: Task) -> dict[str, Cell]:
+    return {
+        "id": task.id,
+        "kind": task.kind.value,
+        "status": task.status.value,
+        "done": task.done,
+        "skipped": task.skipped,
+        "total": task.total,
+    }
 
 
 @app.command("show")
-def show(task_id: Id, org: params.Org = params.DEFAULT_ORG_ID, as_json: params.Json = False) -> None:
+async def show(cmd: OrgCommand, task_id: Id) -> None:
     """Show one background task with its progress."""
-    out = Output(as_json)
-    found = run(_show(org, task_id))
-    out.result(shape(found), people=lambda: _print(out, found))
-
-
-async def _show(org: str, task_id: str) -> Task:
-    async with session(org) as opened:
-        return await tasks.find(opened.deps, opened.by, task_id)
-
-
-def _print(out: Output, task: Task) -> None:
+    async with cmd.session() as opened:
+        task = await tasks.find(opened.deps, opened.by, task_id)
     pairs: list[tuple[str, Cell]] = [
-        ("id", task.id),
-        ("kind", task.kind.value),
-        ("status", task.status.value),
-        ("done", task.done),
-        ("skipped", task.skipped),
-        ("total", task.total),
+        *_progress(task).items(),
         ("application", task.app_id),
         ("endpoint", task.endpoint_id),
         ("made", task.created_at),
@@ -98,43 +75,40 @@ def _print(out: Output, task: Task) -> None:
     ]
     if task.error is not None:
         pairs.append(("error", task.error))
-    out.fields(pairs)
+    cmd.out.result(document(task), people=lambda: cmd.out.fields(pairs))
 
 
 @app.command("cancel")
-def cancel(task_id: Id, org: params.Org = params.DEFAULT_ORG_ID, as_json: params.Json = False) -> None:
-    """Stop a background task. What it has done stays done."""
-    out = Output(as_json)
-    canceled = run(_cancel(org, task_id))
-    out.result(shape(canceled), people=lambda: out.line(f"{canceled.id} is canceled, {canceled.done:,} done"))
+async def cancel(cmd: OrgCommand, task_id: Id) -> None:
+    """Stop a background task. The rows that it has processed stay as they are."""
+    async with cmd.session() as opened:
+        canceled = await tasks.cancel(opened.deps, opened.by, task_id)
+    cmd.out.answer(document(canceled), f"{canceled.id} is canceled, {canceled.done:,} done")
 
 
-async def _cancel(org: str, task_id: str) -> Task:
-    async with session(org) as opened:
-        return await tasks.cancel(opened.deps, opened.by, task_id)
+# ── run tasks in this process ─────────────────────────────────────────────────────────────────────────────────────
 
 
-# ── doing them here ───────────────────────────────────────────────────────────────────────────────────────────────
+async def run_to_end(
+    opened: Session, started: Sequence[Task], stop: asyncio.Event, advance: Callable[[int], None]
+) -> int:
+    """Run tasks in this process until they end, so that the command needs no worker. Return the number of rows done.
 
-
-async def work_off(opened: Session, made: Sequence[Task], stop: asyncio.Event, advance: Callable[[int], None]) -> int:
-    """Do the steps of tasks until all are over, beside any worker, so that a command needs none; how much was done.
-
-    A stop cancels them. `Conflict` if one failed.
+    A worker may process the same tasks at the same time. `stop` cancels them. Raises `Conflict` if one failed.
     """
     try:
-        over = [await _work_off(opened, task, stop, advance) for task in made]
-    except asyncio.CancelledError:  # a second signal, of somebody in a hurry
-        for task in made:
+        ended = [await _run_to_end(opened, task, stop, advance) for task in started]
+    except asyncio.CancelledError:  # the second signal
+        for task in started:
             await opened.store.cancel_task(task.id)
         raise
-    for task in over:
+    for task in ended:
         if task.status == TaskStatus.FAILED:
             raise Conflict(f"{task.id} failed: {task.error}")
-    return sum(task.done for task in over)
+    return sum(task.done for task in ended)
 
 
-async def _work_off(opened: Session, task: Task, stop: asyncio.Event, advance: Callable[[int], None]) -> Task:
+async def _run_to_end(opened: Session, task: Task, stop: asyncio.Event, advance: Callable[[int], None]) -> Task:
     while task.status == TaskStatus.RUNNING and not stop.is_set():
         after = await _step(opened, task)
         advance(after.done + after.skipped - task.done - task.skipped)
@@ -143,8 +117,8 @@ async def _work_off(opened: Session, task: Task, stop: asyncio.Event, advance: C
 
 
 async def _step(opened: Session, task: Task) -> Task:
-    after = await opened.store.step_task(task.id, STEP)
-    if after is None:  # a worker is at it, or has finished it
-        await asyncio.sleep(LOOK_AGAIN)
+    after = await opened.store.step_task(task.id, BATCH)
+    if after is None:  # a worker is processing it, or has finished it
+        await asyncio.sleep(POLL_INTERVAL)
         after = await opened.store.task(task.org_id, task.id)
     return after or task

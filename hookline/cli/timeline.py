@@ -1,4 +1,4 @@
-"""`endpoints timeline`: what happened to an endpoint's circuit, status and pace, as bands and as a table."""
+"""`endpoints timeline`: the changes of an endpoint's circuit, status and pace, as bars and as a table."""
 
 from __future__ import annotations
 
@@ -10,82 +10,79 @@ from msgspec import Struct
 
 from hookline.api import wire
 from hookline.cli import params, timeline_bar
-from hookline.cli.endpoint_state import who
+from hookline.cli.command import OrgCommand
+from hookline.cli.endpoint_state import actor_name
 from hookline.cli.output import Cell, Output
-from hookline.cli.session import Session, run, session
+from hookline.cli.session import Session
 from hookline.errors import InvalidInput
 from hookline.model import Endpoint, LaneEvent, LaneEventFilter, LaneEventKind, TimelineEntry
 from hookline.store.protocols import Page, Walk
 
-MOST = 10_000  # events of a window that are drawn
-PAGE = 1000
-LONGEST = timedelta(days=3650)
-NARROW, WIDE = 24, 96  # characters of a band
+MAX_EVENTS = 10_000  # events that are read for one timeline
+PAGE = 1000  # events that are read at once
+MAX_WINDOW = timedelta(days=3650)
+MIN_WIDTH, MAX_WIDTH = 24, 96  # characters of a bar
 
-_BESIDE = 10  # of the bands' names
+_LABEL = 10  # characters before a bar, for its name
 
 
 class Timeline(Struct, frozen=True, kw_only=True):
     since: datetime
     until: datetime
-    events: list[LaneEvent]  # of the window, newest first
-    before: list[LaneEvent]  # what the states at its start come from, oldest first
-    whole: bool  # False: there are older ones in the window
+    events: list[LaneEvent]  # events of the window, newest first
+    before: list[LaneEvent]  # the events that set the states at the start of the window, oldest first
+    complete: bool  # False if the window has more than MAX_EVENTS
 
 
-def timeline(
-    ref: params.Endpoint,
-    app_ref: params.App = None,
-    since: Annotated[str, typer.Option("--since", help="From: an instant, or 2h, 7d ago.")] = "24h",
-    until: Annotated[str | None, typer.Option("--until", help="To: likewise.", show_default="now")] = None,
+async def timeline(
+    cmd: OrgCommand,
+    ref: params.EndpointRef,
+    since: Annotated[str, typer.Option("--since", help="From this time: an instant, or 2h, 7d ago.")] = "24h",
+    until: Annotated[
+        str | None, typer.Option("--until", help="To this time: an instant, or 2h, 7d ago.", show_default="now")
+    ] = None,
     kind: Annotated[
-        list[LaneEventKind] | None, typer.Option("--kind", help="Only these in the table; can be given several times.")
+        list[LaneEventKind] | None,
+        typer.Option("--kind", help="Only this kind of event in the table. Can be given several times."),
     ] = None,
     limit: params.Limit = 50,
-    org: params.Org = params.DEFAULT_ORG_ID,
-    as_json: params.Json = False,
 ) -> None:
-    """Show what happened to its circuit, status and pace, with cause and actor, newest first.
+    """Show the changes of its circuit, status and pace, with cause and actor, newest first.
 
     hookline endpoints timeline ep_... --since 7d --kind circuit_opened
     """
-    out = Output(as_json)
-    found = run(_timeline(org, ref, app_ref, since, until))
-    where = LaneEventFilter(kinds=tuple(kind) if kind else None)
-    chosen = [event for event in found.events if where.matches(event)]
-    out.result(
-        {"since": found.since, "until": found.until, "data": [wire.lane_event(each) for each in chosen[:limit]]},
-        people=lambda: _print(out, found, chosen, limit),
-    )
-
-
-async def _timeline(org: str, ref: str, app_ref: str | None, since: str, until: str | None) -> Timeline:
-    async with session(org) as opened:
+    async with cmd.session() as opened:
         start = params.read_instant(since, opened.now)
         end = opened.now if until is None else params.read_instant(until, opened.now)
         if end <= start:
             raise InvalidInput("--until must be after --since")
-        if end - start > LONGEST:
+        if end - start > MAX_WINDOW:
             raise InvalidInput("--since is more than ten years before --until")
-        return await _look(opened, await opened.endpoint(ref, app_ref), start, end)
+        found = await _read(opened, await opened.endpoint(ref), start, end)
+    where = LaneEventFilter(kinds=tuple(kind) if kind else None)
+    chosen = [event for event in found.events if where.matches(event)]
+    cmd.out.result(
+        {"since": found.since, "until": found.until, "data": [wire.lane_event(each) for each in chosen[:limit]]},
+        people=lambda: _print(cmd.out, found, chosen, limit),
+    )
 
 
-async def _look(opened: Session, endpoint: Endpoint, start: datetime, end: datetime) -> Timeline:
+async def _read(opened: Session, endpoint: Endpoint, start: datetime, end: datetime) -> Timeline:
     entries: list[TimelineEntry] = []
     where, iterator = LaneEventFilter(since=start, until=end), None
-    while len(entries) < MOST:
+    while len(entries) < MAX_EVENTS:
         walk = await opened.store.timeline(endpoint.no, where, Page(limit=PAGE, iterator=iterator))
         entries += walk.rows
         iterator = _next(walk)
         if iterator is None:
             break
-    before = [await _left_behind(opened, endpoint, aspect, start) for aspect in timeline_bar.ASPECTS]
+    before = [await _last_before(opened, endpoint, aspect, start) for aspect in timeline_bar.ASPECTS]
     return Timeline(
         since=start,
         until=end,
         events=[entry.event for entry in entries],
         before=[entry.event for entry in sorted((each for each in before if each), key=lambda entry: entry.id)],
-        whole=iterator is None,
+        complete=iterator is None,
     )
 
 
@@ -95,10 +92,10 @@ def _next(walk: Walk[TimelineEntry]) -> str | None:
     return str(walk.rows[-1].id)
 
 
-async def _left_behind(
+async def _last_before(
     opened: Session, endpoint: Endpoint, aspect: timeline_bar.Aspect, start: datetime
 ) -> TimelineEntry | None:
-    """The last event before the window that says what the state was at its start."""
+    """Return the last event before the window that set the state at its start."""
     where, iterator = LaneEventFilter(kinds=tuple(aspect.begins), until=start), None
     while True:
         walk = await opened.store.timeline(endpoint.no, where, Page(limit=1, iterator=iterator))
@@ -111,7 +108,7 @@ async def _left_behind(
 
 def _print(out: Output, found: Timeline, chosen: list[LaneEvent], limit: int) -> None:
     if out.human:
-        _print_bands(out, found)
+        _print_bars(out, found)
     out.table(
         ("at", "kind", "by", "cause"),
         [_row(event) for event in chosen[:limit]],
@@ -119,19 +116,19 @@ def _print(out: Output, found: Timeline, chosen: list[LaneEvent], limit: int) ->
     )
     if len(chosen) > limit:
         out.note(f"{len(chosen) - limit:,} older ones are not shown; --limit shows more")
-    if not found.whole:
-        out.note(f"only the last {MOST:,} events of this time were looked at")
+    if not found.complete:
+        out.note(f"only the newest {MAX_EVENTS:,} events of this time were read")
 
 
-def _print_bands(out: Output, found: Timeline) -> None:
-    width = min(WIDE, max(NARROW, out.width - _BESIDE))
+def _print_bars(out: Output, found: Timeline) -> None:
+    width = min(MAX_WIDTH, max(MIN_WIDTH, out.width - _LABEL))
     oldest_first = [*found.before, *found.events[::-1]]
     for name, line in timeline_bar.bands(oldest_first, found.since, found.until, width):
-        out.line(f"{name:<{_BESIDE - 1}} {line}".rstrip())
+        out.line(f"{name:<{_LABEL - 1}} {line}".rstrip())
     first, last = (f"{at.astimezone():%Y-%m-%d %H:%M}" for at in (found.since, found.until))
-    out.line(" " * _BESIDE + first + last.rjust(width - len(first)))
+    out.line(" " * _LABEL + first + last.rjust(width - len(first)))
     out.line()
 
 
 def _row(event: LaneEvent) -> tuple[Cell, ...]:
-    return event.at, event.kind.value, None if event.actor is None else who(event.actor), event.cause
+    return event.at, event.kind.value, None if event.actor is None else actor_name(event.actor), event.cause

@@ -1,4 +1,4 @@
-"""The timeline of an endpoint as bands of characters: what its circuit, status and pace were over time. Pure."""
+"""Draw the timeline of an endpoint as bars of characters: its circuit, status and pace over time. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hookline.model import LaneEvent, LaneEventKind
 
 K = LaneEventKind
 
-# In the order in which they hide each other where several share a cell: a short outage must not vanish in a long day.
+# If several states share a cell, the later one in this order is drawn, so that a short outage is visible in a long window.
 MARKS = {
     "closed": "─",
     "active": "─",
@@ -22,12 +22,12 @@ MARKS = {
     "open": "█",
     "disabled": "█",
 }
-PROBE = "╵"  # the circuit is half-open for as long as a probe is out: too short to be drawn
+PROBE = "╵"  # marks a probe; the circuit is half-open only while the probe runs, which is too short for the bar
 _RANK = {state: rank for rank, state in enumerate(MARKS)}
 
 
 class Aspect(Struct, frozen=True):
-    """One band: the state that each kind of event begins."""
+    """One bar. `begins` maps a kind of event to the state that starts with it."""
 
     name: str
     usual: str
@@ -62,14 +62,14 @@ ASPECTS = (CIRCUIT, STATUS, PACE)
 
 
 class Stretch(Struct, frozen=True):
-    """From here on, until the next one."""
+    """A state that starts at `at` and lasts until the next stretch."""
 
     at: datetime
     state: str
 
 
 def stretches(aspect: Aspect, events: Iterable[LaneEvent], start: datetime) -> list[Stretch]:
-    """`events` oldest first. What is older than the window counts only as what it left behind."""
+    """Turn events, oldest first, into states. An event before the window sets the state at its start."""
     found = [Stretch(start, aspect.usual)]
     for event in events:
         state = aspect.begins.get(event.kind)
@@ -83,7 +83,7 @@ def stretches(aspect: Aspect, events: Iterable[LaneEvent], start: datetime) -> l
 
 
 def draw(found: Sequence[Stretch], end: datetime, width: int) -> str:
-    """One character for each part of the window."""
+    """Draw the window from the first stretch to `end` with `width` characters."""
     cells = [0] * width
     start, span = found[0].at, end - found[0].at
     for stretch, following in zip(found, [*found[1:], Stretch(end, "")], strict=True):
@@ -96,7 +96,7 @@ def draw(found: Sequence[Stretch], end: datetime, width: int) -> str:
 
 
 def probes(events: Iterable[LaneEvent], start: datetime, end: datetime, width: int) -> str:
-    """Where a probe was sent: the moments at which the circuit was half-open."""
+    """Draw a mark at each time when a probe was sent, which is when the circuit was half-open."""
     cells = [" "] * width
     for event in events:
         if event.kind in (K.CIRCUIT_PROBE_FAILED, K.CIRCUIT_RECOVERING) and event.actor is None and event.at >= start:
@@ -109,7 +109,7 @@ def _cell(offset: timedelta, span: timedelta, width: int) -> int:
 
 
 def bands(events: Sequence[LaneEvent], start: datetime, end: datetime, width: int) -> list[tuple[str, str]]:
-    """Each band with its name, and a legend of what can be seen. Status and pace only where they were not as usual."""
+    """Return each bar with its name, and a legend. Status and pace are left out if they never changed."""
     shown: list[tuple[str, str]] = []
     seen: set[str] = set()
     for aspect in ASPECTS:

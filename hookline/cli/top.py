@@ -1,4 +1,4 @@
-"""`top`: the whole fleet on one screen, from any machine that reaches the database."""
+"""`top`: show all processes of a deployment on one screen, from any machine that reaches the database."""
 
 from __future__ import annotations
 
@@ -18,45 +18,46 @@ from msgspec.structs import replace
 from rich.console import Console, Group
 from rich.live import Live
 
-from hookline.cli import params, top_view
-from hookline.cli.output import Output
-from hookline.cli.session import existing_config, run
+from hookline.cli import top_view
+from hookline.cli.command import Command
+from hookline.cli.session import existing_config
 from hookline.cli.top_view import Picture
 from hookline.config import shown_url
 from hookline.errors import InvalidInput, StoreUnavailable
 from hookline.model.pulses import EVERY, Pulse
 from hookline.observe.fleet_overview import WINDOW, overview
-from hookline.server import process
-from hookline.server import sockets as listeners
+from hookline.server import process, sockets
 from hookline.store.outage import pause
 from hookline.store.protocols import Page, Store
 
-MAX_SICK = 8
-MAX_ALERTS = 100  # more than fire at once: each rule tells of some twenty by name, and of the rest as one
-FRESH = 2.0  # seconds that a counting of what is open is good for
-_LATE = timedelta(seconds=2 * EVERY)  # a pulse may be committed after a later one was seen
+MAX_FAILING = 8  # endpoints that are listed
+MAX_ALERTS = 100  # alerts that are read; fewer can fire at once, because each rule names about twenty subjects at most
+FRESH = 2.0  # seconds for which a count of open deliveries may be reused
+_LATE = timedelta(seconds=2 * EVERY)  # a pulse may be committed after a later one was read
 
-Every = Annotated[float, typer.Option("--every", help="Seconds between two looks.")]
-Once = Annotated[bool, typer.Option("--once", help="Print it once, and end.")]
+Every = Annotated[float, typer.Option("--every", help="Seconds between two updates.")]
+Once = Annotated[bool, typer.Option("--once", help="Print once and exit.")]
 
 
-def top(every: Every = 2.0, once: Once = False, as_json: params.Json = False) -> None:
-    """Watch rates, depths, latencies, the sickest endpoints and the alerts of all processes on this database; q ends it.
+async def top(cmd: Command, every: Every = 2.0, once: Once = False) -> None:
+    """Watch rates, backlog, latencies, failing endpoints and alerts of all processes on this database. The key q ends it.
 
     hookline top
 
     hookline top --once --json
 
-    Processes tell what they did every ten seconds; what waits is counted when it is looked at.
+    Processes report rates and latencies every ten seconds. The backlog is counted at each update.
     """
     if not 0.2 <= every <= 3600:
         raise InvalidInput("--every takes a number from 0.2 to 3600")
-    out = Output(as_json)
-    if out.screen and not once:
-        run(_watch(every))
-    else:
-        picture = run(_once())
-        out.result(document(picture), people=lambda: _print(picture, out.width))
+    config = existing_config()
+    async with process.opened(config, migrate=False) as store:
+        reader = PulseReader(store, shown_url(config.database_url))
+        picture = await reader.read()
+        if cmd.out.screen and not once:
+            await _watch(reader, picture, every)
+            return
+    cmd.out.result(document(picture), people=lambda: _print(picture, cmd.out.width))
 
 
 def _print(picture: Picture, width: int) -> None:
@@ -65,46 +66,36 @@ def _print(picture: Picture, width: int) -> None:
         console.print(line)
 
 
-async def _once() -> Picture:
-    config = existing_config()
-    async with process.opened(config, migrate=False) as store:
-        return await PulseReader(store, shown_url(config.database_url)).look()
-
-
-async def _watch(every: float) -> None:
-    config = existing_config()
+async def _watch(reader: PulseReader, picture: Picture, every: float) -> None:
     console = Console(highlight=False)
-    async with process.opened(config, migrate=False) as store:
-        looker = PulseReader(store, shown_url(config.database_url))
-        picture = await looker.look()
-        with (
-            listeners.stop_on_signals() as done,  # however it ends, the terminal is given back as it was
-            _keys(done),
-            Live(console=console, screen=True, auto_refresh=False) as live,
-        ):
-            while not done.is_set():
-                live.update(Group(*top_view.screen(picture, console.width, console.height)), refresh=True)
-                await pause(every, done)
-                picture = await _unless(done, looker, picture)
+    with (
+        sockets.stop_on_signals() as done,  # restores the terminal also after a signal
+        _keys(done),
+        Live(console=console, screen=True, auto_refresh=False) as live,
+    ):
+        while not done.is_set():
+            live.update(Group(*top_view.screen(picture, console.width, console.height)), refresh=True)
+            await pause(every, done)
+            picture = await _next(done, reader, picture)
 
 
-async def _unless(done: asyncio.Event, looker: PulseReader, before: Picture) -> Picture:
-    """The next picture; the one before where the database is away, or nobody looks any more."""
-    looking, leaving = asyncio.create_task(looker.look()), asyncio.create_task(done.wait())
+async def _next(done: asyncio.Event, reader: PulseReader, before: Picture) -> Picture:
+    """Read the next picture. Return the one before if the database is unavailable or the user ends the command."""
+    reading, leaving = asyncio.create_task(reader.read()), asyncio.create_task(done.wait())
     try:
-        await asyncio.wait({looking, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        return looking.result() if looking.done() else before
+        await asyncio.wait({reading, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        return reading.result() if reading.done() else before
     except StoreUnavailable as error:
         return replace(before, trouble=str(error))
     finally:
-        for task in (looking, leaving):
+        for task in (reading, leaving):
             task.cancel()
-        await asyncio.wait({looking, leaving})
+        await asyncio.wait({reading, leaving})
 
 
 @contextmanager
 def _keys(done: asyncio.Event) -> Iterator[None]:
-    """Single keys, without Enter and without their echo."""
+    """Read single keys, without Enter and without echo. The key q sets `done`."""
     loop, number = asyncio.get_running_loop(), sys.stdin.fileno()
     if not sys.stdin.isatty():
         yield
@@ -126,27 +117,27 @@ def _keys(done: asyncio.Event) -> Iterator[None]:
 
 
 class PulseReader:
-    """Remembers the pulses of the last minutes, and asks only for those that are new."""
+    """Reads the reports of all processes. It keeps those of the last minutes and reads only new ones."""
 
     def __init__(self, store: Store, database: str) -> None:
         self._store = store
         self._database = database
         self._pulses: dict[tuple[datetime, str], Pulse] = {}
 
-    async def look(self) -> Picture:
+    async def read(self) -> Picture:
         now = await self._store.now()
-        await self._learn(now)
-        seen = overview(list(self._pulses.values()), now, limit=MAX_SICK)
-        unwell = await self._store.unwell([sick.endpoint_no for sick in seen.failing], MAX_SICK)
+        await self._read_pulses(now)
+        seen = overview(list(self._pulses.values()), now, limit=MAX_FAILING)
+        unhealthy = await self._store.unwell([each.endpoint_no for each in seen.failing], MAX_FAILING)
         return Picture(
             database=self._database,
             overview=seen,
             depths=await self._store.depths(fresh=FRESH),
             alerts=await self._store.alerts(Page(limit=MAX_ALERTS), firing=True),
-            unwell={each.endpoint_no: each for each in unwell},
+            unhealthy={each.endpoint_no: each for each in unhealthy},
         )
 
-    async def _learn(self, now: datetime) -> None:
+    async def _read_pulses(self, now: datetime) -> None:
         newest = max((at for at, _ in self._pulses), default=now - WINDOW)
         found = await self._store.pulses(max(newest - _LATE, now - WINDOW), now)
         known = {key: pulse for key, pulse in self._pulses.items() if pulse.at > now - WINDOW}
@@ -155,7 +146,7 @@ class PulseReader:
 
 
 def document(picture: Picture) -> dict[str, object]:
-    """In the API's spelling; endpoints by their ids."""
+    """Return the document of `--json`, with field names in the style of the API."""
     seen, depths = picture.overview, picture.depths
     return {
         "at": seen.at,
@@ -182,13 +173,13 @@ def document(picture: Picture) -> dict[str, object]:
         },
         "sickest": [
             {
-                "endpointId": picture.unwell[sick.endpoint_no].endpoint_id,
-                "good": sick.good,
-                "failed": sick.failed,
-                "circuit": picture.unwell[sick.endpoint_no].circuit.name.lower(),
+                "endpointId": picture.unhealthy[each.endpoint_no].endpoint_id,
+                "good": each.good,
+                "failed": each.failed,
+                "circuit": picture.unhealthy[each.endpoint_no].circuit.name.lower(),
             }
-            for sick in seen.failing
-            if sick.endpoint_no in picture.unwell
+            for each in seen.failing
+            if each.endpoint_no in picture.unhealthy
         ],
         "alerts": [msgspec.to_builtins(alert) for alert in picture.alerts],
     }

@@ -1,4 +1,4 @@
-"""What `top` shows, as lines of text for a screen of any width from 80 on. Pure."""
+"""Format the lines that `top` shows, for screens that are at least 80 characters wide. Pure."""
 
 from __future__ import annotations
 
@@ -9,39 +9,38 @@ from textwrap import wrap
 from msgspec import Struct
 from rich.text import Text
 
-from hookline.cli.output import span
 from hookline.model import Depths
 from hookline.model.alerts import Alert, Severity, UnhealthyEndpoint
 from hookline.model.states import Circuit, EndpointStatus
 from hookline.observe.fleet_overview import FailingEndpoint, Overview, Quantiles, Rate
-from hookline.rules.checks.text import clean
+from hookline.rules.checks.text import clean, lasting
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 QUIET = "bright_black"
 _LABEL = 10
 _NUMBER = 11
-FEWER_ALERTS = (3, 1)  # where the screen is too small for all
+FEWER_ALERTS = (3, 1)  # how many alerts to try if the screen is too small for all
 
 
 class Picture(Struct, frozen=True, kw_only=True):
     database: str
     overview: Overview
     depths: Depths
-    alerts: list[Alert]  # that fire
-    unwell: dict[int, UnhealthyEndpoint]  # by number: the sickest, and those whose circuit is not closed
-    trouble: str | None = None  # why this is an old one
+    alerts: list[Alert]  # alerts that fire now
+    unhealthy: dict[int, UnhealthyEndpoint]  # by endpoint number: those that fail most, or have no closed circuit
+    trouble: str | None = None  # why the picture could not be updated
 
 
-def lines(picture: Picture, width: int, *, most_alerts: int | None = None) -> list[Text]:
+def lines(picture: Picture, width: int, *, max_alerts: int | None = None) -> list[Text]:
     parts = (
         _head(picture),
-        _alerts(picture.alerts, picture.depths.at, width, most_alerts),
+        _alerts(picture.alerts, picture.depths.at, width, max_alerts),
         _rates(picture.overview.rates),
         _waiting(picture.depths, picture.overview.outbox_lag),
         _latencies(picture.overview),
         _distribution(picture.overview),
         _lanes(picture.depths),
-        _sickest(picture),
+        _failing(picture),
     )
     found = [line for part in parts for line in (*part, Text())]
     for line in found:
@@ -50,9 +49,9 @@ def lines(picture: Picture, width: int, *, most_alerts: int | None = None) -> li
 
 
 def screen(picture: Picture, width: int, height: int) -> list[Text]:
-    """As much as fits: if need be without the empty lines, and then with fewer alerts, which must not hide the rest."""
-    for most_alerts in (len(picture.alerts), *FEWER_ALERTS):
-        found = lines(picture, width, most_alerts=most_alerts)
+    """Return the lines that fit. If there are too many, leave out empty lines first, then alerts."""
+    for max_alerts in (len(picture.alerts), *FEWER_ALERTS):
+        found = lines(picture, width, max_alerts=max_alerts)
         if len(found) >= height:
             found = [line for line in found if line.plain]
         if len(found) < height:
@@ -68,29 +67,29 @@ def _head(picture: Picture) -> Iterator[Text]:
     fleet = (
         f"{_count(seen.processes, 'process', 'processes')}, {seen.in_flight:,} of {seen.slots:,} requests in flight"
         if seen.processes
-        else "no process has told anything in the last half minute"
+        else "no process has reported in the last half minute"
     )
     yield Text.assemble(
         ("hookline top", "bold"), f"  {clean(picture.database)}  ", (f"{seen.at.astimezone():%H:%M:%S}", QUIET)
     )
     yield Text(fleet, "" if seen.processes else "yellow")
     if picture.trouble is not None:
-        yield Text(f"! {clean(picture.trouble)}; this is what was seen before", "red")
+        yield Text(f"! {clean(picture.trouble)}; this is the last known state", "red")
 
 
-def _alerts(alerts: Sequence[Alert], now: datetime, width: int, most: int | None) -> Iterator[Text]:
+def _alerts(alerts: Sequence[Alert], now: datetime, width: int, limit: int | None) -> Iterator[Text]:
     if not alerts:
         yield _row("alerts", ("● none", "green"))
     worst_first = sorted(alerts, key=lambda each: (-each.severity.rank, each.fired_at))
-    for at, alert in enumerate(worst_first[:most]):
+    for at, alert in enumerate(worst_first[:limit]):
         style = "red" if alert.severity == Severity.CRITICAL else "yellow"
-        since = span(max(0.0, (now - alert.began_at).total_seconds()))
+        since = lasting(max(0.0, (now - alert.began_at).total_seconds()))
         about = f" {clean(alert.subject)}" if alert.subject else ""
         yield _row("alerts" if at == 0 else "", (f"✕ {clean(alert.name)}{about} for {since}", style))
         for line in wrap(clean(alert.text), max(20, width - _LABEL - 2)):
             yield _row("", (f"  {line}", QUIET))
-    if most is not None and len(alerts) > most:
-        yield _row("", (f"and {len(alerts) - most} more: hookline alerts list", "yellow"))
+    if limit is not None and len(alerts) > limit:
+        yield _row("", (f"and {len(alerts) - limit} more: hookline alerts list", "yellow"))
 
 
 def _rates(rates: Mapping[str, Rate]) -> Iterator[Text]:
@@ -102,15 +101,15 @@ def _rates(rates: Mapping[str, Rate]) -> Iterator[Text]:
 
 
 def _waiting(depths: Depths, behind: float) -> Iterator[Text]:
-    late = f", the oldest for {span(depths.backlog_age)}" if depths.due else ""
+    late = f", the oldest for {lasting(depths.backlog_age)}" if depths.due else ""
     yield _row("waiting", f"{depths.due:,} due{late}; {depths.held:,} held back")
     yield _row("open", _named(depths.states))
     total = sum(depths.dead.values())
     reasons = f": {_named({reason: count for reason, count in depths.dead.items() if count})}" if total else ""
     yield _row("dead", (f"{total:,} unresolved{reasons}", "red" if total else ""))
-    lag = f", the oldest for {span(depths.outbox_lag)}" if depths.outbox_waiting else ""
+    lag = f", the oldest for {lasting(depths.outbox_lag)}" if depths.outbox_waiting else ""
     aside = f"; {depths.outbox_set_aside:,} set aside" if depths.outbox_set_aside else ""
-    others = f"; an application's: behind for {span(behind)}" if behind else ""
+    others = f"; an application's: behind for {lasting(behind)}" if behind else ""
     yield _row("outbox", f"{depths.outbox_waiting:,} waiting{lag}", (aside, "red"), (others, "yellow"))
 
 
@@ -122,12 +121,14 @@ def _latencies(seen: Overview) -> Iterator[Text]:
 
 
 def _quantiles(name: str, found: Quantiles, about: str) -> Text:
-    figures = "".join(f"{'-' if each is None else span(each):>{_NUMBER}}" for each in (found.p50, found.p95, found.p99))
+    figures = "".join(
+        f"{'-' if each is None else lasting(each):>{_NUMBER}}" for each in (found.p50, found.p95, found.p99)
+    )
     return _row(name, figures, (f"  {about}", QUIET))
 
 
 def _distribution(seen: Overview) -> Iterator[Text]:
-    """How many attempts the delivered ones took, and what attempts came to."""
+    """Show how many attempts deliveries needed, and the results of attempts."""
     if seen.attempts:
         first, second, third = (*seen.attempts, 0.0, 0.0)[:3]
         rest = max(0.0, 1.0 - first - second - third)
@@ -148,23 +149,23 @@ def _lanes(depths: Depths) -> Iterator[Text]:
         yield _row("lanes", (_named({name: count for name, count in depths.lanes.items() if count}), "magenta"))
 
 
-def _sickest(picture: Picture) -> Iterator[Text]:
-    known = {sick.endpoint_no for sick in picture.overview.failing}
-    shut = [one for no, one in picture.unwell.items() if no not in known and one.circuit != Circuit.CLOSED]
+def _failing(picture: Picture) -> Iterator[Text]:
+    known = {each.endpoint_no for each in picture.overview.failing}
+    shut = [one for no, one in picture.unhealthy.items() if no not in known and one.circuit != Circuit.CLOSED]
     if not picture.overview.failing and not shut:
         return
-    yield Text(f"{'sickest endpoints':<32}{'failed':>8}{'of':>9}  state", QUIET)
-    for sick in picture.overview.failing:
-        one = picture.unwell.get(sick.endpoint_no)
+    yield Text(f"{'failing endpoints':<32}{'failed':>8}{'of':>9}  state", QUIET)
+    for each in picture.overview.failing:
+        one = picture.unhealthy.get(each.endpoint_no)
         if one is not None:
-            yield _sick(one, sick)
+            yield _failures(one, each)
     for one in shut:
         yield Text.assemble(f"{one.endpoint_id:<32}{'-':>8}{'-':>9}  ", _state(one))
 
 
-def _sick(one: UnhealthyEndpoint, sick: FailingEndpoint) -> Text:
-    attempts = sick.good + sick.failed
-    return Text.assemble(f"{one.endpoint_id:<32}{sick.part:>8.0%}{attempts:>9,}  ", _state(one))
+def _failures(one: UnhealthyEndpoint, counts: FailingEndpoint) -> Text:
+    attempts = counts.good + counts.failed
+    return Text.assemble(f"{one.endpoint_id:<32}{counts.part:>8.0%}{attempts:>9,}  ", _state(one))
 
 
 def _state(one: UnhealthyEndpoint) -> Text:
@@ -198,7 +199,7 @@ def _figure(rate: float) -> str:
 
 
 def curve(values: Iterable[float]) -> str:
-    """Each as high as its part of the highest; what happened at all is seen."""
+    """Draw values as blocks, relative to the highest value. A value above zero is always visible."""
     given = list(values)
     highest = max(given, default=0.0)
     if highest <= 0:

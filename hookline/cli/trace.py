@@ -1,4 +1,4 @@
-"""`trace`: one message's whole life."""
+"""`trace`: print the history of one message."""
 
 from __future__ import annotations
 
@@ -11,45 +11,43 @@ import typer
 
 from hookline.api import wire
 from hookline.cli import delivery_bar, params
-from hookline.cli.endpoint_state import who
-from hookline.cli.output import Cell, Output, ago, span
-from hookline.cli.session import Session, run, session
+from hookline.cli.command import OrgCommand
+from hookline.cli.endpoint_state import actor_name
+from hookline.cli.output import Cell, Output, ago
+from hookline.cli.session import Session
 from hookline.errors import NotFound
 from hookline.ids import org_option
 from hookline.model import Attempt, LaneEvent, Message, SetAside
+from hookline.rules.checks.text import lasting
 from hookline.rules.trace_context import trace_id
 from hookline.services import explain
 from hookline.services.explain import DeliveryHistory, MessageHistory
 from hookline.store.protocols import Page
 
-NARROW, WIDE = 24, 96  # characters of a life's band
-BAR = 24  # of the longest attempt
-MAX_ASIDE = 10_000  # rows that are looked through for one that never became a message
+MIN_WIDTH, MAX_WIDTH = 24, 96  # characters of the bar of a delivery
+ATTEMPT_WIDTH = 24  # characters of the bar of the longest attempt
+MAX_SET_ASIDE = 10_000  # set-aside outbox rows that are searched for an event that never became a message
+SET_ASIDE_PAGE = 500  # set-aside outbox rows that are read at once
 
-_BESIDE = 8  # what stands before a band
+_LABEL = 8  # characters before a bar
 
 
-def trace(
+async def trace(
+    cmd: OrgCommand,
     message_id: Annotated[
-        str, typer.Argument(metavar="MESSAGE_ID", help="Such as msg_...; its event id where --app is given.")
+        str, typer.Argument(metavar="MESSAGE_ID", help="The message's id, msg_...; or its event id, with --app.")
     ],
     app_ref: params.App = None,
-    org: params.Org = params.DEFAULT_ORG_ID,
-    as_json: params.Json = False,
 ) -> None:
-    """Tell one message's whole life: published, accepted, where it went, every attempt and hold, what happens next and why."""
-    out = Output(as_json)
-    told = run(_read(org, message_id, app_ref))
-    out.result(_document(told), people=lambda: _print(out, told))
-
-
-async def _read(org: str, ref: str, app_ref: str | None) -> MessageHistory:
-    async with session(org) as opened:
-        return await explain.read(opened.store, await _find(opened, ref, app_ref), opened.org_id)
+    """Show the history of one message: publication, endpoints, every attempt and hold, what happens next and why."""
+    async with cmd.session() as opened:
+        message = await _find(opened, message_id, app_ref)
+        history = await explain.read(opened.store, message, opened.org_id)
+    cmd.out.result(_document(history), people=lambda: _print(cmd.out, history))
 
 
 async def _find(opened: Session, ref: str, app_ref: str | None) -> Message:
-    """By id; by event id where the application is given."""
+    """Find a message by its id; or by its event id, if the application is given."""
     if app_ref is not None:
         app = await opened.application(app_ref)
         found = await opened.store.message(app.no, ref)
@@ -60,12 +58,14 @@ async def _find(opened: Session, ref: str, app_ref: str | None) -> Message:
     if message is None:
         raise NotFound(f"no message {ref!r}; an event id needs --app beside it")
     if await opened.store.application(opened.org_id, message.app_id) is None:
-        raise NotFound(f"message {ref!r} is of another organization than {opened.org_id}: name it with --org")
+        raise NotFound(
+            f"message {ref!r} belongs to another organization than {opened.org_id}: give that one with --org"
+        )
     return message
 
 
 async def _why_missing(opened: Session, ref: str, names: set[str | None]) -> str:
-    """It may have come no further than the outbox."""
+    """Explain why there is no such message. It may be set aside, or still wait in the outbox."""
     row = await _set_aside(opened, ref, names)
     if row is not None:
         return f"{ref!r} never became a message: {row.reason}; `hookline outbox show {row.id}` shows it, `retry` tries again"
@@ -76,26 +76,26 @@ async def _why_missing(opened: Session, ref: str, names: set[str | None]) -> str
 
 async def _set_aside(opened: Session, ref: str, names: set[str | None]) -> SetAside | None:
     iterator: str | None = None
-    for _ in range(MAX_ASIDE // 500):
-        rows = await opened.store.set_aside(Page(limit=500, iterator=iterator))
+    for _ in range(MAX_SET_ASIDE // SET_ASIDE_PAGE):
+        rows = await opened.store.set_aside(Page(limit=SET_ASIDE_PAGE, iterator=iterator))
         for row in rows:
             if row.event_id == ref and row.app in names and row.org_id in (None, opened.org_id):
                 return row
-        if len(rows) < 500:
+        if len(rows) < SET_ASIDE_PAGE:
             break
         iterator = str(rows[-1].id)
     return None
 
 
-def _document(told: MessageHistory) -> dict[str, object]:
+def _document(history: MessageHistory) -> dict[str, object]:
     return {
-        "message": wire.message(told.message),
-        "publishedAt": told.published_at,
-        "deliveries": [wire.delivery(way.delivery) for way in told.ways],
-        "untold": told.untold,
-        "attempts": [wire.attempt(each) for way in told.ways for each in way.attempts],
-        "lanes": [wire.lane(way.lane) for way in told.ways if way.lane is not None],
-        "ways": [_way(way, told.now) for way in told.ways],
+        "message": wire.message(history.message),
+        "publishedAt": history.published_at,
+        "deliveries": [wire.delivery(way.delivery) for way in history.ways],
+        "untold": history.untold,
+        "attempts": [wire.attempt(each) for way in history.ways for each in way.attempts],
+        "lanes": [wire.lane(way.lane) for way in history.ways if way.lane is not None],
+        "ways": [_way(way, history.now) for way in history.ways],
     }
 
 
@@ -110,33 +110,33 @@ def _way(way: DeliveryHistory, now: datetime) -> dict[str, object]:
     }
 
 
-# ── for people ────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── text output ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _print(out: Output, told: MessageHistory) -> None:
-    out.fields(_head(told))
-    if not told.ways:
+def _print(out: Output, history: MessageHistory) -> None:
+    out.fields(_head(history))
+    if not history.ways:
         out.line("no endpoint matched: nothing was to be delivered")
-        out.note(f"  hookline endpoints list --app {told.message.app_id}{org_option(told.org_id)}")
-    for way in told.ways:
+        out.note(f"  hookline endpoints list --app {history.message.app_id}{org_option(history.org_id)}")
+    for way in history.ways:
         out.line()
-        _print_way(out, way, told.now)
-    if told.untold:
+        _print_delivery(out, way, history.now)
+    if history.untold:
         out.line()
-        out.line(f"and {sum(told.untold.values()):,} more: {explain.counted(told.untold)}")
+        out.line(f"and {sum(history.untold.values()):,} more: {explain.counted(history.untold)}")
 
 
-def _head(told: MessageHistory) -> list[tuple[str, Cell]]:
-    message = told.message
+def _head(history: MessageHistory) -> list[tuple[str, Cell]]:
+    message = history.message
     size = "expunged" if message.payload is None else f"{len(message.payload):,} bytes"
     pairs: list[tuple[str, Cell]] = [
         ("message", message.id),
         ("event type", message.event_type),
         ("application", message.app_id),
     ]
-    if told.published_at is not None:
-        before = max(0.0, (message.created_at - told.published_at).total_seconds())
-        pairs.append(("published", f"to an outbox, {span(before)} before it was accepted"))
+    if history.published_at is not None:
+        before = max(0.0, (message.created_at - history.published_at).total_seconds())
+        pairs.append(("published", f"to an outbox, {lasting(before)} before it was accepted"))
     pairs += [("accepted", message.created_at), ("payload", size)]
     if message.event_id is not None:
         pairs.append(("event id", message.event_id))
@@ -144,23 +144,23 @@ def _head(told: MessageHistory) -> list[tuple[str, Cell]]:
         pairs.append(("ordering key", message.ordering_key))
     if message.trace is not None:
         pairs.append(("trace id", trace_id(message.trace)))
-    if told.ways:
-        pairs.append(("fan-out", _fan_out(told)))
+    if history.ways:
+        pairs.append(("fan-out", _fan_out(history)))
     return pairs
 
 
-def _fan_out(told: MessageHistory) -> str:
-    states = Counter(explain.standing(way, told.now) for way in told.ways)
-    states.update(told.untold)
+def _fan_out(history: MessageHistory) -> str:
+    states = Counter(explain.standing(way, history.now) for way in history.ways)
+    states.update(history.untold)
     total = states.total()
     return f"{total:,} {'delivery' if total == 1 else 'deliveries'}: {explain.counted(states)}"
 
 
-def _print_way(out: Output, way: DeliveryHistory, now: datetime) -> None:
+def _print_delivery(out: Output, way: DeliveryHistory, now: datetime) -> None:
     delivery = way.delivery
     out.fields([("endpoint", delivery.endpoint_id), ("url", way.url), ("state", explain.standing(way, now))])
-    _print_life(out, way, now)
-    bars = _print_happenings(out, way)
+    _print_bar(out, way, now)
+    bars = _print_events(out, way)
     if bars:
         out.note(f"  {delivery_bar.legend_of_phases(bars)}")
     for line in explain.prospects(way, now, lambda at: ago(at, now)):
@@ -169,24 +169,24 @@ def _print_way(out: Output, way: DeliveryHistory, now: datetime) -> None:
         out.line(f"  {line}", "bright_black")
 
 
-def _print_life(out: Output, way: DeliveryHistory, now: datetime) -> None:
+def _print_bar(out: Output, way: DeliveryHistory, now: datetime) -> None:
     found = explain.stretches(way, now)
-    width = min(WIDE, max(NARROW, out.width - _BESIDE))
+    width = min(MAX_WIDTH, max(MIN_WIDTH, out.width - _LABEL))
     drawn = delivery_bar.band(found, width)
     taken = (found[-1].until - found[0].since).total_seconds() if found else 0.0
-    out.line(f"{'life':<{_BESIDE}}{drawn}")
-    out.line(f"{'':<{_BESIDE}}{span(taken)} in all:   {delivery_bar.legend_of_parts(drawn)}", "bright_black")
+    out.line(f"{'life':<{_LABEL}}{drawn}")
+    out.line(f"{'':<{_LABEL}}{lasting(taken)} in all:   {delivery_bar.legend_of_parts(drawn)}", "bright_black")
 
 
-def _print_happenings(out: Output, way: DeliveryHistory) -> str:
-    """Attempts and what happened to the lane, as they came; the bars that were drawn."""
+def _print_events(out: Output, way: DeliveryHistory) -> str:
+    """Print attempts and lane events in order of time. Return the characters of all bars, for the legend."""
     longest = max((attempt.timing.total for attempt in way.attempts), default=0)
     bars = ""
     for each in explain.happenings(way):
         if isinstance(each.what, LaneEvent):
             out.line(f"      {_clock(out, each.at)}  {_event(each.what)}", "bright_black")
             continue
-        drawn = delivery_bar.bar(explain.phases(each.what), longest, BAR)
+        drawn = delivery_bar.bar(explain.phases(each.what), longest, ATTEMPT_WIDTH)
         for line in _attempt(out, each.what, drawn, each.waited):
             out.line(line)
         bars += drawn
@@ -194,18 +194,18 @@ def _print_happenings(out: Output, way: DeliveryHistory) -> str:
 
 
 def _event(event: LaneEvent) -> str:
-    actor = "" if event.actor is None else f" (by {who(event.actor)})"
+    actor = "" if event.actor is None else f" (by {actor_name(event.actor)})"
     return f"{event.kind.value.replace('_', ' ')}: {event.cause}{actor}"
 
 
 def _attempt(out: Output, attempt: Attempt, drawn: str, waited: timedelta) -> Iterator[str]:
     result = str(attempt.status_code) if attempt.status_code is not None else str(attempt.error or "-")
     kind = "  probe" if attempt.probe else ("  by hand" if attempt.trigger else "")
-    after = span(waited.total_seconds())
-    took = span(attempt.timing.total / 1e6)
+    after = lasting(waited.total_seconds())
+    took = lasting(attempt.timing.total / 1e6)
     yield f"  #{attempt.number}  {_clock(out, attempt.started_at)}  after {after}  {result}  {attempt.outcome}  {took}{kind}"
-    said = attempt.detail or attempt.response_body[:200].decode(errors="replace").strip()
-    yield f"      {drawn:<{BAR}}  {said}".rstrip()
+    detail = attempt.detail or attempt.response_body[:200].decode(errors="replace").strip()
+    yield f"      {drawn:<{ATTEMPT_WIDTH}}  {detail}".rstrip()
 
 
 def _clock(out: Output, at: datetime) -> str:

@@ -93,7 +93,7 @@ import asyncio, os, signal
 from hookline.cli import main, tasks
 
 UNHANDLED = signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler
-tasks.STEP = 2
+tasks.BATCH = 2
 whole = tasks._step
 
 async def interrupted(opened, task):

@@ -57,7 +57,7 @@ async def test_once_as_json_with_all_processes(cli: Cli, scene: Scene) -> None:
 async def test_once_as_text_without_any_process(cli: Cli, scene: Scene) -> None:
     people = await cli("top")  # Without a terminal, `top` works as with `--once`.
     assert people.code == 0, people
-    assert "no process has told anything" in people.out
+    assert "no process has reported" in people.out
     assert "alerts    ● none" in people.out
     assert max(map(len, people.out.splitlines())) <= 80
     (await cli("top", "--every", "0")).refused(2, "--every")
@@ -167,7 +167,13 @@ QUIET = Depths(
 
 
 def picture(**fields: object) -> Picture:
-    given = {"database": "sqlite:///x.db", "overview": overview([], NOW), "depths": QUIET, "alerts": [], "unwell": {}}
+    given = {
+        "database": "sqlite:///x.db",
+        "overview": overview([], NOW),
+        "depths": QUIET,
+        "alerts": [],
+        "unhealthy": {},
+    }
     return Picture(**(given | fields))  # type: ignore[arg-type]
 
 
@@ -225,12 +231,12 @@ def test_tenants_text_is_escaped_and_no_line_is_wider_than_the_screen() -> None:
         circuit=Circuit.OPEN,
         opened_at=None,
     )
-    shown = picture(unwell={7: sick}, alerts=[alert(subject="\x1b[1m", text="a\nb" * 100)], trouble="gone\x07" * 50)
+    shown = picture(unhealthy={7: sick}, alerts=[alert(subject="\x1b[1m", text="a\nb" * 100)], trouble="gone\x07" * 50)
     for width in (80, 120):
         lines = top_view.lines(shown, width)
         assert all(line.plain.isprintable() and line.cell_len <= width for line in lines)
     assert "ep_7" in text(shown)
-    assert "this is what was seen before" in text(replace(shown, trouble="the database is away"))
+    assert "this is the last known state" in text(replace(shown, trouble="the database is away"))
 
 
 def test_a_low_screen_has_no_empty_lines_and_never_too_many() -> None:
@@ -254,12 +260,12 @@ def test_curves(values: list[float], drawn: str) -> None:
 
 @both_engines
 async def test_each_heartbeat_counts_once_when_it_is_read_again(scene: Scene) -> None:
-    looker = PulseReader(scene.store, "x")
+    reader = PulseReader(scene.store, "x")
     await beat(scene, accepted=30)
-    assert (await looker.look()).overview.rates["accepted"].curve.count(3.0) == 1
+    assert (await reader.read()).overview.rates["accepted"].curve.count(3.0) == 1
     await beat(scene, "late", accepted=30)
     for _ in range(2):
-        seen = (await looker.look()).overview
+        seen = (await reader.read()).overview
         assert sum(seen.rates["accepted"].curve) == pytest.approx(6.0)
         assert seen.processes == 2
 

@@ -1,1 +1,1 @@
-"""`hookline demo`: customers whose endpoints behave, fail, hang and recover."""
+"""`hookline demo`: simulated customers whose endpoints work, fail, hang and recover."""

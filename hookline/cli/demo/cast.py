@@ -1,4 +1,4 @@
-"""Who plays in `hookline demo`: customers, how their endpoints behave, and what happens in their shops. Pure."""
+"""The cast of `hookline demo`: the customers, the behaviour of their endpoints, and the events in their shops. Pure."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 from msgspec import Struct
 
-# ── how receivers behave ──────────────────────────────────────────────────────────────────────────────────────────
+# ── behaviour of receivers ────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Moment(Struct, frozen=True, kw_only=True):
-    """When a request comes in, and what is known of it."""
+    """One request, as the behaviour of an endpoint sees it."""
 
     elapsed: float  # seconds since the demo began
-    recent: int  # requests to this endpoint within the last second, this one among them
+    recent: int  # requests to this endpoint in the last second, including this one
     event_type: str
     chance: random.Random
 
@@ -23,11 +23,11 @@ class Moment(Struct, frozen=True, kw_only=True):
 class Reply(Struct, frozen=True, kw_only=True):
     status: int = 200
     body: str = '{"received": true}'
-    after: float = 0.02  # seconds
+    after: float = 0.02  # seconds until the response
     headers: dict[str, str] = {}
 
 
-HANGS = 3600.0  # longer than anybody waits
+HANGS = 3600.0  # seconds; longer than any request timeout
 
 Plays = Callable[[Moment], Reply]
 
@@ -41,7 +41,7 @@ def is_slow(moment: Moment) -> Reply:
 
 
 def flickers(moment: Moment) -> Reply:
-    """One in four fails, and is delivered a moment later."""
+    """Fail one request in four. Its retry succeeds soon."""
     if moment.chance.random() < 0.25:
         return Reply(status=500, body="Internal Server Error: deadlock detected, try again")
     return behaves(moment)
@@ -52,7 +52,7 @@ def hangs(_: Moment) -> Reply:
 
 
 def throttles(moment: Moment) -> Reply:
-    """Takes one a second."""
+    """Accept one request per second."""
     if moment.recent > 1:
         return Reply(status=429, body='{"error": "slow down"}', headers={"retry-after": "3"})
     return behaves(moment)
@@ -69,7 +69,7 @@ def has_gone(_: Moment) -> Reply:
 
 
 def recovers(moment: Moment) -> Reply:
-    """Down for three minutes, well for the next three, and so on."""
+    """Fail for three minutes, work for the next three, and repeat."""
     if moment.elapsed % 360 < 180:
         return Reply(status=503, body="<h1>503 Service Unavailable</h1>\n<p>The database is in maintenance.</p>")
     return behaves(moment)
@@ -81,16 +81,16 @@ def recovers(moment: Moment) -> Reply:
 class Endpoint(Struct, frozen=True, kw_only=True):
     uid: str
     title: str
-    words: str  # for the terminal
+    words: str  # its behaviour, for the output of the command
     plays: Plays
-    fields: dict[str, Any] = {}  # of the API, beside URL, uid and description
+    fields: dict[str, Any] = {}  # more fields of the API request that creates it
 
 
 class Customer(Struct, frozen=True, kw_only=True):
     uid: str
     name: str
     endpoints: tuple[Endpoint, ...]
-    weight: int  # how much of the traffic is theirs
+    weight: int  # share of the traffic, relative to the other customers
     region: str
 
 
@@ -154,15 +154,15 @@ CUSTOMERS = (
 )
 
 
-# ── what happens in their shops ───────────────────────────────────────────────────────────────────────────────────
+# ── events ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Happening(Struct, frozen=True, kw_only=True):
     name: str
-    words: str
-    weight: int
+    words: str  # description of the event type
+    weight: int  # how often it happens, relative to the others
     make: Callable[[random.Random, int], dict[str, Any]]
-    properties: Mapping[str, str]  # of its schema: name and JSON type
+    properties: Mapping[str, str]  # properties of its schema: name and JSON type
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -172,12 +172,12 @@ class Happening(Struct, frozen=True, kw_only=True):
             "type": "object",
             "required": list(self.properties),
             "properties": {name: {"type": kind} for name, kind in self.properties.items()},
-            "examples": [self.make(random.Random(7), 4711)],  # noqa: S311 - an example, always the same
+            "examples": [self.make(random.Random(7), 4711)],  # noqa: S311 - a fixed seed gives the same example every time
         }
 
 
 GOODS = ("anvil", "rocket skates", "tornado seeds", "jet-propelled unicycle", "earthquake pills", "giant rubber band")
-PEOPLE = ("Ada Lovelace", "Grace Hopper", "Edsger Dijkstra", "Barbara Liskov", "Søren Åkesson", "山田 花子")
+NAMES = ("Ada Lovelace", "Grace Hopper", "Edsger Dijkstra", "Barbara Liskov", "Søren Åkesson", "山田 花子")
 
 
 def _order(chance: random.Random, number: int) -> dict[str, Any]:
@@ -197,7 +197,7 @@ def _invoice(chance: random.Random, number: int) -> dict[str, Any]:
 
 
 def _customer(chance: random.Random, number: int) -> dict[str, Any]:
-    return {"customer": f"c_{number}", "name": chance.choice(PEOPLE), "newsletter": chance.random() < 0.3}
+    return {"customer": f"c_{number}", "name": chance.choice(NAMES), "newsletter": chance.random() < 0.3}
 
 
 HAPPENINGS = (
@@ -240,12 +240,12 @@ HAPPENINGS = (
 
 
 class Event(Struct, frozen=True, kw_only=True):
-    customer: str  # its uid
-    body: dict[str, Any]  # of the API
+    customer: str  # uid of the customer
+    body: dict[str, Any]  # body of the API request that publishes it
 
 
 def event(chance: random.Random, number: int, customer: Customer | None = None) -> Event:
-    """The next thing that happens: to this customer, or to one of them."""
+    """Make the next event, for this customer or for a random one."""
     who = customer or chance.choices(CUSTOMERS, [each.weight for each in CUSTOMERS])[0]
     what = chance.choices(HAPPENINGS, [each.weight for each in HAPPENINGS])[0]
     body = {

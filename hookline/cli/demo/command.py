@@ -1,7 +1,7 @@
-"""`demo`: Hookline with customers who never sleep, on a database that is gone afterwards.
+"""`demo`: run Hookline with simulated customers, on a temporary database.
 
-The server is a process of its own, as it is deployed. This one is the world around it: the application that publishes, and the
-endpoints, which behave, fail, hang and recover. Nothing leaves this machine.
+The server runs as its own process, as in a deployment. This process is the application that publishes, and the endpoints,
+which work, fail, hang and recover. Nothing leaves this machine.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ from msgspec import Struct
 
 from hookline import clock, config, ids
 from hookline.cli import params
+from hookline.cli.command import Command
 from hookline.cli.demo.cast import CUSTOMERS
 from hookline.cli.demo.traffic import Api, DemoFailed, introduce, stream
 from hookline.cli.output import Output
 from hookline.config import PREFIX
 from hookline.errors import ConfigError
-from hookline.server import sockets as listeners
+from hookline.server import sockets
 
 SERVER = (sys.executable, "-P", "-m", "hookline.cli.demo.server", "serve", "--json")
-KEPT = "The links that sign in are shown on a terminal, or with --json."
-PATIENCE = 10.0  # seconds for the server to end by itself
+NO_LINK = "The links that sign in are shown on a terminal, or with --json."
+STOP_TIMEOUT = 10.0  # seconds until a server that does not stop is killed
 
-# Everything happens sooner than it should: who looks has minutes, not days.
+# Retries and circuits are faster than in production, because a user watches the demo for minutes, not days.
 SETTINGS = {
     "HOST": "127.0.0.1",
     "ALLOW_NETS": "127.0.0.0/8",
@@ -53,42 +54,42 @@ SETTINGS = {
 }
 
 
-class Shown(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where to look."""
+class Links(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The addresses that the demo prints."""
 
     address: str
-    dashboard: str  # signs in by itself
+    dashboard: str  # a link that signs in
     portal: str
     receivers: str
     token: str
 
 
-def demo(
-    port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="Another, if it is taken.")] = 8071,
-    rate: Annotated[float, typer.Option("--rate", min=0.1, max=200, help="Messages a second.")] = 6.0,
-    lasts: Annotated[str | None, typer.Option("--for", metavar="DURATION", help="End by itself: 5m.")] = None,
-    as_json: params.Json = False,
+async def demo(
+    cmd: Command,
+    port: Annotated[
+        int, typer.Option("--port", "-p", min=0, max=65535, help="The port. If it is in use, another one.")
+    ] = 8071,
+    rate: Annotated[float, typer.Option("--rate", min=0.1, max=200, help="Messages per second.")] = 6.0,
+    lasts: Annotated[
+        str | None, typer.Option("--for", metavar="DURATION", help="Stop after this time, such as 5m.")
+    ] = None,
 ) -> None:
-    """See it alive: Hookline with four customers, endpoints that behave, fail, hang and recover, and a stream of messages.
+    """Try Hookline with four simulated customers, endpoints that work, fail, hang and recover, and a stream of messages.
 
     hookline demo
 
-    It works on a temporary database and sends to this machine only; your own settings and data are not touched. Ctrl-C ends it.
+    It uses a temporary database and sends only to this machine. It does not touch your settings and data. Ctrl-C ends it.
     """
     seconds = None if lasts is None else params.read_span("--for", lasts, 86_400).total_seconds()
-    asyncio.run(_demo(Output(as_json), port, rate, seconds))
-
-
-async def _demo(out: Output, port: int, rate: float, seconds: float | None) -> None:
     with (
         tempfile.TemporaryDirectory(prefix="hookline-demo-", ignore_cleanup_errors=True) as directory,
-        listeners.stop_on_signals() as stop,
+        sockets.stop_on_signals() as stop,
     ):
-        async with _received() as receivers, _served(Path(directory), port) as (address, token):
+        async with _receivers() as receivers, _server(Path(directory), port) as (address, token):
             api = Api(address, token)
             await introduce(api, receivers)
-            shown = await _shown(api, address, receivers, token)
-            out.result(shown, people=lambda: _banner(out, shown))
+            links = await _links(api, address, receivers, token)
+            cmd.out.result(links, people=lambda: _banner(cmd.out, links))
             sys.stdout.flush()
             await _until(stop, seconds, asyncio.create_task(stream(api, rate, clock.chance)))
 
@@ -98,7 +99,7 @@ async def _until(stop: asyncio.Event, seconds: float | None, streaming: asyncio.
     await asyncio.wait({stopped, streaming}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     stopped.cancel()
     if streaming.done() and not stop.is_set():
-        streaming.result()  # says why
+        streaming.result()  # raises the error that ended it
     streaming.cancel()
     await asyncio.wait({streaming})
 
@@ -107,25 +108,25 @@ async def _until(stop: asyncio.Event, seconds: float | None, streaming: asyncio.
 
 
 @asynccontextmanager
-async def _received() -> AsyncIterator[str]:
-    """The endpoints, until the server is gone: what it has under way is answered."""
+async def _receivers() -> AsyncIterator[str]:
+    """Run the endpoints. They stop after the server, so that its last requests get a response."""
     from hookline.cli.demo.receivers import Receivers
     from hookline.server import http
 
-    listener = listeners.bind("127.0.0.1", 0)
+    listener = sockets.bind("127.0.0.1", 0)
     stop = asyncio.Event()
     app = Receivers(clock.monotonic, clock.chance)
     serving = asyncio.create_task(http.serve(app, listener, stop=stop, grace=1))
     try:
-        yield listeners.address(listener)
+        yield sockets.address(listener)
     finally:
         stop.set()
         await serving
 
 
 @asynccontextmanager
-async def _served(directory: Path, port: int) -> AsyncIterator[tuple[str, str]]:
-    """`hookline serve`; its address and a token."""
+async def _server(directory: Path, port: int) -> AsyncIterator[tuple[str, str]]:
+    """Run `hookline serve`. Yields its address and a token."""
     from hookline.security import tokens
 
     pipe = asyncio.subprocess.PIPE
@@ -142,36 +143,36 @@ async def _served(directory: Path, port: int) -> AsyncIterator[tuple[str, str]]:
 
 
 def _environment(directory: Path) -> dict[str, str]:
-    """Nothing of the caller's own deployment."""
+    """Return the server's environment, without the HOOKLINE_* variables of the user."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
     given = SETTINGS | {"DATABASE_URL": f"sqlite:///{directory}/hookline.db"}
     return kept | {PREFIX + name: value for name, value in given.items()}
 
 
 def _bound(port: int) -> socket.socket:
-    """To this one, or any. The server inherits it: a port that was only found free could be somebody's when it starts."""
+    """Bind this port, or any free one. The server inherits the socket, so that no other process can take the port."""
     try:
-        return listeners.bind("127.0.0.1", port)
+        return sockets.bind("127.0.0.1", port)
     except ConfigError:
-        return listeners.bind("127.0.0.1", 0)
+        return sockets.bind("127.0.0.1", 0)
 
 
 async def _announced(child: asyncio.subprocess.Process) -> str:
     assert child.stdout is not None
     line = await child.stdout.readline()
     if not line:
-        raise DemoFailed("the server did not start; its own lines say why")
+        raise DemoFailed("the server did not start; its log lines above say why")
     found = msgspec.json.decode(line)
     address: str = found["address"]
     return address
 
 
 async def _end(child: asyncio.subprocess.Process) -> None:
-    """A Ctrl-C has reached it too; a signal to us alone has not."""
+    """Stop the server. Ctrl-C reaches it too, but a signal to this process alone does not."""
     if child.returncode is None:
         child.terminate()
     try:
-        await asyncio.wait_for(child.wait(), PATIENCE)
+        await asyncio.wait_for(child.wait(), STOP_TIMEOUT)
     except TimeoutError:
         child.kill()
         await child.wait()
@@ -180,10 +181,10 @@ async def _end(child: asyncio.subprocess.Process) -> None:
 # ── the first output ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _shown(api: Api, address: str, receivers: str, token: str) -> Shown:
+async def _links(api: Api, address: str, receivers: str, token: str) -> Links:
     key = await api.post("/api-key", {"name": "demo", "scope": "full"})
     portal = await api.post("/auth/app-portal-access/globex")
-    return Shown(
+    return Links(
         address=address,
         dashboard=f"{address}/login#token={key['key']}",
         portal=portal["url"],
@@ -192,19 +193,19 @@ async def _shown(api: Api, address: str, receivers: str, token: str) -> Shown:
     )
 
 
-def _banner(out: Output, shown: Shown) -> None:
-    words = "Open this; it signs you in:" if out.human else KEPT
-    out.line(f"Hookline is running, with customers who never sleep. {words}")
+def _banner(out: Output, links: Links) -> None:
+    words = "Open this; it signs you in:" if out.human else NO_LINK
+    out.line(f"Hookline is running, with simulated customers. {words}")
     out.line()
-    out.line(f"  {shown.dashboard if out.human else shown.address}")
+    out.line(f"  {links.dashboard if out.human else links.address}")
     out.line()
-    out.line("What plays there:")
+    out.line("The endpoints:")
     for customer in CUSTOMERS:
         for endpoint in customer.endpoints:
             out.line(f"  {customer.name:<20}{endpoint.uid:<11}{endpoint.words}")
     out.line()
     if out.human:
-        out.line("What the customer Globex sees, in their portal:")
-        out.line(f"  {shown.portal}")
+        out.line("The portal that the customer Globex sees:")
+        out.line(f"  {links.portal}")
         out.line()
-    out.line("The database is temporary, and nothing leaves this machine. Ctrl-C ends it.")
+    out.line("The database is temporary. Nothing leaves this machine. Ctrl-C ends it.")

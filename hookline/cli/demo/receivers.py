@@ -1,4 +1,4 @@
-"""The endpoints of `hookline demo`: one small server on loopback, a path for each, that behaves as the cast says."""
+"""The endpoints of `hookline demo`: one server on loopback, with a path for each endpoint of the cast."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def path(customer: str, endpoint: str) -> str:
 
 
 class Receivers:
-    """An ASGI application."""
+    """An ASGI application that responds as each endpoint of the cast does."""
 
     def __init__(self, monotonic: Callable[[], float], chance: random.Random) -> None:
         self._monotonic = monotonic
@@ -33,12 +33,14 @@ class Receivers:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http"
         plays = self._plays.get(scope["path"])
-        reply = Reply(status=404, body="nobody lives here") if plays is None else plays(self._moment(scope))
+        reply = (
+            Reply(status=404, body="there is no endpoint at this path") if plays is None else plays(self._moment(scope))
+        )
         while (await receive()).get("more_body"):
             pass
-        if await _left(receive, reply.after):
+        if await _disconnects(receive, reply.after):
             return
-        await _answer(send, reply)
+        await _respond(send, reply)
 
     def _moment(self, scope: Scope) -> Moment:
         now = self._monotonic()
@@ -55,8 +57,8 @@ class Receivers:
         )
 
 
-async def _left(receive: Receive, seconds: float) -> bool:
-    """Whether the sender hangs up within so many seconds."""
+async def _disconnects(receive: Receive, seconds: float) -> bool:
+    """Wait this many seconds. Return whether the sender disconnects before."""
     try:
         async with asyncio.timeout(seconds):
             while (await receive())["type"] != "http.disconnect":
@@ -66,7 +68,7 @@ async def _left(receive: Receive, seconds: float) -> bool:
     return True
 
 
-async def _answer(send: Send, reply: Reply) -> None:
+async def _respond(send: Send, reply: Reply) -> None:
     body = reply.body.encode()
     kind = "application/json" if reply.body.startswith("{") else "text/plain; charset=utf-8"
     given = {"content-type": kind, "content-length": str(len(body)), **reply.headers}

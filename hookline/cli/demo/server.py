@@ -1,4 +1,4 @@
-"""`hookline serve`, for as long as somebody holds its standard input: the demo's server ends with the demo, however that ends."""
+"""Run `hookline serve` until standard input is closed, so that the server ends even if the demo is killed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from hookline.cli import main
 STDIN = 0
 
 
-def _end_with_whoever_started_us() -> None:
-    while os.read(STDIN, 4096):  # not sys.stdin, whose lock the interpreter wants when it ends
+def _end_with_parent() -> None:
+    while os.read(STDIN, 4096):  # not sys.stdin: the interpreter needs its lock at exit
         pass
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 if __name__ == "__main__":
-    threading.Thread(target=_end_with_whoever_started_us, name="holder", daemon=True).start()
+    threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
     main()

@@ -1,4 +1,4 @@
-"""The sender of `hookline demo`: it makes the customers known, and tells of what happens to them, over the HTTP API."""
+"""The publisher of `hookline demo`: it creates the customers and publishes their events, over the HTTP API."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from hookline.cli.demo.cast import CUSTOMERS, HAPPENINGS, Customer, Endpoint, ev
 from hookline.cli.demo.receivers import path
 from hookline.errors import HooklineError
 
-FIRST = 30  # messages of each customer at once, so that there is something to see
-TIMEOUT = 30.0
+FIRST = 30  # messages that each customer gets at the start, so that the dashboard is not empty
+TIMEOUT = 30.0  # seconds
 
 
 class DemoFailed(HooklineError):
-    """Our own server did not take what we sent it."""
+    """The demo's server did not start, or refused a request."""
 
 
 class Api:
-    """A connection for each call: the server closes one that is silent for seconds. Not for several threads at once."""
+    """A client that opens a connection for each call, because the server closes idle ones. Not thread-safe."""
 
     def __init__(self, address: str, token: str) -> None:
         self._connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=TIMEOUT)
@@ -47,7 +47,7 @@ class Api:
 
 
 async def introduce(api: Api, receivers: str) -> None:
-    """Event types, customers and their endpoints."""
+    """Create the event types, the customers and their endpoints."""
     for each in HAPPENINGS:
         known = {"name": each.name, "description": each.words, "schemas": {"1": each.schema}}
         await api.post("/event-type", known)
@@ -64,14 +64,14 @@ async def _add_endpoint(api: Api, receivers: str, customer: Customer, endpoint: 
 
 
 async def stream(api: Api, rate: float, chance: random.Random) -> None:
-    """Without end: some at once, then `rate` messages a second on average."""
+    """Publish some messages at once, then `rate` messages per second on average, without end."""
     number = 0
     for customer in CUSTOMERS:
         many = [event(chance, number + at, customer).body for at in range(1, FIRST + 1)]
         await api.post(f"/app/{customer.uid}/msg/batch", {"messages": many})
         number += FIRST
     while True:
-        await asyncio.sleep(chance.expovariate(rate))  # the time until something happens
+        await asyncio.sleep(chance.expovariate(rate))  # the time until the next event
         number += 1
         new = event(chance, number)
         await api.post(f"/app/{new.customer}/msg", new.body)

@@ -1,0 +1,66 @@
+"""`migrate`: update the database, and create the outbox in the databases of applications."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from hookline.cli.command import Command
+from hookline.cli.session import load_config
+from hookline.config import shown_url
+from hookline.engine.sources.setup import install
+from hookline.errors import HooklineError
+from hookline.server import logs
+from hookline.server.process import open_configured
+from hookline.store.protocols import SCHEMA_VERSION
+
+
+class Installed(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The result for the outbox of one application."""
+
+    outbox: str
+    changed: bool | None = None
+    error: str | None = None
+
+
+async def migrate(cmd: Command) -> None:
+    """Update the database to the version of this release. `serve` does it too, unless HOOKLINE_AUTO_MIGRATE=false.
+
+    Also creates the outbox in every database of HOOKLINE_OUTBOX_URLS. `serve` does not, because these databases belong to
+    the applications.
+
+    It is safe to run this anywhere, any number of times: a lock admits one process, and no migration is ever undone.
+    """
+    config = load_config()
+    logs.configure(config)
+    store = await open_configured(config)
+    try:
+        applied = await store.migrate()
+    finally:
+        await store.close()
+    outboxes, failure = await _install(config.outbox_urls)
+    cmd.out.answer(
+        {"applied": applied, "version": SCHEMA_VERSION, "outboxes": outboxes},
+        f"applied {', '.join(map(str, applied))}" if applied else f"nothing to do: version {SCHEMA_VERSION}",
+        *(installed_text(one.outbox, one.changed) for one in outboxes if one.changed is not None),
+    )
+    if failure is not None:
+        raise failure
+
+
+async def _install(urls: Sequence[str]) -> tuple[list[Installed], HooklineError | None]:
+    """Try each database, also after one has failed. Return the results and the first failure."""
+    results = []
+    failure: HooklineError | None = None
+    for url in urls:
+        try:
+            results.append(Installed(outbox=shown_url(url), changed=await install(url)))
+        except HooklineError as error:
+            failure = failure or error
+            results.append(Installed(outbox=shown_url(url), error=str(error)))
+    return results, failure
+
+
+def installed_text(outbox: str, changed: bool) -> str:
+    return f"{outbox}: the outbox {'is set up' if changed else 'was set up already'}"
