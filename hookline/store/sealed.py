@@ -1,6 +1,8 @@
-"""What the vault has sealed, and where: so that all of it can be sealed anew with the first key. Pure.
+"""Which values the vault encrypted, in which columns, and with which key, so that all can be re-encrypted with the
+first key. Pure functions.
 
-A sealed value begins with its head, which names its key. Indexes on the heads make "what did this key seal" a range.
+An encrypted value begins with its head, which names its key. Indexes on the heads find all values of one key as a
+range.
 """
 
 from __future__ import annotations
@@ -14,11 +16,11 @@ from msgspec import Struct
 from hookline.errors import VaultError
 from hookline.security.vault import Vault
 
-_LAST = b"\xff" * 6  # after every head
+_LAST = b"\xff" * 6  # sorts after every head
 
 
 class Place(StrEnum):
-    """A column of sealed values. The view `sealed_value` has each of them."""
+    """A column of encrypted values. The view `sealed_value` contains all of them."""
 
     SECRETS = "endpoint.secrets"
     HEADERS = "endpoint.headers"
@@ -30,7 +32,7 @@ class Place(StrEnum):
         return f"reseal_{self.replace('.', '_')}"
 
     def bound(self, row: str) -> str:
-        """What the vault binds the value of this row to."""
+        """Return the context that the vault binds this row's value to."""
         return _BOUND[self].format(row)
 
 
@@ -38,14 +40,14 @@ _BOUND = {Place.SECRETS: "{}", Place.HEADERS: "{}/headers", Place.URL: "{}/url",
 
 
 class Range(Struct, frozen=True):
-    """Heads from the first to before the last."""
+    """A range of heads: `start` is included, `stop` is excluded."""
 
     start: bytes
     stop: bytes
 
 
 class Spot(Struct, frozen=True):
-    """A value's place in the order in which they are walked."""
+    """The position of a value in the order in which values are re-encrypted."""
 
     head: bytes = b""
     row: str = ""
@@ -67,11 +69,11 @@ class Renewed(Struct, frozen=True):
 
 
 class Resealed(Struct, frozen=True, kw_only=True):
-    """What a step came to."""
+    """The result of one step."""
 
     done: int
-    faults: tuple[str, ...] = ()  # of values that no key opens: they stay as they are
-    last: Spot | None = None  # the next step goes on after it; None: there is nothing more
+    faults: tuple[str, ...] = ()  # errors of values that no key decrypts; they stay unchanged
+    last: Spot | None = None  # the next step continues after it; None: no values are left
 
 
 class KeySeals(Struct, frozen=True):
@@ -80,29 +82,29 @@ class KeySeals(Struct, frozen=True):
 
     @property
     def key_id(self) -> str:
-        """For people. It is the beginning of a hash, and tells nothing of the key."""
+        """Return the key's id for display. It is the start of a hash and does not reveal the key."""
         return self.head[1:].hex()
 
 
 class Seals(Struct, frozen=True, kw_only=True):
-    """How many values each key has sealed. A count may stop at a bound."""
+    """The number of values that each key encrypted. Counts may stop at a limit."""
 
-    first: KeySeals  # it seals
+    first: KeySeals  # the key that encrypts new values
     older: tuple[KeySeals, ...]
-    unknown: int  # with keys that are not configured, or with none
+    unknown: int  # values encrypted with a key that is not configured, or not encrypted
 
     @property
     def left(self) -> int:
-        """All that the first key has not sealed."""
+        """The number of values that the first key did not encrypt."""
         return sum(key.count for key in self.older) + self.unknown
 
 
 class OlderSecret(Struct, frozen=True):
-    """One that no longer signs tokens and still verifies them."""
+    """A secret that no longer signs tokens and still verifies them."""
 
     id: bytes
     since: datetime
-    seen_at: datetime | None  # when one of its tokens was last used
+    seen_at: datetime | None  # last use of a token that this secret signed
 
 
 def of_key(head: bytes) -> Range:
@@ -110,7 +112,7 @@ def of_key(head: bytes) -> Range:
 
 
 def others(heads: Sequence[bytes]) -> Iterator[Range]:
-    """What none of these begins."""
+    """Return the ranges that contain none of these heads."""
     start = b""
     for head in sorted(heads):
         yield Range(start, head)
@@ -119,7 +121,7 @@ def others(heads: Sequence[bytes]) -> Iterator[Range]:
 
 
 def renew(vault: Vault, place: Place, found: Sequence[Value]) -> tuple[list[Renewed], tuple[str, ...]]:
-    """Those that a key opens, sealed with the first one; and why the others cannot be."""
+    """Re-encrypt the values with the first key. Also return the errors of those that no key decrypts."""
     renewed, faults = [], []
     for value in found:
         bound = place.bound(value.spot.row)

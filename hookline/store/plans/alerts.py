@@ -1,4 +1,4 @@
-"""Alerts: what the rules remember. One transaction decides, writes what changed, and tells of it."""
+"""The stored state of alerts. One transaction decides, writes the changes and writes the notifications."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ from hookline.store.rows import Reading, Row
 from hookline.store.rows.reading import maybe
 
 LOOKS_KEPT = timedelta(hours=2)
-SHORTEST = 60.0  # seconds of looks that are always told: the last one says when the next is due
-SOON = 0.5  # of the time between two looks: whoever comes sooner than this was overtaken by another
+# minimum seconds of earlier checks that are returned, because the latest check determines when the next one is due
+SHORTEST = 60.0
+SOON = 0.5  # A check that comes sooner than this part of the interval is skipped: another process has just checked.
 
 
 class Alerts(Shared):
@@ -96,7 +97,7 @@ class Alerts(Shared):
 
 
 def _apply(change: Change, now: datetime) -> Plan[Notice | None]:
-    """None: nothing that anybody must be told."""
+    """Write one change. Return the notice to send, or None."""
     match change:
         case Begin(name=name, subject=subject):
             yield Step("alert_begin", name=name, subject=subject)
@@ -138,7 +139,7 @@ def _fire(change: Fire, now: datetime) -> Plan[Notice]:
 
 
 def _outbox(outgoing: Sequence[Outgoing]) -> Batch:
-    """Messages of the alerts' own application."""
+    """Return the outbox rows of notifications. They belong to the alerts' own application."""
     of = {"management": MANAGEMENT, "app": ALERTS}
     return Batch(
         "alert_tell",

@@ -1,4 +1,4 @@
-"""Dead letters as people see them: listed, counted, summed up."""
+"""List, count and summarize dead letters."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class DeadLetters(Shared):
 
 
 def filtered(where: DeadFilter) -> dict[str, Any]:
-    """The values of a statement that takes a filter."""
+    """Return the parameters of a statement that takes a dead-letter filter."""
     return {
         "org_id": where.org_id,
         "app_no": where.app_no,

@@ -1,4 +1,4 @@
-"""The state of an endpoint and its lane: paused, resumed, disabled, enabled, deleted; the circuit by hand."""
+"""The state of an endpoint and its lane: pause, resume, disable, enable, delete, and the circuit by hand."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class EndpointState(Shared):
         return await self._set_endpoint_status(endpoint_no, status, cause, actor, note)
 
     async def _renew_held(self, endpoint_no: int, status: EndpointStatus) -> None:
-        """Start the time budgets of what a pause has held anew, where that takes several transactions."""
+        """Restart the time budgets of deliveries that a pause held, if the engine does this in several transactions."""
 
     @changes
     def _set_endpoint_status(
@@ -110,7 +110,7 @@ class EndpointState(Shared):
     def _steer(
         self, endpoint_no: int, change: Callable[[Lane, datetime], Fold], actor: Actor | None
     ) -> Plan[LaneEvent | None]:
-        """Change a circuit by hand, under its lane's lock. None: there was nothing to change."""
+        """Change a circuit by hand under its lane's lock. None: nothing changed."""
         found = yield from lock_lane(endpoint_no)
         before = rows.lane(found, self._reading)
         after = change(before, self._reading.instant(found["now"]))
@@ -136,9 +136,9 @@ def set_status(
     by_hand: bool = False,
     actor: Actor | None = None,
 ) -> Plan[LaneEvent | None]:
-    """Of the endpoint and its lane, with the event that says so. None: it has that status already.
+    """Set the status of an endpoint and its lane, and record an event. None: it already has this status.
 
-    A lane that is active again begins without the failures of before, and an open circuit is probed at once.
+    A lane that becomes active again starts without earlier failures, and an open circuit is probed at once.
     """
     lane = yield from lock_lane(endpoint_no)
     before = EndpointStatus(lane["status"])
@@ -159,7 +159,7 @@ def set_status(
 
 
 def delete_endpoints(nos: Sequence[int], read: Reading) -> Plan[None]:
-    """Their lanes are locked. The rows stay, marked; the sweep takes care of what waits there."""
+    """Mark endpoints as deleted; the caller has locked their lanes. The sweep ends their waiting deliveries."""
     yield Step("lanes_delete_mark", nos=nos)
     yield Step("endpoints_delete", nos=nos)
     yield from tell(operational_events.deleted(nos), read)
@@ -173,7 +173,7 @@ def lock_lane(endpoint_no: int) -> Plan[Row]:
 
 
 def existing(endpoint_no: int, read: Reading, vault: Vault) -> Plan[Endpoint]:
-    """Also one whose secrets no key opens: that must not stop its own repair."""
+    """Return the endpoint, even if no key decrypts its secrets: setting a new secret is how that is repaired."""
     found = yield from row("endpoint_by_no", no=endpoint_no)
     if found is None:
         raise NotFound("no such endpoint")

@@ -1,4 +1,4 @@
-"""Endpoints, each with its lane."""
+"""Endpoints and their lanes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ class Endpoints(Shared):
             raise Overtaken("somebody else has changed the endpoint meanwhile")
         given = {name: each for name, each in asdict(change).items() if each is not UNSET}
         after = replace(rows.endpoint_or_fault(before, self._reading, self._vault), **given)
-        # What is not changed stays sealed as it is: it may be what no key opens, and a new secret is the way out of that.
+        # Values that do not change stay encrypted as they are. No key may decrypt them, and setting a new secret is how
+        # that is repaired.
         sealed = {name: before[name] for name in ("secrets", "headers") if name not in given}
         if "url" not in given:
             sealed |= {"url": before["url"], "sealed_url": before["sealed_url"]}
@@ -119,7 +120,8 @@ class Endpoints(Shared):
 
 
 def _check_room(app_no: int, most: int) -> Plan[None]:
-    """Locks the application first: of two endpoints that are created at once, the second one counts the first."""
+    """Raise `Conflict` if the application has too many endpoints. It locks the application first, so that two
+    concurrent creations count each other."""
     yield Step("application_lock", app_no=app_no)
     if (yield from value("endpoint_count", app_no=app_no, most=most)) >= most:
         raise TooManyEndpoints(most)

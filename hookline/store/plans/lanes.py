@@ -1,4 +1,4 @@
-"""Lanes, and what happened to them."""
+"""Lanes and their events."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Lanes(Shared):
         return found[0] if found else None
 
     def _lane_views(self, nos: Sequence[int], counted: int) -> Plan[list[LaneView]]:
-        """In this order. Open deliveries of each are counted so far."""
+        """Return the lanes in this order. Open deliveries of each are counted up to `counted`."""
         found = yield Step("lane_views", nos=nos, counted=counted)
         views = {each["endpoint_no"]: rows.lane_view(each, self._reading, counted) for each in found}
         return [views[no] for no in nos if no in views]

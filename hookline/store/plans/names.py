@@ -1,4 +1,4 @@
-"""Names of applications and endpoints, for pages that have their ids."""
+"""Names of applications and endpoints by id."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hookline.store.plans.plan import Plan, Shared, Step, reads
 from hookline.store.protocols import Page, Walk
 from hookline.store.rows import Row
 
-LOOKED = 2_000  # applications whose names one search goes through: no index knows a part of a name
+LOOKED = 2_000  # maximum applications that one search reads, because no index finds a part of a name
 
 
 class Names(Shared):
@@ -34,8 +34,8 @@ class Names(Shared):
 
 
 def matching(found: Sequence[Row], text: str, limit: int) -> tuple[list[str], str | None]:
-    """Ids of those that have the text in their name or uid, whatever its case; and, where they fill no page, the id behind
-    which the search goes on, if there may be more."""
+    """Return the ids of rows with the text in their name or uid, ignoring case. If they do not fill a page and more may
+    follow, also return the id after which to continue."""
     wanted = _folded(text)
     ids = [
         row["id"]
@@ -48,5 +48,5 @@ def matching(found: Sequence[Row], text: str, limit: int) -> tuple[list[str], st
 
 
 def _folded(text: str) -> str:
-    """Without its case, and with one form for letters that carry marks."""
+    """Remove case differences and use one Unicode form for letters with accents."""
     return text.casefold() if text.isascii() else normalize("NFKC", text).casefold()

@@ -1,4 +1,4 @@
-"""Operational webhooks: events written to the outbox in the transaction in which they happen."""
+"""Operational webhooks: events that are written to the outbox in the transaction of the change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from hookline.store.rows.reading import maybe
 
 
 def tell(notes: Sequence[Note], read: Reading) -> Plan[None]:
-    """Looks for organizations that listen if anything happened at all, and for the rest only if there are any."""
+    """Write events to the outbox. It reads the subscribed organizations only if something happened, and the other
+    details only if there are any."""
     if not notes:
         return
     nos = sorted({note.endpoint_no for note in notes})
@@ -51,7 +52,7 @@ def _known(turns: Sequence[DeliveryEvent], read: Reading) -> Plan[Known]:
 
 
 def _last(turns: Sequence[DeliveryEvent], read: Reading) -> Plan[dict[int, LastAttempt]]:
-    """By delivery; without those whose attempts retention has taken."""
+    """Return the last attempt of each delivery. Attempts that retention removed are missing."""
     if not turns:
         return {}
     found = yield Step(

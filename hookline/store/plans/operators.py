@@ -1,4 +1,4 @@
-"""Operators, their sessions, and the guesses at their passwords."""
+"""Operators, their sessions, and failed logins."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hookline.store.plans.plan import Batch, Plan, Shared, Step, by_text, change
 from hookline.store.protocols import IDLE, Page
 from hookline.store.rows import storable
 
-GUESSES_KEPT = 2 * 86_400  # seconds after the last one: longer than anybody is locked out
+GUESSES_KEPT = 2 * 86_400  # seconds to keep failed logins after the last one; longer than any lock
 
 
 class Operators(Shared):
@@ -109,8 +109,9 @@ class Operators(Shared):
 
     @changes
     def take_guess(self, rules: Mapping[bytes, Lock]) -> Plan[datetime | None]:
-        """Looks without a lock first: somebody who is locked out and guesses on must cost little, and write nothing."""
-        subjects = sorted(rules)  # two who guess at the same ones lock them in one order
+        """Count a login attempt. It first reads without a lock, so that a locked-out user who keeps trying costs little
+        and writes nothing."""
+        subjects = sorted(rules)  # sorted, so that two concurrent logins lock subjects in one order
         for subject in subjects:
             until = yield from value("guess_locked", subject=subject)
             if until is not None:
@@ -132,7 +133,7 @@ class Operators(Shared):
 
 
 def _locked(known: Mapping[bytes, Guesses], now: datetime) -> datetime | None:
-    """The end of the longest lock."""
+    """Return the end of the longest lock."""
     ends = [each.locked_until for each in known.values() if each.locked_until is not None]
     return max((end for end in ends if end > now), default=None)
 

@@ -1,4 +1,4 @@
-"""The ways back from death: replay, resolve, replay of what was missed, resend; and the test message to one endpoint."""
+"""Send messages again: replay, resolve, replay of missed messages, resend, and the test message to one endpoint."""
 
 from __future__ import annotations
 
@@ -27,29 +27,32 @@ from hookline.store.rows.reading import maybe
 
 
 class Looked(Struct, frozen=True, kw_only=True):
-    """The messages that a walk has come by, and where it goes on; None: there are no more."""
+    """The messages that a scan read, and where the next one continues. None: no messages are left."""
 
     seen: list[Seen]
     end: str | None
 
 
 class Replays(Shared):
-    """Each engine moves rows in its own way: the four methods below that it must have."""
+    """Replays, shared by both engines. Each engine implements the four methods that raise `NotImplementedError`."""
 
     def _replay_rows(self, where: DeadFilter, limit: int) -> Plan[list[Row]]:
-        """Turn matching letters back into deliveries and wake their lanes: `endpoint_no`, `count`, `first` and `at` of each."""
+        """Turn matching dead letters back into deliveries and wake their lanes. Return `endpoint_no`, `count`, `first`
+        and `at` per endpoint."""
         raise NotImplementedError
 
     def _resolve_rows(self, where: DeadFilter, text: str, limit: int) -> Plan[list[Row]]:
-        """Close matching letters and wake queues that waited for them: likewise."""
+        """Resolve matching dead letters and wake the queues that they blocked. Return `endpoint_no`, `count`, `first`
+        and `at` per endpoint."""
         raise NotImplementedError
 
     def _deliver(self, endpoint: Endpoint, window: Window, message_ids: Sequence[str]) -> Plan[int]:
-        """A manual delivery for each message, not before its time; how many."""
+        """Create a manual delivery of each message, due no earlier than its `deliver_at`. Return their number."""
         raise NotImplementedError
 
     def _deliver_once_more(self, endpoint_no: int, message_id: str) -> Plan[int | None]:
-        """A manual delivery of one message, now; its id. None: no such message, payload or endpoint."""
+        """Create a manual delivery of one message that is due now. Return its id. None: no such message, payload or
+        endpoint."""
         raise NotImplementedError
 
     @changes
@@ -70,7 +73,7 @@ class Replays(Shared):
         return (yield from self._tell(found, Kind.DEAD_RESOLVED, clean(text)))
 
     def _tell(self, found: Sequence[Row], kind: Kind, text: str | None = None) -> Plan[int]:
-        """How many there were, of all endpoints."""
+        """Write operational events and return the total number of dead letters."""
         batches = [
             OfEndpoint(
                 kind=kind,
@@ -85,7 +88,7 @@ class Replays(Shared):
         yield from tell(batches, self._reading)
         return sum(batch.count for batch in batches)
 
-    # ── what an endpoint missed, or is to get once more ──
+    # ── missed messages, resend ──
 
     async def replay_missing(
         self,
@@ -96,7 +99,8 @@ class Replays(Shared):
         *,
         note: Note[int] | None = None,
     ) -> int:
-        """In stretches, each a transaction: the one that makes deliveries, or else the last one, is noted."""
+        """Replay in batches, each in its own transaction. The audit entry is written with the batch that creates
+        deliveries, or with the last one."""
         after: str | None = None
         while True:
             made, after = await self._replay_stretch(endpoint_no, since, until, after, limit, note)
@@ -124,7 +128,8 @@ class Replays(Shared):
         return made, looked.end
 
     def _hold_endpoint(self, endpoint_no: int) -> Plan[tuple[Endpoint, datetime]]:
-        """Under its lane's lock, and the instant; `NotFound` or `Conflict` where nothing would be sent."""
+        """Return the endpoint and the current instant, under its lane's lock. Raises `NotFound` or `Conflict` if
+        nothing would be sent."""
         lane = yield from lock_lane(endpoint_no)
         refused = refusal(EndpointStatus(lane["status"]))
         if refused is not None:

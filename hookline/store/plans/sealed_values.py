@@ -1,4 +1,4 @@
-"""Sealed values: how many each key has sealed, and sealing them with the first key. And secrets that still verify tokens."""
+"""Count encrypted values by key, and re-encrypt them with the first key. Also the secrets that still verify tokens."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class SealedValues(Shared):
         done = yield Bulk(place.statement, [{"row": one.row, "old": one.old, "new": one.new} for one in renewed])
         return sealed.step(values, faults, len(done))
 
-    # ── secrets of tokens ──
+    # ── token secrets ──
 
     @changes
     def watch_secrets(self, signs: bytes, older: Sequence[bytes]) -> Plan[None]:

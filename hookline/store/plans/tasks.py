@@ -1,4 +1,4 @@
-"""Tasks: long work that is done in steps, each one transaction under the lock of the task's row."""
+"""Tasks: long work in steps. Each step is one transaction under the lock of the task's row."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ from hookline.store.plans.replays import Replays
 from hookline.store.protocols import COUNTED, COUNTED_DEAD, MAX_RUNNING, STEP, Page, after_death, death
 from hookline.store.rows import Reading, Row, json_text
 
-# A lane or a letter that somebody holds for longer is waited for in the next step, not in this one.
+# A step waits this long for the lock of a lane or a dead letter. Then the next step tries again.
 LOCK_TIMEOUT = "2s"
 
 
 class _Found(Struct, frozen=True, kw_only=True):
     acts: Chosen | Resent
-    end: str | None  # where the next step begins; None: this was the last one
+    end: str | None  # where the next step begins; None: this was the last step
     window: Window | None = None
 
 
 class Tasks(Replays):
     task_added: asyncio.Event
 
-    # ── keeping them ──
+    # ── storing tasks ──
 
     async def add_task(self, new: NewTask, *, note: Note[Task] | None = None) -> Task:
         added = await self._add_task(new, await self.task_total(new), note)
@@ -127,7 +127,7 @@ class Tasks(Replays):
             raise NotFound(f"no task {task_id!r}")
         return rows.task(found, self._reading)
 
-    # ── a step ──
+    # ── running a step ──
 
     @works
     def step_task(self, task_id: str, limit: int = STEP) -> Plan[Task | None]:
@@ -189,7 +189,8 @@ class Tasks(Replays):
         return [_letter(each, self._reading) for each in found]
 
     def _act(self, task: Task, endpoint: Endpoint | None, found: _Found) -> Plan[int]:
-        """How many were done. Letters are waited for, not passed over: whoever has them may yet let go."""
+        """Apply the step and return how many rows it changed. It waits for locked dead letters and does not skip them,
+        because the other transaction may leave them unchanged."""
         acts = found.acts
         if isinstance(acts, Resent):
             assert endpoint is not None
@@ -213,7 +214,7 @@ class Tasks(Replays):
 
 
 def _first(new: NewTask, now: datetime) -> Task:
-    """The task as it will be before its first step."""
+    """Return the task as it will be before its first step."""
     return Task(
         id="",
         org_id=new.org_id,

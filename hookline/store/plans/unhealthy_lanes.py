@@ -1,4 +1,4 @@
-"""Lanes that want somebody's attention, and what waits in those of one tenant."""
+"""Unhealthy lanes, and the health of applications."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hookline.store.plans.lanes import Lanes
 from hookline.store.plans.plan import Plan, Step, reads
 from hookline.store.protocols import MAX_WAITING
 
-MAX_DYING = 1_000  # endpoints with dead letters that are looked at to see which have the most
-COMPARED = 100  # dead letters of each of these
+MAX_DYING = 1_000  # maximum endpoints with dead letters that are compared
+COMPARED = 100  # maximum dead letters of each of these endpoints that are counted
 _LAST = 2**63 - 1
 
 

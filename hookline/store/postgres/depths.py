@@ -1,4 +1,5 @@
-"""Depths, in one snapshot; kept in the database for a moment, so that a fleet counts no more than one process would."""
+"""Count depths in one snapshot, and cache the result in the database, so that a fleet counts no more often than one
+process."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ class DepthsOf(Part):
         return await self._db.transact(self._sound_and_keep, calm=True) or last or await self.depths()
 
     async def _sound_and_keep(self, connection: Connection) -> Depths | None:
-        """None: somebody else is at it."""
+        """Count depths and cache them. None: another process is counting."""
         if not await connection.fetchval(self._sql["depths_guard"]):
             return None
         found = await self._sound(connection)

@@ -1,4 +1,4 @@
-"""Operational webhooks: what happened, written to the outbox in the transaction in which it happens."""
+"""Operational webhooks: write events to the outbox in the transaction of the change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def tell(connection: Connection, sql: Mapping[str, str], notes: Sequence[N
 
 
 def of_deaths(rows: Sequence[Any], reason: Reason) -> list[DeliveryEvent]:
-    """Of deliveries that died without an attempt."""
+    """Build events for deliveries that died without an attempt."""
     return [
         DeliveryEvent(
             kind=operational_events.Kind.ATTEMPT_EXHAUSTED,

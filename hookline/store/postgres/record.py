@@ -1,4 +1,4 @@
-"""Record: what came of a batch, in one fenced transaction."""
+"""Record the outcomes of a batch in one transaction, fenced by claim token."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from hookline.store.postgres.operational import tell
 
 _DELIVERED, _RETRY, _DEAD = 0, 1, 2
 
-_Fence = tuple[int, int]  # a delivery and the claim under which it was leased
+_Fence = tuple[int, int]  # delivery id and claim token
 
-# The columns of `_attempt`.
+# The columns that `_attempt` returns.
 _ATTEMPT = (
     "id",
     "delivery_id",
@@ -62,7 +62,7 @@ _ATTEMPT = (
 
 
 class _Move(Struct, frozen=True):
-    """One row of `record_moves`."""
+    """One row of the statement `record_moves`."""
 
     delivery_id: int
     claim: int
@@ -88,14 +88,15 @@ class Record(Part):
         return joined(await self.record(first, wake=wake), await self.record(second))
 
     async def _record_bare(self, result: Result, wake: Collection[int]) -> RecordReport:
-        """One row that the database will not take: once more without what the endpoint sent, so that it still moves on."""
+        """Record a row that the database refused again without the endpoint's response, so that the delivery continues."""
         try:
             return await self._record_batch([bare(result)], wake)
         except DATA_ERRORS:
             return await self._bury(result, wake)
 
     async def _bury(self, result: Result, wake: Collection[int]) -> RecordReport:
-        """One that cannot even be ended, as its rows are damaged, must not stop the others."""
+        """End the delivery as dead. If even that fails because its rows are damaged, skip it, so that other deliveries
+        are recorded."""
         burial = buried(result, ids.mint(ids.ATTEMPT, result.job.claimed_at))
         try:
             return refused(result, await self._record_batch([burial], wake))
@@ -116,7 +117,7 @@ class Record(Part):
         return await self._db.transact(work)
 
     async def _record_plain(self, results: Sequence[Result], wake: Collection[int]) -> RecordReport | None:
-        """None if a lane is unhealthy, and then nothing is written."""
+        """Record a batch of plain successes in one statement. None: a lane is unhealthy, and nothing was written."""
         receipts = sorted(map(_receipt, results), key=_by_delivery)
         endpoints = list({result.job.endpoint_no for result in results})
         tokens = _tokens(results, wake)
@@ -140,7 +141,7 @@ class Record(Part):
         ours, at = await self._move(connection, results)
         held = [result for result in results if ours.pop((result.job.delivery_id, result.job.claim), False)]
         if held:
-            # COPY takes rows as they are; of arrays the driver checks every element of all 24 columns.
+            # COPY is faster: for arrays the driver would check every element of all 24 columns.
             await connection.copy_records_to_table(
                 "attempt", schema_name="hookline", columns=_ATTEMPT, records=[_attempt(result, at) for result in held]
             )
@@ -150,7 +151,8 @@ class Record(Part):
         return RecordReport(recorded=len(held), stale=len(results) - len(held), events=events, lost=lost)
 
     async def _move(self, connection: Connection, results: Sequence[Result]) -> tuple[dict[_Fence, bool], datetime]:
-        """The claims that still held, and when. What comes twice in one batch is taken the first time."""
+        """Move deliveries. Return the claims that still held, and the time. Of duplicates in one batch, the first
+        counts."""
         once = {(result.job.delivery_id, result.job.claim): result for result in reversed(results)}
         moves = [_move(once[fence]) for fence in sorted(once)]
         columns = [[getattr(move, name) for move in moves] for name in _Move.__struct_fields__]
@@ -165,7 +167,8 @@ def _plain(result: Result) -> bool:
 
 
 def _tokens(results: Sequence[Result], wake: Collection[int]) -> dict[int, str | None]:
-    """By endpoint, with the queues that have moved up there. Of a claim that no longer holds it is one look too many."""
+    """Return the wake tokens by endpoint, with the queues whose next delivery may be available. For an expired claim
+    the token is unnecessary but harmless."""
     keys: dict[int, list[str]] = {endpoint_no: [] for endpoint_no in wake}
     for result in results:
         if result.job.ordering_key is not None:
@@ -174,7 +177,8 @@ def _tokens(results: Sequence[Result], wake: Collection[int]) -> dict[int, str |
 
 
 def _receipt(result: Result) -> tuple[Any, ...]:
-    """`hookline.receipt`. The driver encodes a tuple as it is; of arrays it checks every element."""
+    """Build a `hookline.receipt`. It is a tuple because the driver encodes it as it is; for arrays it checks every
+    element."""
     job, sent, timing = result.job, result.sent, result.sent.timing
     return (
         job.delivery_id,

@@ -1,4 +1,4 @@
-"""Statistics, in one snapshot."""
+"""Count statistics in one snapshot."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hookline.store.stats import MAX_COUNTED, Figures, attempt_ids, message_ids,
 class Statistics(Part):
     def __init__(self, database: Database, vault: Vault, options: StoreOptions) -> None:
         super().__init__(database, vault, options)
-        self._counting = asyncio.Lock()  # one at a time: counting must not take every calm connection
+        self._counting = asyncio.Lock()  # one count at a time, so that counting does not occupy every calm connection
 
     async def in_flight(self, endpoint_no: int) -> int:
         count: int = await self._db.fetchval("stats_delivering", [endpoint_no])

@@ -1,4 +1,4 @@
-"""Sweep: expired leases and budgets, deleted endpoints, endpoints that only fail, lanes that would not wake."""
+"""Sweep: expired leases and time budgets, deleted endpoints, failing endpoints, stuck lanes."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Sweep(Part):
     async def _guarded(
         self, chore: Chore, work: Callable[[Connection], Awaitable[SweepReport]], *, calm: bool = False
     ) -> SweepReport:
-        """Nothing, if another worker is at it."""
+        """Do the work under its lock. Does nothing if another worker is doing it."""
 
         async def alone(connection: Connection) -> SweepReport:
             if not await connection.fetchval(self._sql["sweep_guard"], int(chore)):

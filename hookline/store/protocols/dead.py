@@ -1,4 +1,4 @@
-"""What gave up, and what brings it back."""
+"""Protocols for dead letters, replays and background tasks."""
 
 from __future__ import annotations
 
@@ -24,34 +24,36 @@ from hookline.store.protocols.pages import Page
 
 
 class DeadLetters(Protocol):
-    """Dead letters, and the ways back: replay, replay of what was missed, resend."""
+    """List dead letters and send messages again: replay, replay of missed messages, resend."""
 
     async def dead_letters(self, where: DeadFilter, page: Page) -> list[DeadLetter]:
-        """Those that died last come first; one that was replayed and died again is new. Iterators are `death`s."""
+        """Return a page of dead letters, latest death first. A replayed delivery that dies again is listed as a new
+        one. The iterator is a `death`."""
 
     async def dead_letter(self, dead_id: int) -> DeadLetter | None: ...
     async def dead_attempts(self, letter: DeadLetter) -> list[Attempt]:
-        """All that were made for it, oldest first; of very many, the last ones."""
+        """Return the attempts of a dead letter, oldest first. If there are more than `MAX_ATTEMPTS`, return the latest
+        ones."""
 
     async def dead_stats(self, where: DeadFilter) -> DeadStats: ...
     async def dead_summary(self, where: DeadFilter) -> DeadSummary:
-        """By endpoint and reason, of the `COUNTED` that died last: unlike `dead_stats`, its cost does not grow with them."""
+        """Count the latest `COUNTED` dead letters by endpoint and reason. Unlike `dead_stats`, its cost does not grow
+        with the total."""
 
     async def dead_applications(self, where: DeadFilter, most: int) -> list[int]:
-        """The numbers of the organization's applications that have any, in their order."""
+        """Return the numbers of the organization's applications that have dead letters, in ascending order."""
 
     async def replay(self, where: DeadFilter, limit: int = 1000, *, note: Note[int] | None = None) -> int:
-        """Turn up to `limit` matching dead letters back into pending deliveries; how many. Call until it is 0.
+        """Turn up to `limit` matching dead letters back into pending deliveries, and return their number. Call it until
+        it returns 0.
 
-        Those that died first come first.
-
-        Attempts 0, time budget anew from now, policy as it was, the delivery's id and history kept. Those of deleted and
-        disabled endpoints are left alone: nothing would be sent. Those of paused ones are held until they are resumed.
-        Wakes their lanes.
+        The oldest deaths come first. Each delivery keeps its id, history and retry policy, has 0 attempts and a new
+        time budget from now. Dead letters of deleted and disabled endpoints are skipped, because nothing would be sent.
+        Those of paused endpoints wait until the endpoint is resumed. The lanes are woken.
         """
 
     async def resolve(self, where: DeadFilter, text: str, limit: int = 1000, *, note: Note[int] | None = None) -> int:
-        """Close up to `limit` matching dead letters, each with this text as its note; how many."""
+        """Resolve up to `limit` matching dead letters with this text as their note, and return their number."""
 
     async def replay_missing(
         self,
@@ -62,52 +64,55 @@ class DeadLetters(Protocol):
         *,
         note: Note[int] | None = None,
     ) -> int:
-        """Deliveries for messages that match the endpoint now and never had one to it. Call until it is 0.
+        """Create deliveries for messages that match the endpoint now and never had a delivery to it. Return their
+        number. Call it until it returns 0.
 
-        Messages that are older than the retention are left alone: what was known of their deliveries may be gone.
-        `NotFound` if the endpoint was deleted, `Conflict` if it is disabled.
+        Messages older than the retention are skipped, because their deliveries may have been removed. Raises `NotFound`
+        if the endpoint was deleted, `Conflict` if it is disabled.
         """
 
     async def send_example(self, endpoint_no: int, new: NewMessage, *, note: Note[Message] | None = None) -> Message:
-        """Accept a message for one endpoint alone, with a manual delivery to it, whatever it subscribes to.
+        """Accept a test message for one endpoint, with a manual delivery to it, regardless of its subscriptions.
 
-        Nobody else gets it, not even by `replay_missing`. Event id, key, channels and the like are not for examples.
+        No other endpoint gets it, not even through `replay_missing`. A test message has no event id, key or channels.
         """
 
     async def resend(self, endpoint_no: int, message_id: str, *, note: Note[int | None] | None = None) -> int | None:
-        """A manual delivery of one message to one endpoint, whatever came before; its id. None: no such message or payload.
+        """Create a manual delivery of one message to one endpoint, even if it was delivered before. Return the
+        delivery's id. None: the message or its payload does not exist.
 
-        `NotFound` if the endpoint was deleted.
+        Raises `NotFound` if the endpoint was deleted.
         """
 
 
 class Tasks(Protocol):
-    """Long work over many of them, in steps."""
+    """Run long work (replay, resolve, replay of missed messages) in steps."""
 
-    task_added: asyncio.Event  # set when this process has added one
+    task_added: asyncio.Event  # set when this process adds a task
 
     async def add_task(self, new: NewTask, *, note: Note[Task] | None = None) -> Task:
-        """Work for any worker, durable. `Conflict` if the application has too many running."""
+        """Store a task, which any worker may run. Raises `Conflict` if the application has too many running tasks."""
 
     async def task_total(self, new: NewTask) -> int | None:
-        """How many it would find, if it were added now; None: too many to count."""
+        """Return how many rows the task would match now. None: too many to count."""
 
     async def task(self, org_id: str, task_id: str) -> Task | None: ...
     async def tasks(self, where: TaskFilter, page: Page, *, newest_first: bool = True) -> list[Task]:
-        """By id."""
+        """Return a page of tasks ordered by id."""
 
     async def cancel_task(self, task_id: str, *, note: Note[Task] | None = None) -> Task:
-        """As it is afterwards: canceled if it was running, else as it was. What is done stays done."""
+        """Cancel the task if it is running, and return it. Completed steps are not undone."""
 
     async def open_tasks(self, limit: int) -> list[str]:
-        """Running ones, those whose last step is longest ago first: tasks take turns."""
+        """Return the ids of running tasks. The one whose last step is oldest comes first, so that tasks take turns."""
 
     async def step_task(self, task_id: str, limit: int = STEP) -> Task | None:
-        """Do a part of it, as far as `limit` rows go; as it is afterwards. None: not running, or somebody else is at it.
+        """Run one step over at most `limit` rows and return the task. None: it is not running, or another worker runs
+        it.
 
-        The work and the progress are one transaction, and the task's row is locked in it: that lock is the lease. Whoever
-        dies in a step has done nothing of it, and the next one begins where the last complete step ended.
+        The step's work and its progress are one transaction, which locks the task's row. That lock is the lease. If a
+        worker dies during a step, the step is rolled back and the next worker continues after the last complete step.
         """
 
     async def fail_task(self, task_id: str, error: str) -> None:
-        """Give it up, if it is still running."""
+        """Mark the task as failed if it is still running."""

@@ -1,4 +1,4 @@
-"""The flow, left to right."""
+"""Protocols for the pipeline: ingest, outbox, claim, record, sweep."""
 
 from __future__ import annotations
 
@@ -27,44 +27,48 @@ from hookline.store.protocols.pages import Page
 
 
 class Ingest(Protocol):
-    """Messages that callers bring."""
+    """Accept messages from callers."""
 
     async def ingest(self, batch: Sequence[NewMessage]) -> list[Accepted]:
-        """Accept a batch: messages, their deliveries, wake tokens, keys. One answer per message, in order.
+        """Accept a batch: write messages, deliveries, wake tokens and idempotency keys. Return one result per message,
+        in order.
 
-        Never writes lane rows. Two of one batch with the same event id or key: the first wins. A delivery's `expires_at`
-        is acceptance (or `deliver_at`, if later) plus the max age of message, endpoint, event type or deployment, whichever
-        comes first; its policy is the three overrides merged, NULL when there is none. Wakes sleeping workers (see `arm`).
+        Never writes lane rows. If two messages of one batch have the same event id or key, the first wins. A delivery's
+        `expires_at` is its acceptance (or `deliver_at`, if later) plus the max age of the message, endpoint, event type
+        or deployment: the first one that is set. Its policy is the three overrides merged; NULL if there are none.
+        Wakes sleeping workers (see `arm`).
         """
 
     async def ingest_batch(self, batch: NewBatch) -> BatchAccepted:
-        """Accept a caller's whole list in one transaction, as `ingest` does, with one idempotency key for all of it.
+        """Accept a caller's whole list in one transaction, as `ingest` does, under one idempotency key.
 
-        The key keeps the answers and the caller's own faults: the same key and body get them again, also after a COMMIT
-        that was not answered. `NotFound` if the application is gone; nothing is kept then. `Conflict` if the same key is
-        at work elsewhere for longer than a request may wait; no connection is held meanwhile.
+        The key stores the results and the refused items. A request with the same key and body gets the same answer,
+        even if the reply to the first COMMIT was lost. Raises `NotFound` if the application does not exist; nothing is
+        stored then. Raises `Conflict` if another process works on the same key for longer than a request may wait. No
+        connection is held during that wait.
         """
 
     async def accepted_under(self, key: bytes, body: bytes) -> Accepted | None:
-        """What `ingest` would say of a message with this idempotency key, if the key is taken: replayed or key_reused."""
+        """Return the answer that `ingest` would give to a message with this idempotency key: replayed or key_reused.
+        None: the key is free."""
 
 
 class Outbox(Protocol):
-    """Messages that transactions wrote."""
+    """Turn outbox rows, which applications wrote in their own transactions, into messages."""
 
     async def relay(self, limit: int) -> RelayReport:
         """Move up to `limit` outbox rows of this database into messages and deliveries, in one transaction.
 
-        Rows are taken by state under SKIP LOCKED, never by a cursor. A row that cannot become a message (no such
-        application, anything that `messages.check_message` refuses) is set aside with its reason and never blocks the
-        rest. An `event_id` that is taken is dropped: the message exists already.
+        Rows are selected by state with SKIP LOCKED, never by a cursor. A row that cannot become a message (unknown
+        application, or refused by `messages.check_message`) is set aside with its reason and does not block other rows.
+        A row whose `event_id` is taken is dropped, because its message already exists.
         """
 
     async def wait_outbox(self, timeout: float) -> None:
-        """Sleep until rows may be in this database's outbox, or the time is over; it may end sooner."""
+        """Sleep until this database's outbox may have rows, or until the timeout. It may return early."""
 
     async def leave_outbox(self) -> None:
-        """Nobody here waits for the outbox any more: whoever does elsewhere is told of new rows instead."""
+        """Stop waiting for the outbox in this process, so that publishers notify another waiting process."""
 
     async def take(
         self,
@@ -74,91 +78,101 @@ class Outbox(Protocol):
         place: OutboxPlace | None = None,
         after: OutboxPlace | None = None,
     ) -> RelayReport | None:
-        """Rows of another database's outbox, copied here as `relay` would have moved them, in one transaction.
+        """Accept rows that were copied from another database's outbox, as `relay` does, in one transaction.
 
-        Those that cannot become messages are set aside in this database's outbox, once for each event id. With `place`,
-        where these rows end is noted in the same transaction, if the source still stands at `after`; None: somebody else
-        was quicker, nothing is done.
+        Rows that cannot become messages are set aside in this database's outbox, once per event id. With `place`, the
+        copy position of the source is moved from `after` to `place` in the same transaction. None: another process
+        moved it first, and nothing was done.
         """
 
     async def place(self, source: str) -> OutboxPlace | None:
-        """How far that source has been copied."""
+        """Return how far the source's outbox has been copied."""
 
     async def outbox(self) -> OutboxView:
-        """Costs the same however much waits."""
+        """Return the state of the outbox. The cost does not grow with the backlog."""
 
     async def set_aside(self, page: Page) -> list[SetAside]:
-        """Outbox rows that could not become messages, by number; the iterator is a number."""
+        """Return a page of outbox rows that could not become messages, ordered by number; the iterator is a number."""
 
     async def retry_set_aside(self, ids: Sequence[int] | None, *, note: Note[int] | None = None) -> int:
-        """Put them (None: all) back into the outbox, to be relayed anew; how many there were."""
+        """Move these rows (None: all that were set aside) back to the outbox, and return their number."""
 
     async def discard_set_aside(self, ids: Sequence[int], *, note: Note[int] | None = None) -> int:
-        """Forget them for good; how many there were."""
+        """Delete these rows permanently and return their number."""
 
 
 class Claim(Protocol):
-    """Deliveries for a worker that has free slots."""
+    """Lease due deliveries to a worker that has free slots."""
 
     async def arm(self) -> bool:
-        """Say that this worker is about to sleep. True: from now on `wait` hears of new work; look once more before it."""
+        """Register this worker as about to sleep. If True, `wait` is notified of new work from now on. Claim once more
+        before you wait."""
 
     async def wait(self, timeout: float) -> None:
-        """Sleep until new work may be there (a notification, `wake`, another process's commit) or the time is over."""
+        """Sleep until there may be new work (a notification, `wake`, a commit of another process), or until the
+        timeout."""
 
     def wake(self) -> None:
-        """End the `wait` of this process; from any thread."""
+        """End the `wait` of this process. Any thread may call it."""
 
     async def claim(self, want: int, budgets: SlotBudgets) -> ClaimBatch:
-        """Lease up to `want` due deliveries under a fresh claim token. `rules/claim/` has the rules of fairness.
+        """Lease up to `want` due deliveries under a new claim token. `rules/claim/` has the fairness rules.
 
-        Where `budgets` limits applications, `want` must be all free slots of the worker.
+        If `budgets` limits applications, `want` must be the number of all free slots of the worker.
         """
 
     async def release(self, jobs: Sequence[LeasedDelivery]) -> int:
-        """Give back what was not sent: pending again, no attempt spent, fenced; the number that was still ours."""
+        """Return unsent deliveries to pending without counting an attempt, if the claim still holds. Return how many
+        did."""
 
 
 class Record(Protocol):
-    """Outcomes."""
+    """Record the outcomes of attempts."""
 
     async def record(self, results: Sequence[Result], *, wake: Collection[int] = ()) -> RecordReport:
-        """Write outcomes: attempts, deliveries moved on, lane health folded in the given order, tokens. Fenced, one transaction.
+        """Write outcomes in one transaction: attempts, deliveries, lane health in the given order, and wake tokens.
+        Deliveries whose claim no longer holds are skipped.
 
-        A batch that fails on its data is bisected down to the bad row. That row is tried once more without what the
-        endpoint sent (headers, body, detail) and with its times in bounds, so that the delivery still moves on; if even that
-        fails the delivery is buried as dead, `unsendable`, in a transaction of its own, and is in `refused`.
-        `wake` names endpoints that waited for slots of this worker: each gets a wake token for now.
+        If a batch fails because of its data, it is bisected down to the bad row. That row is written again without the
+        endpoint's response (headers, body, detail) and with its times in bounds, so that the delivery continues. If
+        that fails too, the delivery becomes dead with the reason `unsendable`, in its own transaction, and is in
+        `refused`.
+
+        `wake` names endpoints that waited for slots of this worker. Each gets a wake token for now.
         """
 
 
 class Sweep(Protocol):
-    """What time does: leases, budgets, failing endpoints, retention."""
+    """Do the periodic work: expired leases and time budgets, failing endpoints, retention."""
 
     async def sweep_leases(self, limit: int = 1000) -> SweepReport:
-        """Expired leases go back to pending, at the lane's back, and free their room. Nothing if another worker is at it.
+        """Return expired leases to pending, at the end of their lane, and free their slots. Does nothing if another
+        worker is doing it.
 
-        One that ends further away than `FAR_LEASE` counts as expired: the clock was ahead when it was made, and was
-        corrected since.
+        A lease that ends further away than `FAR_LEASE` counts as expired: it was made while the clock was ahead.
         """
 
     async def sweep_expired(self, limit: int = 1000) -> SweepReport:
-        """Waiting deliveries past `expires_at` become dead, `budget_exhausted`; those of paused lanes do not."""
+        """Turn waiting deliveries past `expires_at` into dead letters with the reason `budget_exhausted`. Skips paused
+        lanes."""
 
     async def sweep_deleted(self, limit: int = 1000) -> SweepReport:
-        """Waiting deliveries of deleted or missing endpoints become dead, `endpoint_deleted`; tokens without a lane go."""
+        """Turn waiting deliveries of deleted or missing endpoints into dead letters with the reason `endpoint_deleted`,
+        and delete tokens that have no lane."""
 
     async def sweep_failing(self, *, pause_dead: int, disable_after: float) -> SweepReport:
-        """Pause endpoints with more dead letters in a day than `pause_dead`; disable those failing for `disable_after` s.
+        """Pause endpoints with more than `pause_dead` dead letters in a day. Disable endpoints that have failed for
+        `disable_after` seconds.
 
-        Failing steadily means that the circuit is not closed and there was no success since.
+        An endpoint fails if its circuit is not closed and no delivery succeeded since.
         """
 
     async def retire(self, limit: int = 5000) -> SweepReport:
-        """Apply retention: history, resolved or over-age dead letters, keys. Never the payload of an open or dead delivery.
+        """Apply retention to history, dead letters and keys. Never removes the payload of an open or dead delivery.
 
-        SQLite: nothing for a day after the wall clock has jumped by more than an hour while this process ran.
+        SQLite does nothing for a day if the wall clock jumped by more than an hour while this process ran.
         """
 
     async def audit(self, *, repair: bool) -> list[int]:
-        """Endpoints with a waiting delivery that no token, probe, hold or room will ever wake. Slow; repaired if asked."""
+        """Return endpoints with a waiting delivery that no token, probe, hold or free slot will ever wake. Slow. With
+        `repair`, wake them."""

@@ -1,4 +1,4 @@
-"""How the service itself is doing."""
+"""Protocols for monitoring: counts, statistics, pulses, activity and alerts."""
 
 from __future__ import annotations
 
@@ -14,70 +14,75 @@ from hookline.store.protocols.pages import Page
 
 
 class Figures(Protocol):
-    """How much there is of everything, now and in a stretch of time."""
+    """Count what is open now, and what happened in a period."""
 
     async def counts(self) -> Counts: ...
     async def depths(self, *, fresh: float = 0.0) -> Depths:
-        """How much there is of everything that is open. Never counts history.
+        """Count everything that is open (deliveries, dead letters, outbox rows). History is never counted.
 
-        Counting takes longer the more is open, so that an answer may be shared: one that this process (or, on PostgreSQL, any
-        process) got is given again for `fresh` seconds, or for `COUNTING` times as long as it took, whichever is longer; and
-        while another is counting, the last one is. With 0 it is always counted anew.
+        Counting takes longer the more is open, so results are cached: in this process on SQLite, in the database on
+        PostgreSQL. A cached result is used for `fresh` seconds or for `COUNTING` times as long as counting took,
+        whichever is longer, and while another process is counting. With `fresh=0` the result is always new.
         """
 
     async def in_flight(self, endpoint_no: int) -> int:
-        """Deliveries that are leased now, whether or not the lane is limited."""
+        """Count the endpoint's leased deliveries, also if its concurrency is unlimited."""
 
     async def stats(self, where: StatsFilter) -> Stats:
-        """Counted by the instants in the ids of messages and attempts, and by when dead letters died; one snapshot.
+        """Count messages and attempts by the instant in their ids, and dead letters by the instant of death, in one
+        snapshot.
 
-        The work grows with what is in the window and what is open, up to a bound for each figure; never with history.
+        The cost grows with the number of rows in the window and of open rows, up to a limit per figure. It does not
+        grow with history.
         """
 
 
 class Pulses(Protocol):
-    """What processes did, second by second, and what became of it for each endpoint."""
+    """Store what processes did (pulses) and what happened at each endpoint (activity)."""
 
     async def add_pulse(self, process: str, pulse: Pulse, deeds: Sequence[EndpointWork] = ()) -> None:
-        """What that process did since its last one, and its endpoints; `at` is the database's."""
+        """Store what the process did since its last pulse, in total and per endpoint. The database sets `at`."""
 
     async def activity(
         self, since: datetime, *, org_id: str, app_no: int | None = None, endpoint_no: int | None = None, grain: int
     ) -> list[Activity]:
-        """Of an organization, an application or one of its endpoints, oldest first, from the stretch that `since` is in; those in
-        which nothing happened are left out. Minutes are kept for two hours, quarters of an hour for a week."""
+        """Return activity of an organization, an application or an endpoint, oldest first, from the interval that
+        contains `since`. Empty intervals are left out. Minutes are kept for two hours, quarter hours for a week."""
 
     async def endpoint_activity(
         self, nos: Sequence[tuple[int, int]], since: datetime, *, grain: int, first: datetime, step: timedelta
     ) -> dict[int, list[Activity]]:
-        """Likewise, of several endpoints (the number of the application, and its own), by their number; summed up in steps of
-        one length, of which the first begins no later than `since`."""
+        """Return activity of several endpoints, given as (application number, endpoint number), by endpoint number. It
+        is summed in steps of equal length, and the first step begins no later than `since`."""
 
     async def pulses(self, since: datetime, until: datetime | None = None, *, minutes: bool = False) -> list[Pulse]:
-        """Of all processes after `since` and until then, oldest first; or by the minute, of all together."""
+        """Return the pulses of all processes after `since`, up to and including `until`, oldest first. With `minutes`,
+        return one pulse per minute for the whole fleet."""
 
     async def roll_pulses(self) -> SweepReport:
-        """Make minutes of them, and forget those that are old. Nothing if another worker is at it."""
+        """Aggregate pulses into minutes and delete old ones. Does nothing if another worker is doing it."""
 
 
 class Alerts(Protocol):
-    """What the rules of alerts remember."""
+    """Store the state of alerts."""
 
     async def alert_looks(self, seconds: float) -> EarlierChecks:
-        """When the rules were asked in the last so many seconds, or longer."""
+        """Return the times at which the alert rules were checked in the last `seconds` seconds, or a longer period."""
 
     async def unwell(self, nos: Collection[int], most: int) -> list[UnhealthyEndpoint]:
-        """These endpoints, and up to so many whose circuit is not closed; none that was deleted."""
+        """Return these endpoints, plus up to `most` others whose circuit is not closed. Deleted endpoints are left out."""
 
     async def judge_alerts(self, backlog: int, *, every: float, decide: Decide, tell: Tell) -> list[Notice] | None:
-        """Decide on what is remembered, write what changes, and what is told of it to the outbox: one transaction.
+        """Decide on alerts from their stored state, write the changes, and write notifications to the outbox, in one
+        transaction.
 
-        The alerts that fired, got worse or are resolved. None: another process is at it, or has just been. `decide` and
-        `tell` must be pure, and may be asked twice.
+        Return the alerts that fired, got worse or were resolved. None: another process is checking, or has just done
+        so. `decide` and `tell` must be pure functions, and may be called twice.
         """
 
     async def tell_alerts(self, outgoing: Sequence[Outgoing]) -> None:
-        """Messages of the alerts' own application, to the outbox."""
+        """Write messages of the alerts' own application to the outbox."""
 
     async def alerts(self, page: Page, *, firing: bool | None = None) -> list[Alert]:
-        """Newest first; the iterator is a number. Only those that fire, or only those that do not, if asked."""
+        """Return a page of alerts, newest first; the iterator is a number. `firing` selects only those that fire, or
+        only those that do not."""

@@ -1,4 +1,4 @@
-"""What is sealed at rest, and the secrets that tokens are verified with."""
+"""Protocols for encrypted values and for the secrets that sign tokens."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from hookline.store.sealed import OlderSecret, Place, Range, Resealed, Seals, Sp
 
 
 class Sealing(Protocol):
-    """Keys of the vault and secrets of tokens come and go: what still needs them."""
+    """Find the values and tokens that still need an old vault key or an old signing secret."""
 
     async def seals(self, most: int) -> Seals:
-        """How many values each key has sealed: of each key, place and gap between two keys at most so many are counted."""
+        """Count how many values each key has encrypted. Each count stops at `most`."""
 
     async def reseal(self, place: Place, within: Range, after: Spot, limit: int) -> Resealed:
-        """One step, in one transaction: open values, and seal them with the first key.
+        """Re-encrypt one batch of values with the first key, in one transaction.
 
-        A value that was changed since it was read, or that somebody else is about to change, stays as it is. So do those
-        that no key opens.
+        Values that changed since they were read, that another transaction has locked, or that no key decrypts stay
+        unchanged.
         """
 
     async def watch_secrets(self, signs: bytes, older: Sequence[bytes]) -> None:
-        """From now on this one signs tokens and these only verify them, by their hashes."""
+        """Register the secret that signs tokens and the older ones that only verify them. All are given as hashes."""
 
     async def secret_seen(self, hashed: bytes) -> None:
-        """A token of an older secret was used now; written at most once a minute."""
+        """Set the last use of an older secret to now, because a token of it was used. The value is written at most once
+        a minute."""
 
     async def older_secrets(self) -> list[OlderSecret]: ...

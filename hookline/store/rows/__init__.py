@@ -1,4 +1,5 @@
-"""Rows to models and back, for both engines. What differs between them (instants, lists, objects) is a `Reading`."""
+"""Convert database rows to models and back, for both engines. A `Reading` holds the engine's conversions of instants,
+lists and objects."""
 
 from hookline.store.rows.access import audit, audit_columns, guesses, operator, session
 from hookline.store.rows.catalogue import api_key, application, endpoint, endpoint_or_fault, event_type, organization

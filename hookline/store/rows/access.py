@@ -1,4 +1,4 @@
-"""Operators, their sessions, their guesses and the audit log."""
+"""Rows of operators, sessions, failed logins and the audit log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hookline.model.audit import AuditEntry, NewAuditEntry
 from hookline.model.operators import Guesses, Operator, Session
 from hookline.store.rows.reading import Reading, Row, maybe
 
-MAX_NAME, MAX_TEXT = 300, 2_000  # characters of an entry of the audit log
+MAX_NAME, MAX_TEXT = 300, 2_000  # maximum characters of a name and of a text in the audit log
 
 
 def operator(row: Row, read: Reading) -> Operator:
@@ -58,7 +58,8 @@ def audit(row: Row, read: Reading) -> AuditEntry:
 
 
 def audit_columns(entry: NewAuditEntry) -> dict[str, str | None]:
-    """Whatever its texts are, the entry is written: a change must not fail because of them."""
+    """Return the columns of an audit entry. Unsuitable text is cleaned, never refused: a change must not fail because
+    of its audit entry."""
     name = entry.actor.name
     return {
         "org_id": entry.org_id,
@@ -73,6 +74,6 @@ def audit_columns(entry: NewAuditEntry) -> dict[str, str | None]:
 
 
 def _clean(text: str, most: int) -> str:
-    """Without characters that cannot be stored, and cut."""
+    """Remove characters that the database cannot store, and truncate the text."""
     whole = text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
     return whole if len(whole) <= most else whole[: most - 1] + "…"

@@ -1,4 +1,4 @@
-"""Organizations and what they have set up."""
+"""Rows of organizations, applications, event types, endpoints and API keys."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def event_type(row: Row, read: Reading) -> EventType:
 
 
 def endpoint(row: Row, read: Reading, vault: Vault) -> Endpoint:
-    """With its secrets opened. Raises `VaultError` when no key opens them: see `endpoint_or_fault`."""
+    """Read an endpoint and decrypt its secrets. Raises `VaultError` if no key decrypts them; see `endpoint_or_fault`."""
     return _endpoint(
         row,
         read,
@@ -77,7 +77,7 @@ def endpoint(row: Row, read: Reading, vault: Vault) -> Endpoint:
 
 
 def endpoint_or_fault(row: Row, read: Reading, vault: Vault) -> Endpoint:
-    """For a worker: one whose secrets cannot be opened comes without any, and says why."""
+    """Read an endpoint for a worker. If no key decrypts its secrets, it has none and `status_reason` has the error."""
     try:
         return endpoint(row, read, vault)
     except VaultError as fault:

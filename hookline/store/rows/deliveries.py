@@ -1,4 +1,4 @@
-"""Messages, and what became of them."""
+"""Rows of messages, deliveries, attempts and dead letters."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def message(row: Row, read: Reading) -> Message:
 
 
 def listed_message(row: Row, read: Reading) -> Message:
-    """Of a statement that reads the payload's size in its place."""
+    """Read a message without its payload. The statement returns the payload's size instead."""
     return replace(message(row, read), size=row["size"])
 
 
@@ -145,7 +145,7 @@ def dead_letter(row: Row, read: Reading) -> DeadLetter:
 
 
 def dead_summary(found: Sequence[Row], looked: int, read: Reading) -> DeadSummary:
-    """`looked`: at how many of them at most."""
+    """Build a summary of dead letters. At most `looked` of them were read."""
     groups = tuple(
         DeadGroup(
             app_id=row["app_id"],

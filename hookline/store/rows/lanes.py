@@ -1,4 +1,4 @@
-"""Lanes, and what happened to them."""
+"""Rows of lanes and lane events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hookline.model import (
 from hookline.model.states import Circuit, EndpointStatus
 from hookline.store.rows.reading import Reading, Row, maybe
 
-# What claim, record and sweep may change, in the order in which `lane_write` takes it.
+# The columns that claim, record and sweep may change, in the order of the parameters of `lane_write`.
 LANE_WRITTEN = (
     "status",
     "revision",
@@ -79,7 +79,7 @@ def app_pace(row: Row, read: Reading) -> AppPace:
 
 
 def lane_view(row: Row, read: Reading, counted: int) -> LaneView:
-    """Open deliveries were counted so far."""
+    """Read a lane for display. Open deliveries were counted up to `counted`."""
     return LaneView(
         lane=lane(row, read),
         endpoint_id=row["endpoint_id"],
@@ -119,5 +119,5 @@ def timeline_entry(row: Row, read: Reading) -> TimelineEntry:
 
 
 def actor(event: LaneEvent) -> tuple[str | None, str | None]:
-    """As its columns have it."""
+    """Return the columns that name the user who caused the event."""
     return (None, None) if event.actor is None else (event.actor.kind.value, event.actor.name)

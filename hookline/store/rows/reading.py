@@ -1,4 +1,4 @@
-"""What differs between the engines: how their values become ours."""
+"""How the values of each engine are converted to Python values."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ T = TypeVar("T")
 
 
 class Row(Protocol):
-    """What both drivers return."""
+    """A database row, as both drivers return it."""
 
     def __getitem__(self, name: str, /) -> Any: ...
 
 
 class Reading(Struct, frozen=True):
-    """How one engine's values become ours. None stays None."""
+    """The conversions of one engine. None stays None."""
 
     instant: Callable[[Any], datetime]
     texts: Callable[[Any], tuple[str, ...]]

@@ -1,4 +1,4 @@
-"""Work for later."""
+"""Rows of background tasks."""
 
 from __future__ import annotations
 

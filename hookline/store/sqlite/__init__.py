@@ -1,4 +1,4 @@
-"""The SQLite engine: one file, one writer thread, a few readers."""
+"""The SQLite engine: one file, one writer thread and a few reader threads."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ class SqliteStore(
     Alerts,
     Statistics,
 ):
-    """`base.Store` in one database file. Its parts, in the order of the flow, are the modules beside this one: each is a class of
-    what is asked for, and the functions that the writer or a reader runs for it."""
+    """`protocols.Store` in one database file. Its parts are the modules beside this one. Each has a class with the
+    async methods, and the functions that the writer or a reader runs for them."""
 
     engine = "sqlite"
 

@@ -1,4 +1,4 @@
-"""What the parts of the engine share: the one writer, the readers, and the bells that wake who sleeps."""
+"""The base class of the engine's parts: the writer, the readers, and the events that wake sleeping loops."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from hookline.store.sqlite.writer import Writer
 T = TypeVar("T")
 P = ParamSpec("P")
 
-STRETCH = 2000  # rows of a long piece of work that one transaction takes
+STRETCH = 2000  # maximum rows of a long change that one transaction takes
 
 
 class Bells:
-    """One for workers, who look for deliveries, and one for the relay, which looks for outbox rows."""
+    """Events that wake sleeping loops: one for workers, which wait for deliveries, and one for the relay, which waits
+    for outbox rows."""
 
     def __init__(self) -> None:
         self.work = asyncio.Event()
@@ -27,12 +28,12 @@ class Bells:
         self._loop = asyncio.get_running_loop()
 
     def ring(self, *bells: asyncio.Event) -> None:
-        """From any thread."""
+        """Set the events. Any thread may call it."""
         try:
             for bell in bells:
                 self._loop.call_soon_threadsafe(bell.set)
         except RuntimeError:
-            return  # the loop is closed: nobody waits
+            return  # the event loop is closed, so nothing waits
 
     def ring_all(self) -> None:
         self.ring(self.work, self.outbox)
@@ -68,7 +69,7 @@ class Base(Shared):
 
 
 async def heard(bell: asyncio.Event, timeout: float) -> None:
-    """Until it rings or the time is over; what rings from then on is for the next wait."""
+    """Wait until the event is set or the timeout ends, then clear it."""
     try:
         async with asyncio.timeout(timeout):
             await bell.wait()

@@ -1,4 +1,5 @@
-"""Claim: due lanes in turn, each as far as `rules/lane/admission.py` admits, under one lease and one claim token."""
+"""Claim: lease the due deliveries of due lanes under one claim token. `rules/lane/admission.py` decides how many each
+lane gets."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ from hookline.store.sqlite.operational import of_deaths, tell
 from hookline.store.sqlite.record import fenced
 from hookline.store.sqlite.transaction import READ, Tx, numbers
 
-TOKENS = 1000  # looked at in one round
-ROUNDS = 8  # a lane that was admitted in part, or turned away, comes again
+TOKENS = 1000  # tokens that one round reads
+ROUNDS = 8  # a lane that got only a part of its deliveries, or none, is tried again in the next round
 
 _ID, _DUE, _PAYLOAD = 0, 1, 5
 
@@ -83,7 +84,7 @@ def _next_at(tx: Tx) -> Any:
 
 
 class _Taking:
-    """One claim in progress."""
+    """The state of one claim."""
 
     def __init__(self, tx: Tx, division: Division) -> None:
         self.tx = tx
@@ -92,18 +93,19 @@ class _Taking:
         self.token = clock.chance.getrandbits(63)
         self.lease_until = self.now + timedelta(seconds=tx.options.lease)
         self.jobs: list[LeasedDelivery] = []
-        self._fresh: tuple[list[int], list[int]] = ([], [])  # ids: not counted, counted
+        # delivery ids: of lanes whose claims are not counted, and of those whose are
+        self._fresh: tuple[list[int], list[int]] = ([], [])
         self._changed: list[Lane] = []
         self._unsendable: list[int] = []
 
     def serve(self) -> bool:
-        """One round over the due lanes; False when none is due."""
+        """Run one round over the due lanes. Return False if none is due."""
         due = self._due_lanes()
         if not due:
             return False
         found = lane_rows.load(self.tx, due)
         self._promote(self.tx.tuples("claim_consume", (numbers(due),)))
-        known = [found[no] for no in due if no in found]  # a token without a lane is gone with the others
+        known = [found[no] for no in due if no in found]  # the token of a missing lane is deleted with the others
         lanes = self._lined_up(known)
         wakes = lane_rows.Wakes(self.tx)
         for place, lane in enumerate(lanes):
@@ -120,7 +122,8 @@ class _Taking:
         return self.division.line_up(lanes)
 
     def _promote(self, consumed: Sequence[tuple[int, str | None]]) -> None:
-        """The first of each queue that a token named, where nothing of it is active. Many tokens may name one queue."""
+        """Make the first delivery of each queue that a token names available, if the queue has no active one. Many
+        tokens may name one queue."""
         turns = {(no, key) for no, keys in consumed if keys is not None for key in ordering.read(keys)}
         if turns:
             self.tx.many("promote", [{"no": no, "key": key} for no, key in turns])
@@ -149,7 +152,7 @@ class _Taking:
         return dict(round_robin([self.tx.tuples("claim_turns", (app, self.tx.now, part)) for app in apps]))
 
     def _apps(self, below: int, most: int) -> list[int]:
-        """The next ones that have something ready."""
+        """Return the next applications that have due tokens."""
         apps: list[int] = []
         while len(apps) < most and (found := self.tx.value("claim_app", (below, self.tx.now))) is not None:
             apps.append(below := found)
@@ -173,7 +176,8 @@ class _Taking:
         self._lease(after, admission, taken)
 
     def _split(self, found: Sequence[Any], quota: int) -> tuple[list[Any], Sequence[Any]]:
-        """Those that are due, up to the quota; and what is left. One whose payload is gone can never be sent."""
+        """Split the candidates into those to send now, up to the quota, and the rest. A delivery without a payload can
+        never be sent."""
         taken: list[Any] = []
         for place, row in enumerate(found):
             if place >= quota or row[_DUE] > self.tx.now:
@@ -237,7 +241,8 @@ def _policy(text: str | None) -> PolicyOverride | None:
 
 
 def bury(tx: Tx, ids: Sequence[int], reason: Reason, detail: str) -> list[Death]:
-    """Waiting or queued deliveries become dead without an attempt; whoever stands behind them moves up."""
+    """Turn waiting or queued deliveries into dead letters without an attempt. The next delivery of each queue becomes
+    available."""
     given = numbers(ids)
     wakes = lane_rows.Wakes(tx)
     for endpoint_no, key in tx.tuples("queues_of", (given,)):
@@ -264,7 +269,7 @@ def bury(tx: Tx, ids: Sequence[int], reason: Reason, detail: str) -> list[Death]
 
 
 def _release(tx: Tx, jobs: Sequence[LeasedDelivery]) -> int:
-    """Not sent: pending again where it was, its room free."""
+    """Return unsent deliveries to pending with their old due time, and free their slots."""
     ours = fenced(tx, jobs)
     if not ours:
         return 0

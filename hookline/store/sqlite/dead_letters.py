@@ -1,4 +1,4 @@
-"""How SQLite moves deliveries back from death, one by one."""
+"""Replays on SQLite, row by row."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Moves(Tasks, Base):
         return made[0] if made else None
 
     def _deliver_rows(self, endpoint: Endpoint, messages: Sequence[Row]) -> Plan[list[int]]:
-        """The ids of the deliveries, whose lane is woken."""
+        """Create deliveries, wake their lane and return their ids."""
         made = []
         for message in messages:
             of_type = yield from row("event_type", org_id=endpoint.org_id, name=message["event_type"])

@@ -1,4 +1,4 @@
-"""Depths, in one snapshot; kept in this process for a moment."""
+"""Count depths in one snapshot, and cache the result in this process."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from hookline.store.sqlite.writer import Writer
 class DepthsOf(Base):
     def __init__(self, writer: Writer, readers: Readers, context: Context, bells: Bells) -> None:
         super().__init__(writer, readers, context, bells)
-        self._kept: tuple[float, Depths] | None = None  # when it was counted, monotonic
-        self._sounding = asyncio.Lock()  # one at a time: counting must not take every reader
+        self._kept: tuple[float, Depths] | None = None  # monotonic time of the count, and its result
+        self._sounding = asyncio.Lock()  # one count at a time, so that counting does not occupy every reader
 
     async def counts(self) -> Counts:
         return await self._read(_counts)

@@ -1,4 +1,4 @@
-"""What SQLite does in its own way when an endpoint is paused or resumed by hand: it renews time budgets in stretches."""
+"""Pause and resume on SQLite: time budgets restart in batches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from hookline.store.sqlite.transaction import Tx
 
 class EndpointState(SharedEndpointState, Base):
     async def _renew_held(self, endpoint_no: int, status: EndpointStatus) -> None:
-        """While the lane still holds them: one transaction over a long backlog would block the rest."""
+        """Restart time budgets while the lane is still paused. One transaction over a long backlog would block other
+        writes."""
         if status == EndpointStatus.PAUSED:
             return
         found = await self._read(endpoints_for, [endpoint_no])
@@ -25,7 +26,7 @@ class EndpointState(SharedEndpointState, Base):
 
 
 def _renew_waiting(tx: Tx, endpoint_no: int, after: tuple[int, int], limit: int) -> tuple[int, int] | None:
-    """Start the time budget of a stretch of what a paused lane holds anew; where the next one begins."""
+    """Restart the time budgets of one batch of waiting deliveries in a paused lane. Return where the next batch begins."""
     params = {"no": endpoint_no, "due_at": after[0], "id": after[1], "limit": limit, "now": tx.now}
     last = tx.row("held_stretch", params)
     end = (last[0], last[1]) if last is not None else (1 << 62, 1 << 62)
@@ -35,12 +36,13 @@ def _renew_waiting(tx: Tx, endpoint_no: int, after: tuple[int, int], limit: int)
 
 
 def _renew_queued(tx: Tx, endpoint_no: int, after: tuple[str, int, int], limit: int) -> tuple[str, int, int] | None:
-    """Likewise of what stands in line there."""
+    """Restart the time budgets of one batch of queued deliveries in a paused lane. Return where the next batch begins."""
     key, seq, id_ = after
     params = {"no": endpoint_no, "key": key, "seq": seq, "id": id_, "limit": limit, "now": tx.now}
     last = tx.row("queued_stretch", params)
     end = (last[0], last[1], last[2]) if last is not None else None
-    last_key, last_seq, last_id = end or (b"", 0, 0)  # every text sorts before a blob: all the rest
+    # without an end, use a blob: it sorts after every text, so all remaining rows are included
+    last_key, last_seq, last_id = end or (b"", 0, 0)
     bounds = {"last_key": last_key, "last_seq": last_seq, "last_id": last_id, "max_age": tx.options.retry.max_age}
     tx.run("queued_renew", params | bounds)
     return end

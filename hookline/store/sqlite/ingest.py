@@ -1,4 +1,4 @@
-"""Ingest: messages, their deliveries, wake tokens and keys, in one transaction. Lane rows are never touched."""
+"""Ingest: write messages, deliveries, wake tokens and keys in one transaction. Lane rows are never written."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from hookline.store.sqlite.clock import instant, to_micros
 from hookline.store.sqlite.lanes import Wakes
 from hookline.store.sqlite.transaction import READ, Tx, texts
 
-PLANS = 10_000  # applications whose fan-out is remembered
+PLANS = 10_000  # applications whose fan-out is cached
 
 _SCHEDULED = 0
-# Plain numbers: the driver binds those of an enum many times slower.
+# Plain integers, because the driver binds enum members many times slower.
 _PENDING, _QUEUED = int(DeliveryState.PENDING), int(DeliveryState.QUEUED)
 
 
@@ -63,7 +63,7 @@ def _accepted_under(tx: Tx, key: bytes, body: bytes) -> Accepted | None:
 
 
 def plan_of(tx: Tx, app_no: int) -> Plan | None:
-    """The fan-out of one application; None if there is no such application. Kept until somebody changes the catalogue."""
+    """Return the fan-out of an application, or None if it does not exist. It is cached until the catalogue changes."""
     plans = tx.context.plans
     if app_no not in plans:
         if len(plans) >= PLANS:
@@ -92,7 +92,7 @@ def _target(no: int, event_types: str | None, channels: str | None, policy: str 
 
 
 class Taking:
-    """A batch in progress. What is new is written at the end, table by table."""
+    """The state of one batch. New rows are written at the end, table by table."""
 
     def __init__(self, tx: Tx) -> None:
         self._tx = tx

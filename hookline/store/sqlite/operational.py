@@ -1,4 +1,4 @@
-"""Operational webhooks: what happened, written to the outbox in the transaction in which it happens."""
+"""Operational webhooks: write events to the outbox in the transaction of the change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def tell(tx: Tx, notes: Sequence[Note]) -> None:
 
 
 def of_deaths(tx: Tx, rows: Sequence[Any], reason: Reason) -> list[DeliveryEvent]:
-    """Of deliveries that died without an attempt."""
+    """Build events for deliveries that died without an attempt."""
     return [
         DeliveryEvent(
             kind=operational_events.Kind.ATTEMPT_EXHAUSTED,

@@ -1,4 +1,4 @@
-"""The outbox: this database's own, and what comes from those of others."""
+"""The outbox of this database, and rows that were copied from other databases."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hookline.store.protocols import Page
 from hookline.store.sqlite import relay
 from hookline.store.sqlite.base import Base, heard
 
-_LOOK = 0.1  # seconds; the bell does not ring for what this process itself writes to the outbox
+_LOOK = 0.1  # Maximum seconds between polls, because this process's own outbox writes set no event.
 
 
 class Outbox(Base):
@@ -20,7 +20,7 @@ class Outbox(Base):
         await heard(self._bells.outbox, min(timeout, _LOOK))
 
     async def leave_outbox(self) -> None:
-        """Nobody is told apart: every process of this file sees every commit."""
+        """Do nothing: each process that uses this file sees every commit by itself."""
 
     async def take(
         self,

@@ -1,4 +1,4 @@
-"""Record: what came of a batch of jobs, fenced by claim token and state, in one transaction."""
+"""Record the outcomes of a batch in one transaction, fenced by claim token and state."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Record(Base):
         return joined(await self.record(first, wake=wake), await self.record(second))
 
     async def _record_bare(self, result: Result, wake: Collection[int]) -> RecordReport:
-        """Without what the endpoint sent, so that the delivery still moves on."""
+        """Record without the endpoint's response, so that the delivery continues."""
         try:
             report, _ = await self._write(_record, [bare(result)], wake)
         except BadData:
@@ -57,7 +57,8 @@ class Record(Base):
         return report
 
     async def _bury(self, result: Result, wake: Collection[int]) -> RecordReport:
-        """One that cannot even be ended, as its rows are damaged, must not stop the others."""
+        """End the delivery as dead. If even that fails because its rows are damaged, skip it, so that other deliveries
+        are recorded."""
         burial = buried(result, ids.mint(ids.ATTEMPT, result.job.claimed_at))
         try:
             report, _ = await self._write(_record, [burial], wake)
@@ -67,7 +68,7 @@ class Record(Base):
 
 
 def _record(tx: Tx, results: Sequence[Result], wake: Collection[int]) -> tuple[RecordReport, bool]:
-    """The report, and whether a token was inserted."""
+    """Return the report, and whether a token was inserted."""
     ours = {(job.delivery_id, job.claim): True for job in fenced(tx, [result.job for result in results])}
     held = [result for result in results if ours.pop((result.job.delivery_id, result.job.claim), False)]
     wakes = lane_rows.Wakes(tx)
@@ -83,7 +84,7 @@ def _record(tx: Tx, results: Sequence[Result], wake: Collection[int]) -> tuple[R
 
 
 def fenced(tx: Tx, jobs: Sequence[LeasedDelivery]) -> list[LeasedDelivery]:
-    """Those whose claim still holds. The write lock keeps it so until the end of the transaction."""
+    """Return the jobs whose claim still holds. The write lock keeps this true until the transaction ends."""
     claims = dict(tx.tuples("record_fence", (numbers(job.delivery_id for job in jobs),)))
     return [job for job in jobs if claims.get(job.delivery_id) == job.claim]
 
@@ -123,7 +124,7 @@ def _dead(id_: int, verdict: Dead, status: int | None, now: int) -> dict[str, An
 
 
 def _fold(tx: Tx, results: Sequence[Result], wakes: lane_rows.Wakes) -> list[LaneEvent]:
-    """A good outcome changes nothing of a healthy lane: that one is not even read."""
+    """Apply outcomes to lanes. A healthy lane with only successes is not even read, because nothing changes."""
     moving = {result.job.endpoint_no for result in results if moves_lane(result)}
     lanes = lane_rows.load_moved(tx, {result.job.endpoint_no for result in results}, moving)
     if not lanes:

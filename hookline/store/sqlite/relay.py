@@ -1,4 +1,5 @@
-"""Relay: outbox rows become messages, in the transaction that deletes them here or notes how far another database was copied."""
+"""Relay: turn outbox rows into messages, in the transaction that deletes the rows or moves another database's copy
+position."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ _UNFIT = (InvalidInput, msgspec.MsgspecError, OverflowError, ValueError)
 
 
 def relay(tx: Tx, limit: int) -> RelayReport:
-    """Rows that cannot become messages are set aside, each with its reason."""
+    """Relay outbox rows. Rows that cannot become messages are set aside with a reason."""
     moving = _Moving(tx)
     done: list[int] = []
     aside: list[tuple[str, int, int]] = []
@@ -55,7 +56,7 @@ def relay(tx: Tx, limit: int) -> RelayReport:
 def take(
     tx: Tx, copied: Sequence[OutboxRow], source: str, place: OutboxPlace | None, after: OutboxPlace | None
 ) -> RelayReport | None:
-    """The place is moved first: if somebody else did, nothing has been written yet."""
+    """Accept copied rows. The position is moved first: if another process moved it, nothing has been written yet."""
     if place is not None and not _moved(tx, source, place, after):
         return None
     moving = _Moving(tx)
@@ -92,7 +93,7 @@ def set_aside(tx: Tx, page: Page) -> list[SetAside]:
 
 
 class _Moving:
-    """Rows on their way: what became of each."""
+    """Outbox rows in progress, with the result of each."""
 
     def __init__(self, tx: Tx) -> None:
         self._tx = tx
@@ -102,7 +103,7 @@ class _Moving:
         self._repeated = 0
 
     def accept(self, row: Any, read: Callable[[Tx, Any], NewMessage]) -> str | None:
-        """Why it cannot be a message; None: it is one, or has been one before."""
+        """Accept a row. Return the reason why it cannot be a message. None: it is a message now, or already was one."""
         try:
             answer = self._taking.accept(read(self._tx, row))
         except _UNFIT as error:
@@ -117,7 +118,7 @@ class _Moving:
         self._taking.write()
 
     def report(self, *, set_aside: int) -> RelayReport:
-        """Of the faults, those that were not set aside now stand aside since an earlier copy of the row."""
+        """Build the report. Faulty rows that were not set aside now were set aside when they were copied before."""
         return RelayReport(
             relayed=self._relayed,
             repeated=self._repeated + len(self._faults) - set_aside,
@@ -130,7 +131,7 @@ class _Moving:
 
 
 def _rows(tx: Tx, name: str, params: Params, *, errors: str) -> list[sqlite3.Row]:
-    """SQLite keeps any bytes as text, and the driver refuses a whole batch for one row that is not UTF-8."""
+    """Read outbox rows. SQLite stores any bytes as text, and the driver fails the whole batch if one row is not UTF-8."""
     try:
         return tx.rows(name, params)
     except sqlite3.OperationalError as error:
@@ -144,7 +145,8 @@ def _rows(tx: Tx, name: str, params: Params, *, errors: str) -> list[sqlite3.Row
 
 
 def _of_row(tx: Tx, row: sqlite3.Row) -> NewMessage:
-    """A publisher in any language wrote the row: what would fail later, at each delivery, fails here."""
+    """Build the message of an outbox row and check it. Any program may have written the row, so invalid values are
+    found here and not at each delivery."""
     org_id, app = row["org_id"], row["app"]
     own = row["source"] is None and org_id == MANAGEMENT
     message = NewMessage(
@@ -179,9 +181,9 @@ def _policy(text: str | None) -> PolicyOverride | None:
 
 
 def _application(tx: Tx, org_id: str | None, app: str, *, own: bool) -> int:
-    """By id, or by uid in the organization that is named or the only one there is.
+    """Find the application by id, or by uid in the given organization or in the only one.
 
-    Only what Hookline itself wrote (`own`) goes to the management organization: nobody else speaks in its name.
+    Only rows that Hookline itself wrote (`own`) may name the management organization.
     """
     found = tx.row("relay_app_by_id", (app,))
     if found is None or org_id not in (None, found["org_id"]):
@@ -207,7 +209,7 @@ def _moved(tx: Tx, source: str, place: OutboxPlace, after: OutboxPlace | None) -
 
 
 def _keep_aside(tx: Tx, row: OutboxRow, source: str, fault: str) -> int:
-    """How many are new: one that stands here since an earlier copy stays as it is."""
+    """Set a copied row aside. Return 1 if it is new, 0 if an earlier copy was already set aside."""
     return tx.run(
         "relay_keep_aside",
         {
@@ -230,7 +232,7 @@ def _keep_aside(tx: Tx, row: OutboxRow, source: str, fault: str) -> int:
 
 
 def _whole(text: str) -> str:
-    """Without lone surrogates, which no database takes."""
+    """Replace lone surrogates, which no database can store."""
     return text.encode("utf-8", "replace").decode()
 
 

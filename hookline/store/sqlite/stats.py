@@ -1,4 +1,4 @@
-"""Statistics, in one snapshot."""
+"""Count statistics in one snapshot."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hookline.store.stats import MAX_COUNTED, Figures, Span, attempt_ids, messag
 class Statistics(Base):
     def __init__(self, writer: Writer, readers: Readers, context: Context, bells: Bells) -> None:
         super().__init__(writer, readers, context, bells)
-        self._counting = asyncio.Lock()  # one at a time: counting must not take every reader
+        self._counting = asyncio.Lock()  # one count at a time, so that counting does not occupy every reader
 
     async def in_flight(self, endpoint_no: int) -> int:
         return await self._read(_in_flight, endpoint_no)
