@@ -1,4 +1,5 @@
--- Dead letters and replay. A filter that is not given is NULL; each call is planned anew, so it costs nothing.
+-- Dead letters and replay. A filter that is not set is NULL. Each call is planned anew, so an unused filter costs
+-- nothing.
 
 -- part: dead_filter
   AND (:endpoint_no::bigint IS NULL OR l.endpoint_no = :endpoint_no) AND (:event_type::text IS NULL OR l.event_type = :event_type)
@@ -89,14 +90,14 @@ WHERE a.org_id = :org_id::text AND (:app_no::bigint IS NULL OR a.no = :app_no)
 ORDER BY a.no LIMIT :most::integer
 
 -- name: dead_attempts
--- Nothing of it is older than the message.
+-- No attempt is older than the message.
 SELECT t.*, e.id AS endpoint_id, e.url AS endpoint_url FROM hookline.attempt t JOIN hookline.endpoint e ON e.no = t.endpoint_no
 WHERE t.message_id = :message_id::text AND t.delivery_id = :dead_id::bigint AND t.recorded_at >= :accepted_at::timestamptz
 ORDER BY t.number DESC, t.id DESC LIMIT :most::integer
 
 -- name: replay
--- The delivery keeps its id, so its history stays with it. Lane and message are
--- looked up for each letter, not joined: of many letters the planner would rather read all messages that there are.
+-- The delivery keeps its id and so its history. Lane and message are looked up for each dead letter and not joined: for
+-- many dead letters the planner would read all messages.
 WITH x AS MATERIALIZED (
        SELECT l.id FROM hookline.dead_letter l
        JOIN hookline.application a ON a.no = l.app_no
@@ -142,7 +143,7 @@ SELECT endpoint_no, count(*) AS count, min(id) AS first, now() AS at, (SELECT ho
 FROM closed GROUP BY endpoint_no
 
 -- name: messages_look
--- Every message of the application that a walk comes by, and what became of it at the endpoint.
+-- The application's messages in a range, and the state of each at the endpoint.
 WITH m AS MATERIALIZED (
        SELECT m.id, m.created_at, m.event_type, m.channels, m.tags, m.payload IS NOT NULL AS whole
        FROM hookline.message m
@@ -157,7 +158,7 @@ SELECT m.*,
 FROM m ORDER BY m.id
 
 -- name: messages_deliver
--- Under the lane's lock: two of these at once would make a delivery each.
+-- The caller holds the lane's lock: two concurrent calls would create two deliveries.
 WITH m AS MATERIALIZED (
        SELECT m.seq, m.id, m.app_no, m.event_type, m.created_at, m.policy, greatest(now(), m.deliver_at) AS due_at, e.no,
               e.policy AS endpoint_policy, t.policy AS type_policy, q.key

@@ -1,11 +1,11 @@
--- Messages for people who search: of one application, of a few, of a whole organization, or by the state of their deliveries.
+-- Message search: in one application, in several, in a whole organization, or by the state of deliveries.
 
 -- part: found_columns
        m.seq, m.id, m.app_no, a.id AS app_id, m.event_type, NULL::bytea AS payload, octet_length(m.payload) AS size,
        m.created_at, m.event_id, m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy, m.trace
 
 -- part: found_filter
--- OFFSET 0: asked once for each message that is looked at, never made into a join with all history.
+-- OFFSET 0: the planner must run this once for each message that is read, and must not join it with all history.
   AND (:after::timestamptz IS NULL OR m.created_at > :after) AND (:before::timestamptz IS NULL OR m.created_at < :before)
   AND (:event_types::text[] IS NULL OR m.event_type = ANY (:event_types)) AND (:channel::text IS NULL OR :channel = ANY (m.channels))
   AND (:tag::text IS NULL OR :tag = ANY (m.tags))
@@ -17,7 +17,7 @@
            ELSE TRUE END
 
 -- part: found_theirs
--- Of the deliveries that were seen.
+-- Messages of the deliveries that were read.
        SELECT DISTINCT s.message_id, s.message_at, s.message_seq FROM seen s
        JOIN hookline.application a ON a.no = s.app_no AND a.org_id = :org_id::text AND a.deleted_at IS NULL
        WHERE :app_no::bigint IS NULL OR s.app_no = :app_no
@@ -39,7 +39,7 @@ SELECT no FROM hookline.application WHERE org_id = :org_id AND deleted_at IS NUL
 SELECT TRUE FROM hookline.application WHERE org_id = :org_id AND no = :app_no AND deleted_at IS NULL
 
 -- name: found_end
--- Where a walk over :stride messages of each of the applications :apps ends: where the first of them does.
+-- The end of a scan over :stride messages of each of the applications :apps: the end of the first one that ends.
 SELECT max(e.id) FROM unnest(:apps::bigint[]) AS p (app_no)
 CROSS JOIN LATERAL (
   SELECT m.id FROM hookline.message m WHERE m.app_no = p.app_no AND m.id < :near::text AND m.id >= :far::text
@@ -58,7 +58,7 @@ JOIN hookline.application a ON a.no = m.app_no
 ORDER BY m.id DESC LIMIT :limit::integer
 
 -- name: found_all_end
--- Where a walk over :stride messages of anybody ends.
+-- The end of a scan over :stride messages of all applications.
 SELECT m.id FROM hookline.message m WHERE m.id < :near::text AND m.id >= :far::text ORDER BY m.id DESC OFFSET :stride::integer - 1 LIMIT 1
 
 -- name: found_all
@@ -101,7 +101,7 @@ WHERE m.id > :near::text AND m.id <= :far::text
 ORDER BY m.id LIMIT :limit::integer
 
 -- name: found_open_end
--- Where a walk over :stride open deliveries of anybody ends.
+-- The end of a scan over :stride open deliveries of all applications.
 SELECT message_id FROM hookline.delivery
 WHERE message_id < :near::text AND message_id >= :far::text
 ORDER BY message_id DESC OFFSET :stride::integer - 1 LIMIT 1
@@ -182,7 +182,8 @@ WHERE m.id = :ref::text AND m.created_at >= :since::timestamptz AND m.created_at
   AND a.org_id = :org_id::text AND a.deleted_at IS NULL AND (:app_no::bigint IS NULL OR a.no = :app_no)
 
 -- name: found_states
--- Of the messages :ids, each accepted at its :instants: what became of it was done after that.
+-- Counts deliveries of the messages :ids by state. Each message was accepted at its :instants, and nothing about it is
+-- older.
 SELECT x.id AS message_id, s.state, s.held, count(*)::integer AS number
 FROM unnest(:ids::text[], :instants::timestamptz[]) AS x (id, at)
 CROSS JOIN LATERAL (

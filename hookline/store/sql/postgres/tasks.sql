@@ -1,4 +1,4 @@
--- Tasks: what PostgreSQL does in its own way.
+-- Tasks: statements of PostgreSQL only.
 
 -- name: task_patience
 SELECT set_config('lock_timeout', :longest, true)
@@ -36,7 +36,7 @@ SET done = done + :done::bigint, skipped = skipped + :skipped::bigint, position 
 WHERE id = :id::text
 
 -- name: dead_look
--- Every dead letter that a walk comes by, whether it matches or not.
+-- The dead letters in a range, whether they match or not.
 WITH l AS MATERIALIZED (
        SELECT * FROM hookline.dead_letter l
        WHERE l.app_no = :app_no::bigint AND (:endpoint_no::bigint IS NULL OR l.endpoint_no = :endpoint_no)

@@ -1,4 +1,4 @@
--- Sealed values, by the key that sealed them. A range of heads is what one key sealed, or what all others did.
+-- Encrypted values by key. A range of heads contains the values of one key, or those between two keys.
 
 -- name: sealed_count
 SELECT count(*) FROM (

@@ -1,4 +1,4 @@
--- Messages for people who search: of one application, of a few, of a whole organization, or by the state of their deliveries.
+-- Message search: in one application, in several, in a whole organization, or by the state of deliveries.
 
 -- part: found_columns
        m.seq, m.id, m.app_no, a.id AS app_id, m.event_type, NULL AS payload, length(m.payload) AS size,
@@ -16,7 +16,7 @@
             ELSE TRUE END
 
 -- part: found_of_theirs
--- Of the deliveries that were seen.
+-- Messages of the deliveries that were read.
   CROSS JOIN message m ON m.seq = t.message_seq
   CROSS JOIN application a ON a.no = m.app_no AND a.org_id = :org_id AND a.deleted_at IS NULL
  WHERE TRUE
@@ -29,7 +29,7 @@ SELECT no FROM application WHERE org_id = :org_id AND deleted_at IS NULL ORDER B
 SELECT 1 FROM application WHERE org_id = :org_id AND no = :app_no AND deleted_at IS NULL;
 
 -- name: found_end
--- Where a walk over :stride messages of each of the applications ends: where the first of them does.
+-- The end of a scan over :stride messages of each of the applications: the end of the first one that ends.
 SELECT max(id) AS id FROM (
     SELECT (SELECT m.id FROM message m WHERE m.app_no = p.value AND m.id < :near AND m.id >= :far
              ORDER BY m.id DESC LIMIT 1 OFFSET :stride - 1) AS id
@@ -48,7 +48,7 @@ SELECT
  ORDER BY m.id DESC LIMIT :limit;
 
 -- name: found_all_end
--- Where a walk over :stride messages of anybody ends.
+-- The end of a scan over :stride messages of all applications.
 SELECT m.id FROM message m WHERE m.id < :near AND m.id >= :far ORDER BY m.id DESC LIMIT 1 OFFSET :stride - 1;
 
 -- name: found_all
@@ -60,7 +60,7 @@ SELECT
  ORDER BY m.id DESC LIMIT :limit;
 
 -- name: found_open_end
--- Where a walk over :stride open deliveries of anybody ends.
+-- The end of a scan over :stride open deliveries of all applications.
 SELECT message_id AS id FROM delivery WHERE message_id < :near AND message_id >= :far ORDER BY message_id DESC LIMIT 1 OFFSET :stride - 1;
 
 -- name: found_dead_end

@@ -1,4 +1,4 @@
--- Lanes that want somebody's attention, and what waits in those of one tenant.
+-- Unhealthy lanes, and the health of applications.
 
 -- name: troubled_numbers
 SELECT n.endpoint_no, n.status > 0 OR n.circuit IN (1, 2) OR coalesce(n.held_until, 0) > :now AS held FROM lane n
@@ -10,16 +10,17 @@ SELECT n.endpoint_no, n.status > 0 OR n.circuit IN (1, 2) OR coalesce(n.held_unt
  LIMIT :most;
 
 -- name: troubled_dead
--- By lane, those with the most dead letters first: of so many endpoints that have any, one after the other along their index,
--- and of each so many letters that it is clear how it compares. Of all, of an organization, or of one of its applications.
+-- Lanes with the most dead letters first. It visits a limited number of endpoints with dead letters, one by one along
+-- the index, and counts a limited number of dead letters of each. It covers all organizations, one of them, or one
+-- application.
 WITH RECURSIVE w (id, app_no, endpoint_no) AS (
   SELECT id, app_no, endpoint_no FROM dead_letter WHERE app_no <= :last AND id = (
     SELECT l.id FROM dead_letter l WHERE l.resolved_at IS NULL AND l.app_no >= :first
      ORDER BY l.app_no, l.endpoint_no LIMIT 1)
   UNION ALL
   SELECT d.id, d.app_no, d.endpoint_no FROM w CROSS JOIN dead_letter d WHERE d.app_no <= :last AND d.id = (
-    -- Nothing more may be asked for here, and of no column as it is, or the index gives the application alone and every letter of
-    -- an endpoint is stepped over.
+    -- Add no other condition, and keep the `+ 0`. Otherwise SQLite uses only the index's first column and steps over
+    -- every dead letter of an endpoint.
     SELECT l.id FROM dead_letter l
      WHERE l.resolved_at IS NULL AND (l.app_no, l.endpoint_no) > (w.app_no + 0, w.endpoint_no + 0)
      ORDER BY l.app_no, l.endpoint_no LIMIT 1))
@@ -80,7 +81,7 @@ SELECT count(*), coalesce(sum(held), 0) FROM (
 );
 
 -- name: backlog_open
--- The lanes first, and each one's deliveries along its index: CROSS JOIN keeps that order.
+-- Lanes first, then each lane's deliveries along its index. CROSS JOIN keeps that order.
 SELECT count(*) FROM (
   SELECT 1 FROM (
 -- include: backlog_lanes
