@@ -15,7 +15,7 @@ from hookline.cli.output import Output
 from hookline.cli.session import Session, run, session
 from hookline.rules.checks.text import clean
 from hookline.server import sockets as listeners
-from hookline.store.sealed import KeySeals, Place, Range, Resealed, Seals, Spot, others
+from hookline.store.protocols.sealing import KeySeals, Place, Range, Resealed, Seals, Spot, others
 
 BATCH = 200  # values in one transaction
 MAX_COUNTED = 1_000_000  # values of one key in one place; beyond, the bar stands at its end

@@ -137,7 +137,7 @@ class PulseReader:
         now = await self._store.now()
         await self._learn(now)
         seen = overview(list(self._pulses.values()), now, limit=MAX_SICK)
-        unwell = await self._store.unwell([sick.endpoint_no for sick in seen.failing], MAX_SICK)
+        unwell = await self._store.unhealthy_endpoints([sick.endpoint_no for sick in seen.failing], MAX_SICK)
         return Picture(
             database=self._database,
             overview=seen,

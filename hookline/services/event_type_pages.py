@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hookline.model import EventType
-from hookline.store.listing import MAX_BYTES
+from hookline.store.plans.listing import MAX_BYTES
 from hookline.store.protocols import Page, Store, Walk
 
 STEP = 64  # that are read from the store at a time

@@ -119,7 +119,7 @@ async def add_endpoint(store: Store, guard: Guard, app: Application, new: NewEnd
     """The URL is checked by its spelling alone; a secret is made where none is given. `most`: see `Store.create_endpoint`."""
     checked = _checked(guard, new)
     await _check_event_types(store, app.org_id, checked.event_types or ())
-    return await store.create_endpoint(app.no, checked, most=most)
+    return await store.create_endpoint(app.no, checked, max_endpoints=most)
 
 
 def _checked(guard: Guard, new: NewEndpoint) -> NewEndpoint:

@@ -153,7 +153,7 @@ async def _until_nothing_is_open(store: Store, fleet: Fleet) -> None:
         if counts.pending + counts.scheduled + counts.queued + counts.delivering == 0:
             return
         await asyncio.sleep(0.2)  # other processes do the work: there is no event to await here
-    pytest.fail(f"{counts}; asleep for good: {await store.audit(repair=False)}\n{fleet.said()}")
+    pytest.fail(f"{counts}; asleep for good: {await store.find_stuck_lanes(repair=False)}\n{fleet.said()}")
 
 
 async def _check(
@@ -163,7 +163,7 @@ async def _check(
     endpoints: dict[str, Endpoint],
     kills: list[tuple[float, float]],
 ) -> None:
-    assert await store.audit(repair=False) == []
+    assert await store.find_stuck_lanes(repair=False) == []
     delivered = dead = 0
     for message_id, payload in acknowledged.items():
         found = await store.deliveries(message_id)

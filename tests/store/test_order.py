@@ -438,7 +438,7 @@ async def test_what_is_accepted_while_the_last_one_is_delivered_is_not_forgotten
         accepted.append(fresh.id)
         sent += [job.message_id for job in early]
         await scene.record(*factory.all_delivered(early))
-        assert await scene.store.audit(repair=False) == []
+        assert await scene.store.find_stuck_lanes(repair=False) == []
     sent += await deliver_all(scene)
     assert sent == accepted
 
@@ -450,10 +450,10 @@ async def test_the_audit_finds_a_queue_that_nobody_would_look_at(scene: Scene, e
     head, behind = await send(scene, "k", "k")
     await only(scene)
     await scene.raw.execute("DELETE FROM delivery WHERE message_id = $1", head)  # as no code of ours does
-    assert await scene.store.audit(repair=False) == [endpoint.no]
+    assert await scene.store.find_stuck_lanes(repair=False) == [endpoint.no]
     assert await scene.claim_all() == []
-    assert await scene.store.audit(repair=True) == [endpoint.no]
-    assert await scene.store.audit(repair=False) == []
+    assert await scene.store.find_stuck_lanes(repair=True) == [endpoint.no]
+    assert await scene.store.find_stuck_lanes(repair=False) == []
     assert await deliver_all(scene) == [behind]
 
 

@@ -16,7 +16,7 @@ Plan = dict[str, Any]
 async def explain(store: PostgresStore, name: str, *args: object, calm: bool = False, **values: object) -> Plan:
     """Run it for real, and undo it. Values are given in their order, or by their names; those that are left out are NULL."""
     args = args or tuple(values.get(each) for each in values_of(name))
-    pool = store._db.calm() if calm else store._db.hot()
+    pool = store._db.calm() if calm else store._db.indexed()
     async with pool as connection:
         return await _explained(connection, store._db.sql[name], *args)
 

@@ -206,7 +206,7 @@ async def test_a_machine_that_vanishes_in_the_middle_of_a_batch_locks_no_key(
     scene: Scene, database_url: str, vault: Vault, monkeypatch: pytest.MonkeyPatch, lost: int
 ) -> None:
     """Its connection stays open, and says nothing more."""
-    monkeypatch.setitem(database.HOT, "idle_in_transaction_session_timeout", "1s")
+    monkeypatch.setitem(database.INDEXED, "idle_in_transaction_session_timeout", "1s")
     batch = NewBatch(
         app_no=scene.app.no,
         messages=(factory.new_message(scene.app.no, event_id="evt"),),

@@ -214,8 +214,8 @@ async def test_rows_that_another_relay_holds_are_left_to_it(scene: Scene, other:
 async def test_an_application_that_is_deleted_between_the_look_and_the_move_loses_no_row(scene: Scene) -> None:
     store: Any = scene.store
     await publish(scene.raw, scene.app.id)
-    async with store._db.hot() as connection:
-        found = await store._read(connection, "relay_look", True, 0, 10)
+    async with store._db.indexed() as connection:
+        found = await store._read(connection, "relay_find", True, 0, 10)
         await store.delete_application(scene.app.no)
         assert await store._move_few(connection, messages(found, clock.wall(), 1000)[0]) == (0, 0)
     assert (await scene.store.relay(10)).set_aside == 1
@@ -226,7 +226,7 @@ async def test_an_application_that_is_deleted_while_many_are_moved_loses_no_row(
     store: Any = scene.store
     await publish(scene.raw, scene.app.id)
     faults: dict[int, str] = {}
-    async with store._db.hot() as connection, connection.transaction():
+    async with store._db.indexed() as connection, connection.transaction():
         found = await store._read(connection, "relay_rows", True, 0, 10)
         await store.delete_application(scene.app.no)
         assert await store.accept_each(connection, messages(found, clock.wall(), 1000)[0], faults) == {}
@@ -236,8 +236,8 @@ async def test_an_application_that_is_deleted_while_many_are_moved_loses_no_row(
 async def test_a_row_that_another_relay_has_set_aside_since_the_look_stays_there(scene: Scene) -> None:
     store: Any = scene.store
     await publish(scene.raw, scene.app.id)
-    async with store._db.hot() as connection:
-        found = await store._read(connection, "relay_look", True, 0, 10)
+    async with store._db.indexed() as connection:
+        found = await store._read(connection, "relay_find", True, 0, 10)
         await scene.raw.execute("UPDATE outbox SET error = 'a fault', set_aside_at = now()")
         assert await store._move_few(connection, messages(found, clock.wall(), 1000)[0]) == (0, 0)
     assert [one.reason for one in await scene.store.set_aside(Page())] == ["a fault"]
@@ -506,7 +506,7 @@ async def test_moving_reads_no_table_from_end_to_end(scene: Scene) -> None:
     await scene.raw.execute("ANALYZE")
     store: Any = scene.store
     picked = ("org", True, 0, 20, 10**7, 10**6)
-    for name in ("relay_look", "relay_rows"):
+    for name in ("relay_find", "relay_rows"):
         plan = await explain(store, name, *picked)
         assert scanned(plan) <= {"application", "organization"}, name  # a handful of rows
         assert buffers(plan) < 300, name
@@ -519,7 +519,7 @@ async def test_moving_reads_no_table_from_end_to_end(scene: Scene) -> None:
 async def test_plans_that_are_kept_from_empty_tables_are_good_for_full_ones(scene: Scene) -> None:
     await scene.endpoint()
     store: Any = scene.store
-    kept = ("relay_look", ("org", True, 0, 20, 10**7, 10**6)), ("relay_move", moved(scene, 1))
+    kept = ("relay_find", ("org", True, 0, 20, 10**7, 10**6)), ("relay_move", moved(scene, 1))
 
     async def prepare(connection: asyncpg.Connection) -> None:
         for name, given in kept:
@@ -569,6 +569,6 @@ async def test_a_long_transaction_elsewhere_does_not_slow_the_look(scene: Scene,
         await scene.raw.execute("DELETE FROM outbox")
         await publish(scene.raw, scene.app.id, event_id="new")
         row_id = await scene.raw.value("SELECT max(id) FROM outbox")
-        whole = buffers(await explain(store, "relay_look", "org", True, 0, 20, 10**7, 10**6))
-        near = buffers(await explain(store, "relay_look", "org", False, row_id - 1000, 20, 10**7, 10**6))
+        whole = buffers(await explain(store, "relay_find", "org", True, 0, 20, 10**7, 10**6))
+        near = buffers(await explain(store, "relay_find", "org", False, row_id - 1000, 20, 10**7, 10**6))
     assert near < whole / 4

@@ -36,7 +36,7 @@ async def tokens_read(scene: Scene, *, jobs: int) -> int:
     def divide(now: datetime) -> Division:
         return Division(now=now, want=10, budgets=SlotBudgets(lane_limit=10), policy=store._options.circuit)
 
-    async with store._db.hot() as connection, connection.transaction():
+    async with store._db.indexed() as connection, connection.transaction():
         before: int = await connection.fetchval(READ)  # what earlier transactions of the session have not reported yet
         batch = await store._claim(connection, 10, divide)
         assert len(batch.jobs if batch else []) == jobs
@@ -79,7 +79,7 @@ HOT = {
 
 
 async def test_hot_sessions_keep_the_planner_from_its_mistakes(scene: Scene) -> None:
-    async with engine_of(scene)._db.hot() as connection:
+    async with engine_of(scene)._db.indexed() as connection:
         assert {name: await connection.fetchval(f"SHOW {name}") for name in HOT} == HOT
 
 

@@ -34,25 +34,25 @@ from hookline.store.protocols import Page
 from hookline.store.rows import Reading, Row
 from hookline.store.rows.reading import maybe
 
-LOOKS_KEPT = timedelta(hours=2)
+CHECKS_KEPT = timedelta(hours=2)
 # minimum seconds of earlier checks that are returned, because the latest check determines when the next one is due
-SHORTEST = 60.0
+MIN_SECONDS = 60.0
 SOON = 0.5  # A check that comes sooner than this part of the interval is skipped: another process has just checked.
 
 
 class Alerts(Shared):
     @reads
-    def alert_looks(self, seconds: float) -> Plan[EarlierChecks]:
-        found = yield Step("alert_looks", kept=timedelta(seconds=max(seconds, SHORTEST)))
+    def alert_checks(self, seconds: float) -> Plan[EarlierChecks]:
+        found = yield Step("alert_checks", kept=timedelta(seconds=max(seconds, MIN_SECONDS)))
         now = self._reading.instant((yield from value("now")))
         return EarlierChecks(
             now=now, checks=[EarlierCheck(self._reading.instant(each["at"]), each["backlog"]) for each in found]
         )
 
     @reads
-    def unwell(self, nos: Collection[int], most: int) -> Plan[list[UnhealthyEndpoint]]:
-        found = yield Step("alert_unwell", nos=list(nos), most=most)
-        return [_unwell(each, self._reading) for each in found]
+    def unhealthy_endpoints(self, nos: Collection[int], limit: int) -> Plan[list[UnhealthyEndpoint]]:
+        found = yield Step("alert_unhealthy_endpoints", nos=list(nos), max_rows=limit)
+        return [_unhealthy_endpoint(each, self._reading) for each in found]
 
     @changes
     def judge_alerts(self, backlog: int, *, every: float, decide: Decide, tell: Tell) -> Plan[list[Notice] | None]:
@@ -62,19 +62,19 @@ class Alerts(Shared):
         last = maybe(self._reading.instant, (yield from value("alert_last")))
         if last is not None and timedelta(0) <= now - last < timedelta(seconds=every * SOON):
             return None
-        known = yield from self._remembered(now)
-        told = []
+        known = yield from self._stored_state(now)
+        notices = []
         for change in decide(known):
             notice = yield from _apply(change, now)
             if notice is not None:
-                told.append(notice)
-        yield _outbox([each for notice in told for each in tell(notice)])
-        yield Step("alert_look_add", backlog=backlog)
-        yield Step("alert_looks_retire", kept=LOOKS_KEPT)
+                notices.append(notice)
+        yield _outbox([each for notice in notices for each in tell(notice)])
+        yield Step("alert_check_add", backlog=backlog)
+        yield Step("alert_checks_retire", kept=CHECKS_KEPT)
         yield Step("alerts_retire", kept=timedelta(days=self._options.retention_days))
-        return told
+        return notices
 
-    def _remembered(self, now: datetime) -> Plan[Remembered]:
+    def _stored_state(self, now: datetime) -> Plan[Remembered]:
         firing = yield Step("alerts_firing")
         pending = yield Step("alerts_pending")
         return Remembered(
@@ -173,7 +173,7 @@ def _alert(row: Row, read: Reading) -> Alert:
     )
 
 
-def _unwell(row: Row, read: Reading) -> UnhealthyEndpoint:
+def _unhealthy_endpoint(row: Row, read: Reading) -> UnhealthyEndpoint:
     return UnhealthyEndpoint(
         endpoint_no=row["endpoint_no"],
         endpoint_id=row["endpoint_id"],

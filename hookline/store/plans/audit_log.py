@@ -8,7 +8,8 @@ from datetime import timedelta
 from msgspec import Struct
 
 from hookline.model.audit import AuditEntry, AuditFilter, NewAuditEntry
-from hookline.store import listing, rows
+from hookline.store import rows
+from hookline.store.plans import listing
 from hookline.store.plans.plan import Batch, Plan, Shared, Step, changes, reads, value
 from hookline.store.protocols import LAST_NUMBER, Page, Walk, after_number
 from hookline.store.rows import storable

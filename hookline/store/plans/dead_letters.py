@@ -36,7 +36,7 @@ class DeadLetters(Shared):
             message_id=letter.message_id,
             dead_id=letter.id,
             accepted_at=letter.accepted_at,
-            most=MAX_ATTEMPTS,
+            max_rows=MAX_ATTEMPTS,
         )
         return [rows.attempt(each, self._reading) for each in found[::-1]]
 
@@ -44,7 +44,7 @@ class DeadLetters(Shared):
     def dead_stats(self, where: DeadFilter) -> Plan[DeadStats]:
         either = filtered(replace(where, resolved=None))
         found = yield Step("dead_stats", **either)
-        by_application: list[Any] = yield Step("dead_stats_applications", **either, most=TOP_APPLICATIONS)
+        by_application: list[Any] = yield Step("dead_stats_applications", **either, max_rows=TOP_APPLICATIONS)
         dead = [each for each in found if not each["resolved"]]
         return DeadStats(
             dead=sum(each["many"] for each in dead),
@@ -61,8 +61,8 @@ class DeadLetters(Shared):
         return rows.dead_summary(found, COUNTED, self._reading)
 
     @reads
-    def dead_applications(self, where: DeadFilter, most: int) -> Plan[list[int]]:
-        found = yield Step("dead_applications", **filtered(where), most=most)
+    def dead_applications(self, where: DeadFilter, limit: int) -> Plan[list[int]]:
+        found = yield Step("dead_applications", **filtered(where), max_rows=limit)
         return [each["no"] for each in found]
 
 

@@ -75,7 +75,7 @@ class EndpointState(Shared):
             policy = self._options.circuit
             return open_by_hand(lane, now=now, until=until, cause=clean(cause), policy=policy, chance=chance)
 
-        event = yield from self._steer(endpoint_no, change, actor)
+        event = yield from self._change_circuit(endpoint_no, change, actor)
         assert event is not None, "to open it is always a change"
         return (yield from noted(note, event))
 
@@ -91,7 +91,7 @@ class EndpointState(Shared):
         def change(lane: Lane, now: datetime) -> Fold:
             return close_by_hand(lane, now=now, cause=clean(cause), policy=self._options.circuit, chance=chance)
 
-        return (yield from noted(note, (yield from self._steer(endpoint_no, change, actor))))
+        return (yield from noted(note, (yield from self._change_circuit(endpoint_no, change, actor))))
 
     @changes
     def reset_circuit(
@@ -105,9 +105,9 @@ class EndpointState(Shared):
         def change(lane: Lane, now: datetime) -> Fold:
             return reset(lane, now=now, cause=clean(cause))
 
-        return (yield from noted(note, (yield from self._steer(endpoint_no, change, actor))))
+        return (yield from noted(note, (yield from self._change_circuit(endpoint_no, change, actor))))
 
-    def _steer(
+    def _change_circuit(
         self, endpoint_no: int, change: Callable[[Lane, datetime], Fold], actor: Actor | None
     ) -> Plan[LaneEvent | None]:
         """Change a circuit by hand under its lane's lock. None: nothing changed."""

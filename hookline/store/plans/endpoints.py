@@ -23,10 +23,10 @@ from hookline.store.protocols import Page
 class Endpoints(Shared):
     @changes
     def create_endpoint(
-        self, app_no: int, new: NewEndpoint, *, most: int = 0, note: Note[Endpoint] | None = None
+        self, app_no: int, new: NewEndpoint, *, max_endpoints: int = 0, note: Note[Endpoint] | None = None
     ) -> Plan[Endpoint]:
-        if most:
-            yield from _check_room(app_no, most)
+        if max_endpoints:
+            yield from _check_room(app_no, max_endpoints)
         org_id = yield from value("application_org", app_no=app_no)
         if org_id is None:
             raise NotFound("no such application")
@@ -119,9 +119,9 @@ class Endpoints(Shared):
         }
 
 
-def _check_room(app_no: int, most: int) -> Plan[None]:
+def _check_room(app_no: int, max_endpoints: int) -> Plan[None]:
     """Raise `Conflict` if the application has too many endpoints. It locks the application first, so that two
     concurrent creations count each other."""
     yield Step("application_lock", app_no=app_no)
-    if (yield from value("endpoint_count", app_no=app_no, most=most)) >= most:
-        raise TooManyEndpoints(most)
+    if (yield from value("endpoint_count", app_no=app_no, max_rows=max_endpoints)) >= max_endpoints:
+        raise TooManyEndpoints(max_endpoints)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hookline.model import LaneEvent, LaneEventFilter, LaneView, TimelineEntry
-from hookline.store import listing, rows
+from hookline.store import rows
+from hookline.store.plans import listing
 from hookline.store.plans.plan import Plan, Shared, Step, reads
 from hookline.store.protocols import LAST_NUMBER, MAX_LISTED, MAX_WAITING, Page, Walk, after_number
 

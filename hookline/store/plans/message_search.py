@@ -10,7 +10,8 @@ from msgspec import Struct
 from hookline import ids
 from hookline.model import FoundMessage, Message, MessageSearch
 from hookline.model.states import OPEN, DeliveryState
-from hookline.store import listing, rows
+from hookline.store import rows
+from hookline.store.plans import listing
 from hookline.store.plans.history import ANY_TIME, made_within
 from hookline.store.plans.plan import Plan, Shared, Step, reads, value
 from hookline.store.protocols import Page, Walk
@@ -28,7 +29,7 @@ _OPEN = frozenset({HELD_BACK, *(state.name.lower() for state in OPEN)})
 
 class MessageSearches(Shared):
     @reads
-    def found_messages(self, org_id: str, where: MessageSearch, page: Page) -> Plan[Walk[FoundMessage]]:
+    def search_messages(self, org_id: str, where: MessageSearch, page: Page) -> Plan[Walk[FoundMessage]]:
         if not possible(where):
             return Walk(rows=[])
         if where.ref is not None:
@@ -41,10 +42,10 @@ class MessageSearches(Shared):
         """Find messages by id, first at the id's time, then everywhere, because its clock may have been wrong.
         Otherwise find them by event id."""
         for since, until in (made_within(ref), ANY_TIME):
-            found = yield Step("found_by_id", org_id=org_id, app_no=where.app_no, ref=ref, since=since, until=until)
+            found = yield Step("search_by_id", org_id=org_id, app_no=where.app_no, ref=ref, since=since, until=until)
             if found:
                 return found
-        return (yield Step("found_by_event_id", org_id=org_id, app_no=where.app_no, ref=ref, most=MAX_OF_EVENT))
+        return (yield Step("search_by_event_id", org_id=org_id, app_no=where.app_no, ref=ref, max_rows=MAX_OF_EVENT))
 
     def _scanned(self, org_id: str, where: MessageSearch, page: Page) -> Plan[tuple[list[Row], str | None]]:
         apps = yield from self._apps(org_id, where)
@@ -63,8 +64,8 @@ class MessageSearches(Shared):
     def _apps(self, org_id: str, where: MessageSearch) -> Plan[list[int]]:
         """Return the requested application, if the organization has it, or the organization's first applications."""
         if where.app_no is None:
-            return [each["no"] for each in (yield Step("found_apps", org_id=org_id, most=FEW + 1))]
-        known = yield Step("found_app", org_id=org_id, app_no=where.app_no)
+            return [each["no"] for each in (yield Step("search_apps", org_id=org_id, max_rows=FEW + 1))]
+        known = yield Step("search_app", org_id=org_id, app_no=where.app_no)
         return [where.app_no] if known else []
 
     def _with_states(self, found: Sequence[Row]) -> Plan[list[FoundMessage]]:
@@ -77,7 +78,7 @@ def states_of(messages: Sequence[Message]) -> Plan[dict[str, dict[str, int]]]:
     if not messages:
         return {}
     given = [message.id for message in messages], [message.created_at for message in messages]
-    return states((yield Step("found_states", ids=given[0], instants=given[1])))
+    return states((yield Step("search_states", ids=given[0], instants=given[1])))
 
 
 def _asked(org_id: str, apps: list[int], where: MessageSearch, page: Page) -> dict[str, object]:
@@ -101,10 +102,10 @@ def _asked(org_id: str, apps: list[int], where: MessageSearch, page: Page) -> di
 class Way(StrEnum):
     """How messages are found. The value is the name of the statements."""
 
-    APPS = "found"  # scan the messages of these applications
-    ALL = "found_all"  # scan the messages of all applications
-    OPEN = "found_open"  # scan open deliveries, which are few compared with all messages
-    DEAD = "found_dead"  # scan unresolved dead letters, which are few compared with all messages
+    APPS = "search"  # scan the messages of these applications
+    ALL = "search_all"  # scan the messages of all applications
+    OPEN = "search_open"  # scan open deliveries, which are few compared with all messages
+    DEAD = "search_dead"  # scan unresolved dead letters, which are few compared with all messages
 
 
 class Scan(Struct, frozen=True):
@@ -156,7 +157,7 @@ def joined(messages: Sequence[Message], counted: Mapping[str, dict[str, int]]) -
 
 
 def named(found: Sequence[FoundMessage], where: MessageSearch, page: Page) -> Walk[FoundMessage]:
-    """Return a page of messages with the requested id. There are few, and `found` has all of them."""
+    """Return a page of messages with the requested id. There are few, and `search` has all of them."""
     matching = sorted((each for each in found if _matches(each, where)), key=lambda each: each.message.id, reverse=True)
     start = page.iterator
     if page.backwards:

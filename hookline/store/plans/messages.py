@@ -19,8 +19,8 @@ from hookline.model import (
     MessageFilter,
 )
 from hookline.model.audit import Note
-from hookline.store import listing, rows
-from hookline.store.plans import message_search
+from hookline.store import rows
+from hookline.store.plans import listing, message_search
 from hookline.store.plans.history import ANY_TIME, made_within, message_row
 from hookline.store.plans.plan import Plan, Shared, Step, changes, noted, reads, row, value
 from hookline.store.protocols import Page, Walk

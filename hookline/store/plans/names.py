@@ -11,7 +11,7 @@ from hookline.store.plans.plan import Plan, Shared, Step, reads
 from hookline.store.protocols import Page, Walk
 from hookline.store.rows import Row
 
-LOOKED = 2_000  # maximum applications that one search reads, because no index finds a part of a name
+MAX_SEARCHED = 2_000  # maximum applications that one search reads, because no index finds a part of a name
 
 
 class Names(Shared):
@@ -27,7 +27,7 @@ class Names(Shared):
 
     @reads
     def applications_called(self, org_id: str, text: str, page: Page) -> Plan[Walk[Application]]:
-        looked = yield Step("application_words", org_id=org_id, iterator=page.iterator or "", looked=LOOKED)
+        looked = yield Step("application_words", org_id=org_id, iterator=page.iterator or "", looked=MAX_SEARCHED)
         ids, end = matching(looked, text, page.limit)
         found = yield Step("applications_by_id", org_id=org_id, ids=ids)
         return Walk(rows=[rows.application(each, self._reading) for each in found], end=end)
@@ -44,7 +44,7 @@ def matching(found: Sequence[Row], text: str, limit: int) -> tuple[list[str], st
     ]
     if len(ids) >= limit:
         return ids[:limit], None
-    return ids, found[-1]["id"] if len(found) == LOOKED else None
+    return ids, found[-1]["id"] if len(found) == MAX_SEARCHED else None
 
 
 def _folded(text: str) -> str:

@@ -71,10 +71,10 @@ class Shared:
     _options: StoreOptions
     _reading: Reading
 
-    async def _run_read(self, plan: Callable[[], Plan[T]], *, hot: bool = False) -> T:
+    async def _run_read(self, plan: Callable[[], Plan[T]], *, indexed: bool = False) -> T:
         raise NotImplementedError
 
-    async def _run_change(self, plan: Callable[[], Plan[T]], *, hot: bool = False) -> T:
+    async def _run_change(self, plan: Callable[[], Plan[T]], *, indexed: bool = False) -> T:
         raise NotImplementedError
 
 
@@ -108,7 +108,7 @@ def searches(written: Written[S, P, T]) -> Method[S, P, T]:
 
     @wraps(written)
     async def method(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._run_read(lambda: written(self, *args, **kwargs), hot=True)
+        return await self._run_read(lambda: written(self, *args, **kwargs), indexed=True)
 
     return method
 
@@ -118,7 +118,7 @@ def works(written: Written[S, P, T]) -> Method[S, P, T]:
 
     @wraps(written)
     async def method(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._run_change(lambda: written(self, *args, **kwargs), hot=True)
+        return await self._run_change(lambda: written(self, *args, **kwargs), indexed=True)
 
     return method
 

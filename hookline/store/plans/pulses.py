@@ -70,7 +70,7 @@ class Pulses(Shared):
 
     @reads
     def pulses(self, since: datetime, until: datetime | None = None, *, minutes: bool = False) -> Plan[list[Pulse]]:
-        found = yield Step("pulses", grain=int(minutes), since=since, until=until, most=MAX_READ)
+        found = yield Step("pulses", grain=int(minutes), since=since, until=until, max_rows=MAX_READ)
         return [_pulse(each, self._reading) for each in found]
 
     @changes
@@ -78,15 +78,15 @@ class Pulses(Shared):
         if not (yield from is_free(Chore.PULSES)):
             return SweepReport()
         now = self._reading.instant((yield from value("now")))
-        found = yield Step("pulses_unrolled", first=EPOCH, before=_floor(now - _SETTLED), most=MAX_ROLLED)
+        found = yield Step("pulses_unrolled", first=EPOCH, before=_floor(now - _SETTLED), max_rows=MAX_ROLLED)
         pulses = [_pulse(each, self._reading) for each in found]
         for minute in _minutes(pulses, full=len(pulses) == MAX_ROLLED):
             yield Step("pulse_roll", at=minute.at, data=_encode(minute))
         yield Step("pulses_retire", grain=0, kept=_SHORT)
         yield Step("pulses_retire", grain=1, kept=_LONG)
         for grain, kept in _KEPT.items():
-            yield Step("activity_retire", grain=grain, kept=kept, most=MAX_RETIRED)
-            yield Step("org_activity_retire", grain=grain, kept=kept, most=MAX_RETIRED)
+            yield Step("activity_retire", grain=grain, kept=kept, max_rows=MAX_RETIRED)
+            yield Step("org_activity_retire", grain=grain, kept=kept, max_rows=MAX_RETIRED)
         return SweepReport()
 
 

@@ -26,7 +26,7 @@ from hookline.store.rows import Reading, Row
 from hookline.store.rows.reading import maybe
 
 
-class Looked(Struct, frozen=True, kw_only=True):
+class MessageScan(Struct, frozen=True, kw_only=True):
     """The messages that a scan read, and where the next one continues. None: no messages are left."""
 
     seen: list[Seen]
@@ -50,7 +50,7 @@ class Replays(Shared):
         """Create a manual delivery of each message, due no earlier than its `deliver_at`. Return their number."""
         raise NotImplementedError
 
-    def _deliver_once_more(self, endpoint_no: int, message_id: str) -> Plan[int | None]:
+    def _resend(self, endpoint_no: int, message_id: str) -> Plan[int | None]:
         """Create a manual delivery of one message that is due now. Return its id. None: no such message, payload or
         endpoint."""
         raise NotImplementedError
@@ -103,12 +103,12 @@ class Replays(Shared):
         deliveries, or with the last one."""
         after: str | None = None
         while True:
-            made, after = await self._replay_stretch(endpoint_no, since, until, after, limit, note)
+            made, after = await self._replay_batch(endpoint_no, since, until, after, limit, note)
             if made or after is None:
                 return made
 
     @works
-    def _replay_stretch(
+    def _replay_batch(
         self,
         endpoint_no: int,
         since: datetime,
@@ -117,17 +117,17 @@ class Replays(Shared):
         limit: int,
         note: Note[int] | None,
     ) -> Plan[tuple[int, str | None]]:
-        endpoint, now = yield from self._hold_endpoint(endpoint_no)
+        endpoint, now = yield from self._lock_endpoint(endpoint_no)
         window = missing_window(since, until, now, self._options.retention_days)
-        looked = yield from self._look_at_messages(endpoint, window, after, STEP)
+        scan = yield from self._scan_messages(endpoint, window, after, STEP)
         to = target(endpoint)
-        chosen = [seen.id for seen in looked.seen if missed(to, window, seen)][:limit]
+        chosen = [seen.id for seen in scan.seen if missed(to, window, seen)][:limit]
         made = (yield from self._deliver(endpoint, window, chosen)) if chosen else 0
-        if made or looked.end is None:
+        if made or scan.end is None:
             yield from noted(note, made)
-        return made, looked.end
+        return made, scan.end
 
-    def _hold_endpoint(self, endpoint_no: int) -> Plan[tuple[Endpoint, datetime]]:
+    def _lock_endpoint(self, endpoint_no: int) -> Plan[tuple[Endpoint, datetime]]:
         """Return the endpoint and the current instant, under its lane's lock. Raises `NotFound` or `Conflict` if
         nothing would be sent."""
         lane = yield from lock_lane(endpoint_no)
@@ -137,9 +137,9 @@ class Replays(Shared):
         endpoint = yield from existing(endpoint_no, self._reading, self._vault)
         return endpoint, self._reading.instant(lane["now"])
 
-    def _look_at_messages(self, endpoint: Endpoint, window: Window, after: str | None, limit: int) -> Plan[Looked]:
+    def _scan_messages(self, endpoint: Endpoint, window: Window, after: str | None, limit: int) -> Plan[MessageScan]:
         found = yield Step(
-            "messages_look",
+            "messages_in_range",
             no=endpoint.no,
             app_no=endpoint.app_no,
             after=after or window.first_id(),
@@ -149,11 +149,11 @@ class Replays(Shared):
             limit=limit,
         )
         seen = [_seen(each, self._reading) for each in found]
-        return Looked(seen=seen, end=seen[-1].id if len(seen) == limit else None)
+        return MessageScan(seen=seen, end=seen[-1].id if len(seen) == limit else None)
 
     @changes
     def resend(self, endpoint_no: int, message_id: str, *, note: Note[int | None] | None = None) -> Plan[int | None]:
-        delivery_id = yield from self._deliver_once_more(endpoint_no, message_id)
+        delivery_id = yield from self._resend(endpoint_no, message_id)
         if delivery_id is None and (yield from value("endpoint_lives", no=endpoint_no)) is None:
             raise NotFound("no such endpoint")
         return (yield from noted(note, delivery_id))
@@ -163,7 +163,7 @@ class Replays(Shared):
         made = yield Step("example_insert", no=endpoint_no, id=new.id, event_type=new.event_type, payload=new.payload)
         if not made:
             raise NotFound("no such endpoint")
-        yield from self._deliver_once_more(endpoint_no, new.id)
+        yield from self._resend(endpoint_no, new.id)
         found = yield from message_row(new.id)
         assert found is not None
         return (yield from noted(note, rows.message(found, self._reading)))

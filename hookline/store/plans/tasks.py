@@ -65,11 +65,11 @@ class Tasks(Replays):
             kind=new.kind,
             params=json_text(new.work),
             total=total,
-            most=MAX_RUNNING,
+            max_rows=MAX_RUNNING,
         )
         if task_id is None:
             raise Conflict(f"{MAX_RUNNING} tasks of this application are running: wait for them, or cancel some")
-        return (yield from noted(note, (yield from self._kept_task(task_id))))
+        return (yield from noted(note, (yield from self._stored_task(task_id))))
 
     @searches
     def task_total(self, new: NewTask) -> Plan[int | None]:
@@ -80,9 +80,9 @@ class Tasks(Replays):
             raise NotFound("no such endpoint")
         where = filter_of(first)
         if where is not None:
-            many: int = yield from value("dead_count", **filtered(where), most=COUNTED_DEAD)
+            many: int = yield from value("dead_count", **filtered(where), max_rows=COUNTED_DEAD)
             return many if many < COUNTED_DEAD else None
-        found = yield from self._look(first, endpoint, now, COUNTED)
+        found = yield from self._find(first, endpoint, now, COUNTED)
         return found.acts.wanted if found.end is None else None
 
     def _endpoint_of(self, endpoint_no: int | None) -> Plan[Endpoint | None]:
@@ -111,7 +111,7 @@ class Tasks(Replays):
     @changes
     def cancel_task(self, task_id: str, *, note: Note[Task] | None = None) -> Plan[Task]:
         yield Step("task_end", id=task_id, status=TaskStatus.CANCELED, error=None)
-        return (yield from noted(note, (yield from self._kept_task(task_id))))
+        return (yield from noted(note, (yield from self._stored_task(task_id))))
 
     @changes
     def fail_task(self, task_id: str, error: str) -> Plan[None]:
@@ -121,7 +121,7 @@ class Tasks(Replays):
     def open_tasks(self, limit: int) -> Plan[list[str]]:
         return [each["id"] for each in (yield Step("tasks_open", limit=limit))]
 
-    def _kept_task(self, task_id: str) -> Plan[Task]:
+    def _stored_task(self, task_id: str) -> Plan[Task]:
         found = yield from row("task", id=task_id)
         if found is None:
             raise NotFound(f"no task {task_id!r}")
@@ -131,22 +131,22 @@ class Tasks(Replays):
 
     @works
     def step_task(self, task_id: str, limit: int = STEP) -> Plan[Task | None]:
-        yield Step("task_patience", longest=LOCK_TIMEOUT)
+        yield Step("task_lock_timeout", longest=LOCK_TIMEOUT)
         found = yield from row("task_take", id=task_id)
         if found is None:
             return None
         yield from self._step(rows.task(found, self._reading), self._reading.instant(found["now"]), limit)
-        return (yield from self._kept_task(task_id))
+        return (yield from self._stored_task(task_id))
 
     def _step(self, task: Task, now: datetime, limit: int) -> Plan[None]:
         endpoint = None
         if task.endpoint_no is not None and task.kind != TaskKind.RESOLVE_DEAD:
             try:
-                endpoint, _ = yield from self._hold_endpoint(task.endpoint_no)
+                endpoint, _ = yield from self._lock_endpoint(task.endpoint_no)
             except (Conflict, NotFound) as error:
                 yield Step("task_end", id=task.id, status=TaskStatus.FAILED, error=str(error))
                 return
-        found = yield from self._look(task, endpoint, now, limit)
+        found = yield from self._find(task, endpoint, now, limit)
         done = yield from self._act(task, endpoint, found)
         yield Step(
             "task_progress",
@@ -158,12 +158,12 @@ class Tasks(Replays):
         )
         yield Step("announce")
 
-    def _look(self, task: Task, endpoint: Endpoint | None, now: datetime, limit: int) -> Plan[_Found]:
+    def _find(self, task: Task, endpoint: Endpoint | None, now: datetime, limit: int) -> Plan[_Found]:
         if task.kind in ON_MESSAGES:
             assert endpoint is not None
             window = self._window(task, now)
-            looked = yield from self._look_at_messages(endpoint, window, task.position, limit)
-            return _Found(acts=sort_out(task, endpoint, window, looked.seen), end=looked.end, window=window)
+            scan = yield from self._scan_messages(endpoint, window, task.position, limit)
+            return _Found(acts=sort_out(task, endpoint, window, scan.seen), end=scan.end, window=window)
         letters = yield from self._letters(task, limit)
         end = death(letters[-1].died_at, letters[-1].id) if len(letters) == limit else None
         return _Found(acts=choose(task, letters), end=end)
@@ -177,7 +177,7 @@ class Tasks(Replays):
     def _letters(self, task: Task, limit: int) -> Plan[list[Letter]]:
         died_at, dead_id = after_death(task.position) or (task.work.died_since or EPOCH, -1)
         found = yield Step(
-            "dead_look",
+            "dead_in_range",
             app_no=task.app_no,
             endpoint_no=task.endpoint_no,
             whole_app=True if task.endpoint_no is None else None,

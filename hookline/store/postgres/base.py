@@ -17,7 +17,7 @@ from hookline.security.vault import Vault
 from hookline.store import rows
 from hookline.store.plans.plan import Plan, Shared
 from hookline.store.postgres.database import READ, Connection, Database, run, storable
-from hookline.store.postgres.operational import tell
+from hookline.store.postgres.operational_events import tell
 from hookline.store.protocols import StoreOptions
 
 T = TypeVar("T")
@@ -46,17 +46,17 @@ class Part(Shared):
 
     # ── shared plans ──
 
-    async def _run_read(self, plan: Callable[[], Plan[T]], *, hot: bool = False) -> T:
+    async def _run_read(self, plan: Callable[[], Plan[T]], *, indexed: bool = False) -> T:
         with storable():
-            async with self._db.hot() if hot else self._db.calm() as connection:
+            async with self._db.indexed() if indexed else self._db.calm() as connection:
                 return await run(connection, self._sql, plan())
 
-    async def _run_change(self, plan: Callable[[], Plan[T]], *, hot: bool = False) -> T:
+    async def _run_change(self, plan: Callable[[], Plan[T]], *, indexed: bool = False) -> T:
         async def work(connection: Connection) -> T:
             return await run(connection, self._sql, plan())
 
         with storable():
-            return await self._db.transact(work, calm=not hot)
+            return await self._db.transact(work, calm=not indexed)
 
     # ── lanes, under their locks ──
 

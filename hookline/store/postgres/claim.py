@@ -24,7 +24,7 @@ from hookline.security.vault import Vault
 from hookline.store import rows
 from hookline.store.postgres.base import Part, Wake
 from hookline.store.postgres.database import READ, Connection, Database, translated
-from hookline.store.postgres.operational import of_deaths, tell
+from hookline.store.postgres.operational_events import of_deaths, tell
 from hookline.store.protocols import StoreOptions
 
 _MAX_TOKENS = 128  # maximum tokens that one claim reads
@@ -52,7 +52,7 @@ class _Lanes:
         self.turns = [(row["endpoint_no"], key) for row in found for key in ordering.read(row["keys"])]
         self.admitted: list[Admission] = []
 
-    def reach_down_to(self, floors: Mapping[int, datetime]) -> None:
+    def lower_floors(self, floors: Mapping[int, datetime]) -> None:
         """Lower the floors to those of promoted deliveries. They keep their due time, which may be earlier than the
         tokens' floors."""
         self.floors |= {no: min(floor, self.floors[no]) for no, floor in floors.items()}
@@ -67,10 +67,10 @@ class Claim(Part):
         self._rotation = Rotation()
         self._listener: Connection | None = None
         self._asleep = False  # True: the listener's session holds the sleepers' lock
-        self._rousing: asyncio.Task[None] | None = None  # the task that releases the sleepers' lock
+        self._releasing: asyncio.Task[None] | None = None  # the task that releases the sleepers' lock
 
     async def endpoints_for(self, nos: Iterable[int]) -> list[Endpoint]:
-        async with self._db.hot() as connection:
+        async with self._db.indexed() as connection:
             found = await connection.fetch(self._sql["endpoints_for"], list(nos))
         return [rows.endpoint_or_fault(row, READ, self._vault) for row in found]
 
@@ -88,9 +88,9 @@ class Claim(Part):
 
         batch = await self._db.transact(work, quick=True)
         if batch is not None and batch.jobs:
-            self._rouse()
+            self._release_soon()
             return batch
-        return await self._nothing(batch)
+        return await self._empty(batch)
 
     async def _claim(
         self, connection: Connection, tokens: int, divide: Callable[[datetime], Division]
@@ -99,7 +99,7 @@ class Claim(Part):
         if not found:
             return None
         locked = _Lanes(found, claim=self._chance.getrandbits(62))
-        self._move_watermark(locked, full=_looked(found) >= tokens)
+        self._move_watermark(locked, full=_tokens_read(found) >= tokens)
         if locked.turns:
             await self._promote(connection, locked)
         division = divide(locked.now)
@@ -152,8 +152,8 @@ class Claim(Part):
         found: list[Any] = await connection.fetch(self._sql[name], since, tokens, stray, *whose)
         if apps and found:
             rotation.visited(found[0]["last_app"], took=found[0]["took"], now=clock.monotonic())
-        looked = _looked(found)
-        rotation.note((row["app_no"] for row in found), looked, more=looked >= tokens)
+        tokens_read = _tokens_read(found)
+        rotation.note((row["app_no"] for row in found), tokens_read, more=tokens_read >= tokens)
         return found
 
     def _may_scan_all(self) -> bool:
@@ -172,7 +172,7 @@ class Claim(Part):
         locks, after the tokens were read."""
         endpoints, keys = zip(*locked.turns, strict=True)
         found = await connection.fetch(self._sql["promote"], endpoints, keys)
-        locked.reach_down_to({row["endpoint_no"]: row["floor"] for row in found})
+        locked.lower_floors({row["endpoint_no"]: row["floor"] for row in found})
 
     async def _take(self, connection: Connection, locked: _Lanes) -> list[Any]:
         pairs = list(zip(locked.lanes, locked.admitted, strict=True))
@@ -181,7 +181,7 @@ class Claim(Part):
             [lane.endpoint_no for lane in locked.lanes],
             [admission.quota for admission in locked.admitted],
             [locked.floors[lane.endpoint_no] for lane in locked.lanes],
-            [None if _looked_at_again(admission) else admission.rest_at for admission in locked.admitted],
+            [None if _checked_again(admission) else admission.rest_at for admission in locked.admitted],
             [lane.endpoint_no for lane, admission in pairs if admission.counted],
             locked.claim,
             self._options.lease,
@@ -245,7 +245,7 @@ class Claim(Part):
         deliveries can start."""
         lease = self._options.lease
         after = division.after(lane, admission, taken=taken, floor=floor, lease=lease)
-        if floor is None or not _looked_at_again(admission):
+        if floor is None or not _checked_again(admission):
             return after, None
         again = division.admit(after, 1)
         if again.quota:
@@ -256,15 +256,15 @@ class Claim(Part):
         after = division.after(after, again, taken=0, floor=floor, lease=lease)
         return after, None if again.rest_at is None else (lane.endpoint_no, max(again.rest_at, floor), floor)
 
-    async def _nothing(self, batch: ClaimBatch | None) -> ClaimBatch:
-        async with self._db.hot() as connection:
+    async def _empty(self, batch: ClaimBatch | None) -> ClaimBatch:
+        async with self._db.indexed() as connection:
             row = await connection.fetchrow(self._sql["claim_next"])
         self._watermark = max(self._watermark, row["now"] - _LATE)
         empty = batch or ClaimBatch(jobs=[], now=row["now"], next_at=None)
         return replace(empty, now=row["now"], next_at=row["next_at"])
 
     async def _now(self) -> datetime:
-        async with self._db.hot() as connection:
+        async with self._db.indexed() as connection:
             now: datetime = await connection.fetchval("SELECT now()")
             return now
 
@@ -284,18 +284,18 @@ class Claim(Part):
         found = await connection.fetch(
             self._sql["release"], [job.delivery_id for job in ordered], [job.claim for job in ordered]
         )
-        ours = {(row["id"], row["claim"]) for row in found}
+        held = {(row["id"], row["claim"]) for row in found}
         if now is not None:
-            outcomes = released_outcomes(job for job in jobs if (job.delivery_id, job.claim) in ours)
+            outcomes = released_outcomes(job for job in jobs if (job.delivery_id, job.claim) in held)
             await self._fold_lanes(connection, lanes, outcomes, now)
-        return len(ours)
+        return len(held)
 
     # ── sleep ──
 
     async def arm(self) -> bool:
         """Take the sleepers' lock. Either a transaction that adds work sees this worker sleep and notifies it, or this
         worker sees that transaction and polls. So no wake-up is lost, and a busy system sends no notifications."""
-        await self._roused()
+        await self._wait_released()
         self._woken.clear()
         if self._asleep:
             return True
@@ -316,23 +316,23 @@ class Claim(Part):
             pass
         finally:
             self._woken.clear()
-            self._rouse()
+            self._release_soon()
 
-    def _rouse(self) -> None:
+    def _release_soon(self) -> None:
         """Release the sleepers' lock in the background, because a working worker needs no notifications and must not
         wait for this."""
         if self._asleep:
             self._asleep = False
-            self._rousing = self._loop.create_task(self._awake())
+            self._releasing = self._loop.create_task(self._release_sleep_lock())
 
-    async def _roused(self) -> None:
+    async def _wait_released(self) -> None:
         """Wait until the sleepers' lock is released, because a session runs one statement at a time. The release is
         shielded from cancellation of the caller."""
-        if self._rousing is not None:
-            await asyncio.shield(self._rousing)
-            self._rousing = None
+        if self._releasing is not None:
+            await asyncio.shield(self._releasing)
+            self._releasing = None
 
-    async def _awake(self) -> None:
+    async def _release_sleep_lock(self) -> None:
         listener = self._listener
         if listener is None:
             return
@@ -346,10 +346,10 @@ class Claim(Part):
         if self._listener is None or self._listener.is_closed():
             self._listener = await self._db.connect()
             await self._listener.add_listener(_CHANNEL, lambda *_: self._woken.set())
-            self._listener.add_termination_listener(self._lost)
+            self._listener.add_termination_listener(self._on_termination)
         return self._listener
 
-    def _lost(self, listener: Connection) -> None:
+    def _on_termination(self, listener: Connection) -> None:
         if listener is self._listener:
             self._listener, self._asleep = None, False
         self._woken.set()
@@ -360,7 +360,7 @@ class Claim(Part):
             listener.terminate()
 
     async def _close_listener(self) -> None:
-        await self._roused()
+        await self._wait_released()
         listener, self._listener, self._asleep = self._listener, None, False
         if listener is not None and not listener.is_closed():
             try:
@@ -369,13 +369,13 @@ class Claim(Part):
                 listener.terminate()
 
 
-def _looked(found: Sequence[Any]) -> int:
+def _tokens_read(found: Sequence[Any]) -> int:
     """Return the number of tokens read, plus those skipped by the rotation. If it equals the requested number, there
     may be more."""
     return found[0]["tokens"] + found[0]["spared"] if found else 0
 
 
-def _looked_at_again(admission: Admission) -> bool:
+def _checked_again(admission: Admission) -> bool:
     """Return whether the wake of the lane's remaining deliveries depends on how many were taken. For other lanes
     `claim_take` writes the token itself."""
     return admission.paced or (admission.counted and admission.quota > 0)

@@ -50,10 +50,10 @@ _COMMON = {
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "4",
 }
-HOT = _COMMON | {"enable_seqscan": "off", "enable_bitmapscan": "off"}
-_QUICK = HOT | {"plan_cache_mode": "force_generic_plan"}
+INDEXED = _COMMON | {"enable_seqscan": "off", "enable_bitmapscan": "off"}
+_QUICK = INDEXED | {"plan_cache_mode": "force_generic_plan"}
 
-_HOT_TIMEOUT, _CALM_TIMEOUT, _CONNECT_TIMEOUT, _CLOSE_TIMEOUT = 30.0, 120.0, 10.0, 5.0
+_INDEXED_TIMEOUT, _CALM_TIMEOUT, _CONNECT_TIMEOUT, _CLOSE_TIMEOUT = 30.0, 120.0, 10.0, 5.0
 _PLANS_KEPT = 10.0  # seconds to keep the plans of a quick connection
 _TRIES = 4  # maximum tries of a transaction that lost a deadlock or a race
 
@@ -66,7 +66,7 @@ DATA_ERRORS = (
     OverflowError,  # raised by COPY
     UnicodeError,
 )
-_AWAY = (
+_UNAVAILABLE = (
     pg.PostgresConnectionError,
     pg.OperatorInterventionError,  # server shut down, starting up, or query cancelled
     pg.InsufficientResourcesError,  # too many connections, disk full
@@ -107,7 +107,7 @@ def translated() -> Iterator[None]:
         raise MigrationNeeded(f"the role may not do this ({error}): run `hookline migrate`") from error
     except _RACE as error:
         raise StoreUnavailable(f"other transactions were in the way: {_text(error)}") from error
-    except _AWAY as error:
+    except _UNAVAILABLE as error:
         raise StoreUnavailable(f"PostgreSQL cannot be reached: {_text(error)}") from error
 
 
@@ -148,7 +148,7 @@ async def run(connection: Connection, sql: Mapping[str, str], plan: Plan[T]) -> 
         return result
 
 
-async def _as_it_is(_: Connection) -> None:
+async def _no_reset(_: Connection) -> None:
     """Do nothing when a connection returns to its pool, which saves a round trip. Pooled connections never change
     session state."""
 
@@ -161,11 +161,11 @@ class Database:
         self._url = url
         calm = max(1, options.pool_size // 4)
         # two more connections are for the listeners
-        self._hot = self._pool(max(2, options.pool_size - calm - 4), HOT, _HOT_TIMEOUT)
-        self._quick = self._pool(2, _QUICK, _HOT_TIMEOUT)  # one for claims and one for the relay
+        self._indexed = self._pool(max(2, options.pool_size - calm - 4), INDEXED, _INDEXED_TIMEOUT)
+        self._quick = self._pool(2, _QUICK, _INDEXED_TIMEOUT)  # one for claims and one for the relay
         self._calm = self._pool(calm, _COMMON, _CALM_TIMEOUT)
         self._plan_at: dict[int, float] = {}  # monotonic time by session at which a quick connection discards its plans
-        self._pools = (self._hot, self._quick, self._calm)
+        self._pools = (self._indexed, self._quick, self._calm)
 
     def _pool(self, size: int, settings: dict[str, str], timeout: float) -> Any:
         return asyncpg.create_pool(
@@ -178,7 +178,7 @@ class Database:
             max_cached_statement_lifetime=0,
             command_timeout=timeout,
             timeout=_CONNECT_TIMEOUT,
-            reset=_as_it_is,
+            reset=_no_reset,
         )
 
     async def open(self) -> None:
@@ -187,7 +187,7 @@ class Database:
             with translated():
                 for pool in self._pools:
                     await pool
-                async with self._hot.acquire() as connection:
+                async with self._indexed.acquire() as connection:
                     await connection.execute("SELECT 1")
         except (pg_client.ClientConfigurationError, ValueError) as error:
             await self.close()
@@ -212,9 +212,9 @@ class Database:
             return await asyncpg.connect(self._url, server_settings=_COMMON, timeout=_CONNECT_TIMEOUT)
 
     @asynccontextmanager
-    async def hot(self) -> AsyncIterator[Connection]:
+    async def indexed(self) -> AsyncIterator[Connection]:
         with translated():
-            async with self._hot.acquire() as connection:
+            async with self._indexed.acquire() as connection:
                 yield connection
 
     @asynccontextmanager
@@ -236,7 +236,7 @@ class Database:
 
     async def alone(self, work: Callable[[Connection], Awaitable[T]], *, calm: bool = False) -> T:
         """Run `work` that is one statement, and so its own transaction. It runs again if it lost a deadlock."""
-        return await self._on(self._calm if calm else self._hot, work)
+        return await self._on(self._calm if calm else self._indexed, work)
 
     async def quick(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Run `work` of small statements with cached plans. It runs again if it lost a deadlock.

@@ -36,7 +36,7 @@ class Moves(Tasks, Part):
         )
         return count
 
-    def _deliver_once_more(self, endpoint_no: int, message_id: str) -> Plan[int | None]:
+    def _resend(self, endpoint_no: int, message_id: str) -> Plan[int | None]:
         for since, until in (made_within(message_id), ANY_TIME):
             delivery_id: int | None = yield from value(
                 "resend",

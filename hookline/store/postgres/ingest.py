@@ -9,7 +9,8 @@ from typing import Any
 from hookline.errors import Conflict, InvalidInput, StoreUnavailable
 from hookline.model import Accepted, BatchAccepted, IngestStatus, NewBatch, NewMessage
 from hookline.security.vault import Vault
-from hookline.store import batch_answers, rows
+from hookline.store import rows
+from hookline.store.plans import batch_answers
 from hookline.store.plans.history import made_within
 from hookline.store.postgres.base import Part
 from hookline.store.postgres.database import DATA_ERRORS, Connection, Database
@@ -40,7 +41,7 @@ class Ingest(Part):
             return []
         process = 0
         try:
-            async with self._db.hot() as connection:
+            async with self._db.indexed() as connection:
                 process = connection.get_server_pid()
                 return await self._ingest_on(connection, batch)
         except DATA_ERRORS as error:

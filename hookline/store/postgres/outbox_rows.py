@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hookline.model import OutboxRow, PolicyOverride
-from hookline.store.outbox_rows import NO_AGE, NO_INSTANT, NO_TEXTS
+from hookline.store.plans.outbox_rows import NO_AGE, NO_INSTANT, NO_TEXTS
 from hookline.store.rows import read_policy
 
 Faults = list[str]

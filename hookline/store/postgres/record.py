@@ -26,7 +26,7 @@ from hookline.rules.outcomes import (
 from hookline.store import rows
 from hookline.store.postgres.base import Part
 from hookline.store.postgres.database import DATA_ERRORS, Connection
-from hookline.store.postgres.operational import tell
+from hookline.store.postgres.operational_events import tell
 
 _DELIVERED, _RETRY, _DEAD = 0, 1, 2
 
@@ -92,9 +92,9 @@ class Record(Part):
         try:
             return await self._record_batch([bare(result)], wake)
         except DATA_ERRORS:
-            return await self._bury(result, wake)
+            return await self._record_dead(result, wake)
 
-    async def _bury(self, result: Result, wake: Collection[int]) -> RecordReport:
+    async def _record_dead(self, result: Result, wake: Collection[int]) -> RecordReport:
         """End the delivery as dead. If even that fails because its rows are damaged, skip it, so that other deliveries
         are recorded."""
         burial = buried(result, ids.mint(ids.ATTEMPT, result.job.claimed_at))
@@ -138,8 +138,8 @@ class Record(Part):
         all_of = sorted({result.job.endpoint_no for result in results})
         always = sorted({result.job.endpoint_no for result in results if moves_lane(result)})
         lanes, now = await self._lock_lanes(connection, all_of, always)
-        ours, at = await self._move(connection, results)
-        held = [result for result in results if ours.pop((result.job.delivery_id, result.job.claim), False)]
+        claims, at = await self._move(connection, results)
+        held = [result for result in results if claims.pop((result.job.delivery_id, result.job.claim), False)]
         if held:
             # COPY is faster: for arrays the driver would check every element of all 24 columns.
             await connection.copy_records_to_table(

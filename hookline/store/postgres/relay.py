@@ -16,7 +16,7 @@ from hookline.rules.checks.message import check_message
 from hookline.rules.operational_events import LONGEST, MANAGEMENT, room
 from hookline.rules.outcomes import clean
 from hookline.security.vault import Vault
-from hookline.store.outbox_rows import message_of, no_application, reasons
+from hookline.store.plans.outbox_rows import message_of, no_application, reasons
 from hookline.store.postgres.database import DATA_ERRORS, Connection, Database
 from hookline.store.postgres.ingest import Ingest, contents
 from hookline.store.postgres.outbox_rows import outbox_row
@@ -25,9 +25,9 @@ from hookline.store.protocols import StoreOptions
 FEW = 50  # up to this many rows are read and then moved by one statement; more are locked while they are read
 _MAX_BYTES = 16 * 1024 * 1024  # maximum bytes of payload to read at once; a larger payload is read alone
 # how far below the highest relayed row number a scan of new rows starts, for transactions that committed late
-_NOT_FAR = 1000
+_LATE_ROWS = 1000
 _CHEAP, _PER_ROW, _LONGEST_REST = 0.015, 0.005, 2.0  # seconds: a cheap scan, the addition per row, the longest rest
-_DEAR = 5  # slow full scans in a row before they rest, because a busy machine makes some slow
+_MAX_SLOW = 5  # slow full scans in a row before they rest, because a busy machine makes some slow
 
 Found = tuple[OutboxRow, int | None]  # the row and its application's number
 Taken = tuple[int, NewMessage]  # the row's number and its message
@@ -45,20 +45,20 @@ class Scan:
 
     def __init__(self) -> None:
         self._highest = 0
-        self._dear = 0  # slow full scans in a row
-        self._whole_at = 0.0  # monotonic time of the next full scan
+        self._slow_scans = 0  # slow full scans in a row
+        self._full_scan_at = 0.0  # monotonic time of the next full scan
 
     def start(self) -> int:
-        return 0 if monotonic() >= self._whole_at else max(1, self._highest - _NOT_FAR)
+        return 0 if monotonic() >= self._full_scan_at else max(1, self._highest - _LATE_ROWS)
 
     def took(self, start: int, seconds: float, found: Sequence[int]) -> None:
         """Note the duration of a scan from `start` and the row numbers that it found."""
         self._highest = max((self._highest, *found))
         if start > 0:
             return
-        self._dear = self._dear + 1 if seconds > _CHEAP + _PER_ROW * len(found) else 0
-        if self._dear >= _DEAR:
-            self._whole_at = monotonic() + min(_LONGEST_REST, 5 * seconds)
+        self._slow_scans = self._slow_scans + 1 if seconds > _CHEAP + _PER_ROW * len(found) else 0
+        if self._slow_scans >= _MAX_SLOW:
+            self._full_scan_at = monotonic() + min(_LONGEST_REST, 5 * seconds)
 
 
 class Relay(Ingest):
@@ -87,7 +87,7 @@ class Relay(Ingest):
     async def _relay_few(self, connection: Connection, limit: int) -> RelayReport | None:
         """Relay a few rows. None: there are many, or the database refuses one of them."""
         start = self._scan.start()
-        found = await self._read(connection, "relay_look", start == 0, start, min(limit, FEW))
+        found = await self._read(connection, "relay_find", start == 0, start, min(limit, FEW))
         if len(found) == FEW:
             return None
         taken, faults = messages(found, wall(), self._options.max_payload)
@@ -163,8 +163,8 @@ class Relay(Ingest):
 
 
 def report_of(relayed: int, repeated: int, set_aside: int, faults: Faults) -> RelayReport:
-    said = reasons(faults.values()) if set_aside else ()
-    return RelayReport(relayed=relayed, repeated=repeated, set_aside=set_aside, reasons=said)
+    shown = reasons(faults.values()) if set_aside else ()
+    return RelayReport(relayed=relayed, repeated=repeated, set_aside=set_aside, reasons=shown)
 
 
 def messages(found: Sequence[Found], now: datetime, max_payload: int) -> tuple[list[Taken], Faults]:

@@ -68,7 +68,7 @@ class SchemaVersion(Part):
         async def blockers() -> list[Any]:
             return await self._db.fetch("migration_blockers", connection.get_server_pid())
 
-        await table_locks.patiently(connection, whole, blockers, f"migration {number}")
+        await table_locks.with_lock_retries(connection, whole, blockers, f"migration {number}")
 
     async def _check_encoding(self, connection: Connection) -> None:
         """Require UTF-8. With another encoding the driver may be unable to read some text, and a whole batch would

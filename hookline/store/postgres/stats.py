@@ -6,10 +6,10 @@ import asyncio
 
 from hookline.model import Stats, StatsFilter
 from hookline.security.vault import Vault
+from hookline.store.plans.stats import MAX_COUNTED, Figures, attempt_ids, message_ids, stats_of
 from hookline.store.postgres.base import Part
 from hookline.store.postgres.database import Connection, Database
 from hookline.store.protocols import StoreOptions
-from hookline.store.stats import MAX_COUNTED, Figures, attempt_ids, message_ids, stats_of
 
 
 class Statistics(Part):

@@ -20,27 +20,29 @@ from hookline.store.postgres.database import Connection
 log = structlog.get_logger()
 
 T = TypeVar("T")
-Look = Callable[[], Awaitable[list[Any]]]  # returns the sessions that block now: rows of `migration_blockers`
+FindBlockers = Callable[[], Awaitable[list[Any]]]  # returns the sessions that block now: rows of `migration_blockers`
 
 # Seconds. Longer than the server's deadlock_timeout (1 s), after which the server cancels a blocking autovacuum.
 TIMEOUT = 2.5
-LOOKS = 8  # checks for blockers within that time
+CHECKS = 8  # checks for blockers within that time
 # Seconds between tries, so that the transactions behind this one continue. The pause doubles.
 FIRST_PAUSE, LONGEST_PAUSE = 2.5, 10.0
 TRIES = 60  # about twelve minutes in all
 
 
-async def patiently(connection: Connection, work: Callable[[Connection], Awaitable[T]], look: Look, what: str) -> T:
+async def with_lock_retries(
+    connection: Connection, work: Callable[[Connection], Awaitable[T]], find_blockers: FindBlockers, what: str
+) -> T:
     """Run `work` in one transaction. If it does not get a lock, run it again after a pause."""
     pause, blocker = FIRST_PAUSE, ""
     for tried in range(1, TRIES + 1):
-        async with _watched(look) as seen:
+        async with _watching_blockers(find_blockers) as seen:
             try:
                 async with connection.transaction():
                     await connection.execute(f"SET LOCAL lock_timeout = '{int(TIMEOUT * 1000)}ms'")
                     return await work(connection)
             except (LockNotAvailableError, DeadlockDetectedError):
-                blocker = _words(seen)
+                blocker = _describe(seen)
         if tried < TRIES:
             log.warning("migration_waits", what=what, waits_for=blocker, tried=tried, tries=TRIES, again_in=pause)
             await asyncio.sleep(pause)
@@ -49,10 +51,10 @@ async def patiently(connection: Connection, work: Callable[[Connection], Awaitab
 
 
 @asynccontextmanager
-async def _watched(look: Look) -> AsyncIterator[list[Any]]:
+async def _watching_blockers(find_blockers: FindBlockers) -> AsyncIterator[list[Any]]:
     """Collect the blocking sessions while the block runs, because the lock error does not name them."""
     seen: list[Any] = []
-    watching = asyncio.create_task(_watch(look, seen))
+    watching = asyncio.create_task(_watch(find_blockers, seen))
     try:
         yield seen
     finally:
@@ -60,16 +62,16 @@ async def _watched(look: Look) -> AsyncIterator[list[Any]]:
         await asyncio.wait({watching})
 
 
-async def _watch(look: Look, seen: list[Any]) -> None:
+async def _watch(find_blockers: FindBlockers, seen: list[Any]) -> None:
     while True:
-        await asyncio.sleep(TIMEOUT / LOOKS)
+        await asyncio.sleep(TIMEOUT / CHECKS)
         try:
-            seen[:] = await look() or seen
+            seen[:] = await find_blockers() or seen
         except HooklineError:
             return  # the error message then names no session
 
 
-def _words(seen: list[Any]) -> str:
+def _describe(seen: list[Any]) -> str:
     if not seen:
         return "a lock"
     return f"a lock on {seen[0]['wanted']} held by {', '.join(_holder(row) for row in seen)}"

@@ -85,10 +85,10 @@ class Catalogue(Protocol):
         """Delete the event type permanently. Raises `NotFound` if it does not exist."""
 
     async def create_endpoint(
-        self, app_no: int, new: NewEndpoint, *, most: int = 0, note: Note[Endpoint] | None = None
+        self, app_no: int, new: NewEndpoint, *, max_endpoints: int = 0, note: Note[Endpoint] | None = None
     ) -> Endpoint:
         """Create an endpoint and its lane in one transaction. Raises `Conflict` if the application has an endpoint with
-        this uid, or if it already has `most` endpoints (0: no limit)."""
+        this uid, or if it already has `max_endpoints` endpoints (0: no limit)."""
 
     async def change_endpoint(
         self,

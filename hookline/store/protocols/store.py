@@ -7,11 +7,11 @@ from typing import Protocol
 
 from hookline.store.protocols.access import ApiKeys, KeptAnswers, Operators
 from hookline.store.protocols.catalogue import Catalogue, EndpointState, Names
-from hookline.store.protocols.dead import DeadLetters, Tasks
-from hookline.store.protocols.flow import Claim, Ingest, Outbox, Record, Sweep
-from hookline.store.protocols.observation import Alerts, Figures, Pulses
+from hookline.store.protocols.history import Lanes, Views
+from hookline.store.protocols.monitoring import Alerts, Figures, Pulses
+from hookline.store.protocols.pipeline import Claim, Ingest, Outbox, Record, Sweep
+from hookline.store.protocols.repair import DeadLetters, Tasks
 from hookline.store.protocols.sealing import Sealing
-from hookline.store.protocols.views import Lanes, Views
 
 
 class Store(

@@ -38,7 +38,7 @@ from hookline.store.rows.lanes import (
     lane_event,
     lane_view,
     timeline_entry,
-    troubled,
+    unhealthy_lane,
 )
 from hookline.store.rows.reading import Reading, Row
 from hookline.store.rows.tasks import task
@@ -88,5 +88,5 @@ __all__ = [
     "storable",
     "task",
     "timeline_entry",
-    "troubled",
+    "unhealthy_lane",
 ]

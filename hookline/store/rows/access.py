@@ -73,7 +73,7 @@ def audit_columns(entry: NewAuditEntry) -> dict[str, str | None]:
     }
 
 
-def _clean(text: str, most: int) -> str:
+def _clean(text: str, limit: int) -> str:
     """Remove characters that the database cannot store, and truncate the text."""
     whole = text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
-    return whole if len(whole) <= most else whole[: most - 1] + "…"
+    return whole if len(whole) <= limit else whole[: limit - 1] + "…"

@@ -144,8 +144,8 @@ def dead_letter(row: Row, read: Reading) -> DeadLetter:
     )
 
 
-def dead_summary(found: Sequence[Row], looked: int, read: Reading) -> DeadSummary:
-    """Build a summary of dead letters. At most `looked` of them were read."""
+def dead_summary(found: Sequence[Row], limit: int, read: Reading) -> DeadSummary:
+    """Build a summary of dead letters. At most `limit` of them were read."""
     groups = tuple(
         DeadGroup(
             app_id=row["app_id"],
@@ -158,7 +158,7 @@ def dead_summary(found: Sequence[Row], looked: int, read: Reading) -> DeadSummar
         )
         for row in found
     )
-    return DeadSummary(groups=groups, more=sum(group.dead for group in groups) >= looked)
+    return DeadSummary(groups=groups, more=sum(group.dead for group in groups) >= limit)
 
 
 def set_aside(row: Row, read: Reading) -> SetAside:

@@ -93,7 +93,7 @@ def lane_view(row: Row, read: Reading, counted: int) -> LaneView:
     )
 
 
-def troubled(view: LaneView, row: Row, read: Reading) -> UnhealthyLane:
+def unhealthy_lane(view: LaneView, row: Row, read: Reading) -> UnhealthyLane:
     return UnhealthyLane(
         view=view,
         org_id=row["org_id"],

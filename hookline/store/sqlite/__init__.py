@@ -22,7 +22,7 @@ from hookline.store.plans.sealed_values import SealedValues
 from hookline.store.plans.set_aside import RowsSetAside
 from hookline.store.protocols import StoreOptions
 from hookline.store.sql import load
-from hookline.store.sqlite.base import Bells
+from hookline.store.sqlite.base import WakeEvents
 from hookline.store.sqlite.claim import Claim
 from hookline.store.sqlite.connect import connect, path_of, prepare
 from hookline.store.sqlite.dead_letters import Moves
@@ -81,5 +81,5 @@ class SqliteStore(
         await asyncio.to_thread(prepare, path)
         conn = await asyncio.to_thread(connect, path, writes=True)
         context = Context(load("sqlite"), vault, options)
-        bells = Bells()
-        return cls(Writer(conn, path, context, bells.ring_all), Readers(path, context), context, bells)
+        events = WakeEvents()
+        return cls(Writer(conn, path, context, events.set_all), Readers(path, context), context, events)

@@ -19,9 +19,9 @@ from hookline.rules.lane.admission import Admission
 from hookline.rules.outcomes import released_outcomes
 from hookline.store import rows
 from hookline.store.sqlite import lanes as lane_rows
-from hookline.store.sqlite.base import Base, heard
+from hookline.store.sqlite.base import Base, wait_for
 from hookline.store.sqlite.clock import instant, to_micros
-from hookline.store.sqlite.operational import of_deaths, tell
+from hookline.store.sqlite.operational_events import of_deaths, tell
 from hookline.store.sqlite.record import fenced
 from hookline.store.sqlite.transaction import READ, Tx, numbers
 
@@ -35,14 +35,14 @@ read_policy = lru_cache(maxsize=1024)(rows.read_policy)
 
 class Claim(Base):
     async def arm(self) -> bool:
-        self._bell.clear()
+        self._work_event.clear()
         return True
 
     async def wait(self, timeout: float) -> None:
-        await heard(self._bell, timeout)
+        await wait_for(self._work_event, timeout)
 
     def wake(self) -> None:
-        self._bells.ring(self._bell)
+        self._events.set(self._work_event)
 
     async def endpoints_for(self, nos: Iterable[int]) -> list[Endpoint]:
         return await self._read(lane_rows.endpoints_for, list(nos))
@@ -54,7 +54,7 @@ class Claim(Base):
         if not jobs:
             return 0
         released = await self._write(_release, jobs)
-        self._bell.set()
+        self._work_event.set()
         return released
 
 
@@ -106,14 +106,14 @@ class _Taking:
         found = lane_rows.load(self.tx, due)
         self._promote(self.tx.tuples("claim_consume", (numbers(due),)))
         known = [found[no] for no in due if no in found]  # the token of a missing lane is deleted with the others
-        lanes = self._lined_up(known)
+        lanes = self._in_pace_order(known)
         wakes = lane_rows.Wakes(self.tx)
         for place, lane in enumerate(lanes):
             self._take(lane, self.division.part(lane, len(lanes) - place), wakes)
         self._write(wakes)
         return True
 
-    def _lined_up(self, lanes: Sequence[Lane]) -> Sequence[Lane]:
+    def _in_pace_order(self, lanes: Sequence[Lane]) -> Sequence[Lane]:
         if all(lane.app_rate is None for lane in lanes):
             return lanes
         rates = self.division.unpaced(lanes)
@@ -131,30 +131,30 @@ class _Taking:
     def _due_lanes(self) -> list[int]:
         """Return the due lanes: first those that the rotation chooses, then by their oldest token."""
         tokens = self.tx.tuples("claim_tokens", (self.tx.now, TOKENS))
-        lanes, most = dict(tokens), self.division.left
-        more = len(tokens) == TOKENS or len(lanes) > most
+        lanes, free = dict(tokens), self.division.left
+        more = len(tokens) == TOKENS or len(lanes) > free
         self.tx.context.rotation.note(lanes.values(), len(tokens), more=more)
-        chosen = self._rotated(most)
+        chosen = self._rotated(free)
         self.division.reserve(chosen, chosen)
-        front = most - most // 2 if chosen else most
-        return [*chosen, *islice((no for no in lanes if no not in chosen), front)]
+        by_age = free - free // 2 if chosen else free
+        return [*chosen, *islice((no for no in lanes if no not in chosen), by_age)]
 
-    def _rotated(self, most: int) -> dict[int, int]:
+    def _rotated(self, free: int) -> dict[int, int]:
         """Return the lanes that the rotation chooses, round robin, with the application of each."""
         rotation, began = self.tx.context.rotation, clock.monotonic()
-        wanted = rotation.apps(most, began)
+        wanted = rotation.apps(free, began)
         if not wanted:
             return {}
         apps = self._apps(rotation.below, wanted)
         last, ended = apps[-1] if len(apps) == wanted else None, clock.monotonic()
         rotation.visited(last, took=ended - began, now=ended)
-        part = most // 2 // len(apps) if apps else 0
+        part = free // 2 // len(apps) if apps else 0
         return dict(round_robin([self.tx.tuples("claim_turns", (app, self.tx.now, part)) for app in apps]))
 
-    def _apps(self, below: int, most: int) -> list[int]:
+    def _apps(self, below: int, wanted: int) -> list[int]:
         """Return the next applications that have due tokens."""
         apps: list[int] = []
-        while len(apps) < most and (found := self.tx.value("claim_app", (below, self.tx.now))) is not None:
+        while len(apps) < wanted and (found := self.tx.value("claim_app", (below, self.tx.now))) is not None:
             apps.append(below := found)
         return apps
 
@@ -270,14 +270,14 @@ def bury(tx: Tx, ids: Sequence[int], reason: Reason, detail: str) -> list[Death]
 
 def _release(tx: Tx, jobs: Sequence[LeasedDelivery]) -> int:
     """Return unsent deliveries to pending with their old due time, and free their slots."""
-    ours = fenced(tx, jobs)
-    if not ours:
+    held = fenced(tx, jobs)
+    if not held:
         return 0
     wakes = lane_rows.Wakes(tx)
-    for job in ours:
+    for job in held:
         wakes.add(job.endpoint_no, tx.now, to_micros(job.due_at))
-    tx.run("release", (numbers(job.delivery_id for job in ours),))
-    outcomes = released_outcomes(ours)
+    tx.run("release", (numbers(job.delivery_id for job in held),))
+    outcomes = released_outcomes(held)
     lane_rows.apply(tx, lane_rows.load(tx, outcomes), outcomes, wakes)
     wakes.write()
-    return len(ours)
+    return len(held)

@@ -55,7 +55,7 @@ def connect(path: Path, *, writes: bool) -> sqlite3.Connection:
     conn: sqlite3.Connection | None = None
     try:
         conn = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS)
-        _patiently(conn, writes=writes)
+        _configure(conn, writes=writes)
     except BaseException as error:
         if conn is not None:
             conn.close()
@@ -67,7 +67,7 @@ def connect(path: Path, *, writes: bool) -> sqlite3.Connection:
     return conn
 
 
-def _patiently(conn: sqlite3.Connection, *, writes: bool) -> None:
+def _configure(conn: sqlite3.Connection, *, writes: bool) -> None:
     """Configure a connection and retry while the file is locked. The first process that opens a new file switches it to
     WAL; the others find it locked, whatever their busy timeout."""
     give_up = monotonic() + READER_BUSY_MS / 1000

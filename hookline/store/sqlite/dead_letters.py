@@ -43,7 +43,7 @@ class Moves(Tasks, Base):
         found = yield Step("messages_chosen", app_no=endpoint.app_no, ids=list(message_ids))
         return len((yield from self._deliver_rows(endpoint, found)))
 
-    def _deliver_once_more(self, endpoint_no: int, message_id: str) -> Plan[int | None]:
+    def _resend(self, endpoint_no: int, message_id: str) -> Plan[int | None]:
         endpoint = yield from self._endpoint_of(endpoint_no)
         if endpoint is None or endpoint.status == EndpointStatus.DELETED:
             return None

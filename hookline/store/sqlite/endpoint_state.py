@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hookline.model.states import EndpointStatus
 from hookline.store.plans.endpoint_state import EndpointState as SharedEndpointState
-from hookline.store.sqlite.base import STRETCH, Base
+from hookline.store.sqlite.base import BATCH, Base
 from hookline.store.sqlite.lanes import endpoints_for
 from hookline.store.sqlite.transaction import Tx
 
@@ -19,10 +19,10 @@ class EndpointState(SharedEndpointState, Base):
         if found and found[0].status == EndpointStatus.PAUSED:
             after: tuple[int, int] | None = (-1, -1)
             while after is not None:
-                after = await self._write(_renew_waiting, endpoint_no, after, STRETCH)
+                after = await self._write(_renew_waiting, endpoint_no, after, BATCH)
             behind: tuple[str, int, int] | None = ("", -1, -1)
             while behind is not None:
-                behind = await self._write(_renew_queued, endpoint_no, behind, STRETCH)
+                behind = await self._write(_renew_queued, endpoint_no, behind, BATCH)
 
 
 def _renew_waiting(tx: Tx, endpoint_no: int, after: tuple[int, int], limit: int) -> tuple[int, int] | None:

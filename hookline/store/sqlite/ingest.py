@@ -9,7 +9,7 @@ from hookline.model import Accepted, BatchAccepted, IngestStatus, NewBatch, NewM
 from hookline.model.states import DeliveryState
 from hookline.rules.fanout import Plan, Route, Target, max_age
 from hookline.rules.ordering import queue_of
-from hookline.store import batch_answers
+from hookline.store.plans import batch_answers
 from hookline.store.rows import policy_text, read_policy
 from hookline.store.sqlite.base import Base
 from hookline.store.sqlite.clock import instant, to_micros
@@ -26,12 +26,12 @@ _PENDING, _QUEUED = int(DeliveryState.PENDING), int(DeliveryState.QUEUED)
 class Ingest(Base):
     async def ingest(self, batch: Sequence[NewMessage]) -> list[Accepted]:
         answers = await self._write(ingest, batch)
-        self._bell.set()
+        self._work_event.set()
         return answers
 
     async def ingest_batch(self, batch: NewBatch) -> BatchAccepted:
         accepted = await self._write(_ingest_batch, batch)
-        self._bell.set()
+        self._work_event.set()
         return accepted
 
     async def accepted_under(self, key: bytes, body: bytes) -> Accepted | None:

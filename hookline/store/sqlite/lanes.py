@@ -15,7 +15,7 @@ from hookline.rules.lane.circuit import LaneOutcome, fold
 from hookline.rules.operational_events import of_lanes
 from hookline.store import rows
 from hookline.store.sqlite.clock import to_micros
-from hookline.store.sqlite.operational import tell
+from hookline.store.sqlite.operational_events import tell
 from hookline.store.sqlite.transaction import READ, Tx, numbers
 
 

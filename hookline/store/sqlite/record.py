@@ -25,7 +25,7 @@ from hookline.store.sqlite import lanes as lane_rows
 from hookline.store.sqlite.base import Base
 from hookline.store.sqlite.clock import to_micros
 from hookline.store.sqlite.errors import BadData
-from hookline.store.sqlite.operational import tell
+from hookline.store.sqlite.operational_events import tell
 from hookline.store.sqlite.transaction import Tx, numbers
 
 
@@ -38,7 +38,7 @@ class Record(Base):
         except BadData:
             return await self._bisect(results, wake)
         if woke:
-            self._bell.set()
+            self._work_event.set()
         return report
 
     async def _bisect(self, results: Sequence[Result], wake: Collection[int]) -> RecordReport:
@@ -52,11 +52,11 @@ class Record(Base):
         try:
             report, _ = await self._write(_record, [bare(result)], wake)
         except BadData:
-            report = await self._bury(result, wake)
-        self._bell.set()
+            report = await self._record_dead(result, wake)
+        self._work_event.set()
         return report
 
-    async def _bury(self, result: Result, wake: Collection[int]) -> RecordReport:
+    async def _record_dead(self, result: Result, wake: Collection[int]) -> RecordReport:
         """End the delivery as dead. If even that fails because its rows are damaged, skip it, so that other deliveries
         are recorded."""
         burial = buried(result, ids.mint(ids.ATTEMPT, result.job.claimed_at))
@@ -69,8 +69,8 @@ class Record(Base):
 
 def _record(tx: Tx, results: Sequence[Result], wake: Collection[int]) -> tuple[RecordReport, bool]:
     """Return the report, and whether a token was inserted."""
-    ours = {(job.delivery_id, job.claim): True for job in fenced(tx, [result.job for result in results])}
-    held = [result for result in results if ours.pop((result.job.delivery_id, result.job.claim), False)]
+    claims = {(job.delivery_id, job.claim): True for job in fenced(tx, [result.job for result in results])}
+    held = [result for result in results if claims.pop((result.job.delivery_id, result.job.claim), False)]
     wakes = lane_rows.Wakes(tx)
     for endpoint_no in wake:
         wakes.add(endpoint_no, tx.now, tx.now)

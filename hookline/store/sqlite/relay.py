@@ -25,7 +25,7 @@ from hookline.rules.checks.message import check_message
 from hookline.rules.operational_events import MANAGEMENT, room
 from hookline.rules.outcomes import clean
 from hookline.store import rows
-from hookline.store.outbox_rows import message_of, no_application, reasons
+from hookline.store.plans.outbox_rows import message_of, no_application, reasons
 from hookline.store.protocols import COUNTED, Page, after_number
 from hookline.store.sqlite.clock import instant, to_micros
 from hookline.store.sqlite.ingest import Taking

@@ -6,17 +6,17 @@ import asyncio
 from typing import Any
 
 from hookline.model import Stats, StatsFilter
-from hookline.store.sqlite.base import Base, Bells
+from hookline.store.plans.stats import MAX_COUNTED, Figures, Span, attempt_ids, message_ids, stats_of
+from hookline.store.sqlite.base import Base, WakeEvents
 from hookline.store.sqlite.clock import to_micros
 from hookline.store.sqlite.readers import Readers
 from hookline.store.sqlite.transaction import Context, Params, Tx, numbers
 from hookline.store.sqlite.writer import Writer
-from hookline.store.stats import MAX_COUNTED, Figures, Span, attempt_ids, message_ids, stats_of
 
 
 class Statistics(Base):
-    def __init__(self, writer: Writer, readers: Readers, context: Context, bells: Bells) -> None:
-        super().__init__(writer, readers, context, bells)
+    def __init__(self, writer: Writer, readers: Readers, context: Context, events: WakeEvents) -> None:
+        super().__init__(writer, readers, context, events)
         self._counting = asyncio.Lock()  # one count at a time, so that counting does not occupy every reader
 
     async def in_flight(self, endpoint_no: int) -> int:

@@ -35,13 +35,13 @@ class Sweep(Base):
     async def sweep_leases(self, limit: int = 1000) -> SweepReport:
         report = await self._write(_sweep_leases, limit)
         if report.leases:
-            self._bell.set()
+            self._work_event.set()
         return report
 
     async def sweep_expired(self, limit: int = 1000) -> SweepReport:
         report = await self._write(_sweep_expired, limit)
         if report.expired:  # the next delivery of a queue may be available now
-            self._bell.set()
+            self._work_event.set()
         return report
 
     async def sweep_deleted(self, limit: int = 1000) -> SweepReport:
@@ -63,12 +63,12 @@ class Sweep(Base):
         taken = [await self._write(_retire, name, limit) for name in RETIRED]
         return replace(report, retired=report.retired + sum(taken))
 
-    async def audit(self, *, repair: bool) -> list[int]:
-        found = await self._read(_audit)
+    async def find_stuck_lanes(self, *, repair: bool) -> list[int]:
+        found = await self._read(_stuck_lanes)
         if not (found and repair):
             return found
-        repaired = await self._write(_repair, found)
-        self._bell.set()
+        repaired = await self._write(_wake_stuck_lanes, found)
+        self._work_event.set()
         return repaired
 
 
@@ -206,7 +206,7 @@ def _retire_dead(tx: Tx, limit: int) -> SweepReport:
 # ── stuck lanes ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def asleep(tx: Tx) -> list[tuple[int, int]]:
+def sleeping_lanes(tx: Tx) -> list[tuple[int, int]]:
     """Return lanes with a waiting delivery that no token will wake in time, and the instant at which that delivery is
     due."""
     waiting = tx.rows("waiting_lanes")
@@ -219,7 +219,7 @@ def asleep(tx: Tx) -> list[tuple[int, int]]:
     ]
 
 
-def stuck(tx: Tx) -> list[tuple[int, str]]:
+def stuck_queues(tx: Tx) -> list[tuple[int, str]]:
     """Return queues that have no active delivery and that no token names."""
     queues = tx.tuples("queues")
     named = {endpoint_no: _named(tx, endpoint_no) for endpoint_no in {no for no, _, _ in queues}}
@@ -236,8 +236,8 @@ def _named(tx: Tx, endpoint_no: int) -> set[str]:
     return {key for (keys,) in tx.tuples("queues_named", (endpoint_no,)) for key in ordering.read(keys)}
 
 
-def _audit(tx: Tx) -> list[int]:
-    return sorted({no for no, _ in asleep(tx)} | {no for no, _ in stuck(tx)})
+def _stuck_lanes(tx: Tx) -> list[int]:
+    return sorted({no for no, _ in sleeping_lanes(tx)} | {no for no, _ in stuck_queues(tx)})
 
 
 def _will_wake(tx: Tx, lane: Lane, first_due: int, token_at: int | None) -> bool:
@@ -261,14 +261,14 @@ def _latest(tx: Tx, lane: Lane, first_due: int) -> int:
     return to_micros(max(instants) + _LATE)
 
 
-def _repair(tx: Tx, endpoint_nos: Sequence[int]) -> list[int]:
+def _wake_stuck_lanes(tx: Tx, endpoint_nos: Sequence[int]) -> list[int]:
     """Wake the lanes that are still stuck."""
     wakes = lane_rows.Wakes(tx)
-    found = {no for no in _audit(tx) if no in endpoint_nos}
-    for no, due in asleep(tx):
+    found = {no for no in _stuck_lanes(tx) if no in endpoint_nos}
+    for no, due in sleeping_lanes(tx):
         if no in found:
             wakes.add(no, tx.now, due)
-    for no, key in stuck(tx):
+    for no, key in stuck_queues(tx):
         if no in found:
             wakes.turn(no, key)
     wakes.write()

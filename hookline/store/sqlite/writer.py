@@ -24,7 +24,7 @@ LOCK_SECONDS = 10.0  # maximum seconds to wait while another process holds the w
 # Seconds between tries. SQLite's own busy handler waits up to 100 ms and loses against a busy writer.
 LOCK_POLL = 0.002
 IDLE = 0.005  # seconds between checks of an idle writer for commits of other processes
-BREATH = 0.1  # the part of its time in which a busy writer leaves the lock to other processes
+YIELD_SHARE = 0.1  # the part of its time in which a busy writer leaves the lock to other processes
 WAL_BYTES = 8 << 20  # An idle writer truncates a WAL that is larger than this.
 WAL_BYTES_MAX = 64 << 20  # A busy writer truncates a WAL that is larger than this.
 CHECKPOINT_SECONDS = 1.0
@@ -100,7 +100,7 @@ class Writer:
             self._tell(group)
             if not self._queue.empty():
                 self._cut_wal(WAL_BYTES_MAX)
-                time.sleep(min(0.002, (monotonic() - began) * BREATH))
+                time.sleep(min(0.002, (monotonic() - began) * YIELD_SHARE))
         self._conn.close()
 
     def _next_group(self) -> tuple[list[_Task], bool]:

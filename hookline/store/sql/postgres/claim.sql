@@ -2,8 +2,8 @@
 -- `lane_write` updates the lanes.
 
 -- part: serve
--- The lanes of `looked`, which are locked. $3 maximum tokens without a lane to delete.
-     lanes AS MATERIALIZED (SELECT DISTINCT ON (endpoint_no) * FROM looked ORDER BY endpoint_no, turn, at),
+-- The lanes of `chosen`, which are locked. $3 maximum tokens without a lane to delete.
+     lanes AS MATERIALIZED (SELECT DISTINCT ON (endpoint_no) * FROM chosen ORDER BY endpoint_no, turn, at),
      -- All visible tokens of these lanes, future ones too: otherwise they would accumulate beside the new token.
      mine AS MATERIALIZED (
        SELECT x.* FROM lanes l CROSS JOIN LATERAL (
@@ -21,7 +21,7 @@
      cleared AS (DELETE FROM hookline.wake WHERE id = ANY (ARRAY(SELECT id FROM stray)))
 
 -- part: served
-       l.*, least(f.floor, l.waiting_floor) AS floor, f.keys, now() AS now, (SELECT count(*) FROM looked) AS tokens,
+       l.*, least(f.floor, l.waiting_floor) AS floor, f.keys, now() AS now, (SELECT count(*) FROM chosen) AS tokens,
        -- Commit without waiting for the disk. If the server crashes, the claim is lost and made again. Record waits for
        -- the disk, and so for every claim before it.
        (SELECT set_config('synchronous_commit', 'off', true))
@@ -34,7 +34,7 @@ ORDER BY l.turn, l.at
 -- name: claim_lanes
 -- Token and lane are locked in one join, and the lane's columns come from the locked row, because the snapshot is older
 -- than the lock. $1 watermark, $2 maximum tokens.
-WITH looked AS MATERIALIZED (
+WITH chosen AS MATERIALIZED (
        SELECT NULL::bigint AS turn, w.at, l.*
        FROM hookline.wake w JOIN hookline.lane l USING (endpoint_no)
        WHERE w.at <= now() AND w.at >= $1::timestamptz
@@ -68,13 +68,13 @@ WITH RECURSIVE step (no, place) AS (
          ORDER BY w.app_no, w.at LIMIT (SELECT $2::integer / 2 / count(no) FROM app)
          FOR NO KEY UPDATE OF w, l SKIP LOCKED) x
        WHERE app.no IS NOT NULL),
-     front AS MATERIALIZED (
+     by_age AS MATERIALIZED (
        SELECT NULL::bigint AS turn, w.id, w.at, NULL::boolean AS backlogged, l.*
        FROM hookline.wake w JOIN hookline.lane l USING (endpoint_no)
        WHERE w.at <= now() AND w.at >= $1 AND w.id <> ALL (ARRAY(SELECT id FROM turns))
        ORDER BY w.at LIMIT (SELECT CASE WHEN bool_or(backlogged) THEN $2 - $2 / 2 ELSE $2 - count(*) END FROM turns)
        FOR NO KEY UPDATE OF w, l SKIP LOCKED),
-     looked AS MATERIALIZED (SELECT * FROM turns UNION ALL SELECT * FROM front),
+     chosen AS MATERIALIZED (SELECT * FROM turns UNION ALL SELECT * FROM by_age),
      -- include: serve
 SELECT (SELECT no FROM app ORDER BY place DESC LIMIT 1) AS last_app, (SELECT max(took) FROM app) AS took,
        -- Tokens that were not read although $2 were requested: there may be more.
@@ -120,7 +120,7 @@ WITH p AS MATERIALIZED (
        WHERE p.rest_at IS NOT NULL
        RETURNING at),
      -- A sleeping worker may have free slots for the remaining deliveries.
-     told AS MATERIALIZED (SELECT hookline.announce() FROM armed WHERE at <= now() + interval '1 s' LIMIT 1),
+     notified AS MATERIALIZED (SELECT hookline.announce() FROM armed WHERE at <= now() + interval '1 s' LIMIT 1),
      leased AS (
        UPDATE hookline.delivery
        SET state = 2, claim = $6::bigint, lease_until = now() + make_interval(secs => $7::float8),
@@ -131,7 +131,7 @@ WITH p AS MATERIALIZED (
 SELECT *, NULL::timestamptz AS left_floor FROM leased
 UNION ALL
 SELECT NULL, endpoint_no, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, floor
-FROM rest LEFT JOIN told ON true
+FROM rest LEFT JOIN notified ON true
 
 -- name: claim_contents
 -- $1 and $2, the oldest and the newest instant, prune the partitions when the statement is planned.

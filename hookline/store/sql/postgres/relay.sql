@@ -52,7 +52,7 @@ FROM sized o
 WHERE o.before < $5::bigint
 ORDER BY o.id
 
--- name: relay_look
+-- name: relay_find
 WITH picked AS MATERIALIZED (
        -- include: relay_pick
      ),
@@ -65,7 +65,7 @@ WITH picked AS MATERIALIZED (
      -- include: relay_read
 
 -- name: relay_move
--- Moves the rows that `relay_look` found and that were checked: rows that still exist are deleted and become messages.
+-- Moves the rows that `relay_find` found and that were checked: rows that still exist are deleted and become messages.
 -- The lock is taken before a row with an order is locked. If the snapshot still shows a row of another relay, it is
 -- gone when its lock is requested. $12 the rows' numbers, $13 the deployment's max age.
 WITH settings AS (SELECT $13::float8 AS max_age),

@@ -157,7 +157,7 @@ ORDER BY endpoint_no
 -- Under the lane's lock: the transaction that holds it may be recording a success.
 FOR NO KEY UPDATE SKIP LOCKED
 
--- name: audit
+-- name: stuck_lanes
 -- One snapshot: a token commits together with its deliveries. A lane that waits for a free slot is woken when a leased
 -- delivery ends.
 WITH RECURSIVE waiting (endpoint_no) AS (
@@ -177,13 +177,13 @@ WHERE NOT (l.waiting_floor IS NOT NULL AND l.waiting_floor <= d.due_at AND l.in_
       AND t.at <= greatest(now(), d.due_at, l.probe_at, l.held_until, l.tat, l.turn_at) + interval '1 minute')
 ORDER BY l.endpoint_no
 
--- name: audit_repair
+-- name: stuck_lanes_wake
 INSERT INTO hookline.wake (app_no, endpoint_no, at, floor)
 SELECT (SELECT l.app_no FROM hookline.lane l WHERE l.endpoint_no = r.endpoint_no), r.endpoint_no, greatest(now(), r.floor),
        r.floor
 FROM unnest($1::bigint[], $2::timestamptz[]) AS r (endpoint_no, floor)
 
--- name: audit_queues
+-- name: stuck_queues
 -- Queues without an active delivery that no token names and no dead letter blocks.
 WITH RECURSIVE queue (endpoint_no, ordering_key) AS (
        (SELECT endpoint_no, ordering_key FROM hookline.delivery WHERE state = 6 ORDER BY endpoint_no, ordering_key LIMIT 1)
@@ -216,7 +216,7 @@ WHERE NOT EXISTS (
   AND (q.endpoint_no, q.ordering_key) NOT IN (SELECT n.endpoint_no, n.key FROM named n)
 ORDER BY q.endpoint_no, q.ordering_key
 
--- name: audit_repair_queues
+-- name: stuck_queues_wake
 INSERT INTO hookline.wake (app_no, endpoint_no, at, floor, keys)
 SELECT (SELECT l.app_no FROM hookline.lane l WHERE l.endpoint_no = r.endpoint_no), r.endpoint_no, now(), now(),
        string_agg(to_json(ordering_key)::text, ',')

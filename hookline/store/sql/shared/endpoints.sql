@@ -1,7 +1,7 @@
 -- Endpoints and their lanes. Always lock the lane before the endpoint, as record does.
 
 -- name: endpoint_count
-SELECT count(*) FROM (SELECT 1 FROM hookline.endpoint WHERE app_no = :app_no AND deleted_at IS NULL LIMIT :most) counted
+SELECT count(*) FROM (SELECT 1 FROM hookline.endpoint WHERE app_no = :app_no AND deleted_at IS NULL LIMIT :max_rows) counted
 
 -- name: endpoint_insert
 -- The application's row is locked: its deletion waits and then finds this endpoint too. No row: the uid is taken, or

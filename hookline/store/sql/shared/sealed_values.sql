@@ -2,7 +2,7 @@
 
 -- name: sealed_count
 SELECT count(*) FROM (
-  SELECT 1 FROM hookline.sealed_value WHERE place = :place AND head >= :start AND head < :stop LIMIT :most) AS found
+  SELECT 1 FROM hookline.sealed_value WHERE place = :place AND head >= :start AND head < :stop LIMIT :max_rows) AS found
 
 -- name: sealed_next
 SELECT head, "row", sealed FROM hookline.sealed_value

@@ -1,13 +1,13 @@
 -- Tasks: statements of SQLite only. A line that ends in `-- if :name` is removed if that value is None.
 
--- name: task_patience
+-- name: task_lock_timeout
 -- Does nothing, because there is only one writer.
 SELECT 1 WHERE FALSE;
 
 -- name: task_insert
 INSERT INTO task (id, org_id, app_no, endpoint_no, kind, status, params, total, created_at, updated_at)
 SELECT :id, :org_id, :app_no, :endpoint_no, :kind, 'running', :params, :total, :now, :now
- WHERE (SELECT count(*) FROM task WHERE status = 'running' AND updated_at > 0 AND app_no = :app_no) < :most
+ WHERE (SELECT count(*) FROM task WHERE status = 'running' AND updated_at > 0 AND app_no = :app_no) < :max_rows
 RETURNING id;
 
 -- part: tasks_wanted
@@ -40,7 +40,7 @@ UPDATE task
        updated_at = max(:now, updated_at + 1)
  WHERE id = :id;
 
--- name: dead_look
+-- name: dead_in_range
 -- The dead letters in a range, whether they match or not.
 SELECT l.id, l.died_at, l.message_at, l.event_type, l.reason, l.resolved_at IS NOT NULL AS resolved,
        EXISTS (SELECT 1 FROM lane n WHERE n.endpoint_no = l.endpoint_no AND n.status < 2)

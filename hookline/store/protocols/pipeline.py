@@ -173,6 +173,6 @@ class Sweep(Protocol):
         SQLite does nothing for a day if the wall clock jumped by more than an hour while this process ran.
         """
 
-    async def audit(self, *, repair: bool) -> list[int]:
+    async def find_stuck_lanes(self, *, repair: bool) -> list[int]:
         """Return endpoints with a waiting delivery that no token, probe, hold or free slot will ever wake. Slow. With
         `repair`, wake them."""

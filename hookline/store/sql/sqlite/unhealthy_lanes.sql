@@ -1,15 +1,15 @@
 -- Unhealthy lanes, and the health of applications.
 
--- name: troubled_numbers
+-- name: unhealthy_lane_numbers
 SELECT n.endpoint_no, n.status > 0 OR n.circuit IN (1, 2) OR coalesce(n.held_until, 0) > :now AS held FROM lane n
  WHERE n.status < 3 AND (n.status > 0 OR n.circuit > 0 OR n.held_until > :now OR n.failing_since IS NOT NULL
                             OR n.pace IS NOT NULL)
    AND (:app_no IS NULL OR n.app_no = :app_no)
    AND (:org_id IS NULL OR EXISTS (SELECT 1 FROM application a WHERE a.no = n.app_no AND a.org_id = :org_id))
  ORDER BY held DESC, n.failing_since IS NULL, n.failing_since, n.endpoint_no
- LIMIT :most;
+ LIMIT :max_rows;
 
--- name: troubled_dead
+-- name: unhealthy_lanes_dead
 -- Lanes with the most dead letters first. It visits a limited number of endpoints with dead letters, one by one along
 -- the index, and counts a limited number of dead letters of each. It covers all organizations, one of them, or one
 -- application.
@@ -30,7 +30,7 @@ SELECT f.endpoint_no
          WHERE :org_id IS NULL OR a.org_id = :org_id
          LIMIT :looked_at) f
  ORDER BY (SELECT count(*) FROM (SELECT 1 FROM dead_letter l WHERE l.resolved_at IS NULL AND l.app_no = f.app_no
-                                    AND l.endpoint_no = f.endpoint_no LIMIT :compared)) DESC, 1 LIMIT :most;
+                                    AND l.endpoint_no = f.endpoint_no LIMIT :compared)) DESC, 1 LIMIT :max_rows;
 
 -- part: app_lanes
 SELECT n.endpoint_no, n.status > 0 OR n.circuit IN (1, 2) OR coalesce(n.held_until, 0) > :now AS held,
@@ -55,7 +55,7 @@ SELECT count(*) AS lanes, coalesce(sum(l.held OR l.failing), 0) AS sick, coalesc
 -- include: app_lanes
   ) l;
 
--- name: troubled_about
+-- name: unhealthy_lane_details
 WITH x AS MATERIALIZED (
   SELECT e.no, e.app_no, a.org_id, a.name AS app_name, (
            SELECT count(*) FROM (SELECT 1 FROM dead_letter l

@@ -51,7 +51,7 @@ FROM hookline.dead_letter l
 JOIN hookline.application a ON a.no = l.app_no
 -- include: dead_where
   AND :resolved::boolean IS NULL AND l.resolved_at IS NULL
-GROUP BY a.no ORDER BY dead DESC, a.no LIMIT :most::integer
+GROUP BY a.no ORDER BY dead DESC, a.no LIMIT :max_rows::integer
 
 -- name: dead_stats_pending
 SELECT count(*) FROM hookline.delivery d
@@ -77,7 +77,7 @@ SELECT count(*) FROM (
        JOIN hookline.application a ON a.no = l.app_no
        -- include: dead_where
          -- include: dead_resolved
-       LIMIT :most::integer) l
+       LIMIT :max_rows::integer) l
 
 -- name: dead_applications
 SELECT a.no FROM hookline.application a
@@ -87,13 +87,13 @@ WHERE a.org_id = :org_id::text AND (:app_no::bigint IS NULL OR a.no = :app_no)
          -- include: dead_filter
          -- include: dead_resolved
        )
-ORDER BY a.no LIMIT :most::integer
+ORDER BY a.no LIMIT :max_rows::integer
 
 -- name: dead_attempts
 -- No attempt is older than the message.
 SELECT t.*, e.id AS endpoint_id, e.url AS endpoint_url FROM hookline.attempt t JOIN hookline.endpoint e ON e.no = t.endpoint_no
 WHERE t.message_id = :message_id::text AND t.delivery_id = :dead_id::bigint AND t.recorded_at >= :accepted_at::timestamptz
-ORDER BY t.number DESC, t.id DESC LIMIT :most::integer
+ORDER BY t.number DESC, t.id DESC LIMIT :max_rows::integer
 
 -- name: replay
 -- The delivery keeps its id and so its history. Lane and message are looked up for each dead letter and not joined: for
@@ -142,7 +142,7 @@ WITH x AS MATERIALIZED (
 SELECT endpoint_no, count(*) AS count, min(id) AS first, now() AS at, (SELECT hookline.announce() FROM turns LIMIT 1)
 FROM closed GROUP BY endpoint_no
 
--- name: messages_look
+-- name: messages_in_range
 -- The application's messages in a range, and the state of each at the endpoint.
 WITH m AS MATERIALIZED (
        SELECT m.id, m.created_at, m.event_type, m.channels, m.tags, m.payload IS NOT NULL AS whole

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from hookline.model import NewMessage, OutboxRow
 
-SAID = 3  # maximum different reasons in a report
+MAX_REASONS = 3  # maximum different reasons in a report
 
 # Placeholders for values that cannot be read. Every check refuses them, so a retried row is set aside again. Otherwise
 # it would be sent without its channels or before its time.
@@ -39,4 +39,4 @@ def no_application(app: str, org_id: str | None) -> str:
 
 def reasons(faults: Iterable[str]) -> tuple[str, ...]:
     """Return the first few different reasons."""
-    return tuple(dict.fromkeys(faults))[:SAID]
+    return tuple(dict.fromkeys(faults))[:MAX_REASONS]

@@ -40,7 +40,7 @@ class DeadLetters(Protocol):
         """Count the latest `COUNTED` dead letters by endpoint and reason. Unlike `dead_stats`, its cost does not grow
         with the total."""
 
-    async def dead_applications(self, where: DeadFilter, most: int) -> list[int]:
+    async def dead_applications(self, where: DeadFilter, limit: int) -> list[int]:
         """Return the numbers of the organization's applications that have dead letters, in ascending order."""
 
     async def replay(self, where: DeadFilter, limit: int = 1000, *, note: Note[int] | None = None) -> int:

@@ -18,7 +18,7 @@ encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Depths).decode
 
 
-def kept(data: bytes) -> Depths | None:
+def decode(data: bytes) -> Depths | None:
     """Decode cached depths. None: another release wrote them in a different format."""
     try:
         return _decode(data)
@@ -26,7 +26,7 @@ def kept(data: bytes) -> Depths | None:
         return None
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class Counted(msgspec.Struct, frozen=True, kw_only=True):
     """The counts as the database returned them."""
 
     pending: int
@@ -43,7 +43,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     alerts: Mapping[str, dict[str, int]]
 
 
-def depths_of(found: Found, at: datetime, seconds: float) -> Depths:
+def depths_of(found: Counted, at: datetime, seconds: float) -> Depths:
     """Build depths with every state and reason. One without rows is reported as 0, because a missing figure is not a
     zero."""
     states = (DeliveryState.PENDING, DeliveryState.SCHEDULED, DeliveryState.DELIVERING, DeliveryState.QUEUED)
@@ -64,7 +64,7 @@ def depths_of(found: Found, at: datetime, seconds: float) -> Depths:
     )
 
 
-def good_for(seconds: float, fresh: float) -> float:
+def cached_for(seconds: float, fresh: float) -> float:
     """Return how many seconds a result stays cached if counting took `seconds` seconds."""
     return max(fresh, seconds * COUNTING)
 

@@ -37,7 +37,7 @@ class Views(Protocol):
     async def messages(self, app_no: int, where: MessageFilter, page: Page, *, content: bool = False) -> Walk[Message]:
         """Return a page of messages, newest first. Payloads are included only with `content`."""
 
-    async def found_messages(self, org_id: str, where: MessageSearch, page: Page) -> Walk[FoundMessage]:
+    async def search_messages(self, org_id: str, where: MessageSearch, page: Page) -> Walk[FoundMessage]:
         """Search messages of one application or of all, newest first. The result has the states of their deliveries,
         and no payloads.
 
@@ -106,10 +106,10 @@ class Lanes(Protocol):
         lanes. Open deliveries of each lane are counted up to `MAX_LISTED`."""
 
     async def lane_view(self, endpoint_no: int) -> LaneView | None: ...
-    async def troubled(
-        self, most: int, *, org_id: str | None = None, app_no: int | None = None, counted: int = MAX_WAITING
+    async def unhealthy_lanes(
+        self, limit: int, *, org_id: str | None = None, app_no: int | None = None, counted: int = MAX_WAITING
     ) -> list[UnhealthyLane]:
-        """Return up to `most` unhealthy lanes, in this order: held back, unresolved dead letters, failing, slowed by
+        """Return up to `limit` unhealthy lanes, in this order: held back, unresolved dead letters, failing, slowed by
         429 responses. Within each group, those that have failed longest or have the most dead letters come first.
         Open deliveries and dead letters of each lane are counted up to `counted`."""
 

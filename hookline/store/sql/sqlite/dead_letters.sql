@@ -53,7 +53,7 @@ SELECT a.org_id, a.id AS app_id, count(*) AS dead
  WHERE l.app_no > 0 AND l.resolved_at IS NULL
    -- include: dead_of
    -- include: dead_filter
-GROUP BY l.app_no ORDER BY dead DESC, l.app_no LIMIT :most;
+GROUP BY l.app_no ORDER BY dead DESC, l.app_no LIMIT :max_rows;
 
 -- name: dead_stats_pending
 SELECT count(*) FROM delivery d
@@ -80,7 +80,7 @@ SELECT count(*) FROM (SELECT 1 FROM dead_letter l WHERE l.died_at > 0
    -- include: dead_of
    -- include: dead_filter
    -- include: dead_resolved
-LIMIT :most);
+LIMIT :max_rows);
 
 -- name: dead_applications
 SELECT a.no FROM application a
@@ -89,11 +89,11 @@ SELECT a.no FROM application a
    -- include: dead_filter
    -- include: dead_resolved
 )
- ORDER BY a.no LIMIT :most;
+ ORDER BY a.no LIMIT :max_rows;
 
 -- name: dead_attempts
 SELECT t.*, e.id AS endpoint_id, e.url AS endpoint_url FROM attempt t JOIN endpoint e ON e.no = t.endpoint_no
- WHERE t.message_id = :message_id AND t.delivery_id = :dead_id ORDER BY t.number DESC, t.id DESC LIMIT :most;
+ WHERE t.message_id = :message_id AND t.delivery_id = :dead_id ORDER BY t.number DESC, t.id DESC LIMIT :max_rows;
 
 -- name: replay_find
 SELECT l.id FROM dead_letter l
@@ -128,7 +128,7 @@ UPDATE dead_letter SET resolved_at = :now, note = :text
                ORDER BY l.died_at, l.id LIMIT :limit)
 RETURNING id;
 
--- name: messages_look
+-- name: messages_in_range
 -- The application's messages in a range, and the state of each at the endpoint.
 SELECT m.id, m.created_at, m.event_type, m.channels, m.tags, m.payload IS NOT NULL AS whole,
        EXISTS (SELECT 1 FROM delivery d WHERE d.message_id = m.id AND d.endpoint_no = :no) AS open,

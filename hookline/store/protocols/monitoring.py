@@ -66,11 +66,11 @@ class Pulses(Protocol):
 class Alerts(Protocol):
     """Store the state of alerts."""
 
-    async def alert_looks(self, seconds: float) -> EarlierChecks:
+    async def alert_checks(self, seconds: float) -> EarlierChecks:
         """Return the times at which the alert rules were checked in the last `seconds` seconds, or a longer period."""
 
-    async def unwell(self, nos: Collection[int], most: int) -> list[UnhealthyEndpoint]:
-        """Return these endpoints, plus up to `most` others whose circuit is not closed. Deleted endpoints are left out."""
+    async def unhealthy_endpoints(self, nos: Collection[int], limit: int) -> list[UnhealthyEndpoint]:
+        """Return these endpoints, plus up to `limit` others whose circuit is not closed. Deleted endpoints are left out."""
 
     async def judge_alerts(self, backlog: int, *, every: float, decide: Decide, tell: Tell) -> list[Notice] | None:
         """Decide on alerts from their stored state, write the changes, and write notifications to the outbox, in one
