@@ -354,4 +354,4 @@ def judge_accepted(accepted: Accepted) -> Accepted:
         case IngestStatus.EVENT_ID_TAKEN:
             raise Conflict(f"the event id is taken by {accepted.message_id}")
         case IngestStatus.NO_APPLICATION:
-            raise NotFound("the application is gone")
+            raise NotFound("the application was deleted")

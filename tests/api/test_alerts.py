@@ -64,7 +64,7 @@ async def test_those_that_fire_and_those_that_are_over(client: Client, scene: Sc
         assert page["data"][0]["firing"] == (status == "firing")
     assert (await client.get("/api/v1/alert?status=pending")).status in (400, 422)
     (fault,) = (await client.get("/api/v1/alert?iterator=ep_17")).faults()
-    assert "none of this listing's" in fault["msg"]
+    assert "does not belong to this listing" in fault["msg"]
 
 
 async def test_they_are_the_operators_alone(client: Client, narrow: Client, nobody: Client, store: Store) -> None:

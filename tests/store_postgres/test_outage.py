@@ -79,7 +79,7 @@ def test_what_the_driver_says_of_its_own_states_is_told_to_nobody() -> None:
 def test_a_lost_race_does_not_send_anybody_to_look_at_the_network() -> None:
     error = asyncpg.DeadlockDetectedError("deadlock detected")
     with (
-        pytest.raises(StoreUnavailable, match=r"^other transactions were in the way: deadlock detected$"),
+        pytest.raises(StoreUnavailable, match=r"^another transaction blocked this one: deadlock detected$"),
         translated(),
     ):
         raise error

@@ -91,7 +91,7 @@ async def _list(context: PageContext, asked: Asked) -> Listed:
 def _key(context: PageContext, name: str) -> str | None:
     found = context.param(name)
     if found is not None and (not found.startswith(ids.MESSAGE) or ids.minted_at(found) is None):
-        raise InvalidInput(f"{found[:40]!r} is none of this listing's", field=name)
+        raise InvalidInput(f"{found[:40]!r} does not belong to this listing", field=name)
     return found
 
 

@@ -26,7 +26,7 @@ def keep(accepted: BatchAccepted) -> bytes:
 def accepted(batch: NewBatch, answers: Sequence[Accepted]) -> BatchAccepted:
     """Build the answer to a batch. Raises `NotFound` if the application does not exist."""
     if any(answer.status == IngestStatus.NO_APPLICATION for answer in answers):
-        raise NotFound("the application is gone")
+        raise NotFound("the application was deleted")
     return BatchAccepted(status=IngestStatus.ACCEPTED, answers=tuple(answers), faults=batch.faults)
 
 

@@ -69,7 +69,7 @@ class Operators(Shared):
         if new.password is not None:
             known = yield Step("operator_password_is", operator=new.operator, org_id=new.org_id, password=new.password)
             if not known:
-                raise NotFound("the operator is gone, or has another password by now")
+                raise NotFound("the operator was deleted or has a new password")
         made = yield Step(
             "session_insert",
             hash=new.hash,

@@ -104,9 +104,9 @@ def translated() -> Iterator[None]:
             f"the database does not have this release's tables: run `hookline migrate` ({error})"
         ) from error
     except pg.InsufficientPrivilegeError as error:
-        raise MigrationNeeded(f"the role may not do this ({error}): run `hookline migrate`") from error
+        raise MigrationNeeded(f"the database role lacks a privilege ({error}): run `hookline migrate`") from error
     except _RACE as error:
-        raise StoreUnavailable(f"other transactions were in the way: {_text(error)}") from error
+        raise StoreUnavailable(f"another transaction blocked this one: {_text(error)}") from error
     except _UNAVAILABLE as error:
         raise StoreUnavailable(f"PostgreSQL cannot be reached: {_text(error)}") from error
 
@@ -123,7 +123,7 @@ def storable() -> Iterator[None]:
     try:
         yield
     except pg.UniqueViolationError as error:  # a plan checks before it writes, so another transaction was faster
-        raise Conflict("a name that must be unique was taken meanwhile") from error
+        raise Conflict("another request took this unique name; try again") from error
     except DATA_ERRORS as error:
         raise InvalidInput(f"a value cannot be stored: {error}") from error
 

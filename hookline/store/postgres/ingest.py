@@ -127,7 +127,7 @@ class Ingest(Part):
                 return found
             # Wait without a connection. Another process has the key and sends no notification when it is done.
             await asyncio.sleep(pause)
-        raise Conflict("another request with this idempotency key is still at work; try again in a moment")
+        raise Conflict("another request with this idempotency key is still running; try again in a moment")
 
     async def _try_batch(self, batch: NewBatch, key: bytes) -> BatchAccepted | None:
         """Accept a batch under its key. None: another process is working on the same key."""
@@ -184,7 +184,7 @@ class Ingest(Part):
             if not await self._db.fetchval("ingest_at_work", process):
                 return
             await asyncio.sleep(_SETTLE_PAUSE)  # the server sends no notification when a process has ended
-        raise StoreUnavailable("a lost connection is still at work in PostgreSQL; try again")
+        raise StoreUnavailable("PostgreSQL is still running a transaction of a lost connection; try again")
 
 
 def _lock_of(key: bytes) -> int:

@@ -47,7 +47,7 @@ async def with_lock_retries(
             log.warning("migration_waits", what=what, waits_for=blocker, tried=tried, tries=TRIES, again_in=pause)
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
-    raise StoreUnavailable(f"{what} has changed nothing: it waited {TRIES} times for {blocker}")
+    raise StoreUnavailable(f"{what} changed nothing: it waited {TRIES} times for {blocker}")
 
 
 @asynccontextmanager

@@ -44,9 +44,9 @@ def after_death(iterator: str | None) -> tuple[datetime, int] | None:
         return None
     at, _, number = iterator.partition("_")
     if not all(text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS for text in (at, number)):
-        raise InvalidInput(f"the iterator {iterator[:40]!r} is none of this listing's")
+        raise InvalidInput(f"the iterator {iterator[:40]!r} does not belong to this listing")
     if int(at) > _LAST_MICROS:
-        raise InvalidInput(f"the iterator {iterator[:40]!r} is none of this listing's")
+        raise InvalidInput(f"the iterator {iterator[:40]!r} does not belong to this listing")
     return from_micros(int(at)), int(number)
 
 
@@ -56,5 +56,5 @@ def after_number(iterator: str | None) -> int | None:
     if iterator is None:
         return None
     if not (iterator.isascii() and iterator.isdigit() and len(iterator) <= MAX_DIGITS):
-        raise InvalidInput(f"the iterator {iterator[:40]!r} is none of this listing's")
+        raise InvalidInput(f"the iterator {iterator[:40]!r} does not belong to this listing")
     return int(iterator)

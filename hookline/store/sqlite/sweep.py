@@ -57,7 +57,7 @@ class Sweep(Base):
     async def retire(self, limit: int = 5000) -> SweepReport:
         """Run one transaction per kind of history, so that other writes wait only for one of them."""
         if not self._context.clock.trusted():
-            log.warning("retention_put_off", cause="the clock of this machine has jumped")
+            log.warning("retention_put_off", cause="the clock of this machine jumped")
             return SweepReport()
         report = await self._write(_retire_dead, limit)
         taken = [await self._write(_retire, name, limit) for name in RETIRED]
