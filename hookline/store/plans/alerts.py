@@ -21,18 +21,16 @@ from hookline.model.alerts import (
     Pending,
     Remembered,
     Resolve,
-    Severity,
     Tell,
     UnhealthyEndpoint,
     Update,
 )
-from hookline.model.states import Circuit, EndpointStatus
 from hookline.rules.operational_events import ALERTS, MANAGEMENT
 from hookline.store.plans.chores import Chore, is_free
 from hookline.store.plans.plan import Batch, Plan, Shared, Step, by_number, changes, reads, value
 from hookline.store.protocols import Page
 from hookline.store.rows import Reading, Row
-from hookline.store.rows.reading import maybe
+from hookline.store.rows.reading import maybe, struct_of
 
 CHECKS_KEPT = timedelta(hours=2)
 # minimum seconds of earlier checks that are returned, because the latest check determines when the next one is due
@@ -157,30 +155,8 @@ def _outbox(outgoing: Sequence[Outgoing]) -> Batch:
 
 
 def _alert(row: Row, read: Reading) -> Alert:
-    return Alert(
-        id=row["id"],
-        name=row["name"],
-        subject=row["subject"],
-        org_id=row["org_id"],
-        severity=Severity(row["severity"]),
-        began_at=read.instant(row["began_at"]),
-        fired_at=read.instant(row["fired_at"]),
-        clear_since=maybe(read.instant, row["clear_since"]),
-        resolved_at=maybe(read.instant, row["resolved_at"]),
-        value=row["value"],
-        threshold=row["threshold"],
-        text=row["text"],
-    )
+    return struct_of(Alert, row, read)
 
 
 def _unhealthy_endpoint(row: Row, read: Reading) -> UnhealthyEndpoint:
-    return UnhealthyEndpoint(
-        endpoint_no=row["endpoint_no"],
-        endpoint_id=row["endpoint_id"],
-        org_id=row["org_id"],
-        app_id=row["app_id"],
-        app_uid=row["app_uid"],
-        status=EndpointStatus(row["status"]),
-        circuit=Circuit(row["circuit"]),
-        opened_at=maybe(read.instant, row["opened_at"]),
-    )
+    return struct_of(UnhealthyEndpoint, row, read)

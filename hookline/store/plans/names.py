@@ -23,7 +23,7 @@ class Names(Shared):
     @reads
     def endpoint_names(self, endpoint_ids: Iterable[str]) -> Plan[dict[str, EndpointName]]:
         found = yield Step("endpoint_names", ids=list(endpoint_ids))
-        return {each["id"]: rows.endpoint_name(each) for each in found}
+        return {each["id"]: rows.endpoint_name(each, self._reading) for each in found}
 
     @reads
     def applications_called(self, org_id: str, text: str, page: Page) -> Plan[Walk[Application]]:

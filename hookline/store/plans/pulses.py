@@ -16,6 +16,7 @@ from hookline.model.pulses import Pulse, together
 from hookline.store.plans.chores import Chore, is_free
 from hookline.store.plans.plan import Bulk, Plan, Shared, Step, changes, reads, value
 from hookline.store.rows import Reading, Row
+from hookline.store.rows.reading import struct_of
 
 MAX_READ = 20_000  # maximum pulses that one call reads: two hours of 27 processes, or a week of minutes
 MAX_ROLLED = 5_000
@@ -133,4 +134,4 @@ def _counted(deeds: Sequence[EndpointWork]) -> list[dict[str, int]]:
 
 
 def _activity(row: Row, read: Reading) -> Activity:
-    return Activity(at=read.instant(row["at"]), delivered=row["delivered"], retried=row["retried"], dead=row["dead"])
+    return struct_of(Activity, row, read)

@@ -23,7 +23,7 @@ from hookline.store.plans.operational_events import tell
 from hookline.store.plans.plan import Plan, Shared, Step, changes, noted, value, works
 from hookline.store.protocols import STEP
 from hookline.store.rows import Reading, Row
-from hookline.store.rows.reading import maybe
+from hookline.store.rows.reading import struct_of
 
 
 class MessageScan(Struct, frozen=True, kw_only=True):
@@ -170,14 +170,4 @@ class Replays(Shared):
 
 
 def _seen(row: Row, read: Reading) -> Seen:
-    return Seen(
-        id=row["id"],
-        created_at=read.instant(row["created_at"]),
-        event_type=row["event_type"],
-        channels=maybe(read.texts, row["channels"]),
-        tags=maybe(read.texts, row["tags"]),
-        whole=bool(row["whole"]),
-        open=bool(row["open"]),
-        delivered=bool(row["delivered"]),
-        dead_id=row["dead_id"],
-    )
+    return struct_of(Seen, row, read)

@@ -12,7 +12,6 @@ from hookline.clock import EPOCH
 from hookline.errors import Conflict, NotFound
 from hookline.model import DeadFilter, Endpoint, NewTask, Task, TaskFilter, TaskKind, TaskStatus
 from hookline.model.audit import Note
-from hookline.model.states import Reason
 from hookline.rules.outcomes import clean
 from hookline.rules.replay import (
     ON_MESSAGES,
@@ -32,6 +31,7 @@ from hookline.store.plans.plan import Plan, Step, by_text, changes, noted, reads
 from hookline.store.plans.replays import Replays
 from hookline.store.protocols import COUNTED, COUNTED_DEAD, MAX_RUNNING, STEP, Page, after_death, death
 from hookline.store.rows import Reading, Row, json_text
+from hookline.store.rows.reading import struct_of
 
 # A step waits this long for the lock of a lane or a dead letter. Then the next step tries again.
 LOCK_TIMEOUT = "2s"
@@ -230,12 +230,4 @@ def _first(new: NewTask, now: datetime) -> Task:
 
 
 def _letter(row: Row, read: Reading) -> Letter:
-    return Letter(
-        id=row["id"],
-        died_at=read.instant(row["died_at"]),
-        accepted_at=read.instant(row["message_at"]),
-        event_type=row["event_type"],
-        reason=Reason(row["reason"]),
-        resolved=bool(row["resolved"]),
-        sendable=bool(row["sendable"]),
-    )
+    return struct_of(Letter, row, read, accepted_at=read.instant(row["message_at"]))

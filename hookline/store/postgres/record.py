@@ -8,22 +8,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from hookline import clock, ids
+from hookline import clock
 from hookline.model import Dead, Delivered, RecordReport, Result, Retry
 from hookline.rules import operational_events, ordering
-from hookline.rules.outcomes import (
-    bare,
-    buried,
-    clean,
-    halves,
-    joined,
-    lost_of,
-    moves_lane,
-    outcome_name,
-    outcomes_of,
-    refused,
-)
+from hookline.rules.outcomes import clean, lost_of, moves_lane, outcomes_of
 from hookline.store import rows
+from hookline.store.plans.record import Recording, attempt_values
 from hookline.store.postgres.base import Part
 from hookline.store.postgres.database import DATA_ERRORS, Connection
 from hookline.store.postgres.operational_events import tell
@@ -32,7 +22,7 @@ _DELIVERED, _RETRY, _DEAD = 0, 1, 2
 
 _Fence = tuple[int, int]  # delivery id and claim token
 
-# The columns that `_attempt` returns.
+# The columns that `attempt_values` returns.
 _ATTEMPT = (
     "id",
     "delivery_id",
@@ -75,33 +65,8 @@ class _Move(Struct, frozen=True):
     detail: str | None
 
 
-class Record(Part):
-    async def record(self, results: Sequence[Result], *, wake: Collection[int] = ()) -> RecordReport:
-        if not results:
-            return RecordReport(recorded=0, stale=0)
-        try:
-            return await self._record_batch(results, wake)
-        except DATA_ERRORS:
-            if len(results) == 1:
-                return await self._record_bare(results[0], wake)
-        first, second = halves(results)
-        return joined(await self.record(first, wake=wake), await self.record(second))
-
-    async def _record_bare(self, result: Result, wake: Collection[int]) -> RecordReport:
-        """Record a row that the database refused again without the endpoint's response, so that the delivery continues."""
-        try:
-            return await self._record_batch([bare(result)], wake)
-        except DATA_ERRORS:
-            return await self._record_dead(result, wake)
-
-    async def _record_dead(self, result: Result, wake: Collection[int]) -> RecordReport:
-        """End the delivery as dead. If even that fails because its rows are damaged, skip it, so that other deliveries
-        are recorded."""
-        burial = buried(result, ids.mint(ids.ATTEMPT, result.job.claimed_at))
-        try:
-            return refused(result, await self._record_batch([burial], wake))
-        except DATA_ERRORS:
-            return RecordReport(recorded=0, stale=0, refused=(result.job.delivery_id,))
+class Record(Recording, Part):
+    _data_errors = DATA_ERRORS
 
     async def _record_batch(self, results: Sequence[Result], wake: Collection[int]) -> RecordReport:
         report = await self._record_plain(results, wake) if all(map(_plain, results)) else None
@@ -143,7 +108,10 @@ class Record(Part):
         if held:
             # COPY is faster: for arrays the driver would check every element of all 24 columns.
             await connection.copy_records_to_table(
-                "attempt", schema_name="hookline", columns=_ATTEMPT, records=[_attempt(result, at) for result in held]
+                "attempt",
+                schema_name="hookline",
+                columns=_ATTEMPT,
+                records=[attempt_values(result, result.sent.started_at, at) for result in held],
             )
         await tell(connection, self._sql, operational_events.of_results(held))
         events = await self._fold_lanes(connection, lanes, outcomes_of(held), now) if now is not None else ()
@@ -213,33 +181,3 @@ def _move(result: Result) -> _Move:
             return _Move(job.delivery_id, job.claim, _RETRY, at, int(spends), delay, sent.status, None, None)
         case Dead(reason=reason, detail=detail):
             return _Move(job.delivery_id, job.claim, _DEAD, None, 1, 0.0, sent.status, reason.value, clean(detail))
-
-
-def _attempt(result: Result, at: datetime) -> tuple[Any, ...]:
-    job, sent, timing = result.job, result.sent, result.sent.timing
-    return (
-        result.attempt_id,
-        job.delivery_id,
-        job.app_no,
-        job.endpoint_no,
-        job.message_id,
-        job.event_type,
-        job.sent + 1,
-        job.trigger,
-        outcome_name(result),
-        job.probe,
-        sent.started_at,
-        sent.status,
-        sent.error and sent.error.value,
-        clean(sent.detail),
-        clean(sent.address),
-        rows.headers_blob(sent.headers),
-        sent.body,
-        sent.truncated,
-        timing.dns,
-        timing.connect,
-        timing.tls,
-        timing.first_byte,
-        timing.total,
-        at,
-    )

@@ -2,59 +2,28 @@
 
 from __future__ import annotations
 
-from hookline.model import Actor, ActorKind, Scope
+from hookline.model import Actor, ActorKind
 from hookline.model.audit import AuditEntry, NewAuditEntry
 from hookline.model.operators import Guesses, Operator, Session
-from hookline.store.rows.reading import Reading, Row, maybe
+from hookline.store.rows.reading import Reading, Row, struct_of
 
 MAX_NAME, MAX_TEXT = 300, 2_000  # maximum characters of a name and of a text in the audit log
 
 
 def operator(row: Row, read: Reading) -> Operator:
-    return Operator(
-        name=row["name"],
-        org_id=row["org_id"],
-        role=Scope(row["role"]),
-        password=row["password"],
-        created_at=read.instant(row["created_at"]),
-    )
+    return struct_of(Operator, row, read)
 
 
 def session(row: Row, read: Reading) -> Session:
-    return Session(
-        hash=row["hash"],
-        org_id=row["org_id"],
-        role=Scope(row["role"]),
-        created_at=read.instant(row["created_at"]),
-        expires_at=read.instant(row["expires_at"]),
-        app_id=row["app_id"],
-        operator=row["operator"],
-        key_id=row["key_id"],
-        key_name=row["key_name"],
-        token=row["token"],
-    )
+    return struct_of(Session, row, read)
 
 
 def guesses(row: Row, read: Reading) -> Guesses:
-    return Guesses(
-        failures=row["failures"],
-        since=read.instant(row["since"]),
-        locked_until=maybe(read.instant, row["locked_until"]),
-    )
+    return struct_of(Guesses, row, read)
 
 
 def audit(row: Row, read: Reading) -> AuditEntry:
-    return AuditEntry(
-        id=row["id"],
-        at=read.instant(row["at"]),
-        org_id=row["org_id"],
-        actor=Actor(kind=ActorKind(row["actor"]), name=row["actor_name"]),
-        action=row["action"],
-        subject=row["subject"],
-        app_id=row["app_id"],
-        detail=row["detail"],
-        address=row["address"],
-    )
+    return struct_of(AuditEntry, row, read, actor=Actor(kind=ActorKind(row["actor"]), name=row["actor_name"]))
 
 
 def audit_columns(entry: NewAuditEntry) -> dict[str, str | None]:
