@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from hookline.clock import EPOCH
 from hookline.model import Attempt, DeadFilter, DeadLetter, DeadOfApplication, DeadStats, DeadSummary
@@ -57,7 +57,7 @@ class DeadLetters(Shared):
 
     @reads
     def dead_summary(self, where: DeadFilter) -> Plan[DeadSummary]:
-        found = yield Step("dead_summary", **filtered(where), looked=COUNTED)
+        found = yield Step("dead_summary", **filtered(where), max_rows=COUNTED)
         return rows.dead_summary(found, COUNTED, self._reading)
 
     @reads
@@ -68,16 +68,5 @@ class DeadLetters(Shared):
 
 def filtered(where: DeadFilter) -> dict[str, Any]:
     """Return the parameters of a statement that takes a dead-letter filter."""
-    return {
-        "org_id": where.org_id,
-        "app_no": where.app_no,
-        "endpoint_no": where.endpoint_no,
-        "event_type": where.event_type,
-        "reason": where.reason,
-        "since": where.since,
-        "until": where.until,
-        "ids": where.ids,
-        "resolved": where.resolved,
-        "is_resolved": where.resolved or None,
-        "is_open": True if where.resolved is False else None,
-    }
+    resolved = where.resolved
+    return asdict(where) | {"is_resolved": resolved or None, "is_open": True if resolved is False else None}

@@ -18,7 +18,7 @@ from hookline.rules.operational_events import of_lanes
 from hookline.rules.outcomes import clean
 from hookline.security.vault import Vault
 from hookline.store import rows
-from hookline.store.plans.operational_events import tell
+from hookline.store.plans.operational_events import write_events
 from hookline.store.plans.plan import Plan, Shared, Step, changes, noted, row
 from hookline.store.rows import LANE_WRITTEN, Reading, Row
 
@@ -120,7 +120,7 @@ class EndpointState(Shared):
         yield Step("lane_save", no=endpoint_no, **{name: getattr(after.lane, name) for name in LANE_WRITTEN})
         yield from _write_event(event, before.app_no, self._reading, by_hand=True)
         if before.circuit != Circuit.CLOSED and after.lane.circuit == Circuit.CLOSED:
-            yield from tell(operational_events.circuit_reset(endpoint_no, event.cause), self._reading)
+            yield from write_events(operational_events.circuit_reset(endpoint_no, event.cause), self._reading)
         yield Step("lanes_wake", nos=[endpoint_no])
         yield Step("announce")
         return event
@@ -162,7 +162,7 @@ def delete_endpoints(nos: Sequence[int], read: Reading) -> Plan[None]:
     """Mark endpoints as deleted; the caller has locked their lanes. The sweep ends their waiting deliveries."""
     yield Step("lanes_delete_mark", nos=nos)
     yield Step("endpoints_delete", nos=nos)
-    yield from tell(operational_events.deleted(nos), read)
+    yield from write_events(operational_events.deleted(nos), read)
 
 
 def lock_lane(endpoint_no: int) -> Plan[Row]:
@@ -192,7 +192,7 @@ def _write_event(event: LaneEvent, app_no: int, read: Reading, *, by_hand: bool)
         actor=actor,
         actor_name=actor_name,
     )
-    yield from tell(of_lanes([event], by_hand=by_hand), read)
+    yield from write_events(of_lanes([event], by_hand=by_hand), read)
 
 
 def _event_kind(before: EndpointStatus, after: EndpointStatus) -> LaneEventKind:

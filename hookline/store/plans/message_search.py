@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from hookline import ids
 from hookline.model import FoundMessage, Message, MessageSearch
@@ -83,20 +84,8 @@ def states_of(messages: Sequence[Message]) -> Plan[dict[str, dict[str, int]]]:
 
 def _asked(org_id: str, apps: list[int], where: MessageSearch, page: Page) -> dict[str, object]:
     span = listing.span(ids.MESSAGE, where, page)
-    return {
-        "org_id": org_id,
-        "app_no": where.app_no,
-        "apps": apps,
-        "near": span.near,
-        "far": span.far,
-        "limit": page.limit,
-        "event_types": where.event_types,
-        "channel": where.channel,
-        "tag": where.tag,
-        "after": where.after,
-        "before": where.before,
-        "state": where.state,
-    }
+    bounds = {"near": span.near, "far": span.far, "limit": page.limit}
+    return asdict(where) | {"org_id": org_id, "apps": apps} | bounds
 
 
 class Way(StrEnum):

@@ -8,10 +8,10 @@ from hookline.rules import operational_events
 from hookline.rules.operational_events import MANAGEMENT, DeliveryEvent, Known, LastAttempt, Note, Subject
 from hookline.store.plans.plan import Batch, Plan, Step
 from hookline.store.rows import Reading, Row
-from hookline.store.rows.reading import maybe
+from hookline.store.rows.reading import struct_of
 
 
-def tell(notes: Sequence[Note], read: Reading) -> Plan[None]:
+def write_events(notes: Sequence[Note], read: Reading) -> Plan[None]:
     """Write events to the outbox. It reads the subscribed organizations only if something happened, and the other
     details only if there are any."""
     if not notes:
@@ -71,5 +71,4 @@ def _attempt(row: Row, read: Reading) -> LastAttempt:
 
 
 def _subject(row: Row, read: Reading) -> Subject:
-    given = {name: row[name] for name in Subject.__struct_fields__}
-    return Subject(**given | {"failing_since": maybe(read.instant, row["failing_since"])})
+    return struct_of(Subject, row, read)

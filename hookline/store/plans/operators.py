@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
+from msgspec.structs import asdict
+
 from hookline.errors import Conflict, InvalidInput, NotFound
 from hookline.model import Scope
 from hookline.model.audit import Note
@@ -70,18 +72,7 @@ class Operators(Shared):
             known = yield Step("operator_password_is", operator=new.operator, org_id=new.org_id, password=new.password)
             if not known:
                 raise NotFound("the operator was deleted or has a new password")
-        made = yield Step(
-            "session_insert",
-            hash=new.hash,
-            org_id=new.org_id,
-            app_no=new.app_no,
-            role=new.role,
-            operator=new.operator,
-            key_id=new.key_id,
-            token=new.token,
-            token_issued_at=new.token_issued_at,
-            lifetime=timedelta(seconds=new.lifetime),
-        )
+        made = yield Step("session_insert", **asdict(new) | {"lifetime": timedelta(seconds=new.lifetime)})
         if not made:
             raise InvalidInput("there is a session with this hash already")
         yield from noted(note, None)

@@ -10,7 +10,7 @@ A plan is a generator. It yields steps (a statement's name in `store/sql` and it
             yield from noted(note, None)
 
 `@changes` and `@reads` turn such a generator into the async method that callers use. The engine runs the steps:
-`sqlite/database.py` in the writer's thread or a reader's, `postgres/database.py` on a calm connection. A plan with
+`sqlite/database.py` in the writer's thread or a reader's, `postgres/database.py` on a connection of its calm pool. A plan with
 `@changes` is one transaction, and an exception rolls it back. PostgreSQL may run a plan twice if it lost a deadlock.
 
 A plan never catches a database error, because a failed statement aborts a PostgreSQL transaction. A statement that may

@@ -19,7 +19,7 @@ from hookline.rules.replay import CLOCKS_APART, Seen, Window, missed, missing_wi
 from hookline.store import rows
 from hookline.store.plans.endpoint_state import existing, lock_lane
 from hookline.store.plans.history import message_row
-from hookline.store.plans.operational_events import tell
+from hookline.store.plans.operational_events import write_events
 from hookline.store.plans.plan import Plan, Shared, Step, changes, noted, value, works
 from hookline.store.protocols import STEP
 from hookline.store.rows import Reading, Row
@@ -85,7 +85,7 @@ class Replays(Shared):
             )
             for each in found
         ]
-        yield from tell(batches, self._reading)
+        yield from write_events(batches, self._reading)
         return sum(batch.count for batch in batches)
 
     # ── missed messages, resend ──

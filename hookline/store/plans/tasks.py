@@ -37,7 +37,7 @@ from hookline.store.rows.reading import struct_of
 LOCK_TIMEOUT = "2s"
 
 
-class _Found(Struct, frozen=True, kw_only=True):
+class _StepWork(Struct, frozen=True, kw_only=True):
     acts: Chosen | Resent
     end: str | None  # where the next step begins; None: this was the last step
     window: Window | None = None
@@ -158,15 +158,15 @@ class Tasks(Replays):
         )
         yield Step("announce")
 
-    def _find(self, task: Task, endpoint: Endpoint | None, now: datetime, limit: int) -> Plan[_Found]:
+    def _find(self, task: Task, endpoint: Endpoint | None, now: datetime, limit: int) -> Plan[_StepWork]:
         if task.kind in ON_MESSAGES:
             assert endpoint is not None
             window = self._window(task, now)
             scan = yield from self._scan_messages(endpoint, window, task.position, limit)
-            return _Found(acts=sort_out(task, endpoint, window, scan.seen), end=scan.end, window=window)
+            return _StepWork(acts=sort_out(task, endpoint, window, scan.seen), end=scan.end, window=window)
         letters = yield from self._letters(task, limit)
         end = death(letters[-1].died_at, letters[-1].id) if len(letters) == limit else None
-        return _Found(acts=choose(task, letters), end=end)
+        return _StepWork(acts=choose(task, letters), end=end)
 
     def _window(self, task: Task, now: datetime) -> Window:
         since, until = task.work.since or EPOCH, task.work.until or task.created_at
@@ -188,7 +188,7 @@ class Tasks(Replays):
         )
         return [_letter(each, self._reading) for each in found]
 
-    def _act(self, task: Task, endpoint: Endpoint | None, found: _Found) -> Plan[int]:
+    def _act(self, task: Task, endpoint: Endpoint | None, found: _StepWork) -> Plan[int]:
         """Apply the step and return how many rows it changed. It waits for locked dead letters and does not skip them,
         because the other transaction may leave them unchanged."""
         acts = found.acts

@@ -17,7 +17,7 @@ from hookline.security.vault import Vault
 from hookline.store import rows
 from hookline.store.plans.plan import Plan, Shared
 from hookline.store.postgres.database import READ, Connection, Database, run, storable
-from hookline.store.postgres.operational_events import tell
+from hookline.store.postgres.operational_events import write_events
 from hookline.store.protocols import StoreOptions
 
 T = TypeVar("T")
@@ -109,7 +109,7 @@ class Part(Shared):
             [rows.actor(event)[0] for event in events],
             [rows.actor(event)[1] for event in events],
         )
-        await tell(connection, self._sql, of_lanes(events, by_hand=by_hand))
+        await write_events(connection, self._sql, of_lanes(events, by_hand=by_hand))
 
     async def _disable_gone(self, connection: Connection, events: Sequence[LaneEvent]) -> None:
         disabled = [event for event in events if event.kind == LaneEventKind.ENDPOINT_DISABLED]

@@ -24,7 +24,7 @@ from hookline.security.vault import Vault
 from hookline.store import rows
 from hookline.store.postgres.base import Part, Wake
 from hookline.store.postgres.database import READ, Connection, Database, translated
-from hookline.store.postgres.operational_events import of_deaths, tell
+from hookline.store.postgres.operational_events import of_deaths, write_events
 from hookline.store.protocols import StoreOptions
 
 _MAX_TOKENS = 128  # maximum tokens that one claim reads
@@ -204,7 +204,7 @@ class Claim(Part):
         if len(contents) < len(taken):
             lost = [row["id"] for row in taken if row["id"] not in contents]
             dead = await connection.fetch(self._sql["claim_unsendable"], lost, locked.claim)
-            await tell(connection, self._sql, of_deaths(dead, Reason.UNSENDABLE))
+            await write_events(connection, self._sql, of_deaths(dead, Reason.UNSENDABLE))
         return contents
 
     async def _write_after(

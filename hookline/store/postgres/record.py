@@ -16,7 +16,7 @@ from hookline.store import rows
 from hookline.store.plans.record import Recording, attempt_values
 from hookline.store.postgres.base import Part
 from hookline.store.postgres.database import DATA_ERRORS, Connection
-from hookline.store.postgres.operational_events import tell
+from hookline.store.postgres.operational_events import write_events
 
 _DELIVERED, _RETRY, _DEAD = 0, 1, 2
 
@@ -113,7 +113,7 @@ class Record(Recording, Part):
                 columns=_ATTEMPT,
                 records=[attempt_values(result, result.sent.started_at, at) for result in held],
             )
-        await tell(connection, self._sql, operational_events.of_results(held))
+        await write_events(connection, self._sql, operational_events.of_results(held))
         events = await self._fold_lanes(connection, lanes, outcomes_of(held), now) if now is not None else ()
         lost = lost_of(results, [result.attempt_id for result in held])
         return RecordReport(recorded=len(held), stale=len(results) - len(held), events=events, lost=lost)

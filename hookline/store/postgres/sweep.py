@@ -12,7 +12,7 @@ from hookline.store.plans.chores import Chore
 from hookline.store.plans.endpoint_state import set_status
 from hookline.store.postgres.base import Part
 from hookline.store.postgres.database import READ, Connection, run
-from hookline.store.postgres.operational_events import of_deaths, tell
+from hookline.store.postgres.operational_events import of_deaths, write_events
 from hookline.store.protocols import FAR_LEASE
 
 
@@ -44,7 +44,7 @@ class Sweep(Part):
     async def sweep_expired(self, limit: int = 1000) -> SweepReport:
         async def work(connection: Connection) -> SweepReport:
             dead = await connection.fetch(self._sql["sweep_expired"], limit)
-            await tell(connection, self._sql, of_deaths(dead, Reason.BUDGET_EXHAUSTED))
+            await write_events(connection, self._sql, of_deaths(dead, Reason.BUDGET_EXHAUSTED))
             return SweepReport(expired=len(dead), deaths=_deaths(dead, Reason.BUDGET_EXHAUSTED))
 
         return await self._guarded(Chore.EXPIRED, work)
@@ -52,7 +52,7 @@ class Sweep(Part):
     async def sweep_deleted(self, limit: int = 1000) -> SweepReport:
         async def work(connection: Connection) -> SweepReport:
             dead = await connection.fetch(self._sql["sweep_deleted"], limit)
-            await tell(connection, self._sql, of_deaths(dead, Reason.ENDPOINT_DELETED))
+            await write_events(connection, self._sql, of_deaths(dead, Reason.ENDPOINT_DELETED))
             await connection.execute(self._sql["sweep_lanes_drop"], limit)
             await connection.execute(self._sql["sweep_tokens"], limit)
             return SweepReport(deleted=len(dead), deaths=_deaths(dead, Reason.ENDPOINT_DELETED))

@@ -21,7 +21,7 @@ from hookline.store import rows
 from hookline.store.sqlite import lanes as lane_rows
 from hookline.store.sqlite.base import Base, wait_for
 from hookline.store.sqlite.clock import instant, to_micros
-from hookline.store.sqlite.operational_events import of_deaths, tell
+from hookline.store.sqlite.operational_events import of_deaths, write_events
 from hookline.store.sqlite.record import fenced
 from hookline.store.sqlite.transaction import READ, Tx, numbers
 
@@ -60,15 +60,15 @@ class Claim(Base):
 
 def _claim(tx: Tx, want: int, budgets: SlotBudgets) -> ClaimBatch:
     division = Division(now=tx.at, want=want, budgets=budgets, policy=tx.options.circuit)
-    taking = _Taking(tx, division)
+    run = _ClaimRun(tx, division)
     for _ in range(ROUNDS):
-        if division.left <= 0 or not taking.serve():
+        if division.left <= 0 or not run.serve():
             break
     tx.many("app_pace_write", [_pace_row(pace) for pace in division.changed_paces()])
     return ClaimBatch(
-        jobs=taking.jobs,
+        jobs=run.jobs,
         now=tx.at,
-        next_at=None if taking.jobs else _next_at(tx),
+        next_at=None if run.jobs else _next_at(tx),
         refused=division.refused,
     )
 
@@ -83,7 +83,7 @@ def _next_at(tx: Tx) -> Any:
     return None if at is None else instant(max(at, tx.now))
 
 
-class _Taking:
+class _ClaimRun:
     """The state of one claim."""
 
     def __init__(self, tx: Tx, division: Division) -> None:
@@ -250,7 +250,7 @@ def bury(tx: Tx, ids: Sequence[int], reason: Reason, detail: str) -> list[Death]
     wakes.write()
     dead = tx.tuples("sweep_dead", {"reason": reason.value, "detail": detail, "now": tx.now, "ids": given})
     tx.run("record_closed", (given,))
-    tell(tx, of_deaths(tx, dead, reason))
+    write_events(tx, of_deaths(tx, dead, reason))
     return [
         Death(
             delivery_id=id_,

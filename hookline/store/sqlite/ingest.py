@@ -39,9 +39,9 @@ class Ingest(Base):
 
 
 def ingest(tx: Tx, batch: Sequence[NewMessage]) -> list[Accepted]:
-    taking = Taking(tx)
-    answers = [taking.accept(new) for new in batch]
-    taking.write()
+    ingesting = IngestBatch(tx)
+    answers = [ingesting.accept(new) for new in batch]
+    ingesting.write()
     return answers
 
 
@@ -91,7 +91,7 @@ def _target(no: int, event_types: str | None, channels: str | None, policy: str 
     )
 
 
-class Taking:
+class IngestBatch:
     """The state of one batch. New rows are written at the end, table by table."""
 
     def __init__(self, tx: Tx) -> None:

@@ -15,7 +15,7 @@ from hookline.rules.lane.circuit import LaneOutcome, fold
 from hookline.rules.operational_events import of_lanes
 from hookline.store import rows
 from hookline.store.sqlite.clock import to_micros
-from hookline.store.sqlite.operational_events import tell
+from hookline.store.sqlite.operational_events import write_events
 from hookline.store.sqlite.transaction import READ, Tx, numbers
 
 
@@ -86,7 +86,7 @@ def note(tx: Tx, events: Sequence[tuple[LaneEvent, int]], *, by_hand: bool = Fal
             for event, app_no in events
         ],
     )
-    tell(tx, of_lanes([event for event, _ in events], by_hand=by_hand))
+    write_events(tx, of_lanes([event for event, _ in events], by_hand=by_hand))
 
 
 def apply(

@@ -8,14 +8,14 @@ from typing import Any
 from hookline.model.states import Reason
 from hookline.rules import operational_events
 from hookline.rules.operational_events import DeliveryEvent, Note
-from hookline.store.plans.operational_events import tell as tell_plan
+from hookline.store.plans.operational_events import write_events as write_events_plan
 from hookline.store.sqlite.clock import instant
 from hookline.store.sqlite.database import run
 from hookline.store.sqlite.transaction import READ, Tx
 
 
-def tell(tx: Tx, notes: Sequence[Note]) -> None:
-    run(tx, tell_plan(notes, READ))
+def write_events(tx: Tx, notes: Sequence[Note]) -> None:
+    run(tx, write_events_plan(notes, READ))
 
 
 def of_deaths(tx: Tx, rows: Sequence[Any], reason: Reason) -> list[DeliveryEvent]:

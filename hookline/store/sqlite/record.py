@@ -13,7 +13,7 @@ from hookline.store.sqlite import lanes as lane_rows
 from hookline.store.sqlite.base import Base
 from hookline.store.sqlite.clock import to_micros
 from hookline.store.sqlite.errors import BadData
-from hookline.store.sqlite.operational_events import tell
+from hookline.store.sqlite.operational_events import write_events
 from hookline.store.sqlite.transaction import Tx, numbers
 
 
@@ -36,7 +36,7 @@ def _record(tx: Tx, results: Sequence[Result], wake: Collection[int]) -> tuple[R
         wakes.add(endpoint_no, tx.now, tx.now)
     _move(tx, held, wakes)
     tx.many("record_attempts", [attempt_values(result, to_micros(result.sent.started_at), tx.now) for result in held])
-    tell(tx, of_results(held))
+    write_events(tx, of_results(held))
     events = _fold(tx, held, wakes)
     lost = lost_of(results, [result.attempt_id for result in held])
     report = RecordReport(recorded=len(held), stale=len(results) - len(held), events=tuple(events), lost=lost)

@@ -28,7 +28,7 @@ from hookline.store import rows
 from hookline.store.plans.outbox_rows import message_of, no_application, reasons
 from hookline.store.protocols import COUNTED, Page, after_number
 from hookline.store.sqlite.clock import instant, to_micros
-from hookline.store.sqlite.ingest import Taking
+from hookline.store.sqlite.ingest import IngestBatch
 from hookline.store.sqlite.transaction import READ, Params, Tx, numbers, texts
 
 _LAST = (1 << 63) - 1
@@ -37,20 +37,20 @@ _UNFIT = (InvalidInput, msgspec.MsgspecError, OverflowError, ValueError)
 
 def relay(tx: Tx, limit: int) -> RelayReport:
     """Relay outbox rows. Rows that cannot become messages are set aside with a reason."""
-    moving = _Moving(tx)
+    batch = _RelayBatch(tx)
     done: list[int] = []
     aside: list[tuple[str, int, int]] = []
     for row in _rows(tx, "relay_rows", (limit,), errors="surrogateescape"):
-        fault = moving.accept(row, _of_row)
+        fault = batch.accept(row, _of_row)
         if fault is None:
             done.append(row["id"])
         else:
             aside.append((fault, tx.now, row["id"]))
-    moving.write()
+    batch.write()
     tx.many("relay_set_aside", aside)
     if done:
         tx.run("relay_delete", (numbers(done),))
-    return moving.report(set_aside=len(aside))
+    return batch.report(set_aside=len(aside))
 
 
 def take(
@@ -59,14 +59,14 @@ def take(
     """Accept copied rows. The position is moved first: if another process moved it, nothing has been written yet."""
     if place is not None and not _moved(tx, source, place, after):
         return None
-    moving = _Moving(tx)
+    batch = _RelayBatch(tx)
     set_aside = 0
     for row in copied:
-        fault = moving.accept(row, _of_copy)
+        fault = batch.accept(row, _of_copy)
         if fault is not None:
             set_aside += _keep_aside(tx, row, source, fault)
-    moving.write()
-    return moving.report(set_aside=set_aside)
+    batch.write()
+    return batch.report(set_aside=set_aside)
 
 
 def place_of(tx: Tx, source: str) -> OutboxPlace | None:
@@ -92,12 +92,12 @@ def set_aside(tx: Tx, page: Page) -> list[SetAside]:
     return [rows.set_aside(row, READ) for row in found]
 
 
-class _Moving:
+class _RelayBatch:
     """Outbox rows in progress, with the result of each."""
 
     def __init__(self, tx: Tx) -> None:
         self._tx = tx
-        self._taking = Taking(tx)
+        self._ingest = IngestBatch(tx)
         self._faults: list[str] = []
         self._relayed = 0
         self._repeated = 0
@@ -105,7 +105,7 @@ class _Moving:
     def accept(self, row: Any, read: Callable[[Tx, Any], NewMessage]) -> str | None:
         """Accept a row. Return the reason why it cannot be a message. None: it is a message now, or already was one."""
         try:
-            answer = self._taking.accept(read(self._tx, row))
+            answer = self._ingest.accept(read(self._tx, row))
         except _UNFIT as error:
             self._faults.append(clean(str(error)))
             return self._faults[-1]
@@ -115,7 +115,7 @@ class _Moving:
         return None
 
     def write(self) -> None:
-        self._taking.write()
+        self._ingest.write()
 
     def report(self, *, set_aside: int) -> RelayReport:
         """Build the report. Faulty rows that were not set aside now were set aside when they were copied before."""

@@ -48,7 +48,7 @@ class Sweep(Base):
         return await self._write(_sweep_deleted, limit)
 
     async def sweep_failing(self, *, pause_dead: int, disable_after: float) -> SweepReport:
-        """Search for failing endpoints with a reader first. A day may have many dead letters, and there is rarely
+        """Search for failing endpoints in a read-only transaction first. A day may have many dead letters, and there is rarely
         anything to change."""
         if not any(await self._read(_failing, pause_dead, disable_after)):
             return SweepReport()

@@ -65,7 +65,7 @@ WITH l AS MATERIALIZED (
        JOIN hookline.application a ON a.no = l.app_no
        -- include: dead_where
          -- include: dead_resolved
-       ORDER BY l.died_at DESC, l.id DESC LIMIT :looked::integer),
+       ORDER BY l.died_at DESC, l.id DESC LIMIT :max_rows::integer),
      g AS (SELECT app_no, endpoint_no, reason, count(*) AS dead, min(died_at) AS oldest FROM l GROUP BY 1, 2, 3)
 SELECT g.endpoint_no, g.reason, g.dead, g.oldest, a.id AS app_id, e.id AS endpoint_id, e.url AS endpoint_url
 FROM g JOIN hookline.application a ON a.no = g.app_no JOIN hookline.endpoint e ON e.no = g.endpoint_no

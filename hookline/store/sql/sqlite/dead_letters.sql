@@ -70,7 +70,7 @@ SELECT g.endpoint_no, g.reason, g.dead, g.oldest, a.id AS app_id, e.id AS endpoi
    -- include: dead_of
    -- include: dead_filter
    -- include: dead_resolved
-ORDER BY l.died_at DESC LIMIT :looked)
+ORDER BY l.died_at DESC LIMIT :max_rows)
          GROUP BY app_no, endpoint_no, reason) g
   JOIN application a ON a.no = g.app_no JOIN endpoint e ON e.no = g.endpoint_no
  ORDER BY g.dead DESC, g.endpoint_no, g.reason;
