@@ -444,7 +444,7 @@ async def test_a_session_that_the_network_has_lost_is_noticed_and_made_anew(
     first = await asleep(scene)
     sleeping.cancel()
     await asyncio.wait([sleeping])
-    watch._ask_at = 0.0  # not before: one that is left while it asks gives its session up
+    watch._check_at = 0.0  # not before: one that is left while it asks gives its session up
     session: Any = watch._session
     session._transport.pause_reading()
     with capture_logs() as said, monkeypatch.context() as impatient:
