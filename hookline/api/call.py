@@ -99,7 +99,7 @@ def page_of(asked: ListQuery, prefix: str | None = None) -> Page:
     backwards = asked.iterator is not None and asked.iterator.startswith("-")
     iterator = asked.iterator.removeprefix("-") if asked.iterator else None
     if iterator is not None and not _is_key(iterator, prefix):
-        raise InvalidInput(f"{iterator[:40]!r} is none of this listing's", field="iterator")
+        raise InvalidInput(f"{iterator[:40]!r} does not belong to this listing", field="iterator")
     return Page(limit=asked.limit + 1, iterator=iterator, backwards=backwards, descending=asked.descending)
 
 

@@ -33,7 +33,7 @@ from hookline.rules.guard import Guard
 from hookline.security import tokens
 from hookline.server.process import open_configured
 from hookline.store.protocols import SCHEMA_VERSION, Store
-from hookline.store.sealed import OlderSecret, Seals
+from hookline.store.protocols.sealing import OlderSecret, Seals
 from hookline.web.public_url import is_loopback
 
 SKEW_WARN, SKEW_FAIL = 1.0, 30.0  # seconds between the database's clock and this machine's
@@ -205,7 +205,7 @@ def check_skew(since_before: float, since_after: float) -> Check:
 
 
 async def _check_lanes(store: Store, *, repair: bool) -> Check:
-    stuck = await store.audit(repair=repair)
+    stuck = await store.find_stuck_lanes(repair=repair)
     if not stuck:
         return Check("lanes", Finding.OK, "every open delivery is in a lane that will wake")
     if repair:

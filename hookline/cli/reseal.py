@@ -17,7 +17,7 @@ from hookline.cli.session import Session
 from hookline.rules.checks.text import clean
 from hookline.server import sockets
 from hookline.services import audit
-from hookline.store.sealed import KeySeals, Place, Range, Resealed, Seals, Spot, others
+from hookline.store.protocols.sealing import KeySeals, Place, Range, Resealed, Seals, Spot, others
 
 BATCH = 200  # values in one transaction
 MAX_COUNTED = 1_000_000  # values of one key in one table that are counted for the progress bar

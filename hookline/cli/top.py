@@ -128,7 +128,7 @@ class PulseReader:
         now = await self._store.now()
         await self._read_pulses(now)
         seen = overview(list(self._pulses.values()), now, limit=MAX_FAILING)
-        unhealthy = await self._store.unwell([each.endpoint_no for each in seen.failing], MAX_FAILING)
+        unhealthy = await self._store.unhealthy_endpoints([each.endpoint_no for each in seen.failing], MAX_FAILING)
         return Picture(
             database=self._database,
             overview=seen,

@@ -96,7 +96,7 @@ class Sweeper:
         return await self._store.sweep_failing(pause_dead=settings.pause_dead, disable_after=settings.disable_after)
 
     async def _stuck_lanes(self) -> SweepReport:
-        return SweepReport(repaired=len(await self._store.audit(repair=True)))
+        return SweepReport(repaired=len(await self._store.find_stuck_lanes(repair=True)))
 
     async def _log(self, report: SweepReport) -> None:
         numbers = {event.endpoint_no for event in report.events} | {death.endpoint_no for death in report.deaths}

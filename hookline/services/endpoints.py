@@ -122,7 +122,7 @@ def _checked(deps: Deps, new: NewEndpoint) -> NewEndpoint:
 async def _create(deps: Deps, by: Caller, app: Application, checked: NewEndpoint) -> Endpoint:
     await _check_event_types(deps.store, app.org_id, checked.event_types or ())
     most = 0 if by.app is None else deps.customer_endpoints
-    making = deps.store.create_endpoint(app.no, checked, most=most)
+    making = deps.store.create_endpoint(app.no, checked, max_endpoints=most)
     return await audit.noted(deps, making, lambda made: _entry(by, "create", made, _where(made)))
 
 

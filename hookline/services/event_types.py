@@ -16,7 +16,7 @@ from hookline.model.callers import Caller
 from hookline.rules.checks import catalogue
 from hookline.services import audit, lookup
 from hookline.services.deps import Deps
-from hookline.store.listing import MAX_BYTES
+from hookline.store.plans.listing import MAX_BYTES
 from hookline.store.protocols import Page, Walk
 
 CHANGE_TRIES = 5  # if other callers change the event type at the same time

@@ -1,4 +1,4 @@
-"""Where everything is kept. One protocol (`base.Store`), two engines."""
+"""Persistent storage. `protocols.Store` describes it; `sqlite/` and `postgres/` implement it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Store", "StoreOptions", "open_store"]
 
 
 async def open_store(url: str, *, vault: Vault, options: StoreOptions) -> Store:
-    """Open the database that `url` names: `sqlite:///file.db` or `postgresql://…`. It is not migrated by this."""
+    """Open the database that `url` names: `sqlite:///file.db` or `postgresql://…`. This does not migrate it."""
     scheme = url.partition(":")[0]
     if scheme == "sqlite":
         from hookline.store.sqlite import SqliteStore

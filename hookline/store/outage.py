@@ -1,4 +1,4 @@
-"""A database that goes away: wait longer after each failure, with jitter, and never give up."""
+"""How a loop waits while the database is unavailable: longer after each failure, with jitter, without ever giving up."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ _FIRST, _LONGEST = 0.1, 5.0
 
 
 class Outage:
-    """What the loops of one process know about the database. `healthy_for` counts from the end of the last outage."""
+    """The state of the database as the loops of one process see it. `healthy_for` counts from the end of the last
+    outage."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
         self._failures = 0
-        self._healthy_since: float | None = None  # never yet away
+        self._healthy_since: float | None = None  # None: the database was never unavailable
 
     @property
     def away(self) -> bool:
         return self._failures > 0
 
     def healthy_for(self, seconds: float) -> bool:
-        """True if the database was never away, or is back for that long."""
+        """Return True if the database was never unavailable, or has been available for this long."""
         if self.away:
             return False
         return self._healthy_since is None or monotonic() - self._healthy_since >= seconds
 
     async def failed(self, what: str, error: Exception, stop: asyncio.Event) -> None:
-        """Say so once per outage, and wait; a stop ends the wait."""
+        """Log the first failure of an outage, then wait. `stop` ends the wait."""
         self._failures += 1
         if self._failures == 1:
             log.error("database_away", while_doing=what, error=str(error))
@@ -48,7 +49,7 @@ class Outage:
 
 
 async def pause(seconds: float, stop: asyncio.Event) -> None:
-    """Wait, unless the stop comes first."""
+    """Wait until the time is over or `stop` is set."""
     try:
         async with asyncio.timeout(seconds):
             await stop.wait()

@@ -63,7 +63,7 @@ async def test_alerts_are_filtered_by_firing_and_resolved(client: Client, scene:
         assert page["data"][0]["firing"] == (status == "firing")
     assert (await client.get("/api/v1/alert?status=pending")).status in (400, 422)
     (fault,) = (await client.get("/api/v1/alert?iterator=ep_17")).faults()
-    assert "none of this listing's" in fault["msg"]
+    assert "does not belong to this listing" in fault["msg"]
 
 
 async def test_only_operators_of_the_deployment_read_alerts(

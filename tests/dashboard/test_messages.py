@@ -13,7 +13,7 @@ from hookline import clock, ids
 from hookline.dashboard.pages import messages as messages_page
 from hookline.model import NewApplication, NewMessage
 from hookline.model.states import EndpointStatus, Health
-from hookline.store import listing
+from hookline.store.plans import listing
 from tests.dashboard.client import Client
 from tests.dashboard.conftest import Enter
 from tests.dashboard.markup import Node

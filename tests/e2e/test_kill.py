@@ -153,8 +153,8 @@ async def _until_nothing_is_open(store: Store, fleet: Fleet) -> None:
         counts = await store.counts()
         if counts.pending + counts.scheduled + counts.queued + counts.delivering == 0:
             return
-        await asyncio.sleep(0.2)  # other processes do the work, so there is no event to await
-    pytest.fail(f"{counts}; asleep for good: {await store.audit(repair=False)}\n{fleet.output()}")
+        await asyncio.sleep(0.2)  # other processes do the work: there is no event to await here
+    pytest.fail(f"{counts}; asleep for good: {await store.find_stuck_lanes(repair=False)}\n{fleet.output()}")
 
 
 async def _check(
@@ -164,7 +164,7 @@ async def _check(
     endpoints: dict[str, Endpoint],
     kills: list[tuple[float, float]],
 ) -> None:
-    assert await store.audit(repair=False) == []
+    assert await store.find_stuck_lanes(repair=False) == []
     delivered = dead = 0
     for message_id, payload in acknowledged.items():
         found = await store.deliveries(message_id)

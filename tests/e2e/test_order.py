@@ -76,7 +76,7 @@ async def test_each_key_arrives_in_order_although_workers_are_killed(
             await _until_nothing_is_open(store)
         finally:
             fleet.end()
-    assert await store.audit(repair=False) == []
+    assert await store.find_stuck_lanes(repair=False) == []
     assert (await store.counts()).dead == 0
     await store.close()
     for path in ("/one", "/two"):

@@ -175,7 +175,7 @@ async def _endpoint(url: str, env: dict[str, str], receiver: str) -> None:
 async def _state(url: str, env: dict[str, str]) -> str:
     store = await open_store(url, vault=Vault([env["HOOKLINE_SECRET_KEY"]]), options=StoreOptions())
     try:
-        return f"{await store.counts()} {await store.outbox()} asleep for good: {await store.audit(repair=False)}"
+        return f"{await store.counts()} {await store.outbox()} asleep for good: {await store.find_stuck_lanes(repair=False)}"
     finally:
         await store.close()
 

@@ -132,11 +132,11 @@ class Away:
         self._store = store
         self._calls = calls
 
-    async def alert_looks(self, seconds: float) -> EarlierChecks:
+    async def alert_checks(self, seconds: float) -> EarlierChecks:
         self._calls -= 1
         if self._calls >= 0:
             raise StoreUnavailable("away")
-        return await self._store.alert_looks(seconds)
+        return await self._store.alert_checks(seconds)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)

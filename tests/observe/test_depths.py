@@ -9,7 +9,7 @@ import pytest
 
 from hookline.model import DeadFilter
 from hookline.model.states import EndpointStatus
-from hookline.store import depths
+from hookline.store.plans import depths
 from hookline.store.protocols import Store
 from hookline.store.sql import load
 from tests.support import bulk, factory
@@ -148,7 +148,7 @@ async def test_an_old_count_is_repeated(scene: Scene, monkeypatch: pytest.Monkey
 
 
 def test_a_count_is_valid_for_fifty_times_its_own_duration() -> None:
-    assert [depths.good_for(took, 5.0) for took in (0.0, 0.1, 2.0)] == [5.0, 5.0, 100.0]
+    assert [depths.cached_for(took, 5.0) for took in (0.0, 0.1, 2.0)] == [5.0, 5.0, 100.0]
 
 
 async def publish(scene: Scene, app: str) -> None:

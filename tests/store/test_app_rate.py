@@ -61,7 +61,7 @@ async def test_the_lanes_of_an_application_share_one_rate(scene: Scene) -> None:
     jobs = await start_for(scene, 8)
     real = (await scene.store.now() - begun).total_seconds()
     assert 7 <= len(jobs) <= 9 + real
-    assert await scene.store.audit(repair=False) == []
+    assert await scene.store.find_stuck_lanes(repair=False) == []
 
 
 async def test_lanes_take_turns_and_none_twice_before_all(scene: Scene) -> None:
@@ -141,7 +141,7 @@ async def test_workers_share_the_rate(scene: Scene, second: Store) -> None:
     batches = await asyncio.gather(*(one.claim(20, SlotBudgets(lane_limit=20)) for one in (scene.store, second) * 6))
     real = (await scene.store.now() - begun).total_seconds()
     assert 1 <= sum(len(batch.jobs) for batch in batches) <= 2 + 2 * real
-    assert await scene.store.audit(repair=False) == []
+    assert await scene.store.find_stuck_lanes(repair=False) == []
 
 
 async def test_a_probe_is_a_start_like_any_other(scene: Scene) -> None:
@@ -171,7 +171,7 @@ async def test_limits_of_one_lane_apply_too_and_cost_other_lanes_nothing(scene: 
     counts = Counter(job.endpoint_no for job in jobs)
     assert (counts[narrow.no], counts[held.no]) == (1, 0)
     assert counts[wide.no] >= 20
-    assert await scene.store.audit(repair=False) == []
+    assert await scene.store.find_stuck_lanes(repair=False) == []
 
 
 async def test_a_paused_lane_that_had_a_turn_sends_again_after_resume(scene: Scene) -> None:
@@ -197,7 +197,7 @@ async def test_a_delivery_that_is_due_later_takes_no_turn_meanwhile(scene: Scene
     jobs = await scene.claim_all() + await start_for(scene, 6)
     assert Counter(job.endpoint_no for job in jobs)[busy.no] == 3
     assert len(jobs) == 6  # the three due messages, to both endpoints
-    assert await scene.store.audit(repair=False) == []
+    assert await scene.store.find_stuck_lanes(repair=False) == []
 
 
 # ── changed while it runs ──
@@ -226,7 +226,7 @@ async def test_repeated_changes_of_the_rate_do_not_circumvent_it(scene: Scene) -
         await scene.store.change_application(app.no, ApplicationChange(throttle_rate=SLOW + (turn + 1) % 2))
     real = (await scene.store.now() - begun).total_seconds()
     assert len(jobs) <= 1 + (SLOW + 1) * real
-    assert await scene.store.audit(repair=False) == []
+    assert await scene.store.find_stuck_lanes(repair=False) == []
 
 
 async def test_a_changed_rate_counts_recent_starts_within_its_own_burst(scene: Scene) -> None:
@@ -305,7 +305,7 @@ async def test_the_audit_finds_a_lane_that_lost_the_token_of_its_turn(scene: Sce
     await scene.claim_all()
     waiting = [one.no for one in endpoints if (await scene.lane(one)).turn_at is not None]
     await scene.raw.execute("DELETE FROM wake WHERE endpoint_no = $1", waiting[0])
-    assert await scene.store.audit(repair=True) == waiting[:1]
+    assert await scene.store.find_stuck_lanes(repair=True) == waiting[:1]
     assert len(await start_for(scene, 4, TURN)) == 2
 
 
@@ -318,7 +318,7 @@ async def test_the_audit_accepts_a_turn_that_is_minutes_away(scene: Scene) -> No
     far = await scene.store.now() + timedelta(minutes=10)
     await scene.raw.execute("UPDATE lane SET turn_at = $1 WHERE endpoint_no = $2", far, waiting)
     await scene.raw.execute("UPDATE wake SET at = $1 WHERE endpoint_no = $2", far, waiting)
-    assert await scene.store.audit(repair=False) == []
+    assert await scene.store.find_stuck_lanes(repair=False) == []
 
 
 @pytest.mark.parametrize("rate", [1, 3, 40])

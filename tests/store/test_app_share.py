@@ -67,7 +67,7 @@ async def test_refused_lanes_wake_by_themselves_a_few_at_a_time(scene: Scene) ->
     assert looks.total() == 60
     assert max(looks.values()) <= REFUSED_TOGETHER
     assert max(looks) <= now + MAX_REFUSED
-    assert await scene.store.audit(repair=False) == []
+    assert await scene.store.find_stuck_lanes(repair=False) == []
     await scene.age(MAX_REFUSED.total_seconds())
     assert len((await claim(scene, 640, {})).jobs) >= 60
 

@@ -9,7 +9,8 @@ import pytest
 from hookline.errors import InvalidInput
 from hookline.model import Actor, ActorKind, Organization
 from hookline.model.audit import AuditEntry, AuditFilter
-from hookline.store import Store, listing
+from hookline.store import Store
+from hookline.store.plans import listing
 from hookline.store.protocols import Page
 from hookline.store.rows.access import MAX_NAME, MAX_TEXT
 from tests.support import factory

@@ -319,7 +319,7 @@ async def test_the_number_of_endpoints_is_limited(store: Store, organization: Or
         await store.create_endpoint(sibling.no, factory.new_endpoint())
     gone = await store.create_endpoint(app.no, factory.new_endpoint())
     await store.delete_endpoint(gone.no)
-    asked = [store.create_endpoint(app.no, factory.new_endpoint(), most=3) for _ in range(8)]
+    asked = [store.create_endpoint(app.no, factory.new_endpoint(), max_endpoints=3) for _ in range(8)]
     made = await asyncio.gather(*asked, return_exceptions=True)
     refused = [each for each in made if isinstance(each, BaseException)]
     assert {type(each) for each in refused} == {TooManyEndpoints}
@@ -327,9 +327,9 @@ async def test_the_number_of_endpoints_is_limited(store: Store, organization: Or
     assert len(await store.endpoints(app.no, Page())) == 3
     await store.create_endpoint(app.no, factory.new_endpoint())
     with pytest.raises(Conflict):
-        await store.create_endpoint(app.no, factory.new_endpoint(), most=3)
+        await store.create_endpoint(app.no, factory.new_endpoint(), max_endpoints=3)
     with pytest.raises(NotFound):
-        await store.create_endpoint(NOBODY, factory.new_endpoint(), most=3)
+        await store.create_endpoint(NOBODY, factory.new_endpoint(), max_endpoints=3)
 
 
 async def test_an_endpoint_of_another_application_is_not_found(

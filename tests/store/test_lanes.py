@@ -509,7 +509,7 @@ async def test_a_lane_with_an_open_circuit_still_wakes_after_pause_and_resume(sc
     assert await scene.claim_all() == []
     await scene.age(5000)
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "back")
-    assert await scene.store.audit(repair=False) == []
+    assert await scene.store.find_stuck_lanes(repair=False) == []
     jobs = await scene.claim_all()
     assert len(jobs) == 1
 
@@ -545,10 +545,10 @@ async def test_the_audit_finds_and_repairs_a_lane_that_lost_its_token(scene: Sce
     asleep, awake = await scene.endpoint(), await scene.endpoint()
     (message,) = await scene.send()
     await scene.raw.execute("DELETE FROM wake WHERE endpoint_no = $1", asleep.no)
-    assert await scene.store.audit(repair=False) == [asleep.no]
+    assert await scene.store.find_stuck_lanes(repair=False) == [asleep.no]
     assert {job.endpoint_no for job in await scene.claim_all()} == {awake.no}
-    assert await scene.store.audit(repair=True) == [asleep.no]
-    assert await scene.store.audit(repair=False) == []
+    assert await scene.store.find_stuck_lanes(repair=True) == [asleep.no]
+    assert await scene.store.find_stuck_lanes(repair=False) == []
     assert [job.message_id for job in await scene.claim_all()] == [message]
 
 
@@ -558,7 +558,7 @@ async def test_the_audit_finds_a_token_that_comes_too_late(scene: Scene) -> None
     await scene.send()
     late = await scene.store.now() + timedelta(days=3)
     await scene.raw.execute("UPDATE wake SET at = $1", late)
-    assert await scene.store.audit(repair=True) == [endpoint.no]
+    assert await scene.store.find_stuck_lanes(repair=True) == [endpoint.no]
     assert len(await scene.claim_all()) == 1
 
 
@@ -570,4 +570,4 @@ async def test_the_audit_ignores_lanes_that_wait_for_a_reason(scene: Scene) -> N
     await scene.claim_all()
     await scene.claim_all()
     assert (await scene.lane(full)).waiting_floor is not None
-    assert await scene.store.audit(repair=True) == []
+    assert await scene.store.find_stuck_lanes(repair=True) == []

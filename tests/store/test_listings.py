@@ -21,7 +21,7 @@ from hookline.model import (
     Result,
 )
 from hookline.model.states import DeliveryState, ErrorKind, Health, Reason
-from hookline.store import listing
+from hookline.store.plans import listing
 from hookline.store.protocols import Page, Walk
 from tests.support import bulk, factory
 from tests.support.scene import Scene

@@ -12,7 +12,7 @@ import pytest
 from hookline.model import Application, DeadFilter, Delivery, Endpoint, FoundMessage, MessageSearch, Ordering
 from hookline.model.states import EndpointStatus, Health
 from hookline.services import explain
-from hookline.store import listing
+from hookline.store.plans import listing
 from hookline.store.plans import message_search as found
 from hookline.store.protocols import Page, Walk
 from tests.store.test_listings import both_ways, walk_through
@@ -27,12 +27,12 @@ def own_id(each: Any) -> str:
 
 async def ids(scene: Scene, where: MessageSearch, *, limit: int = 3) -> list[str]:
     return await both_ways(
-        lambda page: scene.store.found_messages(scene.organization.id, where, page), own_id, limit=limit
+        lambda page: scene.store.search_messages(scene.organization.id, where, page), own_id, limit=limit
     )
 
 
 async def first(scene: Scene, where: MessageSearch) -> list[FoundMessage]:
-    return (await scene.store.found_messages(scene.organization.id, where, Page())).rows
+    return (await scene.store.search_messages(scene.organization.id, where, Page())).rows
 
 
 @pytest.fixture(params=["app", "few", "all"])
@@ -316,14 +316,14 @@ async def test_a_filter_that_rarely_matches_is_searched_in_steps(
     newest = sorted(message.id for message in sent)
     for backwards in (False, True):
         rows, requests = await walk_through(
-            lambda page: scene.store.found_messages(scene.organization.id, MessageSearch(tag="rare"), page),
+            lambda page: scene.store.search_messages(scene.organization.id, MessageSearch(tag="rare"), page),
             own_id,
             limit=2,
             backwards=backwards,
         )
         assert rows == []
         assert requests >= 4
-    page = await scene.store.found_messages(scene.organization.id, MessageSearch(tag="rare"), Page(limit=2))
+    page = await scene.store.search_messages(scene.organization.id, MessageSearch(tag="rare"), Page(limit=2))
     assert page.end is not None
     assert page.end >= newest[-7]
 
@@ -346,7 +346,7 @@ async def test_open_or_dead_messages_are_found_among_those_of_other_applications
     assert await ids(scene, where, limit=2) == expected
 
     async def ask(page: Page) -> Walk[FoundMessage]:
-        return await scene.store.found_messages(scene.organization.id, where, page)
+        return await scene.store.search_messages(scene.organization.id, where, page)
 
     _, requests = await walk_through(ask, own_id, limit=2)
     assert requests >= 6

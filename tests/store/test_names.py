@@ -48,7 +48,7 @@ async def test_applications_are_found_by_a_part_of_their_name_or_uid(scene: Scen
 
 
 async def test_one_call_reads_a_bounded_number_of_applications(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(names, "LOOKED", 2)
+    monkeypatch.setattr(names, "MAX_SEARCHED", 2)
     made = [await named(scene, f"Shop {number}") for number in range(5)]
     last = max(made, key=lambda app: app.id)
     first = await scene.store.applications_called(scene.organization.id, last.name, Page())

@@ -125,7 +125,7 @@ async def expunge_event_type(scene: Scene) -> Change:
 
 
 async def create_endpoint(scene: Scene) -> Change:
-    return lambda note: scene.store.create_endpoint(scene.app.no, factory.new_endpoint(), most=5, note=note)
+    return lambda note: scene.store.create_endpoint(scene.app.no, factory.new_endpoint(), max_endpoints=5, note=note)
 
 
 async def change_endpoint(scene: Scene) -> Change:

@@ -443,7 +443,7 @@ async def test_a_message_accepted_while_the_last_delivery_ends_is_not_forgotten(
         accepted.append(fresh.id)
         sent += [job.message_id for job in early]
         await scene.record(*factory.all_delivered(early))
-        assert await scene.store.audit(repair=False) == []
+        assert await scene.store.find_stuck_lanes(repair=False) == []
     sent += await deliver_all(scene)
     assert sent == accepted
 
@@ -455,10 +455,10 @@ async def test_the_audit_finds_a_queue_without_a_token(scene: Scene, endpoint: E
     head, behind = await send(scene, "k", "k")
     await only(scene)
     await scene.raw.execute("DELETE FROM delivery WHERE message_id = $1", head)  # no code of Hookline does this
-    assert await scene.store.audit(repair=False) == [endpoint.no]
+    assert await scene.store.find_stuck_lanes(repair=False) == [endpoint.no]
     assert await scene.claim_all() == []
-    assert await scene.store.audit(repair=True) == [endpoint.no]
-    assert await scene.store.audit(repair=False) == []
+    assert await scene.store.find_stuck_lanes(repair=True) == [endpoint.no]
+    assert await scene.store.find_stuck_lanes(repair=False) == []
     assert await deliver_all(scene) == [behind]
 
 

@@ -37,8 +37,8 @@ LARGE = ("delivery", "message", "attempt", "wake", "dead_letter", "delivery_done
 # Statements whose task is to read everything. None of them runs for a message or a page.
 SLOW_ON_PURPOSE = {
     "postgres": {
-        "audit": "the slow audit reads every lane that has something waiting",
-        "audit_repair": "the slow audit reads every lane that has something waiting",
+        "stuck_lanes": "the slow audit reads every lane that has something waiting",
+        "stuck_lanes_wake": "the slow audit wakes every lane that it finds stuck",
         "counts": "counts",
         "dead_stats": "counts",
         "retire_needed": "once for each day that retention takes; an index for it would cost every delivery",
@@ -164,7 +164,7 @@ class TestPostgres:
         await store.dead_applications(DeadFilter(org_id=lanes[0].org_id), 5)
         await store.app_health([app_no], lanes=100, counted=100)
         for org_id, one in ((None, None), (lanes[0].org_id, None), (lanes[0].org_id, app_no)):
-            await store.troubled(10, org_id=org_id, app_no=one)
+            await store.unhealthy_lanes(10, org_id=org_id, app_no=one)
         await store.replay(where, limit=3)
         await store.resolve(DeadFilter(app_no=app_no), "done", limit=3)
         await store.resend(lane, message.id)
@@ -174,12 +174,12 @@ class TestPostgres:
         """Search messages with every kind of query and every state, in one application and in all."""
         await store.create_application(endpoint.org_id, factory.new_application())
         for app_no in (endpoint.app_no, None):
-            await store.found_messages(endpoint.org_id, MessageSearch(app_no=app_no, ref=message.id), Page())
+            await store.search_messages(endpoint.org_id, MessageSearch(app_no=app_no, ref=message.id), Page())
             for state in (None, "open", "dead", "delivered", "none"):
                 for tag in (None, "x"):
                     where = MessageSearch(app_no=app_no, state=state, tag=tag)
                     for page in (Page(), Page(backwards=True)):
-                        await store.found_messages(endpoint.org_id, where, page)
+                        await store.search_messages(endpoint.org_id, where, page)
 
     async def do_tasks(self, store: Store, endpoint: Endpoint) -> None:
         work = TaskWork(since=await store.now() - timedelta(days=1), reason=Reason.ENDPOINT_GONE)

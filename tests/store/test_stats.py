@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from hookline import clock, ids
 from hookline.model import DeadFilter, Endpoint, LeasedDelivery, Result, Stats, StatsFilter
 from hookline.store import Store
-from hookline.store import stats as counting
+from hookline.store.plans import stats as counting
+from hookline.store.plans.stats import Figures, stats_of
 from hookline.store.protocols import Page
-from hookline.store.stats import Figures, stats_of
 from tests.support import factory
 from tests.support.scene import Scene
 

@@ -19,13 +19,13 @@ async def test_healthy_lanes_are_not_listed(scene: Scene) -> None:
     await scene.send(3)
     (job, *_) = await scene.claim(1)
     await scene.record(factory.delivered(job))
-    assert await scene.store.troubled(10) == []
+    assert await scene.store.unhealthy_lanes(10) == []
 
 
 async def test_a_lane_with_an_open_circuit_has_every_field_of_the_page(scene: Scene) -> None:
     sick = await scene.endpoint()
     await scene.trip(sick)
-    (found,) = await scene.store.troubled(10)
+    (found,) = await scene.store.unhealthy_lanes(10)
     lane = await scene.lane(sick)
     assert (found.view.endpoint_id, found.view.url, found.view.lane) == (sick.id, sick.url, lane)
     assert (found.org_id, found.app_name) == (scene.organization.id, scene.app.name)
@@ -39,7 +39,7 @@ async def test_waiting_and_dead_deliveries_are_counted_up_to_a_limit(scene: Scen
     jobs = await scene.claim(4)
     await scene.record(*(factory.dead(job) for job in jobs))
     for counted, shown in ((2, (2, True, 2)), (3, (3, True, 3)), (4, (3, False, 4)), (9, (3, False, 4))):
-        (found,) = await scene.store.troubled(10, counted=counted)
+        (found,) = await scene.store.unhealthy_lanes(10, counted=counted)
         assert (found.view.depth, found.view.more, found.dead) == shown
     view = await scene.store.lane_view(sick.no)
     assert view is not None
@@ -57,10 +57,10 @@ async def test_a_lane_with_one_failure_comes_after_held_lanes(scene: Scene) -> N
     (job,) = await scene.claim_all()
     await scene.record(factory.retry(job, hold_until=job.claimed_at + timedelta(seconds=500)))
 
-    found = await scene.store.troubled(10)
+    found = await scene.store.unhealthy_lanes(10)
     assert [each.view.lane.endpoint_no for each in found] == [held.no, paused.no, failing.no]
     assert [each.stopped_at is not None for each in found] == [False, True, False]
-    assert [each.view.lane.endpoint_no for each in await scene.store.troubled(2)] == [held.no, paused.no]
+    assert [each.view.lane.endpoint_no for each in await scene.store.unhealthy_lanes(2)] == [held.no, paused.no]
 
 
 async def test_resolved_dead_letters_do_not_count(scene: Scene) -> None:
@@ -72,14 +72,18 @@ async def test_resolved_dead_letters_do_not_count(scene: Scene) -> None:
     await scene.record(*(factory.dead(job) for job in jobs[1:]))
     everything = DeadFilter(org_id=scene.organization.id)
     letters = await scene.store.dead_letters(everything, Page())
-    (found,) = await scene.store.troubled(10)
+    (found,) = await scene.store.unhealthy_lanes(10)
     assert (found.view.endpoint_id, found.dead, found.dead_since) == (endpoint.id, 3, letters[-1].died_at)
 
     await scene.store.resolve(DeadFilter(ids=(jobs[0].delivery_id,)), "seen")
-    (found,) = await scene.store.troubled(10, org_id=scene.organization.id)
+    (found,) = await scene.store.unhealthy_lanes(10, org_id=scene.organization.id)
     assert (found.dead, found.dead_since) == (2, letters[0].died_at)
     await scene.store.resolve(everything, "seen")
-    assert await scene.store.troubled(10) == await scene.store.troubled(10, org_id=scene.organization.id) == []
+    assert (
+        await scene.store.unhealthy_lanes(10)
+        == await scene.store.unhealthy_lanes(10, org_id=scene.organization.id)
+        == []
+    )
 
 
 async def test_dead_letters_of_other_tenants_do_not_count(scene: Scene) -> None:
@@ -92,7 +96,7 @@ async def test_dead_letters_of_other_tenants_do_not_count(scene: Scene) -> None:
     await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
 
     async def named(org_id: str, app_no: int | None = None) -> set[str]:
-        return {each.app_name for each in await scene.store.troubled(10, org_id=org_id, app_no=app_no)}
+        return {each.app_name for each in await scene.store.unhealthy_lanes(10, org_id=org_id, app_no=app_no)}
 
     assert await named(other.id) == {theirs.name}
     assert await named(scene.organization.id) == {scene.app.name, second.name}
@@ -110,7 +114,7 @@ async def test_lanes_with_the_most_dead_letters_come_after_held_lanes(scene: Sce
     await scene.record(*(factory.retry(job) for job in await scene.claim_all()))
 
     async def numbers(most: int, org_id: str | None = None) -> list[int]:
-        return [each.view.lane.endpoint_no for each in await scene.store.troubled(most, org_id=org_id)]
+        return [each.view.lane.endpoint_no for each in await scene.store.unhealthy_lanes(most, org_id=org_id)]
 
     wanted = [paused.no, many.no, few.no, failing.no]
     for most in range(1, 5):
@@ -129,7 +133,7 @@ async def test_one_noisy_application_hides_no_other(scene: Scene, monkeypatch: p
     await scene.store.ingest(factory.new_messages(quiet.no, 2))
     await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
     for org_id in (None, scene.organization.id):
-        found = await scene.store.troubled(10, org_id=org_id)
+        found = await scene.store.unhealthy_lanes(10, org_id=org_id)
         assert [(each.view.endpoint_id, each.dead) for each in found] == [(noisy.id, 9), (other.id, 2)]
     counted = await scene.store.app_health([scene.app.no, quiet.no, 10**9], lanes=9, counted=5)
     assert {no: each.dead for no, each in counted.items()} == {scene.app.no: 5, quiet.no: 2, 10**9: 0}
@@ -170,7 +174,7 @@ async def test_endpoints_with_dead_letters_of_other_tenants_hide_none(
     await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
     for endpoint in endpoints[:2]:
         await scene.store.delete_endpoint(endpoint.no)
-    found = await scene.store.troubled(10, org_id=other.id)
+    found = await scene.store.unhealthy_lanes(10, org_id=other.id)
     assert [(each.view.endpoint_id, each.dead) for each in found] == [(endpoints[2].id, 1)]
 
 
@@ -187,7 +191,7 @@ async def test_a_tenant_sees_only_its_own_lanes(scene: Scene) -> None:
         await store.ingest(factory.new_messages(app.no, app.no))
 
     async def named(**asked: object) -> set[str]:
-        return {each.app_name for each in await store.troubled(10, **asked)}  # type: ignore[arg-type]
+        return {each.app_name for each in await store.unhealthy_lanes(10, **asked)}  # type: ignore[arg-type]
 
     own = {scene.app.name, apps[1].name}
     assert await named() == own | {apps[0].name}

@@ -17,7 +17,7 @@ async def explain(store: PostgresStore, name: str, *args: object, calm: bool = F
     """Run a statement under EXPLAIN ANALYZE and roll it back. Pass values by position or by name. Missing values are
     NULL."""
     args = args or tuple(values.get(each) for each in values_of(name))
-    pool = store._db.calm() if calm else store._db.hot()
+    pool = store._db.calm() if calm else store._db.indexed()
     async with pool as connection:
         return await _explained(connection, store._db.sql[name], *args)
 

@@ -59,7 +59,7 @@ async def test_claims_records_and_changes_of_the_rate_never_deadlock(
         known = await scene.raw.rows("SELECT DISTINCT app_rate FROM lane WHERE app_no = $1", app.no)
         assert [row["app_rate"] for row in known] == [rate]
         assert await scene.raw.count("app_pace", "app_no = $1", app.no) == (rate is not None)
-    assert await scene.store.audit(repair=False) == []
+    assert await scene.store.find_stuck_lanes(repair=False) == []
 
 
 async def test_an_endpoint_created_during_a_rate_change_has_the_new_rate(scene: Scene, second: Store) -> None:

@@ -158,7 +158,7 @@ async def test_concurrent_claims_records_ingests_and_sweeps_keep_the_order(scene
     for order in seen.values():
         assert order == sorted(order)
         assert set(order) == set(range(1, 16))
-    assert await scene.store.audit(repair=False) == []
+    assert await scene.store.find_stuck_lanes(repair=False) == []
 
 
 def open_of(counts: Counts) -> tuple[int, ...]:
@@ -247,8 +247,8 @@ async def test_the_audit_compares_no_queue_with_all_tokens(scene: Scene) -> None
         " SELECT $1, now(), now(), '\"k' || n || '\"' FROM generate_series(0, 298) n",
         endpoint.no,
     )
-    assert most_read(await explain(engine_of(scene), "audit_queues")) <= 1000
-    assert await scene.store.audit(repair=False) == [endpoint.no]  # no token names the key k299
+    assert most_read(await explain(engine_of(scene), "stuck_queues")) <= 1000
+    assert await scene.store.find_stuck_lanes(repair=False) == [endpoint.no]  # no token names the key k299
     await scene.raw.execute("DELETE FROM delivery")
 
 

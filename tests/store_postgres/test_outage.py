@@ -79,7 +79,7 @@ def test_an_internal_driver_error_becomes_a_plain_connection_error() -> None:
 def test_a_deadlock_is_not_reported_as_a_network_error() -> None:
     error = asyncpg.DeadlockDetectedError("deadlock detected")
     with (
-        pytest.raises(StoreUnavailable, match=r"^other transactions were in the way: deadlock detected$"),
+        pytest.raises(StoreUnavailable, match=r"^another transaction blocked this one: deadlock detected$"),
         translated(),
     ):
         raise error
@@ -206,7 +206,7 @@ async def test_a_machine_that_vanishes_in_the_middle_of_a_batch_locks_no_key(
     scene: Scene, database_url: str, vault: Vault, monkeypatch: pytest.MonkeyPatch, lost: int
 ) -> None:
     """The connection of the vanished machine stays open and silent."""
-    monkeypatch.setitem(database.HOT, "idle_in_transaction_session_timeout", "1s")
+    monkeypatch.setitem(database.INDEXED, "idle_in_transaction_session_timeout", "1s")
     batch = NewBatch(
         app_no=scene.app.no,
         messages=(factory.new_message(scene.app.no, event_id="evt"),),

@@ -214,8 +214,8 @@ async def test_rows_that_another_relay_has_locked_are_skipped(scene: Scene, othe
 async def test_no_row_is_lost_when_its_application_is_deleted_between_the_read_and_the_move(scene: Scene) -> None:
     store: Any = scene.store
     await publish(scene.raw, scene.app.id)
-    async with store._db.hot() as connection:
-        found = await store._read(connection, "relay_look", True, 0, 10)
+    async with store._db.indexed() as connection:
+        found = await store._read(connection, "relay_find", True, 0, 10)
         await store.delete_application(scene.app.no)
         assert await store._move_few(connection, messages(found, clock.wall(), 1000)[0]) == (0, 0)
     assert (await scene.store.relay(10)).set_aside == 1
@@ -226,7 +226,7 @@ async def test_no_row_is_lost_when_its_application_is_deleted_while_many_are_mov
     store: Any = scene.store
     await publish(scene.raw, scene.app.id)
     faults: dict[int, str] = {}
-    async with store._db.hot() as connection, connection.transaction():
+    async with store._db.indexed() as connection, connection.transaction():
         found = await store._read(connection, "relay_rows", True, 0, 10)
         await store.delete_application(scene.app.no)
         assert await store.accept_each(connection, messages(found, clock.wall(), 1000)[0], faults) == {}
@@ -236,8 +236,8 @@ async def test_no_row_is_lost_when_its_application_is_deleted_while_many_are_mov
 async def test_a_row_that_another_relay_set_aside_after_the_read_stays_set_aside(scene: Scene) -> None:
     store: Any = scene.store
     await publish(scene.raw, scene.app.id)
-    async with store._db.hot() as connection:
-        found = await store._read(connection, "relay_look", True, 0, 10)
+    async with store._db.indexed() as connection:
+        found = await store._read(connection, "relay_find", True, 0, 10)
         await scene.raw.execute("UPDATE outbox SET error = 'a fault', set_aside_at = now()")
         assert await store._move_few(connection, messages(found, clock.wall(), 1000)[0]) == (0, 0)
     assert [one.reason for one in await scene.store.set_aside(Page())] == ["a fault"]
@@ -446,7 +446,7 @@ async def test_a_session_that_the_network_lost_is_detected_and_replaced(
     first = await asleep(scene)
     sleeping.cancel()
     await asyncio.wait([sleeping])
-    watch._ask_at = 0.0  # set only now, because a wait that is cancelled during its query closes the session
+    watch._check_at = 0.0  # set only now, because a wait that is cancelled during its query closes the session
     session: Any = watch._session
     session._transport.pause_reading()
     with capture_logs() as said, monkeypatch.context() as impatient:
@@ -509,7 +509,7 @@ async def test_moving_rows_scans_no_table(scene: Scene) -> None:
     await scene.raw.execute("ANALYZE")
     store: Any = scene.store
     picked = ("org", True, 0, 20, 10**7, 10**6)
-    for name in ("relay_look", "relay_rows"):
+    for name in ("relay_find", "relay_rows"):
         plan = await explain(store, name, *picked)
         assert scanned(plan) <= {"application", "organization"}, name  # a handful of rows
         assert buffers(plan) < 300, name
@@ -522,7 +522,7 @@ async def test_moving_rows_scans_no_table(scene: Scene) -> None:
 async def test_plans_kept_from_empty_tables_are_good_for_full_ones(scene: Scene) -> None:
     await scene.endpoint()
     store: Any = scene.store
-    kept = ("relay_look", ("org", True, 0, 20, 10**7, 10**6)), ("relay_move", moved(scene, 1))
+    kept = ("relay_find", ("org", True, 0, 20, 10**7, 10**6)), ("relay_move", moved(scene, 1))
 
     async def prepare(connection: asyncpg.Connection) -> None:
         for name, given in kept:
@@ -574,6 +574,6 @@ async def test_a_long_transaction_elsewhere_does_not_slow_the_read_of_new_rows(
         await scene.raw.execute("DELETE FROM outbox")
         await publish(scene.raw, scene.app.id, event_id="new")
         row_id = await scene.raw.value("SELECT max(id) FROM outbox")
-        whole = buffers(await explain(store, "relay_look", "org", True, 0, 20, 10**7, 10**6))
-        near = buffers(await explain(store, "relay_look", "org", False, row_id - 1000, 20, 10**7, 10**6))
+        whole = buffers(await explain(store, "relay_find", "org", True, 0, 20, 10**7, 10**6))
+        near = buffers(await explain(store, "relay_find", "org", False, row_id - 1000, 20, 10**7, 10**6))
     assert near < whole / 4

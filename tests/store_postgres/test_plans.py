@@ -137,7 +137,12 @@ async def test_sweeps_use_their_indexes(scene: Scene) -> None:
     await load(scene, endpoint.no, 20_000)
     store = engine_of(scene)
     assert indexes(await explain(store, "sweep_leases_find", 100, 60.0)) == {"delivery_lease"}
-    for name, args in (("sweep_expired", (100,)), ("sweep_deleted", (100,)), ("sweep_tokens", (100,)), ("audit", ())):
+    for name, args in (
+        ("sweep_expired", (100,)),
+        ("sweep_deleted", (100,)),
+        ("sweep_tokens", (100,)),
+        ("stuck_lanes", ()),
+    ):
         plan = await explain(store, name, *args)
         assert scanned(plan) == set(), name
         assert buffers(plan) < 500, name
@@ -200,7 +205,7 @@ async def test_the_oldest_unresolved_dead_letter_is_found_without_reading_the_re
     )
     await scene.raw.execute("UPDATE dead_letter SET resolved_at = now() WHERE id % 2 = 0 AND id <> $1", newest)
     await scene.raw.execute("VACUUM ANALYZE dead_letter")
-    plan = await explain(engine_of(scene), "troubled_about", nos=[cleared.no], counted=100, calm=True)
+    plan = await explain(engine_of(scene), "unhealthy_lane_details", nos=[cleared.no], counted=100, calm=True)
     assert indexes(plan) & {"dead_letter_endpoint", "dead_letter_unresolved"} == {"dead_letter_unresolved"}
 
 
@@ -276,12 +281,12 @@ async def test_a_step_of_a_task_reads_a_bounded_number_of_rows(scene: Scene) -> 
     store, later = engine_of(scene), datetime(2999, 1, 1, tzinfo=UTC)
     for endpoint_no, index in ((None, "dead_letter_app"), (few.no, "dead_letter_endpoint")):
         walk = {"app_no": scene.app.no, "died_at": BEGINNING, "dead_id": -1, "until": later, "limit": 50}
-        plan = await explain(store, "dead_look", endpoint_no=endpoint_no, **walk)
+        plan = await explain(store, "dead_in_range", endpoint_no=endpoint_no, **walk)
         assert index in indexes(plan)
         assert buffers(plan) < 600
     plan = await explain(
         store,
-        "messages_look",
+        "messages_in_range",
         no=few.no,
         app_no=scene.app.no,
         after="msg_",

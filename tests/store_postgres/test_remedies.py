@@ -36,7 +36,7 @@ async def tokens_read(scene: Scene, *, jobs: int) -> int:
     def divide(now: datetime) -> Division:
         return Division(now=now, want=10, budgets=SlotBudgets(lane_limit=10), policy=store._options.circuit)
 
-    async with store._db.hot() as connection, connection.transaction():
+    async with store._db.indexed() as connection, connection.transaction():
         # includes reads that earlier transactions of the session have not reported yet
         before: int = await connection.fetchval(READ)
         batch = await store._claim(connection, 10, divide)
@@ -80,7 +80,7 @@ HOT = {
 
 
 async def test_hot_sessions_restrict_the_planner(scene: Scene) -> None:
-    async with engine_of(scene)._db.hot() as connection:
+    async with engine_of(scene)._db.indexed() as connection:
         assert {name: await connection.fetchval(f"SHOW {name}") for name in HOT} == HOT
 
 

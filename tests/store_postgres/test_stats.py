@@ -10,8 +10,8 @@ import pytest
 
 from hookline import clock, ids
 from hookline.model import Endpoint
+from hookline.store.plans.stats import MAX_COUNTED
 from hookline.store.postgres import PostgresStore
-from hookline.store.stats import MAX_COUNTED
 from tests.store_postgres import plans
 from tests.store_postgres.plans import Plan, buffers, scanned
 from tests.support import bulk, factory

@@ -60,7 +60,7 @@ async def test_a_migration_that_gives_up_names_the_reason_and_changes_nothing(
     monkeypatch.setattr(table_locks, "TRIES", 2)
     async with other.connection.transaction():
         await other.execute("LOCK TABLE wake IN ACCESS SHARE MODE")
-        with pytest.raises(StoreUnavailable, match=r"migration \d+ has changed nothing: it waited 2 times for a lock"):
+        with pytest.raises(StoreUnavailable, match=r"migration \d+ changed nothing: it waited 2 times for a lock"):
             await store.migrate()
         assert await store.version() == SCHEMA_VERSION
     assert await store.migrate() == [NEXT]

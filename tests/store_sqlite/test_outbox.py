@@ -36,7 +36,7 @@ async def test_a_row_that_is_not_utf_8_is_set_aside_and_blocks_nothing(scene: Sc
 
 
 async def test_a_commit_of_another_process_ends_the_wait(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox, "_LOOK", 60.0)
+    monkeypatch.setattr(outbox, "_MAX_POLL", 60.0)
     await scene.store.wait_outbox(0)
     waiting = asyncio.create_task(scene.store.wait_outbox(60))
     await asyncio.to_thread(_written, scene, "event_id", "'one'")

@@ -15,7 +15,7 @@ from hookline.store.sqlite.migrate import scripts, statements
 SQL = load("sqlite")
 SMALL = {"sqlite_sequence", "sqlite_schema", "organization", "json_each", "CONSTANT", "alert_pending", "older_secret"}
 # These statements read all lanes. The sampler limits them to 2% of its time, and the overview page needs all lanes.
-COUNTS = {"depths_circuits", "troubled_numbers"}
+COUNTS = {"depths_circuits", "unhealthy_lane_numbers"}
 # These statements sort or group rows that an index has already limited to one message, one lane or one filter.
 SORTS = {
     "dead_stats",
@@ -27,7 +27,7 @@ SORTS = {
     "lane_views",
     "counts_waiting",
     "sweep_failing_dead",
-    "alert_unwell",
+    "alert_unhealthy_endpoints",
     "alerts_firing",
     "depths_alerts",
     "depths_circuits",
@@ -51,9 +51,9 @@ def empty() -> Iterator[sqlite3.Connection]:
 SORTS |= {f"{name}{way}" for name in ("message_attempts", "attempted_messages") for way in ("", "_back")}
 SORTS |= {"operational_attempts"}
 # Statements of pages sort few rows: some of the newest rows, one page, one tenant's lanes, or the points of a chart.
-SORTS |= {"dead_summary", "found_by_event_id", "found_states", "lane_page", "lanes_of_org"}
-SORTS |= {"troubled_dead", "troubled_numbers"}
-SORTS |= {f"found{what}{way}" for what in ("", "_dead", "_open") for way in ("", "_back")}
+SORTS |= {"dead_summary", "search_by_event_id", "search_states", "lane_page", "lanes_of_org"}
+SORTS |= {"unhealthy_lanes_dead", "unhealthy_lane_numbers"}
+SORTS |= {f"search{what}{way}" for what in ("", "_dead", "_open") for way in ("", "_back")}
 
 
 def texts(name: str) -> list[str]:
@@ -97,13 +97,13 @@ def test_the_claim_reads_the_due_index_in_its_order(empty: sqlite3.Connection) -
 
 def test_endpoints_with_dead_letters_are_found_without_reading_every_dead_letter(empty: sqlite3.Connection) -> None:
     onward = "SEARCH l USING INDEX dead_letter_unresolved ((app_no,endpoint_no)>(?,?))"
-    assert onward in plan(empty, SQL["troubled_dead"])
+    assert onward in plan(empty, SQL["unhealthy_lanes_dead"])
 
 
 def test_the_oldest_unresolved_dead_letter_is_found_without_reading_the_resolved_ones(
     empty: sqlite3.Connection,
 ) -> None:
-    steps = [step for step in plan(empty, SQL["troubled_about"]) if "dead_letter" in step]
+    steps = [step for step in plan(empty, SQL["unhealthy_lane_details"]) if "dead_letter" in step]
     assert len(steps) == 2
     assert all(" INDEX dead_letter_unresolved (app_no=? AND endpoint_no=?)" in step for step in steps), steps
 

@@ -17,7 +17,7 @@ from tests.support.scene import Scene
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hookline.store.sqlite.endpoint_state.STRETCH", 2)
+    monkeypatch.setattr("hookline.store.sqlite.endpoint_state.BATCH", 2)
     monkeypatch.setattr("hookline.store.plans.replays.STEP", 2)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hookline import ids
 from hookline.model import AttemptedFilter, AttemptFilter, Message, MessageFilter
-from hookline.store import listing
+from hookline.store.plans import listing
 from hookline.store.protocols import Page
 
 NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)

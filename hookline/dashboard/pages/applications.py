@@ -13,7 +13,7 @@ from hookline.dashboard.pages.application_form import Draft, page, read_draft
 from hookline.errors import Conflict, HooklineError, InvalidInput
 from hookline.model import AppHealth, Application
 from hookline.services import applications
-from hookline.store.plans.names import LOOKED
+from hookline.store.plans.names import MAX_SEARCHED
 from hookline.store.protocols import MAX_LISTED
 from hookline.store.protocols import Page as Rows
 from hookline.web.html import Child, Safe, tag
@@ -89,7 +89,7 @@ def _nothing(listed: Listed) -> Safe:
 
 def _further(listed: Listed) -> Safe | None:
     """No silent end: it may be among those that were not looked at."""
-    words = f"{LOOKED:,} applications were looked through, and there are more."
+    words = f"{MAX_SEARCHED:,} applications were looked through, and there are more."
     return tag("p", words, class_="quiet") if listed.stopped else None
 
 
@@ -112,7 +112,7 @@ def _none(context: PageContext) -> Safe:
 
 
 async def _troubles(context: PageContext) -> Troubles:
-    found = await context.store.troubled(MAX_TROUBLED, org_id=context.org_id, counted=1)
+    found = await context.store.unhealthy_lanes(MAX_TROUBLED, org_id=context.org_id, counted=1)
     sick = {each.view.app_id for each in found if not endpoint_health.condition(each.view.lane, context.now).well}
     dying = {each.view.app_id for each in found if each.dead}
     return Troubles(len(sick), len(dying), len(found) == MAX_TROUBLED)

@@ -39,7 +39,7 @@ class Sight(Struct, frozen=True, kw_only=True):
 
 
 async def read(context: PageContext, app_no: int | None) -> Sight:
-    troubled = await context.store.troubled(MAX_SICK, org_id=context.org_id, app_no=app_no, counted=MAX_LISTED)
+    troubled = await context.store.unhealthy_lanes(MAX_SICK, org_id=context.org_id, app_no=app_no, counted=MAX_LISTED)
     sick = [each.view for each in troubled if not condition(each.view.lane, context.now).well]
     return Sight(
         backlog=await context.store.backlog(context.org_id, app_no),

@@ -76,7 +76,7 @@ async def _list(context: PageContext, asked: Asked) -> Listed:
     """One row more than is shown is asked for, to know whether there are others."""
     before = _key(context, "before")
     page = Rows(limit=SHOWN + 1, iterator=before or _key(context, "after"), backwards=before is not None)
-    found = await context.store.found_messages(context.org_id, asked.where, page)
+    found = await context.store.search_messages(context.org_id, asked.where, page)
     more = len(found.rows) > SHOWN
     rows = found.rows[-SHOWN:] if page.backwards else found.rows[:SHOWN]
     first, last = (rows[0].message.id, rows[-1].message.id) if rows else (None, None)
@@ -91,7 +91,7 @@ async def _list(context: PageContext, asked: Asked) -> Listed:
 def _key(context: PageContext, name: str) -> str | None:
     found = context.param(name)
     if found is not None and (not found.startswith(ids.MESSAGE) or ids.minted_at(found) is None):
-        raise InvalidInput(f"{found[:40]!r} is none of this listing's", field=name)
+        raise InvalidInput(f"{found[:40]!r} does not belong to this listing", field=name)
     return found
 
 

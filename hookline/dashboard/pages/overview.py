@@ -25,7 +25,7 @@ from hookline.store.protocols import Page as Rows
 
 MAX_ALERTS = 20
 FRESH = 2.0  # seconds that a counting of what is open is good for
-LOOKS_KEPT = timedelta(hours=2)  # of earlier backlogs
+CHECKS_KEPT = timedelta(hours=2)  # of earlier backlogs
 
 
 async def show(context: PageContext) -> Page:
@@ -49,13 +49,13 @@ async def _whole(context: PageContext) -> Picture:
         names=await alerts.names_of(context, firing),
         living=living(await store.pulses(now - ALIVE), now),
         steps=steps,
-        looks=(await store.alert_looks(span.length.total_seconds())).checks if span.length <= LOOKS_KEPT else (),
+        looks=(await store.alert_checks(span.length.total_seconds())).checks if span.length <= CHECKS_KEPT else (),
     )
     return Picture(
         series=_outcomes(context, steps),
         backlog=_backlog(depths),
         dead={reason: count for reason, count in depths.dead.items() if count},
-        troubled=await store.troubled(MAX_TROUBLED + 1),
+        troubled=await store.unhealthy_lanes(MAX_TROUBLED + 1),
         fleet=fleet,
     )
 
@@ -114,7 +114,7 @@ async def _own(context: PageContext) -> Picture:
         backlog=await store.backlog(context.org_id, context.app_no),
         dead=by_reason,
         more_dead=dead.more,
-        troubled=await store.troubled(MAX_TROUBLED + 1, org_id=context.org_id, app_no=context.app_no),
+        troubled=await store.unhealthy_lanes(MAX_TROUBLED + 1, org_id=context.org_id, app_no=context.app_no),
     )
 
 

@@ -87,7 +87,7 @@ class Watch:
         if not self._has_endpoints:
             await self._settle()
         every = self._settings.every
-        earlier = await self._store.alert_looks(conditions.history_needed(self._settings.thresholds.backlog_growing))
+        earlier = await self._store.alert_checks(conditions.history_needed(self._settings.thresholds.backlog_growing))
         wait = until_due(earlier, every)
         if wait > 0:
             return wait
@@ -121,7 +121,7 @@ class Watch:
             depths=await store.depths(fresh=self._settings.fresh),
             pulses=pulses,
             checks=earlier.checks,
-            unhealthy=await store.unwell(failed, MAX_UNWELL),
+            unhealthy=await store.unhealthy_endpoints(failed, MAX_UNWELL),
             usual_deaths=usual,
         )
 

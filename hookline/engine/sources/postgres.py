@@ -19,8 +19,8 @@ from hookline.errors import InvalidInput, MigrationNeeded, SourceUnavailable, St
 from hookline.model import OutboxRow, RelayReport
 from hookline.outbox import setup
 from hookline.rules.checks.message import LARGEST_PAYLOAD
-from hookline.store.outbox_rows import reasons
-from hookline.store.postgres.database import HOT, Connection, translated
+from hookline.store.plans.outbox_rows import reasons
+from hookline.store.postgres.database import INDEXED, Connection, translated
 from hookline.store.postgres.outbox_listener import OutboxWatch
 from hookline.store.postgres.outbox_rows import outbox_row
 from hookline.store.postgres.relay import Scan
@@ -29,7 +29,7 @@ from hookline.store.protocols import Store
 MAX_BYTES = 16 * 1024 * 1024  # payload bytes that are copied at once; a larger payload is copied alone
 _CONNECT_TIMEOUT, _TIMEOUT, _CLOSE_TIMEOUT = 10.0, 30.0, 5.0
 # A statement in Hookline's own database may take half a minute. Meanwhile the transaction in the source is idle.
-_SETTINGS = HOT | {"idle_in_transaction_session_timeout": "5min"}
+_SETTINGS = INDEXED | {"idle_in_transaction_session_timeout": "5min"}
 # The copy is durable, so the deletion need not be. If a crash of the server undoes it, the row is copied again.
 _MOVING = _SETTINGS | {"synchronous_commit": "off"}
 

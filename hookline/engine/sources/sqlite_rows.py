@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from hookline.model import OutboxPlace, OutboxRow, PolicyOverride
 from hookline.outbox.adapters import statements
 from hookline.rules.trace_context import well_formed
-from hookline.store.outbox_rows import NO_AGE, NO_INSTANT, NO_TEXT, NO_TEXTS
+from hookline.store.plans.outbox_rows import NO_AGE, NO_INSTANT, NO_TEXT, NO_TEXTS
 
 T = TypeVar("T")
 

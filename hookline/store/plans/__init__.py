@@ -1,1 +1,1 @@
-"""What both engines do in the same way, written once: one module per theme. `plan.py` explains how a plan runs."""
+"""Store methods that both engines share, one module per topic. `plan.py` explains how a plan runs."""

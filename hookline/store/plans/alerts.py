@@ -1,4 +1,4 @@
-"""Alerts: what the rules remember. One transaction decides, writes what changed, and tells of it."""
+"""The stored state of alerts. One transaction decides, writes the changes and writes the notifications."""
 
 from __future__ import annotations
 
@@ -21,37 +21,36 @@ from hookline.model.alerts import (
     Pending,
     Remembered,
     Resolve,
-    Severity,
     Tell,
     UnhealthyEndpoint,
     Update,
 )
-from hookline.model.states import Circuit, EndpointStatus
 from hookline.rules.operational_events import ALERTS, MANAGEMENT
 from hookline.store.plans.chores import Chore, is_free
 from hookline.store.plans.plan import Batch, Plan, Shared, Step, by_number, changes, reads, value
 from hookline.store.protocols import Page
 from hookline.store.rows import Reading, Row
-from hookline.store.rows.reading import maybe
+from hookline.store.rows.reading import maybe, struct_of
 
-LOOKS_KEPT = timedelta(hours=2)
-SHORTEST = 60.0  # seconds of looks that are always told: the last one says when the next is due
-SOON = 0.5  # of the time between two looks: whoever comes sooner than this was overtaken by another
+CHECKS_KEPT = timedelta(hours=2)
+# minimum seconds of earlier checks that are returned, because the latest check determines when the next one is due
+MIN_SECONDS = 60.0
+SOON = 0.5  # A check that comes sooner than this part of the interval is skipped: another process has just checked.
 
 
 class Alerts(Shared):
     @reads
-    def alert_looks(self, seconds: float) -> Plan[EarlierChecks]:
-        found = yield Step("alert_looks", kept=timedelta(seconds=max(seconds, SHORTEST)))
+    def alert_checks(self, seconds: float) -> Plan[EarlierChecks]:
+        found = yield Step("alert_checks", kept=timedelta(seconds=max(seconds, MIN_SECONDS)))
         now = self._reading.instant((yield from value("now")))
         return EarlierChecks(
             now=now, checks=[EarlierCheck(self._reading.instant(each["at"]), each["backlog"]) for each in found]
         )
 
     @reads
-    def unwell(self, nos: Collection[int], most: int) -> Plan[list[UnhealthyEndpoint]]:
-        found = yield Step("alert_unwell", nos=list(nos), most=most)
-        return [_unwell(each, self._reading) for each in found]
+    def unhealthy_endpoints(self, nos: Collection[int], limit: int) -> Plan[list[UnhealthyEndpoint]]:
+        found = yield Step("alert_unhealthy_endpoints", nos=list(nos), max_rows=limit)
+        return [_unhealthy_endpoint(each, self._reading) for each in found]
 
     @changes
     def judge_alerts(self, backlog: int, *, every: float, decide: Decide, tell: Tell) -> Plan[list[Notice] | None]:
@@ -61,19 +60,19 @@ class Alerts(Shared):
         last = maybe(self._reading.instant, (yield from value("alert_last")))
         if last is not None and timedelta(0) <= now - last < timedelta(seconds=every * SOON):
             return None
-        known = yield from self._remembered(now)
-        told = []
+        known = yield from self._stored_state(now)
+        notices = []
         for change in decide(known):
             notice = yield from _apply(change, now)
             if notice is not None:
-                told.append(notice)
-        yield _outbox([each for notice in told for each in tell(notice)])
-        yield Step("alert_look_add", backlog=backlog)
-        yield Step("alert_looks_retire", kept=LOOKS_KEPT)
+                notices.append(notice)
+        yield _outbox([each for notice in notices for each in tell(notice)])
+        yield Step("alert_check_add", backlog=backlog)
+        yield Step("alert_checks_retire", kept=CHECKS_KEPT)
         yield Step("alerts_retire", kept=timedelta(days=self._options.retention_days))
-        return told
+        return notices
 
-    def _remembered(self, now: datetime) -> Plan[Remembered]:
+    def _stored_state(self, now: datetime) -> Plan[Remembered]:
         firing = yield Step("alerts_firing")
         pending = yield Step("alerts_pending")
         return Remembered(
@@ -96,7 +95,7 @@ class Alerts(Shared):
 
 
 def _apply(change: Change, now: datetime) -> Plan[Notice | None]:
-    """None: nothing that anybody must be told."""
+    """Write one change. Return the notice to send, or None."""
     match change:
         case Begin(name=name, subject=subject):
             yield Step("alert_begin", name=name, subject=subject)
@@ -138,7 +137,7 @@ def _fire(change: Fire, now: datetime) -> Plan[Notice]:
 
 
 def _outbox(outgoing: Sequence[Outgoing]) -> Batch:
-    """Messages of the alerts' own application."""
+    """Return the outbox rows of notifications. They belong to the alerts' own application."""
     of = {"management": MANAGEMENT, "app": ALERTS}
     return Batch(
         "alert_tell",
@@ -156,30 +155,8 @@ def _outbox(outgoing: Sequence[Outgoing]) -> Batch:
 
 
 def _alert(row: Row, read: Reading) -> Alert:
-    return Alert(
-        id=row["id"],
-        name=row["name"],
-        subject=row["subject"],
-        org_id=row["org_id"],
-        severity=Severity(row["severity"]),
-        began_at=read.instant(row["began_at"]),
-        fired_at=read.instant(row["fired_at"]),
-        clear_since=maybe(read.instant, row["clear_since"]),
-        resolved_at=maybe(read.instant, row["resolved_at"]),
-        value=row["value"],
-        threshold=row["threshold"],
-        text=row["text"],
-    )
+    return struct_of(Alert, row, read)
 
 
-def _unwell(row: Row, read: Reading) -> UnhealthyEndpoint:
-    return UnhealthyEndpoint(
-        endpoint_no=row["endpoint_no"],
-        endpoint_id=row["endpoint_id"],
-        org_id=row["org_id"],
-        app_id=row["app_id"],
-        app_uid=row["app_uid"],
-        status=EndpointStatus(row["status"]),
-        circuit=Circuit(row["circuit"]),
-        opened_at=maybe(read.instant, row["opened_at"]),
-    )
+def _unhealthy_endpoint(row: Row, read: Reading) -> UnhealthyEndpoint:
+    return struct_of(UnhealthyEndpoint, row, read)

@@ -1,4 +1,4 @@
-"""API keys, and tokens that were revoked before they expire."""
+"""API keys and revoked tokens."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class Applications(Shared):
     def delete_application(self, app_no: int, *, note: Note[None] | None = None) -> Plan[None]:
         if not (yield Step("application_delete", app_no=app_no)):
             raise NotFound("no such application")
-        # Only now: endpoints that were being created are there, and no more will be.
+        # Only now: endpoints whose creation was in progress are visible, and no new ones can be created.
         nos = yield from _lanes(app_no)
         yield from delete_endpoints(nos, self._reading)
         yield Step("app_pace_delete", app_no=app_no)
@@ -113,14 +113,14 @@ class Applications(Shared):
 
 
 def _lanes(app_no: int) -> Plan[list[int]]:
-    """Of its endpoints, locked."""
+    """Lock the application's lanes and return their endpoint numbers."""
     return [each["endpoint_no"] for each in (yield Step("application_lanes", app_no=app_no))]
 
 
 def _set_rate(app_no: int, rate: int | None) -> Plan[None]:
-    """Its lanes copy the rate, and wake: which may start next, and when, is to be decided anew.
+    """Copy the rate limit to the application's lanes and wake them, because the next start may now be at another time.
 
-    The pace comes after the lanes, in the order in which a claim locks them.
+    The pace row is written after the lanes, because a claim locks them in that order.
     """
     nos = yield from _lanes(app_no)
     yield Step("lanes_rate", nos=nos, rate=rate)

@@ -1,4 +1,4 @@
-"""The audit log: who did what by hand. A change writes its own entry: see `plan.noted`."""
+"""The audit log of changes that users make. A change writes its own entry: see `plan.noted`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from datetime import timedelta
 from msgspec import Struct
 
 from hookline.model.audit import AuditEntry, AuditFilter, NewAuditEntry
-from hookline.store import listing, rows
+from hookline.store import rows
+from hookline.store.plans import listing
 from hookline.store.plans.plan import Batch, Plan, Shared, Step, changes, reads, value
 from hookline.store.protocols import LAST_NUMBER, Page, Walk, after_number
 from hookline.store.rows import storable
 
-# A transaction has the instant at which it began: entries may be this much out of order, and never are.
+# An entry has the instant at which its transaction began, so entries may be out of order by up to this much.
 _WAITED = timedelta(hours=1)
 
 
@@ -47,14 +48,15 @@ class AuditLog(Shared):
 
 
 class Span(Struct, frozen=True):
-    """The numbers of the entries between which a walk goes."""
+    """The numbers of the first and last entry of a scan."""
 
     near: int
     far: int
 
 
 def _span(where: AuditFilter, page: Page) -> Plan[Span]:
-    """From the iterator, as far as the filter's bounds of time allow: entries are numbered nearly in their order."""
+    """Return the bounds of a scan: from the iterator to the filter's time bounds. Entry numbers are nearly in order of
+    time."""
     oldest = newest = None
     if where.since is not None:
         oldest = yield from value("audit_far", at=where.since - _WAITED)
@@ -68,18 +70,18 @@ def _span(where: AuditFilter, page: Page) -> Plan[Span]:
 
 
 def _end(where: AuditFilter, span: Span, page: Page) -> Plan[int | None]:
-    """The entry at which a walk over so many ends; None: it comes to the log's end before."""
+    """Return the entry at which a limited scan ends. None: the scan reaches the end of the log first."""
     name = "audit_end_back" if page.backwards else "audit_end"
     end: int | None = yield from value(name, org_id=where.org_id, near=span.near, far=span.far, stride=listing.STRIDE)
     return end
 
 
 def _rare(where: AuditFilter) -> bool:
-    """It may match so rarely that the walk must have an end."""
+    """Return whether the filter may match so rarely that the scan needs a limit."""
     return any(each is not None for each in (where.app_id, where.action, where.actor, where.subject))
 
 
 def _storable(where: AuditFilter) -> bool:
-    """Nothing else can match."""
+    """Return whether the database can store the filter's texts. If not, nothing can match."""
     given = (where.org_id, where.app_id, where.action, where.actor, where.subject)
     return all(storable(text) for text in given if text is not None)

@@ -1,4 +1,4 @@
-"""Chores that one process of a fleet does at a time."""
+"""Periodic work that only one process of a fleet does at a time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hookline.store.plans.plan import Plan, value
 
 
 class Chore(IntEnum):
-    """The number is the key of its guard."""
+    """A kind of periodic work. The number is the key of its lock."""
 
     LEASES = 1
     EXPIRED = 2
@@ -20,5 +20,5 @@ class Chore(IntEnum):
 
 
 def is_free(chore: Chore) -> Plan[bool]:
-    """False: another process is at it. Otherwise nobody else does it until this transaction ends."""
+    """Take the lock for this work until the transaction ends. False: another process has it."""
     return bool((yield from value("sweep_guard", chore=chore)))

@@ -1,11 +1,11 @@
-"""Dead letters as people see them: listed, counted, summed up."""
+"""List, count and summarize dead letters."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from hookline.clock import EPOCH
 from hookline.model import Attempt, DeadFilter, DeadLetter, DeadOfApplication, DeadStats, DeadSummary
@@ -36,7 +36,7 @@ class DeadLetters(Shared):
             message_id=letter.message_id,
             dead_id=letter.id,
             accepted_at=letter.accepted_at,
-            most=MAX_ATTEMPTS,
+            max_rows=MAX_ATTEMPTS,
         )
         return [rows.attempt(each, self._reading) for each in found[::-1]]
 
@@ -44,7 +44,7 @@ class DeadLetters(Shared):
     def dead_stats(self, where: DeadFilter) -> Plan[DeadStats]:
         either = filtered(replace(where, resolved=None))
         found = yield Step("dead_stats", **either)
-        by_application: list[Any] = yield Step("dead_stats_applications", **either, most=TOP_APPLICATIONS)
+        by_application: list[Any] = yield Step("dead_stats_applications", **either, max_rows=TOP_APPLICATIONS)
         dead = [each for each in found if not each["resolved"]]
         return DeadStats(
             dead=sum(each["many"] for each in dead),
@@ -57,27 +57,16 @@ class DeadLetters(Shared):
 
     @reads
     def dead_summary(self, where: DeadFilter) -> Plan[DeadSummary]:
-        found = yield Step("dead_summary", **filtered(where), looked=COUNTED)
+        found = yield Step("dead_summary", **filtered(where), max_rows=COUNTED)
         return rows.dead_summary(found, COUNTED, self._reading)
 
     @reads
-    def dead_applications(self, where: DeadFilter, most: int) -> Plan[list[int]]:
-        found = yield Step("dead_applications", **filtered(where), most=most)
+    def dead_applications(self, where: DeadFilter, limit: int) -> Plan[list[int]]:
+        found = yield Step("dead_applications", **filtered(where), max_rows=limit)
         return [each["no"] for each in found]
 
 
 def filtered(where: DeadFilter) -> dict[str, Any]:
-    """The values of a statement that takes a filter."""
-    return {
-        "org_id": where.org_id,
-        "app_no": where.app_no,
-        "endpoint_no": where.endpoint_no,
-        "event_type": where.event_type,
-        "reason": where.reason,
-        "since": where.since,
-        "until": where.until,
-        "ids": where.ids,
-        "resolved": where.resolved,
-        "is_resolved": where.resolved or None,
-        "is_open": True if where.resolved is False else None,
-    }
+    """Return the parameters of a statement that takes a dead-letter filter."""
+    resolved = where.resolved
+    return asdict(where) | {"is_resolved": resolved or None, "is_open": True if resolved is False else None}

@@ -1,4 +1,4 @@
-"""The state of an endpoint and its lane: paused, resumed, disabled, enabled, deleted; the circuit by hand."""
+"""The state of an endpoint and its lane: pause, resume, disable, enable, delete, and the circuit by hand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hookline.rules.operational_events import of_lanes
 from hookline.rules.outcomes import clean
 from hookline.security.vault import Vault
 from hookline.store import rows
-from hookline.store.plans.operational_events import tell
+from hookline.store.plans.operational_events import write_events
 from hookline.store.plans.plan import Plan, Shared, Step, changes, noted, row
 from hookline.store.rows import LANE_WRITTEN, Reading, Row
 
@@ -39,7 +39,7 @@ class EndpointState(Shared):
         return await self._set_endpoint_status(endpoint_no, status, cause, actor, note)
 
     async def _renew_held(self, endpoint_no: int, status: EndpointStatus) -> None:
-        """Start the time budgets of what a pause has held anew, where that takes several transactions."""
+        """Restart the time budgets of deliveries that a pause held, if the engine does this in several transactions."""
 
     @changes
     def _set_endpoint_status(
@@ -75,7 +75,7 @@ class EndpointState(Shared):
             policy = self._options.circuit
             return open_by_hand(lane, now=now, until=until, cause=clean(cause), policy=policy, chance=chance)
 
-        event = yield from self._steer(endpoint_no, change, actor)
+        event = yield from self._change_circuit(endpoint_no, change, actor)
         assert event is not None, "to open it is always a change"
         return (yield from noted(note, event))
 
@@ -91,7 +91,7 @@ class EndpointState(Shared):
         def change(lane: Lane, now: datetime) -> Fold:
             return close_by_hand(lane, now=now, cause=clean(cause), policy=self._options.circuit, chance=chance)
 
-        return (yield from noted(note, (yield from self._steer(endpoint_no, change, actor))))
+        return (yield from noted(note, (yield from self._change_circuit(endpoint_no, change, actor))))
 
     @changes
     def reset_circuit(
@@ -105,12 +105,12 @@ class EndpointState(Shared):
         def change(lane: Lane, now: datetime) -> Fold:
             return reset(lane, now=now, cause=clean(cause))
 
-        return (yield from noted(note, (yield from self._steer(endpoint_no, change, actor))))
+        return (yield from noted(note, (yield from self._change_circuit(endpoint_no, change, actor))))
 
-    def _steer(
+    def _change_circuit(
         self, endpoint_no: int, change: Callable[[Lane, datetime], Fold], actor: Actor | None
     ) -> Plan[LaneEvent | None]:
-        """Change a circuit by hand, under its lane's lock. None: there was nothing to change."""
+        """Change a circuit by hand under its lane's lock. None: nothing changed."""
         found = yield from lock_lane(endpoint_no)
         before = rows.lane(found, self._reading)
         after = change(before, self._reading.instant(found["now"]))
@@ -120,7 +120,7 @@ class EndpointState(Shared):
         yield Step("lane_save", no=endpoint_no, **{name: getattr(after.lane, name) for name in LANE_WRITTEN})
         yield from _write_event(event, before.app_no, self._reading, by_hand=True)
         if before.circuit != Circuit.CLOSED and after.lane.circuit == Circuit.CLOSED:
-            yield from tell(operational_events.circuit_reset(endpoint_no, event.cause), self._reading)
+            yield from write_events(operational_events.circuit_reset(endpoint_no, event.cause), self._reading)
         yield Step("lanes_wake", nos=[endpoint_no])
         yield Step("announce")
         return event
@@ -136,9 +136,9 @@ def set_status(
     by_hand: bool = False,
     actor: Actor | None = None,
 ) -> Plan[LaneEvent | None]:
-    """Of the endpoint and its lane, with the event that says so. None: it has that status already.
+    """Set the status of an endpoint and its lane, and record an event. None: it already has this status.
 
-    A lane that is active again begins without the failures of before, and an open circuit is probed at once.
+    A lane that becomes active again starts without earlier failures, and an open circuit is probed at once.
     """
     lane = yield from lock_lane(endpoint_no)
     before = EndpointStatus(lane["status"])
@@ -159,10 +159,10 @@ def set_status(
 
 
 def delete_endpoints(nos: Sequence[int], read: Reading) -> Plan[None]:
-    """Their lanes are locked. The rows stay, marked; the sweep takes care of what waits there."""
+    """Mark endpoints as deleted; the caller has locked their lanes. The sweep ends their waiting deliveries."""
     yield Step("lanes_delete_mark", nos=nos)
     yield Step("endpoints_delete", nos=nos)
-    yield from tell(operational_events.deleted(nos), read)
+    yield from write_events(operational_events.deleted(nos), read)
 
 
 def lock_lane(endpoint_no: int) -> Plan[Row]:
@@ -173,7 +173,7 @@ def lock_lane(endpoint_no: int) -> Plan[Row]:
 
 
 def existing(endpoint_no: int, read: Reading, vault: Vault) -> Plan[Endpoint]:
-    """Also one whose secrets no key opens: that must not stop its own repair."""
+    """Return the endpoint, even if no key decrypts its secrets: setting a new secret is how that is repaired."""
     found = yield from row("endpoint_by_no", no=endpoint_no)
     if found is None:
         raise NotFound("no such endpoint")
@@ -192,7 +192,7 @@ def _write_event(event: LaneEvent, app_no: int, read: Reading, *, by_hand: bool)
         actor=actor,
         actor_name=actor_name,
     )
-    yield from tell(of_lanes([event], by_hand=by_hand), read)
+    yield from write_events(of_lanes([event], by_hand=by_hand), read)
 
 
 def _event_kind(before: EndpointStatus, after: EndpointStatus) -> LaneEventKind:

@@ -1,4 +1,4 @@
-"""Endpoints, each with its lane."""
+"""Endpoints and their lanes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hookline.model.audit import Note
 from hookline.rules import operational_events
 from hookline.store import rows
 from hookline.store.plans.endpoint_state import delete_endpoints, existing, lock_lane
-from hookline.store.plans.operational_events import tell
+from hookline.store.plans.operational_events import write_events
 from hookline.store.plans.plan import Plan, Shared, Step, by_text, changes, noted, reads, row, value
 from hookline.store.protocols import Page
 
@@ -23,22 +23,22 @@ from hookline.store.protocols import Page
 class Endpoints(Shared):
     @changes
     def create_endpoint(
-        self, app_no: int, new: NewEndpoint, *, most: int = 0, note: Note[Endpoint] | None = None
+        self, app_no: int, new: NewEndpoint, *, max_endpoints: int = 0, note: Note[Endpoint] | None = None
     ) -> Plan[Endpoint]:
-        if most:
-            yield from _check_room(app_no, most)
+        if max_endpoints:
+            yield from _check_room(app_no, max_endpoints)
         org_id = yield from value("application_org", app_no=app_no)
         if org_id is None:
             raise NotFound("no such application")
         endpoint_id = ids.mint(ids.ENDPOINT, wall())
         values = self._columns(org_id, endpoint_id, new)
-        no = yield from value("endpoint_insert", id=endpoint_id, app_no=app_no, status=new.status, **values)
+        no = yield from value("endpoint_insert", id=endpoint_id, app_no=app_no, **values)
         if no is None:
             if (yield from value("application_org", app_no=app_no)) is None:
                 raise NotFound("no such application")
             raise Conflict(f"the uid {new.uid!r} is taken")
-        yield Step("lane_insert", no=no, app_no=app_no, status=new.status, **values)
-        yield from tell(operational_events.created(no), self._reading)
+        yield Step("lane_insert", no=no, app_no=app_no, **values)
+        yield from write_events(operational_events.created(no), self._reading)
         return (yield from noted(note, (yield from existing(no, self._reading, self._vault))))
 
     @changes
@@ -55,10 +55,11 @@ class Endpoints(Shared):
         if before is None:
             raise NotFound("no such endpoint")
         if revision not in (None, before["revision"]):
-            raise Overtaken("somebody else has changed the endpoint meanwhile")
+            raise Overtaken("another request changed the endpoint meanwhile")
         given = {name: each for name, each in asdict(change).items() if each is not UNSET}
         after = replace(rows.endpoint_or_fault(before, self._reading, self._vault), **given)
-        # What is not changed stays sealed as it is: it may be what no key opens, and a new secret is the way out of that.
+        # Values that do not change stay encrypted as they are. No key may decrypt them, and setting a new secret is how
+        # that is repaired.
         sealed = {name: before[name] for name in ("secrets", "headers") if name not in given}
         if "url" not in given:
             sealed |= {"url": before["url"], "sealed_url": before["sealed_url"]}
@@ -70,7 +71,7 @@ class Endpoints(Shared):
             yield Step("unblock", no=endpoint_no)
         yield Step("lanes_wake", nos=[endpoint_no])
         yield Step("announce")
-        yield from tell(operational_events.updated(endpoint_no), self._reading)
+        yield from write_events(operational_events.updated(endpoint_no), self._reading)
         return (yield from noted(note, (yield from existing(endpoint_no, self._reading, self._vault))))
 
     @changes
@@ -98,19 +99,9 @@ class Endpoints(Shared):
 
     def _columns(self, org_id: str, endpoint_id: str, given: NewEndpoint | Endpoint) -> dict[str, Any]:
         url, sealed_url = rows.place_url(self._vault, org_id, endpoint_id, given.url)
-        return {
-            "uid": given.uid,
+        return {name: getattr(given, name) for name in NewEndpoint.__struct_fields__} | {
             "url": url,
             "sealed_url": sealed_url,
-            "description": given.description,
-            "version": given.version,
-            "event_types": given.event_types,
-            "channels": given.channels,
-            "throttle_rate": given.throttle_rate,
-            "concurrency": given.concurrency,
-            "ordering": given.ordering,
-            "on_death": given.on_death,
-            "scheme": given.scheme,
             "secrets": rows.seal_secrets(self._vault, endpoint_id, given.secrets),
             "headers": rows.seal_headers(self._vault, endpoint_id, given.headers),
             "metadata": rows.json_text(given.metadata),
@@ -118,8 +109,9 @@ class Endpoints(Shared):
         }
 
 
-def _check_room(app_no: int, most: int) -> Plan[None]:
-    """Locks the application first: of two endpoints that are created at once, the second one counts the first."""
+def _check_room(app_no: int, max_endpoints: int) -> Plan[None]:
+    """Raise `Conflict` if the application has too many endpoints. It locks the application first, so that two
+    concurrent creations count each other."""
     yield Step("application_lock", app_no=app_no)
-    if (yield from value("endpoint_count", app_no=app_no, most=most)) >= most:
-        raise TooManyEndpoints(most)
+    if (yield from value("endpoint_count", app_no=app_no, max_rows=max_endpoints)) >= max_endpoints:
+        raise TooManyEndpoints(max_endpoints)

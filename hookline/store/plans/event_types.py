@@ -32,7 +32,7 @@ class EventTypes(Shared):
         if saved is None:
             if not (yield Step("organization", org_id=event_type.org_id)):
                 raise NotFound("no such organization")
-            raise Overtaken("somebody else has saved the event type meanwhile")
+            raise Overtaken("another request saved the event type meanwhile")
         return (yield from noted(note, rows.event_type(saved, self._reading)))
 
     @reads

@@ -1,4 +1,4 @@
-"""Where a message can be: on PostgreSQL, only the partitions of that time are searched."""
+"""Find a message by its id. On PostgreSQL only the partitions around the id's time are searched."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from hookline import ids
 from hookline.store.plans.plan import Plan, row
 from hookline.store.rows import Row
 
-_MARGIN = timedelta(days=1)  # between the clock that made an id and the database's
+_MARGIN = timedelta(days=1)  # maximum difference between the clock that made an id and the database's clock
 ANY_TIME = (datetime(2000, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC))
 
 
 def made_within(message_id: str) -> tuple[datetime, datetime]:
-    """When a message of this id can have been accepted."""
+    """Return the period in which a message with this id can have been accepted."""
     at = ids.minted_at(message_id)
     return ANY_TIME if at is None else (at - _MARGIN, at + _MARGIN)
 
 
 def message_row(message_id: str, app_no: int | None = None) -> Plan[Row | None]:
-    """Where its id says that it is; else everywhere: the clock that made the id may have been wrong."""
+    """Return the message's row. If it is not where its id's time says, search everywhere: the clock that made the id
+    may have been wrong."""
     for since, until in (made_within(message_id), ANY_TIME):
         found = yield from row("message_by_id", id=message_id, since=since, until=until, app_no=app_no)
         if found is not None:

@@ -1,4 +1,4 @@
-"""Answers to POSTs with an idempotency key: held by one request, kept for those that repeat it."""
+"""Stored responses to POSTs with an idempotency key. One request leases the key; repeated requests get its response."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hookline.store.plans.plan import Plan, Shared, Step, changes, reads, row
 from hookline.store.protocols import FAR_LEASE
 from hookline.store.rows import CLAIM_BITS, Row, open_answer, seal_answer
 
-# Nobody holds a key for longer: a lease that ends later was made by a clock that was ahead.
+# No lease is longer. A lease that ends later was made while the clock was ahead.
 _FAR = timedelta(seconds=FAR_LEASE)
 
 
@@ -25,7 +25,7 @@ class KeptAnswers(Shared):
         if taken:
             return KeptAnswer(request=request, claim=claim)
         found = yield from row("answer_held", key=key)
-        # Dropped between the two statements: the same as held by the next one who asks.
+        # The key was freed between the two statements. Report it as leased: the caller will try again.
         return KeptAnswer(request=request) if found is None else self._kept_answer(key, found)
 
     @reads

@@ -1,11 +1,12 @@
-"""Lanes, and what happened to them."""
+"""Lanes and their events."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from hookline.model import LaneEvent, LaneEventFilter, LaneView, TimelineEntry
-from hookline.store import listing, rows
+from hookline.store import rows
+from hookline.store.plans import listing
 from hookline.store.plans.plan import Plan, Shared, Step, reads
 from hookline.store.protocols import LAST_NUMBER, MAX_LISTED, MAX_WAITING, Page, Walk, after_number
 
@@ -42,7 +43,7 @@ class Lanes(Shared):
         return found[0] if found else None
 
     def _lane_views(self, nos: Sequence[int], counted: int) -> Plan[list[LaneView]]:
-        """In this order. Open deliveries of each are counted so far."""
+        """Return the lanes in this order. Open deliveries of each are counted up to `counted`."""
         found = yield Step("lane_views", nos=nos, counted=counted)
         views = {each["endpoint_no"]: rows.lane_view(each, self._reading, counted) for each in found}
         return [views[no] for no in nos if no in views]

@@ -1,4 +1,4 @@
-"""Messages for people who search: by which way they are found, and how far one scan goes."""
+"""Search messages: how they are found, and how many rows one scan reads."""
 
 from __future__ import annotations
 
@@ -6,29 +6,31 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from hookline import ids
 from hookline.model import FoundMessage, Message, MessageSearch
 from hookline.model.states import OPEN, DeliveryState
-from hookline.store import listing, rows
+from hookline.store import rows
+from hookline.store.plans import listing
 from hookline.store.plans.history import ANY_TIME, made_within
 from hookline.store.plans.plan import Plan, Shared, Step, reads, value
 from hookline.store.protocols import Page, Walk
 from hookline.store.rows import Row, storable
 
-FEW = 50  # applications of one organization, walked one by one; more are walked with everybody's together
-FIRST = 500  # rows that the first look goes over, where others may follow
-HELD = 10_000  # open deliveries, or dead letters, that the second one does
-MAX_OF_EVENT = 1_000  # messages of one event id, in as many applications
+FEW = 50  # Applications of one organization that are scanned one by one. With more, all messages are scanned together.
+FIRST = 500  # rows that the first of several scans reads
+HELD = 10_000  # open deliveries or dead letters that the second scan reads
+MAX_OF_EVENT = 1_000  # maximum messages with one event id, in different applications
 
-HELD_BACK = "held"  # as `story.standing` calls it: waiting, in a lane that keeps it
+HELD_BACK = "held"  # the word for a delivery that waits in a lane which is held back
 _NAMES = {state.value: state.name.lower() for state in DeliveryState}
 _OPEN = frozenset({HELD_BACK, *(state.name.lower() for state in OPEN)})
 
 
 class MessageSearches(Shared):
     @reads
-    def found_messages(self, org_id: str, where: MessageSearch, page: Page) -> Plan[Walk[FoundMessage]]:
+    def search_messages(self, org_id: str, where: MessageSearch, page: Page) -> Plan[Walk[FoundMessage]]:
         if not possible(where):
             return Walk(rows=[])
         if where.ref is not None:
@@ -38,12 +40,13 @@ class MessageSearches(Shared):
         return listing.walked((yield from self._with_states(found)), page, end)
 
     def _by_ref(self, org_id: str, ref: str, where: MessageSearch) -> Plan[list[Row]]:
-        """By its id, where the id says that it is and then everywhere: its clock may have been wrong. Else by event id."""
+        """Find messages by id, first at the id's time, then everywhere, because its clock may have been wrong.
+        Otherwise find them by event id."""
         for since, until in (made_within(ref), ANY_TIME):
-            found = yield Step("found_by_id", org_id=org_id, app_no=where.app_no, ref=ref, since=since, until=until)
+            found = yield Step("search_by_id", org_id=org_id, app_no=where.app_no, ref=ref, since=since, until=until)
             if found:
                 return found
-        return (yield Step("found_by_event_id", org_id=org_id, app_no=where.app_no, ref=ref, most=MAX_OF_EVENT))
+        return (yield Step("search_by_event_id", org_id=org_id, app_no=where.app_no, ref=ref, max_rows=MAX_OF_EVENT))
 
     def _scanned(self, org_id: str, where: MessageSearch, page: Page) -> Plan[tuple[list[Row], str | None]]:
         apps = yield from self._apps(org_id, where)
@@ -60,10 +63,10 @@ class MessageSearches(Shared):
         return found, end
 
     def _apps(self, org_id: str, where: MessageSearch) -> Plan[list[int]]:
-        """Of the organization: the one that is asked for, or the first ones."""
+        """Return the requested application, if the organization has it, or the organization's first applications."""
         if where.app_no is None:
-            return [each["no"] for each in (yield Step("found_apps", org_id=org_id, most=FEW + 1))]
-        known = yield Step("found_app", org_id=org_id, app_no=where.app_no)
+            return [each["no"] for each in (yield Step("search_apps", org_id=org_id, max_rows=FEW + 1))]
+        known = yield Step("search_app", org_id=org_id, app_no=where.app_no)
         return [where.app_no] if known else []
 
     def _with_states(self, found: Sequence[Row]) -> Plan[list[FoundMessage]]:
@@ -72,49 +75,37 @@ class MessageSearches(Shared):
 
 
 def states_of(messages: Sequence[Message]) -> Plan[dict[str, dict[str, int]]]:
-    """By message, how many of its deliveries there are for each word."""
+    """Return for each message how many of its deliveries are in each state."""
     if not messages:
         return {}
     given = [message.id for message in messages], [message.created_at for message in messages]
-    return states((yield Step("found_states", ids=given[0], instants=given[1])))
+    return states((yield Step("search_states", ids=given[0], instants=given[1])))
 
 
 def _asked(org_id: str, apps: list[int], where: MessageSearch, page: Page) -> dict[str, object]:
     span = listing.span(ids.MESSAGE, where, page)
-    return {
-        "org_id": org_id,
-        "app_no": where.app_no,
-        "apps": apps,
-        "near": span.near,
-        "far": span.far,
-        "limit": page.limit,
-        "event_types": where.event_types,
-        "channel": where.channel,
-        "tag": where.tag,
-        "after": where.after,
-        "before": where.before,
-        "state": where.state,
-    }
+    bounds = {"near": span.near, "far": span.far, "limit": page.limit}
+    return asdict(where) | {"org_id": org_id, "apps": apps} | bounds
 
 
 class Way(StrEnum):
-    """The value is the name of the statements."""
+    """How messages are found. The value is the name of the statements."""
 
-    APPS = "found"  # through the messages of these applications
-    ALL = "found_all"  # through everybody's
-    OPEN = "found_open"  # through open deliveries: they are few beside all messages
-    DEAD = "found_dead"  # through dead letters that nobody has resolved: likewise
+    APPS = "search"  # scan the messages of these applications
+    ALL = "search_all"  # scan the messages of all applications
+    OPEN = "search_open"  # scan open deliveries, which are few compared with all messages
+    DEAD = "search_dead"  # scan unresolved dead letters, which are few compared with all messages
 
 
 class Scan(Struct, frozen=True):
     way: Way
-    stride: int  # rows that it goes over; by the way of applications, of each
-    bounded: bool = True  # False: every row matches, so that it ends by itself
+    stride: int  # rows that it reads; with APPS, rows of each application
+    bounded: bool = True  # False: every row matches, so the page's limit ends the scan
 
 
 def scans(where: MessageSearch, apps: Sequence[int], page: Page) -> tuple[Scan, ...]:
-    """One after the other, until one fills the page or comes to the end. `apps` are those that are asked for, or the
-    organization's: up to one more than a few."""
+    """Return the scans to run in order, until one fills the page or reaches the end. `apps` are the requested
+    applications, or the organization's first `FEW` + 1."""
     match where.state:
         case "open":
             return Scan(Way.OPEN, FIRST), Scan(Way.OPEN, HELD)
@@ -123,18 +114,18 @@ def scans(where: MessageSearch, apps: Sequence[int], page: Page) -> tuple[Scan, 
     several = Scan(Way.APPS, max(listing.STRIDE // max(1, len(apps)), page.limit), listing.rare(where))
     if len(apps) <= 1:
         return (several,)
-    # Mostly one organization has them all, and needs no other look.
+    # Usually one organization has all messages, and the first scan is enough.
     return Scan(Way.ALL, FIRST), several if len(apps) <= FEW else Scan(Way.ALL, listing.STRIDE)
 
 
 def possible(where: MessageSearch) -> bool:
-    """Whether anything like it can be stored."""
+    """Return whether the database can store the filter's texts. If not, nothing can match."""
     given = (where.ref, where.channel, where.tag, *(where.event_types or ()))
     return all(storable(text) for text in given if text is not None)
 
 
 def states(found: Sequence[Row]) -> dict[str, dict[str, int]]:
-    """By message, and by the word for where each delivery is."""
+    """Count deliveries by message and by state word."""
     made: dict[str, dict[str, int]] = {}
     for row in found:
         counted = made.setdefault(row["message_id"], {})
@@ -144,7 +135,7 @@ def states(found: Sequence[Row]) -> dict[str, dict[str, int]]:
 
 
 def state_of(word: str | None) -> tuple[int | None, bool | None]:
-    """The state, and whether its lane keeps it, of a delivery with this word; None: any."""
+    """Return the state of deliveries with this word, and whether their lane is held back. None: any."""
     if word is None:
         return None, None
     return (None, True) if word == HELD_BACK else (DeliveryState[word.upper()].value, False)
@@ -155,7 +146,7 @@ def joined(messages: Sequence[Message], counted: Mapping[str, dict[str, int]]) -
 
 
 def named(found: Sequence[FoundMessage], where: MessageSearch, page: Page) -> Walk[FoundMessage]:
-    """What a page has of those that have the id that was asked for: they are few, and all of them are here."""
+    """Return a page of messages with the requested id. There are few, and `search` has all of them."""
     matching = sorted((each for each in found if _matches(each, where)), key=lambda each: each.message.id, reverse=True)
     start = page.iterator
     if page.backwards:
@@ -177,7 +168,7 @@ def _matches(found: FoundMessage, where: MessageSearch) -> bool:
 
 
 def _states(states: Mapping[str, int]) -> set[str]:
-    """As a filter names them."""
+    """Return the states that a filter can name and that these deliveries match."""
     if not states:
         return {"none"}
     found = {"delivered"} if set(states) == {"delivered"} else set()

@@ -1,4 +1,4 @@
-"""Messages, their deliveries and their attempts, for people and the API."""
+"""Read messages, their deliveries and their attempts."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from hookline.model import (
     MessageFilter,
 )
 from hookline.model.audit import Note
-from hookline.store import listing, rows
-from hookline.store.plans import message_search
+from hookline.store import rows
+from hookline.store.plans import listing, message_search
 from hookline.store.plans.history import ANY_TIME, made_within, message_row
 from hookline.store.plans.plan import Plan, Shared, Step, changes, noted, reads, row, value
 from hookline.store.protocols import Page, Walk
@@ -54,7 +54,7 @@ class Messages(Shared):
 
     @reads
     def messages_of(self, app_no: int, message_ids: Sequence[str]) -> Plan[list[Message]]:
-        """Where their ids say that they are; those that are not there, everywhere: see `message_row`."""
+        """Find messages at the time in their ids; search for the missing ones everywhere: see `message_row`."""
         if not message_ids:
             return []
         times = [made_within(message_id) for message_id in message_ids]
@@ -96,7 +96,8 @@ class Messages(Shared):
         return counted.get(message.id, {})
 
     def _accepted_at(self, message_id: str) -> Plan[datetime]:
-        """Its history cannot be older. The beginning of time if the message is gone."""
+        """Return when the message was accepted; nothing about it is older. If it does not exist, return the earliest
+        time."""
         found = yield from message_row(message_id)
         return ANY_TIME[0] if found is None else self._reading.instant(found["created_at"])
 
@@ -163,7 +164,7 @@ class Messages(Shared):
 
 
 def _filled(found: list[Message]) -> Plan[list[Message]]:
-    """With their payloads."""
+    """Add the payloads to these messages."""
     if not found:
         return []
     instants = [message.created_at for message in found]
@@ -183,7 +184,7 @@ def _way(name: str, page: Page) -> str:
 
 
 def _asked(prefix: str, of: object, where: MessageFilter, page: Page) -> dict[str, Any]:
-    """The values of a walk: from where to where, and what it looks for."""
+    """Return the parameters of a listing: its bounds and its filter."""
     span = listing.span(prefix, where, page)
     recorded_after, recorded_before = listing.recorded_within(where)
     return {

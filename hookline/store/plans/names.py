@@ -1,4 +1,4 @@
-"""Names of applications and endpoints, for pages that have their ids."""
+"""Names of applications and endpoints by id."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hookline.store.plans.plan import Plan, Shared, Step, reads
 from hookline.store.protocols import Page, Walk
 from hookline.store.rows import Row
 
-LOOKED = 2_000  # applications whose names one search goes through: no index knows a part of a name
+MAX_SEARCHED = 2_000  # maximum applications that one search reads, because no index finds a part of a name
 
 
 class Names(Shared):
@@ -23,19 +23,19 @@ class Names(Shared):
     @reads
     def endpoint_names(self, endpoint_ids: Iterable[str]) -> Plan[dict[str, EndpointName]]:
         found = yield Step("endpoint_names", ids=list(endpoint_ids))
-        return {each["id"]: rows.endpoint_name(each) for each in found}
+        return {each["id"]: rows.endpoint_name(each, self._reading) for each in found}
 
     @reads
     def applications_called(self, org_id: str, text: str, page: Page) -> Plan[Walk[Application]]:
-        looked = yield Step("application_words", org_id=org_id, iterator=page.iterator or "", looked=LOOKED)
+        looked = yield Step("application_words", org_id=org_id, iterator=page.iterator or "", looked=MAX_SEARCHED)
         ids, end = matching(looked, text, page.limit)
         found = yield Step("applications_by_id", org_id=org_id, ids=ids)
         return Walk(rows=[rows.application(each, self._reading) for each in found], end=end)
 
 
 def matching(found: Sequence[Row], text: str, limit: int) -> tuple[list[str], str | None]:
-    """Ids of those that have the text in their name or uid, whatever its case; and, where they fill no page, the id behind
-    which the search goes on, if there may be more."""
+    """Return the ids of rows with the text in their name or uid, ignoring case. If they do not fill a page and more may
+    follow, also return the id after which to continue."""
     wanted = _folded(text)
     ids = [
         row["id"]
@@ -44,9 +44,9 @@ def matching(found: Sequence[Row], text: str, limit: int) -> tuple[list[str], st
     ]
     if len(ids) >= limit:
         return ids[:limit], None
-    return ids, found[-1]["id"] if len(found) == LOOKED else None
+    return ids, found[-1]["id"] if len(found) == MAX_SEARCHED else None
 
 
 def _folded(text: str) -> str:
-    """Without its case, and with one form for letters that carry marks."""
+    """Remove case differences and use one Unicode form for letters with accents."""
     return text.casefold() if text.isascii() else normalize("NFKC", text).casefold()

@@ -1,4 +1,4 @@
-"""Operational webhooks: events written to the outbox in the transaction in which they happen."""
+"""Operational webhooks: events that are written to the outbox in the transaction of the change."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from hookline.rules import operational_events
 from hookline.rules.operational_events import MANAGEMENT, DeliveryEvent, Known, LastAttempt, Note, Subject
 from hookline.store.plans.plan import Batch, Plan, Step
 from hookline.store.rows import Reading, Row
-from hookline.store.rows.reading import maybe
+from hookline.store.rows.reading import struct_of
 
 
-def tell(notes: Sequence[Note], read: Reading) -> Plan[None]:
-    """Looks for organizations that listen if anything happened at all, and for the rest only if there are any."""
+def write_events(notes: Sequence[Note], read: Reading) -> Plan[None]:
+    """Write events to the outbox. It reads the subscribed organizations only if something happened, and the other
+    details only if there are any."""
     if not notes:
         return
     nos = sorted({note.endpoint_no for note in notes})
@@ -51,7 +52,7 @@ def _known(turns: Sequence[DeliveryEvent], read: Reading) -> Plan[Known]:
 
 
 def _last(turns: Sequence[DeliveryEvent], read: Reading) -> Plan[dict[int, LastAttempt]]:
-    """By delivery; without those whose attempts retention has taken."""
+    """Return the last attempt of each delivery. Attempts that retention removed are missing."""
     if not turns:
         return {}
     found = yield Step(
@@ -70,5 +71,4 @@ def _attempt(row: Row, read: Reading) -> LastAttempt:
 
 
 def _subject(row: Row, read: Reading) -> Subject:
-    given = {name: row[name] for name in Subject.__struct_fields__}
-    return Subject(**given | {"failing_since": maybe(read.instant, row["failing_since"])})
+    return struct_of(Subject, row, read)

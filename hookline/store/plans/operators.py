@@ -1,9 +1,11 @@
-"""Operators, their sessions, and the guesses at their passwords."""
+"""Operators, their sessions, and failed logins."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+
+from msgspec.structs import asdict
 
 from hookline.errors import Conflict, InvalidInput, NotFound
 from hookline.model import Scope
@@ -14,7 +16,7 @@ from hookline.store.plans.plan import Batch, Plan, Shared, Step, by_text, change
 from hookline.store.protocols import IDLE, Page
 from hookline.store.rows import storable
 
-GUESSES_KEPT = 2 * 86_400  # seconds after the last one: longer than anybody is locked out
+GUESSES_KEPT = 2 * 86_400  # seconds to keep failed logins after the last one; longer than any lock
 
 
 class Operators(Shared):
@@ -69,19 +71,8 @@ class Operators(Shared):
         if new.password is not None:
             known = yield Step("operator_password_is", operator=new.operator, org_id=new.org_id, password=new.password)
             if not known:
-                raise NotFound("the operator is gone, or has another password by now")
-        made = yield Step(
-            "session_insert",
-            hash=new.hash,
-            org_id=new.org_id,
-            app_no=new.app_no,
-            role=new.role,
-            operator=new.operator,
-            key_id=new.key_id,
-            token=new.token,
-            token_issued_at=new.token_issued_at,
-            lifetime=timedelta(seconds=new.lifetime),
-        )
+                raise NotFound("the operator was deleted or has a new password")
+        made = yield Step("session_insert", **asdict(new) | {"lifetime": timedelta(seconds=new.lifetime)})
         if not made:
             raise InvalidInput("there is a session with this hash already")
         yield from noted(note, None)
@@ -109,8 +100,9 @@ class Operators(Shared):
 
     @changes
     def take_guess(self, rules: Mapping[bytes, Lock]) -> Plan[datetime | None]:
-        """Looks without a lock first: somebody who is locked out and guesses on must cost little, and write nothing."""
-        subjects = sorted(rules)  # two who guess at the same ones lock them in one order
+        """Count a login attempt. It first reads without a lock, so that a locked-out user who keeps trying costs little
+        and writes nothing."""
+        subjects = sorted(rules)  # sorted, so that two concurrent logins lock subjects in one order
         for subject in subjects:
             until = yield from value("guess_locked", subject=subject)
             if until is not None:
@@ -132,7 +124,7 @@ class Operators(Shared):
 
 
 def _locked(known: Mapping[bytes, Guesses], now: datetime) -> datetime | None:
-    """The end of the longest lock."""
+    """Return the end of the longest lock."""
     ends = [each.locked_until for each in known.values() if each.locked_until is not None]
     return max((end for end in ends if end > now), default=None)
 

@@ -1,6 +1,6 @@
-"""How a method of the store is written once and runs on both engines.
+"""Plans: store methods that are written once and run on both engines.
 
-A plan is a generator. It yields steps (the name of a statement in `store/sql`, and its values) and gets the rows of each:
+A plan is a generator. It yields steps (a statement's name in `store/sql` and its values) and gets the rows of each:
 
     class ApiKeys(Shared):
         @changes
@@ -9,13 +9,14 @@ A plan is a generator. It yields steps (the name of a statement in `store/sql`, 
                 raise NotFound("no such API key")
             yield from noted(note, None)
 
-`@changes` and `@reads` turn such a generator into the async method that callers see. The engine runs its steps:
-`sqlite/database.py` in the writer's or in a reader's thread, `postgres/database.py` on a calm connection. What changes
-something is one transaction, and an exception undoes all of it. PostgreSQL may run a plan twice, if it lost a deadlock.
+`@changes` and `@reads` turn such a generator into the async method that callers use. The engine runs the steps:
+`sqlite/database.py` in the writer's thread or a reader's, `postgres/database.py` on a connection of its calm pool. A plan with
+`@changes` is one transaction, and an exception rolls it back. PostgreSQL may run a plan twice if it lost a deadlock.
 
-A plan never catches an error of the database, because a statement that failed ends a PostgreSQL transaction: a statement that
-may be refused says so by the rows that it returns (`ON CONFLICT DO NOTHING RETURNING ...`). Nor may a plan assume that it is
-the only writer. Values are ours (instants, lists, enums); the engine converts them. `Shared._reading` reads what comes back.
+A plan never catches a database error, because a failed statement aborts a PostgreSQL transaction. A statement that may
+be refused shows it in its rows (`ON CONFLICT DO NOTHING RETURNING ...`). A plan must not assume that it is the only
+writer. Values are Python values (instants, lists, enums) and the engine converts them. `Shared._reading` converts the
+values of rows.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ from hookline.store.rows import Reading, Row, audit_columns
 T = TypeVar("T")
 P = ParamSpec("P")
 
-_FIRST, _LAST = "", "\U0010ffff"  # before and after every text
+_FIRST, _LAST = "", "\U0010ffff"  # sort before and after every text
 
 
 class Step:
-    """One statement, run once."""
+    """A statement that is run once."""
 
     __slots__ = ("name", "values")
 
@@ -46,7 +47,7 @@ class Step:
 
 
 class Batch:
-    """One statement, run for each of these values. It returns no rows."""
+    """A statement that is run once for each set of values. It returns no rows."""
 
     __slots__ = ("name", "values")
 
@@ -56,23 +57,24 @@ class Batch:
 
 
 class Bulk(Batch):
-    """Likewise, of very many: PostgreSQL runs the statement once, with an array for each name. It may return rows."""
+    """A `Batch` of many sets of values. PostgreSQL runs the statement once, with one array per name. It may return
+    rows."""
 
 
 Plan = Generator[Step | Batch, list[Row], T]
 
 
 class Shared:
-    """What a shared method finds in the engine that it is part of."""
+    """The attributes that a shared method uses from its engine."""
 
     _vault: Vault
     _options: StoreOptions
     _reading: Reading
 
-    async def _run_read(self, plan: Callable[[], Plan[T]], *, hot: bool = False) -> T:
+    async def _run_read(self, plan: Callable[[], Plan[T]], *, indexed: bool = False) -> T:
         raise NotImplementedError
 
-    async def _run_change(self, plan: Callable[[], Plan[T]], *, hot: bool = False) -> T:
+    async def _run_change(self, plan: Callable[[], Plan[T]], *, indexed: bool = False) -> T:
         raise NotImplementedError
 
 
@@ -82,7 +84,7 @@ Method = Callable[Concatenate[S, P], Coroutine[Any, Any, T]]
 
 
 def reads(written: Written[S, P, T]) -> Method[S, P, T]:
-    """The method that runs this plan, which changes nothing."""
+    """Turn a plan that changes nothing into an async method."""
 
     @wraps(written)
     async def method(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -92,7 +94,7 @@ def reads(written: Written[S, P, T]) -> Method[S, P, T]:
 
 
 def changes(written: Written[S, P, T]) -> Method[S, P, T]:
-    """The method that runs this plan in one transaction."""
+    """Turn a plan into an async method that runs it in one transaction."""
 
     @wraps(written)
     async def method(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -102,21 +104,21 @@ def changes(written: Written[S, P, T]) -> Method[S, P, T]:
 
 
 def searches(written: Written[S, P, T]) -> Method[S, P, T]:
-    """As `reads`, for what goes through history: PostgreSQL then never reads a table from end to end."""
+    """As `reads`, for plans that read history. PostgreSQL then never uses a sequential scan."""
 
     @wraps(written)
     async def method(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._run_read(lambda: written(self, *args, **kwargs), hot=True)
+        return await self._run_read(lambda: written(self, *args, **kwargs), indexed=True)
 
     return method
 
 
 def works(written: Written[S, P, T]) -> Method[S, P, T]:
-    """As `changes`, for work that goes through history, likewise."""
+    """As `changes`, for plans that read history. PostgreSQL then never uses a sequential scan."""
 
     @wraps(written)
     async def method(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._run_change(lambda: written(self, *args, **kwargs), hot=True)
+        return await self._run_change(lambda: written(self, *args, **kwargs), indexed=True)
 
     return method
 
@@ -125,7 +127,8 @@ def works(written: Written[S, P, T]) -> Method[S, P, T]:
 
 
 def noted(note: Note[T] | None, result: T) -> Plan[T]:
-    """The last step of a change: its entry in the audit log, so that both are written or neither is. The change's result."""
+    """Return the result of a change after writing its audit entry in the same transaction. It is the last step of a
+    change."""
     entry = None if note is None else note(result)
     if entry is not None:
         yield Step("audit_add", **audit_columns(entry))
@@ -133,19 +136,19 @@ def noted(note: Note[T] | None, result: T) -> Plan[T]:
 
 
 def row(name: str, /, **values: Any) -> Plan[Row | None]:
-    """The first row that a statement returns."""
+    """Return the first row of a statement, or None."""
     found = yield Step(name, **values)
     return found[0] if found else None
 
 
 def value(name: str, /, **values: Any) -> Plan[Any]:
-    """The first column of the first row; None without one."""
+    """Return the first column of the first row, or None if there is no row."""
     found: list[Any] = yield Step(name, **values)
     return found[0][0] if found else None
 
 
 def by_text(name: str, page: Page, /, **values: Any) -> Plan[list[Row]]:
-    """A page of the statements `name` and `name_back`, in the listing's own order, also when it is read backwards."""
+    """Return a page of the statement `name`, or `name_back` if read backwards. Rows are always in the listing's order."""
     against = page.backwards != page.descending
     start = page.iterator if page.iterator is not None else _LAST if against else _FIRST
     found = yield Step(f"{name}_back" if against else name, iterator=start, limit=page.limit, **values)
@@ -153,7 +156,7 @@ def by_text(name: str, page: Page, /, **values: Any) -> Plan[list[Row]]:
 
 
 def by_number(name: str, page: Page, /, *, newest_first: bool = False, **values: Any) -> Plan[list[Row]]:
-    """Likewise, of a listing whose iterator is a number."""
+    """Return a page of a listing whose iterator is a number. Rows are always in the listing's order."""
     number = after_number(page.iterator)
     start = number if number is not None else LAST_NUMBER if newest_first != page.backwards else 0
     found = yield Step(f"{name}_back" if page.backwards else name, iterator=start, limit=page.limit, **values)

@@ -1,4 +1,4 @@
-"""Pulses: written by each process, read by whoever wants to see the fleet, rolled up by the sweep. And what endpoints did."""
+"""Pulses, which each process writes and the sweep aggregates, and the activity of endpoints."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from hookline.model.pulses import Pulse, together
 from hookline.store.plans.chores import Chore, is_free
 from hookline.store.plans.plan import Bulk, Plan, Shared, Step, changes, reads, value
 from hookline.store.rows import Reading, Row
+from hookline.store.rows.reading import struct_of
 
-MAX_READ = 20_000  # that one look takes: two hours of 27 processes, or a week of minutes
+MAX_READ = 20_000  # maximum pulses that one call reads: two hours of 27 processes, or a week of minutes
 MAX_ROLLED = 5_000
-MAX_RETIRED = 20_000  # rows of activity of one grain at a time
+MAX_RETIRED = 20_000  # maximum activity rows of one grain that one call deletes
 
 _MINUTE = timedelta(minutes=1)
-_SETTLED = timedelta(seconds=30)  # after which every process has told of a minute
+_SETTLED = timedelta(seconds=30)  # every process has written its pulses of a minute after this time
 _SHORT, _LONG = timedelta(hours=2), timedelta(days=7)
-_KEPT = {MINUTE: _SHORT, QUARTER: _LONG}  # activity, by its grain
+_KEPT = {MINUTE: _SHORT, QUARTER: _LONG}  # how long activity is kept, by grain
 
 _decode = msgspec.json.Decoder(Pulse).decode
 _encode = msgspec.json.Encoder().encode
@@ -70,7 +71,7 @@ class Pulses(Shared):
 
     @reads
     def pulses(self, since: datetime, until: datetime | None = None, *, minutes: bool = False) -> Plan[list[Pulse]]:
-        found = yield Step("pulses", grain=int(minutes), since=since, until=until, most=MAX_READ)
+        found = yield Step("pulses", grain=int(minutes), since=since, until=until, max_rows=MAX_READ)
         return [_pulse(each, self._reading) for each in found]
 
     @changes
@@ -78,25 +79,25 @@ class Pulses(Shared):
         if not (yield from is_free(Chore.PULSES)):
             return SweepReport()
         now = self._reading.instant((yield from value("now")))
-        found = yield Step("pulses_unrolled", first=EPOCH, before=_floor(now - _SETTLED), most=MAX_ROLLED)
+        found = yield Step("pulses_unrolled", first=EPOCH, before=_floor(now - _SETTLED), max_rows=MAX_ROLLED)
         pulses = [_pulse(each, self._reading) for each in found]
         for minute in _minutes(pulses, full=len(pulses) == MAX_ROLLED):
             yield Step("pulse_roll", at=minute.at, data=_encode(minute))
         yield Step("pulses_retire", grain=0, kept=_SHORT)
         yield Step("pulses_retire", grain=1, kept=_LONG)
         for grain, kept in _KEPT.items():
-            yield Step("activity_retire", grain=grain, kept=kept, most=MAX_RETIRED)
-            yield Step("org_activity_retire", grain=grain, kept=kept, most=MAX_RETIRED)
+            yield Step("activity_retire", grain=grain, kept=kept, max_rows=MAX_RETIRED)
+            yield Step("org_activity_retire", grain=grain, kept=kept, max_rows=MAX_RETIRED)
         return SweepReport()
 
 
 def _pulse(row: Row, read: Reading) -> Pulse:
-    """The database's clock counts, not the process's."""
+    """Read a pulse with the database's time, because the clock of the process may be wrong."""
     return replace(_decode(row["data"]), at=read.instant(row["at"]), process=row["process"])
 
 
 def _minutes(pulses: Sequence[Pulse], *, full: bool) -> Iterator[Pulse]:
-    """Those that are whole. Of more pulses than were asked for the last minute may not be: it comes with the next look."""
+    """Return the complete minutes. If the limit cut the pulses off, the last minute is left for the next call."""
     groups = [(start, list(group)) for start, group in groupby(pulses, key=lambda pulse: _floor(pulse.at))]
     for start, group in groups[:-1] if full and len(groups) > 1 else groups:
         yield _minute(group, start + _MINUTE)
@@ -107,7 +108,7 @@ def _floor(at: datetime) -> datetime:
 
 
 def _minute(pulses: Sequence[Pulse], at: datetime) -> Pulse:
-    """Gauges are of the last pulse of each process: summed over a minute they would say nothing."""
+    """Sum a minute's pulses. Gauges use only the last pulse of each process, because their sum has no meaning."""
     last = {pulse.process: pulse for pulse in pulses}.values()
     return replace(
         together(pulses, at),
@@ -118,7 +119,8 @@ def _minute(pulses: Sequence[Pulse], at: datetime) -> Pulse:
 
 
 def _counted(deeds: Sequence[EndpointWork]) -> list[dict[str, int]]:
-    """A row for each endpoint, and for each application as a whole; in the order of their keys, as each process locks them."""
+    """Return one row per endpoint and one per application, sorted by key, because all processes must lock rows in one
+    order."""
     did: AttemptCounts = {}
     for deed in deeds:
         made = [deed.delivered, deed.retried, deed.dead]
@@ -132,4 +134,4 @@ def _counted(deeds: Sequence[EndpointWork]) -> list[dict[str, int]]:
 
 
 def _activity(row: Row, read: Reading) -> Activity:
-    return Activity(at=read.instant(row["at"]), delivered=row["delivered"], retried=row["retried"], dead=row["dead"])
+    return struct_of(Activity, row, read)

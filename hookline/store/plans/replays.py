@@ -1,4 +1,4 @@
-"""The ways back from death: replay, resolve, replay of what was missed, resend; and the test message to one endpoint."""
+"""Send messages again: replay, resolve, replay of missed messages, resend, and the test message to one endpoint."""
 
 from __future__ import annotations
 
@@ -19,37 +19,40 @@ from hookline.rules.replay import CLOCKS_APART, Seen, Window, missed, missing_wi
 from hookline.store import rows
 from hookline.store.plans.endpoint_state import existing, lock_lane
 from hookline.store.plans.history import message_row
-from hookline.store.plans.operational_events import tell
+from hookline.store.plans.operational_events import write_events
 from hookline.store.plans.plan import Plan, Shared, Step, changes, noted, value, works
 from hookline.store.protocols import STEP
 from hookline.store.rows import Reading, Row
-from hookline.store.rows.reading import maybe
+from hookline.store.rows.reading import struct_of
 
 
-class Looked(Struct, frozen=True, kw_only=True):
-    """The messages that a walk has come by, and where it goes on; None: there are no more."""
+class MessageScan(Struct, frozen=True, kw_only=True):
+    """The messages that a scan read, and where the next one continues. None: no messages are left."""
 
     seen: list[Seen]
     end: str | None
 
 
 class Replays(Shared):
-    """Each engine moves rows in its own way: the four methods below that it must have."""
+    """Replays, shared by both engines. Each engine implements the four methods that raise `NotImplementedError`."""
 
     def _replay_rows(self, where: DeadFilter, limit: int) -> Plan[list[Row]]:
-        """Turn matching letters back into deliveries and wake their lanes: `endpoint_no`, `count`, `first` and `at` of each."""
+        """Turn matching dead letters back into deliveries and wake their lanes. Return `endpoint_no`, `count`, `first`
+        and `at` per endpoint."""
         raise NotImplementedError
 
     def _resolve_rows(self, where: DeadFilter, text: str, limit: int) -> Plan[list[Row]]:
-        """Close matching letters and wake queues that waited for them: likewise."""
+        """Resolve matching dead letters and wake the queues that they blocked. Return `endpoint_no`, `count`, `first`
+        and `at` per endpoint."""
         raise NotImplementedError
 
     def _deliver(self, endpoint: Endpoint, window: Window, message_ids: Sequence[str]) -> Plan[int]:
-        """A manual delivery for each message, not before its time; how many."""
+        """Create a manual delivery of each message, due no earlier than its `deliver_at`. Return their number."""
         raise NotImplementedError
 
-    def _deliver_once_more(self, endpoint_no: int, message_id: str) -> Plan[int | None]:
-        """A manual delivery of one message, now; its id. None: no such message, payload or endpoint."""
+    def _resend(self, endpoint_no: int, message_id: str) -> Plan[int | None]:
+        """Create a manual delivery of one message that is due now. Return its id. None: no such message, payload or
+        endpoint."""
         raise NotImplementedError
 
     @changes
@@ -70,7 +73,7 @@ class Replays(Shared):
         return (yield from self._tell(found, Kind.DEAD_RESOLVED, clean(text)))
 
     def _tell(self, found: Sequence[Row], kind: Kind, text: str | None = None) -> Plan[int]:
-        """How many there were, of all endpoints."""
+        """Write operational events and return the total number of dead letters."""
         batches = [
             OfEndpoint(
                 kind=kind,
@@ -82,10 +85,10 @@ class Replays(Shared):
             )
             for each in found
         ]
-        yield from tell(batches, self._reading)
+        yield from write_events(batches, self._reading)
         return sum(batch.count for batch in batches)
 
-    # ── what an endpoint missed, or is to get once more ──
+    # ── missed messages, resend ──
 
     async def replay_missing(
         self,
@@ -96,15 +99,16 @@ class Replays(Shared):
         *,
         note: Note[int] | None = None,
     ) -> int:
-        """In stretches, each a transaction: the one that makes deliveries, or else the last one, is noted."""
+        """Replay in batches, each in its own transaction. The audit entry is written with the batch that creates
+        deliveries, or with the last one."""
         after: str | None = None
         while True:
-            made, after = await self._replay_stretch(endpoint_no, since, until, after, limit, note)
+            made, after = await self._replay_batch(endpoint_no, since, until, after, limit, note)
             if made or after is None:
                 return made
 
     @works
-    def _replay_stretch(
+    def _replay_batch(
         self,
         endpoint_no: int,
         since: datetime,
@@ -113,18 +117,19 @@ class Replays(Shared):
         limit: int,
         note: Note[int] | None,
     ) -> Plan[tuple[int, str | None]]:
-        endpoint, now = yield from self._hold_endpoint(endpoint_no)
+        endpoint, now = yield from self._lock_endpoint(endpoint_no)
         window = missing_window(since, until, now, self._options.retention_days)
-        looked = yield from self._look_at_messages(endpoint, window, after, STEP)
+        scan = yield from self._scan_messages(endpoint, window, after, STEP)
         to = target(endpoint)
-        chosen = [seen.id for seen in looked.seen if missed(to, window, seen)][:limit]
+        chosen = [seen.id for seen in scan.seen if missed(to, window, seen)][:limit]
         made = (yield from self._deliver(endpoint, window, chosen)) if chosen else 0
-        if made or looked.end is None:
+        if made or scan.end is None:
             yield from noted(note, made)
-        return made, looked.end
+        return made, scan.end
 
-    def _hold_endpoint(self, endpoint_no: int) -> Plan[tuple[Endpoint, datetime]]:
-        """Under its lane's lock, and the instant; `NotFound` or `Conflict` where nothing would be sent."""
+    def _lock_endpoint(self, endpoint_no: int) -> Plan[tuple[Endpoint, datetime]]:
+        """Return the endpoint and the current instant, under its lane's lock. Raises `NotFound` or `Conflict` if
+        nothing would be sent."""
         lane = yield from lock_lane(endpoint_no)
         refused = refusal(EndpointStatus(lane["status"]))
         if refused is not None:
@@ -132,9 +137,9 @@ class Replays(Shared):
         endpoint = yield from existing(endpoint_no, self._reading, self._vault)
         return endpoint, self._reading.instant(lane["now"])
 
-    def _look_at_messages(self, endpoint: Endpoint, window: Window, after: str | None, limit: int) -> Plan[Looked]:
+    def _scan_messages(self, endpoint: Endpoint, window: Window, after: str | None, limit: int) -> Plan[MessageScan]:
         found = yield Step(
-            "messages_look",
+            "messages_in_range",
             no=endpoint.no,
             app_no=endpoint.app_no,
             after=after or window.first_id(),
@@ -144,11 +149,11 @@ class Replays(Shared):
             limit=limit,
         )
         seen = [_seen(each, self._reading) for each in found]
-        return Looked(seen=seen, end=seen[-1].id if len(seen) == limit else None)
+        return MessageScan(seen=seen, end=seen[-1].id if len(seen) == limit else None)
 
     @changes
     def resend(self, endpoint_no: int, message_id: str, *, note: Note[int | None] | None = None) -> Plan[int | None]:
-        delivery_id = yield from self._deliver_once_more(endpoint_no, message_id)
+        delivery_id = yield from self._resend(endpoint_no, message_id)
         if delivery_id is None and (yield from value("endpoint_lives", no=endpoint_no)) is None:
             raise NotFound("no such endpoint")
         return (yield from noted(note, delivery_id))
@@ -158,21 +163,11 @@ class Replays(Shared):
         made = yield Step("example_insert", no=endpoint_no, id=new.id, event_type=new.event_type, payload=new.payload)
         if not made:
             raise NotFound("no such endpoint")
-        yield from self._deliver_once_more(endpoint_no, new.id)
+        yield from self._resend(endpoint_no, new.id)
         found = yield from message_row(new.id)
         assert found is not None
         return (yield from noted(note, rows.message(found, self._reading)))
 
 
 def _seen(row: Row, read: Reading) -> Seen:
-    return Seen(
-        id=row["id"],
-        created_at=read.instant(row["created_at"]),
-        event_type=row["event_type"],
-        channels=maybe(read.texts, row["channels"]),
-        tags=maybe(read.texts, row["tags"]),
-        whole=bool(row["whole"]),
-        open=bool(row["open"]),
-        delivered=bool(row["delivered"]),
-        dead_id=row["dead_id"],
-    )
+    return struct_of(Seen, row, read)

@@ -1,25 +1,28 @@
-"""Sealed values: how many each key has sealed, and sealing them with the first key. And secrets that still verify tokens."""
+"""Count encrypted values by key, and re-encrypt them with the first key. Also the secrets that still verify tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from hookline.store import sealed
+from hookline.errors import VaultError
+from hookline.security.vault import Vault
 from hookline.store.plans.plan import Batch, Bulk, Plan, Shared, Step, changes, reads, searches, value, works
+from hookline.store.protocols.sealing import KeySeals, OlderSecret, Place, Range, Resealed, Seals, Spot, of_key, others
+from hookline.store.rows import Row
 from hookline.store.rows.reading import maybe
-from hookline.store.sealed import KeySeals, OlderSecret, Place, Range, Resealed, Seals, Spot, Value
 
 
 class SealedValues(Shared):
     @searches
-    def seals(self, most: int) -> Plan[Seals]:
+    def seals(self, limit: int) -> Plan[Seals]:
         heads = self._vault.heads
         keys = []
         for head in heads:
-            keys.append(KeySeals(head, (yield from _count(sealed.of_key(head), most))))
+            keys.append(KeySeals(head, (yield from _count(of_key(head), limit))))
         unknown = 0
-        for within in sealed.others(heads):
-            unknown += yield from _count(within, most)
+        for within in others(heads):
+            unknown += yield from _count(within, limit)
         return Seals(first=keys[0], older=tuple(keys[1:]), unknown=unknown)
 
     @works
@@ -33,12 +36,12 @@ class SealedValues(Shared):
             row=after.row,
             limit=limit,
         )
-        values = [Value.read(each["head"], each["row"], each["sealed"]) for each in found]
-        renewed, faults = sealed.renew(self._vault, place, values)
-        done = yield Bulk(place.statement, [{"row": one.row, "old": one.old, "new": one.new} for one in renewed])
-        return sealed.step(values, faults, len(done))
+        renewed, faults = _renew(self._vault, place, found)
+        done = yield Bulk(place.statement, renewed)
+        last = Spot(found[-1]["head"], found[-1]["row"]) if found else None
+        return Resealed(done=len(done), faults=faults, last=last)
 
-    # ── secrets of tokens ──
+    # ── token secrets ──
 
     @changes
     def watch_secrets(self, signs: bytes, older: Sequence[bytes]) -> Plan[None]:
@@ -58,8 +61,22 @@ class SealedValues(Shared):
         ]
 
 
-def _count(within: Range, most: int) -> Plan[int]:
+def _count(within: Range, limit: int) -> Plan[int]:
     count = 0
     for place in Place:
-        count += yield from value("sealed_count", place=place, start=within.start, stop=within.stop, most=most)
+        count += yield from value("sealed_count", place=place, start=within.start, stop=within.stop, max_rows=limit)
     return count
+
+
+def _renew(vault: Vault, place: Place, found: Sequence[Row]) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    """Re-encrypt the values with the first key. Also return the errors of those that no key decrypts."""
+    renewed, faults = [], []
+    for each in found:
+        bound = place.bound(each["row"])
+        try:
+            plain = vault.open(each["sealed"], bound)
+        except VaultError as fault:
+            faults.append(f"{place}: {fault}")
+        else:
+            renewed.append({"row": each["row"], "old": each["sealed"], "new": vault.seal(plain, bound)})
+    return renewed, tuple(faults)

@@ -1,4 +1,4 @@
-"""Outbox rows that could not become messages: tried again, or discarded."""
+"""Outbox rows that could not become messages: retry or discard them."""
 
 from __future__ import annotations
 

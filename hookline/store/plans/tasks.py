@@ -1,4 +1,4 @@
-"""Tasks: long work that is done in steps, each one transaction under the lock of the task's row."""
+"""Tasks: long work in steps. Each step is one transaction under the lock of the task's row."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from hookline.clock import EPOCH
 from hookline.errors import Conflict, NotFound
 from hookline.model import DeadFilter, Endpoint, NewTask, Task, TaskFilter, TaskKind, TaskStatus
 from hookline.model.audit import Note
-from hookline.model.states import Reason
 from hookline.rules.outcomes import clean
 from hookline.rules.replay import (
     ON_MESSAGES,
@@ -32,21 +31,22 @@ from hookline.store.plans.plan import Plan, Step, by_text, changes, noted, reads
 from hookline.store.plans.replays import Replays
 from hookline.store.protocols import COUNTED, COUNTED_DEAD, MAX_RUNNING, STEP, Page, after_death, death
 from hookline.store.rows import Reading, Row, json_text
+from hookline.store.rows.reading import struct_of
 
-# A lane or a letter that somebody holds for longer is waited for in the next step, not in this one.
+# A step waits this long for the lock of a lane or a dead letter. Then the next step tries again.
 LOCK_TIMEOUT = "2s"
 
 
-class _Found(Struct, frozen=True, kw_only=True):
+class _StepWork(Struct, frozen=True, kw_only=True):
     acts: Chosen | Resent
-    end: str | None  # where the next step begins; None: this was the last one
+    end: str | None  # where the next step begins; None: this was the last step
     window: Window | None = None
 
 
 class Tasks(Replays):
     task_added: asyncio.Event
 
-    # ── keeping them ──
+    # ── storing tasks ──
 
     async def add_task(self, new: NewTask, *, note: Note[Task] | None = None) -> Task:
         added = await self._add_task(new, await self.task_total(new), note)
@@ -65,11 +65,11 @@ class Tasks(Replays):
             kind=new.kind,
             params=json_text(new.work),
             total=total,
-            most=MAX_RUNNING,
+            max_rows=MAX_RUNNING,
         )
         if task_id is None:
             raise Conflict(f"{MAX_RUNNING} tasks of this application are running: wait for them, or cancel some")
-        return (yield from noted(note, (yield from self._kept_task(task_id))))
+        return (yield from noted(note, (yield from self._stored_task(task_id))))
 
     @searches
     def task_total(self, new: NewTask) -> Plan[int | None]:
@@ -80,9 +80,9 @@ class Tasks(Replays):
             raise NotFound("no such endpoint")
         where = filter_of(first)
         if where is not None:
-            many: int = yield from value("dead_count", **filtered(where), most=COUNTED_DEAD)
+            many: int = yield from value("dead_count", **filtered(where), max_rows=COUNTED_DEAD)
             return many if many < COUNTED_DEAD else None
-        found = yield from self._look(first, endpoint, now, COUNTED)
+        found = yield from self._find(first, endpoint, now, COUNTED)
         return found.acts.wanted if found.end is None else None
 
     def _endpoint_of(self, endpoint_no: int | None) -> Plan[Endpoint | None]:
@@ -111,7 +111,7 @@ class Tasks(Replays):
     @changes
     def cancel_task(self, task_id: str, *, note: Note[Task] | None = None) -> Plan[Task]:
         yield Step("task_end", id=task_id, status=TaskStatus.CANCELED, error=None)
-        return (yield from noted(note, (yield from self._kept_task(task_id))))
+        return (yield from noted(note, (yield from self._stored_task(task_id))))
 
     @changes
     def fail_task(self, task_id: str, error: str) -> Plan[None]:
@@ -121,32 +121,32 @@ class Tasks(Replays):
     def open_tasks(self, limit: int) -> Plan[list[str]]:
         return [each["id"] for each in (yield Step("tasks_open", limit=limit))]
 
-    def _kept_task(self, task_id: str) -> Plan[Task]:
+    def _stored_task(self, task_id: str) -> Plan[Task]:
         found = yield from row("task", id=task_id)
         if found is None:
             raise NotFound(f"no task {task_id!r}")
         return rows.task(found, self._reading)
 
-    # ── a step ──
+    # ── running a step ──
 
     @works
     def step_task(self, task_id: str, limit: int = STEP) -> Plan[Task | None]:
-        yield Step("task_patience", longest=LOCK_TIMEOUT)
+        yield Step("task_lock_timeout", longest=LOCK_TIMEOUT)
         found = yield from row("task_take", id=task_id)
         if found is None:
             return None
         yield from self._step(rows.task(found, self._reading), self._reading.instant(found["now"]), limit)
-        return (yield from self._kept_task(task_id))
+        return (yield from self._stored_task(task_id))
 
     def _step(self, task: Task, now: datetime, limit: int) -> Plan[None]:
         endpoint = None
         if task.endpoint_no is not None and task.kind != TaskKind.RESOLVE_DEAD:
             try:
-                endpoint, _ = yield from self._hold_endpoint(task.endpoint_no)
+                endpoint, _ = yield from self._lock_endpoint(task.endpoint_no)
             except (Conflict, NotFound) as error:
                 yield Step("task_end", id=task.id, status=TaskStatus.FAILED, error=str(error))
                 return
-        found = yield from self._look(task, endpoint, now, limit)
+        found = yield from self._find(task, endpoint, now, limit)
         done = yield from self._act(task, endpoint, found)
         yield Step(
             "task_progress",
@@ -158,15 +158,15 @@ class Tasks(Replays):
         )
         yield Step("announce")
 
-    def _look(self, task: Task, endpoint: Endpoint | None, now: datetime, limit: int) -> Plan[_Found]:
+    def _find(self, task: Task, endpoint: Endpoint | None, now: datetime, limit: int) -> Plan[_StepWork]:
         if task.kind in ON_MESSAGES:
             assert endpoint is not None
             window = self._window(task, now)
-            looked = yield from self._look_at_messages(endpoint, window, task.position, limit)
-            return _Found(acts=sort_out(task, endpoint, window, looked.seen), end=looked.end, window=window)
+            scan = yield from self._scan_messages(endpoint, window, task.position, limit)
+            return _StepWork(acts=sort_out(task, endpoint, window, scan.seen), end=scan.end, window=window)
         letters = yield from self._letters(task, limit)
         end = death(letters[-1].died_at, letters[-1].id) if len(letters) == limit else None
-        return _Found(acts=choose(task, letters), end=end)
+        return _StepWork(acts=choose(task, letters), end=end)
 
     def _window(self, task: Task, now: datetime) -> Window:
         since, until = task.work.since or EPOCH, task.work.until or task.created_at
@@ -177,7 +177,7 @@ class Tasks(Replays):
     def _letters(self, task: Task, limit: int) -> Plan[list[Letter]]:
         died_at, dead_id = after_death(task.position) or (task.work.died_since or EPOCH, -1)
         found = yield Step(
-            "dead_look",
+            "dead_in_range",
             app_no=task.app_no,
             endpoint_no=task.endpoint_no,
             whole_app=True if task.endpoint_no is None else None,
@@ -188,8 +188,9 @@ class Tasks(Replays):
         )
         return [_letter(each, self._reading) for each in found]
 
-    def _act(self, task: Task, endpoint: Endpoint | None, found: _Found) -> Plan[int]:
-        """How many were done. Letters are waited for, not passed over: whoever has them may yet let go."""
+    def _act(self, task: Task, endpoint: Endpoint | None, found: _StepWork) -> Plan[int]:
+        """Apply the step and return how many rows it changed. It waits for locked dead letters and does not skip them,
+        because the other transaction may leave them unchanged."""
         acts = found.acts
         if isinstance(acts, Resent):
             assert endpoint is not None
@@ -213,7 +214,7 @@ class Tasks(Replays):
 
 
 def _first(new: NewTask, now: datetime) -> Task:
-    """The task as it will be before its first step."""
+    """Return the task as it will be before its first step."""
     return Task(
         id="",
         org_id=new.org_id,
@@ -229,12 +230,4 @@ def _first(new: NewTask, now: datetime) -> Task:
 
 
 def _letter(row: Row, read: Reading) -> Letter:
-    return Letter(
-        id=row["id"],
-        died_at=read.instant(row["died_at"]),
-        accepted_at=read.instant(row["message_at"]),
-        event_type=row["event_type"],
-        reason=Reason(row["reason"]),
-        resolved=bool(row["resolved"]),
-        sendable=bool(row["sendable"]),
-    )
+    return struct_of(Letter, row, read, accepted_at=read.instant(row["message_at"]))

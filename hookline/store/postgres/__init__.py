@@ -1,4 +1,4 @@
-"""The PostgreSQL engine: any number of processes on any number of machines share one database."""
+"""The PostgreSQL engine: many processes on many machines share one database."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class PostgresStore(
     Alerts,
     Statistics,
 ):
-    """`base.Store` on PostgreSQL. Its parts, in the order of the flow, are the modules beside this one."""
+    """`protocols.Store` on PostgreSQL. Its parts are the modules beside this one."""
 
     engine = "postgres"
 

@@ -1,4 +1,4 @@
-"""What the parts of the engine share: the database, the vault, and how rows are read."""
+"""The base class of the engine's parts: the database, the vault and the conversion of rows."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from hookline.security.vault import Vault
 from hookline.store import rows
 from hookline.store.plans.plan import Plan, Shared
 from hookline.store.postgres.database import READ, Connection, Database, run, storable
-from hookline.store.postgres.operational import tell
+from hookline.store.postgres.operational_events import write_events
 from hookline.store.protocols import StoreOptions
 
 T = TypeVar("T")
 
 
-Wake = tuple[int, datetime, datetime]  # endpoint, at, floor
+Wake = tuple[int, datetime, datetime]  # endpoint number, wake instant, floor
 
 
 class Part(Shared):
@@ -46,31 +46,33 @@ class Part(Shared):
 
     # ── shared plans ──
 
-    async def _run_read(self, plan: Callable[[], Plan[T]], *, hot: bool = False) -> T:
+    async def _run_read(self, plan: Callable[[], Plan[T]], *, indexed: bool = False) -> T:
         with storable():
-            async with self._db.hot() if hot else self._db.calm() as connection:
+            async with self._db.indexed() if indexed else self._db.calm() as connection:
                 return await run(connection, self._sql, plan())
 
-    async def _run_change(self, plan: Callable[[], Plan[T]], *, hot: bool = False) -> T:
+    async def _run_change(self, plan: Callable[[], Plan[T]], *, indexed: bool = False) -> T:
         async def work(connection: Connection) -> T:
             return await run(connection, self._sql, plan())
 
         with storable():
-            return await self._db.transact(work, calm=not hot)
+            return await self._db.transact(work, calm=not indexed)
 
     # ── lanes, under their locks ──
 
     async def _lock_lanes(
         self, connection: Connection, all_of: Sequence[int], always: Sequence[int]
     ) -> tuple[list[Lane], datetime | None]:
-        """Those in `always`, and the unhealthy ones among the others: in endpoint order, or four recorders deadlock."""
+        """Lock the lanes in `always`, and the unhealthy ones of the others. They are locked in endpoint order, so that
+        concurrent recorders do not deadlock."""
         found = await connection.fetch(self._sql["record_lanes"], all_of, always)
         return [rows.lane(row, READ) for row in found], found[0]["now"] if found else None
 
     async def _fold_lanes(
         self, connection: Connection, lanes: Sequence[Lane], outcomes: dict[int, list[LaneOutcome]], now: datetime
     ) -> tuple[LaneEvent, ...]:
-        """Apply the outcomes to the locked lanes and write what changed: lanes, events, tokens, endpoints that are gone."""
+        """Apply the outcomes to the locked lanes. Write changed lanes, events, tokens and endpoints that are gone
+        (410)."""
         folds = []
         for lane in lanes:
             found = outcomes.get(lane.endpoint_no)
@@ -107,7 +109,7 @@ class Part(Shared):
             [rows.actor(event)[0] for event in events],
             [rows.actor(event)[1] for event in events],
         )
-        await tell(connection, self._sql, of_lanes(events, by_hand=by_hand))
+        await write_events(connection, self._sql, of_lanes(events, by_hand=by_hand))
 
     async def _disable_gone(self, connection: Connection, events: Sequence[LaneEvent]) -> None:
         disabled = [event for event in events if event.kind == LaneEventKind.ENDPOINT_DISABLED]
@@ -117,7 +119,7 @@ class Part(Shared):
 
 
 def _with_revision(before: Lane, folded: Fold) -> Fold:
-    """A lane that changed its status has a new revision, as its endpoint will have."""
+    """Set the lane's new revision if its status changed. The endpoint gets the same revision."""
     if folded.lane.status == before.status:
         return folded
     return replace(folded, lane=replace(folded.lane, revision=before.revision + 1))

@@ -1,4 +1,4 @@
-"""Claim, release, and the sleep of a worker that found nothing."""
+"""Claim and release deliveries, and sleep while there is no work."""
 
 from __future__ import annotations
 
@@ -24,22 +24,23 @@ from hookline.security.vault import Vault
 from hookline.store import rows
 from hookline.store.postgres.base import Part, Wake
 from hookline.store.postgres.database import READ, Connection, Database, translated
-from hookline.store.postgres.operational import of_deaths, tell
+from hookline.store.postgres.operational_events import of_deaths, write_events
 from hookline.store.protocols import StoreOptions
 
-_MAX_TOKENS = 128  # that one claim looks at
-_STRAY = 1000  # tokens without a lane that an unbounded scan clears away
-_LATE = timedelta(seconds=2)  # a token's instant is when its transaction began: this much later it may still appear
+_MAX_TOKENS = 128  # maximum tokens that one claim reads
+_STRAY = 1000  # tokens without a lane that a full scan deletes
+# A token has the instant at which its transaction began, so it may become visible this much later.
+_LATE = timedelta(seconds=2)
 _FULL_SCAN_EVERY = 2.0  # seconds
 _BEGINNING = datetime(2000, 1, 1, tzinfo=clock.EPOCH.tzinfo)
 _CHANNEL = "hookline_wake"
-_ANSWER = 5.0  # seconds that the listener's session has to answer
+_ANSWER = 5.0  # maximum seconds to wait for an answer of the listener's session
 
-_Content = tuple[bytes, str | None]  # of a message: its payload and its trace
+_Content = tuple[bytes, str | None]  # payload and trace context of a message
 
 
 class _Lanes:
-    """The lanes that one claim has locked, and what it may do with each."""
+    """The lanes that one claim has locked, with their admissions."""
 
     def __init__(self, found: Sequence[Any], *, claim: int) -> None:
         self.claim = claim
@@ -51,8 +52,9 @@ class _Lanes:
         self.turns = [(row["endpoint_no"], key) for row in found for key in ordering.read(row["keys"])]
         self.admitted: list[Admission] = []
 
-    def reach_down_to(self, floors: Mapping[int, datetime]) -> None:
-        """What was promoted keeps its due instant, and may lie below what the tokens announced."""
+    def lower_floors(self, floors: Mapping[int, datetime]) -> None:
+        """Lower the floors to those of promoted deliveries. They keep their due time, which may be earlier than the
+        tokens' floors."""
         self.floors |= {no: min(floor, self.floors[no]) for no, floor in floors.items()}
 
 
@@ -60,15 +62,15 @@ class Claim(Part):
     def __init__(self, database: Database, vault: Vault, options: StoreOptions) -> None:
         super().__init__(database, vault, options)
         self._watermark = _BEGINNING
-        self._full_scan_at = 0.0  # monotonic: the next one is due
-        self._full_scan_cost = 0.0  # seconds that the last one took
+        self._full_scan_at = 0.0  # monotonic time at which the next full scan is due
+        self._full_scan_cost = 0.0  # seconds that the last full scan took
         self._rotation = Rotation()
         self._listener: Connection | None = None
-        self._asleep = False  # the listener's session holds the sleepers' lock
-        self._rousing: asyncio.Task[None] | None = None  # gives it back
+        self._asleep = False  # True: the listener's session holds the sleepers' lock
+        self._releasing: asyncio.Task[None] | None = None  # the task that releases the sleepers' lock
 
     async def endpoints_for(self, nos: Iterable[int]) -> list[Endpoint]:
-        async with self._db.hot() as connection:
+        async with self._db.indexed() as connection:
             found = await connection.fetch(self._sql["endpoints_for"], list(nos))
         return [rows.endpoint_or_fault(row, READ, self._vault) for row in found]
 
@@ -86,9 +88,9 @@ class Claim(Part):
 
         batch = await self._db.transact(work, quick=True)
         if batch is not None and batch.jobs:
-            self._rouse()
+            self._release_soon()
             return batch
-        return await self._nothing(batch)
+        return await self._empty(batch)
 
     async def _claim(
         self, connection: Connection, tokens: int, divide: Callable[[datetime], Division]
@@ -97,7 +99,7 @@ class Claim(Part):
         if not found:
             return None
         locked = _Lanes(found, claim=self._chance.getrandbits(62))
-        self._move_watermark(locked, full=_looked(found) >= tokens)
+        self._move_watermark(locked, full=_tokens_read(found) >= tokens)
         if locked.turns:
             await self._promote(connection, locked)
         division = divide(locked.now)
@@ -118,7 +120,8 @@ class Claim(Part):
         )
 
     async def _pace(self, connection: Connection, division: Division, locked: _Lanes) -> None:
-        """After the lanes, and in the order of applications: nobody who holds a pace waits for a lane."""
+        """Lock the pace rows after the lanes, in the order of applications, so that no transaction that holds a pace
+        waits for a lane."""
         rates = division.unpaced(locked.lanes)
         if rates:
             found = await connection.fetch(self._sql["app_paces_lock"], list(rates))
@@ -126,7 +129,8 @@ class Claim(Part):
             locked.lanes = division.line_up(locked.lanes)
 
     async def _claim_lanes(self, connection: Connection, tokens: int) -> list[Any]:
-        """From the watermark on: under a long transaction the index is full of dead tokens. Everything now and then."""
+        """Find due lanes from the watermark on, and sometimes from the beginning. While a long transaction runs, the
+        index is full of dead tokens, so a full scan is slow."""
         if clock.monotonic() < self._full_scan_at:
             found = await self._find_lanes(connection, self._watermark, tokens, 0)
             if found or not self._may_scan_all():
@@ -142,30 +146,33 @@ class Claim(Part):
 
     async def _find_lanes(self, connection: Connection, since: datetime, tokens: int, stray: int) -> list[Any]:
         rotation = self._rotation
-        over_all = since <= _BEGINNING  # each step would go over all dead tokens
+        over_all = since <= _BEGINNING  # each step would read all dead tokens
         apps = 0 if over_all else rotation.apps(tokens, clock.monotonic())
         name, whose = ("claim_lanes_in_turn", (rotation.below, apps)) if apps else ("claim_lanes", ())
         found: list[Any] = await connection.fetch(self._sql[name], since, tokens, stray, *whose)
         if apps and found:
             rotation.visited(found[0]["last_app"], took=found[0]["took"], now=clock.monotonic())
-        looked = _looked(found)
-        rotation.note((row["app_no"] for row in found), looked, more=looked >= tokens)
+        tokens_read = _tokens_read(found)
+        rotation.note((row["app_no"] for row in found), tokens_read, more=tokens_read >= tokens)
         return found
 
     def _may_scan_all(self) -> bool:
-        """With nothing newer to do: at once while it is cheap, else after some twenty times what it took, two seconds at most."""
+        """Return whether a full scan may run when there are no newer tokens: at once while it is cheap, otherwise after
+        about twenty times its last duration, at most two seconds."""
         rest = min(_FULL_SCAN_EVERY, 20 * self._full_scan_cost - 0.3)
         return clock.monotonic() >= self._full_scan_at - _FULL_SCAN_EVERY + rest
 
     def _move_watermark(self, locked: _Lanes, *, full: bool) -> None:
-        """If tokens are left over, the oldest of them are as old as these; if not, new ones come at about now."""
+        """Move the watermark. If the claim read all the tokens it asked for, others may be as old as these. If not, new
+        ones come at about now."""
         self._watermark = (locked.oldest if full else locked.now) - _LATE
 
     async def _promote(self, connection: Connection, locked: _Lanes) -> None:
-        """A statement of its own: its snapshot is taken under the lanes' locks, after the tokens were seen."""
+        """Promote queued deliveries. This is a separate statement, because its snapshot must be taken under the lanes'
+        locks, after the tokens were read."""
         endpoints, keys = zip(*locked.turns, strict=True)
         found = await connection.fetch(self._sql["promote"], endpoints, keys)
-        locked.reach_down_to({row["endpoint_no"]: row["floor"] for row in found})
+        locked.lower_floors({row["endpoint_no"]: row["floor"] for row in found})
 
     async def _take(self, connection: Connection, locked: _Lanes) -> list[Any]:
         pairs = list(zip(locked.lanes, locked.admitted, strict=True))
@@ -174,7 +181,7 @@ class Claim(Part):
             [lane.endpoint_no for lane in locked.lanes],
             [admission.quota for admission in locked.admitted],
             [locked.floors[lane.endpoint_no] for lane in locked.lanes],
-            [None if _looked_at_again(admission) else admission.rest_at for admission in locked.admitted],
+            [None if _checked_again(admission) else admission.rest_at for admission in locked.admitted],
             [lane.endpoint_no for lane, admission in pairs if admission.counted],
             locked.claim,
             self._options.lease,
@@ -183,7 +190,8 @@ class Claim(Part):
         return taken
 
     async def _contents(self, connection: Connection, locked: _Lanes, taken: Sequence[Any]) -> dict[int, _Content]:
-        """By delivery. A statement of its own: only so are the message's partitions pruned when it is planned."""
+        """Return payload and trace by delivery. This is a separate statement, because only then the planner prunes the
+        message partitions."""
         if not taken:
             return {}
         keys = {row["message_seq"]: row["message_at"] for row in taken}
@@ -196,7 +204,7 @@ class Claim(Part):
         if len(contents) < len(taken):
             lost = [row["id"] for row in taken if row["id"] not in contents]
             dead = await connection.fetch(self._sql["claim_unsendable"], lost, locked.claim)
-            await tell(connection, self._sql, of_deaths(dead, Reason.UNSENDABLE))
+            await write_events(connection, self._sql, of_deaths(dead, Reason.UNSENDABLE))
         return contents
 
     async def _write_after(
@@ -211,7 +219,7 @@ class Claim(Part):
         admitted = list(zip(locked.lanes, locked.admitted, strict=True))
         for lane, admission in admitted:
             division.take(lane, counts[lane.endpoint_no] - admission.quota)
-        # Who got something stands in line behind those who did not.
+        # Lanes that got deliveries queue behind lanes that did not.
         settled = {
             lane.endpoint_no: self._settle(
                 division, lane, admission, counts[lane.endpoint_no], left.get(lane.endpoint_no)
@@ -233,10 +241,11 @@ class Claim(Part):
     def _settle(
         self, division: Division, lane: Lane, admission: Admission, taken: int, floor: datetime | None
     ) -> tuple[Lane, Wake | None]:
-        """The lane after the claim. One that is limited is looked at once more, to know when what it left can go."""
+        """Return the lane after the claim, and its wake. A limited lane is checked again, to know when its remaining
+        deliveries can start."""
         lease = self._options.lease
         after = division.after(lane, admission, taken=taken, floor=floor, lease=lease)
-        if floor is None or not _looked_at_again(admission):
+        if floor is None or not _checked_again(admission):
             return after, None
         again = division.admit(after, 1)
         if again.quota:
@@ -247,15 +256,15 @@ class Claim(Part):
         after = division.after(after, again, taken=0, floor=floor, lease=lease)
         return after, None if again.rest_at is None else (lane.endpoint_no, max(again.rest_at, floor), floor)
 
-    async def _nothing(self, batch: ClaimBatch | None) -> ClaimBatch:
-        async with self._db.hot() as connection:
+    async def _empty(self, batch: ClaimBatch | None) -> ClaimBatch:
+        async with self._db.indexed() as connection:
             row = await connection.fetchrow(self._sql["claim_next"])
         self._watermark = max(self._watermark, row["now"] - _LATE)
         empty = batch or ClaimBatch(jobs=[], now=row["now"], next_at=None)
         return replace(empty, now=row["now"], next_at=row["next_at"])
 
     async def _now(self) -> datetime:
-        async with self._db.hot() as connection:
+        async with self._db.indexed() as connection:
             now: datetime = await connection.fetchval("SELECT now()")
             return now
 
@@ -275,18 +284,18 @@ class Claim(Part):
         found = await connection.fetch(
             self._sql["release"], [job.delivery_id for job in ordered], [job.claim for job in ordered]
         )
-        ours = {(row["id"], row["claim"]) for row in found}
+        held = {(row["id"], row["claim"]) for row in found}
         if now is not None:
-            outcomes = released_outcomes(job for job in jobs if (job.delivery_id, job.claim) in ours)
+            outcomes = released_outcomes(job for job in jobs if (job.delivery_id, job.claim) in held)
             await self._fold_lanes(connection, lanes, outcomes, now)
-        return len(ours)
+        return len(held)
 
     # ── sleep ──
 
     async def arm(self) -> bool:
-        """Take the sleepers' lock. Either whoever adds work sees us sleep and notifies, or we see it at work and poll. So no
-        wake-up is lost, and a busy system does not notify at all."""
-        await self._roused()
+        """Take the sleepers' lock. Either a transaction that adds work sees this worker sleep and notifies it, or this
+        worker sees that transaction and polls. So no wake-up is lost, and a busy system sends no notifications."""
+        await self._wait_released()
         self._woken.clear()
         if self._asleep:
             return True
@@ -295,7 +304,7 @@ class Claim(Part):
                 listener = await self._listening()
                 self._asleep = await listener.fetchval(self._sql["sleep"], timeout=_ANSWER)
         except (StoreUnavailable, asyncio.CancelledError):
-            self._drop_listener()  # it may hold the lock
+            self._drop_listener()  # the session may hold the lock
             raise
         return self._asleep
 
@@ -307,21 +316,23 @@ class Claim(Part):
             pass
         finally:
             self._woken.clear()
-            self._rouse()
+            self._release_soon()
 
-    def _rouse(self) -> None:
-        """Nobody needs to notify us while we are at work. Beside the work: it must not wait for the lock's return."""
+    def _release_soon(self) -> None:
+        """Release the sleepers' lock in the background, because a working worker needs no notifications and must not
+        wait for this."""
         if self._asleep:
             self._asleep = False
-            self._rousing = self._loop.create_task(self._awake())
+            self._releasing = self._loop.create_task(self._release_sleep_lock())
 
-    async def _roused(self) -> None:
-        """A session runs one statement at a time. Shielded: a caller that gives up does not stop it half-way."""
-        if self._rousing is not None:
-            await asyncio.shield(self._rousing)
-            self._rousing = None
+    async def _wait_released(self) -> None:
+        """Wait until the sleepers' lock is released, because a session runs one statement at a time. The release is
+        shielded from cancellation of the caller."""
+        if self._releasing is not None:
+            await asyncio.shield(self._releasing)
+            self._releasing = None
 
-    async def _awake(self) -> None:
+    async def _release_sleep_lock(self) -> None:
         listener = self._listener
         if listener is None:
             return
@@ -335,10 +346,10 @@ class Claim(Part):
         if self._listener is None or self._listener.is_closed():
             self._listener = await self._db.connect()
             await self._listener.add_listener(_CHANNEL, lambda *_: self._woken.set())
-            self._listener.add_termination_listener(self._lost)
+            self._listener.add_termination_listener(self._on_termination)
         return self._listener
 
-    def _lost(self, listener: Connection) -> None:
+    def _on_termination(self, listener: Connection) -> None:
         if listener is self._listener:
             self._listener, self._asleep = None, False
         self._woken.set()
@@ -349,7 +360,7 @@ class Claim(Part):
             listener.terminate()
 
     async def _close_listener(self) -> None:
-        await self._roused()
+        await self._wait_released()
         listener, self._listener, self._asleep = self._listener, None, False
         if listener is not None and not listener.is_closed():
             try:
@@ -358,21 +369,23 @@ class Claim(Part):
                 listener.terminate()
 
 
-def _looked(found: Sequence[Any]) -> int:
-    """Tokens, with those that a line has spared: as many as were asked for, and there may be more."""
+def _tokens_read(found: Sequence[Any]) -> int:
+    """Return the number of tokens read, plus those skipped by the rotation. If it equals the requested number, there
+    may be more."""
     return found[0]["tokens"] + found[0]["spared"] if found else 0
 
 
-def _looked_at_again(admission: Admission) -> bool:
-    """The token for what such a lane leaves depends on how many were taken; `claim_take` arms the others itself."""
+def _checked_again(admission: Admission) -> bool:
+    """Return whether the wake of the lane's remaining deliveries depends on how many were taken. For other lanes
+    `claim_take` writes the token itself."""
     return admission.paced or (admission.counted and admission.quota > 0)
 
 
 def _jobs(
     locked: _Lanes, after: Sequence[Lane], taken: Sequence[Any], contents: Mapping[int, _Content]
 ) -> list[LeasedDelivery]:
-    """Oldest first; in a line the oldest of each lane. They carry the epoch of the lane after the claim: a probe in place of a
-    lost one begins an epoch."""
+    """Return the leased deliveries, oldest first, or round-robin over the lanes if the rotation is active. They have
+    the lane's epoch after the claim, because a probe that replaces a lost one begins a new epoch."""
     by_lane = {lane.endpoint_no: (lane, admission) for lane, admission in zip(after, locked.admitted, strict=True)}
     taken = sorted(taken, key=_by_due)
     if locked.in_line:

@@ -1,9 +1,9 @@
-"""Connections: pools of three kinds, and how their errors become ours.
+"""Three connection pools, and the translation of their errors.
 
-Hot connections (ingest, record, sweep) plan each statement anew and never scan a table: a plan that was made
-when the tables were empty would keep its sequential scan. Calm ones (catalogue, views) leave the planner its freedom. The quick
-ones (relay, claim) keep their plans: they are for statements that find a few rows by their keys, and take longer to plan than
-to run.
+Indexed connections (ingest, record, sweep) plan each statement anew and never use a sequential scan. A plan made while
+the tables were empty would keep its sequential scan. Calm connections (catalogue, views) use the planner's defaults.
+Quick connections (relay, claim) cache their plans, because their statements find a few rows by key and take longer to
+plan than to run.
 """
 
 from __future__ import annotations
@@ -41,34 +41,36 @@ _COMMON = {
     "plan_cache_mode": "force_custom_plan",
     "jit": "off",
     "timezone": "UTC",
-    "default_transaction_isolation": "read committed",  # whatever the application whose database it is has set for its own
-    # A machine that vanishes in the middle of a transaction would hold its locks until the server's TCP gives up: two hours.
+    # override the default that the application may have set for its own database
+    "default_transaction_isolation": "read committed",
+    # If a client machine dies inside a transaction, its locks would stay until the server's TCP times out after two
+    # hours.
     "idle_in_transaction_session_timeout": "30s",
     "tcp_keepalives_idle": "20",
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "4",
 }
-HOT = _COMMON | {"enable_seqscan": "off", "enable_bitmapscan": "off"}
-_QUICK = HOT | {"plan_cache_mode": "force_generic_plan"}
+INDEXED = _COMMON | {"enable_seqscan": "off", "enable_bitmapscan": "off"}
+_QUICK = INDEXED | {"plan_cache_mode": "force_generic_plan"}
 
-_HOT_TIMEOUT, _CALM_TIMEOUT, _CONNECT_TIMEOUT, _CLOSE_TIMEOUT = 30.0, 120.0, 10.0, 5.0
-_PLANS_KEPT = 10.0  # seconds
-_TRIES = 4  # of a transaction that lost a deadlock or a race
+_INDEXED_TIMEOUT, _CALM_TIMEOUT, _CONNECT_TIMEOUT, _CLOSE_TIMEOUT = 30.0, 120.0, 10.0, 5.0
+_PLANS_KEPT = 10.0  # seconds to keep the plans of a quick connection
+_TRIES = 4  # maximum tries of a transaction that lost a deadlock or a race
 
-# Data that the database, or the driver on its way there, will not take.
+# The database or the driver refuses the data.
 DATA_ERRORS = (
     pg.DataError,
     pg.IntegrityConstraintViolationError,
     pg.ProgramLimitExceededError,
     pg_client.DataError,
-    OverflowError,  # by COPY
+    OverflowError,  # raised by COPY
     UnicodeError,
 )
-_AWAY = (
+_UNAVAILABLE = (
     pg.PostgresConnectionError,
-    pg.OperatorInterventionError,  # shut down, starting up, cancelled
+    pg.OperatorInterventionError,  # server shut down, starting up, or query cancelled
     pg.InsufficientResourcesError,  # too many connections, disk full
-    pg.ReadOnlySQLTransactionError,  # a standby, in the middle of a failover
+    pg.ReadOnlySQLTransactionError,  # a standby server during a failover
     pg.InvalidAuthorizationSpecificationError,
     pg.InvalidCatalogNameError,
     pg.IdleInTransactionSessionTimeoutError,
@@ -80,7 +82,7 @@ _AWAY = (
 _OTHER_SCHEMA = (
     pg.UndefinedTableError,
     pg.UndefinedColumnError,
-    pg.UndefinedObjectError,  # a type
+    pg.UndefinedObjectError,  # a missing type
     pg.InvalidSchemaNameError,
     pg.UndefinedFunctionError,
 )
@@ -89,44 +91,45 @@ _RACE = (pg.DeadlockDetectedError, pg.SerializationError)
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """The driver's errors as ours, except those of data: they mean different things in different places."""
+    """Translate the driver's errors into Hookline's. Data errors stay unchanged, because their meaning depends on the
+    statement."""
     try:
         yield
     except (HooklineError, *DATA_ERRORS):
         raise
     except _OTHER_SCHEMA as error:
-        if "configuration parameter" in str(error):  # an option of the URL that the server does not know
+        if "configuration parameter" in str(error):  # the URL has an option that the server does not know
             raise
         raise MigrationNeeded(
             f"the database does not have this release's tables: run `hookline migrate` ({error})"
         ) from error
     except pg.InsufficientPrivilegeError as error:
-        raise MigrationNeeded(f"the role may not do this ({error}): run `hookline migrate`") from error
+        raise MigrationNeeded(f"the database role lacks a privilege ({error}): run `hookline migrate`") from error
     except _RACE as error:
-        raise StoreUnavailable(f"other transactions were in the way: {_text(error)}") from error
-    except _AWAY as error:
+        raise StoreUnavailable(f"another transaction blocked this one: {_text(error)}") from error
+    except _UNAVAILABLE as error:
         raise StoreUnavailable(f"PostgreSQL cannot be reached: {_text(error)}") from error
 
 
 def _text(error: BaseException) -> str:
-    if isinstance(error, pg.InternalClientError):  # its words are about the driver's states
+    if isinstance(error, pg.InternalClientError):  # its text is about the driver's internal states
         return "the connection broke"
     return str(error).partition("\n")[0] or type(error).__name__
 
 
 @contextmanager
 def storable() -> Iterator[None]:
-    """Of a plan: values that the database does not take."""
+    """Translate the data errors of a plan."""
     try:
         yield
-    except pg.UniqueViolationError as error:  # a plan looks before it writes, so somebody else was quicker
-        raise Conflict("a name that must be unique was taken meanwhile") from error
+    except pg.UniqueViolationError as error:  # a plan checks before it writes, so another transaction was faster
+        raise Conflict("another request took this unique name; try again") from error
     except DATA_ERRORS as error:
         raise InvalidInput(f"a value cannot be stored: {error}") from error
 
 
 async def run(connection: Connection, sql: Mapping[str, str], plan: Plan[T]) -> T:
-    """Every step of a shared plan, on this connection; what it comes to. See `store/plans/plan.py`."""
+    """Run every step of a shared plan on this connection and return its result. See `store/plans/plan.py`."""
     try:
         step = next(plan)
         while True:
@@ -145,22 +148,24 @@ async def run(connection: Connection, sql: Mapping[str, str], plan: Plan[T]) -> 
         return result
 
 
-async def _as_it_is(_: Connection) -> None:
-    """Nothing to reset: no session state is ever set on a pooled connection, and the round trip is saved."""
+async def _no_reset(_: Connection) -> None:
+    """Do nothing when a connection returns to its pool, which saves a round trip. Pooled connections never change
+    session state."""
 
 
 class Database:
-    """One database as this process sees it."""
+    """The connections of this process to one database."""
 
     def __init__(self, url: str, options: StoreOptions) -> None:
         self.sql = load("postgres")
         self._url = url
         calm = max(1, options.pool_size // 4)
-        self._hot = self._pool(max(2, options.pool_size - calm - 4), HOT, _HOT_TIMEOUT)  # two are for the listeners
-        self._quick = self._pool(2, _QUICK, _HOT_TIMEOUT)  # a claim and a relay
+        # two more connections are for the listeners
+        self._indexed = self._pool(max(2, options.pool_size - calm - 4), INDEXED, _INDEXED_TIMEOUT)
+        self._quick = self._pool(2, _QUICK, _INDEXED_TIMEOUT)  # one for claims and one for the relay
         self._calm = self._pool(calm, _COMMON, _CALM_TIMEOUT)
-        self._plan_at: dict[int, float] = {}  # monotonic, by session: a quick one's plans are made anew
-        self._pools = (self._hot, self._quick, self._calm)
+        self._plan_at: dict[int, float] = {}  # monotonic time by session at which a quick connection discards its plans
+        self._pools = (self._indexed, self._quick, self._calm)
 
     def _pool(self, size: int, settings: dict[str, str], timeout: float) -> Any:
         return asyncpg.create_pool(
@@ -173,27 +178,27 @@ class Database:
             max_cached_statement_lifetime=0,
             command_timeout=timeout,
             timeout=_CONNECT_TIMEOUT,
-            reset=_as_it_is,
+            reset=_no_reset,
         )
 
     async def open(self) -> None:
-        """Say early what is wrong with the URL or the server."""
+        """Connect, and raise an error early if the URL or the server is not usable."""
         try:
             with translated():
                 for pool in self._pools:
                     await pool
-                async with self._hot.acquire() as connection:
+                async with self._indexed.acquire() as connection:
                     await connection.execute("SELECT 1")
         except (pg_client.ClientConfigurationError, ValueError) as error:
             await self.close()
-            # The driver's own text may quote a part of the password.
+            # The driver's message may contain a part of the password.
             raise ConfigError(f"the database URL cannot be used ({type(error).__name__}): check its form") from None
         except BaseException:
             await self.close()
             raise
 
     async def close(self) -> None:
-        """Whatever is under way may end; a server that does not answer is not waited for."""
+        """Close the pools after running work ends, without waiting for a server that does not respond."""
         for pool in self._pools:
             try:
                 async with asyncio.timeout(_CLOSE_TIMEOUT):
@@ -202,14 +207,14 @@ class Database:
                 pool.terminate()
 
     async def connect(self) -> Connection:
-        """A connection of one's own, outside the pools: for listening and for migrations."""
+        """Open a connection outside the pools, for listening and for migrations."""
         with translated():
             return await asyncpg.connect(self._url, server_settings=_COMMON, timeout=_CONNECT_TIMEOUT)
 
     @asynccontextmanager
-    async def hot(self) -> AsyncIterator[Connection]:
+    async def indexed(self) -> AsyncIterator[Connection]:
         with translated():
-            async with self._hot.acquire() as connection:
+            async with self._indexed.acquire() as connection:
                 yield connection
 
     @asynccontextmanager
@@ -221,7 +226,7 @@ class Database:
     async def transact(
         self, work: Callable[[Connection], Awaitable[T]], *, calm: bool = False, quick: bool = False
     ) -> T:
-        """`work` in one transaction; anew if it lost a deadlock. It must be able to run twice."""
+        """Run `work` in one transaction. It runs again if it lost a deadlock, so it must be repeatable."""
 
         async def whole(connection: Connection) -> T:
             async with connection.transaction():
@@ -230,13 +235,14 @@ class Database:
         return await (self.quick(whole) if quick else self.alone(whole, calm=calm))
 
     async def alone(self, work: Callable[[Connection], Awaitable[T]], *, calm: bool = False) -> T:
-        """`work` that is one statement, and so its own transaction; anew if it lost a deadlock."""
-        return await self._on(self._calm if calm else self._hot, work)
+        """Run `work` that is one statement, and so its own transaction. It runs again if it lost a deadlock."""
+        return await self._on(self._calm if calm else self._indexed, work)
 
     async def quick(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """`work` of small statements, with plans that are kept; anew if one lost a deadlock.
+        """Run `work` of small statements with cached plans. It runs again if it lost a deadlock.
 
-        Kept for some seconds: one that was made when a table was empty would read all of it for good.
+        Plans are discarded after some seconds, because a plan made while a table was empty would always read the whole
+        table.
         """
 
         async def planned(connection: Connection) -> T:
@@ -259,7 +265,7 @@ class Database:
                         raise
         raise AssertionError("unreachable")
 
-    # ── one statement, calm ──
+    # ── one statement on a calm connection ──
 
     async def fetch(self, name: str, *args: object) -> list[Any]:
         async with self.calm() as connection:

@@ -1,4 +1,4 @@
-"""How PostgreSQL moves deliveries back from death: each move is one statement."""
+"""Replays on PostgreSQL, one statement each."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Moves(Tasks, Part):
         )
         return count
 
-    def _deliver_once_more(self, endpoint_no: int, message_id: str) -> Plan[int | None]:
+    def _resend(self, endpoint_no: int, message_id: str) -> Plan[int | None]:
         for since, until in (made_within(message_id), ANY_TIME):
             delivery_id: int | None = yield from value(
                 "resend",
@@ -51,7 +51,7 @@ class Moves(Tasks, Part):
         return None
 
     async def step_task(self, task_id: str, limit: int = STEP) -> Task | None:
-        """A lane or a letter that somebody holds for long is waited for in the next step, not in this one."""
+        """Run one step. If it cannot get the lock of a lane or a dead letter in time, the next step tries again."""
         try:
             return await super().step_task(task_id, limit)
         except LockNotAvailableError:

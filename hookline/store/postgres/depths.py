@@ -1,10 +1,11 @@
-"""Depths, in one snapshot; kept in the database for a moment, so that a fleet counts no more than one process would."""
+"""Count depths in one snapshot, and cache the result in the database, so that a fleet counts no more often than one
+process."""
 
 from __future__ import annotations
 
 from hookline import clock
 from hookline.model import Counts, Depths, OutboxView
-from hookline.store.depths import Found, by_name, depths_of, encode, good_for, kept
+from hookline.store.plans.depths import Counted, by_name, cached_for, decode, depths_of, encode
 from hookline.store.postgres.base import Part
 from hookline.store.postgres.database import Connection
 from hookline.store.protocols import COUNTED
@@ -17,25 +18,25 @@ class DepthsOf(Part):
     async def depths(self, *, fresh: float = 0.0) -> Depths:
         if fresh <= 0:
             async with self._db.calm() as connection:
-                return await self._sound(connection)
+                return await self._count(connection)
         row = await self._db.fetchrow("depths_kept")
-        last = None if row is None else kept(row["data"])
-        if last is not None and 0 <= row["age"] < good_for(last.seconds, fresh):
+        last = None if row is None else decode(row["data"])
+        if last is not None and 0 <= row["age"] < cached_for(last.seconds, fresh):
             return last
-        return await self._db.transact(self._sound_and_keep, calm=True) or last or await self.depths()
+        return await self._db.transact(self._count_and_cache, calm=True) or last or await self.depths()
 
-    async def _sound_and_keep(self, connection: Connection) -> Depths | None:
-        """None: somebody else is at it."""
+    async def _count_and_cache(self, connection: Connection) -> Depths | None:
+        """Count depths and cache them. None: another process is counting."""
         if not await connection.fetchval(self._sql["depths_guard"]):
             return None
-        found = await self._sound(connection)
+        found = await self._count(connection)
         await connection.execute(self._sql["depths_keep"], found.at, encode(found))
         return found
 
-    async def _sound(self, connection: Connection) -> Depths:
+    async def _count(self, connection: Connection) -> Depths:
         began = clock.monotonic()
         row = await connection.fetchrow(self._sql["depths"], COUNTED)
-        found = Found(
+        found = Counted(
             pending=row["pending"],
             scheduled=row["scheduled"],
             delivering=row["delivering"],

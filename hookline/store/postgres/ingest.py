@@ -1,4 +1,4 @@
-"""Ingest: a batch of messages becomes durable, with its deliveries and tokens."""
+"""Ingest: make a batch of messages durable, with its deliveries and tokens."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 from hookline.errors import Conflict, InvalidInput, StoreUnavailable
 from hookline.model import Accepted, BatchAccepted, IngestStatus, NewBatch, NewMessage
 from hookline.security.vault import Vault
-from hookline.store import batch_answers, rows
+from hookline.store import rows
+from hookline.store.plans import batch_answers
 from hookline.store.plans.history import made_within
 from hookline.store.postgres.base import Part
 from hookline.store.postgres.database import DATA_ERRORS, Connection, Database
@@ -17,13 +18,15 @@ from hookline.store.protocols import StoreOptions
 
 _SETTLE_TRIES, _SETTLE_PAUSE = 40, 0.05
 _MAX_DOUBTS = 50_000
-_FIRST_PAUSE, _LONGEST_PAUSE, _MAX_WAIT = 0.005, 0.1, 10.0  # for a twin in another process
+# seconds between and in all to wait for another process that handles the same key
+_FIRST_PAUSE, _LONGEST_PAUSE, _MAX_WAIT = 0.005, 0.1, 10.0
 
 
 class Ingest(Part):
     def __init__(self, database: Database, vault: Vault, options: StoreOptions) -> None:
         super().__init__(database, vault, options)
-        self._doubts: dict[str, int] = {}  # messages whose COMMIT was not answered, and the server process that had it
+        # messages whose COMMIT was not confirmed, with the pid of the server process that had it
+        self._doubts: dict[str, int] = {}
 
     async def ingest(self, batch: Sequence[NewMessage]) -> list[Accepted]:
         if not batch:
@@ -38,7 +41,7 @@ class Ingest(Part):
             return []
         process = 0
         try:
-            async with self._db.hot() as connection:
+            async with self._db.indexed() as connection:
                 process = connection.get_server_pid()
                 return await self._ingest_on(connection, batch)
         except DATA_ERRORS as error:
@@ -50,19 +53,19 @@ class Ingest(Part):
             known = await self._settle_doubts(batch)
             if not known:
                 raise
-        # It was committed: what is not there was refused, and will be again.
+        # The batch was committed. Messages that are missing were refused, and will be refused again.
         refused = iter(await self._ingest_fresh([message for message in batch if message.id not in known]))
         return [known.get(message.id) or next(refused) for message in batch]
 
     async def _ingest_on(self, connection: Connection, batch: Sequence[NewMessage]) -> list[Accepted]:
-        """One round trip where one statement can do it."""
+        """Accept a batch, in one round trip if one statement can do it."""
         if _simple(batch):
             return await self._accept(connection, batch)
         async with connection.transaction():
             return await self._accept(connection, batch)
 
     async def _accept(self, connection: Connection, batch: Sequence[NewMessage]) -> list[Accepted]:
-        """Of those with one key the first goes ahead; the others come after it and find it there."""
+        """Accept a batch. Of several messages with one key, the first is accepted first, and the others then find it."""
         answers: dict[int, Accepted] = {}
         rest = dict(enumerate(batch))
         while rest:
@@ -122,12 +125,12 @@ class Ingest(Part):
                 raise InvalidInput(f"a message cannot be stored: {error}") from error
             if found is not None:
                 return found
-            # Without a connection: another process has the key, and tells nobody when it is done.
+            # Wait without a connection. Another process has the key and sends no notification when it is done.
             await asyncio.sleep(pause)
-        raise Conflict("another request with this idempotency key is still at work; try again in a moment")
+        raise Conflict("another request with this idempotency key is still running; try again in a moment")
 
     async def _try_batch(self, batch: NewBatch, key: bytes) -> BatchAccepted | None:
-        """None: somebody else is at it."""
+        """Accept a batch under its key. None: another process is working on the same key."""
         process = 0
 
         async def work(connection: Connection) -> BatchAccepted | None:
@@ -141,7 +144,7 @@ class Ingest(Part):
             if process == 0:
                 raise
             await self._wait_for_end(process)
-            return await self._db.transact(work)  # the key tells whether it was committed
+            return await self._db.transact(work)  # the key shows whether it was committed
 
     async def _batch_on(self, connection: Connection, batch: NewBatch, key: bytes) -> BatchAccepted | None:
         if not await connection.fetchval(self._sql["ingest_batch_lock"], _lock_of(key)):
@@ -154,7 +157,7 @@ class Ingest(Part):
         await connection.execute(self._sql["ingest_batch_keep"], key, batch_answers.keep(accepted))
         return accepted
 
-    # ── a COMMIT that was not answered ──
+    # ── an unconfirmed COMMIT ──
 
     def _note_doubts(self, batch: Iterable[NewMessage], process: int) -> None:
         self._doubts |= {message.id: process for message in batch}
@@ -162,7 +165,8 @@ class Ingest(Part):
             self._doubts.pop(next(iter(self._doubts)))
 
     async def _settle_doubts(self, batch: Sequence[NewMessage]) -> dict[str, Accepted]:
-        """Those of the batch that are already there: a caller that tries again with the same id must not double it."""
+        """Return the messages of the batch that were already committed. A caller that retries with the same id must not
+        create a duplicate."""
         doubtful = [message.id for message in batch if message.id in self._doubts]
         if not doubtful:
             return {}
@@ -179,17 +183,17 @@ class Ingest(Part):
         for _ in range(_SETTLE_TRIES):
             if not await self._db.fetchval("ingest_at_work", process):
                 return
-            await asyncio.sleep(_SETTLE_PAUSE)  # the server tells nobody that a process has ended
-        raise StoreUnavailable("a lost connection is still at work in PostgreSQL; try again")
+            await asyncio.sleep(_SETTLE_PAUSE)  # the server sends no notification when a process has ended
+        raise StoreUnavailable("PostgreSQL is still running a transaction of a lost connection; try again")
 
 
 def _lock_of(key: bytes) -> int:
-    """Two keys with one lock only wait for each other."""
+    """Return the advisory lock of a key. Two keys with the same lock only wait for each other."""
     return int.from_bytes(key[:4], "big", signed=True)
 
 
 def _pauses() -> Iterator[float]:
-    """Short ones first; together as long as a request may wait for its twin."""
+    """Return increasing pauses. Their sum is the time that a request may wait for another one with its key."""
     pause, left = _FIRST_PAUSE, _MAX_WAIT
     while left > 0:
         yield pause
@@ -204,7 +208,8 @@ def _there(row: Any) -> Accepted:
 
 
 def _simple(batch: Sequence[NewMessage]) -> bool:
-    """Whether one statement does it all: no message with both a key and an event id, and no key twice."""
+    """Return whether one statement can accept the batch: no message has both a key and an event id, and no key occurs
+    twice."""
     keys = [message.idempotency_key for message in batch if message.idempotency_key is not None]
     if len(set(keys)) < len(keys):
         return False
@@ -228,7 +233,7 @@ def _columns(batch: Iterable[NewMessage]) -> list[list[Any]]:
 
 
 def contents(batch: Iterable[NewMessage]) -> list[list[Any]]:
-    """The columns without those of idempotency keys."""
+    """Return the columns of messages, without those of idempotency keys."""
     return [list(column) for column in zip(*map(_content, batch), strict=True)]
 
 
@@ -253,7 +258,7 @@ def _content(message: NewMessage) -> tuple[Any, ...]:
 
 
 def text_array(texts: Sequence[str] | None) -> str | None:
-    """An array as PostgreSQL writes it: `unnest` would flatten an array of arrays."""
+    """Encode an array as PostgreSQL text, because `unnest` would flatten an array of arrays."""
     if texts is None:
         return None
     quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in texts)

@@ -1,4 +1,4 @@
-"""The outbox beside the relay: rows that are copied from other databases, those that stand aside, and the wait for new ones."""
+"""The outbox without its relay: rows copied from other databases, rows that were set aside, and the wait for new rows."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from hookline.store.postgres.outbox_listener import OutboxWatch
 from hookline.store.postgres.relay import Faults, Found, Relay, messages, report_of
 from hookline.store.protocols import COUNTED, Page, StoreOptions, after_number
 
-_LAST = 2**63 - 1  # of a row's numbers
-_LONGEST_ID = 256  # characters: no event that could be sent has a longer one
+_LAST = 2**63 - 1  # the largest row number
+_LONGEST_ID = 256  # Maximum characters of a stored event id. No event that can be sent has a longer one.
 
 
 class Outbox(Relay):
@@ -63,7 +63,8 @@ class Outbox(Relay):
         return report_of(relayed, len(rows) - relayed - aside, aside, faults)
 
     async def _with_applications(self, connection: Connection, rows: Sequence[OutboxRow]) -> list[Found]:
-        """The names as the database can hold them: one with a NUL is nobody's."""
+        """Look up the application of each row. Names that the database cannot store, such as those with a NUL, match
+        nothing."""
         names = sorted({(_held(row.org_id), clean(row.app)) for row in rows}, key=str)
         found = await connection.fetch(
             self._sql["relay_applications"], MANAGEMENT, [org for org, _ in names], [app for _, app in names]
@@ -72,7 +73,7 @@ class Outbox(Relay):
         return [(row, known.get((row.org_id, row.app))) for row in rows]
 
     async def _keep_aside(self, connection: Connection, rows: Sequence[OutboxRow], source: str, faults: Faults) -> int:
-        """How many are new: one that stands here since an earlier copy stays as it is."""
+        """Set copied rows aside. Return how many are new; a row that an earlier copy set aside stays unchanged."""
         aside = [_aside(row, faults[row.id]) for row in rows if row.id in faults]
         if not aside:
             return 0
@@ -80,7 +81,8 @@ class Outbox(Relay):
         return len(await connection.fetch(self._sql["relay_keep_aside"], *columns, source))
 
     async def _noted(self, connection: Connection, source: str, place: OutboxPlace, after: OutboxPlace | None) -> bool:
-        """First of all: whoever else would note one for this source waits here, and finds that it comes too late."""
+        """Move the copy position first: a concurrent transaction for the same source waits here and then finds that it
+        is too late."""
         to = (source, place.row_id, place.row_uid)
         if after is None:
             noted = await connection.fetchval(self._sql["relay_place_first"], *to)
@@ -92,7 +94,7 @@ class Outbox(Relay):
         row = await self._db.fetchrow("relay_place", source)
         return None if row is None else OutboxPlace(row_id=row["row_id"], row_uid=row["row_uid"])
 
-    # ── for people ──
+    # ── set aside ──
 
     async def outbox(self) -> OutboxView:
         row = await self._db.fetchrow("outbox", COUNTED)
@@ -109,7 +111,7 @@ class Outbox(Relay):
 
 
 def _aside(row: OutboxRow, fault: str) -> tuple[object, ...]:
-    """As much of it as PostgreSQL can hold."""
+    """Return the columns of a row that was set aside, with only values that PostgreSQL can store."""
     return (
         _held(row.org_id),
         clean(row.app),
@@ -131,7 +133,8 @@ def _held(text: str | None) -> str | None:
 
 
 def _held_id(event_id: str | None) -> str | None:
-    """Short enough for an index, and told from every other: what is dropped as a copy must be one."""
+    """Return the event id, shortened for the index and still unique, because a row with an equal id is dropped as a
+    copy."""
     if event_id is None or len(event_id) <= _LONGEST_ID:
         return _held(event_id)
     digest = hashlib.sha256(event_id.encode("utf-8", "surrogatepass")).hexdigest()

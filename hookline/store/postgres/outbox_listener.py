@@ -1,8 +1,8 @@
-"""The relay's sleep: when rows may be in the outbox of a PostgreSQL database. It needs a connection and nothing of the store.
+"""Wait for outbox rows of a PostgreSQL database. It needs a connection and no other part of the store.
 
-Of all relays of a database one is the leader, by a session lock: it alone listens to publishers, and says so with a second
-lock while it sleeps (see `outbox/sql/postgres.sql`). The others look once a second, and one of them leads if it dies. A session
-that is lost, for whatever reason, gives both locks back.
+One relay of each database is the leader and holds a session lock. Only the leader listens to publishers. While it
+sleeps it holds a second lock, so that publishers know to notify it (see `outbox/sql/postgres.sql`). Other relays poll
+once a second, and one becomes the leader if the leader dies. A lost session releases both locks.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ log = structlog.get_logger()
 
 Session = Any  # asyncpg has no types
 
-POLL = 0.04  # seconds between looks of a leader, asleep or not listening at all
-STANDBY = 1.0  # of those that do not lead
-AWAKE = 0.005  # of a leader that may not sleep yet: somebody is about to commit. It doubles up to `POLL`
-ASK = 10.0  # seconds of sleep before the session is asked whether it is still there
-AGAIN = 1.0  # seconds before a session that could not be had is tried again
+POLL = 0.04  # seconds between polls of the leader
+STANDBY = 1.0  # seconds between polls of other relays
+# Seconds until a leader tries again to sleep, while a publisher is about to commit. It doubles up to `POLL`.
+AWAKE = 0.005
+CHECK_EVERY = 10.0  # seconds of sleep after which the session is checked
+RECONNECT = 1.0  # seconds before a failed connection is tried again
 
 _CHANNEL = "hookline_outbox"
 _LEAD = "SELECT pg_try_advisory_lock(1214542, 2)"
 _SLEEP = "SELECT pg_try_advisory_lock(1214542, 3)"
-_ROUSE = "SELECT pg_advisory_unlock(1214542, 3)"
-_ANSWER = 5.0  # seconds that the session has to answer
+_RELEASE = "SELECT pg_advisory_unlock(1214542, 3)"
+_ANSWER = 5.0  # maximum seconds to wait for an answer of the session
 _LOST = (
     HooklineError,
     asyncpg.PostgresError,
@@ -43,7 +44,7 @@ _LOST = (
 
 
 class OutboxWatch:
-    """Whatever is wrong with its session, `wait` ends: a relay without it only polls."""
+    """Waits for outbox rows. If its session fails, `wait` still returns, and the relay polls."""
 
     def __init__(self, connect: Callable[[], Awaitable[Session]], *, poll: float = POLL) -> None:
         self._connect = connect
@@ -51,27 +52,28 @@ class OutboxWatch:
         self._session: Session | None = None
         self._leads = False
         self._asleep = False
-        self._tries = 0  # to fall asleep, in a row
-        self._rang = asyncio.Event()
-        self._rousing: asyncio.Task[None] | None = None
-        self._connect_at = 0.0  # monotonic: not before
-        self._ask_at = 0.0
-        self._said = False
+        self._tries = 0  # failed tries to sleep, in a row
+        self._notified = asyncio.Event()
+        self._releasing: asyncio.Task[None] | None = None
+        self._connect_at = 0.0  # monotonic time of the next try to connect
+        self._check_at = 0.0
+        self._logged = False
 
     async def wait(self, timeout: float) -> None:
-        """Until there may be rows, or the time is over; sooner if somebody has to look once more before it can be slept."""
-        rest = min(timeout, await self._lie_down())
+        """Wait until there may be rows or the timeout ends. It returns early if the relay must check once more before
+        it may sleep."""
+        rest = min(timeout, await self._prepare_sleep())
         try:
             async with asyncio.timeout(rest):
-                await self._rang.wait()
+                await self._notified.wait()
         except TimeoutError:
             return
-        self._rang.clear()
-        self._rouse()
+        self._notified.clear()
+        self._release_soon()
 
     async def close(self) -> None:
-        """Give the locks back, so that another relay leads; a later `wait` begins anew."""
-        await self._roused()
+        """Release the locks, so that another relay becomes the leader. A later `wait` starts again."""
+        await self._wait_released()
         session = self._forget()
         if session is not None and not session.is_closed():
             try:
@@ -81,71 +83,74 @@ class OutboxWatch:
 
     # ── falling asleep ──
 
-    async def _lie_down(self) -> float:
-        """How long to wait before the next look."""
-        await self._roused()
+    async def _prepare_sleep(self) -> float:
+        """Prepare to sleep and return the seconds until the next poll."""
+        await self._wait_released()
         if monotonic() < self._connect_at:
             return self._poll
         try:
             session = await self._connected()
             if self._asleep:
-                return await self._sleep_on(session)
+                return await self._keep_sleeping(session)
             if not self._leads and not await self._lead(session):
                 return max(STANDBY, self._poll)
             return await self._sleep(session)
         except _LOST as error:
             self._drop()
-            self._connect_at = monotonic() + AGAIN
-            self._say(error)
+            self._connect_at = monotonic() + RECONNECT
+            self._log_once(error)
             return self._poll
         except asyncio.CancelledError:
-            self._drop()  # it may hold a lock that nobody knows of
+            self._drop()  # the session may hold a lock
             raise
 
     async def _lead(self, session: Session) -> bool:
-        """Only the leader listens: one wake-up is enough."""
+        """Try to become the leader and listen. Only the leader listens, because one notification is enough."""
         if await session.fetchval(_LEAD, timeout=_ANSWER):
-            await session.add_listener(_CHANNEL, self._ring)
+            await session.add_listener(_CHANNEL, self._on_notify)
             self._leads = True
         return self._leads
 
     async def _sleep(self, session: Session) -> float:
-        """Never waits for the lock: in the queue for it we would hear nothing, and everybody else would notify."""
-        self._rang.clear()
+        """Try to take the sleepers' lock without waiting. While it waited, it would get no notification, and every
+        publisher would notify."""
+        self._notified.clear()
         self._asleep = await session.fetchval(_SLEEP, timeout=_ANSWER)
         if self._asleep:
             self._tries = 0
-            self._ask_at = monotonic() + ASK
-            return 0.0  # look once more: whoever committed until now has told nobody
+            self._check_at = monotonic() + CHECK_EVERY
+            return 0.0  # poll once more: publishers that committed before now did not notify
         self._tries += 1
         return min(self._poll, AWAKE * 2.0 ** min(self._tries - 1, 8))
 
-    async def _sleep_on(self, session: Session) -> float:
-        """A network that has failed says nothing: the session is asked now and then whether it is still there."""
-        if monotonic() >= self._ask_at:
+    async def _keep_sleeping(self, session: Session) -> float:
+        """Keep sleeping. A broken network is silent, so the session is checked from time to time."""
+        if monotonic() >= self._check_at:
             await session.fetchval("SELECT 1", timeout=_ANSWER)
-            self._ask_at = monotonic() + ASK
+            self._check_at = monotonic() + CHECK_EVERY
         return self._poll
 
-    def _rouse(self) -> None:
-        """Nobody needs to notify a relay that is awake. Beside its work, which does not wait for the lock's return."""
+    def _release_soon(self) -> None:
+        """Release the sleepers' lock in the background, because a working relay needs no notifications and must not
+        wait for this."""
         if self._asleep:
             self._asleep = False
-            self._rousing = asyncio.get_running_loop().create_task(self._give_back())
+            self._releasing = asyncio.get_running_loop().create_task(self._release_sleep_lock())
 
-    async def _give_back(self) -> None:
+    async def _release_sleep_lock(self) -> None:
         if self._session is None:
             return
         try:
-            await self._session.execute(_ROUSE, timeout=_ANSWER)
+            await self._session.execute(_RELEASE, timeout=_ANSWER)
         except (*_LOST, asyncio.CancelledError):
             self._drop()
 
-    async def _roused(self) -> None:
-        """A session runs one statement at a time. Shielded: a caller that gives up does not stop it half-way."""
-        if self._rousing is not None:
-            await asyncio.shield(self._rousing)
-            self._rousing = None
+    async def _wait_released(self) -> None:
+        """Wait until the sleepers' lock is released, because a session runs one statement at a time. The release is
+        shielded from cancellation of the caller."""
+        if self._releasing is not None:
+            await asyncio.shield(self._releasing)
+            self._releasing = None
 
     # ── the session ──
 
@@ -154,17 +159,17 @@ class OutboxWatch:
             self._forget()
             session = await self._connect()
             self._session = session
-            session.add_termination_listener(self._lost)
-            self._said = False
+            session.add_termination_listener(self._on_termination)
+            self._logged = False
         return self._session
 
-    def _ring(self, *_: object) -> None:
-        self._rang.set()
+    def _on_notify(self, *_: object) -> None:
+        self._notified.set()
 
-    def _lost(self, session: Session) -> None:
+    def _on_termination(self, session: Session) -> None:
         if session is self._session:
             self._forget()
-        self._rang.set()
+        self._notified.set()
 
     def _drop(self) -> None:
         session = self._forget()
@@ -176,8 +181,8 @@ class OutboxWatch:
         self._leads = self._asleep = False
         return session
 
-    def _say(self, error: BaseException) -> None:
-        """Once, until it can be had again: the relay works on, only slower."""
-        if not self._said:
-            self._said = True
+    def _log_once(self, error: BaseException) -> None:
+        """Log the error once until the session works again. Meanwhile the relay polls, which is slower."""
+        if not self._logged:
+            self._logged = True
             log.warning("outbox_polled_only", error=str(error).partition("\n")[0] or type(error).__name__)

@@ -1,4 +1,4 @@
-"""Rows of an outbox on PostgreSQL, Hookline's own or an application's, whatever was written there. Pure."""
+"""Read the rows of a PostgreSQL outbox, Hookline's own or an application's, whatever they contain. Pure functions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hookline.model import OutboxRow, PolicyOverride
-from hookline.store.outbox_rows import NO_AGE, NO_INSTANT, NO_TEXTS
+from hookline.store.plans.outbox_rows import NO_AGE, NO_INSTANT, NO_TEXTS
 from hookline.store.rows import read_policy
 
 Faults = list[str]
@@ -35,7 +35,7 @@ def outbox_row(found: Any) -> OutboxRow:
 
 
 def _texts(field: str, listed: list[Any] | None, faults: Faults) -> tuple[str, ...] | None:
-    """A column of arrays takes those of several dimensions too, and NULLs in them."""
+    """Read a list column. A PostgreSQL array may also have several dimensions or contain NULLs, which are faults."""
     if listed is None:
         return None
     if not all(isinstance(text, str) for text in listed):
@@ -47,7 +47,7 @@ def _texts(field: str, listed: list[Any] | None, faults: Faults) -> tuple[str, .
 def _instant(at: datetime | None, faults: Faults) -> datetime | None:
     if at is None or at.tzinfo is not None:
         return at
-    faults.append("deliver_at: is not an instant")  # without a time zone is how the driver says infinity
+    faults.append("deliver_at: is not an instant")  # The driver returns infinity as a value without a time zone.
     return NO_INSTANT
 
 

@@ -1,4 +1,4 @@
-"""Record: what came of a batch, in one fenced transaction."""
+"""Record the outcomes of a batch in one transaction, fenced by claim token."""
 
 from __future__ import annotations
 
@@ -8,31 +8,21 @@ from typing import Any
 
 from msgspec import Struct
 
-from hookline import clock, ids
+from hookline import clock
 from hookline.model import Dead, Delivered, RecordReport, Result, Retry
 from hookline.rules import operational_events, ordering
-from hookline.rules.outcomes import (
-    bare,
-    buried,
-    clean,
-    halves,
-    joined,
-    lost_of,
-    moves_lane,
-    outcome_name,
-    outcomes_of,
-    refused,
-)
+from hookline.rules.outcomes import clean, lost_of, moves_lane, outcomes_of
 from hookline.store import rows
+from hookline.store.plans.record import Recording, attempt_values
 from hookline.store.postgres.base import Part
 from hookline.store.postgres.database import DATA_ERRORS, Connection
-from hookline.store.postgres.operational import tell
+from hookline.store.postgres.operational_events import write_events
 
 _DELIVERED, _RETRY, _DEAD = 0, 1, 2
 
-_Fence = tuple[int, int]  # a delivery and the claim under which it was leased
+_Fence = tuple[int, int]  # delivery id and claim token
 
-# The columns of `_attempt`.
+# The columns that `attempt_values` returns.
 _ATTEMPT = (
     "id",
     "delivery_id",
@@ -62,7 +52,7 @@ _ATTEMPT = (
 
 
 class _Move(Struct, frozen=True):
-    """One row of `record_moves`."""
+    """One row of the statement `record_moves`."""
 
     delivery_id: int
     claim: int
@@ -75,32 +65,8 @@ class _Move(Struct, frozen=True):
     detail: str | None
 
 
-class Record(Part):
-    async def record(self, results: Sequence[Result], *, wake: Collection[int] = ()) -> RecordReport:
-        if not results:
-            return RecordReport(recorded=0, stale=0)
-        try:
-            return await self._record_batch(results, wake)
-        except DATA_ERRORS:
-            if len(results) == 1:
-                return await self._record_bare(results[0], wake)
-        first, second = halves(results)
-        return joined(await self.record(first, wake=wake), await self.record(second))
-
-    async def _record_bare(self, result: Result, wake: Collection[int]) -> RecordReport:
-        """One row that the database will not take: once more without what the endpoint sent, so that it still moves on."""
-        try:
-            return await self._record_batch([bare(result)], wake)
-        except DATA_ERRORS:
-            return await self._bury(result, wake)
-
-    async def _bury(self, result: Result, wake: Collection[int]) -> RecordReport:
-        """One that cannot even be ended, as its rows are damaged, must not stop the others."""
-        burial = buried(result, ids.mint(ids.ATTEMPT, result.job.claimed_at))
-        try:
-            return refused(result, await self._record_batch([burial], wake))
-        except DATA_ERRORS:
-            return RecordReport(recorded=0, stale=0, refused=(result.job.delivery_id,))
+class Record(Recording, Part):
+    _data_errors = DATA_ERRORS
 
     async def _record_batch(self, results: Sequence[Result], wake: Collection[int]) -> RecordReport:
         report = await self._record_plain(results, wake) if all(map(_plain, results)) else None
@@ -116,7 +82,7 @@ class Record(Part):
         return await self._db.transact(work)
 
     async def _record_plain(self, results: Sequence[Result], wake: Collection[int]) -> RecordReport | None:
-        """None if a lane is unhealthy, and then nothing is written."""
+        """Record a batch of plain successes in one statement. None: a lane is unhealthy, and nothing was written."""
         receipts = sorted(map(_receipt, results), key=_by_delivery)
         endpoints = list({result.job.endpoint_no for result in results})
         tokens = _tokens(results, wake)
@@ -137,20 +103,24 @@ class Record(Part):
         all_of = sorted({result.job.endpoint_no for result in results})
         always = sorted({result.job.endpoint_no for result in results if moves_lane(result)})
         lanes, now = await self._lock_lanes(connection, all_of, always)
-        ours, at = await self._move(connection, results)
-        held = [result for result in results if ours.pop((result.job.delivery_id, result.job.claim), False)]
+        claims, at = await self._move(connection, results)
+        held = [result for result in results if claims.pop((result.job.delivery_id, result.job.claim), False)]
         if held:
-            # COPY takes rows as they are; of arrays the driver checks every element of all 24 columns.
+            # COPY is faster: for arrays the driver would check every element of all 24 columns.
             await connection.copy_records_to_table(
-                "attempt", schema_name="hookline", columns=_ATTEMPT, records=[_attempt(result, at) for result in held]
+                "attempt",
+                schema_name="hookline",
+                columns=_ATTEMPT,
+                records=[attempt_values(result, result.sent.started_at, at) for result in held],
             )
-        await tell(connection, self._sql, operational_events.of_results(held))
+        await write_events(connection, self._sql, operational_events.of_results(held))
         events = await self._fold_lanes(connection, lanes, outcomes_of(held), now) if now is not None else ()
         lost = lost_of(results, [result.attempt_id for result in held])
         return RecordReport(recorded=len(held), stale=len(results) - len(held), events=events, lost=lost)
 
     async def _move(self, connection: Connection, results: Sequence[Result]) -> tuple[dict[_Fence, bool], datetime]:
-        """The claims that still held, and when. What comes twice in one batch is taken the first time."""
+        """Move deliveries. Return the claims that still held, and the time. Of duplicates in one batch, the first
+        counts."""
         once = {(result.job.delivery_id, result.job.claim): result for result in reversed(results)}
         moves = [_move(once[fence]) for fence in sorted(once)]
         columns = [[getattr(move, name) for move in moves] for name in _Move.__struct_fields__]
@@ -165,7 +135,8 @@ def _plain(result: Result) -> bool:
 
 
 def _tokens(results: Sequence[Result], wake: Collection[int]) -> dict[int, str | None]:
-    """By endpoint, with the queues that have moved up there. Of a claim that no longer holds it is one look too many."""
+    """Return the wake tokens by endpoint, with the queues whose next delivery may be available. For an expired claim
+    the token is unnecessary but harmless."""
     keys: dict[int, list[str]] = {endpoint_no: [] for endpoint_no in wake}
     for result in results:
         if result.job.ordering_key is not None:
@@ -174,7 +145,8 @@ def _tokens(results: Sequence[Result], wake: Collection[int]) -> dict[int, str |
 
 
 def _receipt(result: Result) -> tuple[Any, ...]:
-    """`hookline.receipt`. The driver encodes a tuple as it is; of arrays it checks every element."""
+    """Build a `hookline.receipt`. It is a tuple because the driver encodes it as it is; for arrays it checks every
+    element."""
     job, sent, timing = result.job, result.sent, result.sent.timing
     return (
         job.delivery_id,
@@ -209,33 +181,3 @@ def _move(result: Result) -> _Move:
             return _Move(job.delivery_id, job.claim, _RETRY, at, int(spends), delay, sent.status, None, None)
         case Dead(reason=reason, detail=detail):
             return _Move(job.delivery_id, job.claim, _DEAD, None, 1, 0.0, sent.status, reason.value, clean(detail))
-
-
-def _attempt(result: Result, at: datetime) -> tuple[Any, ...]:
-    job, sent, timing = result.job, result.sent, result.sent.timing
-    return (
-        result.attempt_id,
-        job.delivery_id,
-        job.app_no,
-        job.endpoint_no,
-        job.message_id,
-        job.event_type,
-        job.sent + 1,
-        job.trigger,
-        outcome_name(result),
-        job.probe,
-        sent.started_at,
-        sent.status,
-        sent.error and sent.error.value,
-        clean(sent.detail),
-        clean(sent.address),
-        rows.headers_blob(sent.headers),
-        sent.body,
-        sent.truncated,
-        timing.dns,
-        timing.connect,
-        timing.tls,
-        timing.first_byte,
-        timing.total,
-        at,
-    )

@@ -1,4 +1,4 @@
-"""Relay: outbox rows of this database become messages, in the transaction that deletes them."""
+"""Relay: turn outbox rows of this database into messages, in the transaction that deletes them."""
 
 from __future__ import annotations
 
@@ -16,54 +16,56 @@ from hookline.rules.checks.message import check_message
 from hookline.rules.operational_events import LONGEST, MANAGEMENT, room
 from hookline.rules.outcomes import clean
 from hookline.security.vault import Vault
-from hookline.store.outbox_rows import message_of, no_application, reasons
+from hookline.store.plans.outbox_rows import message_of, no_application, reasons
 from hookline.store.postgres.database import DATA_ERRORS, Connection, Database
 from hookline.store.postgres.ingest import Ingest, contents
 from hookline.store.postgres.outbox_rows import outbox_row
 from hookline.store.protocols import StoreOptions
 
-FEW = 50  # rows that are read and then moved by one statement; more are locked while they are read
-_MAX_BYTES = 16 * 1024 * 1024  # of payload that are read at once; a single larger one is read alone
-_NOT_FAR = 1000  # numbers below the highest that was moved: rows of transactions that took a little longer
-_CHEAP, _PER_ROW, _LONGEST_REST = 0.015, 0.005, 2.0  # seconds
-_DEAR = 5  # whole scans in a row: a busy machine makes some of them slow
+FEW = 50  # up to this many rows are read and then moved by one statement; more are locked while they are read
+_MAX_BYTES = 16 * 1024 * 1024  # maximum bytes of payload to read at once; a larger payload is read alone
+# how far below the highest relayed row number a scan of new rows starts, for transactions that committed late
+_LATE_ROWS = 1000
+_CHEAP, _PER_ROW, _LONGEST_REST = 0.015, 0.005, 2.0  # seconds: a cheap scan, the addition per row, the longest rest
+_MAX_SLOW = 5  # slow full scans in a row before they rest, because a busy machine makes some slow
 
-Found = tuple[OutboxRow, int | None]  # and its application
-Taken = tuple[int, NewMessage]  # the row's number and what it becomes
+Found = tuple[OutboxRow, int | None]  # the row and its application's number
+Taken = tuple[int, NewMessage]  # the row's number and its message
 Faults = dict[int, str]
 
 
 class Scan:
-    """Where to look from. Under a long transaction, anywhere in the database, the index is full of rows that are gone.
+    """Where the next scan of the outbox starts. While a long transaction runs anywhere in the database, the index is
+    full of deleted rows, so a full scan is slow.
 
-    While whole scans are cheap, for what they find, each is one. Once a few in a row were not, they rest for five times what
-    the last one took, and between two of them only new rows are looked at; none with an ordering key, because an earlier one
-    of the same key may be further down.
+    While full scans are cheap for what they find, every scan is full. After a few slow ones in a row, full scans rest
+    for five times the last duration. Between them only new rows are read, and none with an ordering key, because an
+    earlier row of that key may have a lower number.
     """
 
     def __init__(self) -> None:
         self._highest = 0
-        self._dear = 0  # whole scans in a row
-        self._whole_at = 0.0  # monotonic
+        self._slow_scans = 0  # slow full scans in a row
+        self._full_scan_at = 0.0  # monotonic time of the next full scan
 
     def start(self) -> int:
-        return 0 if monotonic() >= self._whole_at else max(1, self._highest - _NOT_FAR)
+        return 0 if monotonic() >= self._full_scan_at else max(1, self._highest - _LATE_ROWS)
 
     def took(self, start: int, seconds: float, found: Sequence[int]) -> None:
-        """A look from `start`, and the numbers of the rows that it found."""
+        """Note the duration of a scan from `start` and the row numbers that it found."""
         self._highest = max((self._highest, *found))
         if start > 0:
             return
-        self._dear = self._dear + 1 if seconds > _CHEAP + _PER_ROW * len(found) else 0
-        if self._dear >= _DEAR:
-            self._whole_at = monotonic() + min(_LONGEST_REST, 5 * seconds)
+        self._slow_scans = self._slow_scans + 1 if seconds > _CHEAP + _PER_ROW * len(found) else 0
+        if self._slow_scans >= _MAX_SLOW:
+            self._full_scan_at = monotonic() + min(_LONGEST_REST, 5 * seconds)
 
 
 class Relay(Ingest):
     def __init__(self, database: Database, vault: Vault, options: StoreOptions) -> None:
         super().__init__(database, vault, options)
         self._scan = Scan()
-        self._many = False  # the last time there were more than a few
+        self._many = False  # True: the last relay found more than a few rows
 
     async def relay(self, limit: int) -> RelayReport:
         async def few(connection: Connection) -> RelayReport | None:
@@ -80,12 +82,12 @@ class Relay(Ingest):
             self.wake()
         return report
 
-    # ── a few: two round trips and no BEGIN ──
+    # ── few rows: two round trips and no BEGIN ──
 
     async def _relay_few(self, connection: Connection, limit: int) -> RelayReport | None:
-        """None: there are many, or among them is one that the database will not take."""
+        """Relay a few rows. None: there are many, or the database refuses one of them."""
         start = self._scan.start()
-        found = await self._read(connection, "relay_look", start == 0, start, min(limit, FEW))
+        found = await self._read(connection, "relay_find", start == 0, start, min(limit, FEW))
         if len(found) == FEW:
             return None
         taken, faults = messages(found, wall(), self._options.max_payload)
@@ -96,7 +98,7 @@ class Relay(Ingest):
         return report_of(relayed, gone - relayed, await self._set_aside(connection, faults), faults)
 
     async def _move_few(self, connection: Connection, taken: Sequence[Taken]) -> tuple[int, int]:
-        """How many were still there, and how many of those are new."""
+        """Return how many rows were still there, and how many of them became new messages."""
         if not taken:
             return 0, 0
         moved = await connection.fetchrow(
@@ -107,7 +109,7 @@ class Relay(Ingest):
         )
         return moved["gone"], moved["relayed"]
 
-    # ── many: locked while they are read ──
+    # ── many rows: locked while they are read ──
 
     async def _relay_many(self, connection: Connection, limit: int) -> RelayReport:
         start = self._scan.start()
@@ -123,7 +125,8 @@ class Relay(Ingest):
     async def accept_each(
         self, connection: Connection, taken: Sequence[Taken], faults: Faults
     ) -> dict[int, IngestStatus]:
-        """Halved down to the row that the database will not take; that one is a fault and never blocks the rest."""
+        """Accept messages. If the database refuses the data, bisect down to the bad row. That row is a fault and does
+        not block the others."""
         if not taken:
             return {}
         try:
@@ -138,7 +141,7 @@ class Relay(Ingest):
             return first | await self.accept_each(connection, taken[middle:], faults)
         statuses = {row_id: answer.status for (row_id, _), answer in zip(taken, answers, strict=True)}
         gone = [row_id for row_id, status in statuses.items() if status == IngestStatus.NO_APPLICATION]
-        for row_id in gone:  # it was deleted since
+        for row_id in gone:  # the application was deleted meanwhile
             faults[row_id] = "no such application"
             del statuses[row_id]
         return statuses
@@ -160,12 +163,13 @@ class Relay(Ingest):
 
 
 def report_of(relayed: int, repeated: int, set_aside: int, faults: Faults) -> RelayReport:
-    said = reasons(faults.values()) if set_aside else ()
-    return RelayReport(relayed=relayed, repeated=repeated, set_aside=set_aside, reasons=said)
+    shown = reasons(faults.values()) if set_aside else ()
+    return RelayReport(relayed=relayed, repeated=repeated, set_aside=set_aside, reasons=shown)
 
 
 def messages(found: Sequence[Found], now: datetime, max_payload: int) -> tuple[list[Taken], Faults]:
-    """Anybody may have written these rows: what would fail later, at each delivery, is a fault here."""
+    """Build messages and check them. Any program may have written these rows, so invalid values are found here and not
+    at each delivery."""
     taken: list[Taken] = []
     faults: Faults = {}
     for row, app_no in found:
@@ -186,7 +190,7 @@ def _message(row: OutboxRow, app_no: int | None, message_id: str) -> NewMessage:
 
 
 def _found(row: Any, max_payload: int) -> Found:
-    """Only what Hookline wrote itself speaks in the management organization's name."""
+    """Read a row. Only rows that Hookline itself wrote may name the management organization."""
     copied = row["source"] is not None and row["org_id"] == MANAGEMENT
     found = outbox_row(row)
     if row["payload"] is None:

@@ -1,4 +1,4 @@
-"""Retention: old days of history are dropped whole, unless an open delivery or a dead letter still needs one."""
+"""Retention: drop old daily partitions, unless an open delivery or a dead letter still needs one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hookline.store.plans.operators import GUESSES_KEPT
 from hookline.store.postgres.database import Connection
 from hookline.store.postgres.sweep import Sweep
 
-# Whoever waits for an exclusive lock makes everybody after it wait: give up soon, and come again.
+# A transaction that waits for an exclusive lock blocks all later ones. Give up soon and try again later.
 _LOCK_TIMEOUT = "SET LOCAL lock_timeout = '250ms'"
 _BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
 _DELETE = {"message": "retire_messages", "attempt": "retire_attempts", "delivery_done": "retire_done"}
@@ -22,7 +22,7 @@ _DELETE = {"message": "retire_messages", "attempt": "retire_attempts", "delivery
 
 class Retire(Sweep):
     async def retire(self, limit: int = 5000) -> SweepReport:
-        """In several transactions: a step that cannot get its lock does not undo the others."""
+        """Run several transactions, so that a step that cannot get its lock does not undo the others."""
         taken = await self._retire_rows(limit)
         try:
             await self._guarded(Chore.RETIRE, self._make_partitions, calm=True)
@@ -62,12 +62,12 @@ class Retire(Sweep):
         return await self._guarded(Chore.RETIRE, work, calm=True)
 
     async def _retire_day(self, parent: str, name: str, day: date, limit: int) -> int:
-        """Drop the day, or as many of its rows as nothing needs."""
+        """Drop the day's partition, or delete those of its rows that are not needed."""
         begin = datetime.combine(day, time(), UTC)
         end = begin + timedelta(days=1)
 
         async def work(connection: Connection) -> SweepReport:
-            # The lock comes first: nobody can make a delivery of a message here between the look and the drop.
+            # Lock first, so that no transaction can create a delivery of these messages between the check and the drop.
             await connection.execute(_LOCK_TIMEOUT)
             await connection.execute(f"LOCK TABLE hookline.{_quoted(name)} IN ACCESS EXCLUSIVE MODE")
             if await self._needed(connection, parent, begin, end):
@@ -89,7 +89,7 @@ class Retire(Sweep):
         return needed
 
     async def _retire_default(self, limit: int) -> int:
-        """The default partitions hold what came when a day's own was missing."""
+        """Delete from the default partitions. They have the rows that arrived while a day's partition was missing."""
         now: datetime = await self._db.fetchval("now")
         cutoff = now - timedelta(days=self._options.retention_days)
         return sum([await self._retire_span(parent, _BEGINNING, cutoff, limit, default=True) for parent in _DELETE])
@@ -108,7 +108,7 @@ class Retire(Sweep):
 
 
 def _quoted(name: str) -> str:
-    """A name that came from the catalogue and fits its pattern."""
+    """Quote a table name that was read from the system catalogue."""
     return '"' + name.replace('"', '""') + '"'
 
 

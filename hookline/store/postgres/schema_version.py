@@ -1,4 +1,4 @@
-"""The database's own life: migrations, its clock, the end."""
+"""Migrations, the database's clock, and closing the store."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class SchemaVersion(Part):
         return number
 
     async def migrate(self) -> list[int]:
-        """On a connection of its own: whoever comes second waits for the first, which holds its lock until all is done."""
+        """Migrate on a separate connection. A second process waits for the first, which holds its lock until all
+        migrations are applied."""
         connection = await self._db.connect()
         try:
             with translated():
@@ -56,7 +57,8 @@ class SchemaVersion(Part):
         return [number for number, _ in missing]
 
     async def _add_migration(self, connection: Connection, number: int, text: str) -> None:
-        """Each in a transaction of its own: what it locks is free before the next one waits for its locks."""
+        """Apply one migration in its own transaction, so that its locks are released before the next migration waits
+        for locks."""
 
         async def whole(connection: Connection) -> None:
             await connection.execute(self._sql["migration_table"])
@@ -66,10 +68,11 @@ class SchemaVersion(Part):
         async def blockers() -> list[Any]:
             return await self._db.fetch("migration_blockers", connection.get_server_pid())
 
-        await table_locks.patiently(connection, whole, blockers, f"migration {number}")
+        await table_locks.with_lock_retries(connection, whole, blockers, f"migration {number}")
 
     async def _check_encoding(self, connection: Connection) -> None:
-        """In another one a text of any client may be none for the driver, and a whole batch fails on it."""
+        """Require UTF-8. With another encoding the driver may be unable to read some text, and a whole batch would
+        fail."""
         encoding = await connection.fetchval(self._sql["encoding"])
         if encoding != "UTF8":
             raise ConfigError(
@@ -83,7 +86,7 @@ class SchemaVersion(Part):
 
 
 def _denied(error: InsufficientPrivilegeError, found: Any) -> MigrationNeeded:
-    """An application may have set its outbox up first, as another role."""
+    """Explain a missing privilege. An application may have created its outbox first, as another role."""
     me, owner = found["me"], found["owner"]
     if owner is None:
         return MigrationNeeded(f"{error}: run GRANT CREATE ON DATABASE {found['database']} TO {me}")
@@ -93,12 +96,13 @@ def _denied(error: InsufficientPrivilegeError, found: Any) -> MigrationNeeded:
 
 
 def migrations() -> list[tuple[int, str]]:
-    """By number: `0001_initial.sql` is number 1."""
+    """Return the migrations by number: `0001_initial.sql` is number 1."""
     folder = resources.files("hookline.store") / "migrations" / "postgres"
     files = [file for file in folder.iterdir() if file.name.endswith(".sql")]
     return sorted((int(file.name.partition("_")[0]), _whole(file.read_text(encoding="utf-8"))) for file in files)
 
 
 def _whole(text: str) -> str:
-    """With what it includes: the outbox can also be set up alone, in an application's own database."""
+    """Replace the includes of a migration. The outbox's SQL is a separate file, because an application's own database
+    can have it alone."""
     return _INCLUDE.sub(lambda found: (resources.files("hookline") / found[1]).read_text(encoding="utf-8"), text)

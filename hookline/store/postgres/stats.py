@@ -1,4 +1,4 @@
-"""Statistics, in one snapshot."""
+"""Count statistics in one snapshot."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import asyncio
 
 from hookline.model import Stats, StatsFilter
 from hookline.security.vault import Vault
+from hookline.store.plans.stats import MAX_COUNTED, Figures, attempt_ids, message_ids, stats_of
 from hookline.store.postgres.base import Part
 from hookline.store.postgres.database import Connection, Database
 from hookline.store.protocols import StoreOptions
-from hookline.store.stats import MAX_COUNTED, Figures, attempt_ids, message_ids, stats_of
 
 
 class Statistics(Part):
     def __init__(self, database: Database, vault: Vault, options: StoreOptions) -> None:
         super().__init__(database, vault, options)
-        self._counting = asyncio.Lock()  # one at a time: counting must not take every calm connection
+        self._counting = asyncio.Lock()  # one count at a time, so that counting does not occupy every calm connection
 
     async def in_flight(self, endpoint_no: int) -> int:
         count: int = await self._db.fetchval("stats_delivering", [endpoint_no])

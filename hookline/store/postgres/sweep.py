@@ -1,4 +1,4 @@
-"""Sweep: expired leases and budgets, deleted endpoints, endpoints that only fail, lanes that would not wake."""
+"""Sweep: expired leases and time budgets, deleted endpoints, failing endpoints, stuck lanes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hookline.store.plans.chores import Chore
 from hookline.store.plans.endpoint_state import set_status
 from hookline.store.postgres.base import Part
 from hookline.store.postgres.database import READ, Connection, run
-from hookline.store.postgres.operational import of_deaths, tell
+from hookline.store.postgres.operational_events import of_deaths, write_events
 from hookline.store.protocols import FAR_LEASE
 
 
@@ -44,7 +44,7 @@ class Sweep(Part):
     async def sweep_expired(self, limit: int = 1000) -> SweepReport:
         async def work(connection: Connection) -> SweepReport:
             dead = await connection.fetch(self._sql["sweep_expired"], limit)
-            await tell(connection, self._sql, of_deaths(dead, Reason.BUDGET_EXHAUSTED))
+            await write_events(connection, self._sql, of_deaths(dead, Reason.BUDGET_EXHAUSTED))
             return SweepReport(expired=len(dead), deaths=_deaths(dead, Reason.BUDGET_EXHAUSTED))
 
         return await self._guarded(Chore.EXPIRED, work)
@@ -52,7 +52,7 @@ class Sweep(Part):
     async def sweep_deleted(self, limit: int = 1000) -> SweepReport:
         async def work(connection: Connection) -> SweepReport:
             dead = await connection.fetch(self._sql["sweep_deleted"], limit)
-            await tell(connection, self._sql, of_deaths(dead, Reason.ENDPOINT_DELETED))
+            await write_events(connection, self._sql, of_deaths(dead, Reason.ENDPOINT_DELETED))
             await connection.execute(self._sql["sweep_lanes_drop"], limit)
             await connection.execute(self._sql["sweep_tokens"], limit)
             return SweepReport(deleted=len(dead), deaths=_deaths(dead, Reason.ENDPOINT_DELETED))
@@ -67,10 +67,10 @@ class Sweep(Part):
 
         return await self._guarded(Chore.FAILING, work, calm=True)
 
-    async def _pause_dying(self, connection: Connection, most: int) -> list[LaneEvent]:
+    async def _pause_dying(self, connection: Connection, pause_dead: int) -> list[LaneEvent]:
         events = []
-        for row in await connection.fetch(self._sql["sweep_failing_dead"], most):
-            cause = f"more than {most} dead letters in a day"
+        for row in await connection.fetch(self._sql["sweep_failing_dead"], pause_dead):
+            cause = f"more than {pause_dead} dead letters in a day"
             events.append(await self._stop(connection, row["endpoint_no"], EndpointStatus.PAUSED, cause))
         return [event for event in events if event is not None]
 
@@ -87,14 +87,14 @@ class Sweep(Part):
         plan = set_status(endpoint_no, status, cause, read=READ, max_age=self._options.retry.max_age)
         return await run(connection, self._sql, plan)
 
-    async def audit(self, *, repair: bool) -> list[int]:
+    async def find_stuck_lanes(self, *, repair: bool) -> list[int]:
         async def work(connection: Connection) -> list[int]:
-            asleep = await connection.fetch(self._sql["audit"])
+            asleep = await connection.fetch(self._sql["stuck_lanes"])
             if repair and asleep:
-                await connection.execute(self._sql["audit_repair"], *_columns(asleep))
-            stuck = await connection.fetch(self._sql["audit_queues"])
+                await connection.execute(self._sql["stuck_lanes_wake"], *_columns(asleep))
+            stuck = await connection.fetch(self._sql["stuck_queues"])
             if repair and stuck:
-                await connection.execute(self._sql["audit_repair_queues"], *_columns(stuck))
+                await connection.execute(self._sql["stuck_queues_wake"], *_columns(stuck))
             return sorted({row["endpoint_no"] for row in (*asleep, *stuck)})
 
         return await self._db.transact(work, calm=True)
@@ -102,7 +102,7 @@ class Sweep(Part):
     async def _guarded(
         self, chore: Chore, work: Callable[[Connection], Awaitable[SweepReport]], *, calm: bool = False
     ) -> SweepReport:
-        """Nothing, if another worker is at it."""
+        """Do the work under its lock. Does nothing if another worker is doing it."""
 
         async def alone(connection: Connection) -> SweepReport:
             if not await connection.fetchval(self._sql["sweep_guard"], int(chore)):

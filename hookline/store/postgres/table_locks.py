@@ -1,7 +1,7 @@
-"""Locks on tables that others work on: asked for briefly and again, and whoever holds one is named.
+"""Lock tables that other sessions use: wait briefly, retry, and name the sessions that hold the lock.
 
-Whoever waits for an exclusive lock is in the way of all who come after: a migration behind a dump of an hour would stop every
-ingest for that long.
+A transaction that waits for an exclusive lock blocks all later ones. If a migration waited for an hour-long dump, all
+ingest would stop for that hour.
 """
 
 from __future__ import annotations
@@ -20,38 +20,41 @@ from hookline.store.postgres.database import Connection
 log = structlog.get_logger()
 
 T = TypeVar("T")
-Look = Callable[[], Awaitable[list[Any]]]  # who is in the way now: rows of `migration_blockers`
+FindBlockers = Callable[[], Awaitable[list[Any]]]  # returns the sessions that block now: rows of `migration_blockers`
 
-# Seconds. Longer than the server's deadlock_timeout (1 s), after which it ends an autovacuum that is in the way.
+# Seconds. Longer than the server's deadlock_timeout (1 s), after which the server cancels a blocking autovacuum.
 TIMEOUT = 2.5
-LOOKS = 8  # within that time
-FIRST_PAUSE, LONGEST_PAUSE = 2.5, 10.0  # seconds in which those who waited behind us go on; doubles
-TRIES = 60  # about twelve minutes
+CHECKS = 8  # checks for blockers within that time
+# Seconds between tries, so that the transactions behind this one continue. The pause doubles.
+FIRST_PAUSE, LONGEST_PAUSE = 2.5, 10.0
+TRIES = 60  # about twelve minutes in all
 
 
-async def patiently(connection: Connection, work: Callable[[Connection], Awaitable[T]], look: Look, what: str) -> T:
-    """`work` in one transaction; anew, after a pause, if it did not get a lock."""
+async def with_lock_retries(
+    connection: Connection, work: Callable[[Connection], Awaitable[T]], find_blockers: FindBlockers, what: str
+) -> T:
+    """Run `work` in one transaction. If it does not get a lock, run it again after a pause."""
     pause, blocker = FIRST_PAUSE, ""
     for tried in range(1, TRIES + 1):
-        async with _watched(look) as seen:
+        async with _watching_blockers(find_blockers) as seen:
             try:
                 async with connection.transaction():
                     await connection.execute(f"SET LOCAL lock_timeout = '{int(TIMEOUT * 1000)}ms'")
                     return await work(connection)
             except (LockNotAvailableError, DeadlockDetectedError):
-                blocker = _words(seen)
+                blocker = _describe(seen)
         if tried < TRIES:
             log.warning("migration_waits", what=what, waits_for=blocker, tried=tried, tries=TRIES, again_in=pause)
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
-    raise StoreUnavailable(f"{what} has changed nothing: it waited {TRIES} times for {blocker}")
+    raise StoreUnavailable(f"{what} changed nothing: it waited {TRIES} times for {blocker}")
 
 
 @asynccontextmanager
-async def _watched(look: Look) -> AsyncIterator[list[Any]]:
-    """What was last seen in the way, while the block runs: the error that ends it does not say."""
+async def _watching_blockers(find_blockers: FindBlockers) -> AsyncIterator[list[Any]]:
+    """Collect the blocking sessions while the block runs, because the lock error does not name them."""
     seen: list[Any] = []
-    watching = asyncio.create_task(_watch(look, seen))
+    watching = asyncio.create_task(_watch(find_blockers, seen))
     try:
         yield seen
     finally:
@@ -59,23 +62,23 @@ async def _watched(look: Look) -> AsyncIterator[list[Any]]:
         await asyncio.wait({watching})
 
 
-async def _watch(look: Look, seen: list[Any]) -> None:
+async def _watch(find_blockers: FindBlockers, seen: list[Any]) -> None:
     while True:
-        await asyncio.sleep(TIMEOUT / LOOKS)
+        await asyncio.sleep(TIMEOUT / CHECKS)
         try:
-            seen[:] = await look() or seen
+            seen[:] = await find_blockers() or seen
         except HooklineError:
-            return  # the message is poorer, and nothing else
+            return  # the error message then names no session
 
 
-def _words(seen: list[Any]) -> str:
+def _describe(seen: list[Any]) -> str:
     if not seen:
         return "a lock"
     return f"a lock on {seen[0]['wanted']} held by {', '.join(_holder(row) for row in seen)}"
 
 
 def _holder(row: Any) -> str:
-    """A session of another role does not show all of itself; a prepared transaction has none."""
+    """Describe a blocking session. A session of another role hides some columns; a prepared transaction has no session."""
     if not row["pid"]:
         return "a prepared transaction"
     named = ", ".join(filter(None, (row["application"], row["role"])))

@@ -1,10 +1,12 @@
-"""What an engine must do, in the order of the flow. `sqlite/` and `postgres/` do it; one conformance suite runs on both.
+"""The protocols that each engine implements, in the order of the flow. `sqlite/` and `postgres/` implement them. One
+conformance suite tests both.
 
-Every method is one transaction unless it says otherwise. All instants are the database's clock. A connection that is lost
-raises `StoreUnavailable`; input that cannot be taken raises `InvalidInput`, `NotFound` or `Conflict` and changes nothing.
+Every method is one transaction unless its docstring says otherwise. All instants come from the database's clock. A lost
+connection raises `StoreUnavailable`. Invalid input raises `InvalidInput`, `NotFound` or `Conflict` and changes nothing.
 
-What people trigger takes a `note`: a function from the method's result to an entry of the audit log, or None where nothing
-changed. The entry is written as the last step of the same transaction, so that both are there or neither is.
+Methods that a user triggers take a `note`: a function that turns the method's result into an entry of the audit log, or
+into None if nothing changed. The entry is written in the same transaction as the change, so the database has both or
+neither.
 """
 
 from hookline.store.protocols.bounds import (

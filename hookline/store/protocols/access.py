@@ -1,4 +1,4 @@
-"""Who may call, and what they did."""
+"""Protocols for authentication and for the audit log."""
 
 from __future__ import annotations
 
@@ -13,98 +13,108 @@ from hookline.store.protocols.pages import Page, Walk
 
 
 class ApiKeys(Protocol):
-    """API keys and tokens."""
+    """Create, find and revoke API keys and tokens."""
 
     async def create_api_key(self, org_id: str, new: NewApiKey, *, note: Note[ApiKey] | None = None) -> ApiKey:
-        """`NotFound` if the organization, or its application, does not exist."""
+        """Create an API key. Raises `NotFound` if the organization or the key's application does not exist."""
 
     async def api_key(self, org_id: str, key_id: str) -> ApiKey | None:
-        """None if it was revoked."""
+        """Return the API key, or None if it does not exist or was revoked."""
 
     async def api_keys(self, org_id: str, page: Page) -> list[ApiKey]:
-        """By id, without those that were revoked."""
+        """Return a page of API keys that were not revoked, ordered by id."""
 
     async def api_key_by_hash(self, hashed: bytes) -> ApiKey | None:
-        """For whoever presents it: None if it was revoked, or its application was deleted. It may have expired."""
+        """Return the API key with this hash. None: it does not exist, it was revoked, or its application was deleted.
+        The key may have expired: the caller must check."""
 
     async def revoke_api_key(self, org_id: str, key_id: str, *, note: Note[None] | None = None) -> None:
-        """For good. `NotFound` if there is none, or it was revoked before."""
+        """Revoke the key permanently. Raises `NotFound` if it does not exist or was already revoked."""
 
     async def touch_api_key(self, key_id: str) -> None:
-        """It was used now; written at most once a minute."""
+        """Set the key's last use to now. The value is written at most once a minute."""
 
     async def revoke_token(self, hashed: bytes, until: datetime, *, note: Note[bool] | None = None) -> bool:
-        """This one token is void; remembered until then. False: it was before. Of several callers at once, one gets True."""
+        """Revoke one token and remember this until the given instant. Return False if it was already revoked. If
+        several callers revoke it at once, only one gets True."""
 
     async def token_revoked(self, hashed: bytes) -> bool: ...
 
 
 class KeptAnswers(Protocol):
-    """Answers of the API that are kept under an idempotency key."""
+    """Store API responses under an idempotency key, so that a repeated request gets the same response."""
 
     async def hold_answer(self, key: bytes, request: bytes, seconds: float) -> KeptAnswer:
-        """Take the key for a request, under a lease; or see who has it.
+        """Lease the key for a request, or return the request that has it.
 
-        A key is free if nobody had it within the window, or if whoever had it for the same request let the lease lapse.
+        A key is free if no request used it within the idempotency window, or if the same request used it and its lease
+        expired.
         """
 
     async def answer(self, key: bytes) -> KeptAnswer | None:
-        """None: it is free. Changes nothing."""
+        """Return the response that is stored under the key, or None if the key is free. Changes nothing."""
 
     async def renew_answer(self, key: bytes, claim: int, seconds: float) -> bool:
-        """Hold it for longer; False: the lease was lost."""
+        """Extend the lease on the key. Return False if the lease was lost."""
 
     async def keep_answer(self, key: bytes, claim: int, status: int, response: bytes) -> bool:
-        """The answer, sealed, for as long as keys are remembered; False: the lease was lost, and nothing was kept."""
+        """Store the response, encrypted, for the idempotency window. Return False, and store nothing, if the lease was
+        lost."""
 
     async def drop_answer(self, key: bytes, claim: int) -> None:
-        """Nothing came of it: the key is free again."""
+        """Free the key without storing a response."""
 
 
 class Operators(Protocol):
-    """Operators, their sessions, guesses and the audit log."""
+    """Store dashboard operators, their sessions, failed logins and the audit log."""
 
     async def create_operator(self, new: Operator, *, note: Note[Operator] | None = None) -> Operator:
-        """`Conflict` if the name is taken, `NotFound` if the organization does not exist. `created_at` is the database's."""
+        """Create an operator; the database sets `created_at`. Raises `Conflict` if the name is taken, `NotFound` if the
+        organization does not exist."""
 
     async def operator(self, name: str) -> Operator | None: ...
     async def operators(self, org_id: str | None, page: Page) -> list[Operator]:
-        """By name, which is the iterator; of every organization, without one."""
+        """Return a page of operators ordered by name; the iterator is a name. Without `org_id`, the operators of all
+        organizations."""
 
     async def change_operator(
         self, name: str, *, role: Scope | None = None, password: str | None = None, note: Note[Operator] | None = None
     ) -> Operator:
-        """A new password ends the sessions that were begun with the old one. `NotFound` if there is no such operator."""
+        """Change the role or the password. A new password ends all sessions that began with the old one. Raises
+        `NotFound` if there is no such operator."""
 
     async def delete_operator(self, name: str, *, note: Note[None] | None = None) -> None:
-        """With their sessions. `NotFound` if there is none."""
+        """Delete the operator and all of the operator's sessions. Raises `NotFound` if there is no such operator."""
 
     async def add_session(self, new: NewSession, *, note: Note[None] | None = None) -> None:
-        """`NotFound` if a password is given and the operator is gone, or has another by now."""
+        """Store a session. Raises `NotFound` if a password hash is given and the operator was deleted or has another
+        password now."""
 
     async def session(self, hashed: bytes) -> Session | None:
-        """None: over, or unknown, or not seen for `IDLE` seconds; or whoever began it is gone (the operator, the API key that was
-        revoked or has expired, the token that was revoked in any way, the application). Changes nothing."""
+        """Return the session. None: it ended, is unknown, was idle for `IDLE` seconds, or its owner is no longer valid
+        (deleted operator, revoked or expired API key, revoked token, deleted application). Changes nothing."""
 
     async def touch_session(self, hashed: bytes) -> None:
-        """It was seen now; written at most once a minute."""
+        """Set the session's last use to now. The value is written at most once a minute."""
 
     async def end_session(self, hashed: bytes, *, note: Note[None] | None = None) -> None: ...
     async def end_sessions(self, operator: str, *, note: Note[int] | None = None) -> int:
-        """All of theirs, everywhere; how many."""
+        """End all sessions of the operator and return their number."""
 
     async def take_guess(self, rules: Mapping[bytes, Lock]) -> datetime | None:
-        """Count a guess against each subject before it is looked at, so that many at a time are not free.
+        """Count a login attempt against each subject before the password is checked. Otherwise parallel attempts would
+        bypass the limit.
 
-        Until when one of them is locked, the longest: then nothing was counted, and the guess must not be looked at. Each
-        has a rule of its own, which must be pure.
+        If a subject is locked, count nothing and return the end of the longest lock: the caller must not check the
+        password. Each subject has its own rule, which must be a pure function.
         """
 
     async def forgive(self, subjects: Sequence[bytes]) -> None:
-        """The guess was right: they are forgotten."""
+        """Forget the failed logins of these subjects after a correct password."""
 
     async def add_audit(self, entries: Sequence[NewAuditEntry]) -> None:
-        """Whatever their texts are: too long ones are cut, and what cannot be stored is replaced."""
+        """Write entries to the audit log. Long texts are truncated and characters that the database cannot store are
+        replaced."""
 
     async def audit_log(self, where: AuditFilter, page: Page) -> Walk[AuditEntry]:
-        """Newest first; the iterator is a number."""
+        """Return a page of audit entries, newest first; the iterator is an entry's number."""

@@ -1,20 +1,21 @@
-"""Numbers that both engines agree on."""
+"""Limits that both engines use."""
 
 SCHEMA_VERSION = 1
 
-MAX_DIGITS = 18  # of a number that every engine can hold
+MAX_DIGITS = 18  # maximum digits of an integer that both engines can store
 LAST_NUMBER = 10**MAX_DIGITS
 
-STEP = 1000  # rows that one step of a task looks at
-COUNTED = 10_000  # rows that are looked at to tell how many a task will find
-COUNTED_DEAD = 500_000  # dead letters, which need not be looked at one by one
-MAX_WAITING = 10_000  # deliveries, or dead letters, that are counted where a page tells of them
-MAX_LISTED = 1_000  # those of each lane, where it lists dozens
-COUNTING = 50.0  # times as long as the counting of depths took, they are given again: it takes 2 % of the time at most
-MAX_RUNNING = 20  # tasks of one application at a time
-MAX_ATTEMPTS = 500  # of a dead letter's history that are shown
+STEP = 1000  # maximum rows that one step of a task reads
+COUNTED = 10_000  # maximum rows that are read to estimate the size of a task
+COUNTED_DEAD = 500_000  # maximum dead letters that are counted; an index counts them without reading each row
+MAX_WAITING = 10_000  # maximum open deliveries or dead letters that are counted for one page
+MAX_LISTED = 1_000  # maximum open deliveries or dead letters that are counted per lane in a list of lanes
+# Depths are cached for this many times as long as counting took, so counting uses at most 2 % of the time.
+COUNTING = 50.0
+MAX_RUNNING = 20  # maximum running tasks of one application
+MAX_ATTEMPTS = 500  # maximum attempts that are returned for a dead letter
 TOP_APPLICATIONS = 10
 
-IDLE = 24 * 3600.0  # seconds after which a session that nobody uses is over
+IDLE = 24 * 3600.0  # seconds without use after which a session ends
 
-FAR_LEASE = 7200.0  # seconds: nobody leases for longer, so a lease that ends later was made by a clock that was wrong
+FAR_LEASE = 7200.0  # No lease lasts longer (seconds). A lease that ends later was made while the clock was wrong.

@@ -1,4 +1,4 @@
-"""What is set up before anything flows."""
+"""Protocols for configuration: organizations, applications, event types, endpoints and their state."""
 
 from __future__ import annotations
 
@@ -27,38 +27,41 @@ from hookline.store.protocols.pages import Page, Walk
 
 
 class Catalogue(Protocol):
-    """Organizations, applications, event types and endpoints."""
+    """Store organizations, applications, event types and endpoints."""
 
     async def save_organization(self, org: Organization) -> Organization:
-        """Create it, or return the one that has the id."""
+        """Create the organization, or return the existing one with this id."""
 
     async def organization(self, org_id: str) -> Organization | None: ...
     async def revoke_tokens(
         self, org_id: str, app_no: int | None, before: datetime, *, note: Note[None] | None = None
     ) -> None:
-        """Tokens of the organization, or of one application, that were issued before are void. `NotFound` if there is none."""
+        """Revoke all tokens of the organization, or of one application, that were issued before an instant. Raises
+        `NotFound` if the organization or application does not exist."""
 
     async def create_application(
         self, org_id: str, new: NewApplication, *, note: Note[Application] | None = None
     ) -> Application:
-        """`Conflict` if the uid is taken in the organization."""
+        """Create an application. Raises `Conflict` if the organization already has an application with this uid."""
 
     async def application(self, org_id: str, ref: str) -> Application | None:
-        """By id or uid."""
+        """Return the application with this id or uid, or None."""
 
     async def applications(self, org_id: str, page: Page) -> list[Application]:
-        """By id."""
+        """Return a page of the organization's applications, ordered by id."""
 
     async def change_application(
         self, app_no: int, change: ApplicationChange, *, note: Note[Application] | None = None
     ) -> Application:
-        """`Conflict` if the uid is taken in the organization, `NotFound` if the application was deleted.
+        """Change an application. Raises `Conflict` if the uid is taken in the organization, `NotFound` if the
+        application was deleted.
 
-        A new throttle is copied into its lanes under their locks, and wakes them.
+        A new rate limit is copied to the application's lanes under their locks, and the lanes are woken.
         """
 
     async def delete_application(self, app_no: int, *, note: Note[None] | None = None) -> None:
-        """With its endpoints; open deliveries die as `endpoint_deleted` in the sweep."""
+        """Delete the application and its endpoints. The sweep turns their open deliveries into dead letters with the
+        reason `endpoint_deleted`."""
 
     async def save_event_type(
         self,
@@ -67,24 +70,25 @@ class Catalogue(Protocol):
         replacing: EventType | UnsetType | None = UNSET,
         note: Note[EventType] | None = None,
     ) -> EventType:
-        """Create or replace, by organization and name. `created_at` of an existing one stays.
+        """Create or replace the event type with this organization and name. A replaced one keeps its `created_at`.
 
-        `replacing` is what the caller saw there before, None for nothing: `Overtaken`, and nothing is changed, if it was
-        saved since.
+        `replacing` is the version that the caller read before, or None if there was none. If another caller saved the
+        event type since then, raise `Overtaken` and change nothing.
         """
 
     async def event_type(self, org_id: str, name: str) -> EventType | None: ...
     async def event_types(self, org_id: str, page: Page, *, archived: bool = True) -> list[EventType]:
-        """By name; the iterator is a name. With those that are archived, unless told otherwise."""
+        """Return a page of event types ordered by name; the iterator is a name. Archived event types are included by
+        default."""
 
     async def expunge_event_type(self, org_id: str, name: str, *, note: Note[None] | None = None) -> None:
-        """For good, as if it had never been there. `NotFound` if it is not."""
+        """Delete the event type permanently. Raises `NotFound` if it does not exist."""
 
     async def create_endpoint(
-        self, app_no: int, new: NewEndpoint, *, most: int = 0, note: Note[Endpoint] | None = None
+        self, app_no: int, new: NewEndpoint, *, max_endpoints: int = 0, note: Note[Endpoint] | None = None
     ) -> Endpoint:
-        """With its lane, in one transaction. `Conflict` if the uid is taken in the application, or if it has `most` endpoints
-        already; 0: no limit."""
+        """Create an endpoint and its lane in one transaction. Raises `Conflict` if the application has an endpoint with
+        this uid, or if it already has `max_endpoints` endpoints (0: no limit)."""
 
     async def change_endpoint(
         self,
@@ -94,45 +98,50 @@ class Catalogue(Protocol):
         revision: int | None = None,
         note: Note[Endpoint] | None = None,
     ) -> Endpoint:
-        """Raises the revision; the lane's copy of throttle and concurrency changes under its lock, and wakes.
+        """Change an endpoint and increase its revision. The rate limit and concurrency are copied to its lane under the
+        lane's lock, and the lane is woken.
 
-        `Overtaken`, and nothing is changed, if a revision is given and the endpoint has another one by now.
+        If `revision` is given and the endpoint has another revision, raise `Overtaken` and change nothing.
         """
 
     async def delete_endpoint(self, endpoint_no: int, *, note: Note[None] | None = None) -> None:
-        """The row stays, marked; the sweep turns its open deliveries into dead letters, `endpoint_deleted`."""
+        """Mark the endpoint as deleted. The sweep turns its open deliveries into dead letters with the reason
+        `endpoint_deleted`."""
 
     async def endpoint(self, app_no: int, ref: str) -> Endpoint | None:
-        """By id or uid; None if deleted."""
+        """Return the endpoint with this id or uid. None: it does not exist or was deleted."""
 
     async def endpoint_by_id(self, org_id: str, endpoint_id: str) -> Endpoint | None:
-        """By public id across the organization's applications."""
+        """Return the endpoint with this public id, in any application of the organization."""
 
     async def endpoints(self, app_no: int, page: Page) -> list[Endpoint]: ...
     async def endpoints_for(self, nos: Iterable[int]) -> list[Endpoint]:
-        """For a worker's cache: by number, deleted ones too (status DELETED), secrets opened.
+        """Return endpoints by number for a worker's cache, with decrypted secrets. Deleted ones have the status
+        DELETED.
 
-        One whose secrets no key opens comes back with `secrets=()` and `status_reason` naming the fault: a worker judges
-        its deliveries `unsendable`; it never blocks the others.
+        If no key decrypts an endpoint's secrets, it has `secrets=()` and `status_reason` names the error. The worker
+        then ends only its deliveries as `unsendable`; other endpoints are not affected.
         """
 
 
 class Names(Protocol):
-    """What things are called, for pages that have their ids: one question for all of them. Who is not there is left out."""
+    """Look up the names of applications and endpoints by id, many at once. Ids that do not exist are missing in the
+    result."""
 
     async def application_names(self, org_id: str, app_ids: Iterable[str]) -> dict[str, str]:
-        """By id."""
+        """Return the names of these applications by id."""
 
     async def endpoint_names(self, endpoint_ids: Iterable[str]) -> dict[str, EndpointName]:
-        """By id, of every organization; deleted ones too, as long as they are kept."""
+        """Return the names of these endpoints by id, in any organization. Deleted endpoints are included until they are
+        removed."""
 
     async def applications_called(self, org_id: str, text: str, page: Page) -> Walk[Application]:
-        """By id, those that have the text in their name or uid. One call goes through a bounded number of applications, and
-        says where to go on."""
+        """Return applications with the text in their name or uid, ordered by id. One call searches a limited number of
+        applications and returns where to continue."""
 
 
 class EndpointState(Protocol):
-    """What people do to a lane by hand."""
+    """Pause, resume, disable or enable endpoints and control their circuits by hand."""
 
     async def set_endpoint_status(
         self,
@@ -143,9 +152,10 @@ class EndpointState(Protocol):
         actor: Actor | None = None,
         note: Note[Endpoint] | None = None,
     ) -> Endpoint:
-        """Pause, resume, disable, enable. What a pause has held gets a new time budget when it ends; resume wakes the lane.
+        """Pause, resume, disable or enable an endpoint. On resume, deliveries that the pause held get a new time budget
+        and the lane is woken.
 
-        Recorded as a `LaneEvent`. Deleting is `delete_endpoint`.
+        The change is recorded as a `LaneEvent`. To delete an endpoint, use `delete_endpoint`.
         """
 
     async def open_circuit(
@@ -157,7 +167,8 @@ class EndpointState(Protocol):
         actor: Actor | None = None,
         note: Note[LaneEvent] | None = None,
     ) -> LaneEvent:
-        """Nothing is sent until then, or for a usual cooldown; a probe follows. See `circuit.open_by_hand`."""
+        """Open the circuit: nothing is sent until the given instant, or for the default cooldown. Then a probe is sent.
+        See `circuit.open_by_hand`."""
 
     async def close_circuit(
         self,
@@ -167,7 +178,8 @@ class EndpointState(Protocol):
         actor: Actor | None = None,
         note: Note[LaneEvent | None] | None = None,
     ) -> LaneEvent | None:
-        """Send again, as gently as after a good probe. None if it was not open. See `circuit.close_by_hand`."""
+        """Close the circuit and increase the sending rate slowly, as after a successful probe. None: the circuit was
+        not open. See `circuit.close_by_hand`."""
 
     async def reset_circuit(
         self,
@@ -177,7 +189,8 @@ class EndpointState(Protocol):
         actor: Actor | None = None,
         note: Note[LaneEvent | None] | None = None,
     ) -> LaneEvent | None:
-        """Close the circuit, forget failures and holds, raise the epoch and wake the lane, under its lock. See `circuit.reset`.
+        """Close the circuit, forget failures and holds, increase the epoch and wake the lane, under its lock. See
+        `circuit.reset`.
 
-        Recorded as a `LaneEvent`; None if there was nothing to reset.
+        The change is recorded as a `LaneEvent`. None: there was nothing to reset.
         """

@@ -1,4 +1,4 @@
-"""How a database is used."""
+"""Options of a store."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from hookline.model import CircuitPolicy, RetryPolicy
 
 
 class StoreOptions(Struct, frozen=True, kw_only=True):
-    """What the deployment decides for its store."""
+    """The settings that a deployment chooses for its store."""
 
     retry: RetryPolicy = RetryPolicy()
     circuit: CircuitPolicy = CircuitPolicy()
     lease: float = 60.0
-    retention_days: int = 30  # history: attempts, delivered, messages
+    retention_days: int = 30  # days to keep history: messages, finished deliveries, attempts
     dead_retention_days: int = 30
     audit_retention_days: int = 365
     idempotency_hours: float = 24.0
-    max_payload: int = 1024 * 1024  # bytes of an outbox row's payload
-    outbox_poll: float = 0.04  # seconds between two looks at this database's outbox
+    max_payload: int = 1024 * 1024  # maximum bytes of an outbox row's payload
+    outbox_poll: float = 0.04  # seconds between two polls of this database's outbox
     pool_size: int = 10  # PostgreSQL connections of one process

@@ -1,4 +1,4 @@
-"""Listings: pages, walks, and the iterators by which they go on."""
+"""Pages of listings and their iterators."""
 
 from __future__ import annotations
 
@@ -17,42 +17,44 @@ _LAST_MICROS = to_micros(datetime(9000, 1, 1, tzinfo=UTC))
 
 
 class Page(Struct, frozen=True, kw_only=True):
-    """Where a listing goes on: rows after (or, backwards, before) `iterator`, at most `limit`."""
+    """One page of a listing: at most `limit` rows after `iterator`, or before it if read backwards."""
 
     limit: int = 50
     iterator: str | None = None
     backwards: bool = False
-    descending: bool = False  # the listing from its end: of applications, event types and endpoints
+    descending: bool = False  # list applications, event types or endpoints in reverse order
 
 
 class Walk(Struct, Generic[T], frozen=True, kw_only=True):
-    """A page of a listing whose filter may match rarely: what one request found of it, in the listing's order."""
+    """A page of a listing whose filter may match rarely: the matches that one request found, in the listing's order."""
 
     rows: list[T]
-    end: str | None = None  # there may be more: go on behind this key. None: a whole page, or all there is
+    # More rows may match: continue after this key. None: the page is full, or the listing has ended.
+    end: str | None = None
 
 
 def death(died_at: datetime, dead_id: int) -> str:
-    """A place in the listing of dead letters: the iterator. It stays one when the letter there is replayed."""
+    """Return the iterator of a dead letter in the listing. It stays valid after that dead letter is replayed."""
     return f"{to_micros(died_at)}_{dead_id}"
 
 
 def after_death(iterator: str | None) -> tuple[datetime, int] | None:
-    """When the dead letter at that place died, and its id; None: from the start of the listing."""
+    """Return the time of death and the id from an iterator of dead letters. None: start of the listing."""
     if iterator is None:
         return None
     at, _, number = iterator.partition("_")
     if not all(text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS for text in (at, number)):
-        raise InvalidInput(f"the iterator {iterator[:40]!r} is none of this listing's")
+        raise InvalidInput(f"the iterator {iterator[:40]!r} does not belong to this listing")
     if int(at) > _LAST_MICROS:
-        raise InvalidInput(f"the iterator {iterator[:40]!r} is none of this listing's")
+        raise InvalidInput(f"the iterator {iterator[:40]!r} does not belong to this listing")
     return from_micros(int(at)), int(number)
 
 
 def after_number(iterator: str | None) -> int | None:
-    """Where a listing by number goes on; None: from its start, or backwards from its end."""
+    """Return the number from an iterator of a listing by number. None: start of the listing, or its end if read
+    backwards."""
     if iterator is None:
         return None
     if not (iterator.isascii() and iterator.isdigit() and len(iterator) <= MAX_DIGITS):
-        raise InvalidInput(f"the iterator {iterator[:40]!r} is none of this listing's")
+        raise InvalidInput(f"the iterator {iterator[:40]!r} does not belong to this listing")
     return int(iterator)

@@ -1,30 +1,124 @@
-"""What is sealed at rest, and the secrets that tokens are verified with."""
+"""Encrypted values and the secrets that sign tokens: the protocol and its types.
+
+An encrypted value begins with its head, which names its key. Indexes on the heads find all values of one key as a range.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from enum import StrEnum
 from typing import Protocol
 
-from hookline.store.sealed import OlderSecret, Place, Range, Resealed, Seals, Spot
+from msgspec import Struct
+
+_LAST = b"\xff" * 6  # sorts after every head
+
+
+class Place(StrEnum):
+    """A column of encrypted values. The view `sealed_value` contains all of them."""
+
+    SECRETS = "endpoint.secrets"
+    HEADERS = "endpoint.headers"
+    URL = "endpoint.sealed_url"
+    ANSWER = "answer.response"
+
+    @property
+    def statement(self) -> str:
+        return f"reseal_{self.replace('.', '_')}"
+
+    def bound(self, row: str) -> str:
+        """Return the context that the vault binds this row's value to."""
+        return _BOUND[self].format(row)
+
+
+_BOUND = {Place.SECRETS: "{}", Place.HEADERS: "{}/headers", Place.URL: "{}/url", Place.ANSWER: "answer/{}"}
+
+
+class Range(Struct, frozen=True):
+    """A range of heads: `start` is included, `stop` is excluded."""
+
+    start: bytes
+    stop: bytes
+
+
+class Spot(Struct, frozen=True):
+    """The position of a value in the order in which values are re-encrypted."""
+
+    head: bytes = b""
+    row: str = ""
+
+
+class Resealed(Struct, frozen=True, kw_only=True):
+    """The result of one step."""
+
+    done: int
+    faults: tuple[str, ...] = ()  # errors of values that no key decrypts; they stay unchanged
+    last: Spot | None = None  # the next step continues after it; None: no values are left
+
+
+class KeySeals(Struct, frozen=True):
+    head: bytes
+    count: int
+
+    @property
+    def key_id(self) -> str:
+        """Return the key's id for display. It is the start of a hash and does not reveal the key."""
+        return self.head[1:].hex()
+
+
+class Seals(Struct, frozen=True, kw_only=True):
+    """The number of values that each key encrypted. Counts may stop at a limit."""
+
+    first: KeySeals  # the key that encrypts new values
+    older: tuple[KeySeals, ...]
+    unknown: int  # values encrypted with a key that is not configured, or not encrypted
+
+    @property
+    def left(self) -> int:
+        """The number of values that the first key did not encrypt."""
+        return sum(key.count for key in self.older) + self.unknown
+
+
+class OlderSecret(Struct, frozen=True):
+    """A secret that no longer signs tokens and still verifies them."""
+
+    id: bytes
+    since: datetime
+    seen_at: datetime | None  # last use of a token that this secret signed
+
+
+def of_key(head: bytes) -> Range:
+    return Range(head, head + b"\0")
+
+
+def others(heads: Sequence[bytes]) -> Iterator[Range]:
+    """Return the ranges that contain none of these heads."""
+    start = b""
+    for head in sorted(heads):
+        yield Range(start, head)
+        start = head + b"\0"
+    yield Range(start, _LAST)
 
 
 class Sealing(Protocol):
-    """Keys of the vault and secrets of tokens come and go: what still needs them."""
+    """Find the values and tokens that still need an old vault key or an old signing secret."""
 
-    async def seals(self, most: int) -> Seals:
-        """How many values each key has sealed: of each key, place and gap between two keys at most so many are counted."""
+    async def seals(self, limit: int) -> Seals:
+        """Count how many values each key has encrypted. Each count stops at `limit`."""
 
     async def reseal(self, place: Place, within: Range, after: Spot, limit: int) -> Resealed:
-        """One step, in one transaction: open values, and seal them with the first key.
+        """Re-encrypt one batch of values with the first key, in one transaction.
 
-        A value that was changed since it was read, or that somebody else is about to change, stays as it is. So do those
-        that no key opens.
+        Values that changed since they were read, that another transaction has locked, or that no key decrypts stay
+        unchanged.
         """
 
     async def watch_secrets(self, signs: bytes, older: Sequence[bytes]) -> None:
-        """From now on this one signs tokens and these only verify them, by their hashes."""
+        """Register the secret that signs tokens and the older ones that only verify them. All are given as hashes."""
 
     async def secret_seen(self, hashed: bytes) -> None:
-        """A token of an older secret was used now; written at most once a minute."""
+        """Set the last use of an older secret to now, because a token of it was used. The value is written at most once
+        a minute."""
 
     async def older_secrets(self) -> list[OlderSecret]: ...

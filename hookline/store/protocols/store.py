@@ -1,4 +1,4 @@
-"""The whole of a database: what the themes beside this module promise, and its own life."""
+"""The whole store: all protocols, plus migration, clock and closing."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Protocol
 
 from hookline.store.protocols.access import ApiKeys, KeptAnswers, Operators
 from hookline.store.protocols.catalogue import Catalogue, EndpointState, Names
-from hookline.store.protocols.dead import DeadLetters, Tasks
-from hookline.store.protocols.flow import Claim, Ingest, Outbox, Record, Sweep
-from hookline.store.protocols.observation import Alerts, Figures, Pulses
+from hookline.store.protocols.history import Lanes, Views
+from hookline.store.protocols.monitoring import Alerts, Figures, Pulses
+from hookline.store.protocols.pipeline import Claim, Ingest, Outbox, Record, Sweep
+from hookline.store.protocols.repair import DeadLetters, Tasks
 from hookline.store.protocols.sealing import Sealing
-from hookline.store.protocols.views import Lanes, Views
 
 
 class Store(
@@ -38,16 +38,18 @@ class Store(
 ):
     """One database. Open it with `hookline.store.open_store`.
 
-    What `operational.Kind` names is told in the transaction in which it happens, where the organization listens.
+    Operational webhook events (`operational.Kind`) are written in the transaction of the change, if the organization
+    subscribes to them.
     """
 
     engine: str  # "sqlite" | "postgres"
 
     async def version(self) -> int:
-        """The number of the newest migration that was applied; 0 for an empty database."""
+        """Return the number of the newest applied migration; 0 for an empty database."""
 
     async def migrate(self) -> list[int]:
-        """Apply what is missing, under one lock; the numbers that were applied. Newer than us: `MigrationNeeded`."""
+        """Apply the missing migrations under one lock and return their numbers. Raises `MigrationNeeded` if the
+        database is newer than this release."""
 
     async def now(self) -> datetime: ...
     async def close(self) -> None: ...

@@ -1,4 +1,5 @@
-"""Rows to models and back, for both engines. What differs between them (instants, lists, objects) is a `Reading`."""
+"""Convert database rows to models and back, for both engines. A `Reading` holds the engine's conversions of instants,
+lists and objects."""
 
 from hookline.store.rows.access import audit, audit_columns, guesses, operator, session
 from hookline.store.rows.catalogue import api_key, application, endpoint, endpoint_or_fault, event_type, organization
@@ -37,7 +38,7 @@ from hookline.store.rows.lanes import (
     lane_event,
     lane_view,
     timeline_entry,
-    troubled,
+    unhealthy_lane,
 )
 from hookline.store.rows.reading import Reading, Row
 from hookline.store.rows.tasks import task
@@ -87,5 +88,5 @@ __all__ = [
     "storable",
     "task",
     "timeline_entry",
-    "troubled",
+    "unhealthy_lane",
 ]

@@ -1,64 +1,34 @@
-"""Operators, their sessions, their guesses and the audit log."""
+"""Rows of operators, sessions, failed logins and the audit log."""
 
 from __future__ import annotations
 
-from hookline.model import Actor, ActorKind, Scope
+from hookline.model import Actor, ActorKind
 from hookline.model.audit import AuditEntry, NewAuditEntry
 from hookline.model.operators import Guesses, Operator, Session
-from hookline.store.rows.reading import Reading, Row, maybe
+from hookline.store.rows.reading import Reading, Row, struct_of
 
-MAX_NAME, MAX_TEXT = 300, 2_000  # characters of an entry of the audit log
+MAX_NAME, MAX_TEXT = 300, 2_000  # maximum characters of a name and of a text in the audit log
 
 
 def operator(row: Row, read: Reading) -> Operator:
-    return Operator(
-        name=row["name"],
-        org_id=row["org_id"],
-        role=Scope(row["role"]),
-        password=row["password"],
-        created_at=read.instant(row["created_at"]),
-    )
+    return struct_of(Operator, row, read)
 
 
 def session(row: Row, read: Reading) -> Session:
-    return Session(
-        hash=row["hash"],
-        org_id=row["org_id"],
-        role=Scope(row["role"]),
-        created_at=read.instant(row["created_at"]),
-        expires_at=read.instant(row["expires_at"]),
-        app_id=row["app_id"],
-        operator=row["operator"],
-        key_id=row["key_id"],
-        key_name=row["key_name"],
-        token=row["token"],
-    )
+    return struct_of(Session, row, read)
 
 
 def guesses(row: Row, read: Reading) -> Guesses:
-    return Guesses(
-        failures=row["failures"],
-        since=read.instant(row["since"]),
-        locked_until=maybe(read.instant, row["locked_until"]),
-    )
+    return struct_of(Guesses, row, read)
 
 
 def audit(row: Row, read: Reading) -> AuditEntry:
-    return AuditEntry(
-        id=row["id"],
-        at=read.instant(row["at"]),
-        org_id=row["org_id"],
-        actor=Actor(kind=ActorKind(row["actor"]), name=row["actor_name"]),
-        action=row["action"],
-        subject=row["subject"],
-        app_id=row["app_id"],
-        detail=row["detail"],
-        address=row["address"],
-    )
+    return struct_of(AuditEntry, row, read, actor=Actor(kind=ActorKind(row["actor"]), name=row["actor_name"]))
 
 
 def audit_columns(entry: NewAuditEntry) -> dict[str, str | None]:
-    """Whatever its texts are, the entry is written: a change must not fail because of them."""
+    """Return the columns of an audit entry. Unsuitable text is cleaned, never refused: a change must not fail because
+    of its audit entry."""
     name = entry.actor.name
     return {
         "org_id": entry.org_id,
@@ -72,7 +42,7 @@ def audit_columns(entry: NewAuditEntry) -> dict[str, str | None]:
     }
 
 
-def _clean(text: str, most: int) -> str:
-    """Without characters that cannot be stored, and cut."""
+def _clean(text: str, limit: int) -> str:
+    """Remove characters that the database cannot store, and truncate the text."""
     whole = text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
-    return whole if len(whole) <= most else whole[: most - 1] + "…"
+    return whole if len(whole) <= limit else whole[: limit - 1] + "…"

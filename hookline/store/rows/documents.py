@@ -1,4 +1,4 @@
-"""Columns with a document in them: as JSON, or sealed."""
+"""Columns that contain a document, as JSON or encrypted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _secrets_decoder = msgspec.json.Decoder(tuple[Secret, ...])
 
 
 def policy_text(policy: PolicyOverride | None) -> str | None:
-    """As JSON; None for one that overrides nothing."""
+    """Encode a policy as JSON; None if it overrides nothing."""
     if policy is None:
         return None
     text = msgspec.json.encode(policy).decode()
@@ -30,7 +30,7 @@ def read_policy(text: str | None) -> PolicyOverride | None:
 
 
 def storable(text: str) -> bool:
-    """Whether both engines can hold this text."""
+    """Return whether both engines can store this text."""
     return "\x00" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
@@ -43,7 +43,7 @@ def read_metadata(text: str) -> dict[str, str]:
 
 
 def headers_blob(headers: dict[str, str]) -> bytes | None:
-    """The response headers of interest. Bytes, because endpoints send what they like."""
+    """Encode the response headers that are stored. They are bytes, because endpoints may send invalid text."""
     return _json_bytes(headers) if headers else None
 
 
@@ -54,7 +54,7 @@ def read_headers(blob: bytes | None) -> dict[str, str]:
 def _json_bytes(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value)
-    except UnicodeEncodeError:  # a lone surrogate
+    except UnicodeEncodeError:  # the text contains a lone surrogate
         return msgspec.json.encode({_whole(name): _whole(text) for name, text in value.items()})
 
 
@@ -62,7 +62,7 @@ def _whole(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-# ── sealed ────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── encrypted ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def seal_secrets(vault: Vault, endpoint_id: str, secrets: Sequence[Secret]) -> bytes:
@@ -70,7 +70,7 @@ def seal_secrets(vault: Vault, endpoint_id: str, secrets: Sequence[Secret]) -> b
 
 
 def seal_headers(vault: Vault, endpoint_id: str, headers: dict[str, str]) -> bytes | None:
-    """Bound to its column too: the two ciphertexts of one row cannot be swapped."""
+    """Encrypt headers, bound to their column, so that the two encrypted values of one row cannot be swapped."""
     return vault.seal(msgspec.json.encode(headers), f"{endpoint_id}/headers") if headers else None
 
 
@@ -85,7 +85,8 @@ def open_headers(vault: Vault, endpoint_id: str, sealed: bytes | None) -> dict[s
 
 
 def place_url(vault: Vault, org_id: str, endpoint_id: str, url: str) -> tuple[str, bytes | None]:
-    """What `url` and `sealed_url` hold. The URLs of alert channels and operational webhooks are secrets, such as Slack's."""
+    """Return the values of the columns `url` and `sealed_url`. URLs of alert channels and operational webhooks are
+    encrypted, because they can contain secrets (Slack's do)."""
     if org_id != MANAGEMENT:
         return url, None
     return _host_of(url), vault.seal(url.encode(), f"{endpoint_id}/url")
@@ -96,16 +97,16 @@ def open_url(vault: Vault, endpoint_id: str, shown: str, sealed: bytes | None) -
 
 
 def _host_of(url: str) -> str:
-    """Enough for people to know it by, and for the guard to judge."""
+    """Return the part of a URL that identifies it for people and that the guard can check."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/…"
 
 
-CLAIM_BITS = 62  # of the fence of an answer: both engines hold it
+CLAIM_BITS = 62  # bits of the random token that fences a lease on an idempotency key; both engines can store them
 
 
 def seal_answer(vault: Vault, key: bytes, response: bytes) -> bytes:
-    """Whatever it is: some answers hold a secret that is shown once."""
+    """Encrypt a stored response, because some responses contain a secret that is shown once."""
     return vault.seal(response, f"answer/{key.hex()}")
 
 

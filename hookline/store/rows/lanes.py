@@ -1,4 +1,4 @@
-"""Lanes, and what happened to them."""
+"""Rows of lanes and lane events."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from hookline.model import (
     AppPace,
     Lane,
     LaneEvent,
-    LaneEventKind,
     LaneView,
     TimelineEntry,
     UnhealthyLane,
 )
 from hookline.model.states import Circuit, EndpointStatus
-from hookline.store.rows.reading import Reading, Row, maybe
+from hookline.store.rows.reading import Reading, Row, maybe, struct_of
 
-# What claim, record and sweep may change, in the order in which `lane_write` takes it.
+# The columns that claim, record and sweep may change, in the order of the parameters of `lane_write`.
 LANE_WRITTEN = (
     "status",
     "revision",
@@ -79,39 +78,17 @@ def app_pace(row: Row, read: Reading) -> AppPace:
 
 
 def lane_view(row: Row, read: Reading, counted: int) -> LaneView:
-    """Open deliveries were counted so far."""
-    return LaneView(
-        lane=lane(row, read),
-        endpoint_id=row["endpoint_id"],
-        url=row["url"],
-        description=row["description"],
-        app_id=row["app_id"],
-        depth=row["depth"],
-        more=row["depth"] >= counted,
-        oldest_due=maybe(read.instant, row["oldest_due"]),
-        last_error=row["last_error"],
-    )
+    """Read a lane for display. Open deliveries were counted up to `counted`."""
+    return struct_of(LaneView, row, read, lane=lane(row, read), more=row["depth"] >= counted)
 
 
-def troubled(view: LaneView, row: Row, read: Reading) -> UnhealthyLane:
-    return UnhealthyLane(
-        view=view,
-        org_id=row["org_id"],
-        app_name=row["app_name"],
-        dead=row["dead"],
-        dead_since=maybe(read.instant, row["dead_since"]),
-        stopped_at=maybe(read.instant, row["stopped_at"]),
-    )
+def unhealthy_lane(view: LaneView, row: Row, read: Reading) -> UnhealthyLane:
+    return struct_of(UnhealthyLane, row, read, view=view)
 
 
 def lane_event(row: Row, read: Reading) -> LaneEvent:
-    return LaneEvent(
-        endpoint_no=row["endpoint_no"],
-        at=read.instant(row["at"]),
-        kind=LaneEventKind(row["kind"]),
-        cause=row["cause"],
-        actor=None if row["actor"] is None else Actor(kind=ActorKind(row["actor"]), name=row["actor_name"]),
-    )
+    actor = None if row["actor"] is None else Actor(kind=ActorKind(row["actor"]), name=row["actor_name"])
+    return struct_of(LaneEvent, row, read, actor=actor)
 
 
 def timeline_entry(row: Row, read: Reading) -> TimelineEntry:
@@ -119,5 +96,5 @@ def timeline_entry(row: Row, read: Reading) -> TimelineEntry:
 
 
 def actor(event: LaneEvent) -> tuple[str | None, str | None]:
-    """As its columns have it."""
+    """Return the columns that name the user who caused the event."""
     return (None, None) if event.actor is None else (event.actor.kind.value, event.actor.name)

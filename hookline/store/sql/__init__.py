@@ -1,11 +1,12 @@
-"""The SQL of both engines. `shared/` holds what both run; `sqlite/` and `postgres/` what is the engine's own, side by side.
+"""Load the SQL of both engines. `shared/` has the statements of both; `sqlite/` and `postgres/` have those of one
+engine.
 
-A block begins with `-- name: claim_lanes`; the lines up to the next heading are its text. One that begins with `-- part: accept`
-is a piece of several statements: each has the line `-- include: accept` in its place. A block of the same name in the engine's
-own folder replaces the shared one.
+A statement begins with `-- name: claim_lanes` and ends before the next heading. A block that begins with `-- part:
+accept` is a fragment that several statements use: the line `-- include: accept` is replaced with its text. A block in
+the engine's folder replaces the shared block of the same name.
 
-Shared blocks are PostgreSQL's spelling with `:names` for values. `load` translates them for SQLite, so they keep to what both
-understand: `now()`, `interval '1 minute'`, `= ANY (:ids::bigint[])`, `FOR UPDATE`, `::type`.
+Shared statements are written in PostgreSQL's syntax with `:names` for values. `load` translates them for SQLite, so
+they use only what both support: `now()`, `interval '1 minute'`, `= ANY (:ids::bigint[])`, `FOR UPDATE`, `::type`.
 """
 
 from __future__ import annotations
@@ -35,20 +36,20 @@ _INTERVAL = re.compile(r"interval '(\d+) (second|minute|hour|day)s?'")
 
 @cache
 def load(engine: str) -> Mapping[str, str]:
-    """Every named statement of one engine, as its driver takes it: the shared ones, and its own."""
+    """Return all statements of one engine by name, in its driver's syntax."""
     named = _numbered if engine == "postgres" else str
     return MappingProxyType({name: named(text) for name, text in _texts(engine).items()})
 
 
 @cache
 def values_of(name: str) -> tuple[str, ...]:
-    """The names of the values of a PostgreSQL statement, in the order of `$1`, `$2` and so on."""
+    """Return the parameter names of a PostgreSQL statement in the order of `$1`, `$2` and so on."""
     return tuple(dict.fromkeys(_NAMED.findall(_texts("postgres")[name])))
 
 
 @cache
 def _texts(engine: str) -> dict[str, str]:
-    """By name, with what they include."""
+    """Return the text of each statement by name, with its includes."""
     found: dict[str, dict[str, str]] = {"name": {}, "part": {}}
     for folder in ("shared", engine):
         mine: set[tuple[str, str]] = set()
@@ -71,7 +72,8 @@ def _whole(text: str, parts: dict[str, str]) -> str:
 
 
 def blocks(text: str) -> list[tuple[str, str, str]]:
-    """Kind, name and text of one file's blocks, in order. What stands before the first heading is a comment on the file."""
+    """Return kind, name and text of each block of a file, in order. Text before the first heading is a comment on the
+    file."""
     found: list[tuple[str, str, list[str]]] = []
     for line in text.splitlines():
         if head := _HEAD.match(line):
@@ -82,13 +84,13 @@ def blocks(text: str) -> list[tuple[str, str, str]]:
 
 
 def _numbered(text: str) -> str:
-    """For PostgreSQL: `$1` in place of the first name, everywhere it stands."""
+    """For PostgreSQL: replace each parameter name with its number, such as `$1`."""
     names = list(dict.fromkeys(_NAMED.findall(text)))
     return _NAMED.sub(lambda name: f"${names.index(name[1]) + 1}", text)
 
 
 def _for_sqlite(text: str) -> str:
-    """Instants are microseconds there, and lists are JSON."""
+    """Translate a shared statement for SQLite, where instants are microseconds and lists are JSON."""
     for spelling, other in _SQLITE:
         text = spelling.sub(other, text)
     return _INTERVAL.sub(lambda found: str(int(found[1]) * _MICROS[found[2]]), text)

@@ -1,4 +1,4 @@
-"""The SQLite engine: one file, one writer thread, a few readers."""
+"""The SQLite engine: one file, one writer thread and a few reader threads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hookline.store.plans.sealed_values import SealedValues
 from hookline.store.plans.set_aside import RowsSetAside
 from hookline.store.protocols import StoreOptions
 from hookline.store.sql import load
-from hookline.store.sqlite.base import Bells
+from hookline.store.sqlite.base import WakeEvents
 from hookline.store.sqlite.claim import Claim
 from hookline.store.sqlite.connect import connect, path_of, prepare
 from hookline.store.sqlite.dead_letters import Moves
@@ -70,8 +70,8 @@ class SqliteStore(
     Alerts,
     Statistics,
 ):
-    """`base.Store` in one database file. Its parts, in the order of the flow, are the modules beside this one: each is a class of
-    what is asked for, and the functions that the writer or a reader runs for it."""
+    """`protocols.Store` in one database file. Its parts are the modules beside this one. Each has a class with the
+    async methods, and the functions that the writer or a reader runs for them."""
 
     engine = "sqlite"
 
@@ -81,5 +81,5 @@ class SqliteStore(
         await asyncio.to_thread(prepare, path)
         conn = await asyncio.to_thread(connect, path, writes=True)
         context = Context(load("sqlite"), vault, options)
-        bells = Bells()
-        return cls(Writer(conn, path, context, bells.ring_all), Readers(path, context), context, bells)
+        events = WakeEvents()
+        return cls(Writer(conn, path, context, events.set_all), Readers(path, context), context, events)

@@ -1,4 +1,4 @@
-"""What the parts of the engine share: the one writer, the readers, and the bells that wake who sleeps."""
+"""The base class of the engine's parts: the writer, the readers, and the events that wake sleeping loops."""
 
 from __future__ import annotations
 
@@ -15,40 +15,41 @@ from hookline.store.sqlite.writer import Writer
 T = TypeVar("T")
 P = ParamSpec("P")
 
-STRETCH = 2000  # rows of a long piece of work that one transaction takes
+BATCH = 2000  # maximum rows of a long change that one transaction takes
 
 
-class Bells:
-    """One for workers, who look for deliveries, and one for the relay, which looks for outbox rows."""
+class WakeEvents:
+    """Events that wake sleeping loops: one for workers, which wait for deliveries, and one for the relay, which waits
+    for outbox rows."""
 
     def __init__(self) -> None:
         self.work = asyncio.Event()
         self.outbox = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
-    def ring(self, *bells: asyncio.Event) -> None:
-        """From any thread."""
+    def set(self, *events: asyncio.Event) -> None:
+        """Set the events. Any thread may call it."""
         try:
-            for bell in bells:
-                self._loop.call_soon_threadsafe(bell.set)
+            for event in events:
+                self._loop.call_soon_threadsafe(event.set)
         except RuntimeError:
-            return  # the loop is closed: nobody waits
+            return  # the event loop is closed, so nothing waits
 
-    def ring_all(self) -> None:
-        self.ring(self.work, self.outbox)
+    def set_all(self) -> None:
+        self.set(self.work, self.outbox)
 
 
 class Base(Shared):
     _reading = READ
 
-    def __init__(self, writer: Writer, readers: Readers, context: Context, bells: Bells) -> None:
+    def __init__(self, writer: Writer, readers: Readers, context: Context, events: WakeEvents) -> None:
         self._writer = writer
         self._readers = readers
         self._context = context
         self._vault = context.vault
         self._options = context.options
-        self._bells = bells
-        self._bell = bells.work
+        self._events = events
+        self._work_event = events.work
         self.task_added = asyncio.Event()
 
     async def _write(self, work: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -57,21 +58,21 @@ class Base(Shared):
     async def _read(self, work: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._readers.read(lambda tx: work(tx, *args, **kwargs))
 
-    async def _run_read(self, plan: Callable[[], Plan[T]], *, hot: bool = False) -> T:  # noqa: ARG002 (PostgreSQL's)
+    async def _run_read(self, plan: Callable[[], Plan[T]], *, indexed: bool = False) -> T:  # noqa: ARG002 (PostgreSQL's)
         return await self._readers.read(lambda tx: run(tx, plan()))
 
-    async def _run_change(self, plan: Callable[[], Plan[T]], *, hot: bool = False) -> T:  # noqa: ARG002 (PostgreSQL's)
+    async def _run_change(self, plan: Callable[[], Plan[T]], *, indexed: bool = False) -> T:  # noqa: ARG002 (PostgreSQL's)
         done, announced = await self._writer.write(lambda tx: (run(tx, plan()), tx.announced))
         if announced:
-            self._bell.set()
+            self._work_event.set()
         return done
 
 
-async def heard(bell: asyncio.Event, timeout: float) -> None:
-    """Until it rings or the time is over; what rings from then on is for the next wait."""
+async def wait_for(event: asyncio.Event, timeout: float) -> None:
+    """Wait until the event is set or the timeout ends, then clear it."""
     try:
         async with asyncio.timeout(timeout):
-            await bell.wait()
+            await event.wait()
     except TimeoutError:
         return
-    bell.clear()
+    event.clear()

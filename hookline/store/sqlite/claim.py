@@ -1,4 +1,5 @@
-"""Claim: due lanes in turn, each as far as `rules/lane/admission.py` admits, under one lease and one claim token."""
+"""Claim: lease the due deliveries of due lanes under one claim token. `rules/lane/admission.py` decides how many each
+lane gets."""
 
 from __future__ import annotations
 
@@ -18,14 +19,14 @@ from hookline.rules.lane.admission import Admission
 from hookline.rules.outcomes import released_outcomes
 from hookline.store import rows
 from hookline.store.sqlite import lanes as lane_rows
-from hookline.store.sqlite.base import Base, heard
+from hookline.store.sqlite.base import Base, wait_for
 from hookline.store.sqlite.clock import instant, to_micros
-from hookline.store.sqlite.operational import of_deaths, tell
+from hookline.store.sqlite.operational_events import of_deaths, write_events
 from hookline.store.sqlite.record import fenced
 from hookline.store.sqlite.transaction import READ, Tx, numbers
 
-TOKENS = 1000  # looked at in one round
-ROUNDS = 8  # a lane that was admitted in part, or turned away, comes again
+TOKENS = 1000  # tokens that one round reads
+ROUNDS = 8  # a lane that got only a part of its deliveries, or none, is tried again in the next round
 
 _ID, _DUE, _PAYLOAD = 0, 1, 5
 
@@ -34,14 +35,14 @@ read_policy = lru_cache(maxsize=1024)(rows.read_policy)
 
 class Claim(Base):
     async def arm(self) -> bool:
-        self._bell.clear()
+        self._work_event.clear()
         return True
 
     async def wait(self, timeout: float) -> None:
-        await heard(self._bell, timeout)
+        await wait_for(self._work_event, timeout)
 
     def wake(self) -> None:
-        self._bells.ring(self._bell)
+        self._events.set(self._work_event)
 
     async def endpoints_for(self, nos: Iterable[int]) -> list[Endpoint]:
         return await self._read(lane_rows.endpoints_for, list(nos))
@@ -53,21 +54,21 @@ class Claim(Base):
         if not jobs:
             return 0
         released = await self._write(_release, jobs)
-        self._bell.set()
+        self._work_event.set()
         return released
 
 
 def _claim(tx: Tx, want: int, budgets: SlotBudgets) -> ClaimBatch:
     division = Division(now=tx.at, want=want, budgets=budgets, policy=tx.options.circuit)
-    taking = _Taking(tx, division)
+    run = _ClaimRun(tx, division)
     for _ in range(ROUNDS):
-        if division.left <= 0 or not taking.serve():
+        if division.left <= 0 or not run.serve():
             break
     tx.many("app_pace_write", [_pace_row(pace) for pace in division.changed_paces()])
     return ClaimBatch(
-        jobs=taking.jobs,
+        jobs=run.jobs,
         now=tx.at,
-        next_at=None if taking.jobs else _next_at(tx),
+        next_at=None if run.jobs else _next_at(tx),
         refused=division.refused,
     )
 
@@ -82,8 +83,8 @@ def _next_at(tx: Tx) -> Any:
     return None if at is None else instant(max(at, tx.now))
 
 
-class _Taking:
-    """One claim in progress."""
+class _ClaimRun:
+    """The state of one claim."""
 
     def __init__(self, tx: Tx, division: Division) -> None:
         self.tx = tx
@@ -92,26 +93,27 @@ class _Taking:
         self.token = clock.chance.getrandbits(63)
         self.lease_until = self.now + timedelta(seconds=tx.options.lease)
         self.jobs: list[LeasedDelivery] = []
-        self._fresh: tuple[list[int], list[int]] = ([], [])  # ids: not counted, counted
+        # delivery ids: of lanes whose claims are not counted, and of those whose are
+        self._fresh: tuple[list[int], list[int]] = ([], [])
         self._changed: list[Lane] = []
         self._unsendable: list[int] = []
 
     def serve(self) -> bool:
-        """One round over the due lanes; False when none is due."""
+        """Run one round over the due lanes. Return False if none is due."""
         due = self._due_lanes()
         if not due:
             return False
         found = lane_rows.load(self.tx, due)
         self._promote(self.tx.tuples("claim_consume", (numbers(due),)))
-        known = [found[no] for no in due if no in found]  # a token without a lane is gone with the others
-        lanes = self._lined_up(known)
+        known = [found[no] for no in due if no in found]  # the token of a missing lane is deleted with the others
+        lanes = self._in_pace_order(known)
         wakes = lane_rows.Wakes(self.tx)
         for place, lane in enumerate(lanes):
             self._take(lane, self.division.part(lane, len(lanes) - place), wakes)
         self._write(wakes)
         return True
 
-    def _lined_up(self, lanes: Sequence[Lane]) -> Sequence[Lane]:
+    def _in_pace_order(self, lanes: Sequence[Lane]) -> Sequence[Lane]:
         if all(lane.app_rate is None for lane in lanes):
             return lanes
         rates = self.division.unpaced(lanes)
@@ -120,7 +122,8 @@ class _Taking:
         return self.division.line_up(lanes)
 
     def _promote(self, consumed: Sequence[tuple[int, str | None]]) -> None:
-        """The first of each queue that a token named, where nothing of it is active. Many tokens may name one queue."""
+        """Make the first delivery of each queue that a token names available, if the queue has no active one. Many
+        tokens may name one queue."""
         turns = {(no, key) for no, keys in consumed if keys is not None for key in ordering.read(keys)}
         if turns:
             self.tx.many("promote", [{"no": no, "key": key} for no, key in turns])
@@ -128,30 +131,30 @@ class _Taking:
     def _due_lanes(self) -> list[int]:
         """Return the due lanes: first those that the rotation chooses, then by their oldest token."""
         tokens = self.tx.tuples("claim_tokens", (self.tx.now, TOKENS))
-        lanes, most = dict(tokens), self.division.left
-        more = len(tokens) == TOKENS or len(lanes) > most
+        lanes, free = dict(tokens), self.division.left
+        more = len(tokens) == TOKENS or len(lanes) > free
         self.tx.context.rotation.note(lanes.values(), len(tokens), more=more)
-        chosen = self._rotated(most)
+        chosen = self._rotated(free)
         self.division.reserve(chosen, chosen)
-        front = most - most // 2 if chosen else most
-        return [*chosen, *islice((no for no in lanes if no not in chosen), front)]
+        by_age = free - free // 2 if chosen else free
+        return [*chosen, *islice((no for no in lanes if no not in chosen), by_age)]
 
-    def _rotated(self, most: int) -> dict[int, int]:
+    def _rotated(self, free: int) -> dict[int, int]:
         """Return the lanes that the rotation chooses, round robin, with the application of each."""
         rotation, began = self.tx.context.rotation, clock.monotonic()
-        wanted = rotation.apps(most, began)
+        wanted = rotation.apps(free, began)
         if not wanted:
             return {}
         apps = self._apps(rotation.below, wanted)
         last, ended = apps[-1] if len(apps) == wanted else None, clock.monotonic()
         rotation.visited(last, took=ended - began, now=ended)
-        part = most // 2 // len(apps) if apps else 0
+        part = free // 2 // len(apps) if apps else 0
         return dict(round_robin([self.tx.tuples("claim_turns", (app, self.tx.now, part)) for app in apps]))
 
-    def _apps(self, below: int, most: int) -> list[int]:
-        """The next ones that have something ready."""
+    def _apps(self, below: int, wanted: int) -> list[int]:
+        """Return the next applications that have due tokens."""
         apps: list[int] = []
-        while len(apps) < most and (found := self.tx.value("claim_app", (below, self.tx.now))) is not None:
+        while len(apps) < wanted and (found := self.tx.value("claim_app", (below, self.tx.now))) is not None:
             apps.append(below := found)
         return apps
 
@@ -173,7 +176,8 @@ class _Taking:
         self._lease(after, admission, taken)
 
     def _split(self, found: Sequence[Any], quota: int) -> tuple[list[Any], Sequence[Any]]:
-        """Those that are due, up to the quota; and what is left. One whose payload is gone can never be sent."""
+        """Split the candidates into those to send now, up to the quota, and the rest. A delivery without a payload can
+        never be sent."""
         taken: list[Any] = []
         for place, row in enumerate(found):
             if place >= quota or row[_DUE] > self.tx.now:
@@ -237,7 +241,8 @@ def _policy(text: str | None) -> PolicyOverride | None:
 
 
 def bury(tx: Tx, ids: Sequence[int], reason: Reason, detail: str) -> list[Death]:
-    """Waiting or queued deliveries become dead without an attempt; whoever stands behind them moves up."""
+    """Turn waiting or queued deliveries into dead letters without an attempt. The next delivery of each queue becomes
+    available."""
     given = numbers(ids)
     wakes = lane_rows.Wakes(tx)
     for endpoint_no, key in tx.tuples("queues_of", (given,)):
@@ -245,7 +250,7 @@ def bury(tx: Tx, ids: Sequence[int], reason: Reason, detail: str) -> list[Death]
     wakes.write()
     dead = tx.tuples("sweep_dead", {"reason": reason.value, "detail": detail, "now": tx.now, "ids": given})
     tx.run("record_closed", (given,))
-    tell(tx, of_deaths(tx, dead, reason))
+    write_events(tx, of_deaths(tx, dead, reason))
     return [
         Death(
             delivery_id=id_,
@@ -264,15 +269,15 @@ def bury(tx: Tx, ids: Sequence[int], reason: Reason, detail: str) -> list[Death]
 
 
 def _release(tx: Tx, jobs: Sequence[LeasedDelivery]) -> int:
-    """Not sent: pending again where it was, its room free."""
-    ours = fenced(tx, jobs)
-    if not ours:
+    """Return unsent deliveries to pending with their old due time, and free their slots."""
+    held = fenced(tx, jobs)
+    if not held:
         return 0
     wakes = lane_rows.Wakes(tx)
-    for job in ours:
+    for job in held:
         wakes.add(job.endpoint_no, tx.now, to_micros(job.due_at))
-    tx.run("release", (numbers(job.delivery_id for job in ours),))
-    outcomes = released_outcomes(ours)
+    tx.run("release", (numbers(job.delivery_id for job in held),))
+    outcomes = released_outcomes(held)
     lane_rows.apply(tx, lane_rows.load(tx, outcomes), outcomes, wakes)
     wakes.write()
-    return len(ours)
+    return len(held)

@@ -1,4 +1,4 @@
-"""The database's clock on SQLite: the wall clock of this process, kept from running backwards."""
+"""The store's clock on SQLite: the wall clock of this process, except that it never runs backwards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ to_micros = clock.to_micros
 
 
 def instant(micros: int) -> datetime:
-    """`clock.from_micros`, at half its cost: a claim reads three of them for each delivery."""
+    """Do the same as `clock.from_micros` at half the cost. A claim converts three values for each delivery."""
     return _EPOCH + timedelta(microseconds=micros)
 
 
@@ -20,14 +20,15 @@ _HOUR, _DAY = 3_600_000_000, 86_400_000_000
 
 
 class StoreClock:
-    """Never goes back. After the wall clock was set back it runs at half speed until the wall has caught up:
-    to stand still would hold every retry for as long as the step was."""
+    """A clock that never runs backwards. If the wall clock is set back, it runs at half speed until the wall clock
+    catches up. If it stood still, every retry would wait that long."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._last = 0
         self._read_at = clock.monotonic()
-        self._lead = to_micros(clock.wall()) - _micros(self._read_at)  # of the wall over the monotonic clock
+        # difference between the wall clock and the monotonic clock
+        self._lead = to_micros(clock.wall()) - _micros(self._read_at)
         self._trusted_at = self._read_at
 
     def micros(self) -> int:
@@ -36,14 +37,14 @@ class StoreClock:
             return self._last
 
     def trusted(self) -> bool:
-        """Whether the age of what is old can be believed. Not for a day after the wall has jumped against the monotonic
-        clock by more than an hour, nor while this clock is ahead of the wall by as much."""
+        """Return whether ages can be trusted. They cannot for a day after the wall clock jumped by more than an hour
+        against the monotonic clock, nor while this clock is more than an hour ahead of the wall clock."""
         with self._lock:
             wall = self._read()
             return self._read_at >= self._trusted_at and self._last - wall < _HOUR
 
     def _read(self) -> int:
-        """The wall, with all that follows from it noted."""
+        """Read the wall clock and update this clock."""
         wall, now = to_micros(clock.wall()), clock.monotonic()
         self._last = max(wall, self._last + int((now - self._read_at) * 500_000))
         self._read_at = now

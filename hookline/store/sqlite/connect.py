@@ -1,4 +1,4 @@
-"""Opening the file: its URL, its permissions, and how every connection to it is set up."""
+"""Open the database file: its URL, its permissions and the settings of each connection."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from hookline.errors import InvalidInput, StoreUnavailable
 from hookline.store.sqlite.errors import is_busy, translate
 
 _PREFIX = "sqlite:///"
-_STATEMENTS = 512  # prepared statements kept by each connection
+_STATEMENTS = 512  # prepared statements that each connection caches
 _CHECKPOINT_PAGES = 4000
-_OLDEST = (3, 37, 0)  # STRICT tables
+_OLDEST = (3, 37, 0)  # the first SQLite release with STRICT tables
 
-# The writer polls for the lock itself, finely (see `writer.py`), and must not wait long for readers at a checkpoint.
+# The writer polls for the lock itself at short intervals (see `writer.py`). It must not wait long for readers at a
+# checkpoint.
 WRITER_BUSY_MS = 20
 READER_BUSY_MS = 5000
 
 
 def path_of(url: str) -> Path:
-    """`sqlite:///relative.db`, `sqlite:////absolute.db`."""
+    """Return the file's path from the URL: `sqlite:///relative.db` or `sqlite:////absolute.db`."""
     name = unquote(url.removeprefix(_PREFIX))
     if not url.startswith(_PREFIX) or not name or "\x00" in name:
         raise InvalidInput("a SQLite URL is sqlite:///relative.db or sqlite:////absolute.db")
@@ -31,7 +32,8 @@ def path_of(url: str) -> Path:
 
 
 def prepare(path: Path) -> None:
-    """Create the file, for its owner's eyes only, unless it is there. SQLite gives its WAL the same permissions."""
+    """Create the file, readable only by its owner, if it does not exist. SQLite gives the WAL file the same
+    permissions."""
     if sqlite3.sqlite_version_info < _OLDEST:
         wanted = ".".join(map(str, _OLDEST))
         raise StoreUnavailable(f"SQLite {wanted} or newer is needed; this Python has {sqlite3.sqlite_version}")
@@ -49,11 +51,11 @@ def prepare(path: Path) -> None:
 
 
 def connect(path: Path, *, writes: bool) -> sqlite3.Connection:
-    """A connection for one thread at a time. Transactions are begun and ended by hand."""
+    """Open a connection that one thread at a time may use. Transactions begin and end explicitly."""
     conn: sqlite3.Connection | None = None
     try:
         conn = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS)
-        _patiently(conn, writes=writes)
+        _configure(conn, writes=writes)
     except BaseException as error:
         if conn is not None:
             conn.close()
@@ -65,8 +67,9 @@ def connect(path: Path, *, writes: bool) -> sqlite3.Connection:
     return conn
 
 
-def _patiently(conn: sqlite3.Connection, *, writes: bool) -> None:
-    """The first to open a new file switches it to WAL; the others find it locked, whatever their busy timeout is."""
+def _configure(conn: sqlite3.Connection, *, writes: bool) -> None:
+    """Configure a connection and retry while the file is locked. The first process that opens a new file switches it to
+    WAL; the others find it locked, whatever their busy timeout."""
     give_up = monotonic() + READER_BUSY_MS / 1000
     while True:
         try:

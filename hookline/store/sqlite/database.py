@@ -1,4 +1,4 @@
-"""Runs shared plans on SQLite. See `store/plans/plan.py`."""
+"""Run shared plans on SQLite. See `store/plans/plan.py`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ T = TypeVar("T")
 
 _OPTIONAL = re.compile(r"^.*-- if :([a-z_]+)$", re.MULTILINE)
 _MICROSECOND = timedelta(microseconds=1)
-_ANNOUNCE = "announce"  # PostgreSQL tells sleeping workers in the transaction; here a bell rings after it
+# PostgreSQL notifies sleeping workers inside the transaction; here an event is set after the commit
+_ANNOUNCE = "announce"
 
 
 def run(tx: Tx, plan: Plan[T]) -> T:
-    """Every step of the plan, in this transaction; what it comes to."""
+    """Run every step of the plan in this transaction and return its result."""
     try:
         step = next(plan)
         while True:
@@ -49,8 +50,8 @@ def _rows(tx: Tx, step: Step | Batch) -> list[Row]:
 
 
 def chosen(text: str, values: Mapping[str, Any]) -> str:
-    """Without the lines that end in `-- if :name` and whose value is not given. SQLite plans a statement before it knows any
-    value, and would use no index for a condition that may not count."""
+    """Remove the lines that end in `-- if :name` whose value is None. SQLite plans a statement before it knows the
+    values, and would use no index for a condition that may not apply."""
     if "-- if :" not in text:
         return text
     return _OPTIONAL.sub(lambda line: "" if values[line[1]] is None else line[0], text)

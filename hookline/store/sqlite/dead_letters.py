@@ -1,4 +1,4 @@
-"""How SQLite moves deliveries back from death, one by one."""
+"""Replays on SQLite, row by row."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Moves(Tasks, Base):
         found = yield Step("messages_chosen", app_no=endpoint.app_no, ids=list(message_ids))
         return len((yield from self._deliver_rows(endpoint, found)))
 
-    def _deliver_once_more(self, endpoint_no: int, message_id: str) -> Plan[int | None]:
+    def _resend(self, endpoint_no: int, message_id: str) -> Plan[int | None]:
         endpoint = yield from self._endpoint_of(endpoint_no)
         if endpoint is None or endpoint.status == EndpointStatus.DELETED:
             return None
@@ -52,7 +52,7 @@ class Moves(Tasks, Base):
         return made[0] if made else None
 
     def _deliver_rows(self, endpoint: Endpoint, messages: Sequence[Row]) -> Plan[list[int]]:
-        """The ids of the deliveries, whose lane is woken."""
+        """Create deliveries, wake their lane and return their ids."""
         made = []
         for message in messages:
             of_type = yield from row("event_type", org_id=endpoint.org_id, name=message["event_type"])

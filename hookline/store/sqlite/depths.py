@@ -1,4 +1,4 @@
-"""Depths, in one snapshot; kept in this process for a moment."""
+"""Count depths in one snapshot, and cache the result in this process."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections import Counter
 from hookline import clock
 from hookline.model import Counts, Depths
 from hookline.model.states import DeliveryState
-from hookline.store.depths import LANES, Found, by_name, depths_of, good_for
+from hookline.store.plans.depths import LANES, Counted, by_name, cached_for, depths_of
 from hookline.store.sqlite import relay
-from hookline.store.sqlite.base import Base, Bells
+from hookline.store.sqlite.base import Base, WakeEvents
 from hookline.store.sqlite.clock import instant
 from hookline.store.sqlite.readers import Readers
 from hookline.store.sqlite.transaction import Context, Tx
@@ -18,10 +18,10 @@ from hookline.store.sqlite.writer import Writer
 
 
 class DepthsOf(Base):
-    def __init__(self, writer: Writer, readers: Readers, context: Context, bells: Bells) -> None:
-        super().__init__(writer, readers, context, bells)
-        self._kept: tuple[float, Depths] | None = None  # when it was counted, monotonic
-        self._sounding = asyncio.Lock()  # one at a time: counting must not take every reader
+    def __init__(self, writer: Writer, readers: Readers, context: Context, events: WakeEvents) -> None:
+        super().__init__(writer, readers, context, events)
+        self._cached: tuple[float, Depths] | None = None  # monotonic time of the count, and its result
+        self._counting = asyncio.Lock()  # one count at a time, so that counting does not occupy every reader
 
     async def counts(self) -> Counts:
         return await self._read(_counts)
@@ -29,14 +29,14 @@ class DepthsOf(Base):
     async def depths(self, *, fresh: float = 0.0) -> Depths:
         if fresh <= 0:
             return await self._read(_count)
-        kept = self._kept
-        if kept is not None and self._sounding.locked():
-            return kept[1]
-        async with self._sounding:
-            kept = self._kept
-            if kept is None or clock.monotonic() - kept[0] >= good_for(kept[1].seconds, fresh):
-                kept = self._kept = (clock.monotonic(), await self._read(_count))
-            return kept[1]
+        cached = self._cached
+        if cached is not None and self._counting.locked():
+            return cached[1]
+        async with self._counting:
+            cached = self._cached
+            if cached is None or clock.monotonic() - cached[0] >= cached_for(cached[1].seconds, fresh):
+                cached = self._cached = (clock.monotonic(), await self._read(_count))
+            return cached[1]
 
 
 def _counts(tx: Tx) -> Counts:
@@ -59,7 +59,7 @@ def _count(tx: Tx) -> Depths:
     return depths_of(found, tx.at, clock.monotonic() - began)
 
 
-def _found(tx: Tx) -> Found:
+def _found(tx: Tx) -> Counted:
     now = {"now": tx.now}
     ((waiting, scheduled),) = tx.tuples("depths_waiting")
     due, held, first = 0, 0, []
@@ -74,7 +74,7 @@ def _found(tx: Tx) -> Found:
     for circuit, number, *states in tx.tuples("depths_circuits", now):
         circuits[circuit] = number
         lanes.update(dict(zip(LANES, states, strict=True)))
-    return Found(
+    return Counted(
         pending=waiting - scheduled,
         scheduled=scheduled,
         delivering=tx.value("counts_delivering"),

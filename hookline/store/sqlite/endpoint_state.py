@@ -1,31 +1,32 @@
-"""What SQLite does in its own way when an endpoint is paused or resumed by hand: it renews time budgets in stretches."""
+"""Pause and resume on SQLite: time budgets restart in batches."""
 
 from __future__ import annotations
 
 from hookline.model.states import EndpointStatus
 from hookline.store.plans.endpoint_state import EndpointState as SharedEndpointState
-from hookline.store.sqlite.base import STRETCH, Base
+from hookline.store.sqlite.base import BATCH, Base
 from hookline.store.sqlite.lanes import endpoints_for
 from hookline.store.sqlite.transaction import Tx
 
 
 class EndpointState(SharedEndpointState, Base):
     async def _renew_held(self, endpoint_no: int, status: EndpointStatus) -> None:
-        """While the lane still holds them: one transaction over a long backlog would block the rest."""
+        """Restart time budgets while the lane is still paused. One transaction over a long backlog would block other
+        writes."""
         if status == EndpointStatus.PAUSED:
             return
         found = await self._read(endpoints_for, [endpoint_no])
         if found and found[0].status == EndpointStatus.PAUSED:
             after: tuple[int, int] | None = (-1, -1)
             while after is not None:
-                after = await self._write(_renew_waiting, endpoint_no, after, STRETCH)
+                after = await self._write(_renew_waiting, endpoint_no, after, BATCH)
             behind: tuple[str, int, int] | None = ("", -1, -1)
             while behind is not None:
-                behind = await self._write(_renew_queued, endpoint_no, behind, STRETCH)
+                behind = await self._write(_renew_queued, endpoint_no, behind, BATCH)
 
 
 def _renew_waiting(tx: Tx, endpoint_no: int, after: tuple[int, int], limit: int) -> tuple[int, int] | None:
-    """Start the time budget of a stretch of what a paused lane holds anew; where the next one begins."""
+    """Restart the time budgets of one batch of waiting deliveries in a paused lane. Return where the next batch begins."""
     params = {"no": endpoint_no, "due_at": after[0], "id": after[1], "limit": limit, "now": tx.now}
     last = tx.row("held_stretch", params)
     end = (last[0], last[1]) if last is not None else (1 << 62, 1 << 62)
@@ -35,12 +36,13 @@ def _renew_waiting(tx: Tx, endpoint_no: int, after: tuple[int, int], limit: int)
 
 
 def _renew_queued(tx: Tx, endpoint_no: int, after: tuple[str, int, int], limit: int) -> tuple[str, int, int] | None:
-    """Likewise of what stands in line there."""
+    """Restart the time budgets of one batch of queued deliveries in a paused lane. Return where the next batch begins."""
     key, seq, id_ = after
     params = {"no": endpoint_no, "key": key, "seq": seq, "id": id_, "limit": limit, "now": tx.now}
     last = tx.row("queued_stretch", params)
     end = (last[0], last[1], last[2]) if last is not None else None
-    last_key, last_seq, last_id = end or (b"", 0, 0)  # every text sorts before a blob: all the rest
+    # without an end, use a blob: it sorts after every text, so all remaining rows are included
+    last_key, last_seq, last_id = end or (b"", 0, 0)
     bounds = {"last_key": last_key, "last_seq": last_seq, "last_id": last_id, "max_age": tx.options.retry.max_age}
     tx.run("queued_renew", params | bounds)
     return end

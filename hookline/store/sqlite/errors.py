@@ -1,4 +1,4 @@
-"""SQLite's errors, turned into ours: one clear line, and whether the caller may try again."""
+"""Translate SQLite's errors into Hookline's, with a one-line message."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PASSING = {
     sqlite3.SQLITE_PROTOCOL: "another process holds its lock",
     sqlite3.SQLITE_INTERRUPT: "it was interrupted",
 }
-_CONSTRAINT_DATATYPE = 3091  # sqlite3 has no name for it before Python 3.13
+_CONSTRAINT_DATATYPE = 3091  # sqlite3 has no constant for it before Python 3.13
 _UNFIT = frozenset(
     {
         _CONSTRAINT_DATATYPE,
@@ -33,11 +33,11 @@ _NOT_BOUND = (sqlite3.DataError, sqlite3.InterfaceError, OverflowError, UnicodeE
 
 
 class BadData(InvalidInput):
-    """A value that SQLite cannot hold: an integer over 64 bits, a lone surrogate in a text, a blob that is too big."""
+    """A value that SQLite cannot store: an integer over 64 bits, a lone surrogate in a text, or a blob that is too big."""
 
 
 def code_of(error: BaseException) -> int:
-    """The primary result code; 0 where there is none."""
+    """Return the primary result code, or 0 if there is none."""
     return int(getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
 
 
@@ -46,7 +46,8 @@ def is_busy(error: sqlite3.Error) -> bool:
 
 
 def translate(error: BaseException) -> BaseException:
-    """The error that the caller sees. What is not SQLite's own, or a bug of ours, stays as it is."""
+    """Return the error that the caller gets. Errors that SQLite did not raise, and programming errors, are returned
+    unchanged."""
     if isinstance(error, HooklineError):
         return error
     if isinstance(error, _NOT_BOUND) or _is_unfit(error):
@@ -64,8 +65,8 @@ def translate(error: BaseException) -> BaseException:
 
 
 def _is_unfit(error: BaseException) -> bool:
-    """A STRICT column that was given another type or NULL (as NaN is), a key that is taken, or a parameter of a type that
-    SQLite does not know."""
+    """Return whether the data caused the error: a wrong type or NULL (also NaN) in a STRICT column, a key that is
+    taken, or an unsupported parameter type."""
     if isinstance(error, sqlite3.ProgrammingError):
         return "binding parameter" in str(error)
     return getattr(error, "sqlite_errorcode", 0) in _UNFIT

@@ -1,4 +1,4 @@
-"""Ingest: messages, their deliveries, wake tokens and keys, in one transaction. Lane rows are never touched."""
+"""Ingest: write messages, deliveries, wake tokens and keys in one transaction. Lane rows are never written."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from hookline.model import Accepted, BatchAccepted, IngestStatus, NewBatch, NewM
 from hookline.model.states import DeliveryState
 from hookline.rules.fanout import Plan, Route, Target, max_age
 from hookline.rules.ordering import queue_of
-from hookline.store import batch_answers
+from hookline.store.plans import batch_answers
 from hookline.store.rows import policy_text, read_policy
 from hookline.store.sqlite.base import Base
 from hookline.store.sqlite.clock import instant, to_micros
 from hookline.store.sqlite.lanes import Wakes
 from hookline.store.sqlite.transaction import READ, Tx, texts
 
-PLANS = 10_000  # applications whose fan-out is remembered
+PLANS = 10_000  # applications whose fan-out is cached
 
 _SCHEDULED = 0
-# Plain numbers: the driver binds those of an enum many times slower.
+# Plain integers, because the driver binds enum members many times slower.
 _PENDING, _QUEUED = int(DeliveryState.PENDING), int(DeliveryState.QUEUED)
 
 
 class Ingest(Base):
     async def ingest(self, batch: Sequence[NewMessage]) -> list[Accepted]:
         answers = await self._write(ingest, batch)
-        self._bell.set()
+        self._work_event.set()
         return answers
 
     async def ingest_batch(self, batch: NewBatch) -> BatchAccepted:
         accepted = await self._write(_ingest_batch, batch)
-        self._bell.set()
+        self._work_event.set()
         return accepted
 
     async def accepted_under(self, key: bytes, body: bytes) -> Accepted | None:
@@ -39,9 +39,9 @@ class Ingest(Base):
 
 
 def ingest(tx: Tx, batch: Sequence[NewMessage]) -> list[Accepted]:
-    taking = Taking(tx)
-    answers = [taking.accept(new) for new in batch]
-    taking.write()
+    ingesting = IngestBatch(tx)
+    answers = [ingesting.accept(new) for new in batch]
+    ingesting.write()
     return answers
 
 
@@ -63,7 +63,7 @@ def _accepted_under(tx: Tx, key: bytes, body: bytes) -> Accepted | None:
 
 
 def plan_of(tx: Tx, app_no: int) -> Plan | None:
-    """The fan-out of one application; None if there is no such application. Kept until somebody changes the catalogue."""
+    """Return the fan-out of an application, or None if it does not exist. It is cached until the catalogue changes."""
     plans = tx.context.plans
     if app_no not in plans:
         if len(plans) >= PLANS:
@@ -91,8 +91,8 @@ def _target(no: int, event_types: str | None, channels: str | None, policy: str 
     )
 
 
-class Taking:
-    """A batch in progress. What is new is written at the end, table by table."""
+class IngestBatch:
+    """The state of one batch. New rows are written at the end, table by table."""
 
     def __init__(self, tx: Tx) -> None:
         self._tx = tx

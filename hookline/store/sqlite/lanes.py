@@ -1,4 +1,4 @@
-"""Lanes, tokens and events inside a transaction: what claim, record, sweep and the catalogue share."""
+"""Functions for lanes, tokens and events inside a transaction. Claim, record, sweep and the catalogue use them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hookline.rules.lane.circuit import LaneOutcome, fold
 from hookline.rules.operational_events import of_lanes
 from hookline.store import rows
 from hookline.store.sqlite.clock import to_micros
-from hookline.store.sqlite.operational import tell
+from hookline.store.sqlite.operational_events import write_events
 from hookline.store.sqlite.transaction import READ, Tx, numbers
 
 
@@ -29,7 +29,7 @@ def load(tx: Tx, endpoint_nos: Iterable[int]) -> dict[int, Lane]:
 
 
 def load_moved(tx: Tx, endpoint_nos: Iterable[int], always: Iterable[int]) -> dict[int, Lane]:
-    """Those in `always`, and the unhealthy ones among the others."""
+    """Load the lanes in `always`, and the unhealthy ones of the others."""
     found = tx.rows("record_lanes", {"all": numbers(endpoint_nos), "always": numbers(always)})
     return {row["endpoint_no"]: rows.lane(row, READ) for row in found}
 
@@ -47,7 +47,7 @@ def _plain(value: Any) -> Any:
 
 
 class Wakes:
-    """Tokens of one transaction: one per lane, at the smallest instant that was asked for."""
+    """The wake tokens of one transaction: one per lane, at its earliest requested instant."""
 
     def __init__(self, tx: Tx) -> None:
         self._tx = tx
@@ -55,13 +55,14 @@ class Wakes:
         self._keys: dict[int, list[str]] = {}
 
     def add(self, endpoint_no: int, at: int, floor: int) -> None:
-        """Never before now: an old instant would jump the queue."""
+        """Wake the lane at this instant, never in the past: an old instant would move it ahead of other lanes."""
         at = max(at, self._tx.now)
         token = self._tokens.get(endpoint_no)
         self._tokens[endpoint_no] = (at, floor) if token is None else (min(at, token[0]), min(floor, token[1]))
 
     def turn(self, endpoint_no: int, key: str, at: int | None = None) -> None:
-        """Somebody's turn may have come in this queue. Its token may wait until what was added is due."""
+        """Wake the lane so that the next delivery of this queue may become available. The token may wait until that
+        delivery is due."""
         at = self._tx.now if at is None else at
         self.add(endpoint_no, at, at)
         self._keys.setdefault(endpoint_no, []).append(key)
@@ -77,7 +78,7 @@ class Wakes:
 
 
 def note(tx: Tx, events: Sequence[tuple[LaneEvent, int]], *, by_hand: bool = False) -> None:
-    """Write events, each with its application's number."""
+    """Write events. Each comes with its application's number."""
     tx.many(
         "lane_events_write",
         [
@@ -85,13 +86,13 @@ def note(tx: Tx, events: Sequence[tuple[LaneEvent, int]], *, by_hand: bool = Fal
             for event, app_no in events
         ],
     )
-    tell(tx, of_lanes([event for event, _ in events], by_hand=by_hand))
+    write_events(tx, of_lanes([event for event, _ in events], by_hand=by_hand))
 
 
 def apply(
     tx: Tx, lanes: Mapping[int, Lane], outcomes: Mapping[int, Sequence[LaneOutcome]], wakes: Wakes
 ) -> list[LaneEvent]:
-    """Fold outcomes into their lanes; lanes are written only where they changed, and 410 disables the endpoint too."""
+    """Apply outcomes to their lanes. Only changed lanes are written. A 410 response also disables the endpoint."""
     changed: list[Lane] = []
     noted: list[tuple[LaneEvent, int]] = []
     for endpoint_no, lane in lanes.items():

@@ -1,4 +1,4 @@
-"""Numbered migrations, all that are missing in one transaction under the write lock. Forward only."""
+"""Apply all missing migrations in one transaction under the write lock. There is no way back to an older schema."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _FOREIGN = "the database holds tables of the same names that are not Hookline's"
 
 @cache
 def scripts() -> dict[int, str]:
-    """By number."""
+    """Return the migration scripts by number."""
     folder = resources.files("hookline.store").joinpath(*_FOLDER)
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
     return {int(file.name.partition("_")[0]): file.read_text(encoding="utf-8") for file in files}
 
 
 def statements(script: str) -> Iterator[str]:
-    """One by one: `executescript` would commit the transaction that it is called in."""
+    """Split a script into statements, because `executescript` would commit the current transaction."""
     text = ""
     for line in script.splitlines(keepends=True):
         text += line
@@ -42,7 +42,7 @@ def version(tx: Tx) -> int:
 
 
 def apply_missing(tx: Tx) -> list[int]:
-    """The numbers that were applied."""
+    """Apply the missing migrations and return their numbers."""
     at, newest = version(tx), max(scripts())
     if at > newest:
         raise MigrationNeeded(

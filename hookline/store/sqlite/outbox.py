@@ -1,4 +1,4 @@
-"""The outbox: this database's own, and what comes from those of others."""
+"""The outbox of this database, and rows that were copied from other databases."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from hookline.model import OutboxPlace, OutboxRow, OutboxView, RelayReport, SetAside
 from hookline.store.protocols import Page
 from hookline.store.sqlite import relay
-from hookline.store.sqlite.base import Base, heard
+from hookline.store.sqlite.base import Base, wait_for
 
-_LOOK = 0.1  # seconds; the bell does not ring for what this process itself writes to the outbox
+_MAX_POLL = 0.1  # Maximum seconds between polls, because this process's own outbox writes set no event.
 
 
 class Outbox(Base):
@@ -17,10 +17,10 @@ class Outbox(Base):
         return self._woke(await self._write(relay.relay, limit))
 
     async def wait_outbox(self, timeout: float) -> None:
-        await heard(self._bells.outbox, min(timeout, _LOOK))
+        await wait_for(self._events.outbox, min(timeout, _MAX_POLL))
 
     async def leave_outbox(self) -> None:
-        """Nobody is told apart: every process of this file sees every commit."""
+        """Do nothing: each process that uses this file sees every commit by itself."""
 
     async def take(
         self,
@@ -44,5 +44,5 @@ class Outbox(Base):
 
     def _woke(self, report: RelayReport) -> RelayReport:
         if report.relayed:
-            self._bell.set()
+            self._work_event.set()
         return report

@@ -1,4 +1,4 @@
-"""Short readers: a few threads, each with its own connection, that never hold up the writer."""
+"""Reader threads, each with its own connection, for short reads that do not block the writer."""
 
 from __future__ import annotations
 

@@ -1,81 +1,42 @@
-"""Record: what came of a batch of jobs, fenced by claim token and state, in one transaction."""
+"""Record the outcomes of a batch in one transaction, fenced by claim token and state."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from hookline import ids
 from hookline.model import Dead, Delivered, LaneEvent, LeasedDelivery, RecordReport, Result, Retry
 from hookline.rules.operational_events import of_results
-from hookline.rules.outcomes import (
-    bare,
-    buried,
-    clean,
-    halves,
-    joined,
-    lost_of,
-    moves_lane,
-    outcome_name,
-    outcomes_of,
-    refused,
-)
-from hookline.store.rows import headers_blob
+from hookline.rules.outcomes import clean, lost_of, moves_lane, outcomes_of
+from hookline.store.plans.record import Recording, attempt_values
 from hookline.store.sqlite import lanes as lane_rows
 from hookline.store.sqlite.base import Base
 from hookline.store.sqlite.clock import to_micros
 from hookline.store.sqlite.errors import BadData
-from hookline.store.sqlite.operational import tell
+from hookline.store.sqlite.operational_events import write_events
 from hookline.store.sqlite.transaction import Tx, numbers
 
 
-class Record(Base):
-    async def record(self, results: Sequence[Result], *, wake: Collection[int] = ()) -> RecordReport:
-        if not results:
-            return RecordReport(recorded=0, stale=0)
-        try:
-            report, woke = await self._write(_record, results, wake)
-        except BadData:
-            return await self._bisect(results, wake)
+class Record(Recording, Base):
+    _data_errors = (BadData,)
+
+    async def _record_batch(self, results: Sequence[Result], wake: Collection[int]) -> RecordReport:
+        report, woke = await self._write(_record, results, wake)
         if woke:
-            self._bell.set()
+            self._work_event.set()
         return report
-
-    async def _bisect(self, results: Sequence[Result], wake: Collection[int]) -> RecordReport:
-        if len(results) == 1:
-            return await self._record_bare(results[0], wake)
-        first, second = halves(results)
-        return joined(await self.record(first, wake=wake), await self.record(second))
-
-    async def _record_bare(self, result: Result, wake: Collection[int]) -> RecordReport:
-        """Without what the endpoint sent, so that the delivery still moves on."""
-        try:
-            report, _ = await self._write(_record, [bare(result)], wake)
-        except BadData:
-            report = await self._bury(result, wake)
-        self._bell.set()
-        return report
-
-    async def _bury(self, result: Result, wake: Collection[int]) -> RecordReport:
-        """One that cannot even be ended, as its rows are damaged, must not stop the others."""
-        burial = buried(result, ids.mint(ids.ATTEMPT, result.job.claimed_at))
-        try:
-            report, _ = await self._write(_record, [burial], wake)
-        except BadData:
-            return RecordReport(recorded=0, stale=0, refused=(result.job.delivery_id,))
-        return refused(result, report)
 
 
 def _record(tx: Tx, results: Sequence[Result], wake: Collection[int]) -> tuple[RecordReport, bool]:
-    """The report, and whether a token was inserted."""
-    ours = {(job.delivery_id, job.claim): True for job in fenced(tx, [result.job for result in results])}
-    held = [result for result in results if ours.pop((result.job.delivery_id, result.job.claim), False)]
+    """Return the report, and whether a token was inserted."""
+    claims = {(job.delivery_id, job.claim): True for job in fenced(tx, [result.job for result in results])}
+    held = [result for result in results if claims.pop((result.job.delivery_id, result.job.claim), False)]
     wakes = lane_rows.Wakes(tx)
     for endpoint_no in wake:
         wakes.add(endpoint_no, tx.now, tx.now)
     _move(tx, held, wakes)
-    tx.many("record_attempts", [_attempt(result, tx.now) for result in held])
-    tell(tx, of_results(held))
+    tx.many("record_attempts", [attempt_values(result, to_micros(result.sent.started_at), tx.now) for result in held])
+    write_events(tx, of_results(held))
     events = _fold(tx, held, wakes)
     lost = lost_of(results, [result.attempt_id for result in held])
     report = RecordReport(recorded=len(held), stale=len(results) - len(held), events=tuple(events), lost=lost)
@@ -83,7 +44,7 @@ def _record(tx: Tx, results: Sequence[Result], wake: Collection[int]) -> tuple[R
 
 
 def fenced(tx: Tx, jobs: Sequence[LeasedDelivery]) -> list[LeasedDelivery]:
-    """Those whose claim still holds. The write lock keeps it so until the end of the transaction."""
+    """Return the jobs whose claim still holds. The write lock keeps this true until the transaction ends."""
     claims = dict(tx.tuples("record_fence", (numbers(job.delivery_id for job in jobs),)))
     return [job for job in jobs if claims.get(job.delivery_id) == job.claim]
 
@@ -123,40 +84,10 @@ def _dead(id_: int, verdict: Dead, status: int | None, now: int) -> dict[str, An
 
 
 def _fold(tx: Tx, results: Sequence[Result], wakes: lane_rows.Wakes) -> list[LaneEvent]:
-    """A good outcome changes nothing of a healthy lane: that one is not even read."""
+    """Apply outcomes to lanes. A healthy lane with only successes is not even read, because nothing changes."""
     moving = {result.job.endpoint_no for result in results if moves_lane(result)}
     lanes = lane_rows.load_moved(tx, {result.job.endpoint_no for result in results}, moving)
     if not lanes:
         return []
     outcomes = outcomes_of(result for result in results if result.job.endpoint_no in lanes)
     return lane_rows.apply(tx, lanes, outcomes, wakes)
-
-
-def _attempt(result: Result, now: int) -> tuple[Any, ...]:
-    job, sent, timing = result.job, result.sent, result.sent.timing
-    return (
-        result.attempt_id,
-        job.delivery_id,
-        job.app_no,
-        job.endpoint_no,
-        job.message_id,
-        job.event_type,
-        job.sent + 1,
-        job.trigger,
-        outcome_name(result),
-        job.probe,
-        to_micros(sent.started_at),
-        sent.status,
-        None if sent.error is None else sent.error.value,
-        clean(sent.detail),
-        clean(sent.address),
-        headers_blob(sent.headers),
-        sent.body,
-        sent.truncated,
-        timing.dns,
-        timing.connect,
-        timing.tls,
-        timing.first_byte,
-        timing.total,
-        now,
-    )

@@ -1,4 +1,5 @@
-"""Relay: outbox rows become messages, in the transaction that deletes them here or notes how far another database was copied."""
+"""Relay: turn outbox rows into messages, in the transaction that deletes the rows or moves another database's copy
+position."""
 
 from __future__ import annotations
 
@@ -24,10 +25,10 @@ from hookline.rules.checks.message import check_message
 from hookline.rules.operational_events import MANAGEMENT, room
 from hookline.rules.outcomes import clean
 from hookline.store import rows
-from hookline.store.outbox_rows import message_of, no_application, reasons
+from hookline.store.plans.outbox_rows import message_of, no_application, reasons
 from hookline.store.protocols import COUNTED, Page, after_number
 from hookline.store.sqlite.clock import instant, to_micros
-from hookline.store.sqlite.ingest import Taking
+from hookline.store.sqlite.ingest import IngestBatch
 from hookline.store.sqlite.transaction import READ, Params, Tx, numbers, texts
 
 _LAST = (1 << 63) - 1
@@ -35,37 +36,37 @@ _UNFIT = (InvalidInput, msgspec.MsgspecError, OverflowError, ValueError)
 
 
 def relay(tx: Tx, limit: int) -> RelayReport:
-    """Rows that cannot become messages are set aside, each with its reason."""
-    moving = _Moving(tx)
+    """Relay outbox rows. Rows that cannot become messages are set aside with a reason."""
+    batch = _RelayBatch(tx)
     done: list[int] = []
     aside: list[tuple[str, int, int]] = []
     for row in _rows(tx, "relay_rows", (limit,), errors="surrogateescape"):
-        fault = moving.accept(row, _of_row)
+        fault = batch.accept(row, _of_row)
         if fault is None:
             done.append(row["id"])
         else:
             aside.append((fault, tx.now, row["id"]))
-    moving.write()
+    batch.write()
     tx.many("relay_set_aside", aside)
     if done:
         tx.run("relay_delete", (numbers(done),))
-    return moving.report(set_aside=len(aside))
+    return batch.report(set_aside=len(aside))
 
 
 def take(
     tx: Tx, copied: Sequence[OutboxRow], source: str, place: OutboxPlace | None, after: OutboxPlace | None
 ) -> RelayReport | None:
-    """The place is moved first: if somebody else did, nothing has been written yet."""
+    """Accept copied rows. The position is moved first: if another process moved it, nothing has been written yet."""
     if place is not None and not _moved(tx, source, place, after):
         return None
-    moving = _Moving(tx)
+    batch = _RelayBatch(tx)
     set_aside = 0
     for row in copied:
-        fault = moving.accept(row, _of_copy)
+        fault = batch.accept(row, _of_copy)
         if fault is not None:
             set_aside += _keep_aside(tx, row, source, fault)
-    moving.write()
-    return moving.report(set_aside=set_aside)
+    batch.write()
+    return batch.report(set_aside=set_aside)
 
 
 def place_of(tx: Tx, source: str) -> OutboxPlace | None:
@@ -91,20 +92,20 @@ def set_aside(tx: Tx, page: Page) -> list[SetAside]:
     return [rows.set_aside(row, READ) for row in found]
 
 
-class _Moving:
-    """Rows on their way: what became of each."""
+class _RelayBatch:
+    """Outbox rows in progress, with the result of each."""
 
     def __init__(self, tx: Tx) -> None:
         self._tx = tx
-        self._taking = Taking(tx)
+        self._ingest = IngestBatch(tx)
         self._faults: list[str] = []
         self._relayed = 0
         self._repeated = 0
 
     def accept(self, row: Any, read: Callable[[Tx, Any], NewMessage]) -> str | None:
-        """Why it cannot be a message; None: it is one, or has been one before."""
+        """Accept a row. Return the reason why it cannot be a message. None: it is a message now, or already was one."""
         try:
-            answer = self._taking.accept(read(self._tx, row))
+            answer = self._ingest.accept(read(self._tx, row))
         except _UNFIT as error:
             self._faults.append(clean(str(error)))
             return self._faults[-1]
@@ -114,10 +115,10 @@ class _Moving:
         return None
 
     def write(self) -> None:
-        self._taking.write()
+        self._ingest.write()
 
     def report(self, *, set_aside: int) -> RelayReport:
-        """Of the faults, those that were not set aside now stand aside since an earlier copy of the row."""
+        """Build the report. Faulty rows that were not set aside now were set aside when they were copied before."""
         return RelayReport(
             relayed=self._relayed,
             repeated=self._repeated + len(self._faults) - set_aside,
@@ -130,7 +131,7 @@ class _Moving:
 
 
 def _rows(tx: Tx, name: str, params: Params, *, errors: str) -> list[sqlite3.Row]:
-    """SQLite keeps any bytes as text, and the driver refuses a whole batch for one row that is not UTF-8."""
+    """Read outbox rows. SQLite stores any bytes as text, and the driver fails the whole batch if one row is not UTF-8."""
     try:
         return tx.rows(name, params)
     except sqlite3.OperationalError as error:
@@ -144,7 +145,8 @@ def _rows(tx: Tx, name: str, params: Params, *, errors: str) -> list[sqlite3.Row
 
 
 def _of_row(tx: Tx, row: sqlite3.Row) -> NewMessage:
-    """A publisher in any language wrote the row: what would fail later, at each delivery, fails here."""
+    """Build the message of an outbox row and check it. Any program may have written the row, so invalid values are
+    found here and not at each delivery."""
     org_id, app = row["org_id"], row["app"]
     own = row["source"] is None and org_id == MANAGEMENT
     message = NewMessage(
@@ -179,9 +181,9 @@ def _policy(text: str | None) -> PolicyOverride | None:
 
 
 def _application(tx: Tx, org_id: str | None, app: str, *, own: bool) -> int:
-    """By id, or by uid in the organization that is named or the only one there is.
+    """Find the application by id, or by uid in the given organization or in the only one.
 
-    Only what Hookline itself wrote (`own`) goes to the management organization: nobody else speaks in its name.
+    Only rows that Hookline itself wrote (`own`) may name the management organization.
     """
     found = tx.row("relay_app_by_id", (app,))
     if found is None or org_id not in (None, found["org_id"]):
@@ -207,7 +209,7 @@ def _moved(tx: Tx, source: str, place: OutboxPlace, after: OutboxPlace | None) -
 
 
 def _keep_aside(tx: Tx, row: OutboxRow, source: str, fault: str) -> int:
-    """How many are new: one that stands here since an earlier copy stays as it is."""
+    """Set a copied row aside. Return 1 if it is new, 0 if an earlier copy was already set aside."""
     return tx.run(
         "relay_keep_aside",
         {
@@ -230,7 +232,7 @@ def _keep_aside(tx: Tx, row: OutboxRow, source: str, fault: str) -> int:
 
 
 def _whole(text: str) -> str:
-    """Without lone surrogates, which no database takes."""
+    """Replace lone surrogates, which no database can store."""
     return text.encode("utf-8", "replace").decode()
 
 

@@ -1,4 +1,4 @@
-"""The file's own life: migrations, its clock, the end."""
+"""Migrations, the store's clock, and closing the store."""
 
 from __future__ import annotations
 

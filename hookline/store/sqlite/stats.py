@@ -1,4 +1,4 @@
-"""Statistics, in one snapshot."""
+"""Count statistics in one snapshot."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import asyncio
 from typing import Any
 
 from hookline.model import Stats, StatsFilter
-from hookline.store.sqlite.base import Base, Bells
+from hookline.store.plans.stats import MAX_COUNTED, Figures, Span, attempt_ids, message_ids, stats_of
+from hookline.store.sqlite.base import Base, WakeEvents
 from hookline.store.sqlite.clock import to_micros
 from hookline.store.sqlite.readers import Readers
 from hookline.store.sqlite.transaction import Context, Params, Tx, numbers
 from hookline.store.sqlite.writer import Writer
-from hookline.store.stats import MAX_COUNTED, Figures, Span, attempt_ids, message_ids, stats_of
 
 
 class Statistics(Base):
-    def __init__(self, writer: Writer, readers: Readers, context: Context, bells: Bells) -> None:
-        super().__init__(writer, readers, context, bells)
-        self._counting = asyncio.Lock()  # one at a time: counting must not take every reader
+    def __init__(self, writer: Writer, readers: Readers, context: Context, events: WakeEvents) -> None:
+        super().__init__(writer, readers, context, events)
+        self._counting = asyncio.Lock()  # one count at a time, so that counting does not occupy every reader
 
     async def in_flight(self, endpoint_no: int) -> int:
         return await self._read(_in_flight, endpoint_no)

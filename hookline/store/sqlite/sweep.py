@@ -1,4 +1,4 @@
-"""Sweep, retention and audit: what no single delivery takes care of, in batches and by index."""
+"""Sweep and retention in batches, and the search for stuck lanes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from hookline.store.sqlite.transaction import READ, Tx, numbers
 log = structlog.get_logger()
 
 _DAY = 86_400_000_000
-_LOST = -1  # an epoch that no lane has: a lost lease says nothing about health
+_LOST = -1  # an epoch that no lane has, because a lost lease says nothing about health
 _LATE = timedelta(seconds=1)
 
 
@@ -35,39 +35,40 @@ class Sweep(Base):
     async def sweep_leases(self, limit: int = 1000) -> SweepReport:
         report = await self._write(_sweep_leases, limit)
         if report.leases:
-            self._bell.set()
+            self._work_event.set()
         return report
 
     async def sweep_expired(self, limit: int = 1000) -> SweepReport:
         report = await self._write(_sweep_expired, limit)
-        if report.expired:  # somebody's turn may have come
-            self._bell.set()
+        if report.expired:  # the next delivery of a queue may be available now
+            self._work_event.set()
         return report
 
     async def sweep_deleted(self, limit: int = 1000) -> SweepReport:
         return await self._write(_sweep_deleted, limit)
 
     async def sweep_failing(self, *, pause_dead: int, disable_after: float) -> SweepReport:
-        """A day's dead letters may be many, and there is rarely anything to do: looked for beside the writer."""
+        """Search for failing endpoints in a read-only transaction first. A day may have many dead letters, and there is rarely
+        anything to change."""
         if not any(await self._read(_failing, pause_dead, disable_after)):
             return SweepReport()
         return await self._write(_sweep_failing, pause_dead, disable_after)
 
     async def retire(self, limit: int = 5000) -> SweepReport:
-        """One transaction for each kind of history, so that nobody waits for all of them."""
+        """Run one transaction per kind of history, so that other writes wait only for one of them."""
         if not self._context.clock.trusted():
-            log.warning("retention_put_off", cause="the clock of this machine has jumped")
+            log.warning("retention_put_off", cause="the clock of this machine jumped")
             return SweepReport()
         report = await self._write(_retire_dead, limit)
         taken = [await self._write(_retire, name, limit) for name in RETIRED]
         return replace(report, retired=report.retired + sum(taken))
 
-    async def audit(self, *, repair: bool) -> list[int]:
-        found = await self._read(_audit)
+    async def find_stuck_lanes(self, *, repair: bool) -> list[int]:
+        found = await self._read(_stuck_lanes)
         if not (found and repair):
             return found
-        repaired = await self._write(_repair, found)
-        self._bell.set()
+        repaired = await self._write(_wake_stuck_lanes, found)
+        self._work_event.set()
         return repaired
 
 
@@ -99,7 +100,7 @@ def _sweep_expired(tx: Tx, limit: int) -> SweepReport:
 
 
 def _sweep_deleted(tx: Tx, limit: int) -> SweepReport:
-    """Lanes marked as deleted go once nothing waits in them; a lane that is missing counts as deleted."""
+    """End the deliveries of deleted lanes and delete empty lanes. A missing lane counts as deleted."""
     dead: list[Death] = []
     for (endpoint_no,) in tx.tuples("sweep_deleted_lanes", (limit,)):
         dead += _bury_lane(tx, endpoint_no, limit - len(dead))
@@ -124,7 +125,7 @@ def _bury_lane(tx: Tx, endpoint_no: int, limit: int) -> list[Death]:
 
 
 def _failing(tx: Tx, pause_dead: int, disable_after: float) -> tuple[set[int], dict[int, datetime]]:
-    """Endpoints to be paused, and to be disabled with the instant since which they fail."""
+    """Return the endpoints to pause, and those to disable with the instant since which they fail."""
     long_ago = tx.now - round(disable_after * 1_000_000)
     disabled = {no: instant(since) for no, since in tx.tuples("sweep_failing_long", (long_ago,))}
     return _many_dead(tx, pause_dead) - set(disabled), disabled
@@ -158,7 +159,7 @@ def _many_dead(tx: Tx, pause_dead: int) -> set[int]:
 
 # ── retention ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-EXPIRING = ("retire_key", "retire_answer", "retire_token", "retire_session")  # these say themselves when they end
+EXPIRING = ("retire_key", "retire_answer", "retire_token", "retire_session")  # these rows have their own expiry time
 RETIRED = (
     "retire_resolved",
     "retire_attempts",
@@ -174,7 +175,7 @@ RETIRED = (
 
 
 def _retire(tx: Tx, name: str, limit: int) -> int:
-    """One batch of one kind of history."""
+    """Delete one batch of one kind of history."""
     before = _cutoff(tx, name)
     if name == "retire_resolved":
         return tx.run(name, {"cutoff": before, "limit": limit})
@@ -192,7 +193,7 @@ def _cutoff(tx: Tx, name: str) -> int:
 
 
 def _retire_dead(tx: Tx, limit: int) -> SweepReport:
-    """One batch of over-age dead letters, resolved or not."""
+    """Delete one batch of dead letters that are older than their retention, resolved or not."""
     gone = tx.tuples("retire_dead", (tx.now - tx.options.dead_retention_days * _DAY, limit))
     wakes = lane_rows.Wakes(tx)
     for unresolved, endpoint_no, key in gone:
@@ -202,11 +203,12 @@ def _retire_dead(tx: Tx, limit: int) -> SweepReport:
     return SweepReport(retired=len(gone), dead_expired=sum(unresolved for unresolved, _, _ in gone))
 
 
-# ── audit ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── stuck lanes ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def asleep(tx: Tx) -> list[tuple[int, int]]:
-    """Lanes with something waiting that will not wake for it, and the instant from which it waits."""
+def sleeping_lanes(tx: Tx) -> list[tuple[int, int]]:
+    """Return lanes with a waiting delivery that no token will wake in time, and the instant at which that delivery is
+    due."""
     waiting = tx.rows("waiting_lanes")
     lanes = lane_rows.load(tx, [row["endpoint_no"] for row in waiting])
     return [
@@ -217,8 +219,8 @@ def asleep(tx: Tx) -> list[tuple[int, int]]:
     ]
 
 
-def stuck(tx: Tx) -> list[tuple[int, str]]:
-    """Queues that have nothing active, and that nobody will look at."""
+def stuck_queues(tx: Tx) -> list[tuple[int, str]]:
+    """Return queues that have no active delivery and that no token names."""
     queues = tx.tuples("queues")
     named = {endpoint_no: _named(tx, endpoint_no) for endpoint_no in {no for no, _, _ in queues}}
     return [
@@ -230,24 +232,25 @@ def stuck(tx: Tx) -> list[tuple[int, str]]:
 
 
 def _named(tx: Tx, endpoint_no: int) -> set[str]:
-    """The lane's queues that a token names."""
+    """Return the queues of the lane that its tokens name."""
     return {key for (keys,) in tx.tuples("queues_named", (endpoint_no,)) for key in ordering.read(keys)}
 
 
-def _audit(tx: Tx) -> list[int]:
-    return sorted({no for no, _ in asleep(tx)} | {no for no, _ in stuck(tx)})
+def _stuck_lanes(tx: Tx) -> list[int]:
+    return sorted({no for no, _ in sleeping_lanes(tx)} | {no for no, _ in stuck_queues(tx)})
 
 
 def _will_wake(tx: Tx, lane: Lane, first_due: int, token_at: int | None) -> bool:
     if lane.status != EndpointStatus.ACTIVE:
-        return True  # held on purpose: resume inserts the token
+        return True  # held on purpose: resume inserts a token
     if lane.waiting_floor is not None and lane.in_flight > 0:
-        return True  # whoever frees the room inserts it
+        return True  # the transaction that frees a slot inserts a token
     return token_at is not None and token_at <= _latest(tx, lane, first_due)
 
 
 def _latest(tx: Tx, lane: Lane, first_due: int) -> int:
-    """The last instant at which a token is still in time: what is due may have to wait for probe, hold, throttle or turn."""
+    """Return the latest instant at which a token is still in time. A due delivery may have to wait for a probe, hold,
+    rate limit or turn."""
     instants = [tx.at + MAX_REFUSED, instant(first_due)]
     instants += [at for at in (lane.held_until, lane.turn_at) if at is not None]
     if lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN) and lane.probe_at is not None:
@@ -258,14 +261,14 @@ def _latest(tx: Tx, lane: Lane, first_due: int) -> int:
     return to_micros(max(instants) + _LATE)
 
 
-def _repair(tx: Tx, endpoint_nos: Sequence[int]) -> list[int]:
-    """Wake them, if they still would not by themselves."""
+def _wake_stuck_lanes(tx: Tx, endpoint_nos: Sequence[int]) -> list[int]:
+    """Wake the lanes that are still stuck."""
     wakes = lane_rows.Wakes(tx)
-    found = {no for no in _audit(tx) if no in endpoint_nos}
-    for no, due in asleep(tx):
+    found = {no for no in _stuck_lanes(tx) if no in endpoint_nos}
+    for no, due in sleeping_lanes(tx):
         if no in found:
             wakes.add(no, tx.now, due)
-    for no, key in stuck(tx):
+    for no, key in stuck_queues(tx):
         if no in found:
             wakes.turn(no, key)
     wakes.write()

@@ -1,4 +1,4 @@
-"""What the code of a transaction works with: named statements, one instant, and what the deployment decided."""
+"""Transactions: named statements, one clock reading and the store's options."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hookline.store.sqlite.clock import StoreClock, instant
 
 Params = Sequence[Any] | Mapping[str, Any]
 
-# Statements after which the fan-out must look again.
+# Statements that change the catalogue; the cached fan-out is cleared after them.
 _CATALOGUE = re.compile(r"\b(INSERT INTO|UPDATE|DELETE FROM) (application|endpoint|event_type)\b")
 
 _texts = msgspec.json.Decoder(tuple[str, ...])
@@ -27,22 +27,22 @@ READ = Reading(instant=instant, texts=_texts.decode)
 
 
 def texts(values: Sequence[str] | None) -> str | None:
-    """A list column."""
+    """Encode a list for a list column."""
     return None if values is None else msgspec.json.encode(list(values)).decode()
 
 
 def numbers(values: Iterable[int]) -> str:
-    """A parameter for `json_each`."""
+    """Encode numbers as a parameter for `json_each`."""
     return "[" + ",".join(map(str, values)) + "]"
 
 
 def _bare(statement: str) -> str:
-    """Without comments: a driver that looks at the first word to tell what changes rows must find it."""
+    """Remove comments. The driver reads the first word to see whether a statement changes rows."""
     return "\n".join(line for line in statement.splitlines() if not line.startswith("--"))
 
 
 class Context:
-    """What all transactions of one store share. `plans` and `rotation` belong to the writer's thread alone."""
+    """The objects that all transactions of one store share. Only the writer's thread may use `plans` and `rotation`."""
 
     def __init__(self, sql: Mapping[str, str], vault: Vault, options: StoreOptions) -> None:
         self.sql = {name: _bare(text) for name, text in sql.items()}
@@ -55,7 +55,7 @@ class Context:
 
 
 class Tx:
-    """One transaction, or one step of a group that shares a commit. Its clock is read once."""
+    """One transaction, or one task of a group that shares a commit. Its clock is read once."""
 
     def __init__(self, conn: sqlite3.Connection, context: Context) -> None:
         self.conn = conn
@@ -64,7 +64,7 @@ class Tx:
         self.vault = context.vault
         self.options = context.options
         self.now = context.clock.micros()
-        self.announced = False  # there is new work: whoever sleeps is to be woken after the commit
+        self.announced = False  # True: there is new work, so wake sleeping workers after the commit
 
     @property
     def at(self) -> datetime:
@@ -78,18 +78,18 @@ class Tx:
         return found[0] if found else None
 
     def tuples(self, name: str, params: Params = ()) -> list[Any]:
-        """Plain tuples, for the hot paths."""
+        """Return plain tuples, which are faster than rows."""
         cursor = self.conn.cursor()
         cursor.row_factory = None
         return cursor.execute(self.sql[name], params).fetchall()
 
     def value(self, name: str, params: Params = ()) -> Any:
-        """The first column of the first row; None without one."""
+        """Return the first column of the first row, or None if there is no row."""
         row = self.row(name, params)
         return None if row is None else row[0]
 
     def run(self, name: str, params: Params = ()) -> int:
-        """How many rows it changed."""
+        """Run a statement and return the number of changed rows."""
         return self.conn.execute(self.sql[name], params).rowcount
 
     def many(self, name: str, batch: Sequence[Params]) -> None:
@@ -97,5 +97,5 @@ class Tx:
             self.conn.executemany(self.sql[name], batch)
 
     def forget_plans(self) -> None:
-        """Endpoints or event types changed: the fan-out looks again."""
+        """Clear the cached fan-out, because endpoints or event types changed."""
         self.context.plans.clear()

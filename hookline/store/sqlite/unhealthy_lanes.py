@@ -1,4 +1,4 @@
-"""Lanes that want somebody's attention, and what waits in those of one tenant."""
+"""Unhealthy lanes and the health of applications, on SQLite."""
 
 from __future__ import annotations
 

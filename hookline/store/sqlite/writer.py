@@ -1,5 +1,5 @@
-"""The one thread that writes. Work that is queued together shares one COMMIT, and so one fsync; a savepoint keeps each
-piece from the others' errors. Nobody hears of success before the COMMIT has returned."""
+"""The writer thread. Work that is queued together shares one COMMIT and one fsync. A savepoint isolates the errors of
+each task. Callers learn of success only after the COMMIT has returned."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from hookline.store.sqlite.transaction import Context, Tx
 
 T = TypeVar("T")
 
-GROUP = 64  # pieces of work in one COMMIT
-LOCK_SECONDS = 10.0  # how long another process may hold the write lock
-LOCK_POLL = 0.002  # finer than SQLite's own busy handler, which ends at 100 ms and loses to a busy writer
-IDLE = 0.005  # seconds between looks of an idle writer for the commits of other processes
-BREATH = 0.1  # the part of its time in which a busy writer leaves the lock to other processes
-WAL_BYTES = 8 << 20  # past this the WAL is cut back in an idle moment ...
-WAL_BYTES_MAX = 64 << 20  # ... and past this in a busy one
+GROUP = 64  # maximum tasks in one COMMIT
+LOCK_SECONDS = 10.0  # maximum seconds to wait while another process holds the write lock
+# Seconds between tries. SQLite's own busy handler waits up to 100 ms and loses against a busy writer.
+LOCK_POLL = 0.002
+IDLE = 0.005  # seconds between checks of an idle writer for commits of other processes
+YIELD_SHARE = 0.1  # the part of its time in which a busy writer leaves the lock to other processes
+WAL_BYTES = 8 << 20  # An idle writer truncates a WAL that is larger than this.
+WAL_BYTES_MAX = 64 << 20  # A busy writer truncates a WAL that is larger than this.
 CHECKPOINT_SECONDS = 1.0
 
 
@@ -39,7 +40,7 @@ class _Task:
         self.error: BaseException | None = None
 
     def settle(self) -> None:
-        if self.future.done():  # its caller was cancelled
+        if self.future.done():  # the caller was cancelled
             return
         if self.error is not None:
             self.future.set_exception(self.error)
@@ -48,7 +49,7 @@ class _Task:
 
 
 class _Aborted(Exception):
-    """SQLite gave up the whole transaction, not only the statement: a full disk, for one."""
+    """SQLite aborted the whole transaction and not only the statement, for example because the disk is full."""
 
 
 class Writer:
@@ -70,7 +71,7 @@ class Writer:
         self._thread.start()
 
     async def write(self, work: Callable[[Tx], T]) -> T:
-        """Run `work` in a transaction, and return when it is durable."""
+        """Run `work` in a transaction and return when it is durable."""
         if self._closing:
             raise StoreUnavailable("the store is closed")
         task = _Task(work, self._loop.create_future())
@@ -79,7 +80,7 @@ class Writer:
         return result
 
     async def close(self) -> None:
-        """What was queued before is still written."""
+        """Close the writer after it has written all queued work."""
         if not self._closing:
             self._closing = True
             self._queue.put(None)
@@ -99,11 +100,11 @@ class Writer:
             self._tell(group)
             if not self._queue.empty():
                 self._cut_wal(WAL_BYTES_MAX)
-                time.sleep(min(0.002, (monotonic() - began) * BREATH))
+                time.sleep(min(0.002, (monotonic() - began) * YIELD_SHARE))
         self._conn.close()
 
     def _next_group(self) -> tuple[list[_Task], bool]:
-        """The work that waits, up to one COMMIT's worth; False with the last of it."""
+        """Return the waiting tasks, at most `GROUP`. The flag is False after the last group."""
         group: list[_Task] = []
         try:
             task = self._queue.get(timeout=IDLE)
@@ -124,14 +125,15 @@ class Writer:
             for task in group:
                 self._step(task)
             self._conn.execute("COMMIT")
-        except Exception as error:  # whatever it is, this thread goes on
+        except Exception as error:  # the thread must survive every error
             self._undo()
             cause = error.__cause__ if isinstance(error, _Aborted) else error
             for task in group:
                 task.error = translate(cause or error)
 
     def _check_file(self) -> None:
-        """SQLite goes on writing to a file that has no name any more: what it would acknowledge, nobody could find again."""
+        """Raise if the file was removed or replaced. SQLite would continue to write to the removed file, and
+        acknowledged data would be lost."""
         try:
             same = self._path.stat().st_ino == self._file
         except OSError:
@@ -169,13 +171,13 @@ class Writer:
             if self._conn.in_transaction:
                 self._conn.execute("ROLLBACK")
         except sqlite3.Error:
-            return  # SQLite has rolled back by itself
+            return  # SQLite has already rolled back
 
     def _tell(self, group: list[_Task]) -> None:
         try:
             self._loop.call_soon_threadsafe(_settle, group)
         except RuntimeError:
-            return  # the loop is closed: nobody waits
+            return  # the event loop is closed, so nothing waits
 
     # ── between transactions ──
 
@@ -183,11 +185,12 @@ class Writer:
         try:
             self._notice_others()
         except sqlite3.Error:
-            return  # the next transaction meets the same fault, and has somebody to tell
+            return  # the next transaction gets the same error and reports it
         self._cut_wal(WAL_BYTES)
 
     def _notice_others(self) -> None:
-        """`data_version` changes with the commits of other connections, not with our own."""
+        """Detect commits of other processes. `data_version` changes with commits of other connections, not with our
+        own."""
         version = self._data_version()
         if version != self._version:
             self._version = version
@@ -199,7 +202,7 @@ class Writer:
         return int(version)
 
     def _cut_wal(self, bound: int) -> None:
-        """Readers that are in the way only put it off."""
+        """Truncate the WAL if it is large. If readers block this, a later call does it."""
         if monotonic() < self._checkpoint_at:
             return
         self._checkpoint_at = monotonic() + CHECKPOINT_SECONDS

@@ -1,5 +1,6 @@
--- The schema `hookline`. Ids that people see are text (KSUID, COLLATE "C": they compare as bytes); `no` and `seq` are ours.
--- Deliberately no foreign keys into lane, delivery or from the hot tables: their share locks starve a hot lane.
+-- The schema `hookline`. Public ids are text (KSUID, COLLATE "C": they compare as bytes). `no` and `seq` are internal.
+-- There are deliberately no foreign keys into lane and delivery or from busy tables: their share locks starve a busy
+-- lane.
 
 CREATE TABLE hookline.organization (
     id                 text COLLATE "C" PRIMARY KEY,
@@ -37,7 +38,7 @@ CREATE TABLE hookline.event_type (
     policy        jsonb,
     created_at    timestamptz NOT NULL DEFAULT now(),
     updated_at    timestamptz NOT NULL DEFAULT now(),
-    validated     boolean NOT NULL DEFAULT false,   -- payloads must fit the newest schema
+    validated     boolean NOT NULL DEFAULT false,   -- payloads must match the newest schema
     PRIMARY KEY (org_id, name)
 );
 
@@ -57,29 +58,30 @@ CREATE TABLE hookline.endpoint (
     concurrency   integer,
     ordering      text NOT NULL DEFAULT 'key',
     scheme        text NOT NULL DEFAULT 'standard',
-    secrets       bytea NOT NULL,   -- sealed by the vault, bound to the endpoint's id
-    headers       bytea,            -- sealed likewise
+    secrets       bytea NOT NULL,   -- encrypted by the vault, bound to the endpoint's id
+    headers       bytea,            -- encrypted by the vault, bound to the endpoint's id
     metadata      jsonb NOT NULL DEFAULT '{}',
     policy        jsonb,
     revision      integer NOT NULL DEFAULT 1,
     created_at    timestamptz NOT NULL DEFAULT now(),
     updated_at    timestamptz NOT NULL DEFAULT now(),
     deleted_at    timestamptz,
-    on_death      text NOT NULL DEFAULT 'skip',   -- skip | block: what a dead delivery does to those behind it
-    sealed_url    bytea   -- the whole URL where it is a secret (alert channels, operational webhooks); `url` then has only the host
+    on_death      text NOT NULL DEFAULT 'skip',   -- skip | block: whether a dead delivery blocks later ones of its queue
+    sealed_url    bytea   -- the whole URL if it is a secret (alert channels, operational webhooks); `url` then has only the host
 );
 CREATE UNIQUE INDEX endpoint_uid ON hookline.endpoint (app_no, uid) WHERE deleted_at IS NULL AND uid IS NOT NULL;
 CREATE INDEX endpoint_list ON hookline.endpoint (app_no, id) WHERE deleted_at IS NULL;
--- To count what an organization's or an application's endpoints did, deleted ones too, by time.
+-- Finds the endpoints of an organization or an application, deleted ones too, for counting.
 CREATE INDEX endpoint_app ON hookline.endpoint (app_no);
--- The relay asks for them on behalf of every other relay that is at work.
+-- The relay checks for such endpoints, to know which outbox rows must keep their order.
 CREATE INDEX endpoint_fifo ON hookline.endpoint (app_no) WHERE ordering = 'fifo' AND deleted_at IS NULL;
--- The first five bytes of a sealed value name the key. These indexes find those of one key.
+-- The first five bytes of an encrypted value name the key. These indexes find the values of one key.
 CREATE INDEX endpoint_secrets_key ON hookline.endpoint (substring(secrets FROM 1 FOR 5), id);
 CREATE INDEX endpoint_headers_key ON hookline.endpoint (substring(headers FROM 1 FOR 5), id) WHERE headers IS NOT NULL;
 CREATE INDEX endpoint_url_key ON hookline.endpoint (substring(sealed_url FROM 1 FOR 5), id) WHERE sealed_url IS NOT NULL;
 
--- History: partitioned by day; `hookline.make_partitions` keeps some days ahead, the default catches what it missed.
+-- History is partitioned by day. `hookline.make_partitions` creates partitions for some days ahead. The default
+-- partition stores rows of missing days.
 CREATE TABLE hookline.message (
     seq          bigint GENERATED ALWAYS AS IDENTITY,
     id           text COLLATE "C" NOT NULL,
@@ -91,16 +93,16 @@ CREATE TABLE hookline.message (
     ordering_key text,
     deliver_at   timestamptz,
     policy       jsonb,
-    payload      bytea,             -- as it came; NULL once expunged
+    payload      bytea,             -- the original bytes; NULL after it was expunged
     created_at   timestamptz NOT NULL,
-    only_for     bigint,   -- an example for this endpoint alone, whatever others subscribe to
-    trace        text,   -- of the publisher: traceparent, and tracestate after a space
+    only_for     bigint,   -- a test message for this endpoint only
+    trace        text,   -- the publisher's traceparent, and tracestate after a space
     PRIMARY KEY (created_at, seq)
 ) PARTITION BY RANGE (created_at);
 CREATE INDEX message_id ON hookline.message (id);
 CREATE INDEX message_app ON hookline.message (app_no, id);
 
--- Uniqueness does not go through partitions: it has its own tables.
+-- Unique indexes cannot span partitions, so uniqueness has its own tables.
 CREATE TABLE hookline.event_id (
     app_no     bigint NOT NULL,
     event_id   text COLLATE "C" NOT NULL,
@@ -116,7 +118,7 @@ CREATE TABLE hookline.idempotency (
     message_id text COLLATE "C" NOT NULL,
     created_at timestamptz NOT NULL,
     expires_at timestamptz NOT NULL,
-    answers    bytea   -- of a batch, which has no message_id
+    answers    bytea   -- the answers to a batch, which has no message_id
 );
 CREATE INDEX idempotency_age ON hookline.idempotency (expires_at);
 
@@ -124,13 +126,14 @@ CREATE INDEX idempotency_age ON hookline.idempotency (expires_at);
 
 CREATE INDEX outbox_copied ON hookline.outbox (source, event_id) WHERE source IS NOT NULL;
 
--- Open deliveries only, so that it stays small. Never partitioned by time: that made the claim 3 to 12 times slower.
+-- Only open deliveries, so that the table stays small. Not partitioned by time, because that made the claim 3 to 12
+-- times slower.
 CREATE TABLE hookline.delivery (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     app_no       bigint NOT NULL,
     endpoint_no  bigint NOT NULL,
     message_seq  bigint NOT NULL,
-    message_at   timestamptz NOT NULL,          -- with message_seq: the message's key
+    message_at   timestamptz NOT NULL,          -- with message_seq: the key of the message
     message_id   text COLLATE "C" NOT NULL,
     event_type   text NOT NULL,
     state        smallint NOT NULL DEFAULT 0,   -- states.DeliveryState
@@ -145,17 +148,18 @@ CREATE TABLE hookline.delivery (
     last_delay   real NOT NULL DEFAULT 0,
     last_status  integer,
     policy       jsonb,
-    ordering_key text COLLATE "C"   -- the queue that it stands in: the message's key, '' for all of a fifo endpoint, NULL for none
+    ordering_key text COLLATE "C"   -- the delivery's queue: the message's key, '' for all of a fifo endpoint, NULL for none
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
 CREATE INDEX delivery_due ON hookline.delivery (endpoint_no, due_at, id) WHERE state < 2;
 CREATE INDEX delivery_lease ON hookline.delivery (lease_until) WHERE state = 2;
--- What expires is for the sweep alone, which asks for `expires_at`. Among many queued rows the few that wait are lost in the
--- statistics, and the claim would read all of those by this index and sort them, instead of the first ones by theirs.
+-- Only the sweep uses this index, by `expires_at`. Statistics hide the few waiting rows among many queued ones. Without
+-- the condition the claim would read all waiting rows by this index and sort them, instead of reading the first ones by
+-- its own index.
 CREATE INDEX delivery_expires ON hookline.delivery (expires_at) WHERE state < 2 AND expires_at IS NOT NULL;
 CREATE INDEX delivery_message ON hookline.delivery (message_id);
--- What was sent again by hand: few.
+-- Manual deliveries, which are few.
 CREATE INDEX delivery_manual ON hookline.delivery (app_no) WHERE trigger = 1;
--- One at a time, whatever goes wrong elsewhere. Deliveries without a key are in none of these.
+-- At most one active delivery per queue, enforced by the database. Deliveries without a key are not in these indexes.
 CREATE UNIQUE INDEX delivery_active ON hookline.delivery (endpoint_no, ordering_key) WHERE state < 3 AND ordering_key IS NOT NULL;
 CREATE INDEX delivery_queued ON hookline.delivery (endpoint_no, ordering_key, message_seq, id) WHERE state = 6;
 CREATE INDEX delivery_queued_expires ON hookline.delivery (expires_at) WHERE state = 6;
@@ -174,9 +178,9 @@ CREATE TABLE hookline.delivery_done (
 ) PARTITION BY RANGE (finished_at);
 CREATE INDEX delivery_done_message ON hookline.delivery_done (message_id);
 
--- Never partitioned, never dropped while unresolved.
+-- Not partitioned. Unresolved dead letters are never dropped with a partition.
 CREATE TABLE hookline.dead_letter (
-    id          bigint PRIMARY KEY,             -- the delivery's
+    id          bigint PRIMARY KEY,             -- the delivery's id
     app_no      bigint NOT NULL,
     endpoint_no bigint NOT NULL,
     message_seq bigint NOT NULL,
@@ -201,8 +205,8 @@ CREATE INDEX dead_letter_message ON hookline.dead_letter (message_id);
 CREATE INDEX dead_letter_age ON hookline.dead_letter (died_at, id);
 CREATE INDEX dead_letter_blocks ON hookline.dead_letter (endpoint_no, ordering_key, message_seq)
     WHERE ordering_key IS NOT NULL AND resolved_at IS NULL;
--- Whose dead letters nobody has resolved: found one endpoint after the other, however many each has, and the oldest of each
--- without stepping over those that somebody has resolved.
+-- Finds the endpoints that have unresolved dead letters one by one, however many each has, and the oldest unresolved
+-- one of each.
 CREATE INDEX dead_letter_unresolved ON hookline.dead_letter (app_no, endpoint_no, died_at) WHERE resolved_at IS NULL;
 CREATE INDEX dead_letter_keeps ON hookline.dead_letter (message_at);
 
@@ -222,7 +226,7 @@ CREATE TABLE hookline.attempt (
     error            text,
     detail           text NOT NULL,
     address          text NOT NULL,
-    response_headers bytea,                     -- JSON; bytes, because endpoints send what they like
+    response_headers bytea,                     -- JSON as bytes, because endpoints may send invalid text
     response_body    bytea,
     truncated        boolean NOT NULL,
     dns_us           integer NOT NULL,
@@ -234,10 +238,11 @@ CREATE TABLE hookline.attempt (
 ) PARTITION BY RANGE (recorded_at);
 CREATE INDEX attempt_message ON hookline.attempt (message_id);
 CREATE INDEX attempt_endpoint ON hookline.attempt (endpoint_no, id);
--- To list what failed without walking over what succeeded.
+-- Lists failed attempts without reading the successful ones.
 CREATE INDEX attempt_failed ON hookline.attempt (endpoint_no, id) WHERE outcome <> 'delivered';
 
--- One row per endpoint; fields as in model.Lane. Written only by claim, record, sweep and status changes, under its lock.
+-- One row per endpoint; fields as in `model.Lane`. Only claim, record, sweep and status changes write it, under its
+-- lock.
 CREATE TABLE hookline.lane (
     endpoint_no   bigint PRIMARY KEY,
     app_no        bigint NOT NULL,
@@ -258,12 +263,12 @@ CREATE TABLE hookline.lane (
     concurrency   integer,
     tat           timestamptz,
     held_until    timestamptz,
-    pace          double precision,   -- starts a second; NULL: the endpoint has not complained
-    pace_at       timestamptz,   -- when it last changed
-    pace_top      double precision,   -- that was too much, the last time
-    slowed_at     timestamptz,   -- the last complaint that slowed it
-    app_rate      double precision,   -- the application's own limit; see app_pace
-    turn_at       timestamptz   -- its turn among the lanes that wait for that limit
+    pace          double precision,   -- starts per second; NULL: no 429 has slowed the endpoint
+    pace_at       timestamptz,   -- when the pace last changed
+    pace_top      double precision,   -- the pace at which the last 429 came
+    slowed_at     timestamptz,   -- the last 429 that slowed it
+    app_rate      double precision,   -- the rate limit of the application; see app_pace
+    turn_at       timestamptz   -- its place among the lanes that wait for that limit
 ) WITH (fillfactor = 50);
 CREATE INDEX lane_failing ON hookline.lane (failing_since) WHERE failing_since IS NOT NULL;
 CREATE INDEX lane_deleted ON hookline.lane (endpoint_no) WHERE status = 3;
@@ -273,9 +278,9 @@ CREATE TABLE hookline.wake (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     endpoint_no bigint NOT NULL,
     at          timestamptz NOT NULL,
-    floor       timestamptz NOT NULL,   -- the smallest due_at of the rows that the token announces
-    keys        text,   -- queues in which somebody's turn may have come: JSON strings with commas between them; see order.written
-    app_no      bigint   -- whose lane it wakes: a claim finds the next application that has something ready
+    floor       timestamptz NOT NULL,   -- the smallest due_at of the deliveries that the token announces
+    keys        text,   -- queues whose next delivery may be available: JSON strings separated by commas; see order.written
+    app_no      bigint   -- the lane's application: a claim finds the next application that has due tokens
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 CREATE INDEX wake_at ON hookline.wake (at);
 CREATE INDEX wake_endpoint ON hookline.wake (endpoint_no);
@@ -288,8 +293,8 @@ CREATE TABLE hookline.lane_event (
     at          timestamptz NOT NULL,
     kind        text NOT NULL,
     cause       text NOT NULL,
-    actor       text,   -- who changed the lane by hand; NULL: nobody, it came about by itself
-    actor_name  text   -- keys of the API have a name
+    actor       text,   -- the user who changed the lane by hand; NULL: the system changed it
+    actor_name  text   -- API keys have a name
 );
 CREATE INDEX lane_event_endpoint ON hookline.lane_event (endpoint_no, id);
 CREATE INDEX lane_event_at ON hookline.lane_event (at);
@@ -297,11 +302,11 @@ CREATE INDEX lane_event_at ON hookline.lane_event (at);
 CREATE TABLE hookline.api_key (
     id           text COLLATE "C" PRIMARY KEY,
     org_id       text COLLATE "C" NOT NULL REFERENCES hookline.organization (id),
-    app_no       bigint REFERENCES hookline.application (no),   -- NULL: all of them
+    app_no       bigint REFERENCES hookline.application (no),   -- NULL: all applications
     name         text NOT NULL,
     scope        text NOT NULL,                                 -- full | publish | read
     hash         bytea NOT NULL UNIQUE,
-    hint         text NOT NULL,                                 -- its last characters, to tell keys apart
+    hint         text NOT NULL,                                 -- the key's last characters, to tell keys apart
     created_at   timestamptz NOT NULL,
     expires_at   timestamptz,
     last_used_at timestamptz,
@@ -309,19 +314,19 @@ CREATE TABLE hookline.api_key (
 );
 CREATE INDEX api_key_list ON hookline.api_key (org_id, id) WHERE revoked_at IS NULL;
 
--- Tokens that were given up before their time, until they would have expired.
+-- Revoked tokens, until they would have expired.
 CREATE TABLE hookline.revoked_token (
     hash       bytea PRIMARY KEY,
     expires_at timestamptz NOT NULL
 );
 CREATE INDEX revoked_token_age ON hookline.revoked_token (expires_at);
 
--- Answers to POSTs with an Idempotency-Key, apart from those that accept a message: see `idempotency`.
+-- Stored responses to POSTs with an Idempotency-Key, except those that accept a message: see `idempotency`.
 CREATE TABLE hookline.answer (
     key        bytea PRIMARY KEY,
     body       bytea NOT NULL,
-    claim      bigint,            -- who is at it
-    held_until timestamptz,       -- after that, whoever asks takes over
+    claim      bigint,            -- the token of the request that holds the lease
+    held_until timestamptz,       -- after that, another request may take the lease
     status     integer,           -- NULL: not answered yet
     response   bytea,
     expires_at timestamptz NOT NULL
@@ -330,7 +335,7 @@ CREATE INDEX answer_age ON hookline.answer (expires_at);
 CREATE INDEX answer_key ON hookline.answer (substring(response FROM 1 FOR 5), (encode(key, 'hex') COLLATE "C"))
     WHERE response IS NOT NULL;
 
--- Long work that was asked for over the API and is done by the workers in steps, across restarts.
+-- Long work that a user started and that workers do in steps, across restarts.
 CREATE TABLE hookline.task (
     id          text COLLATE "C" PRIMARY KEY,
     org_id      text COLLATE "C" NOT NULL,
@@ -340,8 +345,8 @@ CREATE TABLE hookline.task (
     status      text NOT NULL,    -- running | finished | failed | canceled
     params      jsonb NOT NULL,
     done        bigint NOT NULL DEFAULT 0,
-    skipped     bigint NOT NULL DEFAULT 0,   -- matched, and was left as it is
-    total       bigint,            -- that matched at the start; NULL: too many to count
+    skipped     bigint NOT NULL DEFAULT 0,   -- rows that matched and were left unchanged
+    total       bigint,            -- rows that matched at the start; NULL: too many to count
     position    text,              -- where the next step begins; NULL: at the start
     error       text,
     created_at  timestamptz NOT NULL,
@@ -360,18 +365,18 @@ CREATE TABLE hookline.outbox_place (
     at      timestamptz NOT NULL DEFAULT now()
 );
 
--- The limit of an application, shared by its lanes. A claim locks it after the lanes, in the order of app_no.
+-- The rate limit of an application, which its lanes share. A claim locks it after the lanes, in the order of app_no.
 CREATE TABLE hookline.app_pace (
     app_no  bigint PRIMARY KEY,
     tat     timestamptz,                         -- GCRA: the theoretical arrival time of the next start
-    tail_at timestamptz                          -- the last turn that was given to a lane that waits
+    tail_at timestamptz                          -- the last place that was given to a waiting lane
 ) WITH (fillfactor = 50);
 
 CREATE TABLE hookline.pulse (
-    grain   smallint NOT NULL,                   -- 0: of one process, as it came; 1: a minute of all of them
-    at      timestamptz NOT NULL,                -- its end
-    process text NOT NULL,                       -- a random name; '' for a minute of all
-    data    bytea NOT NULL,                      -- JSON, observe.pulse.Pulse
+    grain   smallint NOT NULL,                   -- 0: a pulse of one process; 1: a minute of all processes
+    at      timestamptz NOT NULL,                -- the end of the interval
+    process text NOT NULL,                       -- a random name; '' for a minute of all processes
+    data    bytea NOT NULL,                      -- JSON, model.pulses.Pulse
     PRIMARY KEY (grain, at, process)
 );
 
@@ -379,20 +384,20 @@ CREATE TABLE hookline.pulse (
 CREATE TABLE hookline.alert (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name        text NOT NULL,
-    subject     text NOT NULL,                   -- what it is about, where that is not the whole: an endpoint's id; else ''
+    subject     text NOT NULL,                   -- the id of the endpoint that the alert is about; '' for the whole system
     severity    text NOT NULL,                   -- warning | critical
-    began_at    timestamptz NOT NULL,            -- what it tells of; it may have to last before it is told
+    began_at    timestamptz NOT NULL,            -- when the condition began; it may have to last before the alert fires
     fired_at    timestamptz NOT NULL,
-    clear_since timestamptz,                     -- it seems to be over
+    clear_since timestamptz,                     -- since when the condition no longer holds
     resolved_at timestamptz,
-    value       double precision NOT NULL,       -- the last that was seen
+    value       double precision NOT NULL,       -- the last measured value
     threshold   double precision NOT NULL,
-    text        text NOT NULL                    -- for people, likewise
+    text        text NOT NULL                    -- a description for users
 );
 CREATE UNIQUE INDEX alert_firing ON hookline.alert (name, subject) WHERE resolved_at IS NULL;
 CREATE INDEX alert_fired ON hookline.alert (fired_at);
 
--- What will be an alert if it lasts.
+-- Conditions that become alerts if they last.
 CREATE TABLE hookline.alert_pending (
     name     text NOT NULL,
     subject  text NOT NULL,
@@ -400,13 +405,13 @@ CREATE TABLE hookline.alert_pending (
     PRIMARY KEY (name, subject)
 );
 
--- Each time that the rules were asked, by whichever process.
+-- The times at which any process checked the alert rules.
 CREATE TABLE hookline.alert_look (
     at      timestamptz PRIMARY KEY,
-    backlog bigint NOT NULL                      -- deliveries that were due
+    backlog bigint NOT NULL                      -- due deliveries at that time
 );
 
--- The last depths that anybody counted, for the whole fleet.
+-- The last depths that any process counted, cached for the whole fleet.
 CREATE TABLE hookline.depths (
     one  boolean PRIMARY KEY DEFAULT true CHECK (one),
     at   timestamptz NOT NULL,
@@ -417,22 +422,22 @@ CREATE TABLE hookline.operator (
     name           text COLLATE "C" PRIMARY KEY,
     org_id         text COLLATE "C" NOT NULL,
     role           text NOT NULL,                    -- full | read
-    password       text NOT NULL,                    -- scrypt, with its cost and salt
+    password       text NOT NULL,                    -- scrypt hash with its cost and salt
     created_at     timestamptz NOT NULL DEFAULT now(),
-    sessions_after timestamptz NOT NULL DEFAULT now() -- those that began before are over
+    sessions_after timestamptz NOT NULL DEFAULT now() -- sessions that began before are invalid
 );
 
 CREATE TABLE hookline.session (
-    hash            bytea PRIMARY KEY,               -- of what the cookie holds
+    hash            bytea PRIMARY KEY,               -- hash of the cookie's value
     org_id          text COLLATE "C" NOT NULL,
-    app_no          bigint,                          -- the portal: this application alone
+    app_no          bigint,                          -- the application of a portal session
     role            text NOT NULL,
     operator        text COLLATE "C",
     key_id          text COLLATE "C",
-    token           bytea,                           -- hash
+    token           bytea,                           -- hash of the token that began the session
     token_issued_at timestamptz,
     created_at      timestamptz NOT NULL DEFAULT now(),
-    seen_at         timestamptz NOT NULL DEFAULT now(), -- to the minute
+    seen_at         timestamptz NOT NULL DEFAULT now(), -- accurate to a minute
     expires_at      timestamptz NOT NULL
 );
 CREATE INDEX session_age ON hookline.session (expires_at);
@@ -464,9 +469,9 @@ CREATE INDEX audit_age ON hookline.audit (at);
 
 CREATE TABLE hookline.activity (
     app_no      bigint NOT NULL,
-    endpoint_no bigint NOT NULL,                     -- 0: all of the application
-    grain       smallint NOT NULL,                   -- seconds: 60, 900
-    at          timestamptz NOT NULL,                -- its start
+    endpoint_no bigint NOT NULL,                     -- 0: the whole application
+    grain       smallint NOT NULL,                   -- seconds: 60 or 900
+    at          timestamptz NOT NULL,                -- the start of the interval
     delivered   bigint NOT NULL,
     retried     bigint NOT NULL,
     dead        bigint NOT NULL,
@@ -474,7 +479,7 @@ CREATE TABLE hookline.activity (
 ) WITH (fillfactor = 70);
 CREATE INDEX activity_age ON hookline.activity (grain, at);
 
--- Of all applications of an organization: a sum, kept beside those of `activity`.
+-- The sum over all applications of an organization, stored with those of `activity`.
 CREATE TABLE hookline.org_activity (
     org_id    text COLLATE "C" NOT NULL,
     grain     smallint NOT NULL,
@@ -486,8 +491,8 @@ CREATE TABLE hookline.org_activity (
 ) WITH (fillfactor = 70);
 CREATE INDEX org_activity_age ON hookline.org_activity (grain, at);
 
--- Values that the vault has sealed, and with which key: see store/sealed.py.
--- No branch has a WHERE: with one, the planner would sort all of it for each batch. A head in a range is not NULL.
+-- Encrypted values and their keys: see store/plans/sealed_values.py. No branch has a WHERE: with one, the planner would
+-- sort all values for each batch. A head in a range is never NULL.
 CREATE VIEW hookline.sealed_value (place, head, "row", sealed) AS
 SELECT 'endpoint.secrets'::text, substring(secrets FROM 1 FOR 5), id, secrets FROM hookline.endpoint
 UNION ALL
@@ -497,14 +502,16 @@ SELECT 'endpoint.sealed_url'::text, substring(sealed_url FROM 1 FOR 5), id, seal
 UNION ALL
 SELECT 'answer.response'::text, substring(response FROM 1 FOR 5), encode(key, 'hex') COLLATE "C", response FROM hookline.answer;
 
--- Secrets that no longer sign tokens and still verify them: since when that is so, and when one of their tokens was last used.
+-- Secrets that no longer sign tokens and still verify them, with the start of that state and the last use of one of
+-- their tokens.
 CREATE TABLE hookline.older_secret (
-    id      bytea PRIMARY KEY,                        -- a hash of it
+    id      bytea PRIMARY KEY,                        -- hash of the secret
     since   timestamptz NOT NULL,
     seen_at timestamptz
 );
 
--- What `record_plain` is told of one delivery: its fence, and of the attempt what the delivery's row does not have.
+-- A parameter of `record_plain` for one delivery: its claim, and the values of the attempt that the delivery's row does
+-- not have.
 CREATE TYPE hookline.receipt AS (
     delivery_id      bigint,
     claim            bigint,
@@ -523,7 +530,8 @@ CREATE TYPE hookline.receipt AS (
     total_us         integer
 );
 
--- Makes the daily partitions of the history tables from `today` to `ahead` days later; how many were missing.
+-- Creates the missing daily partitions of the history tables from `today` to `ahead` days later, and returns their
+-- number.
 CREATE FUNCTION hookline.make_partitions(today date, ahead integer) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
     made integer := 0;
@@ -540,7 +548,7 @@ BEGIN
                                name, parent, day::text || ' 00:00+00', (day + 1)::text || ' 00:00+00');
                 made := made + 1;
             EXCEPTION WHEN check_violation THEN
-                -- The default partition already holds rows of that day; they stay there until retention takes them.
+                -- The default partition already has rows of that day. They stay there until retention deletes them.
                 NULL;
             END;
         END LOOP;
@@ -548,12 +556,13 @@ BEGIN
     RETURN made;
 END $$;
 
--- Called in the transaction that adds work. It notifies only if somebody may sleep: NOTIFY takes a database-wide lock at commit.
--- Two locks. Sleepers share lock 1 while they sleep; whoever adds work shares lock 2 until it has committed. Each takes its own
--- first and then looks at the other's, by taking it exclusively for a moment. So of a sleeper and an announcer at least one sees
--- the other, and the announcer notifies or the sleeper polls; if neither did, the work was committed before the sleeper's look,
--- and the claim that follows finds it. Two looks at the same moment take each other for holders: one NOTIFY or one poll more.
--- One CASE: nothing can interrupt the session between the look and its end, and no announcer keeps lock 1.
+-- Called in the transaction that adds work. It notifies only if a worker may be asleep, because NOTIFY takes a
+-- database-wide lock at commit. There are two locks. Sleepers share lock 1 while they sleep. Transactions that add work
+-- share lock 2 until they commit. Each takes its own lock first, and then checks the other by trying to take it
+-- exclusively for a moment. So at least one of a sleeper and an announcer sees the other: the announcer notifies, or
+-- the sleeper polls. If neither does, the work was committed before the sleeper's check, and the claim that follows
+-- finds it. Two simultaneous checks may see each other's lock: that costs one extra NOTIFY or poll. It is one CASE, so
+-- that nothing can interrupt the session between the check and its end, and no announcer keeps lock 1.
 CREATE FUNCTION hookline.announce() RETURNS void LANGUAGE sql AS $$
     SELECT CASE WHEN CASE WHEN NOT pg_try_advisory_xact_lock_shared(1214541, 2) THEN true
                           WHEN NOT pg_try_advisory_lock(1214541, 1) THEN true

@@ -1,4 +1,5 @@
--- The same tables as PostgreSQL's. Instants are microseconds since 1970; lists and objects are JSON text; booleans are 0 or 1.
+-- The same tables as PostgreSQL's. Instants are microseconds since 1970. Lists and objects are JSON text. Booleans are
+-- 0 or 1.
 
 CREATE TABLE organization (
     id                 text PRIMARY KEY,
@@ -36,7 +37,7 @@ CREATE TABLE event_type (
     policy        text,
     created_at    integer NOT NULL,
     updated_at    integer NOT NULL,
-    validated     integer NOT NULL DEFAULT 0,   -- payloads must fit the newest schema
+    validated     integer NOT NULL DEFAULT 0,   -- payloads must match the newest schema
     PRIMARY KEY (org_id, name)
 ) STRICT;
 
@@ -56,27 +57,27 @@ CREATE TABLE endpoint (
     concurrency   integer,
     ordering      text NOT NULL DEFAULT 'key',
     scheme        text NOT NULL DEFAULT 'standard',
-    secrets       blob NOT NULL,   -- sealed by the vault, bound to the endpoint's id
-    headers       blob,            -- sealed likewise
+    secrets       blob NOT NULL,   -- encrypted by the vault, bound to the endpoint's id
+    headers       blob,            -- encrypted by the vault, bound to the endpoint's id
     metadata      text NOT NULL DEFAULT '{}',
     policy        text,
     revision      integer NOT NULL DEFAULT 1,
     created_at    integer NOT NULL,
     updated_at    integer NOT NULL,
     deleted_at    integer,
-    on_death      text NOT NULL DEFAULT 'skip',   -- skip | block: what a dead delivery does to those behind it
-    sealed_url    blob   -- the whole URL where it is a secret (alert channels, operational webhooks); `url` then has only the host
+    on_death      text NOT NULL DEFAULT 'skip',   -- skip | block: whether a dead delivery blocks later ones of its queue
+    sealed_url    blob   -- the whole URL if it is a secret (alert channels, operational webhooks); `url` then has only the host
 ) STRICT;
 CREATE UNIQUE INDEX endpoint_uid ON endpoint (app_no, uid) WHERE deleted_at IS NULL AND uid IS NOT NULL;
 CREATE INDEX endpoint_list ON endpoint (app_no, id) WHERE deleted_at IS NULL;
--- To count what an organization's or an application's endpoints did, deleted ones too, by time.
+-- Finds the endpoints of an organization or an application, deleted ones too, for counting.
 CREATE INDEX endpoint_app ON endpoint (app_no);
--- The first five bytes of a sealed value name the key. These indexes find those of one key.
+-- The first five bytes of an encrypted value name the key. These indexes find the values of one key.
 CREATE INDEX endpoint_secrets_key ON endpoint (substr(secrets, 1, 5), id);
 CREATE INDEX endpoint_headers_key ON endpoint (substr(headers, 1, 5), id) WHERE headers IS NOT NULL;
 CREATE INDEX endpoint_url_key ON endpoint (substr(sealed_url, 1, 5), id) WHERE sealed_url IS NOT NULL;
 
--- History: retention deletes it in batches, by the indexes on its age.
+-- Retention deletes history in batches, by the indexes on its age.
 CREATE TABLE message (
     seq          integer PRIMARY KEY AUTOINCREMENT,
     id           text NOT NULL,
@@ -88,10 +89,10 @@ CREATE TABLE message (
     ordering_key text,
     deliver_at   integer,
     policy       text,
-    payload      blob,             -- as it came; NULL once expunged
+    payload      blob,             -- the original bytes; NULL after it was expunged
     created_at   integer NOT NULL,
-    only_for     integer,   -- an example for this endpoint alone, whatever others subscribe to
-    trace        text   -- of the publisher: traceparent, and tracestate after a space
+    only_for     integer,   -- a test message for this endpoint only
+    trace        text   -- the publisher's traceparent, and tracestate after a space
 ) STRICT;
 CREATE INDEX message_id ON message (id);
 CREATE INDEX message_app ON message (app_no, id);
@@ -112,13 +113,13 @@ CREATE TABLE idempotency (
     message_id text NOT NULL,
     created_at integer NOT NULL,
     expires_at integer NOT NULL,
-    answers    blob   -- of a batch, which has no message_id
+    answers    blob   -- the answers to a batch, which has no message_id
 ) STRICT;
 CREATE INDEX idempotency_age ON idempotency (expires_at);
 
 CREATE TABLE outbox (
     id           integer PRIMARY KEY AUTOINCREMENT,
-    org_id       text,              -- NULL: the only organization, or the one `app` is an id of
+    org_id       text,              -- NULL: the only organization, or the organization of the application id
     app          text NOT NULL,     -- id or uid
     event_type   text NOT NULL,
     payload      blob NOT NULL,
@@ -128,23 +129,23 @@ CREATE TABLE outbox (
     ordering_key text,
     deliver_at   integer,
     policy       text,
-    error        text,              -- set aside, and why
+    error        text,              -- the reason why the row was set aside
     created_at   integer NOT NULL,
     trace        text,   -- traceparent, and tracestate after a space
-    source       text,   -- the database that a row which stands aside came from; NULL: this one
+    source       text,   -- the database from which a row that was set aside came; NULL: this one
     set_aside_at integer
 ) STRICT;
 CREATE INDEX outbox_new ON outbox (id) WHERE error IS NULL;
 CREATE INDEX outbox_aside ON outbox (id) WHERE error IS NOT NULL;
 CREATE INDEX outbox_copied ON outbox (source, event_id) WHERE source IS NOT NULL;
 
--- Open deliveries only, so that it stays small.
+-- Only open deliveries, so that the table stays small.
 CREATE TABLE delivery (
     id           integer PRIMARY KEY AUTOINCREMENT,
     app_no       integer NOT NULL,
     endpoint_no  integer NOT NULL,
     message_seq  integer NOT NULL,
-    message_at   integer NOT NULL,          -- with message_seq: the message's key
+    message_at   integer NOT NULL,          -- with message_seq: the key of the message
     message_id   text NOT NULL,
     event_type   text NOT NULL,
     state        integer NOT NULL DEFAULT 0,   -- states.DeliveryState
@@ -159,15 +160,15 @@ CREATE TABLE delivery (
     last_delay   real NOT NULL DEFAULT 0,
     last_status  integer,
     policy       text,
-    ordering_key text   -- the queue that it stands in: the message's key, '' for all of a fifo endpoint, NULL for none
+    ordering_key text   -- the delivery's queue: the message's key, '' for all of a fifo endpoint, NULL for none
 ) STRICT;
 CREATE INDEX delivery_due ON delivery (endpoint_no, due_at, id) WHERE state < 2;
 CREATE INDEX delivery_lease ON delivery (lease_until) WHERE state = 2;
 CREATE INDEX delivery_expires ON delivery (expires_at, state) WHERE state < 2;
 CREATE INDEX delivery_message ON delivery (message_id);
--- What was sent again by hand: few.
+-- Manual deliveries, which are few.
 CREATE INDEX delivery_manual ON delivery (app_no) WHERE trigger = 1;
--- One at a time, whatever goes wrong elsewhere. Deliveries without a key are in none of these.
+-- At most one active delivery per queue, enforced by the database. Deliveries without a key are not in these indexes.
 CREATE UNIQUE INDEX delivery_active ON delivery (endpoint_no, ordering_key) WHERE state < 3 AND ordering_key IS NOT NULL;
 CREATE INDEX delivery_queued ON delivery (endpoint_no, ordering_key, message_seq, id) WHERE state = 6;
 CREATE INDEX delivery_queued_expires ON delivery (expires_at) WHERE state = 6;
@@ -187,9 +188,9 @@ CREATE TABLE delivery_done (
 CREATE INDEX delivery_done_message ON delivery_done (message_id);
 CREATE INDEX delivery_done_age ON delivery_done (finished_at);
 
--- Never deleted while unresolved, before its own retention is over.
+-- Unresolved dead letters are deleted only after their own retention.
 CREATE TABLE dead_letter (
-    id          integer PRIMARY KEY,             -- the delivery's
+    id          integer PRIMARY KEY,             -- the delivery's id
     app_no      integer NOT NULL,
     endpoint_no integer NOT NULL,
     message_seq integer NOT NULL,
@@ -214,8 +215,8 @@ CREATE INDEX dead_letter_message ON dead_letter (message_id);
 CREATE INDEX dead_letter_age ON dead_letter (died_at);
 CREATE INDEX dead_letter_blocks ON dead_letter (endpoint_no, ordering_key, message_seq)
     WHERE ordering_key IS NOT NULL AND resolved_at IS NULL;
--- Whose dead letters nobody has resolved: found one endpoint after the other, however many each has, and the oldest of each
--- without stepping over those that somebody has resolved.
+-- Finds the endpoints that have unresolved dead letters one by one, however many each has, and the oldest unresolved
+-- one of each.
 CREATE INDEX dead_letter_unresolved ON dead_letter (app_no, endpoint_no, died_at) WHERE resolved_at IS NULL;
 CREATE INDEX dead_letter_keeps ON dead_letter (message_at);
 
@@ -235,7 +236,7 @@ CREATE TABLE attempt (
     error            text,
     detail           text NOT NULL,
     address          text NOT NULL,
-    response_headers blob,                     -- JSON; bytes, because endpoints send what they like
+    response_headers blob,                     -- JSON as bytes, because endpoints may send invalid text
     response_body    blob,
     truncated        integer NOT NULL,
     dns_us           integer NOT NULL,
@@ -247,11 +248,12 @@ CREATE TABLE attempt (
 ) STRICT;
 CREATE INDEX attempt_message ON attempt (message_id);
 CREATE INDEX attempt_endpoint ON attempt (endpoint_no, id);
--- To list what failed without walking over what succeeded.
+-- Lists failed attempts without reading the successful ones.
 CREATE INDEX attempt_failed ON attempt (endpoint_no, id) WHERE outcome <> 'delivered';
 CREATE INDEX attempt_age ON attempt (recorded_at);
 
--- One row per endpoint; fields as in model.Lane. Written only by claim, record, sweep and status changes, under its lock.
+-- One row per endpoint; fields as in `model.Lane`. Only claim, record, sweep and status changes write it, under its
+-- lock.
 CREATE TABLE lane (
     endpoint_no   integer PRIMARY KEY,
     app_no        integer NOT NULL,
@@ -272,12 +274,12 @@ CREATE TABLE lane (
     concurrency   integer,
     tat           integer,
     held_until    integer,
-    pace          real,   -- starts a second; NULL: the endpoint has not complained
-    pace_at       integer,   -- when it last changed
-    pace_top      real,   -- that was too much, the last time
-    slowed_at     integer,   -- the last complaint that slowed it
-    app_rate      real,   -- the application's own limit; see app_pace
-    turn_at       integer   -- its turn among the lanes that wait for that limit
+    pace          real,   -- starts per second; NULL: no 429 has slowed the endpoint
+    pace_at       integer,   -- when the pace last changed
+    pace_top      real,   -- the pace at which the last 429 came
+    slowed_at     integer,   -- the last 429 that slowed it
+    app_rate      real,   -- the rate limit of the application; see app_pace
+    turn_at       integer   -- its place among the lanes that wait for that limit
 ) STRICT;
 CREATE INDEX lane_failing ON lane (failing_since) WHERE failing_since IS NOT NULL;
 CREATE INDEX lane_deleted ON lane (endpoint_no) WHERE status = 3;
@@ -287,9 +289,9 @@ CREATE TABLE wake (
     id          integer PRIMARY KEY,
     endpoint_no integer NOT NULL,
     at          integer NOT NULL,
-    floor       integer NOT NULL,   -- the smallest due_at of the rows that the token announces
-    keys        text,   -- queues in which somebody's turn may have come: JSON strings with commas between them; see order.written
-    app_no      integer   -- whose lane it wakes: a claim finds the next application that has something ready
+    floor       integer NOT NULL,   -- the smallest due_at of the deliveries that the token announces
+    keys        text,   -- queues whose next delivery may be available: JSON strings separated by commas; see order.written
+    app_no      integer   -- the lane's application: a claim finds the next application that has due tokens
 ) STRICT;
 CREATE INDEX wake_at ON wake (at);
 CREATE INDEX wake_endpoint ON wake (endpoint_no);
@@ -302,8 +304,8 @@ CREATE TABLE lane_event (
     at          integer NOT NULL,
     kind        text NOT NULL,
     cause       text NOT NULL,
-    actor       text,   -- who changed the lane by hand; NULL: nobody, it came about by itself
-    actor_name  text   -- keys of the API have a name
+    actor       text,   -- the user who changed the lane by hand; NULL: the system changed it
+    actor_name  text   -- API keys have a name
 ) STRICT;
 CREATE INDEX lane_event_endpoint ON lane_event (endpoint_no, id);
 CREATE INDEX lane_event_at ON lane_event (at);
@@ -311,11 +313,11 @@ CREATE INDEX lane_event_at ON lane_event (at);
 CREATE TABLE api_key (
     id           text PRIMARY KEY,
     org_id       text NOT NULL REFERENCES organization (id),
-    app_no       integer REFERENCES application (no),   -- NULL: all of them
+    app_no       integer REFERENCES application (no),   -- NULL: all applications
     name         text NOT NULL,
     scope        text NOT NULL,                         -- full | publish | read
     hash         blob NOT NULL UNIQUE,
-    hint         text NOT NULL,                         -- its last characters, to tell keys apart
+    hint         text NOT NULL,                         -- the key's last characters, to tell keys apart
     created_at   integer NOT NULL,
     expires_at   integer,
     last_used_at integer,
@@ -323,19 +325,19 @@ CREATE TABLE api_key (
 ) STRICT;
 CREATE INDEX api_key_list ON api_key (org_id, id) WHERE revoked_at IS NULL;
 
--- Tokens that were given up before their time, until they would have expired.
+-- Revoked tokens, until they would have expired.
 CREATE TABLE revoked_token (
     hash       blob PRIMARY KEY,
     expires_at integer NOT NULL
 ) STRICT;
 CREATE INDEX revoked_token_age ON revoked_token (expires_at);
 
--- Answers to POSTs with an Idempotency-Key, apart from those that accept a message: see `idempotency`.
+-- Stored responses to POSTs with an Idempotency-Key, except those that accept a message: see `idempotency`.
 CREATE TABLE answer (
     key        blob PRIMARY KEY,
     body       blob NOT NULL,
-    claim      integer,           -- who is at it
-    held_until integer,           -- after that, whoever asks takes over
+    claim      integer,           -- the token of the request that holds the lease
+    held_until integer,           -- after that, another request may take the lease
     status     integer,           -- NULL: not answered yet
     response   blob,
     expires_at integer NOT NULL
@@ -343,7 +345,7 @@ CREATE TABLE answer (
 CREATE INDEX answer_age ON answer (expires_at);
 CREATE INDEX answer_key ON answer (substr(response, 1, 5), CAST(lower(hex(key)) AS text)) WHERE response IS NOT NULL;
 
--- Long work that was asked for over the API and is done by the workers in steps, across restarts.
+-- Long work that a user started and that workers do in steps, across restarts.
 CREATE TABLE task (
     id          text PRIMARY KEY,
     org_id      text NOT NULL,
@@ -353,8 +355,8 @@ CREATE TABLE task (
     status      text NOT NULL,    -- running | finished | failed | canceled
     params      text NOT NULL,
     done        integer NOT NULL DEFAULT 0,
-    skipped     integer NOT NULL DEFAULT 0,   -- matched, and was left as it is
-    total       integer,           -- that matched at the start; NULL: too many to count
+    skipped     integer NOT NULL DEFAULT 0,   -- rows that matched and were left unchanged
+    total       integer,           -- rows that matched at the start; NULL: too many to count
     position    text,              -- where the next step begins; NULL: at the start
     error       text,
     created_at  integer NOT NULL,
@@ -373,39 +375,39 @@ CREATE TABLE outbox_place (
     at      integer NOT NULL
 ) STRICT;
 
--- The limit of an application, shared by its lanes.
+-- The rate limit of an application, which its lanes share.
 CREATE TABLE app_pace (
     app_no  integer PRIMARY KEY,
     tat     integer,                                  -- GCRA: the theoretical arrival time of the next start
-    tail_at integer                                   -- the last turn that was given to a lane that waits
+    tail_at integer                                   -- the last place that was given to a waiting lane
 ) STRICT;
 
 CREATE TABLE pulse (
-    grain   integer NOT NULL,                         -- 0: of one process, as it came; 1: a minute of all of them
-    at      integer NOT NULL,                         -- its end
-    process text NOT NULL,                            -- a random name; '' for a minute of all
-    data    blob NOT NULL,                            -- JSON, observe.pulse.Pulse
+    grain   integer NOT NULL,                         -- 0: a pulse of one process; 1: a minute of all processes
+    at      integer NOT NULL,                         -- the end of the interval
+    process text NOT NULL,                            -- a random name; '' for a minute of all processes
+    data    blob NOT NULL,                            -- JSON, model.pulses.Pulse
     PRIMARY KEY (grain, at, process)
 ) STRICT, WITHOUT ROWID;
 
 -- One row for each time that an alert fired.
 CREATE TABLE alert (
-    id          integer PRIMARY KEY AUTOINCREMENT,    -- never again: messages are told apart by it
+    id          integer PRIMARY KEY AUTOINCREMENT,    -- never reused, because messages are identified by it
     name        text NOT NULL,
-    subject     text NOT NULL,                        -- what it is about, where that is not the whole: an endpoint's id; else ''
+    subject     text NOT NULL,                        -- the id of the endpoint that the alert is about; '' for the whole system
     severity    text NOT NULL,                        -- warning | critical
-    began_at    integer NOT NULL,                     -- what it tells of; it may have to last before it is told
+    began_at    integer NOT NULL,                     -- when the condition began; it may have to last before the alert fires
     fired_at    integer NOT NULL,
-    clear_since integer,                              -- it seems to be over
+    clear_since integer,                              -- since when the condition no longer holds
     resolved_at integer,
-    value       real NOT NULL,                        -- the last that was seen
+    value       real NOT NULL,                        -- the last measured value
     threshold   real NOT NULL,
-    text        text NOT NULL                         -- for people, likewise
+    text        text NOT NULL                         -- a description for users
 ) STRICT;
 CREATE UNIQUE INDEX alert_firing ON alert (name, subject) WHERE resolved_at IS NULL;
 CREATE INDEX alert_fired ON alert (fired_at);
 
--- What will be an alert if it lasts.
+-- Conditions that become alerts if they last.
 CREATE TABLE alert_pending (
     name     text NOT NULL,
     subject  text NOT NULL,
@@ -413,32 +415,32 @@ CREATE TABLE alert_pending (
     PRIMARY KEY (name, subject)
 ) STRICT, WITHOUT ROWID;
 
--- Each time that the rules were asked, by whichever process.
+-- The times at which any process checked the alert rules.
 CREATE TABLE alert_look (
     at      integer PRIMARY KEY,
-    backlog integer NOT NULL                          -- deliveries that were due
+    backlog integer NOT NULL                          -- due deliveries at that time
 ) STRICT;
 
 CREATE TABLE operator (
     name           text PRIMARY KEY,
     org_id         text NOT NULL,
     role           text NOT NULL,                     -- full | read
-    password       text NOT NULL,                     -- scrypt, with its cost and salt
+    password       text NOT NULL,                     -- scrypt hash with its cost and salt
     created_at     integer NOT NULL,
-    sessions_after integer NOT NULL                   -- those that began before are over
+    sessions_after integer NOT NULL                   -- sessions that began before are invalid
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE session (
-    hash            blob PRIMARY KEY,                 -- of what the cookie holds
+    hash            blob PRIMARY KEY,                 -- hash of the cookie's value
     org_id          text NOT NULL,
-    app_no          integer,                          -- the portal: this application alone
+    app_no          integer,                          -- the application of a portal session
     role            text NOT NULL,
     operator        text,
     key_id          text,
-    token           blob,                             -- hash
+    token           blob,                             -- hash of the token that began the session
     token_issued_at integer,
     created_at      integer NOT NULL,
-    seen_at         integer NOT NULL,                 -- to the minute
+    seen_at         integer NOT NULL,                 -- accurate to a minute
     expires_at      integer NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX session_age ON session (expires_at);
@@ -470,9 +472,9 @@ CREATE INDEX audit_age ON audit (at);
 
 CREATE TABLE activity (
     app_no      integer NOT NULL,
-    endpoint_no integer NOT NULL,                     -- 0: all of the application
-    grain       integer NOT NULL,                     -- seconds: 60, 900
-    at          integer NOT NULL,                     -- its start
+    endpoint_no integer NOT NULL,                     -- 0: the whole application
+    grain       integer NOT NULL,                     -- seconds: 60 or 900
+    at          integer NOT NULL,                     -- the start of the interval
     delivered   integer NOT NULL,
     retried     integer NOT NULL,
     dead        integer NOT NULL,
@@ -480,7 +482,7 @@ CREATE TABLE activity (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX activity_age ON activity (grain, at);
 
--- Of all applications of an organization: a sum, kept beside those of `activity`.
+-- The sum over all applications of an organization, stored with those of `activity`.
 CREATE TABLE org_activity (
     org_id    text NOT NULL,
     grain     integer NOT NULL,
@@ -492,7 +494,7 @@ CREATE TABLE org_activity (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX org_activity_age ON org_activity (grain, at);
 
--- Values that the vault has sealed, and with which key: see store/sealed.py.
+-- Encrypted values and their keys: see store/plans/sealed_values.py.
 CREATE VIEW sealed_value (place, head, row, sealed) AS
 SELECT 'endpoint.secrets', substr(secrets, 1, 5), id, secrets FROM endpoint
  UNION ALL
@@ -502,9 +504,10 @@ SELECT 'endpoint.sealed_url', substr(sealed_url, 1, 5), id, sealed_url FROM endp
  UNION ALL
 SELECT 'answer.response', substr(response, 1, 5), CAST(lower(hex(key)) AS text), response FROM answer WHERE response IS NOT NULL;
 
--- Secrets that no longer sign tokens and still verify them: since when that is so, and when one of their tokens was last used.
+-- Secrets that no longer sign tokens and still verify them, with the start of that state and the last use of one of
+-- their tokens.
 CREATE TABLE older_secret (
-    id      blob PRIMARY KEY,                         -- a hash of it
+    id      blob PRIMARY KEY,                         -- hash of the secret
     since   integer NOT NULL,
     seen_at integer
 ) STRICT, WITHOUT ROWID;

@@ -1,7 +1,7 @@
--- Depths: how much there is of everything that is open.
+-- Depths: counts of everything that is open.
 
 -- name: depths
--- $1 the most outbox rows that are counted. One statement, one snapshot. See model.Depths for what holds a lane back.
+-- $1 maximum outbox rows to count. One statement, so one snapshot. `model.Depths` explains when a lane is held back.
 WITH lanes AS MATERIALIZED (
        SELECT endpoint_no, status, circuit, coalesce(held_until > now(), false) AS held, pace IS NOT NULL AS slowed
        FROM hookline.lane WHERE status < 3),
@@ -9,7 +9,7 @@ WITH lanes AS MATERIALIZED (
        SELECT endpoint_no, count(*) AS waiting, sum(state) AS scheduled,
               count(*) FILTER (WHERE due_at <= now()) AS due, min(due_at) AS first_due
        FROM hookline.delivery WHERE state < 2 GROUP BY endpoint_no),
-     -- One whose endpoint is gone is held back: the sweep ends what waits there.
+     -- A delivery whose endpoint is deleted counts as held back; the sweep will end it.
      placed AS MATERIALIZED (
        SELECT w.*, coalesce(n.status > 0 OR n.circuit IN (1, 2) OR n.held, true) AS back
        FROM waiting w LEFT JOIN lanes n ON n.endpoint_no = w.endpoint_no),

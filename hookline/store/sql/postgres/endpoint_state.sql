@@ -1,10 +1,10 @@
--- The state of an endpoint and its lane: what PostgreSQL does in its own way.
+-- The state of an endpoint and its lane: statements of PostgreSQL only.
 
 -- name: announce
 SELECT hookline.announce()
 
 -- name: held_renew_all
--- What a pause has held gets a new time budget.
+-- Deliveries that a pause held get a new time budget.
 WITH waiting AS (
   UPDATE hookline.delivery
   SET expires_at = now() + make_interval(secs => coalesce((policy ->> 'max_age')::float8, :max_age::float8))
@@ -14,7 +14,8 @@ SET expires_at = now() + make_interval(secs => coalesce((policy ->> 'max_age')::
 WHERE endpoint_no = :no AND state = 6
 
 -- name: unblock
--- An endpoint no longer waits for its dead: the queues that did. Under the lane's lock.
+-- The endpoint's dead letters no longer block its queues: inserts tokens for the queues that they blocked. Runs under
+-- the lane's lock.
 INSERT INTO hookline.wake (app_no, endpoint_no, at, floor, keys)
 SELECT min(app_no), :no, now(), now(), string_agg(DISTINCT to_json(ordering_key)::text, ',')
 FROM hookline.dead_letter WHERE endpoint_no = :no::bigint AND ordering_key IS NOT NULL AND resolved_at IS NULL

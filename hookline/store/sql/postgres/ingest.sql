@@ -1,7 +1,7 @@
 -- Ingest: messages, keys, deliveries and tokens in one statement. It never writes lane rows.
 
 -- part: accept
--- What is `fresh` becomes messages, deliveries and tokens; of an event id the first one.
+-- Turns the rows of `fresh` into messages, deliveries and tokens. Of several rows with one event id, the first wins.
      events AS (
        INSERT INTO hookline.event_id (app_no, event_id, message_id, created_at)
        SELECT app_no, event_id, id, now() FROM fresh WHERE event_id IS NOT NULL ORDER BY app_no, event_id, ord
@@ -33,16 +33,18 @@
        CROSS JOIN LATERAL (SELECT CASE e.ordering WHEN 'key' THEN m.ordering_key WHEN 'fifo' THEN '' END) q (key)
        ORDER BY m.seq, e.no
        RETURNING app_no, endpoint_no, message_id, due_at, ordering_key),
-     -- For paused endpoints too: one that is resumed at this moment cannot see these rows. What has a key is always queued, and
-     -- its token names the key: whether the last one of that key is being delivered just now cannot be seen from here.
+     -- Paused endpoints get a token too: a concurrent resume cannot see these rows. A delivery with an ordering key
+     -- always starts as queued, and its token names the key: this statement cannot see whether the key's last delivery
+     -- is being sent now.
      woken AS (
        INSERT INTO hookline.wake (app_no, endpoint_no, at, floor, keys)
        SELECT app_no, endpoint_no, min(due_at), min(due_at), string_agg(to_json(ordering_key)::text, ',')
        FROM d GROUP BY app_no, endpoint_no)
 
 -- name: ingest
--- Keys before event ids, each sorted: concurrent batches wait for each other in one order. What is not in the answer was
--- refused: see `Ingest._refused`. $14 idempotency in seconds, $15 the deployment's max age.
+-- Keys are inserted before event ids, each sorted, so that concurrent batches wait for each other in one order. A
+-- message that is missing in the result was refused: see `Ingest._refused`. $14 idempotency window in seconds, $15 the
+-- deployment's max age.
 WITH settings AS (SELECT $15::float8 AS max_age),
      m AS MATERIALIZED (
        SELECT u.*, a.org_id
@@ -72,11 +74,11 @@ SELECT key, body, message_id, created_at FROM hookline.idempotency WHERE key = A
 SELECT body, message_id, created_at FROM hookline.idempotency WHERE key = $1::bytea AND expires_at > now()
 
 -- name: ingest_batch_lock
--- Whether no other connection is at work on a batch of this key. It ends with the transaction, however that ends.
+-- Returns whether no other connection works on a batch with this key. The lock ends with the transaction.
 SELECT pg_try_advisory_xact_lock(1214546, $1::integer)
 
 -- name: ingest_batch_key
--- Nothing comes back if the key is taken.
+-- No row: the key is taken.
 INSERT INTO hookline.idempotency AS i (key, body, message_id, created_at, expires_at)
 VALUES ($1::bytea, $2::bytea, '', now(), now() + make_interval(secs => $3::float8))
 ON CONFLICT (key) DO UPDATE
@@ -96,11 +98,11 @@ FROM unnest($1::bigint[], $2::text[]) AS r (app_no, event_id)
 JOIN hookline.event_id e ON e.app_no = r.app_no AND e.event_id = r.event_id
 
 -- name: ingest_forget_keys
--- Keys of messages that were refused for their event id: only an accepted message keeps its key.
+-- Deletes the keys of messages that were refused because of their event id. Only an accepted message keeps its key.
 DELETE FROM hookline.idempotency WHERE key = ANY ($1::bytea[]) AND message_id = ANY ($2::text[])
 
 -- name: ingest_settle
--- After a connection was lost in COMMIT: what became of these messages. $2 and $3 prune the partitions.
+-- Finds messages again after the connection was lost during COMMIT. $2 and $3 prune the partitions.
 SELECT m.id, m.created_at,
        (SELECT count(*) FROM hookline.delivery d WHERE d.message_id = m.id)
        + (SELECT count(*) FROM hookline.delivery_done d WHERE d.message_id = m.id AND d.finished_at >= $2::timestamptz)
@@ -109,6 +111,6 @@ FROM hookline.message m
 WHERE m.id = ANY ($1::text[]) AND m.created_at >= $2::timestamptz AND m.created_at <= $3::timestamptz
 
 -- name: ingest_at_work
--- Whether the server still works for the connection that we have lost.
+-- Returns whether the server process of the lost connection still runs.
 SELECT EXISTS (
   SELECT FROM pg_stat_activity WHERE pid = $1::integer AND application_name = 'hookline' AND state <> 'idle')

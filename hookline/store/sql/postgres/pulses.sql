@@ -1,7 +1,7 @@
--- Activity: what PostgreSQL does in its own way.
+-- Activity: statements of PostgreSQL only.
 
 -- name: activity_add
--- In the order of their keys, or two processes would wait for each other.
+-- Sorted by key, so that two processes do not deadlock.
 INSERT INTO hookline.activity (app_no, endpoint_no, grain, at, delivered, retried, dead)
 SELECT x.app_no, x.endpoint_no, g.grain, date_bin(make_interval(secs => g.grain), now(), 'epoch'::timestamptz),
        x.delivered, x.retried, x.dead
@@ -14,7 +14,7 @@ SET delivered = activity.delivered + excluded.delivered, retried = activity.retr
     dead = activity.dead + excluded.dead
 
 -- name: org_activity_add
--- What was just added to those of applications, by the organization that they belong to; in the order of their keys, likewise.
+-- Adds the applications' activity to their organizations, sorted by key, so that two processes do not deadlock.
 INSERT INTO hookline.org_activity (org_id, grain, at, delivered, retried, dead)
 SELECT a.org_id, g.grain, date_bin(make_interval(secs => g.grain), now(), 'epoch'::timestamptz),
        sum(x.delivered), sum(x.retried), sum(x.dead)

@@ -1,8 +1,10 @@
--- Record: lanes are locked first and in order, then the fenced moves, the attempts, and what the outcomes did to the lanes.
+-- Record: lock the lanes in order, move the deliveries whose claim still holds, write the attempts, then update the
+-- lanes.
 
 -- name: record_plain
--- A batch in which everything was delivered and no lane is to be written, the usual one: one statement, its own transaction.
--- $1 receipts sorted by delivery, $2 their endpoints, $3 lanes to wake, $4 the queues there that have moved up. Nothing at all while one of the lanes is unhealthy.
+-- The usual batch: everything was delivered and no lane changes. It is one statement and its own transaction. $1
+-- receipts sorted by delivery, $2 their endpoints, $3 lanes to wake, $4 their queues whose next delivery may be
+-- available. It writes nothing if one of the lanes is unhealthy.
 WITH r AS MATERIALIZED (
        SELECT * FROM unnest($1::hookline.receipt[])
        WHERE NOT EXISTS (
@@ -35,7 +37,8 @@ SELECT count(*) AS recorded, CASE WHEN count(*) < cardinality($1) THEN array_agg
 FROM gone
 
 -- name: record_lanes
--- $1 all endpoints of the batch, $2 those whose lane the batch changes. A healthy, unlimited lane is neither locked nor written.
+-- $1 all endpoints of the batch, $2 those whose lane the batch changes. A healthy, unlimited lane is neither locked nor
+-- written.
 SELECT l.*, now() AS now FROM hookline.lane l
 WHERE l.endpoint_no = ANY ($1::bigint[])
   AND (l.endpoint_no = ANY ($2::bigint[]) OR l.circuit <> 0 OR l.failures > 0 OR l.failing_since IS NOT NULL)
@@ -43,7 +46,7 @@ ORDER BY l.endpoint_no
 FOR NO KEY UPDATE
 
 -- name: record_moves
--- The arrays come sorted by id, so that two recorders lock deliveries in one order. Kinds: 0 delivered, 1 retry, 2 dead.
+-- The arrays are sorted by id, so that two recorders lock deliveries in one order. Kinds: 0 delivered, 1 retry, 2 dead.
 WITH r AS MATERIALIZED (
        SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::timestamptz[], $5::integer[], $6::real[],
                             $7::integer[], $8::text[], $9::text[])
@@ -84,7 +87,8 @@ UNION ALL
 SELECT id, claim, now(), (SELECT hookline.announce() WHERE EXISTS (SELECT FROM kept WHERE due_at <= now() + interval '1 s')) FROM kept
 
 -- name: record_wake
--- What these lanes left has a token with its floor already, for later: whoever comes now consumes both.
+-- The remaining deliveries of these lanes already have a later token with their floor. A claim that comes now consumes
+-- both tokens.
 WITH w AS (
        INSERT INTO hookline.wake (app_no, endpoint_no, at, floor)
        SELECT (SELECT l.app_no FROM hookline.lane l WHERE l.endpoint_no = no), no, now(), now() FROM unnest($1::bigint[]) AS no
@@ -114,13 +118,13 @@ JOIN hookline.lane l USING (endpoint_no)
 ORDER BY r.ord
 
 -- name: endpoints_disable
--- After their lanes, under the lanes' locks.
+-- Endpoints are locked after their lanes.
 UPDATE hookline.endpoint e SET status = 2, status_reason = r.cause, revision = e.revision + 1, updated_at = now()
 FROM unnest($1::bigint[], $2::text[]) AS r (no, cause)
 WHERE e.no = r.no AND e.status < 2
 
 -- name: wake_lanes
--- Those who sleep hear of it when it is soon: room that was freed is of no use to a worker that does not look.
+-- It notifies sleeping workers if a wake is soon, because a sleeping worker would not use a freed slot.
 WITH w AS (
        INSERT INTO hookline.wake (app_no, endpoint_no, at, floor)
        SELECT (SELECT l.app_no FROM hookline.lane l WHERE l.endpoint_no = w.no), w.*

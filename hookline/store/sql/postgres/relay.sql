@@ -1,12 +1,14 @@
--- Relay: outbox rows become messages, by state and never by a cursor: a late commit would be skipped.
+-- Relay: outbox rows become messages. Rows are selected by state and never by a cursor, because a cursor would skip
+-- rows that commit late.
 
 -- name: relay_guard
--- Whoever has it relays the rows whose order matters: two relays would put them out of order.
+-- The relay that holds this lock relays rows with an order. Two relays would send them out of order.
 SELECT pg_try_advisory_xact_lock(1214542, 1)
 
 -- part: application
--- The application by id or uid; a uid needs its organization, unless there is only one. $1 is the management organization: it
--- is nobody's, does not count, and is only reached by who names it. The id alone is in the WHERE, so that no other index will do.
+-- Finds the application by id or uid. A uid needs its organization, unless there is only one. $1 is the management
+-- organization: it does not count as one, and a row must name it. Only the id is in the WHERE, so that the planner uses
+-- no other index.
 coalesce(
          (SELECT CASE WHEN a.deleted_at IS NULL AND (a.org_id = o.org_id OR o.org_id IS NULL AND a.org_id <> $1::text)
                       THEN a.no END
@@ -17,7 +19,7 @@ coalesce(
             HAVING count(*) = 1)))) AS app_no
 
 -- part: in_no_queue
--- It has no key, and its application no endpoint that takes everything in order.
+-- The row has no ordering key, and its application has no endpoint that receives everything in order.
 o.ordering_key IS NULL AND o.app NOT IN (
          SELECT named.app FROM hookline.endpoint e
          JOIN hookline.application a ON a.no = e.app_no
@@ -25,7 +27,7 @@ o.ordering_key IS NULL AND o.app NOT IN (
          WHERE e.ordering = 'fifo' AND e.deleted_at IS NULL AND named.app IS NOT NULL)
 
 -- part: relay_pick
--- $2 with those whose order matters, $3 the lowest id, $4 how many.
+-- $2 whether to include rows with an order, $3 the lowest id, $4 limit.
 SELECT o.* FROM hookline.outbox o
 WHERE o.error IS NULL AND o.id >= $3::bigint AND ($2::boolean OR (
          -- include: in_no_queue
@@ -33,8 +35,8 @@ WHERE o.error IS NULL AND o.id >= $3::bigint AND ($2::boolean OR (
 ORDER BY o.id LIMIT $4::integer
 
 -- part: relay_read
--- $5 bytes of payload in all, but at least one row; $6 bytes of a payload that could be sent. Instants of the far past and
--- future, which the driver could not read, are near enough to be refused as what they are.
+-- $5 maximum bytes of payload in all, but at least one row; $6 maximum bytes of a payload. Instants of the far past and
+-- future, which the driver cannot read, are replaced with instants that the checks refuse.
      sized AS (
        SELECT p.*, octet_length(p.payload)::bigint AS size,
               sum(octet_length(p.payload)) OVER (ORDER BY p.id) - octet_length(p.payload) AS before
@@ -50,7 +52,7 @@ FROM sized o
 WHERE o.before < $5::bigint
 ORDER BY o.id
 
--- name: relay_look
+-- name: relay_find
 WITH picked AS MATERIALIZED (
        -- include: relay_pick
      ),
@@ -63,16 +65,16 @@ WITH picked AS MATERIALIZED (
      -- include: relay_read
 
 -- name: relay_move
--- What `relay_look` found, checked: the rows that are still there go and become messages. The guard is taken before a row in a
--- queue is locked; what the snapshot still shows of another relay's rows is gone when the lock is asked for.
--- $12 the rows' numbers, $13 the deployment's max age.
+-- Moves the rows that `relay_find` found and that were checked: rows that still exist are deleted and become messages.
+-- The lock is taken before a row with an order is locked. If the snapshot still shows a row of another relay, it is
+-- gone when its lock is requested. $12 the rows' numbers, $13 the deployment's max age.
 WITH settings AS (SELECT $13::float8 AS max_age),
      u AS MATERIALIZED (
        SELECT u.*
        FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[], $8::text[],
                    $9::timestamptz[], $10::text[], $11::text[], $12::bigint[]) WITH ORDINALITY
             AS u (id, app_no, event_type, payload, event_id, channels, tags, ordering_key, deliver_at, policy, trace, row_id, ord)
-       -- Not a join: of a few rows the planner knows nothing, and would read all applications.
+       -- Not a join: the planner cannot estimate these few rows and would read all applications.
        WHERE (SELECT a.deleted_at IS NULL FROM hookline.application a WHERE a.no = u.app_no)),
      guard AS MATERIALIZED (SELECT pg_try_advisory_xact_lock(1214542, 1) AS held),
      mine AS MATERIALIZED (
@@ -104,7 +106,7 @@ SELECT o.org_id, o.app,
 FROM unnest($2::text[], $3::text[]) AS o (org_id, app)
 
 -- name: relay_keep_aside
--- A row that is copied again stands here already, or waits to be tried again.
+-- A row that is copied again was already set aside, or waits for its retry.
 INSERT INTO hookline.outbox (org_id, app, event_type, payload, event_id, channels, tags, ordering_key, deliver_at, policy, trace,
                              error, source, set_aside_at)
 SELECT r.org_id, r.app, r.event_type, r.payload, r.event_id, r.channels::text[], r.tags::text[], r.ordering_key, r.deliver_at,
@@ -131,10 +133,10 @@ UPDATE hookline.outbox_place SET row_id = $2::bigint, row_uid = $3::text, at = n
 WHERE source = $1::text AND row_id = $4::bigint AND row_uid = $5::text
 RETURNING true
 
--- ── for people ──
+-- ── rows that were set aside ──
 
 -- name: outbox
--- $1 the most that are counted.
+-- $1 maximum rows to count.
 SELECT (SELECT count(*) FROM (SELECT FROM hookline.outbox WHERE error IS NULL LIMIT $1::integer) w) AS waiting,
        (SELECT greatest(created_at, timestamptz '2000-01-01 00:00+00') FROM hookline.outbox WHERE error IS NULL
         ORDER BY id LIMIT 1) AS oldest,

@@ -1,4 +1,4 @@
--- Retention. Whole days of history are dropped; only where a day is still needed are its other rows deleted.
+-- Retention. Whole days of history are dropped. If a day is still needed, only its other rows are deleted.
 
 -- name: retire_partitions
 -- The daily partitions that end before the cutoff, oldest first.
@@ -12,7 +12,7 @@ WHERE p.relnamespace = 'hookline'::regnamespace AND c.relname ~ '^(message|deliv
 ORDER BY day, parent
 
 -- name: retire_needed
--- Whether an open delivery or a dead letter has its message in this span, or, for attempts, before its end.
+-- Whether an open delivery or a dead letter has its message in this period; for attempts, before its end.
 SELECT EXISTS (SELECT FROM hookline.dead_letter WHERE message_at >= $1::timestamptz AND message_at < $2::timestamptz)
     OR EXISTS (SELECT FROM hookline.delivery WHERE message_at >= $1::timestamptz AND message_at < $2::timestamptz)
 
@@ -58,7 +58,7 @@ DELETE FROM hookline.lane_event WHERE id = ANY (ARRAY(
   SELECT id FROM hookline.lane_event WHERE at < now() - make_interval(days => $1::integer) ORDER BY at LIMIT $2::integer))
 
 -- name: retire_dead
--- All that went, and those of them that nobody had resolved. Such a one may have blocked its queue.
+-- Counts all deleted dead letters, and the unresolved ones of them, which may have blocked their queue.
 WITH gone AS (
        DELETE FROM hookline.dead_letter WHERE id = ANY (ARRAY(
          SELECT id FROM hookline.dead_letter WHERE died_at < now() - make_interval(days => $1::integer)

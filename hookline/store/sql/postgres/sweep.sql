@@ -1,11 +1,11 @@
--- Sweep: what no single delivery takes care of. Each kind under its own guard, rows with SKIP LOCKED, in batches.
+-- Sweep. Each kind of work has its own lock. Rows are selected with SKIP LOCKED, in batches.
 
 -- name: sweep_guard
 SELECT pg_try_advisory_xact_lock(1214543, :chore::integer)
 
 -- name: sweep_leases_find
--- Read without locks: lanes are locked before deliveries, as record does. $2 is the length of a lease: what ends further away
--- than two of them was leased when the clock was ahead, and it was corrected since.
+-- Read without locks, because lanes are locked before deliveries, as in record. $2 is the length of a lease: a lease
+-- that ends more than two of them ahead was made while the clock was ahead.
 (SELECT id, endpoint_no, counted FROM hookline.delivery
  WHERE state = 2 AND lease_until <= now() ORDER BY lease_until LIMIT $1::integer)
 UNION ALL
@@ -14,7 +14,7 @@ UNION ALL
 LIMIT $1::integer
 
 -- name: sweep_leases_back
--- To the lane's back: whatever stalled its worker should not stall the next one at once.
+-- The delivery goes to the end of its lane, so that it does not stall the next worker at once too.
 WITH x AS MATERIALIZED (
        SELECT id, app_no, endpoint_no, counted FROM hookline.delivery
        WHERE id = ANY ($1::bigint[]) AND state + 0 = 2
@@ -29,7 +29,7 @@ WITH x AS MATERIALIZED (
 SELECT x.endpoint_no, x.counted, (SELECT hookline.announce()) FROM x
 
 -- name: sweep_expired
--- What a paused lane holds is looked at again in an hour: resume starts its budget anew, whatever it says by then.
+-- Deliveries in a paused lane are checked again in an hour, because a resume restarts their time budget.
 WITH x AS MATERIALIZED (
        SELECT d.id, coalesce(l.status, 3) = 1 AS paused
        FROM ((SELECT id, endpoint_no FROM hookline.delivery
@@ -67,8 +67,8 @@ SELECT id, endpoint_no, message_id, message_at, event_type, sent, trigger, now()
 FROM gone
 
 -- name: sweep_deleted
--- Lanes that are marked deleted, and endpoints with waiting deliveries but no lane, found by leaping through the due index and
--- the index of what is queued.
+-- Lanes that are marked as deleted, and endpoints with waiting deliveries but no lane. They are found by skipping
+-- through the index of due deliveries and the index of queued ones.
 WITH RECURSIVE waiting (endpoint_no) AS (
        SELECT min(endpoint_no) FROM hookline.delivery WHERE state < 2
        UNION ALL
@@ -131,7 +131,7 @@ WITH RECURSIVE token (endpoint_no) AS (
 DELETE FROM hookline.wake WHERE id = ANY (ARRAY(SELECT id FROM locked))
 
 -- name: sweep_failing_dead
--- Dead letters from before the last resume were the reason of the last pause, not of the next.
+-- Dead letters from before the last resume caused the last pause and do not count for the next.
 WITH many AS (
        SELECT endpoint_no FROM hookline.dead_letter
        WHERE died_at > now() - interval '1 day' AND reason NOT IN ('budget_exhausted', 'endpoint_deleted')
@@ -154,11 +154,12 @@ FOR NO KEY UPDATE OF l SKIP LOCKED
 SELECT endpoint_no, failing_since FROM hookline.lane
 WHERE failing_since <= now() - make_interval(secs => $1::float8) AND status = 0 AND circuit <> 0
 ORDER BY endpoint_no
--- Under its lock: whoever holds it may be recording the answer that ends the failure.
+-- Under the lane's lock: the transaction that holds it may be recording a success.
 FOR NO KEY UPDATE SKIP LOCKED
 
--- name: audit
--- One snapshot: a token and what it announces commit together. A lane that waits for room is woken by whoever is in flight.
+-- name: stuck_lanes
+-- One snapshot: a token commits together with its deliveries. A lane that waits for a free slot is woken when a leased
+-- delivery ends.
 WITH RECURSIVE waiting (endpoint_no) AS (
        SELECT min(endpoint_no) FROM hookline.delivery WHERE state < 2
        UNION ALL
@@ -176,14 +177,14 @@ WHERE NOT (l.waiting_floor IS NOT NULL AND l.waiting_floor <= d.due_at AND l.in_
       AND t.at <= greatest(now(), d.due_at, l.probe_at, l.held_until, l.tat, l.turn_at) + interval '1 minute')
 ORDER BY l.endpoint_no
 
--- name: audit_repair
+-- name: stuck_lanes_wake
 INSERT INTO hookline.wake (app_no, endpoint_no, at, floor)
 SELECT (SELECT l.app_no FROM hookline.lane l WHERE l.endpoint_no = r.endpoint_no), r.endpoint_no, greatest(now(), r.floor),
        r.floor
 FROM unnest($1::bigint[], $2::timestamptz[]) AS r (endpoint_no, floor)
 
--- name: audit_queues
--- Queues that have nothing active and nobody will look at: no token names them, and no dead letter blocks them.
+-- name: stuck_queues
+-- Queues without an active delivery that no token names and no dead letter blocks.
 WITH RECURSIVE queue (endpoint_no, ordering_key) AS (
        (SELECT endpoint_no, ordering_key FROM hookline.delivery WHERE state = 6 ORDER BY endpoint_no, ordering_key LIMIT 1)
        UNION ALL
@@ -191,7 +192,7 @@ WITH RECURSIVE queue (endpoint_no, ordering_key) AS (
          SELECT d.endpoint_no, d.ordering_key FROM hookline.delivery d
          WHERE d.state = 6 AND (d.endpoint_no, d.ordering_key) > (q.endpoint_no, q.ordering_key)
          ORDER BY d.endpoint_no, d.ordering_key LIMIT 1) n),
-     -- Read once: of many queues and many tokens, each beside each would take minutes.
+     -- Read once: with many queues and many tokens, comparing each with each would take minutes.
      named AS MATERIALIZED (
        SELECT DISTINCT w.endpoint_no, k.key
        FROM (SELECT DISTINCT endpoint_no FROM queue) e
@@ -211,10 +212,11 @@ WHERE NOT EXISTS (
     SELECT FROM hookline.dead_letter b
     WHERE b.endpoint_no = q.endpoint_no AND b.ordering_key = q.ordering_key AND b.resolved_at IS NULL
       AND b.message_seq < head.message_seq))
-  AND (q.endpoint_no, q.ordering_key) NOT IN (SELECT n.endpoint_no, n.key FROM named n)  -- hashed, whatever is estimated
+  -- NOT IN is hashed, whatever the estimates
+  AND (q.endpoint_no, q.ordering_key) NOT IN (SELECT n.endpoint_no, n.key FROM named n)
 ORDER BY q.endpoint_no, q.ordering_key
 
--- name: audit_repair_queues
+-- name: stuck_queues_wake
 INSERT INTO hookline.wake (app_no, endpoint_no, at, floor, keys)
 SELECT (SELECT l.app_no FROM hookline.lane l WHERE l.endpoint_no = r.endpoint_no), r.endpoint_no, now(), now(),
        string_agg(to_json(ordering_key)::text, ',')

@@ -1,13 +1,13 @@
--- Tasks: what PostgreSQL does in its own way.
+-- Tasks: statements of PostgreSQL only.
 
--- name: task_patience
+-- name: task_lock_timeout
 SELECT set_config('lock_timeout', :longest, true)
 
 -- name: task_insert
 INSERT INTO hookline.task (id, org_id, app_no, endpoint_no, kind, status, params, total, created_at, updated_at)
 SELECT :id::text, :org_id::text, :app_no::bigint, :endpoint_no::bigint, :kind::text, 'running', :params::jsonb, :total::bigint,
        now(), now()
-WHERE (SELECT count(*) FROM hookline.task WHERE status = 'running' AND app_no = :app_no) < :most::integer
+WHERE (SELECT count(*) FROM hookline.task WHERE status = 'running' AND app_no = :app_no) < :max_rows::integer
 RETURNING id
 
 -- name: tasks
@@ -35,8 +35,8 @@ SET done = done + :done::bigint, skipped = skipped + :skipped::bigint, position 
     updated_at = now()
 WHERE id = :id::text
 
--- name: dead_look
--- Every dead letter that a walk comes by, whether it matches or not.
+-- name: dead_in_range
+-- The dead letters in a range, whether they match or not.
 WITH l AS MATERIALIZED (
        SELECT * FROM hookline.dead_letter l
        WHERE l.app_no = :app_no::bigint AND (:endpoint_no::bigint IS NULL OR l.endpoint_no = :endpoint_no)

@@ -1,14 +1,14 @@
--- Alerts: what fires, what is pending, and when the rules were asked.
+-- Alerts that fire, alerts that are pending, and the times at which the rules were checked.
 
--- name: alert_looks
+-- name: alert_checks
 SELECT at, backlog FROM hookline.alert_look WHERE at > now() - :kept::interval ORDER BY at
 
--- name: alert_unwell
--- Those that were asked for; and of the others, whose circuit is not closed, so many.
+-- name: alert_unhealthy_endpoints
+-- The requested endpoints, plus a limited number of others whose circuit is not closed.
 SELECT n.endpoint_no, e.id AS endpoint_id, a.org_id, a.id AS app_id, a.uid AS app_uid, n.status, n.circuit,
        n.opened_at
 FROM (SELECT endpoint_no FROM (SELECT endpoint_no FROM hookline.lane WHERE circuit > 0
-                               ORDER BY opened_at, endpoint_no LIMIT :most) o
+                               ORDER BY opened_at, endpoint_no LIMIT :max_rows) o
       UNION SELECT endpoint_no FROM hookline.lane WHERE endpoint_no = ANY (:nos::bigint[])) f
 JOIN hookline.lane n ON n.endpoint_no = f.endpoint_no
 JOIN hookline.endpoint e ON e.no = n.endpoint_no AND e.deleted_at IS NULL
@@ -24,7 +24,7 @@ SELECT l.*, (SELECT a.org_id FROM hookline.endpoint e JOIN hookline.application 
 FROM hookline.alert l
 
 -- name: alerts_firing
--- By the index of those that fire: the condition on the name and the sign before the id are for SQLite.
+-- It must use the index of firing alerts. SQLite needs the condition on the name and the sign before the id for that.
 -- include: alert_shown
 WHERE resolved_at IS NULL AND name > '' ORDER BY +id
 
@@ -54,11 +54,11 @@ UPDATE hookline.alert SET clear_since = :clear_since, resolved_at = now() WHERE 
 INSERT INTO hookline.outbox (org_id, app, event_type, event_id, channels, payload, created_at)
 VALUES (:management, :app, :event_type, :event_id, :channels, :payload, now())
 
--- name: alert_look_add
+-- name: alert_check_add
 INSERT INTO hookline.alert_look (at, backlog) VALUES (now(), :backlog) ON CONFLICT DO NOTHING
 
--- name: alert_looks_retire
--- Those that lie ahead were made by a clock that has been set back since.
+-- name: alert_checks_retire
+-- A later instant than now was written before the clock was set back.
 DELETE FROM hookline.alert_look WHERE at < now() - :kept::interval OR at > now()
 
 -- name: alerts_retire

@@ -1,7 +1,7 @@
--- API keys, and tokens that were revoked before they expire.
+-- API keys and revoked tokens.
 
 -- name: api_key_insert
--- No row: the organization does not exist, or the application is not its own, or is deleted.
+-- No row: the organization does not exist, or the application belongs to another one or is deleted.
 INSERT INTO hookline.api_key (id, org_id, app_no, name, scope, hash, hint, created_at, expires_at)
 SELECT :id, o.id, :app_no::bigint, :name, :scope, :hash::bytea, :hint, now(), :expires_at::timestamptz
 FROM hookline.organization o

@@ -1,19 +1,19 @@
--- The audit log: who did what by hand.
+-- The audit log of changes that users make.
 
 -- name: audit_add
 INSERT INTO hookline.audit (org_id, app_id, at, actor, actor_name, action, subject, detail, address)
 VALUES (:org_id, :app_id, now(), :actor, :actor_name, :action, :subject, :detail, :address)
 
 -- name: audit_near
--- The first entry of anybody's at or after an instant.
+-- The first entry of any organization at or after an instant.
 SELECT id FROM hookline.audit WHERE at >= :at ORDER BY at LIMIT 1
 
 -- name: audit_far
--- The last entry of anybody's before an instant.
+-- The last entry of any organization before an instant.
 SELECT id FROM hookline.audit WHERE at < :at ORDER BY at DESC LIMIT 1
 
 -- name: audit_end
--- Where a walk over :stride entries ends.
+-- The entry at which a scan over :stride entries ends.
 SELECT id FROM hookline.audit WHERE org_id = :org_id AND id < :near AND id > :far
 ORDER BY id DESC LIMIT 1 OFFSET :stride::integer - 1
 

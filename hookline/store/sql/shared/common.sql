@@ -1,4 +1,4 @@
--- What many plans ask for.
+-- Statements that many plans use.
 
 -- name: now
 SELECT now() AS now

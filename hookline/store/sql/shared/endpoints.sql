@@ -1,10 +1,11 @@
--- Endpoints, each with its lane. Lane before endpoint, always: record locks them in that order too.
+-- Endpoints and their lanes. Always lock the lane before the endpoint, as record does.
 
 -- name: endpoint_count
-SELECT count(*) FROM (SELECT 1 FROM hookline.endpoint WHERE app_no = :app_no AND deleted_at IS NULL LIMIT :most) counted
+SELECT count(*) FROM (SELECT 1 FROM hookline.endpoint WHERE app_no = :app_no AND deleted_at IS NULL LIMIT :max_rows) counted
 
 -- name: endpoint_insert
--- Whoever deletes the application waits, and then finds this endpoint too. No row: the uid is taken, or the application is gone.
+-- The application's row is locked: its deletion waits and then finds this endpoint too. No row: the uid is taken, or
+-- the application was deleted.
 INSERT INTO hookline.endpoint (id, app_no, status, url, sealed_url, uid, description, version, event_types, channels,
                                throttle_rate, concurrency, ordering, on_death, scheme, secrets, headers, metadata, policy,
                                created_at, updated_at)
@@ -43,7 +44,7 @@ SELECT e.*, a.id AS app_id, a.org_id FROM hookline.endpoint e JOIN hookline.appl
 WHERE e.no = :no AND e.deleted_at IS NULL
 
 -- name: endpoint_locked
--- With its lane locked before: `reseal` must not seal anew what is being changed.
+-- The caller has locked the lane, so that `reseal` does not re-encrypt a value that is being changed.
 -- include: endpoint_shown
 WHERE e.no = :no AND e.deleted_at IS NULL FOR NO KEY UPDATE OF e
 

@@ -1,4 +1,4 @@
--- Lanes: which there are.
+-- Lanes and their endpoints.
 
 -- name: lanes_all
 SELECT endpoint_no AS no FROM hookline.lane WHERE status < 3 AND endpoint_no > 0 ORDER BY endpoint_no

@@ -1,4 +1,4 @@
--- Names of applications and endpoints, for pages that have their ids.
+-- Names of applications and endpoints by id.
 
 -- name: application_names
 SELECT id, name FROM hookline.application WHERE id = ANY (:ids::text[]) AND org_id = :org_id AND deleted_at IS NULL

@@ -1,7 +1,8 @@
--- Operational webhooks: who listens, what they are told, and the rows of the outbox. Each engine looks up history in its own way.
+-- Operational webhooks: subscribed organizations, and the outbox rows of events. Each engine has its own statements for
+-- history.
 
 -- name: operational_subjects
--- None of an organization without an operational endpoint; none of the management organization's own.
+-- Skips organizations without an operational endpoint, and the management organization itself.
 SELECT e.no, a.org_id, a.id AS app_id, a.uid AS app_uid, e.id AS endpoint_id, e.uid AS endpoint_uid, e.revision,
        coalesce(l.epoch, 0) AS epoch, l.failing_since
 FROM hookline.endpoint e

@@ -1,4 +1,4 @@
--- Operators, their sessions, and the guesses at their passwords.
+-- Operators, their sessions, and failed logins.
 
 -- name: operator_insert
 -- No row: the name is taken, or the organization does not exist.
@@ -28,11 +28,11 @@ WHERE name = :name RETURNING name, org_id, role, password, created_at
 DELETE FROM hookline.operator WHERE name = :name RETURNING name
 
 -- name: operator_password_is
--- Locked: until this transaction ends nobody changes it.
+-- The row is locked, so that no other transaction changes it before this one ends.
 SELECT 1 FROM hookline.operator WHERE name = :operator AND org_id = :org_id AND password = :password FOR SHARE
 
 -- name: session_insert
--- By the clock: this transaction may have waited for a change of the password.
+-- The clock is read now, because this transaction may have waited for a password change.
 INSERT INTO hookline.session
   (hash, org_id, app_no, role, operator, key_id, token, token_issued_at, created_at, seen_at, expires_at)
 SELECT :hash, :org_id, :app_no, :role, :operator, :key_id, :token, :token_issued_at, at, at, at + :lifetime::interval
@@ -40,7 +40,8 @@ FROM (SELECT clock_timestamp() AS at) clock WHERE TRUE
 ON CONFLICT DO NOTHING RETURNING 1
 
 -- name: session
--- Only while whatever it was begun with is good. A comparison with NULL is neither true nor false.
+-- Only while the operator, key, token or application that began the session is valid. A comparison with NULL is neither
+-- true nor false.
 SELECT s.hash, s.org_id, coalesce(o.role, s.role) AS role, s.created_at, s.expires_at, s.operator, s.key_id, s.token,
        a.id AS app_id, k.name AS key_name
 FROM hookline.session s
@@ -71,7 +72,7 @@ DELETE FROM hookline.session WHERE operator = :operator RETURNING 1
 SELECT locked_until FROM hookline.guess WHERE subject = :subject AND locked_until > now()
 
 -- name: guess_hold
--- Whoever guesses at the same subject waits. One that is new has no failures.
+-- A concurrent login attempt for the same subject waits here. A new subject has no failures.
 INSERT INTO hookline.guess (subject, failures, since, seen_at) VALUES (:subject, 0, now(), now())
 ON CONFLICT (subject) DO UPDATE SET seen_at = excluded.seen_at
 RETURNING subject, failures, since, locked_until, clock_timestamp() AS now

@@ -1,19 +1,19 @@
--- Pulses: what each process did, and the minutes that they become. Activity: what became of it, by endpoint.
+-- Pulses: the work of each process, and their aggregation into minutes. Activity: the outcomes of attempts by endpoint.
 
 -- name: pulse_add
--- ON CONFLICT: the clock may stand still for a process that beats twice.
+-- ON CONFLICT: a process may write two pulses while the clock stands still.
 INSERT INTO hookline.pulse (grain, at, process, data) VALUES (0, now(), :process, :data) ON CONFLICT DO NOTHING
 
 -- name: pulses
 SELECT at, process, data FROM hookline.pulse
 WHERE grain = :grain AND at > :since AND at <= coalesce(:until::timestamptz, now())
-ORDER BY at, process LIMIT :most
+ORDER BY at, process LIMIT :max_rows
 
 -- name: pulses_unrolled
--- Of minutes that are not made yet.
+-- Pulses of minutes that were not aggregated yet.
 SELECT at, process, data FROM hookline.pulse
 WHERE grain = 0 AND at >= coalesce((SELECT max(at) FROM hookline.pulse WHERE grain = 1), :first::timestamptz) AND at < :before
-ORDER BY at, process LIMIT :most
+ORDER BY at, process LIMIT :max_rows
 
 -- name: pulse_roll
 INSERT INTO hookline.pulse (grain, at, process, data) VALUES (1, :at, '', :data) ON CONFLICT DO NOTHING
@@ -35,9 +35,9 @@ ORDER BY y.at
 -- name: activity_retire
 DELETE FROM hookline.activity WHERE (app_no, endpoint_no, grain, at) IN (
   SELECT app_no, endpoint_no, grain, at FROM hookline.activity
-  WHERE grain = :grain AND at < now() - :kept::interval ORDER BY at LIMIT :most)
+  WHERE grain = :grain AND at < now() - :kept::interval ORDER BY at LIMIT :max_rows)
 
 -- name: org_activity_retire
 DELETE FROM hookline.org_activity WHERE (org_id, grain, at) IN (
   SELECT org_id, grain, at FROM hookline.org_activity
-  WHERE grain = :grain AND at < now() - :kept::interval ORDER BY at LIMIT :most)
+  WHERE grain = :grain AND at < now() - :kept::interval ORDER BY at LIMIT :max_rows)

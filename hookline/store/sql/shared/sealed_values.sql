@@ -1,8 +1,8 @@
--- Sealed values, by the key that sealed them. A range of heads is what one key sealed, or what all others did.
+-- Encrypted values by key. A range of heads contains the values of one key, or those between two keys.
 
 -- name: sealed_count
 SELECT count(*) FROM (
-  SELECT 1 FROM hookline.sealed_value WHERE place = :place AND head >= :start AND head < :stop LIMIT :most) AS found
+  SELECT 1 FROM hookline.sealed_value WHERE place = :place AND head >= :start AND head < :stop LIMIT :max_rows) AS found
 
 -- name: sealed_next
 SELECT head, "row", sealed FROM hookline.sealed_value

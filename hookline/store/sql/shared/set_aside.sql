@@ -1,4 +1,4 @@
--- Outbox rows that could not become messages: tried again, or discarded.
+-- Outbox rows that could not become messages: retry or discard them.
 
 -- name: set_aside_retry
 UPDATE hookline.outbox SET error = NULL, set_aside_at = NULL WHERE id = ANY (:ids::bigint[]) AND error IS NOT NULL RETURNING 1

@@ -1,17 +1,18 @@
--- Claim: one transaction. `rules/lane/admission.py` decides between what is read and what is written.
+-- Claim: one transaction. `rules/lane/admission.py` decides between the reads and the writes.
 
 -- name: claim_tokens
 SELECT endpoint_no, app_no FROM wake WHERE at <= ? ORDER BY at, id LIMIT ?;
 
 -- name: claim_app
--- The next application that has something ready.
+-- The next application that has a due token.
 SELECT app_no FROM wake WHERE app_no < ? AND at <= ? ORDER BY app_no DESC LIMIT 1;
 
 -- name: claim_turns
 SELECT endpoint_no, app_no FROM wake WHERE app_no = ? AND at <= ? ORDER BY at, id LIMIT ?;
 
 -- name: claim_consume
--- All of a served lane, future ones too: the lane is armed anew, once. Those without a lane go the same way.
+-- All tokens of a served lane, future ones too, because the lane gets one new token. Tokens without a lane are deleted
+-- as well.
 DELETE FROM wake WHERE endpoint_no IN (SELECT value FROM json_each(?)) RETURNING endpoint_no, keys;
 
 -- name: app_paces
@@ -21,7 +22,7 @@ SELECT app_no, tat, tail_at FROM app_pace WHERE app_no IN (SELECT value FROM jso
 UPDATE app_pace SET tat = ?, tail_at = ? WHERE app_no = ?;
 
 -- name: claim_candidates
--- SQLite keeps no dead entries in the index, so that the scan needs no floor.
+-- SQLite keeps no dead entries in the index, so the scan needs no floor.
 SELECT d.id, d.due_at, d.message_id, d.app_no, d.event_type, m.payload, d.attempts, d.sent, d.message_at, d.expires_at,
        d.trigger, d.policy, d.last_delay, d.ordering_key, m.trace
   FROM delivery d LEFT JOIN message m ON m.seq = d.message_seq

@@ -1,10 +1,11 @@
--- Depths: how much there is of everything that is open.
+-- Depths: counts of everything that is open.
 
 -- name: depths_waiting
 SELECT count(*), coalesce(sum(state), 0) FROM delivery WHERE state < 2 AND expires_at > 0;
 
 -- name: depths_lanes
--- What waits, by lane, and whether the lane is held back: see model.Depths. One whose endpoint is gone is.
+-- Waiting deliveries by lane, and whether the lane is held back: see `model.Depths`. A lane whose endpoint is deleted
+-- counts as held back.
 SELECT n.endpoint_no IS NULL OR n.status > 0 OR n.circuit IN (1, 2) OR coalesce(n.held_until > :now, 0) AS back,
        w.waiting, w.due, w.first_due
   FROM (SELECT endpoint_no, count(*) AS waiting, sum(due_at <= :now) AS due, min(due_at) AS first_due

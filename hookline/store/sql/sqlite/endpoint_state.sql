@@ -1,11 +1,11 @@
--- The state of an endpoint and its lane: what SQLite does in its own way.
+-- The state of an endpoint and its lane: statements of SQLite only.
 
 -- name: held_renew_all
--- Nothing: `Steering._renew_held` has done it before, in stretches.
+-- Does nothing: `_renew_held` has restarted the time budgets before, in batches.
 SELECT 1 WHERE FALSE;
 
 -- name: unblock
--- An endpoint no longer waits for its dead: the queues that did.
+-- The endpoint's dead letters no longer block its queues: inserts tokens for the queues that they blocked.
 INSERT INTO wake (app_no, endpoint_no, at, floor, keys)
 SELECT l.app_no, :no, :now, :now, keys
   FROM lane l CROSS JOIN (
@@ -15,7 +15,7 @@ SELECT l.app_no, :no, :now, :now, keys
  WHERE l.endpoint_no = :no AND keys IS NOT NULL;
 
 -- name: held_stretch
--- A stretch of what a paused lane holds, in the order of the due index.
+-- One batch of waiting deliveries in a paused lane, in the order of the index of due deliveries.
 SELECT due_at, id FROM delivery
  WHERE endpoint_no = :no AND state < 2 AND (due_at, id) > (:due_at, :id)
  ORDER BY due_at, id LIMIT 1 OFFSET :limit;
@@ -26,7 +26,7 @@ UPDATE delivery
  WHERE endpoint_no = :no AND state < 2 AND (due_at, id) > (:due_at, :id) AND (due_at, id) <= (:last_due, :last_id);
 
 -- name: queued_stretch
--- A stretch of what a paused lane holds in queues, in the order of their index.
+-- One batch of queued deliveries in a paused lane, in the order of their index.
 SELECT ordering_key, message_seq, id FROM delivery
  WHERE endpoint_no = :no AND state = 6 AND (ordering_key, message_seq, id) > (:key, :seq, :id)
  ORDER BY ordering_key, message_seq, id LIMIT 1 OFFSET :limit;

@@ -1,4 +1,4 @@
--- Ingest: messages, deliveries, keys. Lane rows are never touched.
+-- Ingest: messages, deliveries and keys. Lane rows are never written.
 
 -- name: ingest_application
 SELECT org_id FROM application WHERE no = ? AND deleted_at IS NULL;

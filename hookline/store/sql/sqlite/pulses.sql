@@ -1,4 +1,4 @@
--- Activity: what SQLite does in its own way.
+-- Activity: statements of SQLite only.
 
 -- name: activity_add
 INSERT INTO activity (app_no, endpoint_no, grain, at, delivered, retried, dead)
@@ -8,7 +8,7 @@ ON CONFLICT DO UPDATE
    SET delivered = delivered + excluded.delivered, retried = retried + excluded.retried, dead = dead + excluded.dead;
 
 -- name: org_activity_add
--- What was just added to those of applications, by the organization that they belong to.
+-- Adds the applications' activity to their organizations.
 INSERT INTO org_activity (org_id, grain, at, delivered, retried, dead)
 SELECT a.org_id, grain, :now - :now % (grain * 1000000), :delivered, :retried, :dead
   FROM application a CROSS JOIN (SELECT 60 AS grain UNION ALL SELECT 900) WHERE a.no = :app_no

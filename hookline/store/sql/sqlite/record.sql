@@ -1,4 +1,4 @@
--- Record: the fence, the fenced moves, the attempts, and what the outcomes did to the lanes.
+-- Record: check the claims, move the deliveries, write the attempts, then update the lanes.
 
 -- name: record_fence
 SELECT id, claim FROM delivery WHERE id IN (SELECT value FROM json_each(?)) AND state = 2;

@@ -1,4 +1,5 @@
--- Retention: batches of rows, by the indexes on their age. Never the message of an open or dead delivery.
+-- Retention: deletes batches of rows, by the indexes on their age. The message of an open or dead delivery is never
+-- deleted.
 
 -- name: retire_attempts
 DELETE FROM attempt WHERE rowid IN (

@@ -1,5 +1,5 @@
--- Statistics: what happened in a stretch of time, counted along indexes and up to a bound. Ids begin with their instant, so
--- the indexes on them are indexes on time. CROSS JOIN keeps each search inside the loop over its lanes or applications.
+-- Statistics of a period, counted along indexes up to a limit. Ids begin with their time, so indexes on ids are indexes
+-- on time. CROSS JOIN keeps each search inside the loop over its lanes or applications.
 
 -- name: stats_apps
 SELECT no FROM application WHERE org_id = ?;
@@ -23,7 +23,7 @@ SELECT count(*) FROM (
    WHERE d.endpoint_no = json_each.value AND d.state = 6 LIMIT :bound);
 
 -- name: stats_delivering
--- Those of all lanes are looked at: no more than the workers have in flight.
+-- It reads the leased deliveries of all lanes, which are no more than the workers' slots.
 SELECT count(*) FROM delivery WHERE state = 2 AND lease_until > 0 AND +endpoint_no IN (SELECT value FROM json_each(?));
 
 -- name: stats_attempts
@@ -32,7 +32,7 @@ SELECT count(*) FROM (
    WHERE t.endpoint_no = json_each.value AND t.id >= :first AND t.id < :last LIMIT :bound);
 
 -- name: stats_failed
--- Likewise, by outcome, those that did not deliver.
+-- Failed attempts by outcome.
 SELECT sum(outcome = 'retry'), sum(outcome = 'dead') FROM (
   SELECT t.outcome AS outcome FROM json_each(:endpoints) CROSS JOIN attempt t
    WHERE t.endpoint_no = json_each.value AND t.id >= :first AND t.id < :last AND t.outcome <> 'delivered' LIMIT :bound);

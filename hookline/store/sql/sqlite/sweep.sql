@@ -1,7 +1,7 @@
--- Sweep: what no single delivery takes care of, in batches.
+-- Sweep, in batches.
 
 -- name: sweep_guard
--- One writer: nobody else is at it.
+-- Always free, because there is only one writer.
 SELECT TRUE;
 
 -- name: sweep_leases_find
@@ -9,7 +9,7 @@ SELECT id, endpoint_no, counted FROM delivery
  WHERE state = 2 AND lease_until <= ? ORDER BY lease_until LIMIT ?;
 
 -- name: sweep_leases_ahead
--- Further away than anybody leases: the clock that made them was ahead, and was corrected since.
+-- A lease that ends later than any lease may last: it was made while the clock was ahead.
 SELECT id, endpoint_no, counted FROM delivery
  WHERE state = 2 AND lease_until > ? ORDER BY lease_until DESC LIMIT ?;
 
@@ -26,7 +26,7 @@ SELECT d.id, coalesce(l.status, 3) FROM delivery d LEFT JOIN lane l ON l.endpoin
  WHERE d.state = 6 AND d.expires_at <= ? ORDER BY d.expires_at LIMIT ?;
 
 -- name: sweep_expired_hold
--- What a paused lane holds is looked at again much later: resume starts its budget anew, whatever it says by then.
+-- Deliveries in a paused lane are checked again much later, because a resume restarts their time budget.
 UPDATE delivery SET expires_at = ? WHERE id IN (SELECT value FROM json_each(?));
 
 -- name: sweep_dead
@@ -49,7 +49,7 @@ SELECT id FROM delivery WHERE endpoint_no = ? AND state < 2 ORDER BY due_at, id 
 SELECT id FROM delivery WHERE endpoint_no = ? AND state = 6 ORDER BY ordering_key, message_seq LIMIT ?;
 
 -- name: queued_lanes
--- The lanes in which something is queued, one seek each.
+-- The lanes with queued deliveries, one index lookup each.
 WITH RECURSIVE queued (endpoint_no) AS (
     SELECT (SELECT endpoint_no FROM delivery WHERE state = 6 AND endpoint_no > 0 ORDER BY endpoint_no LIMIT 1)
     UNION ALL
@@ -78,7 +78,7 @@ SELECT d.endpoint_no, count(*) FROM dead_letter d INDEXED BY dead_letter_age
  GROUP BY d.endpoint_no HAVING count(*) > :pause_dead;
 
 -- name: sweep_failing_since_resume
--- Dead letters from before the last resume were the reason of the last pause, not of the next.
+-- Dead letters from before the last resume caused the last pause and do not count for the next.
 SELECT count(*) FROM dead_letter d
  WHERE d.endpoint_no = :no AND d.reason NOT IN ('budget_exhausted', 'endpoint_deleted')
    AND d.died_at > max(:since, coalesce((SELECT max(e.at) FROM lane_event e

@@ -1,13 +1,13 @@
--- Tasks: what SQLite does in its own way. A line that ends in `-- if :name` is left out where that value is not given.
+-- Tasks: statements of SQLite only. A line that ends in `-- if :name` is removed if that value is None.
 
--- name: task_patience
--- Nothing: there is one writer.
+-- name: task_lock_timeout
+-- Does nothing, because there is only one writer.
 SELECT 1 WHERE FALSE;
 
 -- name: task_insert
 INSERT INTO task (id, org_id, app_no, endpoint_no, kind, status, params, total, created_at, updated_at)
 SELECT :id, :org_id, :app_no, :endpoint_no, :kind, 'running', :params, :total, :now, :now
- WHERE (SELECT count(*) FROM task WHERE status = 'running' AND updated_at > 0 AND app_no = :app_no) < :most
+ WHERE (SELECT count(*) FROM task WHERE status = 'running' AND updated_at > 0 AND app_no = :app_no) < :max_rows
 RETURNING id;
 
 -- part: tasks_wanted
@@ -34,14 +34,14 @@ SELECT t.*, a.id AS app_id, e.id AS endpoint_id
 SELECT id FROM task WHERE status = 'running' AND updated_at > 0 ORDER BY updated_at, id LIMIT :limit;
 
 -- name: task_progress
--- A step is later than the one before, also where the clock stands still: tasks take turns.
+-- Each step has a later time than the one before, even if the clock stands still, so that tasks take turns.
 UPDATE task
    SET done = done + :done, skipped = skipped + :skipped, position = :position, status = :status,
        updated_at = max(:now, updated_at + 1)
  WHERE id = :id;
 
--- name: dead_look
--- Every dead letter that a walk comes by, whether it matches or not.
+-- name: dead_in_range
+-- The dead letters in a range, whether they match or not.
 SELECT l.id, l.died_at, l.message_at, l.event_type, l.reason, l.resolved_at IS NOT NULL AS resolved,
        EXISTS (SELECT 1 FROM lane n WHERE n.endpoint_no = l.endpoint_no AND n.status < 2)
        AND EXISTS (SELECT 1 FROM message m WHERE m.seq = l.message_seq AND m.payload IS NOT NULL) AS sendable

@@ -1,7 +1,8 @@
--- What is sealed, by the key that sealed it. A range of heads is what one key sealed, or what all others did.
+-- Encrypted values by key. A range of heads contains the values of one key, or those between two keys.
 
 -- name: reseal_endpoint_secrets
--- Rows that somebody else has locked are left for later: nobody waits here with a lock in hand, so there is no deadlock.
+-- Rows that another transaction has locked are skipped. This transaction never waits while it holds locks, so it cannot
+-- deadlock.
 WITH held AS MATERIALIZED (
     SELECT e.no, given.new
     FROM unnest(:row::text[], :old::bytea[], :new::bytea[]) AS given (id, old, new)

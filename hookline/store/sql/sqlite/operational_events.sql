@@ -1,4 +1,4 @@
--- Operational webhooks: the history that they tell of.
+-- Operational webhooks: the history of their deliveries.
 
 -- name: operational_messages
 SELECT id, event_id, trace FROM message WHERE id IN (SELECT value FROM json_each(:ids));

@@ -1,5 +1,5 @@
--- What people look at. Listings go by their indexes, from :near, which is not part of them, to :far, which is. A filter that is
--- not given is NULL.
+-- Listings. A scan follows an index from near, which is excluded, to far, which is included. A filter that is not set
+-- is NULL.
 
 -- name: message_by_event_id
 SELECT m.*, a.id AS app_id
@@ -30,7 +30,7 @@ SELECT m.seq, m.id, m.app_no, a.id AS app_id, m.event_type, NULL AS payload, len
  ORDER BY m.id LIMIT :limit;
 
 -- name: messages_end
--- Where a walk over :stride rows ends, whatever they are; none if it comes to the listing's end before.
+-- The end of a scan over :stride rows, whether they match or not. No row: the listing ends first.
 SELECT m.id FROM message m WHERE m.app_no = :of AND m.id < :near AND m.id >= :far
  ORDER BY m.id DESC LIMIT 1 OFFSET :stride - 1;
 
@@ -53,7 +53,7 @@ UPDATE message SET payload = NULL
 RETURNING seq;
 
 -- part: keeps
--- Whether the lane n keeps back the open delivery d.
+-- Whether the lane n holds back the open delivery d.
 coalesce(d.state < 2 AND (n.status IN (1, 2) OR n.circuit IN (1, 2)
                           OR (n.held_until > :now AND d.due_at < n.held_until)), 0)
 
@@ -113,7 +113,7 @@ SELECT t.id, t.delivery_id, t.message_id, t.endpoint_no, e.id AS endpoint_id, e.
               FROM message m WHERE m.id = t.message_id AND m.app_no = t.app_no))
 
 -- part: of_outcome
--- Written out, as only then the index of what failed is used.
+-- Two explicit conditions, because only then SQLite uses the index of failed attempts.
    AND t.outcome = 'delivered' -- if :is_delivered
    AND t.outcome <> 'delivered' -- if :is_failed
 
@@ -147,7 +147,7 @@ SELECT t.id FROM attempt t WHERE t.endpoint_no = :of AND t.id > :near AND t.id <
           AND (:endpoint_no IS NULL OR t.endpoint_no = :endpoint_no)
 
 -- name: message_attempts
--- Chosen by their numbers first, so that what was answered is not sorted with them.
+-- Rows are chosen by number first, so that the responses are not sorted with them.
 -- include: attempt_shown
  WHERE t.rowid IN (
        SELECT t.rowid FROM attempt t
@@ -196,7 +196,7 @@ SELECT t.id AS attempt_id, t.started_at AS attempted_at, m.seq, m.id, m.app_no, 
    AND (:tag IS NULL OR :tag IN (SELECT value FROM json_each(m.tags)))
 
 -- name: attempted_messages
--- Each message at its first attempt: a place that stays. One that was sent by hand may have come after others.
+-- Each message is listed at its first attempt, which does not move. A manual delivery may come after other messages.
 -- include: attempted_messages_shown
  WHERE t.endpoint_no = :of AND t.id < :near AND t.id >= :far AND t.number = 1
 -- include: attempted_messages_filter
@@ -209,7 +209,7 @@ SELECT t.id AS attempt_id, t.started_at AS attempted_at, m.seq, m.id, m.app_no, 
  ORDER BY t.id LIMIT :limit;
 
 -- name: lane_page
--- From the organization to its endpoints, not along the ids of everybody's: hence the plus signs.
+-- From the organization to its endpoints, not along the ids of all endpoints: the plus signs prevent that index.
 SELECT e.no FROM application a JOIN endpoint e ON e.app_no = a.no
  WHERE a.org_id = :org_id AND a.deleted_at IS NULL AND e.deleted_at IS NULL AND (:app_no IS NULL OR a.no = :app_no)
    AND +e.id > :after AND (:url = '' OR instr(lower(e.url), :url) > 0)

@@ -1,4 +1,4 @@
-"""Operational webhooks: what happened, written to the outbox in the transaction in which it happens."""
+"""Operational webhooks: write events to the outbox in the transaction of the change."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 from hookline.model.states import Reason
 from hookline.rules import operational_events
 from hookline.rules.operational_events import DeliveryEvent, Note
-from hookline.store.plans.operational_events import tell as tell_plan
+from hookline.store.plans.operational_events import write_events as write_events_plan
 from hookline.store.postgres.database import READ, Connection, run
 
 
-async def tell(connection: Connection, sql: Mapping[str, str], notes: Sequence[Note]) -> None:
-    await run(connection, sql, tell_plan(notes, READ))
+async def write_events(connection: Connection, sql: Mapping[str, str], notes: Sequence[Note]) -> None:
+    await run(connection, sql, write_events_plan(notes, READ))
 
 
 def of_deaths(rows: Sequence[Any], reason: Reason) -> list[DeliveryEvent]:
-    """Of deliveries that died without an attempt."""
+    """Build events for deliveries that died without an attempt."""
     return [
         DeliveryEvent(
             kind=operational_events.Kind.ATTEMPT_EXHAUSTED,

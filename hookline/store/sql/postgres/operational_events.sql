@@ -1,4 +1,4 @@
--- Operational webhooks: the history that they tell of.
+-- Operational webhooks: the history of their deliveries.
 
 -- name: operational_messages
 -- The oldest and the newest instant prune the partitions when the statement is planned.
@@ -8,7 +8,7 @@ JOIN hookline.message m ON m.created_at = r.at AND m.id = r.id
 WHERE m.created_at >= :first::timestamptz AND m.created_at <= :last::timestamptz
 
 -- name: operational_attempts
--- No attempt is older than :since, when the first of the messages was accepted.
+-- No attempt is older than :since, the instant at which the first of the messages was accepted.
 SELECT r.delivery_id, t.id, t.status_code, t.started_at
 FROM unnest(:deliveries::bigint[], :messages::text[]) AS r (delivery_id, message_id)
 CROSS JOIN LATERAL (

@@ -1,10 +1,12 @@
--- Order: the first of a queue gets its turn. See rules/ordering.py for who may do it when, and why nothing is forgotten.
+-- Ordering: make the first delivery of a queue available. `rules/ordering.py` explains who may do this and when, and
+-- why no delivery is forgotten.
 
 -- name: promote
--- Under the lanes' locks, after the tokens that name the queues were consumed. $1 endpoints, $2 keys. What is promoted keeps its
--- due instant, so the claim must scan from there. The update waits for a row that the sweep holds: that one is dead
--- afterwards, and has left a token, or is still queued. Looked up for each queue, by a subquery with a LIMIT: as NOT EXISTS it
--- is joined, and where the statistics know of few active ones the planner compares each queue with all of them.
+-- Runs under the lanes' locks, after the tokens that name the queues were consumed. $1 endpoints, $2 keys. A promoted
+-- delivery keeps its due time, so the claim must scan from there. The update waits for a row that the sweep has locked:
+-- afterwards that row is dead and has left a token, or it is still queued. Each queue is looked up by a subquery with a
+-- LIMIT. NOT EXISTS would become a join, and if the statistics show few active deliveries, the planner would compare
+-- each queue with all of them.
 WITH q AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::text[]) AS q (endpoint_no, ordering_key)),
      head AS MATERIALIZED (
        SELECT h.id

@@ -1,25 +1,26 @@
--- Lanes that want somebody's attention, and what waits in those of one tenant.
+-- Unhealthy lanes, and the health of applications.
 
--- name: troubled_numbers
+-- name: unhealthy_lane_numbers
 SELECT n.endpoint_no, n.status > 0 OR n.circuit IN (1, 2) OR coalesce(n.held_until, 0) > :now AS held FROM lane n
  WHERE n.status < 3 AND (n.status > 0 OR n.circuit > 0 OR n.held_until > :now OR n.failing_since IS NOT NULL
                             OR n.pace IS NOT NULL)
    AND (:app_no IS NULL OR n.app_no = :app_no)
    AND (:org_id IS NULL OR EXISTS (SELECT 1 FROM application a WHERE a.no = n.app_no AND a.org_id = :org_id))
  ORDER BY held DESC, n.failing_since IS NULL, n.failing_since, n.endpoint_no
- LIMIT :most;
+ LIMIT :max_rows;
 
--- name: troubled_dead
--- By lane, those with the most dead letters first: of so many endpoints that have any, one after the other along their index,
--- and of each so many letters that it is clear how it compares. Of all, of an organization, or of one of its applications.
+-- name: unhealthy_lanes_dead
+-- Lanes with the most dead letters first. It visits a limited number of endpoints with dead letters, one by one along
+-- the index, and counts a limited number of dead letters of each. It covers all organizations, one of them, or one
+-- application.
 WITH RECURSIVE w (id, app_no, endpoint_no) AS (
   SELECT id, app_no, endpoint_no FROM dead_letter WHERE app_no <= :last AND id = (
     SELECT l.id FROM dead_letter l WHERE l.resolved_at IS NULL AND l.app_no >= :first
      ORDER BY l.app_no, l.endpoint_no LIMIT 1)
   UNION ALL
   SELECT d.id, d.app_no, d.endpoint_no FROM w CROSS JOIN dead_letter d WHERE d.app_no <= :last AND d.id = (
-    -- Nothing more may be asked for here, and of no column as it is, or the index gives the application alone and every letter of
-    -- an endpoint is stepped over.
+    -- Add no other condition, and keep the `+ 0`. Otherwise SQLite uses only the index's first column and steps over
+    -- every dead letter of an endpoint.
     SELECT l.id FROM dead_letter l
      WHERE l.resolved_at IS NULL AND (l.app_no, l.endpoint_no) > (w.app_no + 0, w.endpoint_no + 0)
      ORDER BY l.app_no, l.endpoint_no LIMIT 1))
@@ -29,7 +30,7 @@ SELECT f.endpoint_no
          WHERE :org_id IS NULL OR a.org_id = :org_id
          LIMIT :looked_at) f
  ORDER BY (SELECT count(*) FROM (SELECT 1 FROM dead_letter l WHERE l.resolved_at IS NULL AND l.app_no = f.app_no
-                                    AND l.endpoint_no = f.endpoint_no LIMIT :compared)) DESC, 1 LIMIT :most;
+                                    AND l.endpoint_no = f.endpoint_no LIMIT :compared)) DESC, 1 LIMIT :max_rows;
 
 -- part: app_lanes
 SELECT n.endpoint_no, n.status > 0 OR n.circuit IN (1, 2) OR coalesce(n.held_until, 0) > :now AS held,
@@ -54,7 +55,7 @@ SELECT count(*) AS lanes, coalesce(sum(l.held OR l.failing), 0) AS sick, coalesc
 -- include: app_lanes
   ) l;
 
--- name: troubled_about
+-- name: unhealthy_lane_details
 WITH x AS MATERIALIZED (
   SELECT e.no, e.app_no, a.org_id, a.name AS app_name, (
            SELECT count(*) FROM (SELECT 1 FROM dead_letter l
@@ -80,7 +81,7 @@ SELECT count(*), coalesce(sum(held), 0) FROM (
 );
 
 -- name: backlog_open
--- The lanes first, and each one's deliveries along its index: CROSS JOIN keeps that order.
+-- Lanes first, then each lane's deliveries along its index. CROSS JOIN keeps that order.
 SELECT count(*) FROM (
   SELECT 1 FROM (
 -- include: backlog_lanes

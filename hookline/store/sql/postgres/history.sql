@@ -1,5 +1,5 @@
--- Listings. Bounds on the instants prune partitions; a walk goes along an index, from :near, which is not part of it, to :far,
--- which is. A filter that is not given is NULL: each call is planned anew, so it costs nothing.
+-- Listings. Bounds on the instants prune partitions. A scan follows an index from near, which is excluded, to far,
+-- which is included. A filter that is not set is NULL. Each call is planned anew, so an unused filter costs nothing.
 
 -- name: message_by_event_id
 SELECT m.*, a.id AS app_id
@@ -31,7 +31,7 @@ WHERE m.app_no = :of::bigint AND m.id > :near::text AND m.id <= :far::text
 ORDER BY m.id LIMIT :limit::integer
 
 -- name: messages_end
--- Where a walk over :stride rows ends, whatever they are; none if it comes to the listing's end before.
+-- The end of a scan over :stride rows, whether they match or not. No row: the listing ends first.
 SELECT m.id FROM hookline.message m
 WHERE m.app_no = :of::bigint AND m.id < :near::text AND m.id >= :far::text
   AND (:after::timestamptz IS NULL OR m.created_at > :after) AND (:before::timestamptz IS NULL OR m.created_at < :before)
@@ -63,12 +63,12 @@ WHERE created_at = :created_at::timestamptz AND seq = :seq::bigint
 RETURNING seq
 
 -- part: keeps
--- Whether the lane n keeps back the open delivery d.
+-- Whether the lane n holds back the open delivery d.
 coalesce(d.state < 2 AND (n.status IN (1, 2) OR n.circuit IN (1, 2)
                           OR (n.held_until > now() AND d.due_at < n.held_until)), false)
 
 -- part: message_deliveries
--- Of the message :id, accepted at :accepted_at: what became of it was done after that.
+-- Deliveries of the message :id, accepted at :accepted_at. Nothing about it is older.
 SELECT d.id, d.state::integer AS state, d.app_no, d.endpoint_no, e.id AS endpoint_id, d.message_id, d.event_type, d.attempts,
        d.sent, d.message_at, d.due_at, d.expires_at, NULL::timestamptz AS finished_at, NULL::text AS reason,
        NULL::text AS detail,
@@ -91,7 +91,7 @@ FROM hookline.dead_letter d JOIN hookline.endpoint e ON e.no = d.endpoint_no WHE
 ORDER BY 1
 
 -- name: deliveries_page
--- :after after this one; :state state, :held whether its lane keeps it: NULL for any.
+-- :after the last delivery id; :state and :held (whether the lane holds it back) are NULL for any.
 SELECT f.* FROM (
 -- include: message_deliveries
 ) f WHERE f.id > :after::bigint AND (:state::integer IS NULL OR f.state = :state) AND (:held::boolean IS NULL OR f.held = :held)
@@ -141,7 +141,7 @@ WHERE t.endpoint_no = :of::bigint AND t.id > :near::text AND t.id <= :far::text
 ORDER BY t.id LIMIT :limit::integer
 
 -- name: endpoint_attempts_end
--- As `messages_end`; :delivered delivered.
+-- As `messages_end`; :delivered selects by outcome.
 SELECT t.id FROM hookline.attempt t
 WHERE t.endpoint_no = :of::bigint AND t.id < :near::text AND t.id >= :far::text
   AND (:recorded_after::timestamptz IS NULL OR t.recorded_at >= :recorded_after) AND (:recorded_before::timestamptz IS NULL OR t.recorded_at < :recorded_before)
@@ -207,7 +207,7 @@ LEFT JOIN LATERAL (
   AND (:tag::text IS NULL OR :tag = ANY (m.tags))
 
 -- name: attempted_messages
--- Each message at its first attempt: a place that stays. One that was sent by hand may have come after others.
+-- Each message is listed at its first attempt, which does not move. A manual delivery may come after other messages.
 -- include: attempted_messages_shown
 WHERE t.endpoint_no = :of::bigint AND t.id < :near::text AND t.id >= :far::text AND t.number = 1
 -- include: attempted_messages_filter
@@ -220,8 +220,8 @@ WHERE t.endpoint_no = :of::bigint AND t.id > :near::text AND t.id <= :far::text 
 ORDER BY t.id LIMIT :limit::integer
 
 -- part: lane_seen
--- :counted how far deliveries are counted, in the order of the indexes that have them by lane: beside a long backlog the planner would
--- read the whole table for each idle lane. Errors of the last two days.
+-- :counted is the maximum of deliveries to count, in the order of the indexes by lane: beside a long backlog the
+-- planner would read the whole table for each idle lane. Errors are those of the last two days.
 l.*, e.id AS endpoint_id, e.url, e.description, a.id AS app_id,
        (SELECT count(*) FROM (
           (SELECT FROM hookline.delivery d WHERE d.endpoint_no = l.endpoint_no AND d.state < 2
@@ -262,13 +262,14 @@ JOIN hookline.application a ON a.no = e.app_no
 WHERE l.status < 3
 
 -- name: lane_events
--- Written as a range: with an equation the order is that of the primary key too, and the planner walks it through the events of
--- everybody else.
+-- Written as a range: with an equality condition the order is also that of the primary key, and the planner would read
+-- the events of all other endpoints.
 SELECT * FROM hookline.lane_event WHERE endpoint_no BETWEEN :no::bigint AND :no
 ORDER BY endpoint_no DESC, id DESC LIMIT :limit::integer
 
 -- name: timeline
--- By number: the instant is that of the transaction's beginning, and who began first may have changed the lane last.
+-- Ordered by number: an event has the instant at which its transaction began, and the first to begin may be the last to
+-- change the lane.
 SELECT * FROM hookline.lane_event WHERE (endpoint_no, id) < (:no::bigint, :iterator::bigint) AND endpoint_no >= :no
 ORDER BY endpoint_no DESC, id DESC LIMIT :limit::integer
 

@@ -1,4 +1,4 @@
-"""A batch under its idempotency key: what is kept of it, and what a request with that key is told. Pure."""
+"""Encode and replay the answer to a batch that has an idempotency key. Pure functions."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def keep(accepted: BatchAccepted) -> bytes:
 
 
 def accepted(batch: NewBatch, answers: Sequence[Accepted]) -> BatchAccepted:
-    """The application is gone for all of them or for none."""
+    """Build the answer to a batch. Raises `NotFound` if the application does not exist."""
     if any(answer.status == IngestStatus.NO_APPLICATION for answer in answers):
-        raise NotFound("the application is gone")
+        raise NotFound("the application was deleted")
     return BatchAccepted(status=IngestStatus.ACCEPTED, answers=tuple(answers), faults=batch.faults)
 
 
 def again(batch: NewBatch, body: bytes, kept: bytes) -> BatchAccepted:
-    """For the second request with a key: the first one's answers, if it asks for the same."""
+    """Return the stored answer to a repeated request. If the request's body differs, the status is KEY_REUSED."""
     if body != (batch.idempotency_body or b""):
         return BatchAccepted(status=IngestStatus.KEY_REUSED)
     found = _decoder.decode(kept)

@@ -1,4 +1,4 @@
--- Lanes, their tokens and their events: what claim, record, sweep and the catalogue share.
+-- Lanes, their tokens and their events. Claim, record, sweep and the catalogue use these statements.
 
 -- name: lanes_of
 SELECT * FROM lane WHERE endpoint_no IN (SELECT value FROM json_each(?));
@@ -17,7 +17,7 @@ INSERT INTO wake (endpoint_no, at, floor, keys, app_no) VALUES (?1, ?2, ?3, ?4, 
 INSERT INTO lane_event (endpoint_no, app_no, at, kind, cause, actor, actor_name) VALUES (?, ?, ?, ?, ?, ?, ?);
 
 -- name: waiting_lanes
--- The lanes that have something waiting, one seek each: SQLite has no loose index scan of its own.
+-- The lanes with waiting deliveries, one index lookup each, because SQLite has no loose index scan.
 WITH RECURSIVE waiting (endpoint_no) AS (
     SELECT (SELECT endpoint_no FROM delivery WHERE state < 2 AND endpoint_no > 0 ORDER BY endpoint_no LIMIT 1)
     UNION ALL

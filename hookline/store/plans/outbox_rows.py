@@ -1,4 +1,4 @@
-"""What an outbox row becomes, whichever database it comes from: a message, or one that stands aside and why. Pure."""
+"""Turn an outbox row of any database into a message, or into the reason why it was set aside. Pure functions."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 from hookline.model import NewMessage, OutboxRow
 
-SAID = 3  # different reasons in a report
+MAX_REASONS = 3  # maximum different reasons in a report
 
-# In place of what cannot be read of a row stands something that every check refuses: the row stays aside when it is tried
-# again, rather than go out without its channels or before its time.
+# Placeholders for values that cannot be read. Every check refuses them, so a retried row is set aside again. Otherwise
+# it would be sent without its channels or before its time.
 NO_TEXT = ""
 NO_TEXTS: tuple[str, ...] = ()
 NO_INSTANT = datetime(9999, 1, 1, tzinfo=UTC)
@@ -38,5 +38,5 @@ def no_application(app: str, org_id: str | None) -> str:
 
 
 def reasons(faults: Iterable[str]) -> tuple[str, ...]:
-    """The first few, each once."""
-    return tuple(dict.fromkeys(faults))[:SAID]
+    """Return the first few different reasons."""
+    return tuple(dict.fromkeys(faults))[:MAX_REASONS]

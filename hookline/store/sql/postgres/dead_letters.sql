@@ -1,4 +1,5 @@
--- Dead letters and replay. A filter that is not given is NULL; each call is planned anew, so it costs nothing.
+-- Dead letters and replay. A filter that is not set is NULL. Each call is planned anew, so an unused filter costs
+-- nothing.
 
 -- part: dead_filter
   AND (:endpoint_no::bigint IS NULL OR l.endpoint_no = :endpoint_no) AND (:event_type::text IS NULL OR l.event_type = :event_type)
@@ -50,7 +51,7 @@ FROM hookline.dead_letter l
 JOIN hookline.application a ON a.no = l.app_no
 -- include: dead_where
   AND :resolved::boolean IS NULL AND l.resolved_at IS NULL
-GROUP BY a.no ORDER BY dead DESC, a.no LIMIT :most::integer
+GROUP BY a.no ORDER BY dead DESC, a.no LIMIT :max_rows::integer
 
 -- name: dead_stats_pending
 SELECT count(*) FROM hookline.delivery d
@@ -64,7 +65,7 @@ WITH l AS MATERIALIZED (
        JOIN hookline.application a ON a.no = l.app_no
        -- include: dead_where
          -- include: dead_resolved
-       ORDER BY l.died_at DESC, l.id DESC LIMIT :looked::integer),
+       ORDER BY l.died_at DESC, l.id DESC LIMIT :max_rows::integer),
      g AS (SELECT app_no, endpoint_no, reason, count(*) AS dead, min(died_at) AS oldest FROM l GROUP BY 1, 2, 3)
 SELECT g.endpoint_no, g.reason, g.dead, g.oldest, a.id AS app_id, e.id AS endpoint_id, e.url AS endpoint_url
 FROM g JOIN hookline.application a ON a.no = g.app_no JOIN hookline.endpoint e ON e.no = g.endpoint_no
@@ -76,7 +77,7 @@ SELECT count(*) FROM (
        JOIN hookline.application a ON a.no = l.app_no
        -- include: dead_where
          -- include: dead_resolved
-       LIMIT :most::integer) l
+       LIMIT :max_rows::integer) l
 
 -- name: dead_applications
 SELECT a.no FROM hookline.application a
@@ -86,17 +87,17 @@ WHERE a.org_id = :org_id::text AND (:app_no::bigint IS NULL OR a.no = :app_no)
          -- include: dead_filter
          -- include: dead_resolved
        )
-ORDER BY a.no LIMIT :most::integer
+ORDER BY a.no LIMIT :max_rows::integer
 
 -- name: dead_attempts
--- Nothing of it is older than the message.
+-- No attempt is older than the message.
 SELECT t.*, e.id AS endpoint_id, e.url AS endpoint_url FROM hookline.attempt t JOIN hookline.endpoint e ON e.no = t.endpoint_no
 WHERE t.message_id = :message_id::text AND t.delivery_id = :dead_id::bigint AND t.recorded_at >= :accepted_at::timestamptz
-ORDER BY t.number DESC, t.id DESC LIMIT :most::integer
+ORDER BY t.number DESC, t.id DESC LIMIT :max_rows::integer
 
 -- name: replay
--- The delivery keeps its id, so its history stays with it. Lane and message are
--- looked up for each letter, not joined: of many letters the planner would rather read all messages that there are.
+-- The delivery keeps its id and so its history. Lane and message are looked up for each dead letter and not joined: for
+-- many dead letters the planner would read all messages.
 WITH x AS MATERIALIZED (
        SELECT l.id FROM hookline.dead_letter l
        JOIN hookline.application a ON a.no = l.app_no
@@ -141,8 +142,8 @@ WITH x AS MATERIALIZED (
 SELECT endpoint_no, count(*) AS count, min(id) AS first, now() AS at, (SELECT hookline.announce() FROM turns LIMIT 1)
 FROM closed GROUP BY endpoint_no
 
--- name: messages_look
--- Every message of the application that a walk comes by, and what became of it at the endpoint.
+-- name: messages_in_range
+-- The application's messages in a range, and the state of each at the endpoint.
 WITH m AS MATERIALIZED (
        SELECT m.id, m.created_at, m.event_type, m.channels, m.tags, m.payload IS NOT NULL AS whole
        FROM hookline.message m
@@ -157,7 +158,7 @@ SELECT m.*,
 FROM m ORDER BY m.id
 
 -- name: messages_deliver
--- Under the lane's lock: two of these at once would make a delivery each.
+-- The caller holds the lane's lock: two concurrent calls would create two deliveries.
 WITH m AS MATERIALIZED (
        SELECT m.seq, m.id, m.app_no, m.event_type, m.created_at, m.policy, greatest(now(), m.deliver_at) AS due_at, e.no,
               e.policy AS endpoint_policy, t.policy AS type_policy, q.key

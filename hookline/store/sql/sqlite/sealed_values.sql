@@ -1,4 +1,4 @@
--- What is sealed, by the key that sealed it. A range of heads is what one key sealed, or what all others did.
+-- Encrypted values by key. A range of heads contains the values of one key, or those between two keys.
 
 -- name: reseal_endpoint_secrets
 UPDATE endpoint SET secrets = :new WHERE id = :row AND secrets = :old RETURNING 1;
@@ -10,6 +10,6 @@ UPDATE endpoint SET headers = :new WHERE id = :row AND headers = :old RETURNING 
 UPDATE endpoint SET sealed_url = :new WHERE id = :row AND sealed_url = :old RETURNING 1;
 
 -- name: reseal_answer_response
--- By its index, as `sealed_next` finds it.
+-- It must use the index, as `sealed_next` does.
 UPDATE answer SET response = :new
  WHERE substr(response, 1, 5) = substr(:old, 1, 5) AND CAST(lower(hex(key)) AS text) = :row AND response = :old RETURNING 1;

@@ -1,11 +1,11 @@
--- Messages for people who search: of one application, of a few, of a whole organization, or by the state of their deliveries.
+-- Message search: in one application, in several, in a whole organization, or by the state of deliveries.
 
--- part: found_columns
+-- part: search_columns
        m.seq, m.id, m.app_no, a.id AS app_id, m.event_type, NULL::bytea AS payload, octet_length(m.payload) AS size,
        m.created_at, m.event_id, m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy, m.trace
 
--- part: found_filter
--- OFFSET 0: asked once for each message that is looked at, never made into a join with all history.
+-- part: search_filter
+-- OFFSET 0: the planner must run this once for each message that is read, and must not join it with all history.
   AND (:after::timestamptz IS NULL OR m.created_at > :after) AND (:before::timestamptz IS NULL OR m.created_at < :before)
   AND (:event_types::text[] IS NULL OR m.event_type = ANY (:event_types)) AND (:channel::text IS NULL OR :channel = ANY (m.channels))
   AND (:tag::text IS NULL OR :tag = ANY (m.tags))
@@ -16,173 +16,174 @@
                                                   WHERE d.message_id = m.id AND d.finished_at >= m.created_at OFFSET 0)
            ELSE TRUE END
 
--- part: found_theirs
--- Of the deliveries that were seen.
+-- part: search_theirs
+-- Messages of the deliveries that were read.
        SELECT DISTINCT s.message_id, s.message_at, s.message_seq FROM seen s
        JOIN hookline.application a ON a.no = s.app_no AND a.org_id = :org_id::text AND a.deleted_at IS NULL
        WHERE :app_no::bigint IS NULL OR s.app_no = :app_no
 
--- part: found_of_theirs
+-- part: search_of_theirs
 SELECT
--- include: found_columns
+-- include: search_columns
 FROM theirs t
 CROSS JOIN LATERAL (
   SELECT * FROM hookline.message m WHERE m.created_at = t.message_at AND m.seq = t.message_seq OFFSET 0) m
 JOIN hookline.application a ON a.no = m.app_no
 WHERE TRUE
-  -- include: found_filter
+  -- include: search_filter
 
--- name: found_apps
-SELECT no FROM hookline.application WHERE org_id = :org_id AND deleted_at IS NULL ORDER BY id LIMIT :most
+-- name: search_apps
+SELECT no FROM hookline.application WHERE org_id = :org_id AND deleted_at IS NULL ORDER BY id LIMIT :max_rows
 
--- name: found_app
+-- name: search_app
 SELECT TRUE FROM hookline.application WHERE org_id = :org_id AND no = :app_no AND deleted_at IS NULL
 
--- name: found_end
--- Where a walk over :stride messages of each of the applications :apps ends: where the first of them does.
+-- name: search_end
+-- The end of a scan over :stride messages of each of the applications :apps: the end of the first one that ends.
 SELECT max(e.id) FROM unnest(:apps::bigint[]) AS p (app_no)
 CROSS JOIN LATERAL (
   SELECT m.id FROM hookline.message m WHERE m.app_no = p.app_no AND m.id < :near::text AND m.id >= :far::text
   ORDER BY m.id DESC OFFSET :stride::integer - 1 LIMIT 1) e
 
--- name: found
+-- name: search
 SELECT
--- include: found_columns
+-- include: search_columns
 FROM unnest(:apps::bigint[]) AS p (app_no)
 CROSS JOIN LATERAL (
   SELECT m.* FROM hookline.message m
   WHERE m.app_no = p.app_no AND m.id < :near::text AND m.id >= :far::text
-  -- include: found_filter
+  -- include: search_filter
   ORDER BY m.id DESC LIMIT :limit::integer) m
 JOIN hookline.application a ON a.no = m.app_no
 ORDER BY m.id DESC LIMIT :limit::integer
 
--- name: found_all_end
--- Where a walk over :stride messages of anybody ends.
+-- name: search_all_end
+-- The end of a scan over :stride messages of all applications.
 SELECT m.id FROM hookline.message m WHERE m.id < :near::text AND m.id >= :far::text ORDER BY m.id DESC OFFSET :stride::integer - 1 LIMIT 1
 
--- name: found_all
+-- name: search_all
 SELECT
--- include: found_columns
+-- include: search_columns
 FROM hookline.message m
 JOIN hookline.application a ON a.no = m.app_no AND a.org_id = :org_id::text AND a.deleted_at IS NULL
 WHERE m.id < :near::text AND m.id >= :far::text
-  -- include: found_filter
+  -- include: search_filter
 ORDER BY m.id DESC LIMIT :limit::integer
 
--- name: found_end_back
+-- name: search_end_back
 SELECT min(e.id) FROM unnest(:apps::bigint[]) AS p (app_no)
 CROSS JOIN LATERAL (
   SELECT m.id FROM hookline.message m WHERE m.app_no = p.app_no AND m.id > :near::text AND m.id <= :far::text
   ORDER BY m.id OFFSET :stride::integer - 1 LIMIT 1) e
 
--- name: found_back
+-- name: search_back
 SELECT
--- include: found_columns
+-- include: search_columns
 FROM unnest(:apps::bigint[]) AS p (app_no)
 CROSS JOIN LATERAL (
   SELECT m.* FROM hookline.message m
   WHERE m.app_no = p.app_no AND m.id > :near::text AND m.id <= :far::text
-  -- include: found_filter
+  -- include: search_filter
   ORDER BY m.id LIMIT :limit::integer) m
 JOIN hookline.application a ON a.no = m.app_no
 ORDER BY m.id LIMIT :limit::integer
 
--- name: found_all_end_back
+-- name: search_all_end_back
 SELECT m.id FROM hookline.message m WHERE m.id > :near::text AND m.id <= :far::text ORDER BY m.id OFFSET :stride::integer - 1 LIMIT 1
 
--- name: found_all_back
+-- name: search_all_back
 SELECT
--- include: found_columns
+-- include: search_columns
 FROM hookline.message m
 JOIN hookline.application a ON a.no = m.app_no AND a.org_id = :org_id::text AND a.deleted_at IS NULL
 WHERE m.id > :near::text AND m.id <= :far::text
-  -- include: found_filter
+  -- include: search_filter
 ORDER BY m.id LIMIT :limit::integer
 
--- name: found_open_end
--- Where a walk over :stride open deliveries of anybody ends.
+-- name: search_open_end
+-- The end of a scan over :stride open deliveries of all applications.
 SELECT message_id FROM hookline.delivery
 WHERE message_id < :near::text AND message_id >= :far::text
 ORDER BY message_id DESC OFFSET :stride::integer - 1 LIMIT 1
 
--- name: found_open
+-- name: search_open
 WITH seen AS MATERIALIZED (
        SELECT message_id, message_at, message_seq, app_no FROM hookline.delivery
        WHERE message_id < :near::text AND message_id >= :far::text
        ORDER BY message_id DESC LIMIT :stride::integer),
      theirs AS MATERIALIZED (
-       -- include: found_theirs
+       -- include: search_theirs
        ORDER BY s.message_id DESC)
--- include: found_of_theirs
+-- include: search_of_theirs
 ORDER BY t.message_id DESC LIMIT :limit::integer
 
--- name: found_dead_end
+-- name: search_dead_end
 SELECT message_id FROM hookline.dead_letter
 WHERE resolved_at IS NULL AND message_id < :near::text AND message_id >= :far::text
 ORDER BY message_id DESC OFFSET :stride::integer - 1 LIMIT 1
 
--- name: found_dead
+-- name: search_dead
 WITH seen AS MATERIALIZED (
        SELECT message_id, message_at, message_seq, app_no FROM hookline.dead_letter
        WHERE resolved_at IS NULL AND message_id < :near::text AND message_id >= :far::text
        ORDER BY message_id DESC LIMIT :stride::integer),
      theirs AS MATERIALIZED (
-       -- include: found_theirs
+       -- include: search_theirs
        ORDER BY s.message_id DESC)
--- include: found_of_theirs
+-- include: search_of_theirs
 ORDER BY t.message_id DESC LIMIT :limit::integer
 
--- name: found_open_end_back
+-- name: search_open_end_back
 SELECT message_id FROM hookline.delivery
 WHERE message_id > :near::text AND message_id <= :far::text
 ORDER BY message_id OFFSET :stride::integer - 1 LIMIT 1
 
--- name: found_open_back
+-- name: search_open_back
 WITH seen AS MATERIALIZED (
        SELECT message_id, message_at, message_seq, app_no FROM hookline.delivery
        WHERE message_id > :near::text AND message_id <= :far::text
        ORDER BY message_id LIMIT :stride::integer),
      theirs AS MATERIALIZED (
-       -- include: found_theirs
+       -- include: search_theirs
        ORDER BY s.message_id)
--- include: found_of_theirs
+-- include: search_of_theirs
 ORDER BY t.message_id LIMIT :limit::integer
 
--- name: found_dead_end_back
+-- name: search_dead_end_back
 SELECT message_id FROM hookline.dead_letter
 WHERE resolved_at IS NULL AND message_id > :near::text AND message_id <= :far::text
 ORDER BY message_id OFFSET :stride::integer - 1 LIMIT 1
 
--- name: found_dead_back
+-- name: search_dead_back
 WITH seen AS MATERIALIZED (
        SELECT message_id, message_at, message_seq, app_no FROM hookline.dead_letter
        WHERE resolved_at IS NULL AND message_id > :near::text AND message_id <= :far::text
        ORDER BY message_id LIMIT :stride::integer),
      theirs AS MATERIALIZED (
-       -- include: found_theirs
+       -- include: search_theirs
        ORDER BY s.message_id)
--- include: found_of_theirs
+-- include: search_of_theirs
 ORDER BY t.message_id LIMIT :limit::integer
 
--- name: found_by_event_id
+-- name: search_by_event_id
 SELECT
--- include: found_columns
+-- include: search_columns
 FROM hookline.application a
 JOIN hookline.event_id e ON e.app_no = a.no AND e.event_id = :ref::text
 JOIN hookline.message m ON m.created_at = e.created_at AND m.id = e.message_id AND m.app_no = e.app_no
 WHERE a.org_id = :org_id::text AND a.deleted_at IS NULL AND (:app_no::bigint IS NULL OR a.no = :app_no)
-ORDER BY m.id DESC LIMIT :most::integer
+ORDER BY m.id DESC LIMIT :max_rows::integer
 
--- name: found_by_id
+-- name: search_by_id
 SELECT
--- include: found_columns
+-- include: search_columns
 FROM hookline.message m JOIN hookline.application a ON a.no = m.app_no
 WHERE m.id = :ref::text AND m.created_at >= :since::timestamptz AND m.created_at <= :until::timestamptz
   AND a.org_id = :org_id::text AND a.deleted_at IS NULL AND (:app_no::bigint IS NULL OR a.no = :app_no)
 
--- name: found_states
--- Of the messages :ids, each accepted at its :instants: what became of it was done after that.
+-- name: search_states
+-- Counts deliveries of the messages :ids by state. Each message was accepted at its :instants, and nothing about it is
+-- older.
 SELECT x.id AS message_id, s.state, s.held, count(*)::integer AS number
 FROM unnest(:ids::text[], :instants::timestamptz[]) AS x (id, at)
 CROSS JOIN LATERAL (

@@ -1,10 +1,10 @@
--- Messages for people who search: of one application, of a few, of a whole organization, or by the state of their deliveries.
+-- Message search: in one application, in several, in a whole organization, or by the state of deliveries.
 
--- part: found_columns
+-- part: search_columns
        m.seq, m.id, m.app_no, a.id AS app_id, m.event_type, NULL AS payload, length(m.payload) AS size,
        m.created_at, m.event_id, m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy, m.trace
 
--- part: found_filter
+-- part: search_filter
    AND (:after IS NULL OR m.created_at > :after) AND (:before IS NULL OR m.created_at < :before)
    AND (:event_types IS NULL OR m.event_type IN (SELECT value FROM json_each(:event_types)))
    AND (:channel IS NULL OR :channel IN (SELECT value FROM json_each(m.channels)))
@@ -15,154 +15,154 @@
                  AND (:state = 'delivered') = EXISTS (SELECT 1 FROM delivery_done d WHERE d.message_id = m.id)
             ELSE TRUE END
 
--- part: found_of_theirs
--- Of the deliveries that were seen.
+-- part: search_of_theirs
+-- Messages of the deliveries that were read.
   CROSS JOIN message m ON m.seq = t.message_seq
   CROSS JOIN application a ON a.no = m.app_no AND a.org_id = :org_id AND a.deleted_at IS NULL
  WHERE TRUE
-   -- include: found_filter
+   -- include: search_filter
 
--- name: found_apps
-SELECT no FROM application WHERE org_id = :org_id AND deleted_at IS NULL ORDER BY id LIMIT :most;
+-- name: search_apps
+SELECT no FROM application WHERE org_id = :org_id AND deleted_at IS NULL ORDER BY id LIMIT :max_rows;
 
--- name: found_app
+-- name: search_app
 SELECT 1 FROM application WHERE org_id = :org_id AND no = :app_no AND deleted_at IS NULL;
 
--- name: found_end
--- Where a walk over :stride messages of each of the applications ends: where the first of them does.
+-- name: search_end
+-- The end of a scan over :stride messages of each of the applications: the end of the first one that ends.
 SELECT max(id) AS id FROM (
     SELECT (SELECT m.id FROM message m WHERE m.app_no = p.value AND m.id < :near AND m.id >= :far
              ORDER BY m.id DESC LIMIT 1 OFFSET :stride - 1) AS id
       FROM json_each(:apps) p);
 
--- name: found
+-- name: search
 SELECT
--- include: found_columns
+-- include: search_columns
   FROM json_each(:apps) p
   CROSS JOIN message m ON m.seq IN (
     SELECT m.seq FROM message m
      WHERE m.app_no = p.value AND m.id < :near AND m.id >= :far
-   -- include: found_filter
+   -- include: search_filter
      ORDER BY m.id DESC LIMIT :limit)
   JOIN application a ON a.no = m.app_no
  ORDER BY m.id DESC LIMIT :limit;
 
--- name: found_all_end
--- Where a walk over :stride messages of anybody ends.
+-- name: search_all_end
+-- The end of a scan over :stride messages of all applications.
 SELECT m.id FROM message m WHERE m.id < :near AND m.id >= :far ORDER BY m.id DESC LIMIT 1 OFFSET :stride - 1;
 
--- name: found_all
+-- name: search_all
 SELECT
--- include: found_columns
+-- include: search_columns
   FROM message m CROSS JOIN application a ON a.no = m.app_no AND a.org_id = :org_id AND a.deleted_at IS NULL
  WHERE m.id < :near AND m.id >= :far
-   -- include: found_filter
+   -- include: search_filter
  ORDER BY m.id DESC LIMIT :limit;
 
--- name: found_open_end
--- Where a walk over :stride open deliveries of anybody ends.
+-- name: search_open_end
+-- The end of a scan over :stride open deliveries of all applications.
 SELECT message_id AS id FROM delivery WHERE message_id < :near AND message_id >= :far ORDER BY message_id DESC LIMIT 1 OFFSET :stride - 1;
 
--- name: found_dead_end
+-- name: search_dead_end
 SELECT message_id AS id FROM dead_letter
  WHERE resolved_at IS NULL AND message_id < :near AND message_id >= :far ORDER BY message_id DESC LIMIT 1 OFFSET :stride - 1;
 
--- name: found_open
+-- name: search_open
 SELECT
--- include: found_columns
+-- include: search_columns
   FROM (SELECT DISTINCT message_id, message_seq FROM (
           SELECT message_id, message_seq, app_no FROM delivery
            WHERE message_id < :near AND message_id >= :far ORDER BY message_id DESC LIMIT :stride)
          WHERE :app_no IS NULL OR app_no = :app_no
          ORDER BY message_id DESC LIMIT :stride) t
-  -- include: found_of_theirs
+  -- include: search_of_theirs
  ORDER BY t.message_id DESC LIMIT :limit;
 
--- name: found_dead
+-- name: search_dead
 SELECT
--- include: found_columns
+-- include: search_columns
   FROM (SELECT DISTINCT message_id, message_seq FROM (
           SELECT message_id, message_seq, app_no FROM dead_letter
            WHERE resolved_at IS NULL AND message_id < :near AND message_id >= :far ORDER BY message_id DESC LIMIT :stride)
          WHERE :app_no IS NULL OR app_no = :app_no
          ORDER BY message_id DESC LIMIT :stride) t
-  -- include: found_of_theirs
+  -- include: search_of_theirs
  ORDER BY t.message_id DESC LIMIT :limit;
 
--- name: found_end_back
+-- name: search_end_back
 SELECT min(id) AS id FROM (
     SELECT (SELECT m.id FROM message m WHERE m.app_no = p.value AND m.id > :near AND m.id <= :far
              ORDER BY m.id LIMIT 1 OFFSET :stride - 1) AS id
       FROM json_each(:apps) p);
 
--- name: found_back
+-- name: search_back
 SELECT
--- include: found_columns
+-- include: search_columns
   FROM json_each(:apps) p
   CROSS JOIN message m ON m.seq IN (
     SELECT m.seq FROM message m
      WHERE m.app_no = p.value AND m.id > :near AND m.id <= :far
-   -- include: found_filter
+   -- include: search_filter
      ORDER BY m.id LIMIT :limit)
   JOIN application a ON a.no = m.app_no
  ORDER BY m.id LIMIT :limit;
 
--- name: found_all_end_back
+-- name: search_all_end_back
 SELECT m.id FROM message m WHERE m.id > :near AND m.id <= :far ORDER BY m.id LIMIT 1 OFFSET :stride - 1;
 
--- name: found_all_back
+-- name: search_all_back
 SELECT
--- include: found_columns
+-- include: search_columns
   FROM message m CROSS JOIN application a ON a.no = m.app_no AND a.org_id = :org_id AND a.deleted_at IS NULL
  WHERE m.id > :near AND m.id <= :far
-   -- include: found_filter
+   -- include: search_filter
  ORDER BY m.id LIMIT :limit;
 
--- name: found_open_end_back
+-- name: search_open_end_back
 SELECT message_id AS id FROM delivery WHERE message_id > :near AND message_id <= :far ORDER BY message_id LIMIT 1 OFFSET :stride - 1;
 
--- name: found_dead_end_back
+-- name: search_dead_end_back
 SELECT message_id AS id FROM dead_letter
  WHERE resolved_at IS NULL AND message_id > :near AND message_id <= :far ORDER BY message_id LIMIT 1 OFFSET :stride - 1;
 
--- name: found_open_back
+-- name: search_open_back
 SELECT
--- include: found_columns
+-- include: search_columns
   FROM (SELECT DISTINCT message_id, message_seq FROM (
           SELECT message_id, message_seq, app_no FROM delivery
            WHERE message_id > :near AND message_id <= :far ORDER BY message_id LIMIT :stride)
          WHERE :app_no IS NULL OR app_no = :app_no
          ORDER BY message_id LIMIT :stride) t
-  -- include: found_of_theirs
+  -- include: search_of_theirs
  ORDER BY t.message_id LIMIT :limit;
 
--- name: found_dead_back
+-- name: search_dead_back
 SELECT
--- include: found_columns
+-- include: search_columns
   FROM (SELECT DISTINCT message_id, message_seq FROM (
           SELECT message_id, message_seq, app_no FROM dead_letter
            WHERE resolved_at IS NULL AND message_id > :near AND message_id <= :far ORDER BY message_id LIMIT :stride)
          WHERE :app_no IS NULL OR app_no = :app_no
          ORDER BY message_id LIMIT :stride) t
-  -- include: found_of_theirs
+  -- include: search_of_theirs
  ORDER BY t.message_id LIMIT :limit;
 
--- name: found_by_event_id
+-- name: search_by_event_id
 SELECT
--- include: found_columns
+-- include: search_columns
   FROM application a
   CROSS JOIN event_id e ON e.app_no = a.no AND e.event_id = :ref
   CROSS JOIN message m ON m.id = e.message_id AND m.app_no = e.app_no
  WHERE a.org_id = :org_id AND a.deleted_at IS NULL AND (:app_no IS NULL OR a.no = :app_no)
- ORDER BY m.id DESC LIMIT :most;
+ ORDER BY m.id DESC LIMIT :max_rows;
 
--- name: found_by_id
+-- name: search_by_id
 SELECT
--- include: found_columns
+-- include: search_columns
   FROM message m CROSS JOIN application a ON a.no = m.app_no
  WHERE m.id = :ref AND a.org_id = :org_id AND a.deleted_at IS NULL AND (:app_no IS NULL OR a.no = :app_no);
 
--- name: found_states
+-- name: search_states
 SELECT message_id, state, held, count(*) AS number FROM (
     SELECT d.message_id, d.state,
 -- include: keeps

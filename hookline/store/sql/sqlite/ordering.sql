@@ -1,4 +1,5 @@
--- Order: the first of a queue gets its turn. See rules/ordering.py for who may do it when, and why nothing is forgotten.
+-- Ordering: make the first delivery of a queue available. `rules/ordering.py` explains who may do this and when, and
+-- why no delivery is forgotten.
 
 -- name: promote
 UPDATE delivery SET state = 0
@@ -10,12 +11,13 @@ UPDATE delivery SET state = 0
                       AND b.message_seq < delivery.message_seq AND e.on_death = 'block');
 
 -- name: queues_of
--- The queues that these deliveries stand in.
+-- The queues of these deliveries.
 SELECT endpoint_no, ordering_key FROM delivery WHERE id IN (SELECT value FROM json_each(?)) AND ordering_key IS NOT NULL;
 
 -- name: queues
--- Each queue that has something in it, one seek each, with the first in line. The next key of the lane, or else the first of the
--- next lane: of a pair that comes from a query the index is searched by its first half alone.
+-- Each queue that is not empty, one index lookup each, with its first delivery. The next step is the next key of the
+-- lane, or else the first key of the next lane. A row comparison with values from a query would search the index by its
+-- first column only.
 WITH RECURSIVE queue (endpoint_no, ordering_key) AS (
     SELECT * FROM (SELECT endpoint_no, ordering_key FROM delivery WHERE state = 6 AND endpoint_no > 0
                     ORDER BY endpoint_no, ordering_key LIMIT 1)
@@ -35,7 +37,7 @@ SELECT w.endpoint_no, w.ordering_key,
   FROM queue w;
 
 -- name: queue_will_move
--- Whether something of it is active, its lane is gone, or a dead letter blocks it.
+-- Whether the queue has an active delivery, its lane is deleted, or a dead letter blocks it.
 SELECT EXISTS (SELECT 1 FROM delivery a WHERE a.endpoint_no = :no AND a.ordering_key = :key AND a.state < 3)
     OR NOT EXISTS (SELECT 1 FROM lane l WHERE l.endpoint_no = :no AND l.status < 3)
     OR EXISTS (SELECT 1 FROM dead_letter b JOIN endpoint e ON e.no = b.endpoint_no
@@ -43,5 +45,5 @@ SELECT EXISTS (SELECT 1 FROM delivery a WHERE a.endpoint_no = :no AND a.ordering
                   AND b.message_seq < :seq AND e.on_death = 'block');
 
 -- name: queues_named
--- Of one lane, by the tokens that it has.
+-- The queues that the tokens of a lane name.
 SELECT keys FROM wake WHERE endpoint_no = ? AND keys IS NOT NULL;

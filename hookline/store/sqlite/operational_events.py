@@ -1,4 +1,4 @@
-"""Operational webhooks: what happened, written to the outbox in the transaction in which it happens."""
+"""Operational webhooks: write events to the outbox in the transaction of the change."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 from hookline.model.states import Reason
 from hookline.rules import operational_events
 from hookline.rules.operational_events import DeliveryEvent, Note
-from hookline.store.plans.operational_events import tell as tell_plan
+from hookline.store.plans.operational_events import write_events as write_events_plan
 from hookline.store.sqlite.clock import instant
 from hookline.store.sqlite.database import run
 from hookline.store.sqlite.transaction import READ, Tx
 
 
-def tell(tx: Tx, notes: Sequence[Note]) -> None:
-    run(tx, tell_plan(notes, READ))
+def write_events(tx: Tx, notes: Sequence[Note]) -> None:
+    run(tx, write_events_plan(notes, READ))
 
 
 def of_deaths(tx: Tx, rows: Sequence[Any], reason: Reason) -> list[DeliveryEvent]:
-    """Of deliveries that died without an attempt."""
+    """Build events for deliveries that died without an attempt."""
     return [
         DeliveryEvent(
             kind=operational_events.Kind.ATTEMPT_EXHAUSTED,

@@ -1,4 +1,4 @@
-"""Depths: what both engines share."""
+"""Build `Depths` from the counts of either engine, and decide how long they stay cached."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Depths).decode
 
 
-def kept(data: bytes) -> Depths | None:
-    """None: it is of another release."""
+def decode(data: bytes) -> Depths | None:
+    """Decode cached depths. None: another release wrote them in a different format."""
     try:
         return _decode(data)
     except msgspec.DecodeError:
         return None
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """As the database has counted it."""
+class Counted(msgspec.Struct, frozen=True, kw_only=True):
+    """The counts as the database returned them."""
 
     pending: int
     scheduled: int
@@ -43,8 +43,9 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     alerts: Mapping[str, dict[str, int]]
 
 
-def depths_of(found: Found, at: datetime, seconds: float) -> Depths:
-    """Every state and reason is in it, also those that there is nothing of: a figure that goes away is not a zero."""
+def depths_of(found: Counted, at: datetime, seconds: float) -> Depths:
+    """Build depths with every state and reason. One without rows is reported as 0, because a missing figure is not a
+    zero."""
     states = (DeliveryState.PENDING, DeliveryState.SCHEDULED, DeliveryState.DELIVERING, DeliveryState.QUEUED)
     return Depths(
         at=at,
@@ -63,13 +64,13 @@ def depths_of(found: Found, at: datetime, seconds: float) -> Depths:
     )
 
 
-def good_for(seconds: float, fresh: float) -> float:
-    """How long an answer that took so long to count is given again."""
+def cached_for(seconds: float, fresh: float) -> float:
+    """Return how many seconds a result stays cached if counting took `seconds` seconds."""
     return max(fresh, seconds * COUNTING)
 
 
 def by_name(rows: Any) -> dict[str, dict[str, int]]:
-    """Of (name, severity, number)."""
+    """Group rows of (name, severity, number) by name."""
     found: dict[str, dict[str, int]] = {}
     for name, severity, number in rows:
         found.setdefault(name, {})[severity] = number

@@ -1,4 +1,4 @@
--- The database's own life: migrations.
+-- Migrations.
 
 -- name: version
 SELECT coalesce(max(number), 0) FROM migration;

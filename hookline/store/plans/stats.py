@@ -1,4 +1,4 @@
-"""What both engines count, and how far."""
+"""Build `Stats` from the counts of either engine."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from msgspec import Struct
 from hookline import ids
 from hookline.model import Stats, StatsFilter
 
-MAX_COUNTED = (
-    250_000  # of each figure, about a second of the database's time: a busy month must not keep it from its work
-)
+# Maximum rows counted per figure. It takes about a second of the database's time, so that a busy month does not
+# block other work.
+MAX_COUNTED = 250_000
 
 
 class Span(Struct, frozen=True, kw_only=True):
-    """The ids that were made in a stretch of time: from the first on, and before the last."""
+    """The ids that were made in a period: `first` is included, `last` is excluded."""
 
     first: str
     last: str
@@ -32,20 +32,20 @@ def _span(prefix: str, where: StatsFilter) -> Span:
 
 
 class Figures(Struct, frozen=True, kw_only=True):
-    """As they come from the database."""
+    """The counts as the database returned them."""
 
     messages: int
     waiting: tuple[int, int]  # pending, scheduled
     queued: int
     delivering: int
     attempts: int
-    failed: tuple[int, int]  # with a retry to come, dead
-    dead: tuple[int, int]  # still open, resolved
+    failed: tuple[int, int]  # will be retried, dead
+    dead: tuple[int, int]  # unresolved, resolved
     dead_open: int
 
 
 def stats_of(found: Figures) -> Stats:
-    """Each delivered attempt is one delivered delivery: they need not be counted apart."""
+    """Build the statistics. Each delivered attempt is one delivered delivery, so deliveries are not counted separately."""
     counted = (
         found.messages,
         sum(found.waiting),

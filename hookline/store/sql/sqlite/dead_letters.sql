@@ -1,7 +1,7 @@
--- Dead letters and replay. A line that ends in `-- if :name` is left out where that value is not given.
+-- Dead letters and replay. A line that ends in `-- if :name` is removed if that value is None.
 
 -- part: dead_of
--- A leading `+` keeps a condition away from the indexes: the listing stays in its order, and needs no sort.
+-- A leading `+` prevents the use of an index for the condition, so the listing stays in its order and needs no sort.
    AND +l.app_no IN (SELECT no FROM application WHERE org_id = :org_id) -- if :org_id
    AND l.app_no = :app_no -- if :app_no
 
@@ -53,7 +53,7 @@ SELECT a.org_id, a.id AS app_id, count(*) AS dead
  WHERE l.app_no > 0 AND l.resolved_at IS NULL
    -- include: dead_of
    -- include: dead_filter
-GROUP BY l.app_no ORDER BY dead DESC, l.app_no LIMIT :most;
+GROUP BY l.app_no ORDER BY dead DESC, l.app_no LIMIT :max_rows;
 
 -- name: dead_stats_pending
 SELECT count(*) FROM delivery d
@@ -70,7 +70,7 @@ SELECT g.endpoint_no, g.reason, g.dead, g.oldest, a.id AS app_id, e.id AS endpoi
    -- include: dead_of
    -- include: dead_filter
    -- include: dead_resolved
-ORDER BY l.died_at DESC LIMIT :looked)
+ORDER BY l.died_at DESC LIMIT :max_rows)
          GROUP BY app_no, endpoint_no, reason) g
   JOIN application a ON a.no = g.app_no JOIN endpoint e ON e.no = g.endpoint_no
  ORDER BY g.dead DESC, g.endpoint_no, g.reason;
@@ -80,7 +80,7 @@ SELECT count(*) FROM (SELECT 1 FROM dead_letter l WHERE l.died_at > 0
    -- include: dead_of
    -- include: dead_filter
    -- include: dead_resolved
-LIMIT :most);
+LIMIT :max_rows);
 
 -- name: dead_applications
 SELECT a.no FROM application a
@@ -89,11 +89,11 @@ SELECT a.no FROM application a
    -- include: dead_filter
    -- include: dead_resolved
 )
- ORDER BY a.no LIMIT :most;
+ ORDER BY a.no LIMIT :max_rows;
 
 -- name: dead_attempts
 SELECT t.*, e.id AS endpoint_id, e.url AS endpoint_url FROM attempt t JOIN endpoint e ON e.no = t.endpoint_no
- WHERE t.message_id = :message_id AND t.delivery_id = :dead_id ORDER BY t.number DESC, t.id DESC LIMIT :most;
+ WHERE t.message_id = :message_id AND t.delivery_id = :dead_id ORDER BY t.number DESC, t.id DESC LIMIT :max_rows;
 
 -- name: replay_find
 SELECT l.id FROM dead_letter l
@@ -128,8 +128,8 @@ UPDATE dead_letter SET resolved_at = :now, note = :text
                ORDER BY l.died_at, l.id LIMIT :limit)
 RETURNING id;
 
--- name: messages_look
--- Every message of the application that a walk comes by, and what became of it at the endpoint.
+-- name: messages_in_range
+-- The application's messages in a range, and the state of each at the endpoint.
 SELECT m.id, m.created_at, m.event_type, m.channels, m.tags, m.payload IS NOT NULL AS whole,
        EXISTS (SELECT 1 FROM delivery d WHERE d.message_id = m.id AND d.endpoint_no = :no) AS open,
        EXISTS (SELECT 1 FROM delivery_done d WHERE d.message_id = m.id AND d.endpoint_no = :no) AS delivered,
@@ -152,14 +152,14 @@ SELECT endpoint_no, count(*) AS count, min(id) AS first, :now AS at
   FROM delivery WHERE id IN (SELECT value FROM json_each(:ids)) GROUP BY endpoint_no;
 
 -- name: deliveries_wake
--- A token for each lane that they are in, with the queues in which somebody's turn may have come.
+-- Inserts a token for each lane of these deliveries, with the queues whose next delivery may be available.
 INSERT INTO wake (app_no, endpoint_no, at, floor, keys)
 SELECT app_no, endpoint_no, max(:now, min(due_at)), max(:now, min(due_at)), group_concat(json_quote(ordering_key))
        FILTER (WHERE ordering_key IS NOT NULL)
   FROM delivery WHERE id IN (SELECT value FROM json_each(:ids)) GROUP BY app_no, endpoint_no;
 
 -- name: resolve_wake
--- They may have blocked their queues.
+-- Inserts tokens for the queues that these dead letters may have blocked.
 INSERT INTO wake (app_no, endpoint_no, at, floor, keys)
 SELECT app_no, endpoint_no, :now, :now, group_concat(json_quote(ordering_key))
   FROM dead_letter WHERE id IN (SELECT value FROM json_each(:ids)) AND ordering_key IS NOT NULL GROUP BY app_no, endpoint_no;

@@ -1,4 +1,5 @@
-"""How a listing is walked: from where to where, how far at most, what fits on a page. Pure; both engines do as it says."""
+"""Rules for paging through a listing: its bounds, how many rows one request reads, and how many fit on a page. Pure
+functions."""
 
 from __future__ import annotations
 
@@ -23,26 +24,28 @@ from hookline.store.protocols import Page, Walk
 
 T = TypeVar("T")
 
-STRIDE = 2_000  # rows that one request looks at, where a filter may match rarely
-MAX_BYTES = 8 * 1024 * 1024  # of payloads on one page
+STRIDE = 2_000  # maximum rows that one request reads if the filter may match rarely
+MAX_BYTES = 8 * 1024 * 1024  # maximum bytes of payloads on one page
 
-# Between the clock that makes ids and the one that stamps rows. Ids only narrow the walk down; the stamps decide.
+# Maximum difference between the clock that makes ids and the clock that stamps rows. Ids only narrow the range; the
+# row's own timestamp decides.
 _SLACK = timedelta(seconds=10)
-# A transaction has the instant at which it began, and may have waited for its lane since: longer than any does.
+# A row has the instant at which its transaction began, so rows may be out of order. No transaction waits this long.
 _WAITED = timedelta(hours=1)
-_LOWEST, _HIGHEST = "", "~"  # before and after every id
+_LOWEST, _HIGHEST = "", "~"  # sort before and after every id
 _OK = 200
 
 
 class Span(Struct, frozen=True):
-    """Where a walk begins, which is not part of it, and where it ends, which is."""
+    """The bounds of a scan: `near` is excluded, `far` is included."""
 
     near: str
     far: str
 
 
 def span(prefix: str, where: MessageFilter, page: Page) -> Span:
-    """`prefix` is that of the listing's keys. Newest first, or backwards from the iterator to the newest."""
+    """Return the bounds of a scan, newest first, or from the iterator to the newest if read backwards. `prefix` is the
+    prefix of the listing's ids."""
     low = _LOWEST if where.after is None else ids.first_at(prefix, where.after - _SLACK)
     high = _HIGHEST if where.before is None else ids.first_at(prefix, where.before + _SLACK)
     if page.backwards:
@@ -51,14 +54,15 @@ def span(prefix: str, where: MessageFilter, page: Page) -> Span:
 
 
 def rare(where: MessageFilter) -> bool:
-    """It may match so rarely that the walk must have an end. Bounds of time do not count, as ids have their time in them."""
+    """Return whether the filter may match so rarely that the scan needs a limit. Time bounds need none, because ids
+    contain their time."""
     if where.event_types is not None or where.channel is not None or where.tag is not None:
         return True
     match where:
         case AttemptFilter():
-            return where.code_class is not None or where.delivered is True  # what failed has an index
+            return where.code_class is not None or where.delivered is True  # failed attempts have an index of their own
         case AttemptedFilter():
-            return True  # repeated attempts are walked over
+            return True  # repeated attempts are skipped, and there may be many
         case MessageSearch():
             return where.state is not None
         case _:
@@ -66,26 +70,27 @@ def rare(where: MessageFilter) -> bool:
 
 
 def outcome(where: AttemptFilter) -> bool | None:
-    """Whether only delivered ones, or only failed ones, can match: nothing is delivered without a 2xx."""
+    """Return True if only delivered attempts can match, False if only failed ones can, else None. Only a 2xx response
+    counts as delivered."""
     if where.delivered is None and where.code_class not in (None, _OK):
         return False
     return where.delivered
 
 
 def walked(found: list[T], page: Page, end: str | None) -> Walk[T]:
-    """`found` in the order of the walk; the end of the walk matters only where the page is not full."""
+    """Build a page from the rows in scan order. The scan's end is set only if the page is not full."""
     rows = found[::-1] if page.backwards else found
     return Walk(rows=rows, end=end if len(found) < page.limit else None)
 
 
 def fits(messages: Sequence[Message]) -> int:
-    """How many of the first ones fit on a page with their payloads; one always does."""
+    """Return how many of the first messages fit on a page with their payloads; at least one."""
     sizes = accumulate(message.size or 0 for message in messages)
     return max(1, sum(size <= MAX_BYTES for size in sizes))
 
 
 def recorded_within(where: MessageFilter) -> tuple[datetime | None, datetime | None]:
-    """When an attempt that started in the filter's bounds can have been recorded."""
+    """Return the period in which attempts that started within the filter's bounds can have been recorded."""
     day = timedelta(days=1)
     return where.after and where.after - day, where.before and where.before + day
 
@@ -94,19 +99,19 @@ def recorded_within(where: MessageFilter) -> tuple[datetime | None, datetime | N
 
 
 def seen_at_once(where: LaneEventFilter, page: Page) -> int:
-    """Events that one request looks at."""
+    """Return the number of events that one request reads."""
     return page.limit if where == LaneEventFilter() else max(STRIDE, page.limit)
 
 
 def timeline(seen: Sequence[TimelineEntry], where: LaneEventFilter, page: Page) -> Walk[TimelineEntry]:
-    """What matches of the events that were looked at, which are in the order of the walk."""
+    """Build a page from the matching events. `seen` has the events in scan order."""
     found = [entry for entry in seen if where.matches(entry.event)][: page.limit]
     over = len(seen) < seen_at_once(where, page) or _past(seen[-1].event.at, where, page)
     return walked(found, page, None if over else str(seen[-1].id))
 
 
 def _past(at: datetime, where: LaneEventFilter, page: Page) -> bool:
-    """Whether nothing that matches can come behind an event of this instant."""
+    """Return whether no event after this instant, in scan order, can match."""
     if page.backwards:
         return where.until is not None and at >= where.until + _WAITED
     return where.since is not None and at < where.since - _WAITED

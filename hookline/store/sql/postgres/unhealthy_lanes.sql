@@ -1,9 +1,9 @@
--- Lanes that want somebody's attention, and what waits in those of one tenant.
+-- Unhealthy lanes, and the health of applications.
 
 -- part: held_back
 (n.status > 0 OR n.circuit IN (1, 2) OR coalesce(n.held_until > now(), false))
 
--- name: troubled_numbers
+-- name: unhealthy_lane_numbers
 SELECT n.endpoint_no,
 -- include: held_back
        AS held
@@ -12,12 +12,12 @@ WHERE n.status < 3 AND (n.status > 0 OR n.circuit > 0 OR n.held_until > now() OR
        OR n.pace IS NOT NULL)
   AND (:app_no::bigint IS NULL OR n.app_no = :app_no)
   AND (:org_id::text IS NULL OR EXISTS (SELECT FROM hookline.application a WHERE a.no = n.app_no AND a.org_id = :org_id))
-ORDER BY held DESC, n.failing_since NULLS LAST, n.endpoint_no LIMIT :most::integer
+ORDER BY held DESC, n.failing_since NULLS LAST, n.endpoint_no LIMIT :max_rows::integer
 
--- name: troubled_dead
--- By lane, those with the most dead letters first: of so many endpoints that have any, one after the other along their index, and of
--- each so many letters that it is clear how it compares.
--- Ranges and orders are those of that index: with equations the planner reads the whole table, where one endpoint has most of it.
+-- name: unhealthy_lanes_dead
+-- Lanes with the most dead letters first. It visits a limited number of endpoints with dead letters, one by one along
+-- the index, and counts a limited number of dead letters of each. Ranges and orders are those of that index: with
+-- equality conditions the planner reads the whole table if one endpoint has most of it.
 WITH RECURSIVE found AS (
   (SELECT app_no, endpoint_no FROM hookline.dead_letter WHERE resolved_at IS NULL AND app_no BETWEEN :first::bigint AND :last::bigint
    ORDER BY app_no, endpoint_no LIMIT 1)
@@ -36,10 +36,11 @@ ORDER BY (SELECT count(*) FROM (SELECT FROM hookline.dead_letter l
                                 WHERE l.resolved_at IS NULL AND l.app_no BETWEEN f.app_no AND f.app_no
                                   AND l.endpoint_no BETWEEN f.endpoint_no AND f.endpoint_no
                                 ORDER BY l.app_no, l.endpoint_no LIMIT :compared::integer) c) DESC, 1
-LIMIT :most::integer
+LIMIT :max_rows::integer
 
 -- name: app_health
--- Of applications $1: of each $2 lanes, by the endpoint's id, and $3 how far is counted. Ranges and orders as of `troubled`.
+-- $1 applications, $2 maximum lanes of each, ordered by endpoint id, $3 maximum rows to count. Ranges and orders are as
+-- in `unhealthy_lanes_dead`.
 SELECT x.app_no, s.lanes, s.sick, coalesce(cardinality(s.stopped), 0) AS stopped,
        (SELECT count(*) FROM (SELECT FROM unnest(s.stopped) AS l (endpoint_no) CROSS JOIN LATERAL (
 -- include: lane_open
@@ -58,9 +59,9 @@ CROSS JOIN LATERAL (
               ORDER BY e.app_no, e.id LIMIT $2::integer) f
         JOIN hookline.lane n ON n.endpoint_no = f.no AND n.status < 3) l) s
 
--- name: troubled_about
--- Ranges and orders are those of the indexes by endpoint: with an equation the planner walks through the dead letters and events
--- of everybody else, by time.
+-- name: unhealthy_lane_details
+-- Ranges and orders are those of the indexes by endpoint: with an equality condition the planner reads the dead letters
+-- and events of all other endpoints, by time.
 SELECT l.endpoint_no AS no, a.org_id, a.name AS app_name, x.dead,
        CASE WHEN x.dead > 0 THEN (
          SELECT d.died_at FROM hookline.dead_letter d
@@ -81,8 +82,8 @@ CROSS JOIN LATERAL (
         ORDER BY d.app_no, d.endpoint_no LIMIT :counted::integer) c) x
 
 -- name: backlog
--- $1 organization, $2 application; $3 how far is counted: each lane's deliveries along its index, and no lane more once that is
--- reached.
+-- $1 organization, $2 application, $3 maximum rows to count. It counts each lane's deliveries along its index and stops
+-- at that number.
 WITH lanes AS (
   SELECT n.endpoint_no,
 -- include: held_back

@@ -1,0 +1,178 @@
+"""Protocols for the pipeline: ingest, outbox, claim, record, sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from hookline.model import (
+    Accepted,
+    BatchAccepted,
+    ClaimBatch,
+    LeasedDelivery,
+    NewBatch,
+    NewMessage,
+    OutboxPlace,
+    OutboxRow,
+    OutboxView,
+    RecordReport,
+    RelayReport,
+    Result,
+    SetAside,
+    SlotBudgets,
+    SweepReport,
+)
+from hookline.model.audit import Note
+from hookline.store.protocols.pages import Page
+
+
+class Ingest(Protocol):
+    """Accept messages from callers."""
+
+    async def ingest(self, batch: Sequence[NewMessage]) -> list[Accepted]:
+        """Accept a batch: write messages, deliveries, wake tokens and idempotency keys. Return one result per message,
+        in order.
+
+        Never writes lane rows. If two messages of one batch have the same event id or key, the first wins. A delivery's
+        `expires_at` is its acceptance (or `deliver_at`, if later) plus the max age of the message, endpoint, event type
+        or deployment: the first one that is set. Its policy is the three overrides merged; NULL if there are none.
+        Wakes sleeping workers (see `arm`).
+        """
+
+    async def ingest_batch(self, batch: NewBatch) -> BatchAccepted:
+        """Accept a caller's whole list in one transaction, as `ingest` does, under one idempotency key.
+
+        The key stores the results and the refused items. A request with the same key and body gets the same answer,
+        even if the reply to the first COMMIT was lost. Raises `NotFound` if the application does not exist; nothing is
+        stored then. Raises `Conflict` if another process works on the same key for longer than a request may wait. No
+        connection is held during that wait.
+        """
+
+    async def accepted_under(self, key: bytes, body: bytes) -> Accepted | None:
+        """Return the answer that `ingest` would give to a message with this idempotency key: replayed or key_reused.
+        None: the key is free."""
+
+
+class Outbox(Protocol):
+    """Turn outbox rows, which applications wrote in their own transactions, into messages."""
+
+    async def relay(self, limit: int) -> RelayReport:
+        """Move up to `limit` outbox rows of this database into messages and deliveries, in one transaction.
+
+        Rows are selected by state with SKIP LOCKED, never by a cursor. A row that cannot become a message (unknown
+        application, or refused by `messages.check_message`) is set aside with its reason and does not block other rows.
+        A row whose `event_id` is taken is dropped, because its message already exists.
+        """
+
+    async def wait_outbox(self, timeout: float) -> None:
+        """Sleep until this database's outbox may have rows, or until the timeout. It may return early."""
+
+    async def leave_outbox(self) -> None:
+        """Stop waiting for the outbox in this process, so that publishers notify another waiting process."""
+
+    async def take(
+        self,
+        rows: Sequence[OutboxRow],
+        *,
+        source: str,
+        place: OutboxPlace | None = None,
+        after: OutboxPlace | None = None,
+    ) -> RelayReport | None:
+        """Accept rows that were copied from another database's outbox, as `relay` does, in one transaction.
+
+        Rows that cannot become messages are set aside in this database's outbox, once per event id. With `place`, the
+        copy position of the source is moved from `after` to `place` in the same transaction. None: another process
+        moved it first, and nothing was done.
+        """
+
+    async def place(self, source: str) -> OutboxPlace | None:
+        """Return how far the source's outbox has been copied."""
+
+    async def outbox(self) -> OutboxView:
+        """Return the state of the outbox. The cost does not grow with the backlog."""
+
+    async def set_aside(self, page: Page) -> list[SetAside]:
+        """Return a page of outbox rows that could not become messages, ordered by number; the iterator is a number."""
+
+    async def retry_set_aside(self, ids: Sequence[int] | None, *, note: Note[int] | None = None) -> int:
+        """Move these rows (None: all that were set aside) back to the outbox, and return their number."""
+
+    async def discard_set_aside(self, ids: Sequence[int], *, note: Note[int] | None = None) -> int:
+        """Delete these rows permanently and return their number."""
+
+
+class Claim(Protocol):
+    """Lease due deliveries to a worker that has free slots."""
+
+    async def arm(self) -> bool:
+        """Register this worker as about to sleep. If True, `wait` is notified of new work from now on. Claim once more
+        before you wait."""
+
+    async def wait(self, timeout: float) -> None:
+        """Sleep until there may be new work (a notification, `wake`, a commit of another process), or until the
+        timeout."""
+
+    def wake(self) -> None:
+        """End the `wait` of this process. Any thread may call it."""
+
+    async def claim(self, want: int, budgets: SlotBudgets) -> ClaimBatch:
+        """Lease up to `want` due deliveries under a new claim token. `rules/claim/` has the fairness rules.
+
+        If `budgets` limits applications, `want` must be the number of all free slots of the worker.
+        """
+
+    async def release(self, jobs: Sequence[LeasedDelivery]) -> int:
+        """Return unsent deliveries to pending without counting an attempt, if the claim still holds. Return how many
+        did."""
+
+
+class Record(Protocol):
+    """Record the outcomes of attempts."""
+
+    async def record(self, results: Sequence[Result], *, wake: Collection[int] = ()) -> RecordReport:
+        """Write outcomes in one transaction: attempts, deliveries, lane health in the given order, and wake tokens.
+        Deliveries whose claim no longer holds are skipped.
+
+        If a batch fails because of its data, it is bisected down to the bad row. That row is written again without the
+        endpoint's response (headers, body, detail) and with its times in bounds, so that the delivery continues. If
+        that fails too, the delivery becomes dead with the reason `unsendable`, in its own transaction, and is in
+        `refused`.
+
+        `wake` names endpoints that waited for slots of this worker. Each gets a wake token for now.
+        """
+
+
+class Sweep(Protocol):
+    """Do the periodic work: expired leases and time budgets, failing endpoints, retention."""
+
+    async def sweep_leases(self, limit: int = 1000) -> SweepReport:
+        """Return expired leases to pending, at the end of their lane, and free their slots. Does nothing if another
+        worker is doing it.
+
+        A lease that ends further away than `FAR_LEASE` counts as expired: it was made while the clock was ahead.
+        """
+
+    async def sweep_expired(self, limit: int = 1000) -> SweepReport:
+        """Turn waiting deliveries past `expires_at` into dead letters with the reason `budget_exhausted`. Skips paused
+        lanes."""
+
+    async def sweep_deleted(self, limit: int = 1000) -> SweepReport:
+        """Turn waiting deliveries of deleted or missing endpoints into dead letters with the reason `endpoint_deleted`,
+        and delete tokens that have no lane."""
+
+    async def sweep_failing(self, *, pause_dead: int, disable_after: float) -> SweepReport:
+        """Pause endpoints with more than `pause_dead` dead letters in a day. Disable endpoints that have failed for
+        `disable_after` seconds.
+
+        An endpoint fails if its circuit is not closed and no delivery succeeded since.
+        """
+
+    async def retire(self, limit: int = 5000) -> SweepReport:
+        """Apply retention to history, dead letters and keys. Never removes the payload of an open or dead delivery.
+
+        SQLite does nothing for a day if the wall clock jumped by more than an hour while this process ran.
+        """
+
+    async def find_stuck_lanes(self, *, repair: bool) -> list[int]:
+        """Return endpoints with a waiting delivery that no token, probe, hold or free slot will ever wake. Slow. With
+        `repair`, wake them."""
