@@ -133,7 +133,7 @@ def _edit_page(context: PageContext, app: Application, draft: Draft, error: Hook
 async def edit(context: PageContext, form: Form) -> Done | Page:
     draft = drafts.read_draft(form)
     try:
-        changed = await applications.change(context.deps, context.by, context.path("app_id"), draft.change())
+        changed = await applications.change(context.deps, context.caller, context.path("app_id"), draft.change())
     except (InvalidInput, Conflict) as error:
         return _edit_page(context, await find(context), draft, error)
     return Done(to=context.link(path(changed)), notice="Saved.")
@@ -169,7 +169,7 @@ async def make_link(context: PageContext, form: Form) -> Page:
     scope = Scope.READ if form.flag("read_only") else Scope.FULL
     address = context.services.link_address(context.request)
     made = await applications.portal_link(
-        context.deps, context.by, context.path("app_id"), address, lifetime=lifetime, scope=scope
+        context.deps, context.caller, context.path("app_id"), address, lifetime=lifetime, scope=scope
     )
     words = f"Opens the portal of {made.app.name} for {lasting(lifetime)}. It is not shown again."
     return Page(
@@ -181,7 +181,7 @@ async def make_link(context: PageContext, form: Form) -> Page:
             tag("p", "Send it to the customer, or put it in an iframe of a site in HOOKLINE_PORTAL_ORIGINS."),
             components.actions(components.link_button(context.link(path(made.app)), "Back to the application")),
         ],
-        every=None,
+        refresh_seconds=None,
     )
 
 
@@ -193,7 +193,7 @@ async def hidden(context: PageContext) -> Response:
 async def end_portal(context: PageContext, form: Form) -> Done | Page:
     if not form.flag("sure"):
         return _asked(context, await find(context))
-    app = await applications.end_portal(context.deps, context.by, context.path("app_id"))
+    app = await applications.end_portal(context.deps, context.caller, context.path("app_id"))
     notice = "Every link to its portal, and every token of the application, is void."
     return Done(to=context.link(path(app)), notice=notice)
 
@@ -205,7 +205,9 @@ def _asked(context: PageContext, app: Application) -> Page:
     )
     back = components.link_button(context.link(path(app)), "Go back")
     body: list[Child] = [components.verdict("dead", words), components.actions(end, back)]
-    return Page(title=f"End all links and sessions of {app.name}?", rail="applications", body=body, every=None)
+    return Page(
+        title=f"End all links and sessions of {app.name}?", rail="applications", body=body, refresh_seconds=None
+    )
 
 
 # ── its end ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -238,11 +240,11 @@ async def show_delete(context: PageContext) -> Page:
             components.link_button(context.link(path(app)), "Keep it"),
         ),
     ]
-    return Page(title="Delete the application", rail="applications", body=body, every=None)
+    return Page(title="Delete the application", rail="applications", body=body, refresh_seconds=None)
 
 
 async def delete(context: PageContext, _form: Form) -> Done:
-    await applications.delete(context.deps, context.by, context.path("app_id"))
+    await applications.delete(context.deps, context.caller, context.path("app_id"))
     return Done(to=context.link("/applications", app=None), notice="The application is deleted.")
 
 

@@ -189,7 +189,7 @@ def _new_page(context: PageContext, draft: Draft, error: HooklineError | None) -
 async def create(context: PageContext, form: Form) -> Done | Page:
     draft = read_draft(form)
     try:
-        made = await applications.create(context.deps, context.by, draft.new())
+        made = await applications.create(context.deps, context.caller, draft.new())
     except (InvalidInput, Conflict) as error:
         return _new_page(context, draft, error)
     return Done(to=context.link(f"/applications/{made.id}"), notice="The application is there. Add an endpoint to it.")

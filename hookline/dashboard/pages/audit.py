@@ -70,7 +70,7 @@ async def show(context: PageContext) -> Page:
         title="Audit log",
         rail="audit",
         status=422 if asked.faults else 200,
-        every=None if asked.faults else 5.0,
+        refresh_seconds=None if asked.faults else 5.0,
         body=[
             context.live("verdict", _verdict(context, asked, rows, further)),
             _filters(context, asked),

@@ -20,7 +20,7 @@ async def show(context: PageContext) -> Page:
             delivery_contract.rules(context),
             tag("p", tag("a", "Endpoints", href=context.link("/endpoints"))),
         ],
-        every=None,
+        refresh_seconds=None,
     )
 
 

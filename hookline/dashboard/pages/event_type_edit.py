@@ -127,7 +127,7 @@ async def create(context: PageContext, form: Form) -> Done | Page:
     try:
         now = context.services.wall()
         blank = EventType(org_id=context.org_id, name=draft.name, created_at=now, updated_at=now)
-        made = await event_types.create(context.deps, context.by, draft.applied(blank))
+        made = await event_types.create(context.deps, context.caller, draft.applied(blank))
     except (InvalidInput, Conflict, Busy) as error:
         return _page(context, "New event type", NEW, draft, error)
     return Done(to=context.link(path(made.name)), notice=f"{made.name} is in the catalogue.")
@@ -137,12 +137,12 @@ async def create(context: PageContext, form: Form) -> Done | Page:
 
 
 async def show_edit(context: PageContext) -> Page:
-    found = await event_types.find(context.deps, context.by, context.path("name"))
+    found = await event_types.find(context.deps, context.caller, context.path("name"))
     return _page(context, f"Edit {found.name}", path(found.name, "/edit"), Draft.of(found))
 
 
 async def edit(context: PageContext, form: Form) -> Done | Page:
-    found = await event_types.find(context.deps, context.by, context.path("name"))
+    found = await event_types.find(context.deps, context.caller, context.path("name"))
     draft = Draft.typed(form, found.name)
 
     def decide(seen: EventType) -> EventType:
@@ -153,7 +153,7 @@ async def edit(context: PageContext, form: Form) -> Done | Page:
         return draft.applied(seen)
 
     try:
-        await event_types.change(context.deps, context.by, found.name, decide)
+        await event_types.change(context.deps, context.caller, found.name, decide)
     except (InvalidInput, Conflict, Busy) as error:
         shown = replace(draft, seen=found.updated_at.isoformat())
         return _page(context, f"Edit {found.name}", path(found.name, "/edit"), shown, error)
@@ -161,13 +161,13 @@ async def edit(context: PageContext, form: Form) -> Done | Page:
 
 
 async def archive(context: PageContext, _form: Form) -> Done:
-    found = await event_types.archive(context.deps, context.by, context.path("name"))
+    found = await event_types.archive(context.deps, context.caller, context.path("name"))
     notice = "Archived: endpoints that chose it keep it, and no other can choose it."
     return Done(to=context.link(path(found.name)), notice=notice)
 
 
 async def restore(context: PageContext, _form: Form) -> Done:
-    found = await event_types.restore(context.deps, context.by, context.path("name"))
+    found = await event_types.restore(context.deps, context.caller, context.path("name"))
     return Done(to=context.link(path(found.name)), notice="It is in use again.")
 
 
@@ -179,7 +179,12 @@ def _page(context: PageContext, title: str, to: str, draft: Draft, error: Hookli
     wrong = None if error is None else components.verdict("dead", f"Nothing was saved: {error}")
     body: list[Child] = [wrong, _form_of(context, to, draft, faults)]
     return Page(
-        title=title, rail="event-types", body=body, aside=_back(context, to), status=http_status(error), every=None
+        title=title,
+        rail="event-types",
+        body=body,
+        aside=_back(context, to),
+        status=http_status(error),
+        refresh_seconds=None,
     )
 
 

@@ -46,7 +46,7 @@ async def show(context: PageContext) -> Page:
             _table(context, types) if types else _nothing(context),
             components.more(context, further, "More"),
         ],
-        every=None,
+        refresh_seconds=None,
     )
 
 
@@ -118,7 +118,7 @@ def _standing(each: EventType) -> Safe | None:
 
 
 async def show_one(context: PageContext) -> Page:
-    found = await catalogue.find(context.deps, context.by, context.path("name"))
+    found = await catalogue.find(context.deps, context.caller, context.path("name"))
     if not _reaches(context, found):
         raise NotFound(f"no event type {found.name!r}")
     payload = example_payload.payload(found, context.services.wall().replace(microsecond=0))
@@ -135,7 +135,7 @@ async def show_one(context: PageContext) -> Page:
             ),
             *_schemas(found),
         ],
-        every=None,
+        refresh_seconds=None,
     )
 
 

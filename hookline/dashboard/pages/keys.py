@@ -58,7 +58,7 @@ async def show(context: PageContext) -> Page:
             context.live("keys", listed),
             components.more(context, keys[-1].id if len(found) > SHOWN else None, "More"),
         ],
-        every=10.0,
+        refresh_seconds=10.0,
     )
 
 
@@ -141,7 +141,7 @@ async def create(context: PageContext, form: Form) -> Page:
             tag("p", f"{made.name} may {_SCOPES[made.scope].partition(': ')[2]}."),
             tag("p", components.link_button(context.link("/api-keys"), "I have copied it", kind="main")),
         ],
-        every=None,
+        refresh_seconds=None,
     )
 
 
@@ -152,7 +152,7 @@ async def _create(context: PageContext, typed: Mapping[str, str]) -> tuple[ApiKe
         raise InvalidInput(f"takes one of {', '.join(filter(None, _LIVES))}, or nothing", field="days")
     return await api_keys.create(
         context.deps,
-        context.by,
+        context.caller,
         name=typed["name"],
         scope=Scope(typed["scope"]),
         app=typed["app"] or None,
@@ -200,7 +200,7 @@ async def _form(context: PageContext, typed: Mapping[str, str], error: InvalidIn
         aside=tag("a", "Back to the keys", href=context.link("/api-keys")),
         body=[wrong if faults else None, form],
         status=http_status(error),
-        every=None,
+        refresh_seconds=None,
     )
 
 
@@ -218,7 +218,7 @@ def _applications(apps: Sequence[Application], value: str, error: str | None) ->
 async def show_revoke(context: PageContext) -> Page:
     """What it touches, before it is done."""
     _check(context)
-    key = await api_keys.find(context.deps, context.by, context.path("key_id"))
+    key = await api_keys.find(context.deps, context.caller, context.path("key_id"))
     used = (
         "It was never used."
         if key.last_used_at is None
@@ -246,12 +246,12 @@ async def show_revoke(context: PageContext) -> Page:
                 components.link_button(context.link("/api-keys"), "Keep it"),
             ),
         ],
-        every=None,
+        refresh_seconds=None,
     )
 
 
 async def revoke(context: PageContext, _form: Form) -> Done:
-    key = await api_keys.revoke(context.deps, context.by, context.path("key_id"))
+    key = await api_keys.revoke(context.deps, context.caller, context.path("key_id"))
     return Done(to=context.link("/api-keys"), notice=f"{key.name} is revoked.")
 
 

@@ -65,7 +65,7 @@ async def show(context: PageContext) -> Page | Response:
             context.live("messages", await _table(context, asked, listed), _ways_on(context, listed)),
         ],
         status=422 if asked.faults else 200,
-        every=3.0 if first and not asked.faults else None,
+        refresh_seconds=3.0 if first and not asked.faults else None,
     )
 
 

@@ -31,7 +31,7 @@ LOOKS_KEPT = timedelta(hours=2)  # of earlier backlogs
 async def show(context: PageContext) -> Page:
     if context.app is None and context.param("app") is not None:
         raise NotFound(f"no application {context.param('app')!r}")  # never: all of them
-    picture = await (_whole(context) if context.whole and context.app is None else _own(context))
+    picture = await (_whole(context) if context.runs_deployment and context.app is None else _own(context))
     return Page(title="Overview", body=body(context, picture), rail="overview")
 
 

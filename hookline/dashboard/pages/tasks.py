@@ -74,7 +74,7 @@ def _statuses(context: PageContext, chosen: str | None) -> Safe:
 
 
 async def _show_batch(context: PageContext, batch: str) -> Page:
-    tasks = await services.of_batch(context.deps, context.by, batch)
+    tasks = await services.of_batch(context.deps, context.caller, batch)
     running = [task for task in tasks if task.status == TaskStatus.RUNNING]
     done, skipped = sum(task.done for task in tasks), sum(task.skipped for task in tasks)
     counted = [task.total for task in tasks if task.total is not None]
@@ -105,7 +105,7 @@ async def _show_batch(context: PageContext, batch: str) -> Page:
 
 
 async def show_one(context: PageContext) -> Page:
-    task = await services.find(context.deps, context.by, context.path("task_id"))
+    task = await services.find(context.deps, context.caller, context.path("task_id"))
     body = context.live(
         "task", _told(context, task), _progress(context, task), _again(context, task), await _after(context, task)
     )
@@ -114,7 +114,7 @@ async def show_one(context: PageContext) -> Page:
         rail="dead",
         body=[body, context.live("work", components.section("What it does", _work(context, task)))],
         aside=tag("a", "All tasks", href=context.link("/tasks")),
-        every=1.0 if task.status == TaskStatus.RUNNING else 3.0,
+        refresh_seconds=1.0 if task.status == TaskStatus.RUNNING else 3.0,
     )
 
 
@@ -217,13 +217,13 @@ def _link(context: PageContext, what: str, name: str) -> Safe:
 
 
 async def stop(context: PageContext, _form: Form) -> Done:
-    task = await services.cancel(context.deps, context.by, context.path("task_id"))
+    task = await services.cancel(context.deps, context.caller, context.path("task_id"))
     return Done(to=context.link(f"/tasks/{task.id}"), notice=f"Stopped: {task.done:,} done.")
 
 
 async def stop_batch(context: PageContext, form: Form) -> Done:
     batch = form.text("batch")
-    stopped = await services.cancel_batch(context.deps, context.by, batch)
+    stopped = await services.cancel_batch(context.deps, context.caller, batch)
     notice = f"Stopped {components.count(len(stopped), 'task')}: {sum(task.done for task in stopped):,} done."
     return Done(to=context.link("/tasks", batch=batch), notice=notice)
 

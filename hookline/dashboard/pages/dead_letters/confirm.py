@@ -48,7 +48,7 @@ async def _chosen(context: PageContext, get: dead_letter_filter.Get, picks: Sequ
     if picks:
         # By name, resolved ones may be sent again; a filter never means them.
         resolved = None if kind == TaskKind.REPLAY_DEAD else False
-        within = await dead_letters.filter_of(context.deps, context.by, DeadLetterQuery(app=asked.query.app))
+        within = await dead_letters.filter_of(context.deps, context.caller, DeadLetterQuery(app=asked.query.app))
         where = replace(within, ids=dead_letters.numbers(picks), resolved=resolved)
         return Chosen(asked=asked, where=where, picked=True)
     if get("all") is None:
@@ -57,7 +57,7 @@ async def _chosen(context: PageContext, get: dead_letter_filter.Get, picks: Sequ
     # What dies from now on was not counted.
     until = context.now if asked.query.until is None else min(asked.query.until, context.now)
     asked = replace(asked, query=replace(asked.query, until=until))
-    where = await dead_letters.matching(context.deps, context.by, asked.query)
+    where = await dead_letters.matching(context.deps, context.caller, asked.query)
     return Chosen(asked=asked, where=where, picked=False)
 
 
@@ -93,7 +93,7 @@ def _nothing(verb: str, context: PageContext) -> Page:
     dead_letter_filter.chosen_app(context)
     back = tag("a", "Back to the dead letters", href=context.link("/dead-letters"))
     words = components.verdict("resolved", f"Nothing is chosen: {NONE}.")
-    return Page(title=f"{verb} dead letters", rail="dead", body=[words], aside=back, every=None)
+    return Page(title=f"{verb} dead letters", rail="dead", body=[words], aside=back, refresh_seconds=None)
 
 
 def _extent(summary: DeadSummary, many: str, left: int) -> Safe:
@@ -139,7 +139,7 @@ async def _resolve_page(context: PageContext, chosen: Chosen, note: str = "", fa
 
 def _page(verb: str, context: PageContext, chosen: Chosen, body: Sequence[Child], status: int = 200) -> Page:
     back = tag("a", "Back to the dead letters", href=context.link("/dead-letters", **chosen.asked.typed))
-    return Page(title=f"{verb} dead letters", rail="dead", body=body, aside=back, status=status, every=None)
+    return Page(title=f"{verb} dead letters", rail="dead", body=body, aside=back, status=status, refresh_seconds=None)
 
 
 def _ask(context: PageContext, path: str, chosen: Chosen, *children: Child) -> Safe:
@@ -193,20 +193,20 @@ def _status(status: EndpointStatus) -> Safe:
 
 
 async def replay(context: PageContext, form: Form) -> Done:
-    chosen = await _chosen(context, _getter(form), form.texts("id"), TaskKind.REPLAY_DEAD)
+    chosen = await _chosen(context, _getter(form), form.values("id"), TaskKind.REPLAY_DEAD)
     if not chosen.picked:
-        return _started(context, await dead_letters.replay_matching(context.deps, context.by, chosen.asked.query))
-    done = await dead_letters.replay(context.deps, context.by, form.texts("id"), chosen.asked.query.app)
+        return _started(context, await dead_letters.replay_matching(context.deps, context.caller, chosen.asked.query))
+    done = await dead_letters.replay(context.deps, context.caller, form.values("id"), chosen.asked.query.app)
     return _done(context, chosen, done, "Replayed", dead_letters.CANNOT_BE_SENT)
 
 
 async def resolve(context: PageContext, form: Form) -> Done | Page:
-    chosen = await _chosen(context, _getter(form), form.texts("id"), TaskKind.RESOLVE_DEAD)
+    chosen = await _chosen(context, _getter(form), form.values("id"), TaskKind.RESOLVE_DEAD)
     note, query = form.text("note").replace("\r\n", "\n"), chosen.asked.query
     try:
         if not chosen.picked:
-            return _started(context, await dead_letters.resolve_matching(context.deps, context.by, query, note))
-        done = await dead_letters.resolve(context.deps, context.by, form.texts("id"), note, query.app)
+            return _started(context, await dead_letters.resolve_matching(context.deps, context.caller, query, note))
+        done = await dead_letters.resolve(context.deps, context.caller, form.values("id"), note, query.app)
     except InvalidInput as error:
         if error.field != "note":
             raise
@@ -228,7 +228,7 @@ def _done(context: PageContext, chosen: Chosen, made: dead_letters.Done, verb: s
 
 async def replay_one(context: PageContext, _form: Form) -> Done:
     ref = context.path("dead_letter_id")
-    await dead_letters.replay(context.deps, context.by, [ref], dead_letter_filter.chosen_app(context))
+    await dead_letters.replay(context.deps, context.caller, [ref], dead_letter_filter.chosen_app(context))
     back = {name: context.param(name) for name in (*dead_letter_filter.NAMES, "after")}
     return Done(to=context.link("/dead-letters", **back), notice=f"Replayed {ref}: it is on its way.")
 

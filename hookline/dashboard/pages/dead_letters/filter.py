@@ -82,7 +82,7 @@ async def read(context: PageContext, get: Get) -> Asked:
     )
     where = DeadFilter(org_id=context.org_id, ids=())
     try:
-        where = where if errors else await dead_letters.filter_of(context.deps, context.by, query)
+        where = where if errors else await dead_letters.filter_of(context.deps, context.caller, query)
     except InvalidInput as error:
         errors["type" if error.field == "event type" else error.field] = error
     except NoSuch as error:
@@ -104,4 +104,4 @@ def _resolved(text: str) -> bool | None:
 
 
 async def find(context: PageContext, ref: str) -> DeadLetter:
-    return await dead_letters.find(context.deps, context.by, ref, chosen_app(context))
+    return await dead_letters.find(context.deps, context.caller, ref, chosen_app(context))

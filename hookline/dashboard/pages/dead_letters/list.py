@@ -33,7 +33,9 @@ _ONE = "one"  # the form that the buttons of single rows post
 async def show(context: PageContext) -> Page:
     asked = await dead_letter_filter.read(context, context.param)
     if asked.faults:
-        return Page(title="Dead letters", rail="dead", body=[_filters(context, asked, ())], status=422, every=None)
+        return Page(
+            title="Dead letters", rail="dead", body=[_filters(context, asked, ())], status=422, refresh_seconds=None
+        )
     summary = await context.store.dead_summary(asked.where)
     top = context.live(
         "dead",

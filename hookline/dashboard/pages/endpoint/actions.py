@@ -37,14 +37,14 @@ def _cause(form: Form) -> str | None:
 
 
 async def pause(context: PageContext, form: Form) -> Done:
-    found = await endpoint_state.pause(context.deps, context.by, ref(context), _cause(form))
+    found = await endpoint_state.pause(context.deps, context.caller, ref(context), _cause(form))
     return done(context, found, "Paused. Deliveries are held until it is resumed.")
 
 
 async def resume(context: PageContext, form: Form) -> Done:
     all_of_it = form.flag("replay_missing")
     resumed = await endpoint_state.resume(
-        context.deps, context.by, ref(context), _cause(form), replay_missing=all_of_it
+        context.deps, context.caller, ref(context), _cause(form), replay_missing=all_of_it
     )
     task = None if resumed.missed is None else resumed.missed.task
     if task is None:
@@ -54,7 +54,7 @@ async def resume(context: PageContext, form: Form) -> Done:
 
 
 async def disable(context: PageContext, form: Form) -> Done:
-    found = await endpoint_state.disable(context.deps, context.by, ref(context), _cause(form))
+    found = await endpoint_state.disable(context.deps, context.caller, ref(context), _cause(form))
     return done(context, found, "Disabled. Nothing is created for it from now on.")
 
 
@@ -65,7 +65,7 @@ async def show_enable(context: PageContext) -> Page:
         await _missed(context, found) if found.status == EndpointStatus.DISABLED else _nothing(context, found)
     )
     which = tag("p", components.ident(found.url, href=context.link(path(found)), most=80))
-    return Page(title="Enable the endpoint", rail="endpoints", body=[first, which, *rest], every=None)
+    return Page(title="Enable the endpoint", rail="endpoints", body=[first, which, *rest], refresh_seconds=None)
 
 
 def _nothing(context: PageContext, found: Endpoint) -> list[Child]:
@@ -74,7 +74,7 @@ def _nothing(context: PageContext, found: Endpoint) -> list[Child]:
 
 
 async def _missed(context: PageContext, found: Endpoint) -> list[Child]:
-    missed = await endpoint_state.missed(context.deps, context.by, ref(context))
+    missed = await endpoint_state.missed(context.deps, context.caller, ref(context))
     resume_path = context.link(path(found, "/resume"))
     if missed is None or missed.messages == 0:
         enable = components.button(context, resume_path, "Enable", kind="main")
@@ -102,18 +102,18 @@ async def open_circuit(context: PageContext, form: Form) -> Done:
     if seconds not in dict(OPENINGS):
         raise InvalidInput(f"takes one of {', '.join(key for key, _ in OPENINGS if key)}, or nothing", field="seconds")
     until = timedelta(seconds=int(seconds)) if seconds else None
-    made = await endpoint_state.open_circuit(context.deps, context.by, ref(context), _cause(form), until=until)
+    made = await endpoint_state.open_circuit(context.deps, context.caller, ref(context), _cause(form), until=until)
     return done(context, made.endpoint, "The circuit is open: nothing is sent until then, and a probe follows.")
 
 
 async def close_circuit(context: PageContext, form: Form) -> Done:
-    made = await endpoint_state.close_circuit(context.deps, context.by, ref(context), _cause(form))
+    made = await endpoint_state.close_circuit(context.deps, context.caller, ref(context), _cause(form))
     changed = "Sent again: at a low rate that doubles with successes."
     return done(context, made.endpoint, "The circuit was not open." if made.event is None else changed)
 
 
 async def reset_circuit(context: PageContext, form: Form) -> Done:
-    made = await endpoint_state.reset_circuit(context.deps, context.by, ref(context), _cause(form))
+    made = await endpoint_state.reset_circuit(context.deps, context.caller, ref(context), _cause(form))
     changed = "The circuit is closed, and its failures are forgotten."
     return done(context, made.endpoint, "There was nothing to reset." if made.event is None else changed)
 
@@ -122,7 +122,7 @@ async def reset_circuit(context: PageContext, form: Form) -> Done:
 
 
 async def send_test(context: PageContext, form: Form) -> Done:
-    sent = await endpoints.send_test(context.deps, context.by, ref(context), form.text("event_type"))
+    sent = await endpoints.send_test(context.deps, context.caller, ref(context), form.text("event_type"))
     notice = "The test event is on its way: this page follows it."
     return Done(to=context.link(f"/messages/{sent.id}"), notice=notice)
 
@@ -149,11 +149,11 @@ async def show_delete(context: PageContext) -> Page:
             components.link_button(context.link(path(found)), "Keep it"),
         ),
     ]
-    return Page(title="Delete the endpoint", rail="endpoints", body=body, every=None)
+    return Page(title="Delete the endpoint", rail="endpoints", body=body, refresh_seconds=None)
 
 
 async def delete(context: PageContext, _form: Form) -> Done:
-    await endpoints.delete(context.deps, context.by, ref(context))
+    await endpoints.delete(context.deps, context.caller, ref(context))
     return Done(to=context.link("/endpoints"), notice="The endpoint is deleted.")
 
 

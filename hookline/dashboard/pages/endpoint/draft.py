@@ -89,7 +89,7 @@ def _policy_texts(found: PolicyOverride) -> dict[str, str]:
 
 def read(form: Form) -> Draft:
     texts = {name: form.text(name).replace("\r\n", "\n") for name in TEXTS}
-    named = (*form.texts("types"), *_split(form.text("more_types")))
+    named = (*form.values("types"), *_split(form.text("more_types")))
     policy = {name: text for name in (*POLICY, "strategy", "schedule") if (text := form.text(f"policy_{name}"))}
     return Draft(
         **texts,

@@ -80,7 +80,7 @@ async def _new_page(context: PageContext, draft: Draft, application: str, wrong:
                         "An endpoint belongs to an application. Add one first.", None, components.actions(first)
                     )
                 ],
-                every=None,
+                refresh_seconds=None,
             )
         options, more = [(app.id, app.name) for app in apps[:MAX_APPS]], len(apps) > MAX_APPS
         chooser = components.chooser(
@@ -92,7 +92,7 @@ async def _new_page(context: PageContext, draft: Draft, application: str, wrong:
         rail="endpoints",
         body=body,
         aside=tag("a", "Back to the endpoints", href=context.link("/endpoints")),
-        every=None,
+        refresh_seconds=None,
         status=wrong.status if wrong else 200,
     )
 
@@ -103,7 +103,7 @@ async def create(context: PageContext, form: Form) -> Done | Page:
     if not app:
         return await _new_page(context, draft, named, Fault("", "choose the application that the endpoint belongs to"))
     try:
-        made = await endpoints.create(context.deps, context.by, app, drafts.new(draft))
+        made = await endpoints.create(context.deps, context.caller, app, drafts.new(draft))
     except (InvalidInput, BlockedAddress, Conflict, NotFound) as error:
         return await _new_page(context, draft, named, fault(error, portal=context.viewer.portal))
     types = await context.store.event_types(context.org_id, Rows(limit=1), archived=False)
@@ -127,7 +127,7 @@ async def _edit_page(context: PageContext, found: Endpoint, draft: Draft, wrong:
         rail="endpoints",
         body=body,
         aside=back(context, found),
-        every=None,
+        refresh_seconds=None,
         status=wrong.status if wrong else 200,
     )
 
@@ -135,7 +135,7 @@ async def _edit_page(context: PageContext, found: Endpoint, draft: Draft, wrong:
 async def edit(context: PageContext, form: Form) -> Done | Page:
     draft, decide = drafts.read(form), _decided(drafts.read(form), form.text("revision"))
     try:
-        changed = await endpoints.change(context.deps, context.by, ref(context), decide)
+        changed = await endpoints.change(context.deps, context.caller, ref(context), decide)
     except (InvalidInput, BlockedAddress, Conflict) as error:
         return await _edit_page(context, await find(context), draft, fault(error, portal=context.viewer.portal))
     return Done(to=context.link(path(changed)), notice="Saved.")

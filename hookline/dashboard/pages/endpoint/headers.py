@@ -44,7 +44,7 @@ def _page(context: PageContext, found: Endpoint, typed: Sequence[Line], error: H
         rail="endpoints",
         body=body,
         aside=back(context, found),
-        every=None,
+        refresh_seconds=None,
         status=http_status(error),
     )
 
@@ -78,9 +78,11 @@ def _blank(typed: Sequence[Line]) -> list[Safe]:
 
 async def save(context: PageContext, form: Form) -> Done | Page:
     typed = _typed(form)
-    removed: dict[str, str | None] = dict.fromkeys(form.texts("remove"))
+    removed: dict[str, str | None] = dict.fromkeys(form.values("remove"))
     try:
-        changed = await endpoints.set_headers(context.deps, context.by, ref(context), removed | dict(typed), merge=True)
+        changed = await endpoints.set_headers(
+            context.deps, context.caller, ref(context), removed | dict(typed), merge=True
+        )
     except (InvalidInput, Conflict) as error:
         return _page(context, await find(context), typed, error)
     return Done(to=context.link(path(changed)), notice="Saved.")

@@ -73,7 +73,7 @@ async def _page(context: PageContext, again: Again, found: Endpoint, typed: str,
     if typed and error is None:
         try:
             since = instants.read("since", typed)
-            total = await replays.count(context.deps, context.by, ref(context), again.kind, since)
+            total = await replays.count(context.deps, context.caller, ref(context), again.kind, since)
             confirm = _confirm(context, again, found, since, total)
         except InvalidInput as wrong:
             error = str(wrong)
@@ -89,7 +89,7 @@ async def _page(context: PageContext, again: Again, found: Endpoint, typed: str,
         rail="endpoints",
         body=body,
         aside=back(context, found),
-        every=None,
+        refresh_seconds=None,
         status=422 if error else 200,
     )
 
@@ -138,7 +138,7 @@ def _here(context: PageContext, since: datetime) -> str:
 async def begin(context: PageContext, form: Form, again: Again) -> Done | Page:
     found, typed = await find(context), form.text("since")
     try:
-        task = await again.start(context.deps, context.by, ref(context), instants.read("since", typed))
+        task = await again.start(context.deps, context.caller, ref(context), instants.read("since", typed))
     except InvalidInput as error:
         return await _page(context, again, found, typed, str(error))
     return done(context, found, "On its way: this page shows how far it is.", to=context.link(f"/tasks/{task.id}"))

@@ -19,7 +19,7 @@ from hookline.web.html import Child, tag
 
 
 async def reveal(context: PageContext, _form: Form) -> Page:
-    found = await endpoints.show_secret(context.deps, context.by, ref(context))
+    found = await endpoints.show_secret(context.deps, context.caller, ref(context))
     return _shown(context, found, "Whoever has it can sign in our name: keep it as a password.")
 
 
@@ -32,7 +32,7 @@ async def rotate(context: PageContext, form: Form) -> Page:
     if overlap == "0" and not form.flag("sure"):
         return _asked(context, found)
     changed = await endpoints.rotate_secret(
-        context.deps, context.by, ref(context), overlap=timedelta(seconds=int(overlap))
+        context.deps, context.caller, ref(context), overlap=timedelta(seconds=int(overlap))
     )
     kept = f"The old one signs beside it {dict(OVERLAPS)[overlap]}." if overlap != "0" else "The old one is void."
     return _shown(context, changed, f"The new secret signs from now on. {kept}")
@@ -53,7 +53,7 @@ def _asked(context: PageContext, found: Endpoint) -> Page:
         tag("p", "Of ", components.ident(found.url, most=80)),
         components.actions(go, back),
     ]
-    return Page(title="Rotate the secret at once?", rail="endpoints", body=body, every=None)
+    return Page(title="Rotate the secret at once?", rail="endpoints", body=body, refresh_seconds=None)
 
 
 def _not_again(context: PageContext, found: Endpoint) -> Page:
@@ -61,7 +61,7 @@ def _not_again(context: PageContext, found: Endpoint) -> Page:
     words = "The endpoint has changed since you looked at it, so its secret was not rotated again."
     back = components.link_button(context.link(path(found)), "Look at the endpoint", kind="main")
     body: list[Child] = [components.verdict("scheduled", words), components.actions(back)]
-    return Page(title="Secret of the endpoint", rail="endpoints", body=body, every=None, status=409)
+    return Page(title="Secret of the endpoint", rail="endpoints", body=body, refresh_seconds=None, status=409)
 
 
 def _shown(context: PageContext, found: Endpoint, words: str) -> Page:
@@ -73,7 +73,7 @@ def _shown(context: PageContext, found: Endpoint, words: str) -> Page:
         delivery_contract.section(context, found, key),
         components.actions(components.link_button(context.link(path(found)), "Back to the endpoint")),
     ]
-    return Page(title="Secret of the endpoint", rail="endpoints", body=body, every=None)
+    return Page(title="Secret of the endpoint", rail="endpoints", body=body, refresh_seconds=None)
 
 
 async def hidden(context: PageContext) -> Response:

@@ -59,14 +59,14 @@ async def _resend_page(context: PageContext, message: Message, chosen: str = "",
         body=body,
         aside=_back(context, message),
         status=http_status(wrong),
-        every=None,
+        refresh_seconds=None,
     )
 
 
 async def resend(context: PageContext, form: Form) -> Done | Page:
     ref = MessageRef(context.path("message_id"))
     try:
-        message, endpoint = await messages.resend(context.deps, context.by, ref, EndpointRef(form.text("endpoint")))
+        message, endpoint = await messages.resend(context.deps, context.caller, ref, EndpointRef(form.text("endpoint")))
     except NoSuch as error:
         if error.kind != "endpoint":
             raise
@@ -80,9 +80,9 @@ async def resend(context: PageContext, form: Form) -> Done | Page:
 
 async def replay(context: PageContext, form: Form) -> Done:
     message, dead = await context.message(context.path("message_id")), form.text("dead")
-    if (await dead_letters.find(context.deps, context.by, dead)).message_id != message.id:
+    if (await dead_letters.find(context.deps, context.caller, dead)).message_id != message.id:
         raise NoSuch("dead letter", dead)
-    letter = (await dead_letters.replay(context.deps, context.by, [dead])).letters[0]
+    letter = (await dead_letters.replay(context.deps, context.caller, [dead])).letters[0]
     notice = f"Replayed to {letter.endpoint_url}: it is sent as if it were new."
     return Done(to=context.link(f"/messages/{message.id}"), notice=notice)
 
@@ -132,7 +132,7 @@ async def _expunge_page(context: PageContext, message: Message, wrong: str | Non
         ],
         aside=_back(context, message),
         status=409 if wrong else 200,
-        every=None,
+        refresh_seconds=None,
     )
 
 
@@ -144,7 +144,7 @@ async def expunge(context: PageContext, form: Form) -> Done | Page:
     if await _needed(context, message) > agreed:
         return await _expunge_page(context, message, "More deliveries need it by now: nothing was removed.")
     try:
-        await messages.expunge(context.deps, context.by, MessageRef(message.id), force=agreed > 0)
+        await messages.expunge(context.deps, context.caller, MessageRef(message.id), force=agreed > 0)
     except Conflict as error:
         return await _expunge_page(context, message, str(error))
     return Done(to=context.link(f"/messages/{message.id}"), notice="The payload is removed.")

@@ -44,7 +44,7 @@ async def show(context: PageContext) -> Page:
             _payload(context, message),
             _more(context, told),
         ],
-        every=MOVING if under_way else STILL,
+        refresh_seconds=MOVING if under_way else STILL,
     )
 
 
