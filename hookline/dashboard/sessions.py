@@ -24,7 +24,7 @@ from hookline.dashboard.cookies import Cookies
 from hookline.dashboard.page import Form
 from hookline.dashboard.page_context import PORTAL, Viewer
 from hookline.dashboard.pages import sign_in as sign_in_page
-from hookline.dashboard.pages.sign_in import Asked
+from hookline.dashboard.pages.sign_in import SignInForm
 from hookline.dashboard.security_headers import headers
 from hookline.errors import HooklineError, NotFound, SignatureError, StoreUnavailable
 from hookline.model import Actor, ActorKind
@@ -144,7 +144,7 @@ class Sessions:
         if not portal and form_origin.framed(request.headers):
             # Operators sign in to no page inside of another. A portal's link does, and its fragment comes along.
             return RedirectResponse(f"{PORTAL}/login", 303, headers())
-        asked = Asked(
+        asked = SignInForm(
             onward=form_origin.inside(request.query_params.get("next", "")) or "",
             news=_news(request.query_params),
             inside=await self._inside(request),
@@ -160,7 +160,7 @@ class Sessions:
 
     async def _enter(self, request: Request, *, portal: bool) -> Response:
         form = Form.read(await body.read(request, most=MAX_FORM, seconds=self._services.body_time))
-        asked = Asked(
+        asked = SignInForm(
             onward=form_origin.inside(form.text("next")) or "",
             name=form.text("name")[:200],
             by_token=bool(form.text("token")),
@@ -272,12 +272,19 @@ class Sessions:
         return guarded
 
     def _wrong(
-        self, request: Request, asked: Asked, words: str, status: int, *, portal: bool, retry_after: int | None = None
+        self,
+        request: Request,
+        asked: SignInForm,
+        words: str,
+        status: int,
+        *,
+        portal: bool,
+        retry_after: int | None = None,
     ) -> Response:
         return self._asked(request, replace(asked, wrong=words), status, portal=portal, retry_after=retry_after)
 
     def _asked(
-        self, request: Request, asked: Asked, status: int = 200, *, portal: bool, retry_after: int | None = None
+        self, request: Request, asked: SignInForm, status: int = 200, *, portal: bool, retry_after: int | None = None
     ) -> Response:
         """The form, with a proof that only this browser's cookie fits."""
         value = self._cookies.get(request, PROOF, portal=portal)

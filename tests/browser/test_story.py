@@ -117,6 +117,6 @@ def test_one_event_one_page(visitor: Visitor, world: World) -> None:
     expect(main).to_contain_text("there is no such shop")
     endpoint.behave(OK)
     page.get_by_role("button", name=re.compile("^Replay")).first.click()
-    noticed(page, "Replayed")
+    noticed(page, "Replaying")
     endpoint.wait_for(2)
     expect(page.locator("main .state.delivered").first).to_be_visible()

@@ -42,7 +42,7 @@ def test_tasks_are_stopped(visitor: Visitor, world: World, dead: list[Endpoint])
     with page.expect_navigation():
         page.get_by_role("button", name="Stop all").click()
     noticed(page, "")
-    expect(page.locator("main")).to_contain_text("All of it is over")
+    expect(page.locator("main")).to_contain_text("All tasks have ended")
 
     first = dead[0]
     page = visitor.customer(first.customer, f"/endpoints/{first.id}/recover")

@@ -25,7 +25,7 @@ async def test_only_who_runs_the_deployment_sees_them(operator: Client, chief: C
     assert (await operator.get("/alerts")).status == 403
     assert not (await operator.page("/")).has("a", href="/alerts")
     page = await chief.page("/alerts")
-    assert page.first(class_="verdict").text == "● Nothing fires."
+    assert page.first(class_="verdict").text == "● No alert is firing."
     assert "hookline alerts test" in page.text
     assert page.has("a", href="/alerts")
 
@@ -34,11 +34,11 @@ async def test_what_fires_says_what_since_when_and_where_to_look(chief: Client, 
     await scene.endpoint()
     await backlog(scene)
     page = await chief.page("/alerts")
-    assert page.first(class_="verdict").text.startswith("◷ 1 alert fires: 5 deliveries are due")
+    assert page.first(class_="verdict").text.startswith("◷ 1 alert firing: 5 deliveries are due")
     ((state, what, about, since, lasted, look),) = page.rows()
     assert state == "◷ Backlog warning"
     assert what.startswith("5 deliveries are due")
-    assert (about, lasted, look) == ("the deployment", "fires", "Endpoints hookline top")
+    assert (about, lasted, look) == ("the deployment", "firing", "Endpoints hookline top")
     assert since.endswith("ago")
 
 
@@ -48,12 +48,12 @@ async def test_what_is_over_says_how_long_it_lasted(chief: Client, scene: Scene)
     await fleet.work(factory.delivered)
     await fleet.settle()
     page = await chief.page("/alerts")
-    assert page.first(class_="verdict").text == "● Nothing fires."
+    assert page.first(class_="verdict").text == "● No alert is firing."
     ((state, _, _, _, lasted, look),) = page.rows()
     assert state == "✓ Backlog resolved"
     assert lasted.endswith(("min", "s"))
     assert look == ""
-    assert "No alert fires now" in (await chief.page("/alerts?state=firing")).text
+    assert "No alert is firing" in (await chief.page("/alerts?state=firing")).text
     assert len((await chief.page("/alerts?state=resolved")).rows()) == 1
     assert (await chief.get("/alerts?state=lost")).status == 422
     assert (await chief.get("/alerts?after=%3Cscript")).status == 422

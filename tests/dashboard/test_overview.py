@@ -47,7 +47,7 @@ async def dead_letters(scene: Scene, count: int, reason: Reason = Reason.PERMANE
 
 async def test_an_empty_one_teaches_the_next_step(operator: Client, portal: Client) -> None:
     page = await operator.page("/")
-    assert verdicts(page) == ["◐ No endpoints yet: nothing is sent anywhere."]
+    assert verdicts(page) == ["◐ No endpoints yet, so nothing is sent."]
     assert "hookline listen --register demo --ping" in page.text
     customers = await portal.page("/portal")
     assert "Add the URL" in customers.text
@@ -60,7 +60,7 @@ async def test_all_well_is_calm(operator: Client, scene: Scene) -> None:
     await fleet.attempt(3, factory.delivered)
     await fleet.beat()
     page = await operator.page("/")
-    assert verdicts(page) == ["● All well: 3 deliveries arrived in the last hour."]
+    assert verdicts(page) == ["● Healthy: 3 deliveries succeeded in the last hour."]
     assert numbers(page)["delivered, last hour"] == "3"
     assert numbers(page)["of attempts delivered"] == "100%"
     assert not page.has("section", id="troubled")
@@ -80,7 +80,7 @@ async def test_one_sick_endpoint_is_named_with_since_when_why_how_much_waits_and
     (verdict,) = verdicts(page)
     assert verdict.startswith(f"❚❚ {sick.url}: circuit open for 10 min")
     assert "503" in verdict
-    assert verdict.endswith("; 7 deliveries wait.")
+    assert verdict.endswith("; 7 deliveries waiting.")
     (row,) = page.first("section", id="troubled").rows()
     assert sick.url in row[0]
     assert row[1].startswith("❚❚ circuit open for 10 min")
@@ -88,7 +88,7 @@ async def test_one_sick_endpoint_is_named_with_since_when_why_how_much_waits_and
     assert row[3:5] == ["7", "–"]
     form = page.form(f"/endpoints/{sick.id}/circuit/close")
     assert form.first("button").text == "Close circuit"
-    assert numbers(page)["held back"] == "7"
+    assert numbers(page)["held"] == "7"
 
 
 async def test_an_endpoint_that_refuses_what_it_is_sent_is_named_with_its_dead_letters(
@@ -98,9 +98,9 @@ async def test_an_endpoint_that_refuses_what_it_is_sent_is_named_with_its_dead_l
     endpoint = await scene.endpoint()
     await dead_letters(scene, 3)
     page = await operator.page("/")
-    assert verdicts(page) == ["✕ 3 dead letters, most of them permanent_failure. Look at them, and replay them."]
+    assert verdicts(page) == ["✕ 3 dead letters, most of them permanent_failure. Show and replay them."]
     (row,) = page.first("section", id="troubled").rows()
-    assert row[1].startswith("✕ deliveries die for")
+    assert row[1].startswith("✕ deliveries failing for")
     assert row[4] == "3"
     replay = next(link for link in page.all("a", class_="button") if link.text == "Replay 3…")
     asked = await operator.page(replay["href"])
@@ -111,7 +111,7 @@ async def test_an_endpoint_that_refuses_what_it_is_sent_is_named_with_its_dead_l
     await scene.record(*factory.all_delivered(await scene.claim_all()))
     (row,) = (await operator.page("/")).first("section", id="troubled").rows()
     assert row[1].startswith("✕ dead letters for")
-    assert row[2] == "It takes what it is sent now: replay them."
+    assert row[2] == "Recent deliveries succeeded. Replay the dead letters."
     assert (await operator.get(replay["href"])).status == 200
 
 
@@ -124,7 +124,7 @@ async def test_several_are_counted_and_the_first_is_named(operator: Client, scen
     (verdict,) = verdicts(page)
     first = page.first("section", id="troubled").rows()[0][0].partition("⧉")[0]
     begin = first[: len(endpoint.url)]
-    assert verdict.startswith(f"❚❚ 2 endpoints held back: 6 deliveries wait behind them. Begin with {begin}: paused")
+    assert verdict.startswith(f"❚❚ 2 endpoints held: 6 deliveries waiting for them. Start with {begin}: paused")
     assert [row[1].partition(" for ")[0] for row in page.first("section", id="troubled").rows()] == ["❚❚ paused"] * 2
 
 
@@ -137,7 +137,7 @@ async def test_one_that_asked_to_be_left_alone_is_held_until_then(enter: Enter, 
     operator = await enter()
     page = await operator.page("/")
     assert "asked to be left alone" in verdicts(page)[0]
-    assert verdicts(page)[0].endswith("; 3 deliveries wait.")
+    assert verdicts(page)[0].endswith("; 3 deliveries waiting.")
     await scene.age(3001)
     assert "asked to be left alone" not in (await operator.page("/")).text
 
@@ -146,7 +146,7 @@ async def test_a_failure_that_is_tried_again_is_no_alarm(operator: Client, scene
     await scene.endpoint()
     await scene.send()
     await scene.record(*(factory.retry(job) for job in await scene.claim_all()))
-    assert verdicts(await operator.page("/")) == ["◷ 1 endpoint failed lately; what failed is tried again."]
+    assert verdicts(await operator.page("/")) == ["◷ 1 endpoint failed recently. Failed deliveries are retried."]
 
 
 async def test_those_who_may_only_look_have_no_buttons(reader: Client, scene: Scene) -> None:
@@ -185,10 +185,10 @@ async def test_one_application_sees_only_its_own(
         page = await client.page(path)
         assert theirs.url not in page.text
         assert mine.url in page.text
-        assert numbers(page)["held back"] == "2"
+        assert numbers(page)["held"] == "2"
     whole = await operator.page("/")
     assert theirs.url in whole.text
-    assert numbers(whole)["held back"] == "7"
+    assert numbers(whole)["held"] == "7"
 
 
 async def test_an_application_that_is_not_there_is_not_all_of_them(operator: Client, scene: Scene) -> None:
@@ -202,7 +202,7 @@ async def test_another_organization_sees_nothing_of_it(enter: Enter, scene: Scen
     other = await scene.store.save_organization(factory.organization())
     page = await (await enter(org_id=other.id)).page("/")
     assert endpoint.url not in page.text
-    assert verdicts(page) == ["◐ No endpoints yet: nothing is sent anywhere."]
+    assert verdicts(page) == ["◐ No endpoints yet, so nothing is sent."]
 
 
 async def test_attempts_of_others_are_not_counted(
@@ -255,7 +255,7 @@ async def test_that_no_worker_runs_is_the_first_thing_to_know(chief: Client, sce
     fleet = Fleet(scene)
     await fleet.beat()  # of a process that only serves the API
     first, second = verdicts(await chief.page("/"))
-    assert first == "✕ No worker runs, so nothing is sent. Start one: hookline serve"
+    assert first == "✕ No worker is running, so nothing is sent. Start one: hookline serve"
     assert second.startswith("❚❚ ")
     fleet.tally.slots = 8
     await fleet.beat()
@@ -270,7 +270,7 @@ async def test_alerts_that_fire_are_told(chief: Client, scene: Scene) -> None:
     await fleet.looks(90)
     await fleet.beat()
     page = await chief.page("/")
-    assert "◷ 1 alert fires: backlog." in verdicts(page)
+    assert "◷ 1 alert firing: backlog." in verdicts(page)
     (row,) = page.first("section", id="alerts").rows()
     assert row[0].startswith("◷ Backlog")
     assert "5 deliveries are due" in row[1]
@@ -315,7 +315,7 @@ async def test_it_costs_the_same_however_many_endpoints_are_sick(operator: Clien
         await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "tests")
     page = await operator.page("/")
     assert len(page.first("section", id="troubled").rows()) == 10
-    assert verdicts(page)[0].startswith("❚❚ 14 endpoints held back")
+    assert verdicts(page)[0].startswith("❚❚ 14 endpoints held")
 
 
 # ── hostile texts ─────────────────────────────────────────────────────────────────────────────────────────────────
