@@ -42,7 +42,7 @@ def test_an_operator_mends_a_red_endpoint(visitor: Visitor, world: World) -> Non
     # They have mended it. What waits is sent once the circuit is closed.
     endpoint.behave(OK)
     row.get_by_role("button", name="Close circuit").click()
-    noticed(page, "Sent again")
+    noticed(page, "The circuit is closed")
 
     # What died is replayed, and the page says how many that are before anything happens.
     letters = len(customer.dead())
@@ -59,7 +59,7 @@ def test_an_operator_mends_a_red_endpoint(visitor: Visitor, world: World) -> Non
     page.goto(f"/dead-letters?app={customer.id}")
     expect(page.locator(".verdict").first).to_contain_text("No dead letters")
     page.goto(f"/endpoints/{endpoint.id}")
-    expect(page.locator(".verdict").first).to_contain_text("Nothing waits for it")
+    expect(page.locator(".verdict").first).to_contain_text("No deliveries are waiting")
 
 
 def test_a_customer_replays_what_they_missed(visitor: Visitor, world: World) -> None:
@@ -117,6 +117,6 @@ def test_one_event_one_page(visitor: Visitor, world: World) -> None:
     expect(main).to_contain_text("there is no such shop")
     endpoint.behave(OK)
     page.get_by_role("button", name=re.compile("^Replay")).first.click()
-    noticed(page, "Replaying")
+    noticed(page, "Replayed")
     endpoint.wait_for(2)
     expect(page.locator("main .state.delivered").first).to_be_visible()

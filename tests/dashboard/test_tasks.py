@@ -73,7 +73,7 @@ async def test_its_rate_and_what_is_to_go(operator: Client, scene: Scene) -> Non
     assert found is not None
     later = found.created_at + timedelta(seconds=10)
     assert task_parts.pace(found, later) == "2 per second, about 5 s left"
-    assert task_parts.pace(found, found.created_at + timedelta(minutes=40)) == "0.5 a minute, about 20 min to go"
+    assert task_parts.pace(found, found.created_at + timedelta(minutes=40)) == "0.5 per minute, about 20 min left"
     assert task_parts.pace(found, found.created_at) is None
     assert task_parts.pace(task, later) is None
     over = replace(found, status=TaskStatus.FINISHED, done=30, updated_at=later)
