@@ -1,6 +1,6 @@
-"""Wiring: every view and action of `pages/`, for operators and, where it is theirs too, for customers in the portal.
+"""Routes of the dashboard: every view and action of `pages/`, for operators and for customers in the portal.
 
-The one place where it is decided who may look and who may change: nobody gets to a handler around it.
+Every request passes through `Dashboard`, which checks whether the viewer may read the page or run the action.
 """
 
 from __future__ import annotations
@@ -29,22 +29,21 @@ from hookline.web.errors import Refused, beside
 from hookline.web.html import Safe, tag
 from hookline.web.middleware import record_of
 
-MAX_SWITCHED = 200  # applications that the switcher lists
+MAX_SWITCHED = 200  # applications listed in the switcher at the top of each page
 DAY = 86_400
 YEAR = 365 * DAY
-READ_ONLY = "you may look here, and change nothing"
+READ_ONLY = "you have read-only access: you cannot change anything here"
 
-_FORMS = frozenset(
-    action.path for action in pages.ACTIONS
-)  # a page at an action's own path is the form that leads to it
+# A page at the same path as an action is the form of that action.
+_FORMS = frozenset(action.path for action in pages.ACTIONS)
 
 _Handler = Callable[[Request], Awaitable[Response]]
 
 
 def routes(services: WebContext) -> list[BaseRoute]:
     dashboard = Dashboard(services)
-    found: list[BaseRoute] = [
-        *dashboard.door.routes(),
+    made: list[BaseRoute] = [
+        *dashboard.sessions.routes(),
         *brand.routes(services.pages.brand),
         Route("/static/{version}/{name}", _static, methods=["GET"]),
         Route("/favicon.ico", _icon, methods=["GET"]),
@@ -53,15 +52,18 @@ def routes(services: WebContext) -> list[BaseRoute]:
         views = [view for view in pages.VIEWS if view.portal or not portal]
         actions = [action for action in pages.ACTIONS if action.portal or not portal]
         for view in sorted(views, key=_most_specific_first):
-            found.append(
+            made.append(
                 Route(
                     prefix + (view.path if prefix + view.path == "/" else view.path.rstrip("/")),
-                    dashboard.shown(view, portal=portal),
+                    dashboard.view_handler(view, portal=portal),
                     methods=["GET"],
                 )
             )
-        found += [Route(prefix + each.path, dashboard.done(each, portal=portal), methods=["POST"]) for each in actions]
-    return found
+        made += [
+            Route(prefix + each.path, dashboard.action_handler(each, portal=portal), methods=["POST"])
+            for each in actions
+        ]
+    return made
 
 
 def _most_specific_first(view: View) -> list[bool]:
@@ -73,62 +75,62 @@ class Dashboard:
         self._services = services
         self._streams = live.Streams(services.leaving, services.monotonic)
         self._notices = Notices(services)
-        self.door = Sessions(services)
+        self.sessions = Sessions(services)
 
     # ── pages ──
 
-    def shown(self, view: View, *, portal: bool) -> _Handler:
+    def view_handler(self, view: View, *, portal: bool) -> _Handler:
         async def handle(request: Request) -> Response:
             try:
-                context = await self._look(request, portal=portal)
+                context = await self._context(request, portal=portal)
             except HooklineError as error:
-                return self._outside(request, error, portal=portal)
+                return self._signed_out_answer(request, error, portal=portal)
             try:
                 self._may_see(context, view)
-                return await self._show(context, view)
+                return await self._render(context, view)
             except HooklineError as error:
-                return await self._wrong(context, error)
+                return await self._error_page(context, error)
 
         return handle
 
-    async def _show(self, context: PageContext, view: View) -> Response:
+    async def _render(self, context: PageContext, view: View) -> Response:
         async with self._services.customers.place_for(context.viewer.caller.app):
-            return await self._made(context, view)
+            return await self._render_now(context, view)
 
-    async def _made(self, context: PageContext, view: View) -> Response:
+    async def _render_now(self, context: PageContext, view: View) -> Response:
         shown = await view.show(context)
         if isinstance(shown, Response):
-            return self._dressed(context, shown)
+            return self._with_security_headers(context, shown)
         if not live.wanted(context.request):
-            return await self._framed(context, shown)
-        if shown.every is None:
-            raise Refused(406, "this page has nothing that changes")
-        return self._dressed(
-            context, self._streams.stream(live.holders(context), self._again(context, view), shown.every)
+            return await self._framed_page(context, shown)
+        if shown.refresh_seconds is None:
+            raise Refused(406, "this page has no live parts")
+        return self._with_security_headers(
+            context, self._streams.stream(live.holders(context), self._reader(context, view), shown.refresh_seconds)
         )
 
-    def _again(self, before: PageContext, view: View) -> live.Read:
-        """The page as it is now, for whoever may still look at it."""
+    def _reader(self, first: PageContext, view: View) -> live.Read:
+        """Return a function that reads the page again, and first checks again that the viewer may still see it."""
 
         async def read() -> dict[str, Safe]:
-            context = await self._look(before.request, portal=before.viewer.portal)
+            context = await self._context(first.request, portal=first.viewer.portal)
             async with self._services.customers.place_for(context.viewer.caller.app):
                 await view.show(context)
             return context.regions
 
         return read
 
-    async def _look(self, request: Request, *, portal: bool) -> PageContext:
-        viewer = await self.door.viewer(request, portal=portal)
+    async def _context(self, request: Request, *, portal: bool) -> PageContext:
+        viewer = await self.sessions.viewer(request, portal=portal)
         caller = viewer.caller
         record_of(request.scope).caller = caller
         self._services.limits.take(caller)
         self._services.auth.allow(caller, Needs.READ)
         return PageContext(
-            request, self._services, viewer, await self._services.store.now(), await self._chosen(request, viewer)
+            request, self._services, viewer, await self._services.store.now(), await self._selected_app(request, viewer)
         )
 
-    async def _chosen(self, request: Request, viewer: Viewer) -> Application | None:
+    async def _selected_app(self, request: Request, viewer: Viewer) -> Application | None:
         ref = request.query_params.get("app", "")
         if viewer.portal or not ref:
             return viewer.caller.app
@@ -142,76 +144,76 @@ class Dashboard:
 
     # ── actions ──
 
-    def done(self, action: Action, *, portal: bool) -> _Handler:
+    def action_handler(self, action: Action, *, portal: bool) -> _Handler:
         async def handle(request: Request) -> Response:
             try:
-                context = await self._look(request, portal=portal)
+                context = await self._context(request, portal=portal)
                 raw = await body.read(request, limit=MAX_FORM, seconds=self._services.body_time)
             except HooklineError as error:
-                return self._outside(request, error, portal=portal)
+                return self._signed_out_answer(request, error, portal=portal)
             try:
-                return await self._do(context, action, raw)
+                return await self._run(context, action, raw)
             except HooklineError as error:
-                return await self._wrong(context, error)
+                return await self._error_page(context, error)
 
         return handle
 
-    async def _do(self, context: PageContext, action: Action, raw: bytes) -> Response:
+    async def _run(self, context: PageContext, action: Action, raw: bytes) -> Response:
         form = Form.read(raw)
-        self.door.check(context.request, context.viewer, form)
+        self.sessions.check(context.request, context.viewer, form)
         if not context.may_change:
             raise Refused(403, READ_ONLY)
-        found = await action.do(context, form)
-        match found:
+        result = await action.do(context, form)
+        match result:
             case Response():
-                return self._dressed(context, found)
+                return self._with_security_headers(context, result)
             case Page():
-                return await self._framed(context, found)
+                return await self._framed_page(context, result)
             case Done():
-                answer = RedirectResponse(found.to, 303)
-                self._notices.give(answer, Notice(found.notice), context.request, portal=context.viewer.portal)
-                return self._dressed(context, answer)
+                answer = RedirectResponse(result.to, 303)
+                self._notices.give(answer, Notice(result.notice), context.request, portal=context.viewer.portal)
+                return self._with_security_headers(context, answer)
 
-    # ── around them ──
+    # ── responses ──
 
-    async def _framed(self, context: PageContext, shown: Page) -> Response:
-        apps = Switched() if context.viewer.portal else await self._switched(context)
+    async def _framed_page(self, context: PageContext, shown: Page) -> Response:
+        apps = Switched() if context.viewer.portal else await self._switcher(context)
         notice = self._notices.taken(context.request, portal=context.viewer.portal)
         answer = Response(layout.framed(context, shown, apps, notice), shown.status, media_type="text/html")
         if notice is not None:
             self._notices.forget(answer, context.request, portal=context.viewer.portal)
-        return self._dressed(context, answer)
+        return self._with_security_headers(context, answer)
 
-    async def _switched(self, context: PageContext) -> Switched:
+    async def _switcher(self, context: PageContext) -> Switched:
         found = await context.store.applications(context.org_id, Rows(limit=MAX_SWITCHED + 1))
         return Switched(found[:MAX_SWITCHED], more=len(found) > MAX_SWITCHED)
 
-    async def _wrong(self, context: PageContext, error: HooklineError) -> Response:
-        """A page that says what is wrong, for somebody who has signed in."""
+    async def _error_page(self, context: PageContext, error: HooklineError) -> Response:
+        """Return an error page for a viewer who is signed in."""
         status = _status(error)
         if isinstance(error, StoreUnavailable):
-            return self._dressed(context, unavailable(context.request, error))
-        words = tag("p", str(error), class_="verdict state dead", role="alert")
-        back = tag("p", tag("a", "Go back to the overview", href=context.link("/")))
+            return self._with_security_headers(context, unavailable(context.request, error))
+        message = tag("p", str(error), class_="verdict state dead", role="alert")
+        back = tag("p", tag("a", "Back to the overview", href=context.link("/")))
         try:
-            return await self._framed(
+            return await self._framed_page(
                 context,
-                Page(title=_TITLES.get(status, "That did not work"), body=[words, back], status=status, every=None),
+                Page(title=_TITLES.get(status, "Error"), body=[message, back], status=status, refresh_seconds=None),
             )
         except StoreUnavailable as outage:
-            return self._dressed(context, unavailable(context.request, outage))
+            return self._with_security_headers(context, unavailable(context.request, outage))
 
-    def _outside(self, request: Request, error: HooklineError, *, portal: bool) -> Response:
-        """For somebody who is not in."""
+    def _signed_out_answer(self, request: Request, error: HooklineError, *, portal: bool) -> Response:
+        """Answer a request that has no valid session: send the browser to sign in, or return the error as plain text."""
         if isinstance(error, StoreUnavailable):
             return unavailable(request, error)
         status = _status(error)
         if status == 401 or (isinstance(error, Refused) and status == 403):
-            return self.door.signed_out(request, portal=portal)
+            return self.sessions.signed_out(request, portal=portal)
         given = {**headers(), **beside(status, error.retry_after if isinstance(error, Refused) else None)}
         return Response(str(error), status, given, media_type="text/plain")
 
-    def _dressed(self, context: PageContext, answer: Response) -> Response:
+    def _with_security_headers(self, context: PageContext, answer: Response) -> Response:
         origins = self._services.front.portal_origins if context.viewer.portal else ()
         for name, value in headers(origins).items():
             answer.headers.setdefault(name, value)
@@ -219,7 +221,7 @@ class Dashboard:
         return answer
 
 
-_TITLES = {403: "Not allowed", 404: "Not found", 409: "Not now", 422: "That cannot be taken", 429: "Too many requests"}
+_TITLES = {403: "Not allowed", 404: "Not found", 409: "Conflict", 422: "Invalid input", 429: "Too many requests"}
 
 
 def _status(error: HooklineError) -> int:
@@ -229,20 +231,20 @@ def _status(error: HooklineError) -> int:
 async def _static(request: Request) -> Response:
     name = request.path_params["name"]
     if name not in static.files():
-        return Response("there is no such file", 404, headers(), media_type="text/plain")
+        return Response("no such file", 404, headers(), media_type="text/plain")
     fresh = request.path_params["version"] == static.version()
     return _file(request, name, f"public, max-age={YEAR}, immutable" if fresh else "no-cache")
 
 
 async def _icon(request: Request) -> Response:
-    """Asked for beside whatever no page of ours is around: what the API answers, a payload that is opened by itself."""
+    """Serve the icon. Browsers request it for answers that are not our pages, such as JSON of the API."""
     return _file(request, "icon.svg", f"public, max-age={DAY}")
 
 
-def _file(request: Request, name: str, kept: str) -> Response:
+def _file(request: Request, name: str, cache_control: str) -> Response:
     content = static.files()[name]
     given = {
-        "cache-control": kept,
+        "cache-control": cache_control,
         "content-security-policy": "default-src 'none'; sandbox",
         "vary": "accept-encoding",
         "x-content-type-options": "nosniff",

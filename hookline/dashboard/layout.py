@@ -96,7 +96,7 @@ def framed(context: PageContext, shown: Page, apps: Switched, notice: Notice | N
         ),
         brand=context.services.pages.brand.name if context.viewer.portal else "Hookline",
         portal=context.viewer.portal,
-        live=shown.every is not None,
+        live=shown.refresh_seconds is not None,
         now=context.now,
     )
 
@@ -133,7 +133,7 @@ def _rail(context: PageContext, shown: Page) -> Safe:
 def _may_open(context: PageContext, entry: Entry) -> bool:
     """Whether this viewer may open the page."""
     in_portal = entry.portal or not context.viewer.portal
-    return in_portal and (context.whole or not entry.deployment) and (context.may_change or not entry.full)
+    return in_portal and (context.runs_deployment or not entry.deployment) and (context.may_change or not entry.full)
 
 
 def _brand(context: PageContext) -> Safe:
@@ -145,7 +145,9 @@ def _brand(context: PageContext) -> Safe:
 def _top(context: PageContext, apps: Switched) -> Safe:
     live_status = tag("span", class_="alive scripted", role="status", data_alive=True)
     where = tag("div", _switcher(context, apps), live_status, class_="where")
-    return tag("header", where, _range(context) if context.timed else None, _tools(), _account(context), class_="top")
+    return tag(
+        "header", where, _range(context) if context.uses_range else None, _tools(), _account(context), class_="top"
+    )
 
 
 def _tools() -> Safe:

@@ -1,4 +1,4 @@
-"""What pages and actions are: the modules of `pages/` list them, `app.py` serves them, `frame.py` draws around them."""
+"""Types of pages and actions: `pages/` lists them, `app.py` serves them, `layout.py` draws the frame around them."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ MAX_FIELDS = 1000
 class Page(Struct, frozen=True, kw_only=True):
     title: str
     body: Sequence[Child]
-    aside: Child = None  # beside the title: what can be done here
-    rail: str = ""  # which entry of the rail it belongs to
+    aside: Child = None  # buttons and links beside the title
+    rail: str = ""  # the entry of the navigation that is marked as current
     status: int = 200
-    every: float | None = 3.0  # seconds between two looks at what changed in its live parts; None: it stays as it is
+    refresh_seconds: float | None = 3.0  # seconds between two updates of the live parts; None: the page never updates
 
 
 class Done(Struct, frozen=True, kw_only=True):
-    """An action that was done: where to go now, and what to say there."""
+    """Result of an action that succeeded: the page to redirect to, and the notice to show there."""
 
-    to: str  # made by `context.link`
+    to: str  # URL from `context.link`
     notice: str
 
 
 class Form:
-    """The fields of a form that was posted."""
+    """The fields of a posted form."""
 
     def __init__(self, fields: Mapping[str, Sequence[str]]) -> None:
         self._fields = fields
@@ -43,24 +43,25 @@ class Form:
         try:
             found = parse_qs(raw.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS)
         except (UnicodeDecodeError, ValueError):
-            raise InvalidInput("the form cannot be read") from None
+            raise InvalidInput("the form is not valid: it has too many fields, or it is not UTF-8") from None
         if any("\x00" in value for values in found.values() for value in values):
-            raise InvalidInput("the form has a NUL, which no field takes")
+            raise InvalidInput("the form contains a NUL character; remove it")
         return cls(found)
 
     def text(self, name: str) -> str:
-        """Without spaces around it; empty if it is not there."""
+        """Return the value without spaces at both ends, or an empty text if the field is missing."""
         return self._fields.get(name, [""])[0].strip()
 
     def whole(self, name: str) -> str:
-        """As it came; line ends are those of the browser."""
+        """Return the value as the browser sent it, with its spaces and its line ends."""
         return self._fields.get(name, [""])[0]
 
-    def texts(self, name: str) -> list[str]:
+    def values(self, name: str) -> list[str]:
+        """Return all values of a field that may occur several times, without the empty ones."""
         return [value.strip() for value in self._fields.get(name, []) if value.strip()]
 
     def flag(self, name: str) -> bool:
-        """A checkbox."""
+        """Return whether a checkbox is checked."""
         return bool(self.text(name))
 
 
@@ -71,12 +72,12 @@ Do = Callable[[PageContext, Form], Awaitable[Done | Page | Response]]
 class View(Struct, frozen=True, kw_only=True):
     path: str
     show: Show
-    portal: bool = False  # customers have it too
-    deployment: bool = False  # it tells of every organization: for those who run the deployment
+    portal: bool = False  # also served to customers in the portal
+    deployment: bool = False  # shows data of all organizations; only operators of the deployment may see it
 
 
 class Action(Struct, frozen=True, kw_only=True):
-    """A POST that changes something. Errors that a form can mend are for `do` to show in it, with what was typed."""
+    """A POST that changes something. If the user can correct an error, `do` returns the form again with the typed values."""
 
     path: str
     do: Do

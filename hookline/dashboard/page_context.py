@@ -1,7 +1,7 @@
-"""One look at a page: who looks, at what, in which stretch of time, and how links are made. Handlers get it, and nothing else.
+"""The context of one page request: the viewer, the chosen application and time range, and the links. Handlers get only this.
 
-Whatever a handler reads goes through `context`, which knows what its viewer may reach: one organization, or, in the portal, one
-application of it. Somebody else's looks as if it were not there.
+Handlers read through the context, because it knows what the viewer may reach: one organization or, in the portal, one
+application. Objects of others look as if they did not exist.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from hookline.web.context import WebContext
 from hookline.web.html import Child, Safe, tag
 
 PORTAL = "/portal"
-MAX_PARAM = 500  # characters of one parameter of a URL
-KEPT = ("app", "range")  # parameters that links carry on
+MAX_PARAM = 500  # characters in one URL parameter
+KEPT = ("app", "range")  # URL parameters that every link keeps
 
 
 class Range(Struct, frozen=True, kw_only=True):
-    """The stretch of time that is picked once; charts and lists follow."""
+    """A time range that the viewer can pick at the top of the page. Charts and lists use it."""
 
     name: str
     words: str
     length: timedelta
-    grain: int  # seconds of one step of `Store.activity`
-    steps: int  # points of a chart
+    grain: int  # length of one step of `Store.activity`, in seconds
+    steps: int  # number of points in a chart
 
 
 RANGES = {
@@ -53,11 +53,11 @@ DEFAULT_RANGE = "1h"
 
 
 class Viewer(Struct, frozen=True, kw_only=True):
-    """Whoever has signed in."""
+    """The person who is signed in."""
 
     caller: Caller
-    name: str  # for the top of the page
-    csrf: str  # what their forms must bring
+    name: str  # shown at the top of the page
+    csrf: str  # the token that their forms must send
     portal: bool = False
 
     @property
@@ -72,33 +72,33 @@ class PageContext:
         self.request = request
         self.services = services
         self.viewer = viewer
-        self.now = now  # the database's
-        self.app = app  # the one that is chosen; always, in the portal
-        self.param("app")  # links carry it on: one that is no good is refused before any is made
-        self.range = RANGES.get(self.param("range") or DEFAULT_RANGE)  # None: there is no such range
-        self.timed = False  # whether the page has asked for the range: only then is there one to pick
-        self.regions: dict[str, Safe] = {}  # what `live` made, in order
+        self.now = now  # time of the database
+        self.app = app  # the chosen application; never None in the portal
+        self.param("app")  # refuses an invalid value before a link repeats it
+        self.range = RANGES.get(self.param("range") or DEFAULT_RANGE)  # None: the URL names an unknown range
+        self.uses_range = False  # whether the page has read the range; only then the layout offers to pick one
+        self.regions: dict[str, Safe] = {}  # the live parts by their HTML id, in page order
 
-    # ── what was asked ──
+    # ── parameters ──
 
     def param(self, name: str) -> str | None:
-        """Of the URL; None if it is not there or empty."""
+        """Return a URL parameter, or None if it is missing or empty."""
         value = self.request.query_params.get(name, "").strip()
         if len(value) > MAX_PARAM or "\x00" in value:
-            raise InvalidInput("is too long, or has a NUL", field=name)
+            raise InvalidInput(f"has more than {MAX_PARAM} characters, or a NUL character", field=name)
         return value or None
 
     def path(self, name: str) -> str:
         value: str = self.request.path_params[name]
         if len(value) > MAX_PARAM or "\x00" in value:
-            raise NotFound("there is nothing at this address")
+            raise NotFound("no page has this address")
         return value
 
     @property
     def span(self) -> Range:
         if self.range is None:
             raise InvalidInput(f"takes one of {', '.join(RANGES)}", field="range")
-        self.timed = True
+        self.uses_range = True
         return self.range
 
     @property
@@ -108,9 +108,9 @@ class PageContext:
     # ── links ──
 
     def link(self, path: str, /, **query: str | int | None) -> str:
-        """To another page: the portal stays in the portal, and the application and the range stay chosen.
+        """Return the URL of another page. It keeps the portal prefix, the chosen application and the range.
 
-        A parameter that is given as None is left out, also one that would be carried on.
+        A parameter given as None is left out. This also removes the application or the range.
         """
         kept = {name: self.param(name) for name in KEPT if not (name == "app" and self.viewer.portal)}
         given: Mapping[str, str | int | None] = {**kept, **query}
@@ -119,20 +119,20 @@ class PageContext:
         return (base or "/") + (f"?{found}" if found else "")
 
     def here(self, **query: str | int | None) -> str:
-        """This page with other parameters; the rest stay as they are."""
+        """Return the URL of this page with some parameters changed."""
         path = self.request.url.path.removeprefix(PORTAL) if self.viewer.portal else self.request.url.path
         given: dict[str, str | int | None] = dict(self.request.query_params.items())
         return self.link(path, **{**given, **query})
 
-    # ── what they may reach ──
+    # ── data ──
 
     @property
-    def by(self) -> Caller:
+    def caller(self) -> Caller:
         return self.viewer.caller
 
     @property
     def deps(self) -> Deps:
-        return self.services.deps_for(self.by)
+        return self.services.deps_for(self.caller)
 
     @property
     def store(self) -> Store:
@@ -151,29 +151,29 @@ class PageContext:
         return self.viewer.may_change
 
     @property
-    def whole(self) -> bool:
-        """Whether this viewer runs the deployment: pulses, depths and alerts tell of every organization."""
+    def runs_deployment(self) -> bool:
+        """Whether the viewer operates the deployment, and may see the data of all organizations."""
         return not self.viewer.portal and self.org_id == ids.DEFAULT_ORG
 
     async def application(self, ref: str) -> Application:
-        """By id or uid."""
-        return await lookup.application(self.deps, self.by, ref)
+        """Return the application with this id or uid."""
+        return await lookup.application(self.deps, self.caller, ref)
 
     async def endpoint(self, endpoint_id: str) -> Endpoint:
-        return await lookup.endpoint(self.deps, self.by, EndpointRef(endpoint_id))
+        return await lookup.endpoint(self.deps, self.caller, EndpointRef(endpoint_id))
 
     async def message(self, message_id: str) -> Message:
-        return await lookup.message(self.deps, self.by, MessageRef(message_id))
+        return await lookup.message(self.deps, self.caller, MessageRef(message_id))
 
     async def names(self, app_ids: Iterable[str]) -> dict[str, str]:
-        """Of these applications, by id, for lists that have several of them; none where one is chosen."""
+        """Return the names of these applications by id. The result is empty while one application is chosen."""
         wanted = set(app_ids)
         return await self.store.application_names(self.org_id, wanted) if wanted and self.app is None else {}
 
-    # ── parts that update in place ──
+    # ── live parts ──
 
     def live(self, name: str, *children: Child, **attributes: str | bool | None) -> Safe:
-        """A part of the page that is sent again when it changes. Its name is unique on the page."""
+        """Wrap a part of the page that the browser updates when it changes. The name must be unique on the page."""
         made = tag("div", *children, id=f"live-{name}", data_live=True, **attributes)
         self.regions[f"live-{name}"] = made
         return made

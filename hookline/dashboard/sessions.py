@@ -24,7 +24,7 @@ from hookline.dashboard.cookies import Cookies
 from hookline.dashboard.page import Form
 from hookline.dashboard.page_context import PORTAL, Viewer
 from hookline.dashboard.pages import sign_in as sign_in_page
-from hookline.dashboard.pages.sign_in import Asked
+from hookline.dashboard.pages.sign_in import SignInForm
 from hookline.dashboard.security_headers import headers
 from hookline.errors import HooklineError, NotFound, SignatureError, StoreUnavailable
 from hookline.model import Actor, ActorKind
@@ -146,7 +146,7 @@ class Sessions:
             # The sign-in page of operators never works in a frame. A portal link may be opened in one: the browser keeps
             # the fragment of the link in this redirect.
             return RedirectResponse(f"{PORTAL}/login", 303, headers())
-        asked = Asked(
+        asked = SignInForm(
             onward=form_origin.local_path(request.query_params.get("next", "")) or "",
             news=_news(request.query_params),
             inside=await self._signed_in_name(request),
@@ -162,7 +162,7 @@ class Sessions:
 
     async def _enter(self, request: Request, *, portal: bool) -> Response:
         form = await self._form(request)
-        asked = Asked(
+        asked = SignInForm(
             onward=form_origin.local_path(form.text("next")) or "",
             name=form.text("name")[:200],
             by_token=bool(form.text("token")),
@@ -288,7 +288,7 @@ class Sessions:
         return guarded
 
     def _sign_in_form(
-        self, request: Request, asked: Asked, status: int = 200, *, portal: bool, retry_after: int | None = None
+        self, request: Request, asked: SignInForm, status: int = 200, *, portal: bool, retry_after: int | None = None
     ) -> Response:
         """Render the sign-in form with a CSRF token that matches a cookie of this browser."""
         value = self._cookies.get(request, PROOF, portal=portal)

@@ -221,14 +221,14 @@ def test_actions_of_an_application(visitor: Visitor, world: World) -> None:
     assert world.get(f"/app/{uid}")["name"] == "Umbrella Corporation"
 
     page.goto(f"/applications/{app_id}")
-    press(page, "Make a link to its portal")
+    press(page, "Create a portal link")
     link = page.locator("main").get_by_text("/login#key=").first.inner_text()
     guest = visitor.stranger()
     guest.goto(link)
     expect(guest.get_by_role("heading", level=1)).to_have_text("Overview")
     page.goto(f"/applications/{app_id}")
-    press(page, "End all links and sessions")
-    press(page, "End them all")
+    press(page, "Revoke all links and sessions")
+    press(page, "Revoke all")
     check_notice(page, "")
     guest.goto("/portal/messages")
     expect(guest.get_by_role("heading", name="Messages")).to_have_count(0)
@@ -254,7 +254,7 @@ def test_actions_of_an_event_type(visitor: Visitor, world: World) -> None:
     press(page, "Save")
     check_notice(page, "")
     assert world.get("/event-type/invoice.paid")["description"] == "An invoice was paid"
-    for words, archived in (("Archive", True), ("Bring back", False)):
+    for words, archived in (("Archive", True), ("Restore", False)):
         page.goto("/event-types/invoice.paid")
         press(page, words)
         check_notice(page, "")
@@ -266,7 +266,7 @@ def test_actions_of_an_api_key(visitor: Visitor, world: World) -> None:
     page = visitor.operator("/api-keys/new")
     fill(page, name="night shift")
     page.locator("select[name=scope]").select_option("read")
-    press(page, "Make the key")
+    press(page, "Create the key")
     key = re.search(r"hk_[0-9A-Za-z]{38}", page.locator("main").inner_text())
     assert key is not None
     reader = visitor.holder(key[0], "/endpoints")

@@ -43,7 +43,7 @@ def test_a_link_of_another_site_signs_no_operator_in_unasked(visitor: Visitor, w
     page = visitor.stranger()
     page.goto(world.embedders.foe)
     page.evaluate("there => { location = there }", f"{world.address}/login#token={world.token}")
-    expect(page.get_by_role("alert")).to_contain_text("Another site has opened this page")
+    expect(page.get_by_role("alert")).to_contain_text("Another site opened this page")
     expect(page).to_have_url(f"{world.address}/login")
     page.keyboard.press("Enter")  # the button has the focus
     expect(page.get_by_role("heading", level=1)).to_have_text("Overview")

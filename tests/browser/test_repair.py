@@ -43,7 +43,7 @@ def test_an_operator_repairs_a_failing_endpoint(visitor: Visitor, world: World) 
     # The receiver is repaired. Waiting messages are sent once the circuit is closed.
     endpoint.behave(OK)
     row.get_by_role("button", name="Close circuit").click()
-    check_notice(page, "Sent again")
+    check_notice(page, "The circuit is closed")
 
     # The page shows the number of dead letters before it replays them.
     letters = len(customer.dead())
@@ -60,7 +60,7 @@ def test_an_operator_repairs_a_failing_endpoint(visitor: Visitor, world: World) 
     page.goto(f"/dead-letters?app={customer.id}")
     expect(page.locator(".verdict").first).to_contain_text("No dead letters")
     page.goto(f"/endpoints/{endpoint.id}")
-    expect(page.locator(".verdict").first).to_contain_text("Nothing waits for it")
+    expect(page.locator(".verdict").first).to_contain_text("No deliveries are waiting")
 
 
 def test_a_customer_replays_dead_letters(visitor: Visitor, world: World) -> None:

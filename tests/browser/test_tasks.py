@@ -42,7 +42,7 @@ def test_open_tasks_can_be_stopped(visitor: Visitor, world: World, dead: list[En
     with page.expect_navigation():
         page.get_by_role("button", name="Stop all").click()
     check_notice(page, "")
-    expect(page.locator("main")).to_contain_text("All of it is over")
+    expect(page.locator("main")).to_contain_text("All tasks have ended")
 
     first = dead[0]
     page = visitor.customer(first.customer, f"/endpoints/{first.id}/recover")

@@ -25,7 +25,7 @@ async def test_only_operators_of_the_deployment_see_alerts(operator: Client, chi
     assert (await operator.get("/alerts")).status == 403
     assert not (await operator.page("/")).has("a", href="/alerts")
     page = await chief.page("/alerts")
-    assert page.first(class_="verdict").text == "● Nothing fires."
+    assert page.first(class_="verdict").text == "● No alert is firing."
     assert "hookline alerts test" in page.text
     assert page.has("a", href="/alerts")
 
@@ -34,11 +34,11 @@ async def test_a_firing_alert_shows_its_subject_start_and_links(chief: Client, s
     await scene.endpoint()
     await backlog(scene)
     page = await chief.page("/alerts")
-    assert page.first(class_="verdict").text.startswith("◷ 1 alert fires: 5 deliveries are due")
+    assert page.first(class_="verdict").text.startswith("◷ 1 alert firing: 5 deliveries are due")
     ((state, what, about, since, lasted, look),) = page.rows()
     assert state == "◷ Backlog warning"
     assert what.startswith("5 deliveries are due")
-    assert (about, lasted, look) == ("the deployment", "fires", "Endpoints hookline top")
+    assert (about, lasted, look) == ("the deployment", "firing", "Endpoints hookline top")
     assert since.endswith("ago")
 
 
@@ -48,12 +48,12 @@ async def test_a_resolved_alert_shows_how_long_it_lasted(chief: Client, scene: S
     await fleet.work(factory.delivered)
     await fleet.settle()
     page = await chief.page("/alerts")
-    assert page.first(class_="verdict").text == "● Nothing fires."
+    assert page.first(class_="verdict").text == "● No alert is firing."
     ((state, _, _, _, lasted, look),) = page.rows()
     assert state == "✓ Backlog resolved"
     assert lasted.endswith(("min", "s"))
     assert look == ""
-    assert "No alert fires now" in (await chief.page("/alerts?state=firing")).text
+    assert "No alert is firing" in (await chief.page("/alerts?state=firing")).text
     assert len((await chief.page("/alerts?state=resolved")).rows()) == 1
     assert (await chief.get("/alerts?state=lost")).status == 422
     assert (await chief.get("/alerts?after=%3Cscript")).status == 422

@@ -36,37 +36,37 @@ async def found(scene: Scene, ref: str) -> Application:
 
 async def test_an_empty_list_explains_applications(chief: Client) -> None:
     page = await chief.page("/applications")
-    assert "one customer of yours" in page.first(class_="empty").text
+    assert "one of your customers" in page.first(class_="empty").text
     assert page.has("a", href="/applications/new")
 
 
 async def test_applications_with_problems_are_marked(operator: Client, scene: Scene, other_app: Application) -> None:
     page = await operator.page("/applications")
-    assert verdict(page) == "● All applications are well."
+    assert verdict(page) == "● All applications are healthy."
     await scene.trip(await scene.endpoint())
     await scene.endpoint(other_app)
     await scene.ingest(factory.new_messages(other_app.no, 2))
     await scene.record(*(factory.dead(job) for job in await scene.claim_all() if job.app_no == other_app.no))
     page = await operator.page("/applications")
-    assert verdict(page).startswith("❚❚ 1 application with endpoints that are not well.")
+    assert verdict(page).startswith("❚❚ 1 application with unhealthy endpoints.")
     rows = listed(page)
-    assert rows[scene.app.id][1:3] == ["❚❚ 1 endpoint not well, 5 deliveries held", "–"]
-    assert rows[other_app.id][1:3] == ["● well", "✕ 2"]
+    assert rows[scene.app.id][1:3] == ["❚❚ 1 unhealthy endpoint, 5 deliveries held", "–"]
+    assert rows[other_app.id][1:3] == ["● healthy", "✕ 2"]
     assert page.has("a", href=f"/dead-letters?app={other_app.id}")
 
 
 async def test_each_application_shows_its_own_state_however_many_others_fail(
     operator: Client, scene: Scene, other_app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hookline.dashboard.pages.applications.MAX_TROUBLED", 1)
+    monkeypatch.setattr("hookline.dashboard.pages.applications.MAX_UNHEALTHY", 1)
     quiet = await scene.store.create_application(scene.organization.id, factory.new_application())
     await scene.trip(await scene.endpoint())
     await scene.store.set_endpoint_status((await scene.endpoint(other_app)).no, EndpointStatus.PAUSED, "", actor=HAND)
     page = await operator.page("/applications")
-    assert verdict(page).startswith("❚❚ At least 1 application with endpoints that are not well.")
-    assert listed(page)[scene.app.id][1] == "❚❚ 1 endpoint not well, 5 deliveries held"
-    assert listed(page)[other_app.id][1:3] == ["❚❚ 1 endpoint not well", "–"]
-    assert listed(page)[quiet.id][1] == "● well"
+    assert verdict(page).startswith("❚❚ At least 1 application with unhealthy endpoints.")
+    assert listed(page)[scene.app.id][1] == "❚❚ 1 unhealthy endpoint, 5 deliveries held"
+    assert listed(page)[other_app.id][1:3] == ["❚❚ 1 unhealthy endpoint", "–"]
+    assert listed(page)[quiet.id][1] == "● healthy"
 
 
 async def test_an_application_with_too_many_endpoints_to_check_is_not_called_healthy(
@@ -76,8 +76,8 @@ async def test_an_application_with_too_many_endpoints_to_check_is_not_called_hea
     await scene.trip(await scene.endpoint())
     await scene.endpoint(other_app)
     page = await operator.page("/applications")
-    assert listed(page)[scene.app.id][1] == "❚❚ at least 1 endpoint not well, 5 deliveries held"
-    assert listed(page)[other_app.id][1:3] == ["look", "–"]
+    assert listed(page)[scene.app.id][1] == "❚❚ at least 1 unhealthy endpoint, 5 deliveries held"
+    assert listed(page)[other_app.id][1:3] == ["show", "–"]
     assert page.has("a", href=f"/applications/{other_app.id}")
 
 
@@ -87,7 +87,7 @@ async def test_an_application_is_found_by_its_id_or_uid(operator: Client, scene:
     assert set(listed(await operator.page(f"/applications?q={scene.app.id}"))) == {scene.app.id}
     assert (await operator.page("/applications?q=nobody")).first(
         class_="empty"
-    ).text == "No application has this id, or this in its name or uid."
+    ).text == "No application has this id, or this text in its name or uid."
 
 
 async def test_applications_are_found_by_a_part_of_their_name(
@@ -105,7 +105,7 @@ async def test_applications_are_found_by_a_part_of_their_name(
     monkeypatch.setattr("hookline.store.plans.names.MAX_SEARCHED", 1)
     page, seen = await operator.page("/applications?q=bread"), 0
     while not page.first("main").has("table"):
-        assert "None so far." in page.first("main").text
+        assert "No match so far." in page.first("main").text
         page, seen = await operator.page(page.first("main").first(class_="more").first("a")["href"]), seen + 1
         assert seen < 3
     assert set(listed(page)) == {other_app.id}
@@ -215,7 +215,7 @@ async def test_the_page_of_an_application_shows_the_state_of_its_endpoints(
     await scene.store.set_endpoint_status(paused.no, EndpointStatus.PAUSED, "a cause", actor=HAND)
     await scene.send(2)
     page = await operator.page(path)
-    assert verdict(page).startswith(f"❚❚ 1 of 2 endpoints is held: 2 deliveries waiting. Look at {paused.url}")
+    assert verdict(page).startswith(f"❚❚ 1 of 2 endpoints is held: 2 deliveries waiting. See {paused.url}")
     assert numbers(page)["endpoints"] == "2"
     rows = section(page, "Endpoints").first("tbody").all("tr")
     assert [row["data-key"] for row in rows] == [paused.id, well.id]
@@ -227,7 +227,7 @@ async def test_dead_letters_are_shown_even_if_all_endpoints_are_healthy(operator
     await scene.send(3)
     await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
     page = await operator.page(f"/applications/{scene.app.id}")
-    assert verdict(page) == "✕ Its endpoints are well; 3 dead letters can be replayed. Look at them."
+    assert verdict(page) == "✕ All endpoints are healthy; 3 dead letters can be replayed. Show the dead letters."
 
 
 async def test_delete_first_shows_what_it_deletes(operator: Client, scene: Scene) -> None:

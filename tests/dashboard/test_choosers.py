@@ -61,13 +61,13 @@ async def test_event_types_beyond_the_bound_can_be_typed(
     for page in ("endpoint.controls", "endpoint.form", "messages"):
         monkeypatch.setattr(f"hookline.dashboard.pages.{page}.MAX_TYPES", 1)
     shown = await operator.page(f"/endpoints/{endpoint.id}")
-    assert "the first 1 are offered" in typed(shown, "event_type")["placeholder"]
+    assert "The list has the first 1." in typed(shown, "event_type")["placeholder"]
     form = shown.first("main").form(f"/endpoints/{endpoint.id}/test")
     assert (await operator.submit(form, event_type="order.sent")).status == 303
     assert (await operator.submit(form, event_type="order.none")).status == 422
     edit = await operator.page(f"/endpoints/{endpoint.id}/edit")
     assert [box["value"] for box in edit.all("input", name="types")] == ["order.paid"]
-    assert "The catalogue has more than these 1." in edit.first("main").text
+    assert "The catalogue has more than these 1 event types." in edit.first("main").text
     messages = await operator.page("/messages")
     typed(messages, "type")
-    assert "the first 1 are offered" in messages.first("main").text
+    assert "The list has the first 1." in messages.first("main").text

@@ -238,7 +238,7 @@ async def test_the_button_replays_one_dead_letter(operator: Client, scene: Scene
     answer = await operator.post(press["formaction"], {"csrf": form.fields()["csrf"]})
     assert parse_qs(urlsplit(answer.location).query) == {"reason": ["permanent_failure"], "range": ["6h"]}
     page = (await operator.follow(answer)).page()
-    assert f"Replayed {one}" in page.first(class_="notice").text
+    assert f"Replaying {one}" in page.first(class_="notice").text
     assert shown(page) == [two]
     assert await scene.state(message) == DeliveryState.PENDING
     assert (await operator.post(f"/dead-letters/{one}/replay")).status == 404

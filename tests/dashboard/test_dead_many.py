@@ -147,7 +147,7 @@ async def test_all_that_match_are_replayed_by_a_task(operator: Client, scene: Sc
     later = await bury(scene, event_type="b", channels=("l",), ago=0)
     answer = await operator.submit(form)
     assert answer.location.startswith("/tasks/qtask_")
-    started = "✓ Started 1 task. You can leave this page: it goes on by itself."
+    started = "✓ Started 1 task in the background. You can leave this page."
     assert started.endswith((await operator.follow(answer)).page().first(class_="notice").text)
     await work(scene)
     assert await left(scene) == {*others, later}
@@ -172,7 +172,7 @@ async def test_all_of_several_applications_are_several_tasks_shown_together(
     assert "2 tasks of 2 running" in verdict(page)
     await work(scene)
     page = await operator.page(answer.location)
-    assert "All of it is over: 3 done, 0 skipped." in verdict(page)
+    assert "All tasks have ended: 3 done, 0 skipped." in verdict(page)
     assert await left(scene) == set()
 
 
@@ -201,7 +201,7 @@ async def test_the_number_of_applications_in_one_replay_is_limited(
     for remaining in ({theirs}, set()):
         asked = await operator.page("/dead-letters/replay?all=1")
         page = (await operator.follow(await operator.submit(posting(asked, "/dead-letters/replay")))).page()
-        assert ("do it again for the others" in page.first(class_="notice").text) == bool(remaining)
+        assert ("repeat this for the others" in page.first(class_="notice").text) == bool(remaining)
         await work(scene)
         assert await left(scene) == remaining
 
@@ -225,4 +225,4 @@ async def test_the_confirmation_names_what_cannot_be_sent(operator: Client, scen
     page = await operator.page("/dead-letters/replay?all=1")
     assert "1 delivery to 1 endpoint will be sent again" in verdict(page)
     assert "1 more stay dead" in verdict(page)
-    assert "disabled: nothing would be sent" in page.text
+    assert "disabled: cannot be sent" in page.text

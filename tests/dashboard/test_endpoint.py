@@ -38,7 +38,7 @@ async def test_a_failing_endpoint_shows_cause_start_and_backlog(operator: Client
     words = verdict(page)
     assert words.startswith("❚❚ The circuit is open: failing for ")
     assert "answered 503" in words
-    assert "5 deliveries wait for it. Next probe in" in words
+    assert "5 deliveries are waiting. Next probe in" in words
     found = numbers(page)
     assert found["of attempts delivered, last hour"] == "16.7%"
     assert found["attempts failed"] == "5"
@@ -55,11 +55,11 @@ async def test_a_failing_endpoint_shows_cause_start_and_backlog(operator: Client
 
 async def test_a_healthy_endpoint_shows_no_alarm_but_its_dead_letters(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
-    assert verdict(await operator.page(f"/endpoints/{endpoint.id}")) == "● The endpoint is well."
+    assert verdict(await operator.page(f"/endpoints/{endpoint.id}")) == "● The endpoint is healthy."
     await scene.send(2)
     await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
     page = await operator.page(f"/endpoints/{endpoint.id}")
-    assert verdict(page) == "✕ The endpoint is well; 2 dead letters can be replayed."
+    assert verdict(page) == "✕ The endpoint is healthy; 2 dead letters can be replayed."
     [link] = [each for each in page.all("a", class_="number") if "dead letters" in each.text]
     assert link["href"] == f"/dead-letters?endpoint={endpoint.id}"
     (replay,) = [each for each in page.all("a", class_="button") if each.text == "Replay 2 dead letters…"]
@@ -97,7 +97,7 @@ async def test_the_page_shows_the_settings_and_no_secret(operator: Client, scene
     assert "authorization: (not shown)" in text
     assert "Bearer of secrets" not in answer.text
     assert "up to 4 attempts in 1 d, base 2.5 s" in text
-    assert "2.5 requests a second" in text
+    assert "2.5 requests per second" in text
     assert "owner: team 7" in text
     assert not any(secret.key in answer.text for secret in endpoint.secrets)
 

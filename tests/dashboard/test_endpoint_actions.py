@@ -57,7 +57,7 @@ async def test_an_operator_opens_and_closes_the_circuit(operator: Client, scene:
     assert lane.probe_at is not None
     assert timedelta(minutes=55) < lane.probe_at - await scene.store.now() <= timedelta(hours=1)
     page = await operator.done(f"/endpoints/{endpoint.id}/circuit/close")
-    assert notice(page).startswith("Sent again")
+    assert notice(page).startswith("The circuit is closed.")
     assert (await scene.lane(endpoint)).circuit == Circuit.RECOVERING
     await operator.done(f"/endpoints/{endpoint.id}/circuit/reset")
     assert (await scene.lane(endpoint)).circuit == Circuit.CLOSED

@@ -33,12 +33,12 @@ async def test_a_new_endpoint_explains_test_events(operator: Client, portal: Cli
         return any("/new-event-type" in link["href"] for link in page.first("main").all("a"))
 
     page = await added(operator, f"{NEW}?app={scene.app.id}")
-    assert page.first(class_="notice").text == "The endpoint is there."
+    assert page.first(class_="notice").text == "The endpoint is created."
     assert leads_to_the_catalogue(page)
     assert not leads_to_the_catalogue(await added(portal, f"/portal{NEW}"))
     await scene.store.save_event_type(factory.event_type(scene.organization.id))
     page = await added(operator, f"{NEW}?app={scene.app.id}")
-    assert "Send it a test event" in page.first(class_="notice").text
+    assert "Send a test event" in page.first(class_="notice").text
     assert not leads_to_the_catalogue(page)
 
 
@@ -209,7 +209,7 @@ async def test_a_concurrent_change_is_not_overwritten(operator: Client, scene: S
     form = posting(await operator.page(f"/endpoints/{endpoint.id}/edit"), "/edit")
     await scene.store.change_endpoint(endpoint.no, EndpointChange(description="theirs"))
     page = (await operator.submit(form, description="ours")).page(409)
-    assert "Somebody changed the endpoint meanwhile" in verdict(page)
+    assert "Somebody else changed the endpoint" in verdict(page)
     assert (await again(scene.store, endpoint)).description == "theirs"
     assert (await operator.submit(posting(page, "/edit"))).status == 303
     assert (await again(scene.store, endpoint)).description == "ours"

@@ -27,7 +27,7 @@ async def test_disabled_enabled_and_what_it_missed(operator: Client, scene: Scen
     assert (await again(scene.store, endpoint)).status == EndpointStatus.DISABLED
     await scene.send(3)
     page = await operator.page(f"/endpoints/{endpoint.id}/enable")
-    assert verdict(page) == "❚❚ While it was disabled it missed 3 messages."
+    assert verdict(page) == "❚❚ The endpoint missed 3 messages while it was disabled."
     both, only = [form for form in page.all("form") if form.get("action") == f"/endpoints/{endpoint.id}/resume"]
     assert only.text == "Enable only"
     answer = await operator.submit(both)
@@ -52,7 +52,7 @@ async def test_recover_shows_the_count_and_then_sends(operator: Client, scene: S
     ]
     hour = next(each for each in page.all("a") if each.text == "The last hour")
     page = await operator.page(hour["href"])
-    assert verdict(page).startswith("◐ Sends 4 dead letters to 1 endpoint, since")
+    assert verdict(page).startswith("◐ This sends 4 dead letters to 1 endpoint, since")
     answer = await operator.submit(posting(page, "/recover"))
     task_id = answer.location.rpartition("/")[2]
     while await scene.store.step_task(task_id):
@@ -66,7 +66,7 @@ async def test_replay_missing_since_a_time(operator: Client, scene: Scene) -> No
     endpoint = await scene.endpoint()
     since = (await scene.store.now() - timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M")
     page = await operator.page(f"/endpoints/{endpoint.id}/replay-missing?since={since}")
-    assert "Sends 2 messages to 1 endpoint" in verdict(page)
+    assert "This sends 2 messages to 1 endpoint" in verdict(page)
     await operator.submit(posting(page, "/replay-missing"))
     [task] = await scene.store.tasks(TaskFilter(org_id=scene.organization.id), Page())
     assert (task.kind, task.endpoint_id) == (TaskKind.REPLAY_MISSING, endpoint.id)
@@ -77,7 +77,7 @@ async def test_nothing_to_send_offers_no_button(operator: Client, scene: Scene) 
     endpoint = await scene.endpoint()
     since = (await scene.store.now() - timedelta(hours=1)).isoformat().replace("+", "%2B")
     page = await operator.page(f"/endpoints/{endpoint.id}/recover?since={since}")
-    assert page.first(class_="empty").text.startswith("There is no dead letter to send since")
+    assert page.first(class_="empty").text.startswith("No dead letter to send since")
     assert not page.has("button", class_="main")
 
 

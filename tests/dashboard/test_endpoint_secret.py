@@ -60,12 +60,12 @@ async def test_rotation_with_an_overlap_lets_both_sign(portal: Client, scene: Sc
     changed = await again(scene.store, endpoint)
     new, old = changed.secrets
     assert new.key in answer.page().text
-    assert "The old one signs beside it for 1 hour." in verdict(answer.page())
+    assert "The old secret also signs for 1 hour." in verdict(answer.page())
     assert old.key == endpoint.secrets[0].key
     assert old.expires_at is not None
     assert timedelta(minutes=59) < old.expires_at - clock.wall() <= timedelta(hours=1)
     page = await portal.page(f"/portal/endpoints/{endpoint.id}")
-    assert "An older secret still signs" in page.text
+    assert "An older secret also signs" in page.text
     [entry] = await audited(scene)
     assert (entry.action, entry.detail) == ("endpoint.rotate_secret", "overlap 3600 s")
 

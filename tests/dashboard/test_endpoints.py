@@ -52,9 +52,7 @@ async def test_failing_endpoints_come_first_with_the_button_that_helps(operator:
 
     page = await operator.page("/endpoints")
     assert listed(page) == [sick.id, disabled.id, paused.id, well.id]
-    assert verdict(page).startswith(
-        f"❚❚ 3 of 4 endpoints are held: {len(messages)} deliveries waiting. Look at {sick.url}"
-    )
+    assert verdict(page).startswith(f"❚❚ 3 of 4 endpoints are held: {len(messages)} deliveries waiting. See {sick.url}")
     rows = page.rows()
     assert rows[0][0].endswith(f"the warehouse · {scene.app.name}")
     assert rows[0][1].startswith("❚❚ circuit open for")
@@ -107,15 +105,15 @@ async def test_filters_by_state_url_and_id(operator: Client, scene: Scene) -> No
     for state, expected in (("well", [one.id]), ("paused", [two.id]), ("sick", [two.id]), ("", [two.id, one.id])):
         assert listed(await operator.page(f"/endpoints?state={state}")) == expected
     page = await operator.page("/endpoints?state=open")
-    assert page.first(class_="empty").text == "No endpoint is like this."
-    assert "1 of 2 endpoints is held" in verdict(page)  # the summary counts endpoints that the filter hides
+    assert page.first(class_="empty").text == "No endpoint matches."
+    assert "1 of 2 endpoints is held" in verdict(page)  # the filter does not hide what is wrong
 
 
 async def test_a_filter_by_state_finds_every_failing_endpoint(
     operator: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those of the state that is asked for may be less sick than all that are looked at for the first lines."""
-    monkeypatch.setattr("hookline.dashboard.pages.endpoints.MAX_SICK", 1)
+    monkeypatch.setattr("hookline.dashboard.pages.endpoints.MAX_UNHEALTHY", 1)
     worst, paused, slowed = [await scene.endpoint() for _ in range(3)]
     await scene.store.open_circuit(worst.no, "they deploy")
     await scene.store.set_endpoint_status(paused.no, EndpointStatus.PAUSED, "winter", actor=HAND)
@@ -128,7 +126,7 @@ async def test_a_filter_by_state_finds_every_failing_endpoint(
 async def test_a_slowed_endpoint_is_not_called_healthy(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.raw.execute("UPDATE lane SET pace = 5.0 WHERE endpoint_no = $1", endpoint.no)
-    assert verdict(await operator.page("/endpoints")).startswith("◷ 1 of 1 endpoint is not well, and still sent to.")
+    assert verdict(await operator.page("/endpoints")).startswith("◷ 1 of 1 endpoint is unhealthy, but still sent to.")
 
 
 async def test_a_healthy_endpoint_with_dead_letters_shows_them(operator: Client, scene: Scene) -> None:
@@ -143,14 +141,14 @@ async def test_a_healthy_endpoint_with_dead_letters_shows_them(operator: Client,
 async def test_nothing_is_called_healthy_if_dead_letters_hide_failing_endpoints(
     operator: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hookline.dashboard.pages.endpoints.MAX_SICK", 1)
+    monkeypatch.setattr("hookline.dashboard.pages.endpoints.MAX_UNHEALTHY", 1)
     dying, failing = await scene.endpoint(event_types=("a",)), await scene.endpoint(event_types=("b",))
     await scene.send(1, event_type="a")
     await scene.send(1, event_type="b")
     by_endpoint = {job.endpoint_no: job for job in await scene.claim_all()}
     await scene.record(factory.dead(by_endpoint[dying.no]), factory.retry(by_endpoint[failing.no]))
     page = await operator.page("/endpoints")
-    assert verdict(page) == "✕ At least 1 endpoint with dead letters. Look at the dead letters."
+    assert verdict(page) == "✕ At least 1 endpoint with dead letters. Show the dead letters."
     assert set(listed(page)) == {dying.id, failing.id}
 
 

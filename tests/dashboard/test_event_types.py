@@ -50,14 +50,14 @@ async def test_the_catalogue(operator: Client, store: Store, organization: Organ
     await store.save_event_type(factory.event_type(organization.id, name="a.old", deprecated=True, group_name="old"))
     page = await operator.page("/event-types")
     assert [row[0] for row in page.rows()] == ["a.old ✓ deprecated", "order.paid"]
-    assert [row[2:5] for row in page.rows()] == [["old", "none", "anything"], ["", "version 1", "must fit it"]]
+    assert [row[2:5] for row in page.rows()] == [["old", "none", "not validated"], ["", "version 1", "validated"]]
     everything = await operator.page("/event-types?archived=1")
     assert [row[0] for row in everything.rows()][2] == "z.gone ✓ archived"
 
 
 async def test_the_page_of_an_event_type_has_schema_example_and_command(operator: Client, paid: EventType) -> None:
     page = await operator.page("/event-types/order.paid")
-    assert page.first(class_="verdict").text.startswith("● Messages whose payload does not fit version 1")
+    assert page.first(class_="verdict").text.startswith("● Messages whose payload does not match version 1")
     example, command, schema = [each["data-copy"] for each in page.all("button", class_="copy") if each.text == "Copy"]
     assert msgspec.json.decode(example) == {"id": 42}
     assert command == """hookline send APPLICATION order.paid --data '{"id":42}'"""
@@ -127,7 +127,7 @@ async def test_adding_one(operator: Client, store: Store, organization: Organiza
         validated="1",
     )
     assert answer.location == "/event-types/order.shipped"
-    assert "order.shipped is in the catalogue." in (await operator.follow(answer)).page().text
+    assert "order.shipped is added to the catalogue." in (await operator.follow(answer)).page().text
     made = await store.event_type(organization.id, "order.shipped")
     assert made is not None
     assert (made.description, made.group_name, made.feature_flags) == (
@@ -214,7 +214,7 @@ async def test_two_who_edit_at_once_do_not_undo_each_other(operator: Client, sto
     slow = form_of(await operator.page(path), path)
     await operator.submit(form_of(await operator.page(path), path), description="the quick one")
     page = (await operator.submit(slow, description="the slow one")).page(409)
-    assert "somebody has changed it" in page.first(class_="verdict").text
+    assert "somebody else changed the event type" in page.first(class_="verdict").text
     again = form_of(page, path)
     assert again.fields()["description"] == ["the slow one"]
     changed = await store.event_type(paid.org_id, paid.name)

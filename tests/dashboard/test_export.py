@@ -101,13 +101,13 @@ async def test_an_incomplete_export_says_so_and_where_to_continue(
     operator: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hookline.dashboard.pages.dead_letters.export.STEP", 2)
-    monkeypatch.setattr("hookline.dashboard.pages.dead_letters.export.MOST", 4)
+    monkeypatch.setattr("hookline.dashboard.pages.dead_letters.export.MAX_ROWS", 4)
     await scene.endpoint()
     await scene.send(5)
     await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
     *rows, last = table(await operator.get("/dead-letters/export"))
     assert len(rows) == 4
-    assert last["id"].startswith("There are more than these 4: go on with after=")
+    assert last["id"].startswith("There are more rows than these 4: continue with after=")
     *lines, end = objects(await operator.get("/dead-letters/export?format=jsonl"))
     assert (len(lines), end["more"]) == (4, True)
     (rest,) = objects(await operator.get(f"/dead-letters/export?format=jsonl&after={end['after']}"))

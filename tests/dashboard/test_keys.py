@@ -79,7 +79,7 @@ async def test_errors_are_shown_and_the_input_is_kept(
         {"app": "nobody"},
     ):
         shown = (await operator.post("/api-keys/new", good | wrong)).page(404 if "app" in wrong else 422)
-        assert shown.first(class_="verdict").text.startswith("✕ Nothing was made: ")
+        assert shown.first(class_="verdict").text.startswith("✕ No key was created: ")
         fields = shown.first("main").form("/api-keys/new").fields()
         if "name" not in wrong:
             assert fields["name"] == ["ci <b>"]
@@ -95,7 +95,7 @@ async def test_revoking_says_what_it_touches_and_ends_it_at_once(
     assert (await api.get("/api/v1/app")).status == 200
     (link,) = [each for each in (await operator.page("/api-keys")).all("a") if each.text == "Revoke…"]
     page = await operator.page(link["href"])
-    assert "Whoever uses checkout is refused from now on" in page.text
+    assert "Requests with the key checkout will be refused" in page.text
     assert (await api.get("/api/v1/app")).status == 200
     done = await operator.follow(await operator.submit(page.first("main").form(link["href"])))
     assert "checkout is revoked." in done.page().text
@@ -144,7 +144,7 @@ async def test_the_expiry_of_keys_is_shown(operator: Client, store: Store, organ
     for name, end in (("old", timedelta(microseconds=1)), ("soon", timedelta(days=3)), ("later", timedelta(days=90))):
         await add_key(store, organization.id, name=name, scope=Scope.READ, app=None, expires_at=now + end)
     page = await operator.page("/api-keys")
-    assert page.first(class_="verdict").text == "✕ 1 key has expired: replace what uses it, and revoke it."
+    assert page.first(class_="verdict").text == "✕ 1 key has expired. Replace and revoke expired keys."
     states = {row[0]: row[5] for row in page.rows()}
     assert states["old"].startswith("✕ expired")
     assert states["soon"].startswith("◷ in 2 d")

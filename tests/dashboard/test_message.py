@@ -181,7 +181,7 @@ async def test_a_message_that_matched_no_endpoint(operator: Client, scene: Scene
 async def test_of_very_many_endpoints_only_the_first_are_shown_in_detail(
     operator: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(message_page, "MAX_TOLD", 2)
+    monkeypatch.setattr(message_page, "MAX_DETAILED", 2)
     for _ in range(4):
         await scene.endpoint()
     [message] = await scene.send()
@@ -197,7 +197,7 @@ async def test_of_very_many_endpoints_only_the_first_are_shown_in_detail(
 async def test_all_deliveries_are_listed_by_state(
     operator: Client, portal: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(message_page, "MAX_TOLD", 1)
+    monkeypatch.setattr(message_page, "MAX_DETAILED", 1)
     monkeypatch.setattr(deliveries_page, "SHOWN", 2)
     endpoints = [await scene.endpoint(url=f"https://{at}.example.com/hook") for at in range(5)]
     [message] = await scene.send()
@@ -230,7 +230,7 @@ async def test_the_page_updates_live(operator: Client, scene: Scene) -> None:
     page = await operator.page(f"/messages/{message}")
     parts = {node["id"]: node for node in page.all() if node.get("data-live") is not None and node.get("id")}
     assert set(parts) == {"live-head", "live-deliveries"}
-    assert "under way" in parts["live-head"].text
+    assert "in progress" in parts["live-head"].text
 
 
 async def test_many_attempts_are_folded(operator: Client, scene: Scene) -> None:
@@ -240,7 +240,7 @@ async def test_many_attempts_are_folded(operator: Client, scene: Scene) -> None:
         [job] = await scene.claim()
         await scene.record(factory.retry(job, after=0, health=Health.NONE, spends=False))
     page = await operator.page(f"/messages/{message}")
-    [link] = [node for node in page.all("a") if node.text == "Show the 3 before these"]
+    [link] = [node for node in page.all("a") if node.text == "Show 3 earlier events"]
     assert "Attempt 1 " not in page.first("main").text
     assert "Attempt 1 " in (await operator.page(link["href"])).first("main").text
 
@@ -439,13 +439,13 @@ async def test_resend_to_the_same_endpoint(operator: Client, scene: Scene) -> No
     assert await audited(scene) == [("message.resend", message, f"to {endpoint.id}", scene.app.id)]
     page = await operator.page(f"/messages/{message}")
     assert "All 2 deliveries arrived" in page.first(class_="verdict").text
-    assert "by hand" in page.text
+    assert "manual" in page.text
 
 
 async def test_resend_to_an_endpoint_that_never_matched(portal: Client, scene: Scene) -> None:
     [message] = await scene.send()
     empty = await portal.page(f"/portal/messages/{message}/resend")
-    assert "no endpoint" in empty.first(class_="empty").text
+    assert "no enabled endpoint" in empty.first(class_="empty").text
     endpoint = await scene.endpoint(event_types=("something.else",))
     off = await scene.endpoint()
     await scene.store.set_endpoint_status(off.no, EndpointStatus.DISABLED, "broken")
@@ -464,9 +464,9 @@ async def test_expunge_removes_the_payload_after_a_confirmation(operator: Client
     endpoint = await scene.endpoint()
     [message] = await scene.send(payload=b'{"secret": 7}')
     path = f"/messages/{message}/expunge"
-    # The request does not confirm that a pending delivery still needs the payload, so nothing is removed.
-    assert "nothing was removed" in (await operator.post(path)).page(409).text
-    assert "nothing was removed" in (await operator.post(path, needed="0")).page(409).text
+    # Nothing was said of the delivery that needs it.
+    assert "Nothing was removed" in (await operator.post(path)).page(409).text
+    assert "Nothing was removed" in (await operator.post(path, needed="0")).page(409).text
     assert (await kept(scene, message)).payload is not None
     page = await operator.page(path)
     assert "13 bytes" in page.text
@@ -492,7 +492,7 @@ async def test_an_attempts_page(operator: Client, scene: Scene) -> None:
     await died(scene)
     [attempt] = await scene.store.attempts(message)
     page = await operator.page(f"/messages/{message}/attempts/{attempt.id}")
-    assert page.first(class_="verdict").text == "✕ It failed, and the delivery gave up. it is not for us"
+    assert page.first(class_="verdict").text == "✕ Failed, and the delivery gave up. it is not for us"
     for word in (attempt.id, endpoint.url, attempt.address, "422 dead", HOSTILE, f"x-answer: {HOSTILE}"):
         assert word in page.text, word
     assert f"webhook-timestamp: {int(attempt.started_at.timestamp())}" in page.text
@@ -566,7 +566,7 @@ async def test_copied_as_curl_it_is_signed_for_those_who_may_resend(
     assert lines["authorization"] == request_preview.HIDDEN
     theirs = await reader.page(f"/messages/{message}/curl/{endpoint.id}")
     assert f"webhook-signature: {request_preview.ANEW}" in theirs.text
-    assert "Without a signature" in theirs.text
+    assert "The request has no signature" in theirs.text
 
 
 async def test_a_large_payload_is_a_file_beside_the_command(operator: Client, scene: Scene) -> None:

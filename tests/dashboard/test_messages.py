@@ -180,7 +180,7 @@ async def test_empty_lists_teach_the_next_step(operator: Client, portal: Client,
     assert "hookline" not in (await search(portal)).first(class_="empty").text
     await send(scene)
     page = await search(operator, type="order.never")
-    assert link(page, "Take all filters away") == "/messages"
+    assert link(page, "Remove all filters") == "/messages"
     page = await search(operator, q="order.paid")
     other = link(page, "event type 'order.paid'")
     assert other == "/messages?type=order.paid"
@@ -277,9 +277,9 @@ async def test_a_rare_filter_is_walked_in_steps(
     await scene.ingest([*batch[:-1], rare])
     page = await search(operator, type="order.rare")
     steps = 1
-    while (older := link(page, "Look further back →")) is not None:
+    while (older := link(page, "Search older messages →")) is not None:
         assert not listed(page)
-        assert "Looked back to" in page.text
+        assert "Searched back to" in page.text
         page = await operator.page(older)
         steps += 1
         assert steps < 20
@@ -292,7 +292,7 @@ async def test_only_the_newest_page_is_live(operator: Client, scene: Scene) -> N
     assert (await operator.page("/messages")).first("body").get("data-live") is not None
     older = await operator.page(f"/messages?after={message}")
     assert older.first("body").get("data-live") is None
-    assert link(older, "To the newest") == "/messages"
+    assert link(older, "Show the newest") == "/messages"
 
 
 async def test_hostile_names_are_escaped(operator: Client, scene: Scene) -> None:

@@ -47,7 +47,7 @@ async def dead_letters(scene: Scene, count: int, reason: Reason = Reason.PERMANE
 
 async def test_an_empty_overview_explains_the_next_step(operator: Client, portal: Client) -> None:
     page = await operator.page("/")
-    assert verdicts(page) == ["◐ No endpoints yet: nothing is sent anywhere."]
+    assert verdicts(page) == ["◐ No endpoints yet, so nothing is sent."]
     assert "hookline listen --register demo --ping" in page.text
     customers = await portal.page("/portal")
     assert "Add the URL" in customers.text
@@ -60,7 +60,7 @@ async def test_a_healthy_overview_shows_no_alarm(operator: Client, scene: Scene)
     await fleet.attempt(3, factory.delivered)
     await fleet.beat()
     page = await operator.page("/")
-    assert verdicts(page) == ["● All well: 3 deliveries arrived in the last hour."]
+    assert verdicts(page) == ["● Healthy: 3 deliveries succeeded in the last hour."]
     assert numbers(page)["delivered, last hour"] == "3"
     assert numbers(page)["of attempts delivered"] == "100%"
     assert not page.has("section", id="troubled")
@@ -78,7 +78,7 @@ async def test_a_failing_endpoint_is_named_with_start_cause_backlog_and_button(o
     (verdict,) = verdicts(page)
     assert verdict.startswith(f"❚❚ {sick.url}: circuit open for 10 min")
     assert "503" in verdict
-    assert verdict.endswith("; 7 deliveries wait.")
+    assert verdict.endswith("; 7 deliveries waiting.")
     (row,) = page.first("section", id="troubled").rows()
     assert sick.url in row[0]
     assert row[1].startswith("❚❚ circuit open for 10 min")
@@ -86,7 +86,7 @@ async def test_a_failing_endpoint_is_named_with_start_cause_backlog_and_button(o
     assert row[3:5] == ["7", "–"]
     form = page.form(f"/endpoints/{sick.id}/circuit/close")
     assert form.first("button").text == "Close circuit"
-    assert numbers(page)["held back"] == "7"
+    assert numbers(page)["held"] == "7"
 
 
 async def test_an_endpoint_that_refuses_messages_is_named_with_its_dead_letters(operator: Client, scene: Scene) -> None:
@@ -94,9 +94,9 @@ async def test_an_endpoint_that_refuses_messages_is_named_with_its_dead_letters(
     endpoint = await scene.endpoint()
     await dead_letters(scene, 3)
     page = await operator.page("/")
-    assert verdicts(page) == ["✕ 3 dead letters, most of them permanent_failure. Look at them, and replay them."]
+    assert verdicts(page) == ["✕ 3 dead letters, most of them permanent_failure. Show and replay them."]
     (row,) = page.first("section", id="troubled").rows()
-    assert row[1].startswith("✕ deliveries die for")
+    assert row[1].startswith("✕ deliveries failing for")
     assert row[4] == "3"
     replay = next(link for link in page.all("a", class_="button") if link.text == "Replay 3…")
     asked = await operator.page(replay["href"])
@@ -107,7 +107,7 @@ async def test_an_endpoint_that_refuses_messages_is_named_with_its_dead_letters(
     await scene.record(*factory.all_delivered(await scene.claim_all()))
     (row,) = (await operator.page("/")).first("section", id="troubled").rows()
     assert row[1].startswith("✕ dead letters for")
-    assert row[2] == "It takes what it is sent now: replay them."
+    assert row[2] == "Recent deliveries succeeded. Replay the dead letters."
     assert (await operator.get(replay["href"])).status == 200
 
 
@@ -120,7 +120,7 @@ async def test_several_failing_endpoints_are_counted_and_the_first_is_named(oper
     (verdict,) = verdicts(page)
     first = page.first("section", id="troubled").rows()[0][0].partition("⧉")[0]
     begin = first[: len(endpoint.url)]
-    assert verdict.startswith(f"❚❚ 2 endpoints held back: 6 deliveries wait behind them. Begin with {begin}: paused")
+    assert verdict.startswith(f"❚❚ 2 endpoints held: 6 deliveries waiting for them. Start with {begin}: paused")
     assert [row[1].partition(" for ")[0] for row in page.first("section", id="troubled").rows()] == ["❚❚ paused"] * 2
 
 
@@ -133,7 +133,7 @@ async def test_an_endpoint_is_held_until_its_retry_after_ends(enter: Enter, scen
     operator = await enter()
     page = await operator.page("/")
     assert "paused by Retry-After" in verdicts(page)[0]
-    assert verdicts(page)[0].endswith("; 3 deliveries wait.")
+    assert verdicts(page)[0].endswith("; 3 deliveries waiting.")
     await scene.age(3001)
     assert "paused by Retry-After" not in (await operator.page("/")).text
 
@@ -142,7 +142,7 @@ async def test_a_failure_that_will_be_retried_is_no_alarm(operator: Client, scen
     await scene.endpoint()
     await scene.send()
     await scene.record(*(factory.retry(job) for job in await scene.claim_all()))
-    assert verdicts(await operator.page("/")) == ["◷ 1 endpoint failed lately; what failed is tried again."]
+    assert verdicts(await operator.page("/")) == ["◷ 1 endpoint failed recently. Failed deliveries are retried."]
 
 
 async def test_readers_have_no_buttons(reader: Client, scene: Scene) -> None:
@@ -181,10 +181,10 @@ async def test_the_overview_of_one_application_shows_only_its_own_data(
         page = await client.page(path)
         assert theirs.url not in page.text
         assert mine.url in page.text
-        assert numbers(page)["held back"] == "2"
+        assert numbers(page)["held"] == "2"
     whole = await operator.page("/")
     assert theirs.url in whole.text
-    assert numbers(whole)["held back"] == "7"
+    assert numbers(whole)["held"] == "7"
 
 
 async def test_an_unknown_application_never_means_all_applications(operator: Client, scene: Scene) -> None:
@@ -198,7 +198,7 @@ async def test_the_overview_shows_nothing_of_another_organization(enter: Enter, 
     other = await scene.store.save_organization(factory.organization())
     page = await (await enter(org_id=other.id)).page("/")
     assert endpoint.url not in page.text
-    assert verdicts(page) == ["◐ No endpoints yet: nothing is sent anywhere."]
+    assert verdicts(page) == ["◐ No endpoints yet, so nothing is sent."]
 
 
 async def test_attempts_of_others_are_not_counted(
@@ -254,7 +254,7 @@ async def test_a_missing_worker_is_shown_first(chief: Client, scene: Scene) -> N
     fleet = Fleet(scene)
     await fleet.beat()  # from a process that only serves the API
     first, second = verdicts(await chief.page("/"))
-    assert first == "✕ No worker runs, so nothing is sent. Start one: hookline serve"
+    assert first == "✕ No worker is running, so nothing is sent. Start one: hookline serve"
     assert second.startswith("❚❚ ")
     fleet.tally.slots = 8
     await fleet.beat()
@@ -269,7 +269,7 @@ async def test_firing_alerts_are_shown(chief: Client, scene: Scene) -> None:
     await fleet.check_for(90)
     await fleet.beat()
     page = await chief.page("/")
-    assert "◷ 1 alert fires: backlog." in verdicts(page)
+    assert "◷ 1 alert firing: backlog." in verdicts(page)
     (row,) = page.first("section", id="alerts").rows()
     assert row[0].startswith("◷ Backlog")
     assert "5 deliveries are due" in row[1]
@@ -316,7 +316,7 @@ async def test_the_overview_lists_ten_failing_endpoints_and_counts_all(operator:
         await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "tests")
     page = await operator.page("/")
     assert len(page.first("section", id="troubled").rows()) == 10
-    assert verdicts(page)[0].startswith("❚❚ 14 endpoints held back")
+    assert verdicts(page)[0].startswith("❚❚ 14 endpoints held")
 
 
 # ── hostile texts ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -140,7 +140,7 @@ async def test_a_signed_out_customer_sees_how_to_sign_in_again(stranger: Client)
     where = (await stranger.get("/portal/endpoints")).location
     assert where == "/portal/login?next=/portal/endpoints"
     page = await stranger.page(where)
-    assert "by the link that you were given" in page.text
+    assert "with the link that you received" in page.text
     assert not page.has("input", name="password", type="text")
     assert not page.has("input", name="name")
     assert (await stranger.get("/portal")).location == "/portal/login"

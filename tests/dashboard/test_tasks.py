@@ -46,7 +46,7 @@ async def test_a_task_shows_its_progress_from_start_to_end(operator: Client, sce
     await graves(scene, 5)
     task = await add(scene, reason=Reason.PERMANENT_FAILURE, event_types=("order.paid",))
     page = await operator.page(f"/tasks/{task.id}")
-    assert "It is running" in verdict(page)
+    assert "Running." in verdict(page)
     assert bar(page) == ("0", "5")
     assert "running" in page.first(id="live-work").text  # the table below the verdict updates too
     assert page.has("button", aria_label=f"Stop {task.id}")
@@ -60,7 +60,7 @@ async def test_a_task_shows_its_progress_from_start_to_end(operator: Client, sce
     await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "left us")
     await work(scene)
     page = await operator.page(f"/tasks/{task.id}")
-    assert "Finished: 4 replayed; 1 stays as it is: nothing could be sent." in verdict(page)
+    assert "Finished: 4 replayed; 1 skipped, because nothing could be sent." in verdict(page)
     assert bar(page) == ("5", "5")
     assert not page.all("button", aria_label=f"Stop {task.id}")
 
@@ -72,8 +72,8 @@ async def test_a_task_shows_its_rate_and_remaining_time(operator: Client, scene:
     found = await scene.store.step_task(task.id, 20)
     assert found is not None
     later = found.created_at + timedelta(seconds=10)
-    assert task_parts.pace(found, later) == "2 a second, about 5 s to go"
-    assert task_parts.pace(found, found.created_at + timedelta(minutes=40)) == "0.5 a minute, about 20 min to go"
+    assert task_parts.pace(found, later) == "2 per second, about 5 s left"
+    assert task_parts.pace(found, found.created_at + timedelta(minutes=40)) == "0.5 per minute, about 20 min left"
     assert task_parts.pace(found, found.created_at) is None
     assert task_parts.pace(task, later) is None
     over = replace(found, status=TaskStatus.FINISHED, done=30, updated_at=later)
@@ -90,7 +90,7 @@ async def test_a_task_that_no_worker_takes_says_so(operator: Client, scene: Scen
     task = await add(scene)
     stale = task.created_at - timedelta(minutes=5)
     await scene.raw.execute("UPDATE task SET updated_at = $1, created_at = $1", stale)
-    assert "is a worker running" in verdict(await operator.page(f"/tasks/{task.id}"))
+    assert "Check that a worker is running" in verdict(await operator.page(f"/tasks/{task.id}"))
 
 
 async def test_a_stopped_task_leaves_the_rest_unchanged(operator: Client, scene: Scene) -> None:
@@ -101,7 +101,7 @@ async def test_a_stopped_task_leaves_the_rest_unchanged(operator: Client, scene:
     page = await operator.page(f"/tasks/{task.id}")
     page = (await operator.follow(await operator.submit(posting(page, f"/tasks/{task.id}/stop")))).page()
     assert "Stopped: 2 done." in page.first(class_="notice").text
-    assert "Stopped: 2 replayed, the rest is as it was." in verdict(page)
+    assert "Stopped: 2 replayed, the others are unchanged." in verdict(page)
     await work(scene)
     assert len(await left(scene)) == 3
     (rest,) = [node["href"] for node in page.all("a") if node.text == "Replay the rest"]
@@ -135,10 +135,10 @@ async def test_deliveries_that_died_again_are_shown(operator: Client, scene: Sce
     await graves(scene, 3)
     task = await add(scene)
     await work(scene)
-    assert "died" not in (await operator.page(f"/tasks/{task.id}")).first(id="live-task").text
+    assert "failed again" not in (await operator.page(f"/tasks/{task.id}")).first(id="live-task").text
     await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
     page = await operator.page(f"/tasks/{task.id}")
-    (link,) = [node for node in page.all("a") if node.text == "3 deliveries died"]
+    (link,) = [node for node in page.all("a") if node.text == "3 deliveries failed again"]
     found = await operator.page(link["href"])
     assert len([row for row in found.all("tr") if (row.get("data-key") or "").startswith("dl_")]) == 3
 

@@ -1,4 +1,4 @@
-"""Alerts of the deployment: those that fire, and those that did."""
+"""The alerts page: alerts of the deployment, firing and resolved."""
 
 from __future__ import annotations
 
@@ -50,50 +50,49 @@ async def show(context: PageContext) -> Page:
         body=[
             context.live("verdict", _verdict(firing, names)),
             _tabs(context, state),
-            context.live("alerts", table(context, shown, names) if shown else _nothing(state)),
+            context.live("alerts", table(context, shown, names) if shown else _empty(state)),
             components.more(context, after),
         ],
     )
 
 
 async def names_of(context: PageContext, alerts: Iterable[Alert]) -> Names:
-    """Of the endpoints that they are about, by id."""
+    """Return the endpoints that these alerts are about, by endpoint id."""
     about = {alert.subject for alert in alerts if alert.subject.startswith(ids.ENDPOINT)}
     return await context.store.endpoint_names(about) if about else {}
 
 
 def _verdict(firing: Sequence[Alert], names: Names) -> Safe:
     if not firing:
-        return components.verdict("delivered", "Nothing fires.")
+        return components.verdict("delivered", "No alert is firing.")
     worst = max(firing, key=lambda each: (each.severity.rank, -each.began_at.timestamp()))
-    number = f"{components.count(len(firing), 'alert', len(firing) == SHOWN)} {'fires' if len(firing) == 1 else 'fire'}"
-    return components.verdict(_SHADES[worst.severity], f"{number}: {_said(worst, names)}.")
+    number = components.count(len(firing), "alert", len(firing) == SHOWN)
+    return components.verdict(_SHADES[worst.severity], f"{number} firing: {_text(worst, names)}.")
 
 
 def _tabs(context: PageContext, state: str | None) -> Safe:
-    named = ((None, "All"), ("firing", "Firing"), ("resolved", "Resolved"))
-    links = [(text, context.here(state=each, after=None), each == state) for each, text in named]
+    tabs = ((None, "All"), ("firing", "Firing"), ("resolved", "Resolved"))
+    links = [(text, context.here(state=each, after=None), each == state) for each, text in tabs]
     return components.tabs("Which alerts", links)
 
 
-def _nothing(state: str | None) -> Safe:
+def _empty(state: str | None) -> Safe:
     if state == "firing":
-        return components.empty("No alert fires now.")
-    words = (
-        "No alert has fired yet. They are told in the log; to be told elsewhere too, set HOOKLINE_ALERT_WEBHOOK_URL, "
-    )
+        return components.empty("No alert is firing.")
     return components.empty(
-        f"{words}HOOKLINE_ALERT_SLACK_URL or HOOKLINE_ALERT_EMAIL, and try it:", "hookline alerts test"
+        "No alert has fired yet. Alerts are written to the log. To get them elsewhere too, set "
+        "HOOKLINE_ALERT_WEBHOOK_URL, HOOKLINE_ALERT_SLACK_URL or HOOKLINE_ALERT_EMAIL, and send a test alert:",
+        "hookline alerts test",
     )
 
 
-def named(alert: Alert) -> str:
+def title(alert: Alert) -> str:
     return rule_of(alert.name).title
 
 
 def table(context: PageContext, alerts: Sequence[Alert], names: Names, *, brief: bool = False) -> Safe:
-    """In brief, of those that fire: without how long they lasted, and without the command."""
-    columns = ("Alert", "What", "About", "Since", "Lasted", "Look at it")
+    """Return a table of alerts. `brief` leaves out the columns with the duration and the next step."""
+    columns = ("Alert", "What", "About", "Since", "Duration", "Next step")
     return components.table(
         columns[:4] if brief else columns,
         [_row(context, alert, names)[: 4 if brief else None] for alert in alerts],
@@ -105,16 +104,16 @@ def table(context: PageContext, alerts: Sequence[Alert], names: Names, *, brief:
 def _row(context: PageContext, alert: Alert, names: Names) -> list[Child]:
     return [
         _state(alert),
-        _said(alert, names, beside=True),
+        _text(alert, names, short=True),
         _subject(context, alert, names),
         components.ago(alert.began_at, context.now),
-        _lasted(alert),
-        _onward(context, alert) if alert.resolved_at is None else None,
+        _duration(alert),
+        _next_step(context, alert) if alert.resolved_at is None else None,
     ]
 
 
-def _onward(context: PageContext, alert: Alert) -> Safe:
-    """The page, where there is one for it, and the command."""
+def _next_step(context: PageContext, alert: Alert) -> Safe:
+    """Return a link to the page about the alert, if there is one, and the command that shows more."""
     path = _PAGES.get(alert.name)
     link = None if path is None else tag("div", tag("a", path[1], href=context.link(path[0], app=None)))
     return join(link, tag("code", wording.command(alert)))
@@ -122,21 +121,21 @@ def _onward(context: PageContext, alert: Alert) -> Safe:
 
 def _state(alert: Alert) -> Safe:
     over = alert.resolved_at is not None
-    state = components.state("resolved" if over else _SHADES[alert.severity], named(alert))
+    state = components.state("resolved" if over else _SHADES[alert.severity], title(alert))
     return tag("div", state, " ", tag("div", "resolved" if over else alert.severity.value, class_="quiet"))
 
 
-def _said(alert: Alert, names: Names, *, beside: bool = False) -> str:
-    """An endpoint by its URL: nobody knows ids by heart. `beside` what names it already, that is left out."""
+def _text(alert: Alert, names: Names, *, short: bool = False) -> str:
+    """Return the text of the alert with the endpoint's URL instead of its id. `short` leaves out the URL."""
     known = names.get(alert.subject)
     if known is None:
         return alert.text
-    name = "this endpoint" if beside else f"{components.cut(known.url, MAX_URL)} ({known.app_name})"
+    name = "this endpoint" if short else f"{components.cut(known.url, MAX_URL)} ({known.app_name})"
     return re.sub(rf"endpoint {re.escape(known.id)} of application \S+", lambda _: name, alert.text)
 
 
 def _subject(context: PageContext, alert: Alert, names: Names) -> Child:
-    """An endpoint of another organization is named, and not linked: its pages are not this viewer's."""
+    """Name the subject of the alert. An endpoint of another organization gets no link: the viewer may not open its page."""
     if not alert.subject.startswith(ids.ENDPOINT):
         return alert.subject or "the deployment"
     known = names.get(alert.subject)
@@ -150,9 +149,9 @@ def _subject(context: PageContext, alert: Alert, names: Names) -> Child:
     return join(components.ident(known.url, href=href, most=MAX_URL), below)
 
 
-def _lasted(alert: Alert) -> str:
+def _duration(alert: Alert) -> str:
     if alert.resolved_at is None:
-        return "fires"
+        return "firing"
     return lasting(max(0.0, (alert.resolved_at - alert.began_at).total_seconds()))
 
 

@@ -1,4 +1,4 @@
-"""One application: how its endpoints are, its settings, the link to its portal, and its end."""
+"""The page of one application: health of its endpoints, settings, portal links, and deletion."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages import application_form as drafts
 from hookline.dashboard.pages import endpoints
 from hookline.dashboard.pages.application_form import Draft
-from hookline.dashboard.pages.endpoints import Sight
+from hookline.dashboard.pages.endpoints import EndpointsHealth
 from hookline.errors import Conflict, HooklineError, InvalidInput
 from hookline.model import Application, Backlog, DeadFilter, DeadSummary, Scope
 from hookline.rules.checks.text import lasting
@@ -34,15 +34,17 @@ async def find(context: PageContext) -> Application:
 
 async def show(context: PageContext) -> Page:
     app = await find(context)
-    sight = await endpoints.read(context, app.no)
+    health = await endpoints.read(context, app.no)
     dead = await context.store.dead_summary(DeadFilter(org_id=context.org_id, app_no=app.no))
     since = series.begins(context.span, context.now)
     did = await context.store.activity(since, org_id=context.org_id, app_no=app.no, grain=context.span.grain)
     laid = series.laid_out(did, series.steps(context.span, context.now))
     body: list[Child] = [
-        context.live("health", _verdict(context, app, sight, dead), _numbers(context, app, sight.backlog, dead, laid)),
-        context.live("activity", _activity(context, laid)) if sight.backlog.lanes else None,
-        context.live("endpoints", await _endpoints(context, app, sight)),
+        context.live(
+            "health", _verdict(context, app, health, dead), _numbers(context, app, health.backlog, dead, laid)
+        ),
+        context.live("activity", _activity(context, laid)) if health.backlog.lanes else None,
+        context.live("endpoints", await _endpoints(context, app, health)),
         _settings(context, app),
         _portal(context, app),
         _danger(context, app),
@@ -50,17 +52,19 @@ async def show(context: PageContext) -> Page:
     return Page(title=app.name, rail="applications", body=body)
 
 
-# ── how it is ─────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── health ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _verdict(context: PageContext, app: Application, sight: Sight, dead: DeadSummary) -> Safe:
-    if not sight.backlog.lanes:
-        return components.verdict("scheduled", "It has no endpoints: its messages go nowhere. Add one below.")
-    if not sight.sick and dead.dead:
-        link = tag("a", "Look at them", href=context.link("/dead-letters", app=app.id))
+def _verdict(context: PageContext, app: Application, health: EndpointsHealth, dead: DeadSummary) -> Safe:
+    if not health.backlog.lanes:
+        return components.verdict(
+            "scheduled", "The application has no endpoints, so its messages are not delivered. Add an endpoint below."
+        )
+    if not health.unhealthy and dead.dead:
+        link = tag("a", "Show the dead letters", href=context.link("/dead-letters", app=app.id))
         letters = components.count(dead.dead, "dead letter", dead.more)
-        return components.verdict("dead", f"Its endpoints are well; {letters} can be replayed. ", link, ".")
-    return endpoints.verdict(context, sight)
+        return components.verdict("dead", f"All endpoints are healthy; {letters} can be replayed. ", link, ".")
+    return endpoints.verdict(context, health)
 
 
 def _numbers(context: PageContext, app: Application, backlog: Backlog, dead: DeadSummary, did: Series) -> Safe:
@@ -84,25 +88,25 @@ def _activity(context: PageContext, did: Series) -> Safe:
     return components.section("Attempts over time", figures.areas(label, did.curves(), did.times))
 
 
-async def _endpoints(context: PageContext, app: Application, sight: Sight) -> Safe:
+async def _endpoints(context: PageContext, app: Application, health: EndpointsHealth) -> Safe:
     add = None
     if context.may_change:
         add = components.link_button(context.link("/endpoints/new", app=app.id), "Add an endpoint", kind="main")
-    if not sight.backlog.lanes:
+    if not health.backlog.lanes:
         command = f"hookline listen --register {app.uid or app.id} --ping"
-        empty = components.empty("No endpoints yet. Make one that prints what arrives:", command)
+        empty = components.empty("No endpoints yet. Create one that prints each message it receives:", command)
         return components.section("Endpoints", empty, aside=add)
-    known = {view.endpoint_id for view in sight.sick}
+    known = {view.endpoint_id for view in health.unhealthy}
     rest = await context.store.lane_page(context.org_id, app.no, Rows(limit=endpoints.SHOWN - len(known)))
-    listed = [*sight.sick, *(view for view in rest if view.endpoint_id not in known)]
-    left = sight.backlog.lanes - len(listed)
+    listed = [*health.unhealthy, *(view for view in rest if view.endpoint_id not in known)]
+    left = health.backlog.lanes - len(listed)
     more = tag("p", tag("a", f"and {left:,} more", href=context.link("/endpoints", app=app.id))) if left > 0 else None
-    return components.section("Endpoints", await endpoints.table(context, listed, {}, sight), more, aside=add)
+    return components.section("Endpoints", await endpoints.table(context, listed, {}, health), more, aside=add)
 
 
 def _settings(context: PageContext, app: Application) -> Safe:
     throttle = (
-        "none" if app.throttle_rate is None else f"{app.throttle_rate:,} requests a second, all endpoints together"
+        "none" if app.throttle_rate is None else f"{app.throttle_rate:,} requests per second for all endpoints together"
     )
     metadata = ", ".join(f"{name}: {value}" for name, value in app.metadata.items())
     rows: list[tuple[str, Child]] = [
@@ -110,7 +114,7 @@ def _settings(context: PageContext, app: Application) -> Safe:
         ("Uid", None if app.uid is None else components.ident(app.uid)),
         ("Throttle", throttle),
         ("Metadata", metadata or None),
-        ("Added", components.clock(app.created_at)),
+        ("Created", components.clock(app.created_at)),
         ("Changed", components.clock(app.updated_at)),
     ]
     edit = components.link_button(context.link(path(app, "/edit")), "Edit") if context.may_change else None
@@ -133,13 +137,13 @@ def _edit_page(context: PageContext, app: Application, draft: Draft, error: Hook
 async def edit(context: PageContext, form: Form) -> Done | Page:
     draft = drafts.read_draft(form)
     try:
-        changed = await applications.change(context.deps, context.by, context.path("app_id"), draft.change())
+        changed = await applications.change(context.deps, context.caller, context.path("app_id"), draft.change())
     except (InvalidInput, Conflict) as error:
         return _edit_page(context, await find(context), draft, error)
     return Done(to=context.link(path(changed)), notice="Saved.")
 
 
-# ── its portal ────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── portal ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _portal(context: PageContext, app: Application) -> Safe | None:
@@ -151,71 +155,77 @@ def _portal(context: PageContext, app: Application) -> Safe | None:
         context.link(path(app, "/portal-link")),
         tag("label", "For ", for_="field-lifetime"),
         tag("select", *options, name="lifetime", id="field-lifetime"),
-        tag("label", tag("input", type="checkbox", name="read_only", value="1"), " may only look"),
-        tag("button", "Make a link to its portal", class_="button"),
+        tag("label", tag("input", type="checkbox", name="read_only", value="1"), " read-only"),
+        tag("button", "Create a portal link", class_="button"),
         class_="inline",
     )
     end = components.button(
-        context, context.link(path(app, "/end-portal")), "End all links and sessions", kind="danger"
+        context, context.link(path(app, "/end-portal")), "Revoke all links and sessions", kind="danger"
     )
-    words = "Whoever opens the link sees this application and nothing else: its endpoints, messages and dead letters."
-    ends = "Ending them takes back every link with its sessions, and every API token of the application, at once. API keys stay."
+    words = "A person who opens the link sees only this application: its endpoints, messages and dead letters."
+    ends = (
+        "Revoking ends every link, its sessions, and every API token of the application at once. API keys stay valid."
+    )
     return components.section("Portal", tag("p", words), components.actions(form, end), tag("p", ends, class_="quiet"))
 
 
-async def make_link(context: PageContext, form: Form) -> Page:
+async def create_link(context: PageContext, form: Form) -> Page:
     typed = form.text("lifetime")
     lifetime = int(typed) if typed in dict(LIFETIMES) else 0
     scope = Scope.READ if form.flag("read_only") else Scope.FULL
     address = context.services.link_address(context.request)
     made = await applications.portal_link(
-        context.deps, context.by, context.path("app_id"), address, lifetime=lifetime, scope=scope
+        context.deps, context.caller, context.path("app_id"), address, lifetime=lifetime, scope=scope
     )
-    words = f"Opens the portal of {made.app.name} for {lasting(lifetime)}. It is not shown again."
+    words = f"The link opens the portal of {made.app.name} for {lasting(lifetime)}. It is not shown again."
     return Page(
-        title="Link to the portal",
+        title="Portal link",
         rail="applications",
         body=[
             components.verdict("scheduled", words),
             components.code(made.url, name="link"),
-            tag("p", "Send it to the customer, or put it in an iframe of a site in HOOKLINE_PORTAL_ORIGINS."),
+            tag("p", "Send it to the customer, or use it in an iframe on a site listed in HOOKLINE_PORTAL_ORIGINS."),
             components.actions(components.link_button(context.link(path(made.app)), "Back to the application")),
         ],
-        every=None,
+        refresh_seconds=None,
     )
 
 
-async def hidden(context: PageContext) -> Response:
-    """Whoever comes back to the address without asking again: the link is not shown."""
+async def redirect_to_application(context: PageContext) -> Response:
+    """Redirect to the application: a GET of this address, such as a reload, must not show the link again."""
     return RedirectResponse(context.link(path(await find(context))), 303)
 
 
-async def end_portal(context: PageContext, form: Form) -> Done | Page:
+async def revoke_portal(context: PageContext, form: Form) -> Done | Page:
     if not form.flag("sure"):
-        return _asked(context, await find(context))
-    app = await applications.end_portal(context.deps, context.by, context.path("app_id"))
-    notice = "Every link to its portal, and every token of the application, is void."
+        return _confirm_revoke(context, await find(context))
+    app = await applications.end_portal(context.deps, context.caller, context.path("app_id"))
+    notice = "All portal links and API tokens of the application are revoked."
     return Done(to=context.link(path(app)), notice=notice)
 
 
-def _asked(context: PageContext, app: Application) -> Page:
-    words = "Every link to its portal, every session that was begun with one, and every API token of the application ends now."
+def _confirm_revoke(context: PageContext, app: Application) -> Page:
+    words = "This revokes all portal links, all sessions opened with them, and all API tokens of the application."
     end = components.button(
-        context, context.link(path(app, "/end-portal")), "End them all", kind="danger", hidden={"sure": "1"}
+        context, context.link(path(app, "/end-portal")), "Revoke all", kind="danger", hidden={"sure": "1"}
     )
-    back = components.link_button(context.link(path(app)), "Go back")
+    back = components.link_button(context.link(path(app)), "Cancel")
     body: list[Child] = [components.verdict("dead", words), components.actions(end, back)]
-    return Page(title=f"End all links and sessions of {app.name}?", rail="applications", body=body, every=None)
+    return Page(
+        title=f"Revoke all links and sessions of {app.name}?", rail="applications", body=body, refresh_seconds=None
+    )
 
 
-# ── its end ───────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── deleting ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _danger(context: PageContext, app: Application) -> Safe | None:
     if not context.may_change:
         return None
     delete = components.link_button(context.link(path(app, "/delete")), "Delete…", kind="danger")
-    return components.section("End it", tag("p", delete, " With its endpoints, for good."))
+    return components.section(
+        "Delete", tag("p", delete, " Deletes the application and its endpoints. You cannot undo this.")
+    )
 
 
 async def show_delete(context: PageContext) -> Page:
@@ -230,19 +240,19 @@ async def show_delete(context: PageContext) -> Page:
             f"{components.count(waiting, 'open delivery', waiting >= MAX_WAITING)} into dead letters, and "
             f"{components.count(dead.dead, 'dead letter', dead.more)} can no longer be replayed.",
         ),
-        tag("p", "Its API keys, tokens and portal links end at once."),
+        tag("p", "Its API keys, tokens and portal links become invalid at once."),
         components.actions(
             components.button(
                 context, context.link(path(app, "/delete"), app=None), "Delete the application", kind="danger"
             ),
-            components.link_button(context.link(path(app)), "Keep it"),
+            components.link_button(context.link(path(app)), "Cancel"),
         ),
     ]
-    return Page(title="Delete the application", rail="applications", body=body, every=None)
+    return Page(title="Delete the application", rail="applications", body=body, refresh_seconds=None)
 
 
 async def delete(context: PageContext, _form: Form) -> Done:
-    await applications.delete(context.deps, context.by, context.path("app_id"))
+    await applications.delete(context.deps, context.caller, context.path("app_id"))
     return Done(to=context.link("/applications", app=None), notice="The application is deleted.")
 
 
@@ -252,11 +262,11 @@ VIEWS = (
     View(path=_ONE, show=show),
     View(path=f"{_ONE}/edit", show=show_edit),
     View(path=f"{_ONE}/delete", show=show_delete),
-    View(path=f"{_ONE}/portal-link", show=hidden),
+    View(path=f"{_ONE}/portal-link", show=redirect_to_application),
 )
 ACTIONS = (
     Action(path=f"{_ONE}/edit", do=edit),
-    Action(path=f"{_ONE}/portal-link", do=make_link),
-    Action(path=f"{_ONE}/end-portal", do=end_portal),
+    Action(path=f"{_ONE}/portal-link", do=create_link),
+    Action(path=f"{_ONE}/end-portal", do=revoke_portal),
     Action(path=f"{_ONE}/delete", do=delete),
 )

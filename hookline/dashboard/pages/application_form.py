@@ -1,4 +1,4 @@
-"""The form of an application, new or changed."""
+"""The form that creates or edits an application."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def read_draft(form: Form) -> Draft:
 def page(
     context: PageContext, title: str, to: str, press: str, draft: Draft, error: HooklineError | None, back: Safe
 ) -> Page:
-    """`to`: where the form is posted."""
+    """Return the page with the form. `to` is the path that the form posts to."""
     form = components.form(
         context,
         context.link(to),
@@ -58,27 +58,29 @@ def page(
         components.actions(tag("button", press, class_="button main")),
         class_="fill",
     )
-    return Page(title=title, rail="applications", body=[form], aside=back, every=None, status=http_status(error))
+    return Page(
+        title=title, rail="applications", body=[form], aside=back, refresh_seconds=None, status=http_status(error)
+    )
 
 
 def _fields(draft: Draft, error: HooklineError | None) -> list[Child]:
-    """With what is wrong beside the field that it is about, or above them all."""
+    """Return the fields. An error is shown beside its field, or above all fields if it is about none of them."""
     fields = Draft.__struct_fields__
     faults = {error.field: error.words} if isinstance(error, InvalidInput) and error.field in fields else {}
     return [
         components.verdict("dead", str(error)) if error and not faults else None,
         components.field("name", "Name", draft.name, error=faults.get("name"), required=True, maxlength="1024"),
         components.field(
-            "uid", "Uid", draft.uid, hint="Your own name for this customer, in the API.", error=faults.get("uid")
+            "uid", "Uid", draft.uid, hint="Your own id for this customer, for use in the API.", error=faults.get("uid")
         ),
         components.field(
             "throttle_rate",
-            "Requests a second at most, to all of its endpoints together",
+            "Maximum requests per second, for all endpoints together",
             draft.throttle_rate,
             error=faults.get("throttle_rate"),
             inputmode="numeric",
         ),
         components.field(
-            "metadata", "Metadata, as JSON", draft.metadata, error=faults.get("metadata"), type_="textarea", rows="2"
+            "metadata", "Metadata (JSON)", draft.metadata, error=faults.get("metadata"), type_="textarea", rows="2"
         ),
     ]

@@ -1,4 +1,4 @@
-"""One attempt with its request and its answer; and the request of a message to an endpoint, as it would be sent now."""
+"""The page of one attempt with its request and response, and the page that shows a request as a curl command."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from hookline.dashboard import components, curl, request_preview, request_respon
 from hookline.dashboard.charts.scales import length
 from hookline.dashboard.page import Action, Page, View
 from hookline.dashboard.page_context import PageContext
-from hookline.dashboard.pages.message import delivery as way
+from hookline.dashboard.pages.message import delivery as delivery_section
 from hookline.errors import NotFound
 from hookline.model import Attempt, Endpoint, Message
 from hookline.model.states import EndpointStatus
 from hookline.services import explain
 from hookline.web.html import Child, Safe, tag
 
-WHOLE = 64 * 1024  # bytes: no more is kept of an answer
-INLINE = 16 * 1024  # bytes of a payload that is part of a command; a larger one is a file beside it
+MAX_RESPONSE = 64 * 1024  # bytes of a response body that are stored
+INLINE = 16 * 1024  # bytes; a larger payload is a file beside the command, not a part of it
 
 
 async def show(context: PageContext) -> Page:
     message = await context.message(context.path("message_id"))
     attempt = await context.store.attempt(message, context.path("attempt_id"))
     if attempt is None:
-        raise NotFound("this message has no such attempt; retention may have taken it")
+        raise NotFound("this message has no such attempt; retention may have deleted it")
     found = await context.store.endpoints_for([attempt.endpoint_no])
     endpoint = next((each for each in found if each.status != EndpointStatus.DELETED), None)
     request = None
@@ -34,25 +34,27 @@ async def show(context: PageContext) -> Page:
         body=[
             _verdict(attempt),
             _fields(context, message, attempt, endpoint),
-            way.phases([attempt], attempt.started_at),
-            request_response.sides(request, attempt, most=WHOLE, changed=changed),
+            delivery_section.phases([attempt], attempt.started_at),
+            request_response.sides(request, attempt, most=MAX_RESPONSE, changed=changed),
             components.actions(_as_curl(context, message, endpoint)) if endpoint is not None else None,
         ],
         aside=_back(context, message),
-        every=None,
+        refresh_seconds=None,
     )
 
 
 def _verdict(attempt: Attempt) -> Safe:
     words = _VERDICTS.get(attempt.outcome, attempt.outcome)
-    said = request_response.text(attempt.detail.encode(errors="replace"))
-    return components.verdict(way.OUTCOMES.get(attempt.outcome, "scheduled"), words, f" {said}" if said else None)
+    detail = request_response.text(attempt.detail.encode(errors="replace"))
+    return components.verdict(
+        delivery_section.OUTCOMES.get(attempt.outcome, "scheduled"), words, f" {detail}" if detail else None
+    )
 
 
 _VERDICTS = {
     "delivered": "Delivered.",
-    "retry": "It failed, and is tried again.",
-    "dead": "It failed, and the delivery gave up.",
+    "retry": "Failed, and will be retried.",
+    "dead": "Failed, and the delivery gave up.",
 }
 
 
@@ -62,16 +64,16 @@ def _fields(context: PageContext, message: Message, attempt: Attempt, endpoint: 
         ("Attempt", components.ident(attempt.id)),
         ("Message", components.ident(message.id, href=context.link(f"/messages/{message.id}"))),
         ("Endpoint", components.ident(attempt.endpoint_url, href=where, most=70)),
-        ("Result", way.outcome(attempt)),
+        ("Result", delivery_section.outcome(attempt)),
         ("Started", components.clock(attempt.started_at)),
         ("Took", length(attempt.timing.total / 1e6)),
     ]
     if attempt.address:
         pairs.append(("Address", components.ident(attempt.address)))
     if attempt.probe:
-        pairs.append(("Probe", "It tested whether the endpoint is well again, and used up no attempt."))
+        pairs.append(("Probe", "Tested whether the endpoint is healthy again. It does not count as an attempt."))
     elif attempt.trigger:
-        pairs.append(("Sent", "by hand"))
+        pairs.append(("Sent", "manually"))
     slowest = max(explain.phases(attempt), key=lambda each: each[1], default=None)
     if slowest is not None:
         pairs.append(("Longest phase", f"{slowest[0].value}, {length(slowest[1] / 1e6)}"))
@@ -82,11 +84,11 @@ def _fields(context: PageContext, message: Message, attempt: Attempt, endpoint: 
 
 
 async def show_curl(context: PageContext) -> Page:
-    """Signed for those who may resend it anyway; others see the headers without a signature that opens a door."""
+    """Show the request as a curl command. Viewers with read-only access get it without a valid signature."""
     message = await context.message(context.path("message_id"))
     endpoint = await context.endpoint(context.path("endpoint_id"))
     if endpoint.app_no != message.app_no:
-        raise NotFound(f"no endpoint {endpoint.id!r} in the application of this message")
+        raise NotFound(f"the application of this message has no endpoint {endpoint.id!r}")
     attempts = [each.sent for each in await context.store.deliveries(message.id) if each.endpoint_no == endpoint.no]
     request = request_preview.request(
         endpoint, message, number=max(attempts, default=0) + 1, at=context.now, signed=context.may_change
@@ -100,7 +102,7 @@ async def show_curl(context: PageContext) -> Page:
             *(tag("p", note, class_="quiet") for note in _notes(message, request)),
         ],
         aside=_back(context, message),
-        every=None,
+        refresh_seconds=None,
     )
 
 
@@ -110,21 +112,23 @@ def _command(context: PageContext, message: Message, request: request_preview.Re
         return [components.code(curl.command(request.url, request.lines, payload), name="command")]
     name = f"{message.id}.json"
     link = tag("a", f"Download {name}", href=context.link(f"/messages/{message.id}/payload"), class_="button")
-    words = tag("p", f"The payload has {len(payload):,} bytes: keep it beside, then run the command there. ", link)
+    words = tag(
+        "p", f"The payload has {len(payload):,} bytes. Download it, then run the command in the same folder. ", link
+    )
     return [words, components.code(curl.command_with_file(request.url, request.lines, name), name="command")]
 
 
 def _notes(message: Message, request: request_preview.Request) -> list[str]:
-    found = []
+    notes = []
     if message.payload is None:
-        found.append("The payload was removed: the body is empty.")
+        notes.append("The payload was removed, so the body is empty.")
     if request.signed:
-        found.append("The signature is of this moment: receivers refuse it after a few minutes. Reload for a new one.")
+        notes.append("The signature is made now. Receivers refuse it after a few minutes. Reload for a new one.")
     else:
-        found.append("Without a signature: a receiver that checks it refuses this request.")
+        notes.append("The request has no signature. A receiver that checks signatures refuses it.")
     if any(line.endswith(f": {request_preview.HIDDEN}") for line in request.lines):
-        found.append("Headers that let somebody in are not shown: put in their values yourself.")
-    return found
+        notes.append("Headers with credentials are not shown. Fill in their values yourself.")
+    return notes
 
 
 def _as_curl(context: PageContext, message: Message, endpoint: Endpoint) -> Safe:

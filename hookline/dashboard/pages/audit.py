@@ -1,4 +1,4 @@
-"""The audit log: who did what, by hand, in the dashboard, the portal, through the API and on the command line."""
+"""The audit log page: who changed what in the dashboard, in the portal, through the API and on the command line."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _PAGES = {
 }
 
 
-class _Asked:
-    """The filter that the URL holds, and what is wrong with it."""
+class _FilterInput:
+    """The filter from the URL, and its errors by field."""
 
     def __init__(self, context: PageContext) -> None:
-        self.faults: dict[str, str] = {}
+        self.errors: dict[str, str] = {}
         self.where = AuditFilter(
             org_id=context.org_id,
             app_id=None if context.app is None else context.app.id,
@@ -54,75 +54,88 @@ class _Asked:
         try:
             return None if text is None else instants.read(name, text)
         except InvalidInput as error:
-            self.faults[name] = error.words
+            self.errors[name] = error.words
             return None
 
 
 async def show(context: PageContext) -> Page:
     if context.app is None and context.param("app") is not None:
-        raise NotFound(f"no application {context.param('app')!r}")  # never: all of them
-    asked, after = _Asked(context), context.param("after")
-    found = None if asked.faults else await context.store.audit_log(asked.where, Rows(limit=SHOWN + 1, iterator=after))
+        raise NotFound(
+            f"no application {context.param('app')!r}"
+        )  # an unknown application must not show the entries of all
+    filter_input, after = _FilterInput(context), context.param("after")
+    found = (
+        None
+        if filter_input.errors
+        else await context.store.audit_log(filter_input.where, Rows(limit=SHOWN + 1, iterator=after))
+    )
     rows = [] if found is None else found.rows[:SHOWN]
-    further = None if found is None else str(rows[-1].id) if len(found.rows) > SHOWN else found.end
-    filtered = asked.where != AuditFilter(org_id=context.org_id)
+    following = None if found is None else str(rows[-1].id) if len(found.rows) > SHOWN else found.end
+    filtered = filter_input.where != AuditFilter(org_id=context.org_id)
     return Page(
         title="Audit log",
         rail="audit",
-        status=422 if asked.faults else 200,
-        every=None if asked.faults else 5.0,
+        status=422 if filter_input.errors else 200,
+        refresh_seconds=None if filter_input.errors else 5.0,
         body=[
-            context.live("verdict", _verdict(context, asked, rows, further)),
-            _filters(context, asked),
+            context.live("verdict", _verdict(context, filter_input, rows, following)),
+            _filters(context, filter_input),
             context.live(
-                "entries", _table(context, rows) if rows else _nothing(filtered or after is not None, further)
+                "entries", _table(context, rows) if rows else _empty(filtered or after is not None, following)
             ),
-            components.more(context, further, "Older" if rows else "Look further back"),
+            components.more(context, following, "Older" if rows else "Search older entries"),
         ],
     )
 
 
-def _verdict(context: PageContext, asked: _Asked, rows: Sequence[AuditEntry], further: str | None) -> Safe:
-    if asked.faults:
-        return components.verdict("dead", "The filter cannot be read; see below.")
+def _verdict(
+    context: PageContext, filter_input: _FilterInput, rows: Sequence[AuditEntry], following: str | None
+) -> Safe:
+    if filter_input.errors:
+        return components.verdict("dead", "The filter is invalid; see below.")
     if not rows:
-        return components.verdict("resolved", "No entries here.")
-    if context.param("after") is not None or further is not None:
+        return components.verdict("resolved", "No entries.")
+    if context.param("after") is not None or following is not None:
         return components.verdict(
-            "resolved", "Newest first; the last on this page is of ", components.ago(rows[-1].at, context.now), "."
+            "resolved",
+            "Newest first. The last entry on this page is from ",
+            components.ago(rows[-1].at, context.now),
+            ".",
         )
     last = rows[0]
     entries = components.count(len(rows), "entry")
     return components.verdict(
-        "resolved", f"{entries}; the last is {last.action}, ", components.ago(last.at, context.now), "."
+        "resolved", f"{entries}. The newest is {last.action}, ", components.ago(last.at, context.now), "."
     )
 
 
-def _filters(context: PageContext, asked: _Asked) -> Safe:
-    where, faults = asked.where, asked.faults
+def _filters(context: PageContext, filter_input: _FilterInput) -> Safe:
+    where, errors = filter_input.where, filter_input.errors
     return components.filters(
         context,
         components.field("actor", "Who", where.actor or "", placeholder="ada"),
         components.field("action", "Action", where.action or "", placeholder="endpoint.pause"),
         components.field("subject", "Subject", where.subject or "", placeholder="ep_…"),
-        components.moment("since", "Since", where.since, error=faults.get("since")),
-        components.moment("until", "Until", where.until, error=faults.get("until")),
+        components.moment("since", "Since", where.since, error=errors.get("since")),
+        components.moment("until", "Until", where.until, error=errors.get("until")),
     )
 
 
-def _nothing(filtered: bool, further: str | None) -> Safe:
-    if further is not None:
-        return components.empty("Nothing that matches so far: there are older entries that were not looked at yet.")
+def _empty(filtered: bool, following: str | None) -> Safe:
+    if following is not None:
+        return components.empty("No match so far. Older entries were not searched yet.")
     if filtered:
         return components.empty("No entry matches.")
-    return components.empty("Nobody has done anything by hand yet. Pausing an endpoint, say, is remembered here.")
+    return components.empty(
+        "No entries yet. Changes, such as pausing an endpoint, are recorded here with the person who made them."
+    )
 
 
 def _table(context: PageContext, rows: Sequence[AuditEntry]) -> Safe:
     return components.table(
         ("When", "Who", "Action", "Subject", "Detail", "From"),
         [_row(context, each) for each in rows],
-        caption="What was done by hand, newest first",
+        caption="Audit log, newest first",
         keys=[str(each.id) for each in rows],
     )
 
@@ -146,7 +159,7 @@ def _who(context: PageContext, actor: Actor) -> Child:
 
 
 def _subject(context: PageContext, each: AuditEntry) -> Child:
-    """Leads to its page; what is gone by now says so there."""
+    """Link the subject to its page. The page of a deleted object says that it is gone."""
     if not each.subject:
         return None
     for prefix, path in _PAGES.items():

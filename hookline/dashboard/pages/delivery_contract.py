@@ -1,4 +1,4 @@
-"""The delivery contract as a page of its own."""
+"""The page with the delivery contract."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from hookline.web.html import tag
 
 
 async def show(context: PageContext) -> Page:
-    words = (
-        "What you can rely on, and what your server must do. Each endpoint's page has code that verifies what arrives."
-    )
+    words = "What you can rely on, and what your server must do. The page of each endpoint has code that verifies signatures."
     return Page(
         title="The delivery contract",
         rail="endpoints",
@@ -20,7 +18,7 @@ async def show(context: PageContext) -> Page:
             delivery_contract.rules(context),
             tag("p", tag("a", "Endpoints", href=context.link("/endpoints"))),
         ],
-        every=None,
+        refresh_seconds=None,
     )
 
 

@@ -1,4 +1,4 @@
-"""Endpoints: the sickest first, with what waits behind each and the button that mends it."""
+"""The list of endpoints: unhealthy ones first, with their waiting deliveries and a button that fixes the problem."""
 
 from __future__ import annotations
 
@@ -19,52 +19,54 @@ from hookline.store.protocols import MAX_LISTED, MAX_WAITING
 from hookline.store.protocols import Page as Rows
 from hookline.web.html import Child, Safe, join, tag
 
-SHOWN = 50  # on one page; the first one has the sick ones in it, and ...
-MAX_SICK = 40  # ... room for others
+SHOWN = 50  # endpoints on one page
+MAX_UNHEALTHY = 40  # unhealthy endpoints read for the first page; the rest of that page shows others
 
-_STATES = (("", "Any state"), ("sick", "not well"), *endpoint_health.WORDS.items())
+_STATES = (("", "Any state"), ("sick", "unhealthy"), *endpoint_health.WORDS.items())
 
 
-class Sight(Struct, frozen=True, kw_only=True):
-    """How the endpoints of an organization or an application are: costs the same however many are well."""
+class EndpointsHealth(Struct, frozen=True, kw_only=True):
+    """Health of the endpoints of an organization or application. Reading it does not depend on the number of healthy ones."""
 
     backlog: Backlog
-    sick: list[LaneView]  # the sickest first
-    more: bool  # there may be more of these
-    dead: dict[str, int]  # dead letters that nobody has resolved, by the endpoint's id: of those that were looked at
+    unhealthy: list[LaneView]  # the worst first
+    more: bool  # there may be more unhealthy endpoints: the limit was reached
+    dead: dict[str, int]  # unresolved dead letters by endpoint id, for the endpoints that were read
 
     @property
-    def some_sick(self) -> str:
-        return f"{len(self.sick):,}{'+' if self.more else ''}"
+    def unhealthy_count(self) -> str:
+        return f"{len(self.unhealthy):,}{'+' if self.more else ''}"
 
 
-async def read(context: PageContext, app_no: int | None) -> Sight:
-    troubled = await context.store.unhealthy_lanes(MAX_SICK, org_id=context.org_id, app_no=app_no, counted=MAX_LISTED)
-    sick = [each.view for each in troubled if not condition(each.view.lane, context.now).well]
-    return Sight(
+async def read(context: PageContext, app_no: int | None) -> EndpointsHealth:
+    unhealthy = await context.store.unhealthy_lanes(
+        MAX_UNHEALTHY, org_id=context.org_id, app_no=app_no, counted=MAX_LISTED
+    )
+    views = [each.view for each in unhealthy if not condition(each.view.lane, context.now).well]
+    return EndpointsHealth(
         backlog=await context.store.backlog(context.org_id, app_no),
-        sick=sorted(sick, key=lambda view: endpoint_health.sickest(view, context.now)),
-        more=len(troubled) == MAX_SICK,
-        dead={each.view.endpoint_id: each.dead for each in troubled if each.dead},
+        unhealthy=sorted(views, key=lambda view: endpoint_health.sickest(view, context.now)),
+        more=len(unhealthy) == MAX_UNHEALTHY,
+        dead={each.view.endpoint_id: each.dead for each in unhealthy if each.dead},
     )
 
 
 async def show(context: PageContext) -> Page:
     if context.app is None and (ref := context.param("app")) is not None:
-        raise NotFound(f"no application {ref!r}")  # never: those of all applications
-    sight = await read(context, context.app_no)
-    if not sight.backlog.lanes:
+        raise NotFound(f"no application {ref!r}")  # an unknown application must not mean all of them
+    health = await read(context, context.app_no)
+    if not health.backlog.lanes:
         return Page(
             title="Endpoints", rail="endpoints", body=[context.live("endpoints", _none(context)), _contract(context)]
         )
-    listed, following = await _listed(context, sight)
+    listed, following = await _listed(context, health)
     names = await context.names(view.app_id for view in listed)
-    rows = await table(context, listed, names, sight) if listed else components.empty("No endpoint is like this.")
+    rows = await table(context, listed, names, health) if listed else components.empty("No endpoint matches.")
     return Page(
         title="Endpoints",
         rail="endpoints",
         body=[
-            context.live("health", verdict(context, sight), _numbers(context, sight)),
+            context.live("health", verdict(context, health), _numbers(context, health)),
             _filters(context),
             context.live("endpoints", rows, components.more(context, following, "More")),
             _contract(context),
@@ -80,7 +82,7 @@ def add_link(context: PageContext) -> Safe | None:
 
 
 def _contract(context: PageContext) -> Safe | None:
-    """Operators have it beside each endpoint, and know it."""
+    """Link to the delivery contract in the portal. Operators see it on the page of each endpoint."""
     if not context.viewer.portal:
         return None
     return tag("p", tag("a", "What you can rely on: the delivery contract", href=context.link("/contract")))
@@ -89,38 +91,38 @@ def _contract(context: PageContext) -> Safe | None:
 def _none(context: PageContext) -> Safe:
     if context.viewer.portal:
         return components.empty(
-            "No endpoints yet. An endpoint is a URL of yours to which events are sent.", None, add_link(context)
+            "No endpoints yet. An endpoint is your URL that receives events.", None, add_link(context)
         )
     return components.empty(
-        "No endpoints yet. Make one that prints what arrives:",
+        "No endpoints yet. Create one that prints each message it receives:",
         "hookline listen --register demo --ping",
         add_link(context),
     )
 
 
-# ── which ones ────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── filter ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _filters(context: PageContext) -> Safe:
     return components.filters(
         context,
-        components.field("q", "Part of its URL, or its id", context.param("q") or "", type_="search"),
+        components.field("q", "Id, or part of the URL", context.param("q") or "", type_="search"),
         components.choice("state", "State", _STATES, context.param("state") or ""),
     )
 
 
-async def _listed(context: PageContext, sight: Sight) -> tuple[list[LaneView], str | None]:
-    """Those of this page, and where the next one begins. Those that are sick are on the first page, wherever they belong."""
+async def _listed(context: PageContext, health: EndpointsHealth) -> tuple[list[LaneView], str | None]:
+    """Return the endpoints of this page and the position of the next page. The first page begins with the unhealthy ones."""
     state, text = _state(context), context.param("q")
     if text is not None and text.startswith(ids.ENDPOINT):
-        return _like(context, await _named_by_id(context, text), state), None
+        return _in_state(context, await _named_by_id(context, text), state), None
     after = context.param("after")
-    first = _like(context, sight.sick, state) if text is None and after is None else []
+    first = _in_state(context, health.unhealthy, state) if text is None and after is None else []
     page = Rows(limit=SHOWN - len(first), iterator=after)
     found = await context.store.lane_page(context.org_id, context.app_no, page, url=(text or "").lower(), state=state)
     following = found[-1].endpoint_id if len(found) == page.limit else None
     known = {view.endpoint_id for view in first}
-    return _like(context, [*first, *(view for view in found if view.endpoint_id not in known)], state), following
+    return _in_state(context, [*first, *(view for view in found if view.endpoint_id not in known)], state), following
 
 
 async def _named_by_id(context: PageContext, endpoint_id: str) -> list[LaneView]:
@@ -139,8 +141,8 @@ def _state(context: PageContext) -> str | None:
     return state
 
 
-def _like(context: PageContext, views: Sequence[LaneView], state: str | None) -> list[LaneView]:
-    """Those that are in this state, the sickest first."""
+def _in_state(context: PageContext, views: Sequence[LaneView], state: str | None) -> list[LaneView]:
+    """Return the endpoints in this state, the worst first."""
     found = [view for view in views if _is(state, condition(view.lane, context.now))]
     return sorted(found, key=lambda view: endpoint_health.sickest(view, context.now))
 
@@ -149,32 +151,34 @@ def _is(state: str | None, found: Condition) -> bool:
     return state is None or state == found.name or (state == "sick" and not found.well)
 
 
-# ── what is wrong ─────────────────────────────────────────────────────────────────────────────────────────────────
+# ── health ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def verdict(context: PageContext, sight: Sight) -> Safe:
-    """How they all are, and the sickest by its name."""
-    backlog = sight.backlog
-    if not sight.sick and sight.more:
-        link = tag("a", "Look at the dead letters", href=context.link("/dead-letters"))
+def verdict(context: PageContext, health: EndpointsHealth) -> Safe:
+    """Summarize the health of all endpoints, and name the worst one."""
+    backlog = health.backlog
+    if not health.unhealthy and health.more:
+        link = tag("a", "Show the dead letters", href=context.link("/dead-letters"))
         return components.verdict(
-            "dead", f"At least {components.count(MAX_SICK, 'endpoint')} with dead letters. ", link, "."
+            "dead", f"At least {components.count(MAX_UNHEALTHY, 'endpoint')} with dead letters. ", link, "."
         )
-    if not sight.sick:
-        words = "The endpoint is well." if backlog.lanes == 1 else f"All {backlog.lanes:,} endpoints are well."
+    if not health.unhealthy:
+        words = "The endpoint is healthy." if backlog.lanes == 1 else f"All {backlog.lanes:,} endpoints are healthy."
         return components.verdict("delivered", words)
-    worst = _named(context, sight.sick[0])
+    worst = _named(context, health.unhealthy[0])
     if not backlog.held_lanes:
-        words = f"{_of(sight.some_sick, backlog.lanes, len(sight.sick))} not well, and still sent to. Look at "
+        words = (
+            f"{_of(health.unhealthy_count, backlog.lanes, len(health.unhealthy))} unhealthy, but still sent to. See "
+        )
         return components.verdict("scheduled", words, worst, ".")
-    many = components.count(backlog.held, "delivery", backlog.held >= MAX_WAITING)
+    number = components.count(backlog.held, "delivery", backlog.held >= MAX_WAITING)
     held = _of(f"{backlog.held_lanes:,}", backlog.lanes, backlog.held_lanes)
-    return components.verdict("held", f"{held} held: {many} waiting. Look at ", worst, ".")
+    return components.verdict("held", f"{held} held: {number} waiting. See ", worst, ".")
 
 
-def _of(some: str, every: int, many: int) -> str:
-    """`1 of 9 endpoints is`"""
-    return f"{some} of {components.count(every, 'endpoint')} {'is' if many == 1 else 'are'}"
+def _of(some: str, every: int, number: int) -> str:
+    """Return a text such as `1 of 9 endpoints is`."""
+    return f"{some} of {components.count(every, 'endpoint')} {'is' if number == 1 else 'are'}"
 
 
 def _named(context: PageContext, view: LaneView) -> Safe:
@@ -184,33 +188,35 @@ def _named(context: PageContext, view: LaneView) -> Safe:
     return join(link, f" ({found.words}{since})")
 
 
-def _numbers(context: PageContext, sight: Sight) -> Safe:
-    backlog = sight.backlog
-    sick = context.here(state="sick", q=None, after=None)
+def _numbers(context: PageContext, health: EndpointsHealth) -> Safe:
+    backlog = health.backlog
+    unhealthy = context.here(state="sick", q=None, after=None)
     return components.numbers(
         components.number(
             "delivered", f"{backlog.lanes:,}", "endpoints", href=context.here(state=None, q=None, after=None)
         ),
-        components.number("scheduled", sight.some_sick, "not well", href=sick),
+        components.number("scheduled", health.unhealthy_count, "unhealthy", href=unhealthy),
         components.number(
             "pending", counted(backlog.waiting), "deliveries waiting", href=context.link("/messages", state="open")
         ),
-        components.number("held", counted(backlog.held), "deliveries held", href=sick),
+        components.number("held", counted(backlog.held), "deliveries held", href=unhealthy),
     )
 
 
-def counted(many: int, most: int = MAX_WAITING) -> str:
-    return f"{many:,}{'+' if many >= most else ''}"
+def counted(number: int, limit: int = MAX_WAITING) -> str:
+    return f"{number:,}{'+' if number >= limit else ''}"
 
 
 # ── the table ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def table(context: PageContext, views: Sequence[LaneView], names: Mapping[str, str], sight: Sight) -> Safe:
-    """Of those that are shown on one page, with the names of their applications; what each did is one question for all."""
+async def table(
+    context: PageContext, views: Sequence[LaneView], names: Mapping[str, str], health: EndpointsHealth
+) -> Safe:
+    """Return the table of these endpoints. The activity of all of them is read with one query."""
     numbers = [(view.lane.app_no, view.lane.endpoint_no) for view in views]
     steps = series.few_steps(context.span, context.now)
-    did = await context.store.endpoint_activity(
+    activity = await context.store.endpoint_activity(
         numbers, steps.since, grain=context.span.grain, first=steps.first, step=steps.length
     )
     return components.table(
@@ -219,37 +225,37 @@ async def table(context: PageContext, views: Sequence[LaneView], names: Mapping[
             _row(
                 context,
                 view,
-                _who(context, view, names),
-                series.laid_out(did.get(view.lane.endpoint_no, []), steps),
-                sight.dead.get(view.endpoint_id, 0),
+                _name(context, view, names),
+                series.laid_out(activity.get(view.lane.endpoint_no, []), steps),
+                health.dead.get(view.endpoint_id, 0),
             )
             for view in views
         ],
-        caption="Endpoints, the sickest first",
+        caption="Endpoints, the worst first",
         keys=[view.endpoint_id for view in views],
         numeric=(2,),
     )
 
 
-def _row(context: PageContext, view: LaneView, who: Safe, did: Series, dead: int) -> list[Child]:
+def _row(context: PageContext, view: LaneView, name: Safe, activity: Series, dead: int) -> list[Child]:
     found = condition(view.lane, context.now)
     error = view.last_error if view.last_error and not found.well else None
     return [
-        who,
+        name,
         join(
             state(context, found),
             tag("div", _short(error), title=error, class_="quiet") if error else None,
             _letters(context, view, dead) if dead else None,
         ),
         _waiting(context, view),
-        _did(view, did),
+        _activity(view, activity),
         ", ".join(endpoint_health.limits(view.lane)) or "–",
-        mend(context, view.endpoint_id, found),
+        fix_button(context, view.endpoint_id, found),
     ]
 
 
 def _letters(context: PageContext, view: LaneView, dead: int) -> Safe:
-    """One that answers may refuse what it is sent: well, and yet somebody has to look."""
+    """Link to the dead letters. A healthy endpoint can have some too: it may refuse single messages."""
     words = components.state("dead", f"{counted(dead, MAX_LISTED)} {'dead letter' if dead == 1 else 'dead letters'}")
     return tag("div", tag("a", words, href=context.link("/dead-letters", endpoint=view.endpoint_id)))
 
@@ -265,14 +271,14 @@ def _waiting(context: PageContext, view: LaneView) -> Child:
     return join(endpoint_health.depth(view), oldest)
 
 
-def _did(view: LaneView, did: Series) -> Child:
-    if not did.attempts:
+def _activity(view: LaneView, activity: Series) -> Child:
+    if not activity.attempts:
         return tag("span", "no attempts", class_="quiet")
-    line = figures.sparkline(f"Attempts to {view.url}: {did.words}", did.line())
-    return join(line, tag("div", f"{series.percent(did.success)} delivered", class_="quiet"))
+    line = figures.sparkline(f"Attempts to {view.url}: {activity.words}", activity.line())
+    return join(line, tag("div", f"{series.percent(activity.success)} delivered", class_="quiet"))
 
 
-def _who(context: PageContext, view: LaneView, names: Mapping[str, str]) -> Safe:
+def _name(context: PageContext, view: LaneView, names: Mapping[str, str]) -> Safe:
     about = [view.description[:80]] if view.description else []
     about += [names[view.app_id]] if view.app_id in names else []
     link = context.link(f"/endpoints/{view.endpoint_id}")
@@ -293,14 +299,14 @@ def _short(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:59]}…"
 
 
-def mend(context: PageContext, endpoint_id: str, found: Condition) -> Safe | None:
-    """The button for what is wrong with it."""
+def fix_button(context: PageContext, endpoint_id: str, found: Condition) -> Safe | None:
+    """Return the button that fixes the problem of the endpoint, if there is one."""
     path = f"/endpoints/{endpoint_id}"
     match found.name:
         case "open" | "half_open":
             return components.button(context, context.link(f"{path}/circuit/close"), "Close circuit", kind="main")
         case "held":
-            return components.button(context, context.link(f"{path}/circuit/reset"), "Send again now", kind="main")
+            return components.button(context, context.link(f"{path}/circuit/reset"), "Continue now", kind="main")
         case "paused":
             return components.button(context, context.link(f"{path}/resume"), "Resume", kind="main")
         case "disabled" if context.may_change:

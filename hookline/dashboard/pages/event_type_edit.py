@@ -1,4 +1,4 @@
-"""Adding, changing, archiving an event type and bringing it back."""
+"""Create, edit, archive and restore an event type."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from hookline.services.errors import http_status
 from hookline.services.schemas.validate import newest
 from hookline.web.html import Child, Safe, tag
 
-NEW = "/new-event-type"  # apart from those that have a name: one may be called `new`
-FIRST = "1"  # version of a schema
+NEW = "/new-event-type"  # not below /event-types/, because an event type may be named `new`
+FIRST = "1"  # version of the first schema
 _ONE = "/event-types/{name}"
 _FIELDS = {
     "name": "name",
@@ -30,7 +30,7 @@ _FIELDS = {
     "version": "version",
     "schema": "schema",
     "validated": "schema",
-}  # of the form, by what errors call them
+}  # form field by the field name in an error
 
 
 def path(name: str, step: str = "") -> str:
@@ -42,7 +42,7 @@ def pretty(value: Any) -> str:
 
 
 class Draft(Struct, frozen=True, kw_only=True):
-    """As it was typed."""
+    """The values of the form as typed."""
 
     name: str = ""
     description: str = ""
@@ -52,7 +52,7 @@ class Draft(Struct, frozen=True, kw_only=True):
     schema: str = ""
     deprecated: bool = False
     validated: bool = False
-    seen: str = ""  # which state of the event type the form was made from
+    seen: str = ""  # time of the last change when the form was opened; detects concurrent edits
 
     @classmethod
     def of(cls, found: EventType) -> Draft:
@@ -70,7 +70,7 @@ class Draft(Struct, frozen=True, kw_only=True):
         )
 
     @classmethod
-    def typed(cls, form: Form, name: str) -> Draft:
+    def from_form(cls, form: Form, name: str) -> Draft:
         return cls(
             name=name,
             description=form.whole("description").replace("\r\n", "\n").strip(),
@@ -84,7 +84,7 @@ class Draft(Struct, frozen=True, kw_only=True):
         )
 
     def applied(self, before: EventType) -> EventType:
-        """The event type as it is wanted; `InvalidInput` says which field is wrong."""
+        """Return the changed event type. `InvalidInput` names the field that is invalid."""
         schemas = self._schemas(before.schemas or {})
         return replace(
             before,
@@ -97,11 +97,11 @@ class Draft(Struct, frozen=True, kw_only=True):
         )
 
     def _schemas(self, before: Mapping[str, Any]) -> dict[str, Any]:
-        """That version replaced, or added; without a text it goes. The others stay."""
+        """Replace or add the schema of this version, or remove it if the text is empty. Other versions stay."""
         if not self.schema:
             return {version: schema for version, schema in before.items() if version != self.version}
         if not self.version:
-            raise InvalidInput("a schema needs one, such as 1", field="version")
+            raise InvalidInput("a schema needs a version, such as 1", field="version")
         return {**before, self.version: _read(self.schema)}
 
 
@@ -123,37 +123,37 @@ async def show_new(context: PageContext) -> Page:
 
 
 async def create(context: PageContext, form: Form) -> Done | Page:
-    draft = Draft.typed(form, form.text("name"))
+    draft = Draft.from_form(form, form.text("name"))
     try:
         now = context.services.wall()
         blank = EventType(org_id=context.org_id, name=draft.name, created_at=now, updated_at=now)
-        made = await event_types.create(context.deps, context.by, draft.applied(blank))
+        made = await event_types.create(context.deps, context.caller, draft.applied(blank))
     except (InvalidInput, Conflict, Busy) as error:
         return _page(context, "New event type", NEW, draft, error)
-    return Done(to=context.link(path(made.name)), notice=f"{made.name} is in the catalogue.")
+    return Done(to=context.link(path(made.name)), notice=f"{made.name} is added to the catalogue.")
 
 
 # ── changing ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def show_edit(context: PageContext) -> Page:
-    found = await event_types.find(context.deps, context.by, context.path("name"))
+    found = await event_types.find(context.deps, context.caller, context.path("name"))
     return _page(context, f"Edit {found.name}", path(found.name, "/edit"), Draft.of(found))
 
 
 async def edit(context: PageContext, form: Form) -> Done | Page:
-    found = await event_types.find(context.deps, context.by, context.path("name"))
-    draft = Draft.typed(form, found.name)
+    found = await event_types.find(context.deps, context.caller, context.path("name"))
+    draft = Draft.from_form(form, found.name)
 
     def decide(seen: EventType) -> EventType:
         if draft.seen != seen.updated_at.isoformat():
             raise Conflict(
-                "somebody has changed it since this form was made: compare with what it is now, then save again"
+                "somebody else changed the event type after you opened this form: compare the values, then save again"
             )
         return draft.applied(seen)
 
     try:
-        await event_types.change(context.deps, context.by, found.name, decide)
+        await event_types.change(context.deps, context.caller, found.name, decide)
     except (InvalidInput, Conflict, Busy) as error:
         shown = replace(draft, seen=found.updated_at.isoformat())
         return _page(context, f"Edit {found.name}", path(found.name, "/edit"), shown, error)
@@ -161,25 +161,30 @@ async def edit(context: PageContext, form: Form) -> Done | Page:
 
 
 async def archive(context: PageContext, _form: Form) -> Done:
-    found = await event_types.archive(context.deps, context.by, context.path("name"))
-    notice = "Archived: endpoints that chose it keep it, and no other can choose it."
+    found = await event_types.archive(context.deps, context.caller, context.path("name"))
+    notice = "Archived. Endpoints that subscribe to it keep it; no other endpoint can choose it."
     return Done(to=context.link(path(found.name)), notice=notice)
 
 
 async def restore(context: PageContext, _form: Form) -> Done:
-    found = await event_types.restore(context.deps, context.by, context.path("name"))
-    return Done(to=context.link(path(found.name)), notice="It is in use again.")
+    found = await event_types.restore(context.deps, context.caller, context.path("name"))
+    return Done(to=context.link(path(found.name)), notice="The event type is restored.")
 
 
 # ── the form ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _page(context: PageContext, title: str, to: str, draft: Draft, error: HooklineError | None = None) -> Page:
-    faults = {} if error is None else dict([_fault(error)])
-    wrong = None if error is None else components.verdict("dead", f"Nothing was saved: {error}")
-    body: list[Child] = [wrong, _form_of(context, to, draft, faults)]
+    errors = {} if error is None else dict([_field_error(error)])
+    message = None if error is None else components.verdict("dead", f"Nothing was saved: {error}")
+    body: list[Child] = [message, _form(context, to, draft, errors)]
     return Page(
-        title=title, rail="event-types", body=body, aside=_back(context, to), status=http_status(error), every=None
+        title=title,
+        rail="event-types",
+        body=body,
+        aside=_back(context, to),
+        status=http_status(error),
+        refresh_seconds=None,
     )
 
 
@@ -189,44 +194,44 @@ def _back(context: PageContext, to: str) -> Safe:
     return tag("a", "Back to the event type", href=context.link(to.removesuffix("/edit")))
 
 
-def _fault(error: HooklineError) -> tuple[str, str]:
-    """The field that it is about, and what is wrong with it."""
+def _field_error(error: HooklineError) -> tuple[str, str]:
+    """Return the form field that the error is about, and its text."""
     if isinstance(error, InvalidInput):
         about_schemas = error.field.startswith("schemas")
         return ("schema", str(error)) if about_schemas else (_FIELDS.get(error.field, ""), error.words)
     return "name" if isinstance(error, Conflict) else "", str(error)
 
 
-def _form_of(context: PageContext, to: str, draft: Draft, faults: Mapping[str, str]) -> Safe:
+def _form(context: PageContext, to: str, draft: Draft, errors: Mapping[str, str]) -> Safe:
     return components.form(
         context,
         context.link(to),
-        tag("input", type="hidden", name="seen", value=draft.seen) if draft.seen else _name(draft, faults),
+        tag("input", type="hidden", name="seen", value=draft.seen) if draft.seen else _name(draft, errors),
         components.field(
             "description",
             "Description",
             draft.description,
             type_="textarea",
             rows="3",
-            hint="For the people who receive it: when it is sent, and what it means.",
-            error=faults.get("description"),
+            hint="For receivers: when the event is sent, and what it means.",
+            error=errors.get("description"),
         ),
         components.field(
-            "group", "Group", draft.group, hint="Types of a kind, such as orders.", error=faults.get("group")
+            "group", "Group", draft.group, hint="Groups similar event types, such as orders.", error=errors.get("group")
         ),
         components.field(
             "flags",
             "Feature flags",
             draft.flags,
-            hint="By commas; for your own use: the portal shows every event type.",
-            error=faults.get("flags"),
+            hint="Separated by commas, for your own use. The portal shows every event type.",
+            error=errors.get("flags"),
         ),
         components.field(
             "version",
-            "Version of the schema",
+            "Schema version",
             draft.version,
-            hint="One that exists is replaced, a new one is added. The highest counts.",
-            error=faults.get("version"),
+            hint="An existing version is replaced, a new one is added. The highest version is used.",
+            error=errors.get("version"),
         ),
         components.field(
             "schema",
@@ -234,32 +239,32 @@ def _form_of(context: PageContext, to: str, draft: Draft, faults: Mapping[str, s
             draft.schema,
             type_="textarea",
             rows="16",
-            hint="Of the payload. Empty: this version is removed.",
-            error=faults.get("schema"),
+            hint="Schema of the payload. Empty: this version is removed.",
+            error=errors.get("schema"),
             spellcheck="false",
             class_="code",
         ),
-        _tick("validated", "Refuse messages whose payload does not fit the schema", draft.validated),
-        _tick("deprecated", "Deprecated: should not be chosen for anything new", draft.deprecated),
+        _checkbox("validated", "Refuse messages whose payload does not match the schema", draft.validated),
+        _checkbox("deprecated", "Deprecated: new endpoints should not choose it", draft.deprecated),
         tag("button", "Save", class_="button main"),
         class_="stacked",
     )
 
 
-def _name(draft: Draft, faults: Mapping[str, str]) -> Safe:
+def _name(draft: Draft, errors: Mapping[str, str]) -> Safe:
     return components.field(
         "name",
         "Name",
         draft.name,
-        hint="Such as order.paid: letters, digits, - _ and . It cannot be changed later.",
-        error=faults.get("name"),
+        hint="For example order.paid. Letters, digits, - _ and . are allowed. You cannot change it later.",
+        error=errors.get("name"),
         required=True,
         maxlength="256",
         autofocus=True,
     )
 
 
-def _tick(name: str, words: str, value: bool) -> Safe:
+def _checkbox(name: str, words: str, value: bool) -> Safe:
     box = tag("input", type="checkbox", name=name, value="1", checked=value)
     return tag("div", tag("label", box, f" {words}"), class_="field")
 

@@ -1,4 +1,4 @@
-"""Event types: the catalogue, and one of them with its schema and an example. `event_type_edit.py` changes them."""
+"""The catalogue of event types, and the page of one with its schema and an example. `event_type_edit.py` edits them."""
 
 from __future__ import annotations
 
@@ -21,69 +21,71 @@ from hookline.services.schemas.validate import newest
 from hookline.store.protocols import Page as Rows
 from hookline.web.html import Child, Safe, join, tag
 
-SHOWN = 100
-MAX_EXAMPLE = 2000  # characters of an example that stands in a command
+SHOWN = 100  # event types on one page
+MAX_EXAMPLE = 2000  # bytes; a longer example is not shown as a command
 
 
 # ── the catalogue ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def show(context: PageContext) -> Page:
-    after, all_ = context.param("after"), context.param("archived") is not None and not context.viewer.portal
+    after, with_archived = context.param("after"), context.param("archived") is not None and not context.viewer.portal
     if after is not None:
         check_name("after", after)
-    found = await context.store.event_types(context.org_id, Rows(limit=SHOWN + 1, iterator=after), archived=all_)
-    types = [each for each in found[:SHOWN] if _reaches(context, each)]
-    further = found[SHOWN - 1].name if len(found) > SHOWN else None
-    new = components.link_button(context.link(NEW), "New event type", kind="main") if _edits(context) else None
+    found = await context.store.event_types(
+        context.org_id, Rows(limit=SHOWN + 1, iterator=after), archived=with_archived
+    )
+    types = [each for each in found[:SHOWN] if _visible(context, each)]
+    following = found[SHOWN - 1].name if len(found) > SHOWN else None
+    new = components.link_button(context.link(NEW), "New event type", kind="main") if _may_edit(context) else None
     return Page(
         title="Event types",
         rail="event-types",
         aside=new,
         body=[
-            _verdict(types, further is not None or after is not None),
-            None if context.viewer.portal else _which(context, all_),
-            _table(context, types) if types else _nothing(context),
-            components.more(context, further, "More"),
+            _verdict(types, following is not None or after is not None),
+            None if context.viewer.portal else _tabs(context, with_archived),
+            _table(context, types) if types else _empty(context),
+            components.more(context, following, "More"),
         ],
-        every=None,
+        refresh_seconds=None,
     )
 
 
-def _edits(context: PageContext) -> bool:
-    """The catalogue is the organization's: customers read it."""
+def _may_edit(context: PageContext) -> bool:
+    """Whether the viewer may edit the catalogue. Customers in the portal can only read it."""
     return context.may_change and not context.viewer.portal
 
 
-def _reaches(context: PageContext, each: EventType) -> bool:
-    """What is archived cannot be chosen any more: customers do not see it."""
+def _visible(context: PageContext, each: EventType) -> bool:
+    """Whether the viewer may see the event type. Customers do not see archived ones, because nobody can choose them."""
     return not (context.viewer.portal and each.archived)
 
 
 def _verdict(types: Sequence[EventType], more: bool) -> Safe:
     if not types:
-        return components.verdict("resolved", "No event types here.")
-    loose = sum(each.schemas is None and not each.archived for each in types)
+        return components.verdict("resolved", "No event types.")
+    without_schema = sum(each.schemas is None and not each.archived for each in types)
     words = f"{components.count(len(types), 'event type')}{' on this page' if more else ''}"
-    if not loose:
+    if not without_schema:
         return components.verdict("delivered", f"{words}, all with a schema.")
-    return components.verdict("delivered", f"{words}; {loose:,} without a schema.")
+    return components.verdict("delivered", f"{words}; {without_schema:,} without a schema.")
 
 
-def _which(context: PageContext, all_: bool) -> Safe:
+def _tabs(context: PageContext, with_archived: bool) -> Safe:
     links = (
-        ("In use", context.here(archived=None, after=None), not all_),
-        ("With archived ones", context.here(archived="1", after=None), all_),
+        ("In use", context.here(archived=None, after=None), not with_archived),
+        ("Including archived", context.here(archived="1", after=None), with_archived),
     )
     return components.tabs("Which event types", links)
 
 
-def _nothing(context: PageContext) -> Safe:
+def _empty(context: PageContext) -> Safe:
     if context.viewer.portal:
-        return components.empty("There are no event types that endpoints could choose: they get every message.")
+        return components.empty("The catalogue has no event types, so every endpoint receives all messages.")
     return components.empty(
-        "Messages may be of any type; those in the catalogue have a description, a schema and an example, and endpoints "
-        "can choose them. Add the first:",
+        "Messages can have any type. Event types in the catalogue have a description, a schema and an example, and "
+        "endpoints can subscribe to them. Add the first one:",
         "hookline event-types add order.paid --description 'An order was paid'",
     )
 
@@ -100,26 +102,26 @@ def _table(context: PageContext, types: Sequence[EventType]) -> Safe:
 def _row(context: PageContext, each: EventType) -> list[Child]:
     short = each.description if len(each.description) <= 120 else f"{each.description[:119]}…"
     return [
-        join(components.ident(each.name, href=context.link(path(each.name)), most=60), _standing(each)),
+        join(components.ident(each.name, href=context.link(path(each.name)), most=60), _flags(each)),
         short,
         each.group_name,
         f"version {newest(each.schemas)}" if each.schemas else tag("span", "none", class_="quiet"),
-        "must fit it" if each.validated else "anything",
+        "validated" if each.validated else "not validated",
         components.ago(each.updated_at, context.now),
     ]
 
 
-def _standing(each: EventType) -> Safe | None:
+def _flags(each: EventType) -> Safe | None:
     words = [word for word, true in (("archived", each.archived), ("deprecated", each.deprecated)) if true]
     return tag("div", components.state("resolved", ", ".join(words))) if words else None
 
 
-# ── one of them ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── one event type ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def show_one(context: PageContext) -> Page:
-    found = await catalogue.find(context.deps, context.by, context.path("name"))
-    if not _reaches(context, found):
+    found = await catalogue.find(context.deps, context.caller, context.path("name"))
+    if not _visible(context, found):
         raise NotFound(f"no event type {found.name!r}")
     payload = example_payload.payload(found, context.services.wall().replace(microsecond=0))
     return Page(
@@ -129,42 +131,42 @@ async def show_one(context: PageContext) -> Page:
         body=[
             _state(found),
             tag("p", found.description) if found.description else None,
-            _facts(context, found),
+            _fields(context, found),
             components.section(
                 "Example", components.code(_readable(payload), name="example"), _command(context, found, payload)
             ),
             *_schemas(found),
         ],
-        every=None,
+        refresh_seconds=None,
     )
 
 
 def _state(found: EventType) -> Safe:
     if found.archived:
-        return components.verdict("resolved", "Archived: endpoints that chose it keep it, and no other can choose it.")
-    if found.deprecated:
         return components.verdict(
-            "scheduled", "Deprecated: it is still sent, and should not be chosen for anything new."
+            "resolved", "Archived. Endpoints that subscribe to it keep it; no other endpoint can choose it."
         )
+    if found.deprecated:
+        return components.verdict("scheduled", "Deprecated. It is still sent, but new endpoints should not choose it.")
     if found.validated and found.schemas:
-        words = f"Messages whose payload does not fit version {newest(found.schemas)} of its schema are refused."
+        words = f"Messages whose payload does not match version {newest(found.schemas)} of the schema are refused."
         return components.verdict("delivered", words)
-    words = "its schema describes payloads, and is not enforced" if found.schemas else "it has no schema"
-    return components.verdict("delivered", f"Payloads are taken as they are: {words}.")
+    words = "the schema is not enforced" if found.schemas else "there is no schema"
+    return components.verdict("delivered", f"All payloads are accepted: {words}.")
 
 
 def _buttons(context: PageContext, found: EventType) -> Safe | None:
-    if not _edits(context):
+    if not _may_edit(context):
         return None
     edit = components.link_button(context.link(path(found.name, "/edit")), "Edit", kind="main")
     if found.archived:
         return components.actions(
-            edit, components.button(context, context.link(path(found.name, "/restore")), "Bring back")
+            edit, components.button(context, context.link(path(found.name, "/restore")), "Restore")
         )
     return components.actions(edit, components.button(context, context.link(path(found.name, "/archive")), "Archive"))
 
 
-def _facts(context: PageContext, found: EventType) -> Safe:
+def _fields(context: PageContext, found: EventType) -> Safe:
     customer = context.viewer.portal
     return components.fields(
         (
@@ -173,7 +175,7 @@ def _facts(context: PageContext, found: EventType) -> Safe:
             ("Feature flags", None if customer else ", ".join(found.feature_flags) or None),
             ("Retry policy", None if customer or found.policy is None else _policy(found.policy)),
             ("Changed", components.ago(found.updated_at, context.now)),
-            ("Messages", tag("a", "those of this type", href=context.link("/messages", type=found.name))),
+            ("Messages", tag("a", "messages of this type", href=context.link("/messages", type=found.name))),
         )
     )
 
@@ -187,16 +189,16 @@ def _readable(payload: bytes) -> str:
 
 
 def _command(context: PageContext, found: EventType, payload: bytes) -> Safe | None:
-    """How to send one; only for those who have the command line."""
+    """Return the command that sends the example. Customers in the portal have no command line."""
     if context.viewer.portal or len(payload) > MAX_EXAMPLE:
         return None
     app = "APPLICATION" if context.app is None else context.app.uid or context.app.id
     command = f"hookline send {app} {found.name} --data {shlex.quote(payload.decode())}"
-    return join(tag("p", "Send one like it:", class_="quiet"), components.code(command, name="command"))
+    return join(tag("p", "Send this example:", class_="quiet"), components.code(command, name="command"))
 
 
 def _schemas(found: EventType) -> list[Safe]:
-    """The newest one open, the others behind their names."""
+    """Return all schemas: the newest is open, the older ones are folded."""
     if not found.schemas:
         return []
     last = newest(found.schemas)

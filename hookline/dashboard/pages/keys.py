@@ -1,4 +1,4 @@
-"""API keys: who holds which, a new one (shown once), and revoking one."""
+"""API keys: the list, the form that creates one (the key is shown once), and revoking one."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ from hookline.store.protocols import Page as Rows
 from hookline.web.errors import Refused
 from hookline.web.html import Child, Safe, tag
 
-SHOWN = 50
-MAX_LISTED = 200  # applications to choose from; any other can be typed
-SOON = timedelta(days=7)
+SHOWN = 50  # keys on one page
+MAX_LISTED = 200  # applications to choose from; the id of any other can be typed
+SOON = timedelta(days=7)  # keys that expire within this time are marked
 
 _SCOPES = {
-    Scope.FULL: "full: everything",
-    Scope.PUBLISH: "publish: accept messages, and nothing else",
-    Scope.READ: "read: look, and change nothing",
+    Scope.FULL: "full: read and change everything",
+    Scope.PUBLISH: "publish: publish messages, and nothing else",
+    Scope.READ: "read: read everything, and change nothing",
 }
-_LIVES = {"": "until it is revoked", "7": "7 days", "30": "30 days", "90": "90 days", "365": "a year"}
+_LIFETIMES = {"": "until revoked", "7": "7 days", "30": "30 days", "90": "90 days", "365": "a year"}
 
 
-def _check(context: PageContext) -> None:
-    """As in the API: who holds which key is the business of those who may make one."""
+def _check_access(context: PageContext) -> None:
+    """Refuse viewers with read-only access, as the API does: only those who may create keys can list them."""
     if not context.may_change:
-        raise Refused(403, "API keys are shown to those who may make them: you may only look at the rest")
+        raise Refused(403, "you have read-only access: only those who may create API keys can see them")
 
 
-# ── the list ──────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── list ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def show(context: PageContext) -> Page:
-    _check(context)
+    _check_access(context)
     after = context.param("after")
     if after is not None and not after.startswith(ids.API_KEY):
-        raise InvalidInput("is not a place in this listing", field="after")
+        raise InvalidInput("is not a position in this list", field="after")
     found = await context.store.api_keys(context.org_id, Rows(limit=SHOWN + 1, iterator=after))
     keys = found[:SHOWN]
     names = await context.store.application_names(
         context.org_id, {key.app_id for key in keys if key.app_id is not None}
     )
-    listed = _table(context, keys, names) if keys else _nothing()
+    listed = _table(context, keys, names) if keys else _empty()
     return Page(
         title="API keys",
         rail="keys",
@@ -58,17 +58,18 @@ async def show(context: PageContext) -> Page:
             context.live("keys", listed),
             components.more(context, keys[-1].id if len(found) > SHOWN else None, "More"),
         ],
-        every=10.0,
+        refresh_seconds=10.0,
     )
 
 
 def _verdict(context: PageContext, keys: Sequence[ApiKey]) -> Safe:
-    over = [key for key in keys if key.expires_at is not None and key.expires_at <= context.now]
+    expired = [key for key in keys if key.expires_at is not None and key.expires_at <= context.now]
     soon = [key for key in keys if key.expires_at is not None and context.now < key.expires_at <= context.now + SOON]
-    if over:
-        have = "has" if len(over) == 1 else "have"
+    if expired:
+        have = "has" if len(expired) == 1 else "have"
         return components.verdict(
-            "dead", f"{components.count(len(over), 'key')} {have} expired: replace what uses it, and revoke it."
+            "dead",
+            f"{components.count(len(expired), 'key')} {have} expired. Replace and revoke expired keys.",
         )
     if soon:
         expires = "expires" if len(soon) == 1 else "expire"
@@ -78,18 +79,18 @@ def _verdict(context: PageContext, keys: Sequence[ApiKey]) -> Safe:
     return components.verdict("delivered", "No key expires soon." if keys else "No API keys yet.")
 
 
-def _nothing() -> Safe:
+def _empty() -> Safe:
     return components.empty(
-        "An API key opens the API and this dashboard. Make one here, or:",
+        "An API key gives access to the API and to this dashboard. Create one here, or with:",
         'hookline keys create "checkout service" --scope publish',
     )
 
 
 def _table(context: PageContext, keys: Sequence[ApiKey], names: Mapping[str, str]) -> Safe:
     return components.table(
-        ("Name", "May", "Application", "Key", "Last used", "Expires", "Made", ""),
+        ("Name", "Scope", "Application", "Key", "Last used", "Expires", "Created", ""),
         [_row(context, key, names) for key in keys],
-        caption="API keys that were not revoked",
+        caption="API keys, without revoked ones",
         keys=[key.id for key in keys],
     )
 
@@ -118,11 +119,11 @@ def _expiry(context: PageContext, at: datetime | None) -> Child:
     return components.state("scheduled", shown) if at <= context.now + SOON else shown
 
 
-# ── a new one ─────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── creating ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def show_new(context: PageContext) -> Page:
-    _check(context)
+    _check_access(context)
     return await _form(context, {"scope": Scope.PUBLISH.value, "app": "" if context.app is None else context.app.id})
 
 
@@ -133,26 +134,28 @@ async def create(context: PageContext, form: Form) -> Page:
     except (InvalidInput, NotFound) as error:
         return await _form(context, typed, error)
     return Page(
-        title="API key made",
+        title="API key created",
         rail="keys",
         body=[
-            components.verdict("scheduled", "Copy the key now: it is shown this once, and only its hash is kept."),
+            components.verdict(
+                "scheduled", "Copy the key now. It is shown only once, because only its hash is stored."
+            ),
             components.code(key, name="key"),
             tag("p", f"{made.name} may {_SCOPES[made.scope].partition(': ')[2]}."),
             tag("p", components.link_button(context.link("/api-keys"), "I have copied it", kind="main")),
         ],
-        every=None,
+        refresh_seconds=None,
     )
 
 
 async def _create(context: PageContext, typed: Mapping[str, str]) -> tuple[ApiKey, str]:
     if typed["scope"] not in set(Scope):
         raise InvalidInput(f"takes one of {', '.join(Scope)}", field="scope")
-    if typed["days"] not in _LIVES:
-        raise InvalidInput(f"takes one of {', '.join(filter(None, _LIVES))}, or nothing", field="days")
+    if typed["days"] not in _LIFETIMES:
+        raise InvalidInput(f"takes one of {', '.join(filter(None, _LIFETIMES))}, or nothing", field="days")
     return await api_keys.create(
         context.deps,
-        context.by,
+        context.caller,
         name=typed["name"],
         scope=Scope(typed["scope"]),
         app=typed["app"] or None,
@@ -160,15 +163,15 @@ async def _create(context: PageContext, typed: Mapping[str, str]) -> tuple[ApiKe
     )
 
 
-def _fault(error: InvalidInput | NotFound) -> tuple[str, str]:
-    """The field that it is about, and what is wrong with it."""
+def _field_error(error: InvalidInput | NotFound) -> tuple[str, str]:
+    """Return the form field that the error is about, and its text."""
     if isinstance(error, NotFound):
         return "app", str(error)
     return error.field or "name", error.words
 
 
 async def _form(context: PageContext, typed: Mapping[str, str], error: InvalidInput | NotFound | None = None) -> Page:
-    faults = {} if error is None else dict([_fault(error)])
+    errors = {} if error is None else dict([_field_error(error)])
     apps = await context.store.applications(context.org_id, Rows(limit=MAX_LISTED + 1))
     form = components.form(
         context,
@@ -177,38 +180,45 @@ async def _form(context: PageContext, typed: Mapping[str, str], error: InvalidIn
             "name",
             "Name",
             typed.get("name", ""),
-            hint="For people: who uses it, and where.",
-            error=faults.get("name"),
+            hint="Who uses the key, and where.",
+            error=errors.get("name"),
             required=True,
             maxlength="256",
             autofocus=True,
         ),
         components.choice(
-            "scope", "May", ((scope.value, words) for scope, words in _SCOPES.items()), typed.get("scope", "")
+            "scope", "Scope", ((scope.value, words) for scope, words in _SCOPES.items()), typed.get("scope", "")
         ),
-        _applications(apps, typed.get("app", ""), faults.get("app")),
-        components.choice("days", "Lasts", _LIVES.items(), typed.get("days", "")),
-        tag("button", "Make the key", class_="button main"),
+        _applications(apps, typed.get("app", ""), errors.get("app")),
+        components.choice("days", "Valid for", _LIFETIMES.items(), typed.get("days", "")),
+        tag("button", "Create the key", class_="button main"),
         class_="stacked",
     )
-    wrong = components.verdict(
-        "dead", "Nothing was made: ", "; ".join(f"{name}: {text}" for name, text in faults.items()), "."
+    message = components.verdict(
+        "dead", "No key was created: ", "; ".join(f"{name}: {text}" for name, text in errors.items()), "."
     )
     return Page(
         title="New API key",
         rail="keys",
         aside=tag("a", "Back to the keys", href=context.link("/api-keys")),
-        body=[wrong if faults else None, form],
+        body=[message if errors else None, form],
         status=http_status(error),
-        every=None,
+        refresh_seconds=None,
     )
 
 
 def _applications(apps: Sequence[Application], value: str, error: str | None) -> Safe:
     options, more = [(app.id, app.name) for app in apps[:MAX_LISTED]], len(apps) > MAX_LISTED
-    every = "all applications"
+    all_applications = "all applications"
     return components.chooser(
-        "app", "Reaches", options, value, more=more, nothing=every, hint=f"Empty: {every}.", error=error
+        "app",
+        "Application",
+        options,
+        value,
+        more=more,
+        nothing=all_applications,
+        hint=f"Empty: {all_applications}.",
+        error=error,
     )
 
 
@@ -216,11 +226,11 @@ def _applications(apps: Sequence[Application], value: str, error: str | None) ->
 
 
 async def show_revoke(context: PageContext) -> Page:
-    """What it touches, before it is done."""
-    _check(context)
-    key = await api_keys.find(context.deps, context.by, context.path("key_id"))
+    """Ask before a key is revoked, and show when it was last used."""
+    _check_access(context)
+    key = await api_keys.find(context.deps, context.caller, context.path("key_id"))
     used = (
-        "It was never used."
+        "The key was never used."
         if key.last_used_at is None
         else tag("span", "Last used ", components.ago(key.last_used_at, context.now), ".")
     )
@@ -229,29 +239,29 @@ async def show_revoke(context: PageContext) -> Page:
         title="Revoke an API key",
         rail="keys",
         body=[
-            components.verdict("dead", f"Whoever uses {key.name} is refused from now on. It cannot be undone."),
+            components.verdict("dead", f"Requests with the key {key.name} will be refused. You cannot undo this."),
             components.fields(
                 (
                     ("Name", key.name),
-                    ("May", key.scope.value),
+                    ("Scope", key.scope.value),
                     ("Key", tag("span", f"hk_…{key.hint}", class_="id")),
                     ("Use", used),
-                    ("You", "You have signed in with this key: revoking it signs you out." if own else None),
+                    ("You", "You are signed in with this key. Revoking it signs you out." if own else None),
                 )
             ),
             components.actions(
                 components.button(
                     context, context.link(f"/api-keys/{key.id}/revoke"), "Revoke this key", kind="danger"
                 ),
-                components.link_button(context.link("/api-keys"), "Keep it"),
+                components.link_button(context.link("/api-keys"), "Cancel"),
             ),
         ],
-        every=None,
+        refresh_seconds=None,
     )
 
 
 async def revoke(context: PageContext, _form: Form) -> Done:
-    key = await api_keys.revoke(context.deps, context.by, context.path("key_id"))
+    key = await api_keys.revoke(context.deps, context.caller, context.path("key_id"))
     return Done(to=context.link("/api-keys"), notice=f"{key.name} is revoked.")
 
 

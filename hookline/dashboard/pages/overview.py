@@ -1,7 +1,7 @@
-"""The overview: what is wrong, what is done about it, and what is going on. `overview_view.py` draws what is read here.
+"""The overview page: problems, backlog, activity. This module reads the data; `overview_view.py` draws it.
 
-Whoever runs the deployment sees all of it, from pulses and depths; an organization, an application and a customer see what is
-theirs. Neither costs more the more was sent; an organization's grows with the number of its applications.
+Operators of the deployment see the data of all organizations, from pulses and depths. Others see only their organization or
+application. The cost does not grow with the number of messages; for an organization it grows with its applications.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hookline.dashboard.charts.series import Series
 from hookline.dashboard.page import Action, Page, View
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages import alerts
-from hookline.dashboard.pages.overview_view import MAX_TROUBLED, Fleet, Picture, body
+from hookline.dashboard.pages.overview_view import MAX_UNHEALTHY, Fleet, OverviewData, body
 from hookline.errors import NotFound
 from hookline.model import Backlog, DeadFilter, Depths
 from hookline.model.activity import MINUTE
@@ -24,21 +24,21 @@ from hookline.observe.fleet_overview import ALIVE, living
 from hookline.store.protocols import Page as Rows
 
 MAX_ALERTS = 20
-FRESH = 2.0  # seconds that a counting of what is open is good for
-CHECKS_KEPT = timedelta(hours=2)  # of earlier backlogs
+FRESH = 2.0  # seconds that a count of open deliveries may be reused
+CHECKS_KEPT = timedelta(hours=2)  # earlier backlog checks are kept for this time
 
 
 async def show(context: PageContext) -> Page:
     if context.app is None and context.param("app") is not None:
-        raise NotFound(f"no application {context.param('app')!r}")  # never: all of them
-    picture = await (_whole(context) if context.whole and context.app is None else _own(context))
-    return Page(title="Overview", body=body(context, picture), rail="overview")
+        raise NotFound(f"no application {context.param('app')!r}")  # an unknown application must not mean all of them
+    data = await (_deployment(context) if context.runs_deployment and context.app is None else _organization(context))
+    return Page(title="Overview", body=body(context, data), rail="overview")
 
 
 # ── the deployment ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _whole(context: PageContext) -> Picture:
+async def _deployment(context: PageContext) -> OverviewData:
     store, span, now = context.store, context.span, context.now
     depths = await store.depths(fresh=FRESH)
     steps = _steps(context, await _work(context))
@@ -49,13 +49,13 @@ async def _whole(context: PageContext) -> Picture:
         names=await alerts.names_of(context, firing),
         living=living(await store.pulses(now - ALIVE), now),
         steps=steps,
-        looks=(await store.alert_checks(span.length.total_seconds())).checks if span.length <= CHECKS_KEPT else (),
+        checks=(await store.alert_checks(span.length.total_seconds())).checks if span.length <= CHECKS_KEPT else (),
     )
-    return Picture(
+    return OverviewData(
         series=_outcomes(context, steps),
         backlog=_backlog(depths),
         dead={reason: count for reason, count in depths.dead.items() if count},
-        troubled=await store.unhealthy_lanes(MAX_TROUBLED + 1),
+        unhealthy=await store.unhealthy_lanes(MAX_UNHEALTHY + 1),
         fleet=fleet,
     )
 
@@ -101,20 +101,20 @@ def _backlog(depths: Depths) -> Backlog:
 # ── one organization or application ───────────────────────────────────────────────────────────────────────────────
 
 
-async def _own(context: PageContext) -> Picture:
+async def _organization(context: PageContext) -> OverviewData:
     store, span = context.store, context.span
     since = series.begins(span, context.now)
-    did = await store.activity(since, org_id=context.org_id, app_no=context.app_no, grain=span.grain)
+    activity = await store.activity(since, org_id=context.org_id, app_no=context.app_no, grain=span.grain)
     dead = await store.dead_summary(DeadFilter(org_id=context.org_id, app_no=context.app_no))
     by_reason: Counter[str] = Counter()
     for group in dead.groups:
         by_reason[group.reason.value] += group.dead
-    return Picture(
-        series=series.laid_out(did, series.steps(span, context.now)),
+    return OverviewData(
+        series=series.laid_out(activity, series.steps(span, context.now)),
         backlog=await store.backlog(context.org_id, context.app_no),
         dead=by_reason,
         more_dead=dead.more,
-        troubled=await store.unhealthy_lanes(MAX_TROUBLED + 1, org_id=context.org_id, app_no=context.app_no),
+        unhealthy=await store.unhealthy_lanes(MAX_UNHEALTHY + 1, org_id=context.org_id, app_no=context.app_no),
     )
 
 

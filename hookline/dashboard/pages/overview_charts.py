@@ -12,7 +12,7 @@ from hookline.dashboard.charts.figures import Bar, Curve
 from hookline.dashboard.charts.scales import exact
 from hookline.dashboard.charts.series import Series
 from hookline.dashboard.page_context import PageContext
-from hookline.model.alerts import EarlierCheck as Asked
+from hookline.model.alerts import EarlierCheck
 from hookline.model.measures import ATTEMPTS, SECONDS, quantile
 from hookline.model.pulses import Row
 from hookline.observe import fleet_history
@@ -27,25 +27,25 @@ def outcomes(context: PageContext, found: Series) -> Safe:
     return components.section("Attempts", figures.areas(label, found.curves(), found.times))
 
 
-def backlog(steps: Sequence[Work], looks: Sequence[Asked]) -> Safe:
-    """How much is due, where it is remembered for long enough, and how late what was sent was."""
+def backlog(steps: Sequence[Work], checks: Sequence[EarlierCheck]) -> Safe:
+    """Draw the start delay, and the number of due deliveries if the earlier checks cover the range."""
     times = [each.at for each in steps]
     late = [Curve(name="p95", shade="scheduled", values=[_at(0.95, each.lag) for each in steps])]
-    age = figures.lines("How late attempts started, 95 of 100 sooner than", late, times, unit="s")
-    if not looks:
+    age = figures.lines("Start delay (p95)", late, times, unit="s")
+    if not checks:
         return components.section("Backlog", age, id_="backlog")
-    due = [Curve(name="due", shade="pending", values=_highest(looks, times))]
+    due = [Curve(name="due", shade="pending", values=_highest(checks, times))]
     return components.section(
-        "Backlog", components.columns(figures.lines("Deliveries that are due", due, times), age), id_="backlog"
+        "Backlog", components.columns(figures.lines("Due deliveries", due, times), age), id_="backlog"
     )
 
 
-def _highest(looks: Sequence[Asked], times: Sequence[datetime]) -> list[float | None]:
-    """Of each step; None where nobody looked."""
+def _highest(checks: Sequence[EarlierCheck], times: Sequence[datetime]) -> list[float | None]:
+    """Return the largest backlog in each step of the chart. None: no check in that step."""
     found: list[float | None] = []
     for begin, end in zip_longest(times, times[1:]):
-        seen = [each.backlog for each in looks if begin <= each.at and (end is None or each.at < end)]
-        found.append(float(max(seen)) if seen else None)
+        values = [each.backlog for each in checks if begin <= each.at and (end is None or each.at < end)]
+        found.append(float(max(values)) if values else None)
     return found
 
 
@@ -85,7 +85,7 @@ def length(seconds: float | None) -> str:
 
 def attempts(steps: Sequence[Work]) -> Safe:
     used = fleet_history.together(steps, steps[0].at).used[: len(ATTEMPTS) + 1]
-    total, most = sum(used), max((at for at, count in enumerate(used) if count), default=-1)
+    total, last = sum(used), max((at for at, count in enumerate(used) if count), default=-1)
     names = [*(f"{number:.0f}" for number in ATTEMPTS), f"more than {ATTEMPTS[-1]:.0f}"]
     found = [
         Bar(
@@ -95,11 +95,9 @@ def attempts(steps: Sequence[Work]) -> Safe:
             shade="delivered" if at == 0 else "scheduled",
         )
         for at, (name, count) in enumerate(zip(names, used, strict=False))
-        if at <= most
+        if at <= last
     ]
-    return components.section(
-        "Attempts used", figures.bars("Attempts that deliveries took until they were delivered", found)
-    )
+    return components.section("Attempts used", figures.bars("Attempts needed per successful delivery", found))
 
 
 def dead_letters(context: PageContext, dead: Mapping[str, int]) -> Safe:
@@ -114,7 +112,5 @@ def dead_letters(context: PageContext, dead: Mapping[str, int]) -> Safe:
         for reason, count in sorted(dead.items(), key=lambda each: (-each[1], each[0]))
     ]
     if not found:
-        return components.section(
-            "Dead letters", tag("p", "None: nothing has been given up.", class_="quiet"), id_="dead"
-        )
+        return components.section("Dead letters", tag("p", "No dead letters.", class_="quiet"), id_="dead")
     return components.section("Dead letters", figures.bars("Dead letters by reason", found), id_="dead")

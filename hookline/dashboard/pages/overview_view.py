@@ -1,4 +1,4 @@
-"""The overview, drawn from what `overview.py` has read. Pure."""
+"""The overview page as HTML, from the data that `overview.py` reads. Pure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from hookline.dashboard.charts.series import Series
 from hookline.dashboard.endpoint_health import Condition, condition
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages import endpoints, overview_charts
-from hookline.dashboard.pages.alerts import Names, named
+from hookline.dashboard.pages.alerts import Names, title
 from hookline.dashboard.pages.alerts import table as alert_table
 from hookline.model import Backlog, Depths, UnhealthyLane
-from hookline.model.alerts import Alert, Severity
-from hookline.model.alerts import EarlierCheck as Asked
+from hookline.model.alerts import Alert, EarlierCheck, Severity
 from hookline.model.measures import SECONDS, quantile
 from hookline.model.pulses import Pulse
 from hookline.observe import fleet_history
@@ -25,19 +24,19 @@ from hookline.observe.fleet_history import Work
 from hookline.store.protocols import MAX_WAITING
 from hookline.web.html import Child, Safe, join, tag
 
-MAX_TROUBLED = 10  # endpoints that the page names
-FIRST = "hookline listen --register demo --ping"  # an endpoint that prints what arrives
+MAX_UNHEALTHY = 10  # unhealthy endpoints in the table
+FIRST = "hookline listen --register demo --ping"  # creates an endpoint that prints each message it receives
 
 
 class Fleet(Struct, frozen=True, kw_only=True):
-    """What is known of the deployment alone, all organizations together."""
+    """Data of the whole deployment, for all organizations together."""
 
     depths: Depths
-    alerts: list[Alert]  # that fire
-    names: Names  # of the endpoints that these are about
-    living: list[Pulse]  # the last of each process
-    steps: list[Work]  # one for each of the chart
-    looks: Sequence[Asked]  # earlier backlogs, oldest first; none where they do not reach as far as the chart
+    alerts: list[Alert]  # firing alerts
+    names: Names  # endpoints that the alerts are about, by id
+    living: list[Pulse]  # the last pulse of each live process
+    steps: list[Work]  # one for each step of the charts
+    checks: Sequence[EarlierCheck]  # earlier backlog checks, oldest first; empty if they do not cover the range
 
     @property
     def slots(self) -> int:
@@ -48,35 +47,35 @@ class Fleet(Struct, frozen=True, kw_only=True):
         return sum(pulse.in_flight for pulse in self.living)
 
 
-class Picture(Struct, frozen=True, kw_only=True):
+class OverviewData(Struct, frozen=True, kw_only=True):
     series: Series
     backlog: Backlog
-    dead: dict[str, int]  # dead letters that nobody has resolved, by reason
-    troubled: list[UnhealthyLane]  # the worst first; one more than is shown, if there are more
-    fleet: Fleet | None = None  # None: one organization's, or application's
+    dead: dict[str, int]  # unresolved dead letters by reason
+    unhealthy: list[UnhealthyLane]  # the worst first; one more than is shown, if there are more
+    fleet: Fleet | None = None  # None: the page is about one organization or application
     more_dead: bool = False  # older dead letters were not counted
 
 
-def body(context: PageContext, picture: Picture) -> list[Child]:
-    told = [context.live("verdict", *verdicts(context, picture)), context.live("numbers", _numbers(context, picture))]
-    if not picture.backlog.lanes:
-        return [*told, _first_step(context)]
+def body(context: PageContext, data: OverviewData) -> list[Child]:
+    top = [context.live("verdict", *verdicts(context, data)), context.live("numbers", _numbers(context, data))]
+    if not data.backlog.lanes:
+        return [*top, _first_step(context)]
     made = [
-        *told,
-        context.live("troubled", _troubled(context, picture)),
-        context.live("outcomes", overview_charts.outcomes(context, picture.series)),
+        *top,
+        context.live("troubled", _unhealthy_table(context, data)),
+        context.live("outcomes", overview_charts.outcomes(context, data.series)),
     ]
-    if picture.fleet is None:
-        return [*made, context.live("dead", overview_charts.dead_letters(context, picture.dead))]
+    if data.fleet is None:
+        return [*made, context.live("dead", overview_charts.dead_letters(context, data.dead))]
     return [
         *made,
-        context.live("alerts", _alerts(context, picture.fleet)),
-        context.live("backlog", overview_charts.backlog(picture.fleet.steps, picture.fleet.looks)),
-        context.live("latency", overview_charts.latency(context, picture.fleet.steps)),
+        context.live("alerts", _alerts(context, data.fleet)),
+        context.live("backlog", overview_charts.backlog(data.fleet.steps, data.fleet.checks)),
+        context.live("latency", overview_charts.latency(context, data.fleet.steps)),
         context.live(
             "attempts",
             components.columns(
-                overview_charts.attempts(picture.fleet.steps), overview_charts.dead_letters(context, picture.dead)
+                overview_charts.attempts(data.fleet.steps), overview_charts.dead_letters(context, data.dead)
             ),
         ),
     ]
@@ -84,10 +83,8 @@ def body(context: PageContext, picture: Picture) -> list[Child]:
 
 def _first_step(context: PageContext) -> Safe:
     if context.viewer.portal:
-        return components.empty(
-            "No endpoints yet. Add the URL that your messages should be sent to.", None, _add(context)
-        )
-    words = "Make an endpoint that prints what arrives, with a first message for it:"
+        return components.empty("No endpoints yet. Add the URL that should receive your messages.", None, _add(context))
+    words = "Create an endpoint that prints each message it receives, and send a first message:"
     return components.empty(words, FIRST, _add(context))
 
 
@@ -95,41 +92,43 @@ def _add(context: PageContext) -> Safe:
     return tag("p", tag("a", "Endpoints", href=context.link("/endpoints")))
 
 
-# ── what is wrong ─────────────────────────────────────────────────────────────────────────────────────────────────
+# ── summary ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def verdicts(context: PageContext, picture: Picture) -> list[Safe]:
-    """The worst first; that all is well only where nothing is told."""
-    if not picture.backlog.lanes:
-        return [components.verdict("pending", "No endpoints yet: nothing is sent anywhere.")]
-    found = [_idle(picture), _held(context, picture), _alarmed(picture), _died(context, picture)]
-    told = [each for each in found if each is not None]
-    return told or [_failing(context, picture) or _well(context, picture)]
+def verdicts(context: PageContext, data: OverviewData) -> list[Safe]:
+    """Return the problems, the worst first, or one line that everything is healthy."""
+    if not data.backlog.lanes:
+        return [components.verdict("pending", "No endpoints yet, so nothing is sent.")]
+    found = [_no_worker(data), _held_line(context, data), _alerts_line(data), _dead_line(context, data)]
+    problems = [each for each in found if each is not None]
+    return problems or [_failing_line(context, data) or _healthy_line(context, data)]
 
 
-def _idle(picture: Picture) -> Safe | None:
-    if picture.fleet is None or picture.fleet.slots:
+def _no_worker(data: OverviewData) -> Safe | None:
+    if data.fleet is None or data.fleet.slots:
         return None
-    return components.verdict("dead", "No worker runs, so nothing is sent. Start one: ", tag("code", "hookline serve"))
-
-
-def _held(context: PageContext, picture: Picture) -> Safe | None:
-    if not picture.backlog.held_lanes:
-        return None
-    waiting = _counted(picture.backlog.held, "delivery", exact=picture.fleet is not None)
-    named = [each for each in picture.troubled if _condition(context, each).held]
-    if picture.backlog.held_lanes == 1 and len(named) == 1:
-        return components.verdict("held", *_one(context, named[0]), f"; {waiting} {_wait(picture.backlog.held)}.")
-    count = components.count(picture.backlog.held_lanes, "endpoint")
-    behind = "it" if picture.backlog.held_lanes == 1 else "them"
-    first = min(named, key=lambda each: endpoints_order(context, each), default=None)  # as in the table below
-    begin = (" Begin with ", *_one(context, first), ".") if first else ()
     return components.verdict(
-        "held", f"{count} held back: {waiting} {_wait(picture.backlog.held)} behind {behind}.", *begin
+        "dead", "No worker is running, so nothing is sent. Start one: ", tag("code", "hookline serve")
     )
 
 
-def _one(context: PageContext, each: UnhealthyLane) -> list[Child]:
+def _held_line(context: PageContext, data: OverviewData) -> Safe | None:
+    if not data.backlog.held_lanes:
+        return None
+    waiting = _counted(data.backlog.held, "delivery", exact=data.fleet is not None)
+    named = [each for each in data.unhealthy if _condition(context, each).held]
+    if data.backlog.held_lanes == 1 and len(named) == 1:
+        return components.verdict("held", *_named(context, named[0]), f"; {waiting} waiting.")
+    count = components.count(data.backlog.held_lanes, "endpoint")
+    behind = "it" if data.backlog.held_lanes == 1 else "them"
+    first = min(
+        named, key=lambda each: endpoints_order(context, each), default=None
+    )  # the same order as in the table below
+    begin = (" Start with ", *_named(context, first), ".") if first else ()
+    return components.verdict("held", f"{count} held: {waiting} waiting for {behind}.", *begin)
+
+
+def _named(context: PageContext, each: UnhealthyLane) -> list[Child]:
     found = _condition(context, each)
     since = f" for {endpoint_health.ages(found.since, context.now)}" if found.since else ""
     why = f" ({_why(each)})" if each.view.last_error and found.name in ("open", "half_open") else ""
@@ -137,99 +136,93 @@ def _one(context: PageContext, each: UnhealthyLane) -> list[Child]:
     return [tag("span", url, class_="id"), f": {found.words}{since}{why}"]
 
 
-def _wait(number: int) -> str:
-    return "waits" if number == 1 else "wait"
-
-
 def _counted(number: int, noun: str, *, exact: bool) -> str:
     return components.count(number, noun, more=not exact and number >= MAX_WAITING)
 
 
-def _alarmed(picture: Picture) -> Safe | None:
-    """Alerts that tell of more than what the other lines say."""
-    told = ("circuit_open", "dead_letters", "dead_letters_growing", "endpoint_failing")
-    alerts = [] if picture.fleet is None else [each for each in picture.fleet.alerts if each.name not in told]
+def _alerts_line(data: OverviewData) -> Safe | None:
+    """Return a line about the firing alerts, without those that the other lines already report."""
+    reported = ("circuit_open", "dead_letters", "dead_letters_growing", "endpoint_failing")
+    alerts = [] if data.fleet is None else [each for each in data.fleet.alerts if each.name not in reported]
     if not alerts:
         return None
     critical = any(each.severity == Severity.CRITICAL for each in alerts)
-    names = ", ".join(sorted({named(each).lower() for each in alerts}))
-    link = tag(
-        "a", f"{components.count(len(alerts), 'alert')} {'fires' if len(alerts) == 1 else 'fire'}", href="#alerts"
-    )
+    names = ", ".join(sorted({title(each).lower() for each in alerts}))
+    link = tag("a", f"{components.count(len(alerts), 'alert')} firing", href="#alerts")
     return components.verdict("dead" if critical else "scheduled", link, f": {names}.")
 
 
-def _died(context: PageContext, picture: Picture) -> Safe | None:
-    dead = sum(picture.dead.values())
+def _dead_line(context: PageContext, data: OverviewData) -> Safe | None:
+    dead = sum(data.dead.values())
     if not dead:
         return None
-    most = max(picture.dead, key=lambda reason: picture.dead[reason])
-    link = tag("a", "Look at them, and replay them", href=context.link("/dead-letters"))
-    words = f"{components.count(dead, 'dead letter', picture.more_dead)}, most of them {most}. "
+    main_reason = max(data.dead, key=lambda reason: data.dead[reason])
+    link = tag("a", "Show and replay them", href=context.link("/dead-letters"))
+    words = f"{components.count(dead, 'dead letter', data.more_dead)}, most of them {main_reason}. "
     if dead == 1:
-        link = tag("a", "Look at it, and replay it", href=context.link("/dead-letters"))
-        words = f"1 dead letter: {most}. "
+        link = tag("a", "Show and replay it", href=context.link("/dead-letters"))
+        words = f"1 dead letter: {main_reason}. "
     return components.verdict("dead", words, link, ".")
 
 
-def _failing(context: PageContext, picture: Picture) -> Safe | None:
-    count = sum(not _condition(context, each).well for each in picture.troubled)
+def _failing_line(context: PageContext, data: OverviewData) -> Safe | None:
+    count = sum(not _condition(context, each).well for each in data.unhealthy)
     if not count:
         return None
-    more = count > MAX_TROUBLED
-    words = components.count(min(count, MAX_TROUBLED), "endpoint", more)
-    return components.verdict("scheduled", f"{words} failed lately; what failed is tried again.")
+    more = count > MAX_UNHEALTHY
+    words = components.count(min(count, MAX_UNHEALTHY), "endpoint", more)
+    return components.verdict("scheduled", f"{words} failed recently. Failed deliveries are retried.")
 
 
-def _well(context: PageContext, picture: Picture) -> Safe:
-    delivered = sum(picture.series.delivered)
-    words = f"{components.count(delivered, 'delivery')} arrived" if delivered else "nothing was to be delivered"
-    return components.verdict("delivered", f"All well: {words} in the {context.span.words.lower()}.")
+def _healthy_line(context: PageContext, data: OverviewData) -> Safe:
+    delivered = sum(data.series.delivered)
+    words = f"{components.count(delivered, 'delivery')} succeeded" if delivered else "no deliveries"
+    return components.verdict("delivered", f"Healthy: {words} in the {context.span.words.lower()}.")
 
 
 # ── numbers ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _numbers(context: PageContext, picture: Picture) -> Safe:
-    dead = sum(picture.dead.values())
+def _numbers(context: PageContext, data: OverviewData) -> Safe:
+    dead = sum(data.dead.values())
     since = context.span.words.lower()
     made = [
         components.number(
             "delivered",
-            f"{sum(picture.series.delivered):,}",
+            f"{sum(data.series.delivered):,}",
             f"delivered, {since}",
             href=context.link("/messages", state="delivered"),
         ),
         components.number(
-            "scheduled" if picture.series.failed else "delivered",
-            series.percent(picture.series.success),
+            "scheduled" if data.series.failed else "delivered",
+            series.percent(data.series.success),
             "of attempts delivered",
             href=context.link("/endpoints"),
         ),
-        _waiting(context, picture),
+        _waiting(context, data),
         components.number(
-            "held", _upto(picture.backlog.held, picture), "held back", href=context.link("/endpoints", state="sick")
+            "held", _number(data.backlog.held, data), "held", href=context.link("/endpoints", state="sick")
         ),
         components.number(
-            "dead", f"{dead:,}{'+' if picture.more_dead else ''}", "dead letters", href=context.link("/dead-letters")
+            "dead", f"{dead:,}{'+' if data.more_dead else ''}", "dead letters", href=context.link("/dead-letters")
         ),
     ]
-    return components.numbers(*made, *([] if picture.fleet is None else _fleet(picture.fleet)))
+    return components.numbers(*made, *([] if data.fleet is None else _fleet(data.fleet)))
 
 
-def _waiting(context: PageContext, picture: Picture) -> Safe:
-    backlog = picture.backlog
-    words = "due now" if picture.fleet is not None else "waiting"
+def _waiting(context: PageContext, data: OverviewData) -> Safe:
+    backlog = data.backlog
+    words = "due now" if data.fleet is not None else "waiting"
     late = backlog.oldest_due is not None and backlog.oldest_due < context.now
     if backlog.waiting and late and backlog.oldest_due is not None:
         words += f", the oldest for {endpoint_health.ages(backlog.oldest_due, context.now)}"
     return components.number(
-        "pending", _upto(backlog.waiting, picture), words, href=context.link("/messages", state="open")
+        "pending", _number(backlog.waiting, data), words, href=context.link("/messages", state="open")
     )
 
 
-def _upto(number: int, picture: Picture) -> str:
-    return f"{number:,}{'+' if picture.fleet is None and number >= MAX_WAITING else ''}"
+def _number(number: int, data: OverviewData) -> str:
+    return f"{number:,}{'+' if data.fleet is None and number >= MAX_WAITING else ''}"
 
 
 def _fleet(fleet: Fleet) -> list[Safe]:
@@ -242,7 +235,7 @@ def _fleet(fleet: Fleet) -> list[Safe]:
     ]
 
 
-# ── endpoints that want attention ─────────────────────────────────────────────────────────────────────────────────
+# ── unhealthy endpoints ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _condition(context: PageContext, each: UnhealthyLane) -> Condition:
@@ -251,25 +244,25 @@ def _condition(context: PageContext, each: UnhealthyLane) -> Condition:
 
 
 def _state(context: PageContext, each: UnhealthyLane, found: Condition) -> Safe:
-    """One whose circuit is closed may refuse what it is sent, for good; or be well by now, with what died before."""
+    """Return the state. An endpoint with a closed circuit can still have dead letters, from refused or earlier deliveries."""
     if each.dead and not found.held and each.dead_since is not None:
-        words = "dead letters" if _answers(each, found) else "deliveries die"
+        words = "dead letters" if _succeeds(each, found) else "deliveries failing"
         since = tag("span", "for ", endpoint_health.ages(each.dead_since, context.now), class_="quiet")
         return join(components.state("dead", words), " ", since)
     return endpoints.state(context, found)
 
 
-def _answers(each: UnhealthyLane, found: Condition) -> bool:
-    """Whether it takes what it is sent: none of its last attempts failed."""
+def _succeeds(each: UnhealthyLane, found: Condition) -> bool:
+    """Whether the last attempt succeeded."""
     return found.well and each.view.last_error is None
 
 
-def _troubled(context: PageContext, picture: Picture) -> Safe | None:
-    unwell = [each for each in picture.troubled if each.dead or not _condition(context, each).well]
-    if not unwell:
+def _unhealthy_table(context: PageContext, data: OverviewData) -> Safe | None:
+    unhealthy = [each for each in data.unhealthy if each.dead or not _condition(context, each).well]
+    if not unhealthy:
         return None
-    shown = sorted(unwell[:MAX_TROUBLED], key=lambda each: endpoints_order(context, each))
-    more = tag("a", "All endpoints that are not well →", href=context.link("/endpoints", state="sick"))
+    shown = sorted(unhealthy[:MAX_UNHEALTHY], key=lambda each: endpoints_order(context, each))
+    more = tag("a", "All unhealthy endpoints →", href=context.link("/endpoints", state="sick"))
     return components.section(
         "Endpoints that need attention",
         components.table(
@@ -279,13 +272,13 @@ def _troubled(context: PageContext, picture: Picture) -> Safe | None:
             keys=[each.view.endpoint_id for each in shown],
             numeric=(3, 4),
         ),
-        aside=more if len(unwell) > MAX_TROUBLED or picture.backlog.lanes > 1 else None,
+        aside=more if len(unhealthy) > MAX_UNHEALTHY or data.backlog.lanes > 1 else None,
         id_="troubled",
     )
 
 
 def endpoints_order(context: PageContext, each: UnhealthyLane) -> tuple[bool, int, int, str]:
-    """Those that are held, then those behind which most waits."""
+    """Sort key: held endpoints first, then those with the most waiting deliveries and dead letters."""
     found = _condition(context, each)
     return not found.held, -(each.view.depth + each.dead), found.rank, each.view.endpoint_id
 
@@ -297,21 +290,21 @@ def _row(context: PageContext, each: UnhealthyLane) -> list[Child]:
     if each.dead and own:
         dead = tag("a", dead, href=_letters(context, each))
     return [
-        _who(context, each, own=own),
+        _name(context, each, own=own),
         _state(context, each, found),
-        "It takes what it is sent now: replay them."
-        if each.dead and _answers(each, found)
+        "Recent deliveries succeeded. Replay the dead letters."
+        if each.dead and _succeeds(each, found)
         else tag("span", _why(each), title=each.view.last_error),
         endpoint_health.depth(each.view) if each.view.depth else "–",
         dead,
-        _mend(context, each, found)
+        _buttons(context, each, found)
         if own
         else tag("code", f"hookline endpoints show {each.view.endpoint_id} --org {each.org_id}"),
     ]
 
 
-def _who(context: PageContext, each: UnhealthyLane, *, own: bool) -> Safe:
-    """One of another organization is named, and not linked: its pages are not this viewer's."""
+def _name(context: PageContext, each: UnhealthyLane, *, own: bool) -> Safe:
+    """Name the endpoint. One of another organization gets no link: the viewer may not open its page."""
     href = context.link(f"/endpoints/{each.view.endpoint_id}") if own else None
     app = each.app_name if own else f"{each.app_name} of {each.org_id}"
     below = None if context.app is not None else tag("div", app, class_="quiet")
@@ -322,13 +315,13 @@ def _dead(each: UnhealthyLane) -> str:
     return f"{each.dead:,}{'+' if each.dead >= MAX_WAITING else ''}"
 
 
-def _mend(context: PageContext, each: UnhealthyLane, found: Condition) -> Safe | None:
+def _buttons(context: PageContext, each: UnhealthyLane, found: Condition) -> Safe | None:
     if not context.may_change:
         return None
     all_of_it = context.link("/dead-letters/replay", endpoint=each.view.endpoint_id, all="1")
     takes = each.dead and found.name != "disabled"
     replay = components.link_button(all_of_it, f"Replay {_dead(each)}…") if takes else None
-    return components.actions(endpoints.mend(context, each.view.endpoint_id, found), replay)
+    return components.actions(endpoints.fix_button(context, each.view.endpoint_id, found), replay)
 
 
 def _letters(context: PageContext, each: UnhealthyLane) -> str:
@@ -348,5 +341,5 @@ def _alerts(context: PageContext, fleet: Fleet) -> Safe | None:
         return None
     link = tag("a", "All alerts →", href=context.link("/alerts"))
     return components.section(
-        "Alerts that fire", alert_table(context, fleet.alerts, fleet.names, brief=True), aside=link, id_="alerts"
+        "Firing alerts", alert_table(context, fleet.alerts, fleet.names, brief=True), aside=link, id_="alerts"
     )

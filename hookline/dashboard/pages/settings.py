@@ -1,4 +1,4 @@
-"""Settings, as this process was started with them: to read, not to change. And who may sign in."""
+"""The settings page: the settings that this process was started with (read-only), and the operators."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from hookline.store.protocols import Page as Rows
 from hookline.web.context import ShownSetting
 from hookline.web.html import Child, Safe, join, tag
 
-MAX_OPERATORS = 200
+MAX_OPERATORS = 200  # operators listed on the page
 _ROLES = {Scope.FULL: "full", Scope.READ: "read only", Scope.PUBLISH: "publish only"}
 
 
 async def show(context: PageContext) -> Page:
-    given = context.services.pages.settings
+    settings = context.services.pages.settings
     schema = await context.store.version()
-    body: list[Child] = [_verdict(given, schema), _about(context, schema)]
+    body: list[Child] = [_verdict(settings, schema), _about(context, schema)]
     if context.may_change:
         found = await context.store.operators(None, Rows(limit=MAX_OPERATORS + 1))
         body.append(_operators(context, found))
-    return Page(title="Settings", rail="settings", body=[*body, _table(given)], every=None)
+    return Page(title="Settings", rail="settings", body=[*body, _table(settings)], refresh_seconds=None)
 
 
-def _verdict(given: Sequence[ShownSetting], schema: int) -> Safe:
+def _verdict(settings: Sequence[ShownSetting], schema: int) -> Safe:
     if schema != SCHEMA_VERSION:
-        words = f"The database has schema {schema}, and this process knows {SCHEMA_VERSION}. Bring it up to date: "
+        words = f"The database has schema {schema}, but this process expects {SCHEMA_VERSION}. Migrate it: "
         return components.verdict("scheduled", words, tag("code", "hookline migrate"))
-    changed = sum(_changed(each) for each in given)
+    changed = sum(_changed(each) for each in settings)
     words = "Every setting has its default"
     if changed:
         differ = "differs from its default" if changed == 1 else "differ from their defaults"
@@ -60,13 +60,13 @@ def _about(context: PageContext, schema: int) -> Safe:
 
 def _operators(context: PageContext, found: Sequence[Operator]) -> Safe:
     if not found:
-        words = "Nobody signs in with a password: API keys and tokens open the dashboard. Give somebody a name of their own:"
+        words = "No operators yet: people sign in with API keys and tokens. Add an operator with a password:"
         return components.section("Operators", components.empty(words, "hookline operators add ada --role read"))
-    more = tag("p", "There are more: ", tag("code", "hookline operators list"), class_="quiet")
+    more = tag("p", "More operators: ", tag("code", "hookline operators list"), class_="quiet")
     return components.section(
         "Operators",
         components.table(
-            ("Name", "Role", "Organization", "Since"),
+            ("Name", "Role", "Organization", "Created"),
             [
                 [
                     each.name,
@@ -76,24 +76,29 @@ def _operators(context: PageContext, found: Sequence[Operator]) -> Safe:
                 ]
                 for each in found[:MAX_OPERATORS]
             ],
-            caption="Who signs in with a password",
+            caption="Operators, who sign in with a password",
         ),
         more if len(found) > MAX_OPERATORS else None,
-        tag("p", "Changed on the command line: ", tag("code", "hookline operators --help"), class_="quiet"),
+        tag(
+            "p",
+            "Add or change operators on the command line: ",
+            tag("code", "hookline operators --help"),
+            class_="quiet",
+        ),
     )
 
 
 # ── settings ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _table(given: Sequence[ShownSetting]) -> Safe:
+def _table(settings: Sequence[ShownSetting]) -> Safe:
     return components.section(
         "Environment",
         components.table(
             (f"{PREFIX}…", "Value", "Default", "What it does"),
-            [_row(each) for each in given],
-            caption="Every setting; of secrets only whether they are set",
-            keys=[each.variable for each in given],
+            [_row(each) for each in settings],
+            caption="All settings; secrets are not shown",
+            keys=[each.variable for each in settings],
         ),
     )
 
@@ -104,7 +109,7 @@ def _row(each: ShownSetting) -> list[Child]:
         tag("code", each.variable.removeprefix(PREFIX)),
         tag("b", value) if _changed(each) else value,
         tag("code", each.default) if each.default else None,
-        _marked(each.help),
+        _with_code(each.help),
     ]
 
 
@@ -112,8 +117,8 @@ def _changed(each: ShownSetting) -> bool:
     return each.value not in (each.default, "not set")
 
 
-def _marked(text: str) -> Safe:
-    """What stands between backticks is code."""
+def _with_code(text: str) -> Safe:
+    """Format the text between backticks as code."""
     return join(*(tag("code", part) if at % 2 else part for at, part in enumerate(text.split("`"))))
 
 

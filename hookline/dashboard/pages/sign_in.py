@@ -1,4 +1,4 @@
-"""The pages in front of the door: where operators and customers sign in. Pure."""
+"""The sign-in pages of operators and customers. Pure."""
 
 from __future__ import annotations
 
@@ -14,48 +14,48 @@ LOGO = "/portal/logo"
 
 _HINT = join(
     tag("code", "hookline token"),
-    " prints one, ",
+    " prints a token, ",
     tag("code", "hookline token --link"),
-    " a link that signs in once; ",
+    " a link that signs you in once, and ",
     tag("code", "hookline operators add NAME"),
     " lets you set a password.",
 )
 
 
-class Asked(Struct, frozen=True, kw_only=True):
-    """What the page is to say, and what was typed."""
+class SignInForm(Struct, frozen=True, kw_only=True):
+    """The texts of the sign-in page, and the values that were typed."""
 
-    proof: str = ""
-    onward: str = ""  # where to go then
+    proof: str = ""  # CSRF token
+    onward: str = ""  # path to open after sign-in
     name: str = ""
-    wrong: str | None = None
-    news: str | None = None
-    inside: str | None = None  # who has signed in already
-    by_token: bool = False  # what went wrong was a key, not a password
-    strange: bool = False  # another site has led here
-    key: str = ""  # of a link that needs to be pressed
+    wrong: str | None = None  # error text
+    news: str | None = None  # other text for the user, such as "You are signed out."
+    inside: str | None = None  # name of the viewer who is already signed in
+    by_token: bool = False  # the user tried a key or token, not a password
+    strange: bool = False  # another site linked to this page
+    key: str = ""  # key of a portal link that the user must confirm
 
 
-def operators(asked: Asked) -> Safe:
-    return _framed(
+def operators(form: SignInForm) -> Safe:
+    return _document(
         "Sign in",
         tag("h1", "Sign in to Hookline"),
-        _said(asked),
-        _already(asked),
-        _strange() if asked.strange else None,
+        _messages(form),
+        _already_signed_in(form),
+        _foreign_link_warning() if form.strange else None,
         _form(
             "/login",
-            asked,
+            form,
             field(
                 "name",
                 "Name",
-                asked.name,
+                form.name,
                 autocomplete="username",
                 autocapitalize="none",
                 spellcheck="false",
                 maxlength="200",
                 required=True,
-                autofocus=not asked.name and not asked.by_token,
+                autofocus=not form.name and not form.by_token,
             ),
             field(
                 "password",
@@ -64,14 +64,14 @@ def operators(asked: Asked) -> Safe:
                 autocomplete="current-password",
                 maxlength="256",
                 required=True,
-                autofocus=bool(asked.name),
+                autofocus=bool(form.name),
             ),
             words="Sign in",
         ),
         tag("p", "or", class_="or quiet"),
         _form(
             "/login",
-            asked,
+            form,
             field(
                 "token",
                 "API key or token",
@@ -80,7 +80,7 @@ def operators(asked: Asked) -> Safe:
                 maxlength="4096",
                 required=True,
                 hint=_HINT,
-                autofocus=asked.by_token,
+                autofocus=form.by_token,
             ),
             words="Sign in with it",
             kind="button",
@@ -88,25 +88,25 @@ def operators(asked: Asked) -> Safe:
     )
 
 
-def customers(asked: Asked, brand: Brand) -> Safe:
-    return _framed(
+def customers(form: SignInForm, brand: Brand) -> Safe:
+    return _document(
         "Sign in",
         tag("img", src=LOGO, alt="", class_="logo") if brand.logo else None,
         tag("h1", brand.name),
-        _said(asked),
+        _messages(form),
         tag(
             "p",
-            "Open this page by the link that you were given: it signs you in. Links end after a while; get a new one where you "
-            "found the last.",
+            "Open this page with the link that you received. It signs you in. Links expire; get a new one from the page that "
+            "gave you the last one.",
             class_="quiet",
         ),
         _form(
             "/portal/login",
-            asked,
+            form,
             field(
                 "key",
                 "Or paste the link here",
-                asked.key,
+                form.key,
                 type_="password",
                 autocomplete="off",
                 maxlength="8192",
@@ -119,8 +119,8 @@ def customers(asked: Asked, brand: Brand) -> Safe:
 
 
 def refused(title: str, words: str, back: str, *, brand: Brand | None = None) -> Safe:
-    """Something that cannot be: no form to mend it."""
-    return _framed(
+    """Return an error page without a form, for errors that the user cannot correct."""
+    return _document(
         title,
         tag("h1", title),
         _alert(words),
@@ -129,7 +129,7 @@ def refused(title: str, words: str, back: str, *, brand: Brand | None = None) ->
     )
 
 
-def _framed(title: str, *body: Child, brand: Brand | None = None) -> Safe:
+def _document(title: str, *body: Child, brand: Brand | None = None) -> Safe:
     return document(
         title,
         tag("link", rel="stylesheet", href=url("entrance.css")),
@@ -140,8 +140,12 @@ def _framed(title: str, *body: Child, brand: Brand | None = None) -> Safe:
     )
 
 
-def _form(path: str, asked: Asked, *fields: Child, words: str, kind: str = "button main") -> Safe:
-    hidden = {"csrf": asked.proof, "next": asked.onward, "pressed": "1"}  # a script that sends it by itself says so
+def _form(path: str, form: SignInForm, *fields: Child, words: str, kind: str = "button main") -> Safe:
+    hidden = {
+        "csrf": form.proof,
+        "next": form.onward,
+        "pressed": "1",
+    }  # a script that fills in the form clears `pressed`
     return tag(
         "form",
         *(tag("input", type="hidden", name=name, value=value) for name, value in hidden.items()),
@@ -153,9 +157,9 @@ def _form(path: str, asked: Asked, *fields: Child, words: str, kind: str = "butt
     )
 
 
-def _said(asked: Asked) -> Safe:
-    wrong = _alert(asked.wrong) if asked.wrong else None
-    news = tag("p", asked.news, role="status", class_="quiet") if asked.news else None
+def _messages(form: SignInForm) -> Safe:
+    wrong = _alert(form.wrong) if form.wrong else None
+    news = tag("p", form.news, role="status", class_="quiet") if form.news else None
     return join(wrong, news)
 
 
@@ -163,14 +167,14 @@ def _alert(words: str) -> Safe:
     return tag("p", f"✕ {words[:1].upper()}{words[1:]}", role="alert", class_="state dead")
 
 
-def _strange() -> Safe:
-    """The script shows it where the link has a key or token, which then waits for its reader."""
-    words = "Another site has opened this page, with a key or token that signs you in. Go on only if you expected that."
+def _foreign_link_warning() -> Safe:
+    """Return a hidden warning. The script shows it if the link contains a key or token, and waits for the user."""
+    words = "Another site opened this page with a key or token that signs you in. Continue only if you expected this."
     return tag("p", words, role="alert", class_="state scheduled", hidden=True, data_asks=True)
 
 
-def _already(asked: Asked) -> Safe | None:
-    if asked.inside is None:
+def _already_signed_in(form: SignInForm) -> Safe | None:
+    if form.inside is None:
         return None
-    onward = tag("a", "Go on to the dashboard", href=asked.onward or "/", data_inside=True)
-    return tag("p", f"You are signed in ({asked.inside}). ", onward)
+    onward = tag("a", "Continue to the dashboard", href=form.onward or "/", data_inside=True)
+    return tag("p", f"You are signed in ({form.inside}). ", onward)

@@ -1,4 +1,4 @@
-"""How a task looks: what it does, how far it is, what came of it. On its own page, in lists, beside the dead letters."""
+"""Parts that show a task: its kind, progress and result. Used on the task page, in lists, and on the dead letters page."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hookline.rules.checks.text import lasting
 from hookline.store.protocols import Page as Rows
 from hookline.web.html import Child, Safe, join, tag
 
-MAX_RUNNING = 5  # that are shown beside the dead letters
+MAX_RUNNING = 5  # running tasks on the dead letters page
 
 _VERBS = {
     TaskKind.RECOVER: "Recover",
-    TaskKind.REPLAY_MISSING: "Replay what is missing",
-    TaskKind.BULK_REPLAY: "Send once more",
+    TaskKind.REPLAY_MISSING: "Replay missing",
+    TaskKind.BULK_REPLAY: "Bulk replay",
     TaskKind.REPLAY_DEAD: "Replay dead letters",
     TaskKind.RESOLVE_DEAD: "Resolve dead letters",
 }
@@ -37,40 +37,40 @@ def state(task: Task) -> Safe:
     return components.state(_SHADES[task.status], task.status.value)
 
 
-def seen(task: Task) -> int:
-    """How many of those that match it has come by."""
+def processed(task: Task) -> int:
+    """Return the number of matches processed so far."""
     return task.done + task.skipped
 
 
 def bar(task: Task) -> Safe:
-    """One that is finished has a full bar, whatever was counted at its start: somebody else may have been quicker."""
+    """Return the progress bar. A finished task has a full bar, even if another task changed some of the counted matches."""
     if task.status == TaskStatus.FINISHED:
-        return components.progress(max(1, seen(task)), max(1, seen(task)), verb(task))
-    return components.progress(seen(task), task.total, verb(task))
+        return components.progress(max(1, processed(task)), max(1, processed(task)), verb(task))
+    return components.progress(processed(task), task.total, verb(task))
 
 
 def numbers(task: Task) -> str:
-    of = "" if task.total is None else f" of {max(task.total, seen(task)):,}"
+    of = "" if task.total is None else f" of {max(task.total, processed(task)):,}"
     skipped = f", {task.skipped:,} skipped" if task.skipped else ""
     return f"{task.done:,}{of}{skipped}"
 
 
 def rate(task: Task, now: datetime) -> float | None:
-    """A second; None: it has hardly begun."""
+    """Return the matches processed per second. None: the task has just started."""
     until = now if task.status == TaskStatus.RUNNING else task.updated_at
     seconds = (until - task.created_at).total_seconds()
-    return seen(task) / seconds if seconds >= 1 and seen(task) else None
+    return processed(task) / seconds if seconds >= 1 and processed(task) else None
 
 
 def pace(task: Task, now: datetime) -> str | None:
-    """`120 a second, 40 s to go`."""
+    """Return a text such as `120 per second, about 40 s left`."""
     found = rate(task, now)
     if found is None:
         return None
-    told = f"{found:,.0f} a second" if found >= 1 else f"{found * 60:,.1f} a minute"
-    if task.status != TaskStatus.RUNNING or task.total is None or task.total <= seen(task):
-        return told
-    return f"{told}, about {lasting(max(1.0, (task.total - seen(task)) / found))} to go"
+    speed = f"{found:,.0f} per second" if found >= 1 else f"{found * 60:,.1f} per minute"
+    if task.status != TaskStatus.RUNNING or task.total is None or task.total <= processed(task):
+        return speed
+    return f"{speed}, about {lasting(max(1.0, (task.total - processed(task)) / found))} left"
 
 
 def stop(context: PageContext, task: Task) -> Safe | None:
@@ -84,7 +84,7 @@ def filter_of(context: PageContext, *statuses: TaskStatus) -> TaskFilter:
 
 
 async def running(context: PageContext) -> Safe | None:
-    """Those under way, with how far they are."""
+    """Return the running tasks with their progress."""
     found = await context.store.tasks(filter_of(context, TaskStatus.RUNNING), Rows(limit=MAX_RUNNING))
     return tag("section", *(_line(context, task) for task in found), aria_label="Running tasks") if found else None
 
@@ -96,15 +96,15 @@ def _line(context: PageContext, task: Task) -> Safe:
 
 async def table(context: PageContext, tasks: Sequence[Task]) -> Safe:
     names = await context.names(task.app_id for task in tasks)
-    columns: list[Child] = ["Task", "Status", "Progress", "Done", "Endpoint", "Began"]
+    columns: list[Child] = ["Task", "Status", "Progress", "Done", "Endpoint", "Started"]
     if context.app is None:
         columns.insert(5, "Application")
     if context.may_change:
-        columns.append(tag("span", "Do", class_="unseen"))
+        columns.append(tag("span", "Actions", class_="unseen"))
     return components.table(
         columns,
         [_row(context, task, names) for task in tasks],
-        caption="Tasks, the newest first",
+        caption="Tasks, newest first",
         keys=[task.id for task in tasks],
         numeric=(3,),
     )

@@ -1,4 +1,4 @@
-"""Tasks: long work that somebody asked for. How far it is, how to stop it, and what came of it."""
+"""The task pages: the list, one batch, and one task with its progress, its result and a stop button."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from hookline.services import tasks as services
 from hookline.store.protocols import Page as Rows
 from hookline.web.html import Child, Safe, join, tag
 
-SHOWN = 50  # on one page
-STALE = timedelta(seconds=30)  # a task that nobody has stepped for so long has no worker
+SHOWN = 50  # tasks on one page
+STALE = timedelta(seconds=30)  # a task without progress for this time probably has no worker
 
 _REPLAYS = (TaskKind.RECOVER, TaskKind.REPLAY_DEAD, TaskKind.BULK_REPLAY)
 
 
-# ── all ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── list ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def show(context: PageContext) -> Page:
@@ -42,7 +42,7 @@ async def show(context: PageContext) -> Page:
     body = context.live(
         "tasks",
         _verdict(found),
-        await task_parts.table(context, found) if found else _none(),
+        await task_parts.table(context, found) if found else _empty(),
         components.more(context, found[-1].id if len(found) == SHOWN else None),
     )
     return Page(title="Tasks", rail="dead", body=[_statuses(context, status), body])
@@ -52,13 +52,13 @@ def _verdict(tasks: Sequence[Task]) -> Safe | None:
     running = sum(task.status == TaskStatus.RUNNING for task in tasks)
     if running:
         return components.verdict("pending", f"{components.count(running, 'task')} running.")
-    return components.verdict("delivered", "Nothing is running.") if tasks else None
+    return components.verdict("delivered", "No task is running.") if tasks else None
 
 
-def _none() -> Safe:
+def _empty() -> Safe:
     return components.empty(
-        "No tasks yet. To replay all dead letters that match, to recover an endpoint or to send it what it missed is a task: it "
-        "goes on when you leave, and can be stopped.",
+        "No tasks yet. A task replays or resolves many dead letters, recovers an endpoint, or sends it missed messages. It "
+        "runs in the background, and you can stop it.",
         "hookline tasks list",
     )
 
@@ -70,11 +70,11 @@ def _statuses(context: PageContext, chosen: str | None) -> Safe:
     )
 
 
-# ── several together ──────────────────────────────────────────────────────────────────────────────────────────────
+# ── one batch ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def _show_batch(context: PageContext, batch: str) -> Page:
-    tasks = await services.of_batch(context.deps, context.by, batch)
+    tasks = await services.of_batch(context.deps, context.caller, batch)
     running = [task for task in tasks if task.status == TaskStatus.RUNNING]
     done, skipped = sum(task.done for task in tasks), sum(task.skipped for task in tasks)
     counted = [task.total for task in tasks if task.total is not None]
@@ -84,13 +84,13 @@ async def _show_batch(context: PageContext, batch: str) -> Page:
         if running
         else None
     )
-    words = f"{components.count(len(running), 'task')} of {len(tasks):,} running" if running else "All of it is over"
+    words = f"{components.count(len(running), 'task')} of {len(tasks):,} running" if running else "All tasks have ended"
     body = context.live(
         "tasks",
         components.verdict("pending" if running else "delivered", f"{words}: {done:,} done, {skipped:,} skipped."),
         tag(
             "div",
-            components.progress(done + skipped, total if running else done + skipped, "All together"),
+            components.progress(done + skipped, total if running else done + skipped, "Progress of all tasks"),
             stop,
             class_="task",
         ),
@@ -101,52 +101,57 @@ async def _show_batch(context: PageContext, batch: str) -> Page:
     )
 
 
-# ── one ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── one task ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def show_one(context: PageContext) -> Page:
-    task = await services.find(context.deps, context.by, context.path("task_id"))
+    task = await services.find(context.deps, context.caller, context.path("task_id"))
     body = context.live(
-        "task", _told(context, task), _progress(context, task), _again(context, task), await _after(context, task)
+        "task",
+        _status_sentence(context, task),
+        _progress(context, task),
+        _continue_button(context, task),
+        await _failed_again(context, task),
     )
     return Page(
         title=task_parts.verb(task),
         rail="dead",
-        body=[body, context.live("work", components.section("What it does", _work(context, task)))],
+        body=[body, context.live("work", components.section("Details", _details(context, task)))],
         aside=tag("a", "All tasks", href=context.link("/tasks")),
-        every=1.0 if task.status == TaskStatus.RUNNING else 3.0,
+        refresh_seconds=1.0 if task.status == TaskStatus.RUNNING else 3.0,
     )
 
 
-def _told(context: PageContext, task: Task) -> Safe:
-    """What happened, in a sentence."""
-    deed = "resolved" if task.kind == TaskKind.RESOLVE_DEAD else "replayed"
+def _status_sentence(context: PageContext, task: Task) -> Safe:
+    """Return the status of the task as a sentence."""
+    verb_done = "resolved" if task.kind == TaskKind.RESOLVE_DEAD else "replayed"
     match task.status:
         case TaskStatus.RUNNING if context.now - task.updated_at > STALE:
             why = (
-                "it goes on by itself" if context.viewer.portal else "is a worker running? It goes on when there is one"
+                "It continues by itself"
+                if context.viewer.portal
+                else "Check that a worker is running; the task then continues"
             )
-            return components.verdict("held", f"Nothing has happened for a while: {why}.")
+            return components.verdict("held", f"No progress for {STALE.seconds} seconds. {why}.")
         case TaskStatus.RUNNING:
-            return components.verdict("pending", "It is running. You can leave this page.")
+            return components.verdict("pending", "Running. You can leave this page.")
         case TaskStatus.FINISHED:
-            left = "1 stays as it is" if task.skipped == 1 else f"{task.skipped:,} stay as they are"
-            stay = f"; {left}: nothing could be sent" if task.skipped else ""
-            return components.verdict("delivered", f"Finished: {task.done:,} {deed}{stay}.")
+            skipped = f"; {task.skipped:,} skipped, because nothing could be sent" if task.skipped else ""
+            return components.verdict("delivered", f"Finished: {task.done:,} {verb_done}{skipped}.")
         case TaskStatus.CANCELED:
-            return components.verdict("resolved", f"Stopped: {task.done:,} {deed}, the rest is as it was.")
+            return components.verdict("resolved", f"Stopped: {task.done:,} {verb_done}, the others are unchanged.")
         case TaskStatus.FAILED:
-            return components.verdict("dead", f"Failed: {task.error or 'nobody knows why'}. {task.done:,} {deed}.")
+            return components.verdict("dead", f"Failed: {task.error or 'unknown error'}. {task.done:,} {verb_done}.")
 
 
 def _progress(context: PageContext, task: Task) -> Safe:
     pace = task_parts.pace(task, context.now)
-    told = tag("p", task_parts.numbers(task), f" · {pace}" if pace else None)
-    return join(tag("div", task_parts.bar(task), task_parts.stop(context, task), class_="task"), told)
+    numbers = tag("p", task_parts.numbers(task), f" · {pace}" if pace else None)
+    return join(tag("div", task_parts.bar(task), task_parts.stop(context, task), class_="task"), numbers)
 
 
-def _again(context: PageContext, task: Task) -> Safe | None:
-    """What one that came to no good end has left undone."""
+def _continue_button(context: PageContext, task: Task) -> Safe | None:
+    """Offer to start again the work that a failed or stopped task left unfinished."""
     work = task.work
     verb = {TaskKind.REPLAY_DEAD: "replay", TaskKind.RESOLVE_DEAD: "resolve"}.get(task.kind)
     if verb is None or task.status not in (TaskStatus.CANCELED, TaskStatus.FAILED) or not context.may_change:
@@ -164,8 +169,8 @@ def _again(context: PageContext, task: Task) -> Safe | None:
     return components.actions(components.link_button(href, f"{verb.capitalize()} the rest"))
 
 
-async def _after(context: PageContext, task: Task) -> Safe | None:
-    """A replay may end where it began: what has died since, there."""
+async def _failed_again(context: PageContext, task: Task) -> Safe | None:
+    """Warn about deliveries to the same endpoints that became dead letters after the replay started."""
     if task.kind not in _REPLAYS:
         return None
     where = DeadFilter(org_id=context.org_id, app_no=task.app_no, endpoint_no=task.endpoint_no, since=task.created_at)
@@ -178,13 +183,15 @@ async def _after(context: PageContext, task: Task) -> Safe | None:
         endpoint=task.endpoint_id,
         since=task.created_at.isoformat(),
     )
-    many = components.count(summary.dead, "delivery", summary.more)
+    failed = components.count(summary.dead, "delivery", summary.more)
     return components.verdict(
-        "dead", tag("a", f"{many} died", href=href), " there since it began. Look at why before you replay again."
+        "dead",
+        tag("a", f"{failed} failed again", href=href),
+        " since the task started. Check the reason before you replay again.",
     )
 
 
-def _work(context: PageContext, task: Task) -> Safe:
+def _details(context: PageContext, task: Task) -> Safe:
     work = task.work
     pairs: list[tuple[str, Child]] = [
         ("Task", components.ident(task.id)),
@@ -203,7 +210,7 @@ def _work(context: PageContext, task: Task) -> Safe:
         ("Channel", work.channel),
         ("Tag", work.tag),
         ("Note", work.note or None),
-        ("Began", components.clock(task.created_at)),
+        ("Started", components.clock(task.created_at)),
         ("Last step", components.clock(task.updated_at)),
     ]
     return components.fields(pairs)
@@ -217,13 +224,13 @@ def _link(context: PageContext, what: str, name: str) -> Safe:
 
 
 async def stop(context: PageContext, _form: Form) -> Done:
-    task = await services.cancel(context.deps, context.by, context.path("task_id"))
+    task = await services.cancel(context.deps, context.caller, context.path("task_id"))
     return Done(to=context.link(f"/tasks/{task.id}"), notice=f"Stopped: {task.done:,} done.")
 
 
 async def stop_batch(context: PageContext, form: Form) -> Done:
     batch = form.text("batch")
-    stopped = await services.cancel_batch(context.deps, context.by, batch)
+    stopped = await services.cancel_batch(context.deps, context.caller, batch)
     notice = f"Stopped {components.count(len(stopped), 'task')}: {sum(task.done for task in stopped):,} done."
     return Done(to=context.link("/tasks", batch=batch), notice=notice)
 

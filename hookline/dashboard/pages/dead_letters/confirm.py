@@ -1,4 +1,7 @@
-"""Replay and resolve: how many it touches, where, and then the deed. What is selected is done at once, a filter by tasks."""
+"""Replay and resolve dead letters: first a page that counts them and asks, then the action.
+
+Selected dead letters are changed at once. All dead letters of a filter are changed by background tasks.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from hookline.dashboard import components
 from hookline.dashboard.page import Done, Form, Page
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.dead_letters import filter as dead_letter_filter
-from hookline.dashboard.pages.dead_letters.filter import Asked
+from hookline.dashboard.pages.dead_letters.filter import FilterInput
 from hookline.errors import Conflict, InvalidInput
 from hookline.model import DeadFilter, DeadSummary, TaskKind
 from hookline.model.states import EndpointStatus
@@ -22,139 +25,148 @@ from hookline.services import dead_letters
 from hookline.services.dead_letters import DeadLetterQuery, Started, shown_id
 from hookline.web.html import Child, Safe, tag
 
-MAX_LISTED = 50  # endpoints that a page of confirmation lists
+MAX_LISTED = 50  # endpoints listed on a confirmation page
 
-NONE = "select at least one dead letter, or choose all that match"
+NONE_SELECTED = "select at least one dead letter, or choose all that match"
 
 
-class Chosen(Struct, frozen=True, kw_only=True):
-    """The selected ones, or all that match."""
+class Selection(Struct, frozen=True, kw_only=True):
+    """The dead letters to change: the selected ones, or all that match the filter."""
 
-    asked: Asked
+    filter_input: FilterInput
     where: DeadFilter
-    picked: bool
+    by_id: bool
 
-    def hidden(self) -> list[tuple[str, str]]:
-        """What a form of confirmation brings back, so that what is done is what was counted."""
-        if self.picked:
+    def hidden_fields(self) -> list[tuple[str, str]]:
+        """Return the hidden fields of the confirmation form, so that the action changes exactly what was counted."""
+        if self.by_id:
             return [("id", shown_id(number)) for number in self.where.ids or ()]
         assert self.where.until is not None
-        typed = {**self.asked.typed, "until": self.where.until.isoformat()}
+        typed = {**self.filter_input.typed, "until": self.where.until.isoformat()}
         return [("all", "1"), *typed.items()]
 
 
-async def _chosen(context: PageContext, get: dead_letter_filter.Get, picks: Sequence[str], kind: TaskKind) -> Chosen:
-    asked = await dead_letter_filter.read(context, get)
-    if picks:
-        # By name, resolved ones may be sent again; a filter never means them.
+async def _selection(
+    context: PageContext, get: dead_letter_filter.Get, selected_ids: Sequence[str], kind: TaskKind
+) -> Selection:
+    filter_input = await dead_letter_filter.read(context, get)
+    if selected_ids:
+        # Selected dead letters may be replayed even if they are resolved. A filter never includes resolved ones.
         resolved = None if kind == TaskKind.REPLAY_DEAD else False
-        within = await dead_letters.filter_of(context.deps, context.by, DeadLetterQuery(app=asked.query.app))
-        where = replace(within, ids=dead_letters.numbers(picks), resolved=resolved)
-        return Chosen(asked=asked, where=where, picked=True)
+        within = await dead_letters.filter_of(context.deps, context.caller, DeadLetterQuery(app=filter_input.query.app))
+        where = replace(within, ids=dead_letters.numbers(selected_ids), resolved=resolved)
+        return Selection(filter_input=filter_input, where=where, by_id=True)
     if get("all") is None:
-        raise InvalidInput(NONE)
-    asked.check()
-    # What dies from now on was not counted.
-    until = context.now if asked.query.until is None else min(asked.query.until, context.now)
-    asked = replace(asked, query=replace(asked.query, until=until))
-    where = await dead_letters.matching(context.deps, context.by, asked.query)
-    return Chosen(asked=asked, where=where, picked=False)
+        raise InvalidInput(NONE_SELECTED)
+    filter_input.check()
+    # Deliveries that die from now on were not counted, so they are excluded.
+    until = context.now if filter_input.query.until is None else min(filter_input.query.until, context.now)
+    filter_input = replace(filter_input, query=replace(filter_input.query, until=until))
+    where = await dead_letters.matching(context.deps, context.caller, filter_input.query)
+    return Selection(filter_input=filter_input, where=where, by_id=False)
 
 
 # ── confirmation ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def show_replay(context: PageContext) -> Page:
-    if not _anything(context):
-        return _nothing("Replay", context)
-    chosen = await _chosen(context, context.param, _picks(context), TaskKind.REPLAY_DEAD)
-    summary = await context.store.dead_summary(chosen.where)
+    if not _has_selection(context):
+        return _empty_page("Replay", context)
+    selection = await _selection(context, context.param, _selected_ids(context), TaskKind.REPLAY_DEAD)
+    summary = await context.store.dead_summary(selection.where)
     statuses = await _statuses(context, summary)
-    left = sum(group.dead for group in summary.groups if refusal(statuses[group.endpoint_no]) is not None)
-    ends = {group.endpoint_no for group in summary.groups if refusal(statuses[group.endpoint_no]) is None}
-    many = f"{components.count(summary.dead - left, 'delivery', summary.more)} to {components.count(len(ends), 'endpoint')}"
-    body: list[Child] = [_extent(summary, many, left)]
-    if ends:
-        press = tag("button", f"Replay {many}", class_="button main")
-        body.append(_ask(context, "/dead-letters/replay", chosen, press))
-    return _page("Replay", context, chosen, [*body, _touched(context, summary, statuses)])
+    not_sendable = sum(group.dead for group in summary.groups if refusal(statuses[group.endpoint_no]) is not None)
+    endpoints = {group.endpoint_no for group in summary.groups if refusal(statuses[group.endpoint_no]) is None}
+    deliveries = components.count(summary.dead - not_sendable, "delivery", summary.more)
+    counted = f"{deliveries} to {components.count(len(endpoints), 'endpoint')}"
+    body: list[Child] = [_summary_line(summary, counted, not_sendable)]
+    if endpoints:
+        press = tag("button", f"Replay {counted}", class_="button main")
+        body.append(_confirm_form(context, "/dead-letters/replay", selection, press))
+    return _page("Replay", context, selection, [*body, _affected_endpoints(context, summary, statuses)])
 
 
-def _picks(context: PageContext) -> list[str]:
+def _selected_ids(context: PageContext) -> list[str]:
     return [text for text in context.request.query_params.getlist("id") if text]
 
 
-def _anything(context: PageContext) -> bool:
-    """Whether something is chosen: not where the button was pressed with no row selected, or the application switched."""
-    return bool(_picks(context)) or context.param("all") is not None
+def _has_selection(context: PageContext) -> bool:
+    """Whether the URL selects anything. It does not after a click with no row selected, or a switch of the application."""
+    return bool(_selected_ids(context)) or context.param("all") is not None
 
 
-def _nothing(verb: str, context: PageContext) -> Page:
+def _empty_page(verb: str, context: PageContext) -> Page:
     dead_letter_filter.chosen_app(context)
     back = tag("a", "Back to the dead letters", href=context.link("/dead-letters"))
-    words = components.verdict("resolved", f"Nothing is chosen: {NONE}.")
-    return Page(title=f"{verb} dead letters", rail="dead", body=[words], aside=back, every=None)
+    words = components.verdict("resolved", f"Nothing is selected: {NONE_SELECTED}.")
+    return Page(title=f"{verb} dead letters", rail="dead", body=[words], aside=back, refresh_seconds=None)
 
 
-def _extent(summary: DeadSummary, many: str, left: int) -> Safe:
+def _summary_line(summary: DeadSummary, counted: str, not_sendable: int) -> Safe:
     if not summary.groups:
-        return components.verdict("resolved", "There is nothing to replay: none matches any more.")
-    if left == summary.dead:
-        return components.verdict("held", "Nothing can be sent: every endpoint here is disabled or deleted.")
-    told = f"{many[0].upper()}{many[1:]} will be sent again: attempts and time start anew, the webhook-id stays."
-    stay = f" {left:,} more stay dead: their endpoint is disabled or deleted." if left else ""
-    return components.verdict("pending", told, stay)
+        return components.verdict("resolved", "Nothing to replay: no dead letter matches any more.")
+    if not_sendable == summary.dead:
+        return components.verdict("held", "Nothing can be sent: all these endpoints are disabled or deleted.")
+    words = f"{counted[0].upper()}{counted[1:]} will be sent again, with new attempts and time limits and the same webhook-id."
+    rest = f" {not_sendable:,} more stay dead, because their endpoint is disabled or deleted." if not_sendable else ""
+    return components.verdict("pending", words, rest)
 
 
 async def show_resolve(context: PageContext) -> Page:
-    if not _anything(context):
-        return _nothing("Resolve", context)
-    chosen = await _chosen(context, context.param, _picks(context), TaskKind.RESOLVE_DEAD)
-    return await _resolve_page(context, chosen)
+    if not _has_selection(context):
+        return _empty_page("Resolve", context)
+    selection = await _selection(context, context.param, _selected_ids(context), TaskKind.RESOLVE_DEAD)
+    return await _resolve_page(context, selection)
 
 
-async def _resolve_page(context: PageContext, chosen: Chosen, note: str = "", fault: str | None = None) -> Page:
-    summary = await context.store.dead_summary(chosen.where)
-    ends = len({group.endpoint_no for group in summary.groups})
-    many = f"{components.count(summary.dead, 'dead letter', summary.more)} of {components.count(ends, 'endpoint')}"
-    words = f"{many} will be closed without being sent." if summary.groups else "There is nothing to resolve."
+async def _resolve_page(
+    context: PageContext, selection: Selection, note: str = "", error_text: str | None = None
+) -> Page:
+    summary = await context.store.dead_summary(selection.where)
+    endpoints = len({group.endpoint_no for group in summary.groups})
+    counted = (
+        f"{components.count(summary.dead, 'dead letter', summary.more)} of {components.count(endpoints, 'endpoint')}"
+    )
+    words = f"{counted} will be closed without being sent." if summary.groups else "Nothing to resolve."
     body: list[Child] = [components.verdict("resolved", words)]
     if summary.groups:
         field = components.field(
             "note",
             "Note",
             note,
-            hint="Why they need no delivery; it is kept with each of them.",
-            error=fault,
+            hint="Why they need no delivery. The note is stored with each dead letter.",
+            error=error_text,
             type_="textarea",
             required=True,
             maxlength=str(catalogue.MAX_NOTE),
             autofocus=True,
         )
-        press = tag("button", f"Resolve {many}", class_="button main")
-        body.append(_ask(context, "/dead-letters/resolve", chosen, field, press))
-    body.append(_touched(context, summary, await _statuses(context, summary)))
-    return _page("Resolve", context, chosen, body, status=422 if fault else 200)
+        press = tag("button", f"Resolve {counted}", class_="button main")
+        body.append(_confirm_form(context, "/dead-letters/resolve", selection, field, press))
+    body.append(_affected_endpoints(context, summary, await _statuses(context, summary)))
+    return _page("Resolve", context, selection, body, status=422 if error_text else 200)
 
 
-def _page(verb: str, context: PageContext, chosen: Chosen, body: Sequence[Child], status: int = 200) -> Page:
-    back = tag("a", "Back to the dead letters", href=context.link("/dead-letters", **chosen.asked.typed))
-    return Page(title=f"{verb} dead letters", rail="dead", body=body, aside=back, status=status, every=None)
+def _page(verb: str, context: PageContext, selection: Selection, body: Sequence[Child], status: int = 200) -> Page:
+    back = tag("a", "Back to the dead letters", href=context.link("/dead-letters", **selection.filter_input.typed))
+    return Page(title=f"{verb} dead letters", rail="dead", body=body, aside=back, status=status, refresh_seconds=None)
 
 
-def _ask(context: PageContext, path: str, chosen: Chosen, *children: Child) -> Safe:
-    hidden = (tag("input", type="hidden", name=name, value=value) for name, value in chosen.hidden())
+def _confirm_form(context: PageContext, path: str, selection: Selection, *children: Child) -> Safe:
+    hidden = (tag("input", type="hidden", name=name, value=value) for name, value in selection.hidden_fields())
     return components.form(context, context.link(path), *hidden, *children)
 
 
 async def _statuses(context: PageContext, summary: DeadSummary) -> dict[int, EndpointStatus]:
-    """Of every endpoint in it; one that is gone altogether counts as deleted."""
+    """Return the status of every endpoint in the summary. An endpoint that no longer exists counts as deleted."""
     nos = {group.endpoint_no for group in summary.groups}
     found = {endpoint.no: endpoint.status for endpoint in await context.store.endpoints_for(sorted(nos))}
     return {no: found.get(no, EndpointStatus.DELETED) for no in nos}
 
 
-def _touched(context: PageContext, summary: DeadSummary, statuses: Mapping[int, EndpointStatus]) -> Safe | None:
+def _affected_endpoints(
+    context: PageContext, summary: DeadSummary, statuses: Mapping[int, EndpointStatus]
+) -> Safe | None:
     if not summary.groups:
         return None
     counts: Counter[int] = Counter()
@@ -165,13 +177,13 @@ def _touched(context: PageContext, summary: DeadSummary, statuses: Mapping[int, 
         (
             components.ident(named[no].endpoint_url, href=context.link(f"/endpoints/{named[no].endpoint_id}"), most=60),
             _status(statuses[no]),
-            f"{many:,}",
+            f"{counted:,}",
         )
-        for no, many in counts.most_common(MAX_LISTED)
+        for no, counted in counts.most_common(MAX_LISTED)
     ]
     rest = len(counts) - len(rows)
     return components.section(
-        "Which it touches",
+        "Affected endpoints",
         components.table(("Endpoint", "Status", "Dead letters"), rows, caption="Endpoints", numeric=(2,)),
         tag("p", f"… and {components.count(rest, 'endpoint')} more", class_="quiet") if rest else None,
     )
@@ -182,66 +194,67 @@ def _status(status: EndpointStatus) -> Safe:
         case EndpointStatus.ACTIVE:
             return components.state("delivered", "active")
         case EndpointStatus.PAUSED:
-            return components.state("held", "paused: held until it is resumed")
+            return components.state("held", "paused: held until resumed")
         case EndpointStatus.DISABLED:
-            return components.state("held", "disabled: nothing would be sent")
+            return components.state("held", "disabled: cannot be sent")
         case _:
-            return components.state("dead", f"{status.name.lower()}: nothing would be sent")
+            return components.state("dead", f"{status.name.lower()}: cannot be sent")
 
 
-# ── doing it ──────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── actions ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def replay(context: PageContext, form: Form) -> Done:
-    chosen = await _chosen(context, _getter(form), form.texts("id"), TaskKind.REPLAY_DEAD)
-    if not chosen.picked:
-        return _started(context, await dead_letters.replay_matching(context.deps, context.by, chosen.asked.query))
-    done = await dead_letters.replay(context.deps, context.by, form.texts("id"), chosen.asked.query.app)
-    return _done(context, chosen, done, "Replayed", dead_letters.CANNOT_BE_SENT)
+    selection = await _selection(context, _getter(form), form.values("id"), TaskKind.REPLAY_DEAD)
+    if not selection.by_id:
+        return _started(
+            context, await dead_letters.replay_matching(context.deps, context.caller, selection.filter_input.query)
+        )
+    done = await dead_letters.replay(context.deps, context.caller, form.values("id"), selection.filter_input.query.app)
+    return _done(context, selection, done, "Replayed", dead_letters.CANNOT_BE_SENT)
 
 
 async def resolve(context: PageContext, form: Form) -> Done | Page:
-    chosen = await _chosen(context, _getter(form), form.texts("id"), TaskKind.RESOLVE_DEAD)
-    note, query = form.text("note").replace("\r\n", "\n"), chosen.asked.query
+    selection = await _selection(context, _getter(form), form.values("id"), TaskKind.RESOLVE_DEAD)
+    note, query = form.text("note").replace("\r\n", "\n"), selection.filter_input.query
     try:
-        if not chosen.picked:
-            return _started(context, await dead_letters.resolve_matching(context.deps, context.by, query, note))
-        done = await dead_letters.resolve(context.deps, context.by, form.texts("id"), note, query.app)
+        if not selection.by_id:
+            return _started(context, await dead_letters.resolve_matching(context.deps, context.caller, query, note))
+        done = await dead_letters.resolve(context.deps, context.caller, form.values("id"), note, query.app)
     except InvalidInput as error:
         if error.field != "note":
             raise
-        return await _resolve_page(context, chosen, note, error.words)
-    return _done(context, chosen, done, "Resolved", dead_letters.RESOLVED_BEFORE)
+        return await _resolve_page(context, selection, note, error.words)
+    return _done(context, selection, done, "Resolved", dead_letters.RESOLVED_BEFORE)
 
 
 def _getter(form: Form) -> dead_letter_filter.Get:
     return lambda name: form.text(name) or None
 
 
-def _done(context: PageContext, chosen: Chosen, made: dead_letters.Done, verb: str, why_not: str) -> Done:
-    left = f"; {made.left:,} left as {'it was' if made.left == 1 else 'they were'}: {why_not}" if made.left else ""
+def _done(context: PageContext, selection: Selection, made: dead_letters.Done, verb: str, why_not: str) -> Done:
+    unchanged = f"; {made.left:,} not changed: {why_not}" if made.left else ""
     return Done(
-        to=context.link("/dead-letters", **chosen.asked.typed),
-        notice=f"{verb} {components.count(made.done, 'dead letter')}{left}.",
+        to=context.link("/dead-letters", **selection.filter_input.typed),
+        notice=f"{verb} {components.count(made.done, 'dead letter')}{unchanged}.",
     )
 
 
 async def replay_one(context: PageContext, _form: Form) -> Done:
     ref = context.path("dead_letter_id")
-    await dead_letters.replay(context.deps, context.by, [ref], dead_letter_filter.chosen_app(context))
+    await dead_letters.replay(context.deps, context.caller, [ref], dead_letter_filter.chosen_app(context))
     back = {name: context.param(name) for name in (*dead_letter_filter.NAMES, "after")}
-    return Done(to=context.link("/dead-letters", **back), notice=f"Replayed {ref}: it is on its way.")
+    return Done(to=context.link("/dead-letters", **back), notice=f"Replaying {ref}.")
 
 
 def _started(context: PageContext, made: Started) -> Done:
     if not made.tasks:
-        raise Conflict("none of them is there any more")
-    goes_on = "it goes on by itself" if len(made.tasks) == 1 else "they go on by themselves"
-    notice = f"Started {components.count(len(made.tasks), 'task')}. You can leave this page: {goes_on}."
+        raise Conflict("no dead letter matches any more")
+    notice = f"Started {components.count(len(made.tasks), 'task')} in the background. You can leave this page."
     if made.refused:
-        notice += f" Not everywhere: {made.refused}."
+        notice += f" Not for all applications: {made.refused}."
     if made.more:
-        most = dead_letters.MAX_APPLICATIONS
-        notice += f" Only of {most} applications at a time: do it again for the others."
+        limit = dead_letters.MAX_APPLICATIONS
+        notice += f" Only {limit} applications at a time: repeat this for the others."
     to = context.link("/tasks", batch=made.batch) if made.batch else context.link(f"/tasks/{made.tasks[0].id}")
     return Done(to=to, notice=notice)

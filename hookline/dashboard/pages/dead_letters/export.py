@@ -1,4 +1,4 @@
-"""Dead letters as a file: CSV for spreadsheets, JSON lines for programs. Read and sent page by page."""
+"""Export dead letters as a file: CSV or JSON lines. The rows are read and streamed in steps."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from hookline.model import DeadFilter, DeadLetter
 from hookline.services.dead_letters import shown_id
 from hookline.store.protocols import Page, after_death, death
 
-STEP = 500  # rows that are read at a time
-MOST = 100_000  # rows of one file
+STEP = 500  # rows read at a time
+MAX_ROWS = 100_000  # rows in one file
 
 _COLUMNS = (
     "id",
@@ -44,36 +44,40 @@ class _Format(msgspec.Struct, frozen=True, kw_only=True):
     media: str
     head: bytes
     lines: Callable[[PageContext, Sequence[DeadLetter]], bytes]
-    more: Callable[[str], bytes]  # said at the end of a file that is not all there is: from where it goes on
+    more: Callable[[str], bytes]  # last line of an incomplete file; its argument is the position of the next row
 
 
 async def export(context: PageContext) -> Response:
     name = context.param("format") or "csv"
     if name not in _FORMATS:
         raise InvalidInput(f"takes one of {', '.join(_FORMATS)}", field="format")
-    asked = await dead_letter_filter.read(context, context.param)
-    asked.check()
+    filter_input = await dead_letter_filter.read(context, context.param)
+    filter_input.check()
     after = context.param("after")
-    after_death(after)  # what is no place is refused while it can still be said
+    after_death(after)  # refuses an invalid position before the stream starts; later no error can be sent
     headers = {"content-disposition": f'attachment; filename="dead-letters-{context.now:%Y%m%d-%H%M%S}.{name}"'}
     return StreamingResponse(
-        _file(context, asked.where, after, _FORMATS[name]), headers=headers, media_type=_FORMATS[name].media
+        _file(context, filter_input.where, after, _FORMATS[name]), headers=headers, media_type=_FORMATS[name].media
     )
 
 
-async def _file(context: PageContext, where: DeadFilter, after: str | None, form: _Format) -> AsyncIterator[bytes]:
-    yield form.head
-    for _ in range(MOST // STEP):
+async def _file(
+    context: PageContext, where: DeadFilter, after: str | None, file_format: _Format
+) -> AsyncIterator[bytes]:
+    yield file_format.head
+    for _ in range(MAX_ROWS // STEP):
         if context.services.leaving.is_set():
-            raise StoreUnavailable("the server stops")  # a file that breaks off is no whole one
+            raise StoreUnavailable(
+                "the server is stopping"
+            )  # breaks the download, so that nobody takes the file for complete
         letters = await context.store.dead_letters(where, Page(limit=STEP, iterator=after))
         if letters:
-            yield form.lines(context, letters)
+            yield file_format.lines(context, letters)
             after = death(letters[-1].died_at, letters[-1].id)
         if len(letters) < STEP:
             return
     if after is not None and await context.store.dead_letters(where, Page(limit=1, iterator=after)):
-        yield form.more(after)
+        yield file_format.more(after)
 
 
 # ── CSV ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -105,12 +109,12 @@ def _row(letter: DeadLetter) -> tuple[Cell, ...]:
 
 
 def _instant(at: datetime | None) -> str | None:
-    """As spreadsheets read it; UTC."""
+    """Format a time in UTC, as spreadsheets can read it."""
     return None if at is None else f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03}"
 
 
 def _csv_more(after: str) -> bytes:
-    return csv.lines([[f"There are more than these {MOST:,}: go on with after={after}"]])
+    return csv.lines([[f"There are more rows than these {MAX_ROWS:,}: continue with after={after}"]])
 
 
 # ── JSON lines ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,4 +1,4 @@
-"""Which dead letters somebody means: by filter, or one by one. Read the same way from a URL and from a form."""
+"""The filter of dead letters, read from a URL or from a form."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ NAMES = ("endpoint", "type", "reason", "since", "until", "state")
 STATES: dict[str, bool | None] = {"dead": False, "resolved": True, "all": None}
 
 
-class Asked(Struct, frozen=True, kw_only=True):
-    """A filter: as it was typed, as the services take it, and as the store takes it."""
+class FilterInput(Struct, frozen=True, kw_only=True):
+    """A filter in three forms: as typed, as the services take it, and as the store takes it."""
 
-    typed: dict[str, str]  # without what is empty
+    typed: dict[str, str]  # the fields that are not empty
     query: DeadLetterQuery
     where: DeadFilter
-    errors: dict[str, HooklineError]  # what is wrong, by field; then `where` matches nothing
+    errors: dict[str, HooklineError]  # by field; with an error, `where` matches nothing
 
     @property
-    def faults(self) -> dict[str, str]:
+    def error_texts(self) -> dict[str, str]:
         return {name: getattr(error, "words", str(error)) for name, error in self.errors.items()}
 
     @property
@@ -40,8 +40,8 @@ class Asked(Struct, frozen=True, kw_only=True):
         return self.typed.get("state", "dead")
 
     @property
-    def narrow(self) -> bool:
-        """Whether it leaves any out."""
+    def narrows(self) -> bool:
+        """Whether a field other than the state is set."""
         return any(name != "state" for name in self.typed)
 
     def check(self) -> None:
@@ -50,18 +50,18 @@ class Asked(Struct, frozen=True, kw_only=True):
 
 
 def chosen_app(context: PageContext) -> str | None:
-    """The application that is chosen; None: all that the viewer may reach."""
+    """Return the id of the chosen application. None means all applications that the viewer may reach."""
     ref = context.param("app")
     if ref is not None and context.app is None:
-        raise NoSuch("application", ref)  # never: all of them
+        raise NoSuch("application", ref)  # an unknown application must not mean all of them
     return None if context.app is None else context.app.id
 
 
-async def read(context: PageContext, get: Get) -> Asked:
+async def read(context: PageContext, get: Get) -> FilterInput:
     typed = {name: value for name in NAMES if (value := get(name))}
     errors: dict[str, HooklineError] = {}
 
-    def tried(name: str, as_value: Callable[[str], T]) -> T | None:
+    def parsed(name: str, as_value: Callable[[str], T]) -> T | None:
         text = typed.get(name)
         if text is None:
             return None
@@ -73,21 +73,21 @@ async def read(context: PageContext, get: Get) -> Asked:
 
     query = DeadLetterQuery(
         app=chosen_app(context),
-        endpoint=tried("endpoint", str),
-        event_type=tried("type", str),
-        reason=tried("reason", _reason),
-        since=tried("since", partial(instants.read, "since")),
-        until=tried("until", partial(instants.read, "until")),
-        resolved=tried("state", _resolved) if "state" in typed else False,
+        endpoint=parsed("endpoint", str),
+        event_type=parsed("type", str),
+        reason=parsed("reason", _reason),
+        since=parsed("since", partial(instants.read, "since")),
+        until=parsed("until", partial(instants.read, "until")),
+        resolved=parsed("state", _resolved) if "state" in typed else False,
     )
     where = DeadFilter(org_id=context.org_id, ids=())
     try:
-        where = where if errors else await dead_letters.filter_of(context.deps, context.by, query)
+        where = where if errors else await dead_letters.filter_of(context.deps, context.caller, query)
     except InvalidInput as error:
         errors["type" if error.field == "event type" else error.field] = error
     except NoSuch as error:
         errors[error.kind] = error
-    return Asked(typed=typed, query=query, where=where, errors=errors)
+    return FilterInput(typed=typed, query=query, where=where, errors=errors)
 
 
 def _reason(text: str) -> Reason:
@@ -104,4 +104,4 @@ def _resolved(text: str) -> bool | None:
 
 
 async def find(context: PageContext, ref: str) -> DeadLetter:
-    return await dead_letters.find(context.deps, context.by, ref, chosen_app(context))
+    return await dead_letters.find(context.deps, context.caller, ref, chosen_app(context))

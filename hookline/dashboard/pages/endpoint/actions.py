@@ -1,4 +1,4 @@
-"""What the buttons of an endpoint's page do to its lane: each is one step that can be undone. And deleting it, which cannot."""
+"""Actions of the endpoint page: pause, resume, enable, disable, circuit, test event, delete."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hookline.web.html import Child, tag
 
 
 def ref(context: PageContext) -> EndpointRef:
-    """The endpoint that the path names."""
+    """Return the reference to the endpoint in the path."""
     return EndpointRef(context.path("endpoint_id"))
 
 
@@ -37,57 +37,60 @@ def _cause(form: Form) -> str | None:
 
 
 async def pause(context: PageContext, form: Form) -> Done:
-    found = await endpoint_state.pause(context.deps, context.by, ref(context), _cause(form))
+    found = await endpoint_state.pause(context.deps, context.caller, ref(context), _cause(form))
     return done(context, found, "Paused. Deliveries are held until it is resumed.")
 
 
 async def resume(context: PageContext, form: Form) -> Done:
-    all_of_it = form.flag("replay_missing")
+    replay_missing = form.flag("replay_missing")
     resumed = await endpoint_state.resume(
-        context.deps, context.by, ref(context), _cause(form), replay_missing=all_of_it
+        context.deps, context.caller, ref(context), _cause(form), replay_missing=replay_missing
     )
     task = None if resumed.missed is None else resumed.missed.task
     if task is None:
         return done(context, resumed.endpoint, "The endpoint is active again.")
-    notice = "The endpoint is active again, and what it missed is on its way."
+    notice = "The endpoint is active again, and the messages that it missed are being sent."
     return done(context, resumed.endpoint, notice, to=context.link(f"/tasks/{task.id}"))
 
 
 async def disable(context: PageContext, form: Form) -> Done:
-    found = await endpoint_state.disable(context.deps, context.by, ref(context), _cause(form))
-    return done(context, found, "Disabled. Nothing is created for it from now on.")
+    found = await endpoint_state.disable(context.deps, context.caller, ref(context), _cause(form))
+    return done(context, found, "Disabled. No deliveries are created for it from now on.")
 
 
 async def show_enable(context: PageContext) -> Page:
-    """What it missed, before it is enabled."""
+    """Show the messages that the endpoint missed while it was disabled, and ask whether to replay them."""
     found = await find(context)
-    first, *rest = (
-        await _missed(context, found) if found.status == EndpointStatus.DISABLED else _nothing(context, found)
+    summary, *rest = (
+        await _missed(context, found) if found.status == EndpointStatus.DISABLED else _not_disabled(context, found)
     )
     which = tag("p", components.ident(found.url, href=context.link(path(found)), most=80))
-    return Page(title="Enable the endpoint", rail="endpoints", body=[first, which, *rest], every=None)
+    return Page(title="Enable the endpoint", rail="endpoints", body=[summary, which, *rest], refresh_seconds=None)
 
 
-def _nothing(context: PageContext, found: Endpoint) -> list[Child]:
+def _not_disabled(context: PageContext, found: Endpoint) -> list[Child]:
     back = components.link_button(context.link(path(found)), "Back to the endpoint")
     return [components.verdict("delivered", "The endpoint is not disabled."), components.actions(back)]
 
 
 async def _missed(context: PageContext, found: Endpoint) -> list[Child]:
-    missed = await endpoint_state.missed(context.deps, context.by, ref(context))
+    missed = await endpoint_state.missed(context.deps, context.caller, ref(context))
     resume_path = context.link(path(found, "/resume"))
     if missed is None or missed.messages == 0:
         enable = components.button(context, resume_path, "Enable", kind="main")
-        return [components.verdict("held", "It missed nothing while it was disabled."), components.actions(enable)]
+        return [
+            components.verdict("held", "The endpoint missed no messages while it was disabled."),
+            components.actions(enable),
+        ]
     many = (
-        "more messages than were counted" if missed.messages is None else components.count(missed.messages, "message")
+        "an uncounted number of messages" if missed.messages is None else components.count(missed.messages, "message")
     )
     return [
-        components.verdict("held", f"While it was disabled it missed {many}."),
-        tag("p", "Looked at since ", components.clock(missed.since), ".", class_="quiet"),
+        components.verdict("held", f"The endpoint missed {many} while it was disabled."),
+        tag("p", "Messages counted since ", components.clock(missed.since), ".", class_="quiet"),
         components.actions(
             components.button(
-                context, resume_path, f"Enable, and replay {many}", kind="main", hidden={"replay_missing": "1"}
+                context, resume_path, f"Enable and replay {many}", kind="main", hidden={"replay_missing": "1"}
             ),
             components.button(context, resume_path, "Enable only"),
         ),
@@ -102,28 +105,32 @@ async def open_circuit(context: PageContext, form: Form) -> Done:
     if seconds not in dict(OPENINGS):
         raise InvalidInput(f"takes one of {', '.join(key for key, _ in OPENINGS if key)}, or nothing", field="seconds")
     until = timedelta(seconds=int(seconds)) if seconds else None
-    made = await endpoint_state.open_circuit(context.deps, context.by, ref(context), _cause(form), until=until)
-    return done(context, made.endpoint, "The circuit is open: nothing is sent until then, and a probe follows.")
+    made = await endpoint_state.open_circuit(context.deps, context.caller, ref(context), _cause(form), until=until)
+    return done(
+        context,
+        made.endpoint,
+        "The circuit is open. Nothing is sent until the time ends; then a probe tests the endpoint.",
+    )
 
 
 async def close_circuit(context: PageContext, form: Form) -> Done:
-    made = await endpoint_state.close_circuit(context.deps, context.by, ref(context), _cause(form))
-    changed = "Sent again: at a low rate that doubles with successes."
+    made = await endpoint_state.close_circuit(context.deps, context.caller, ref(context), _cause(form))
+    changed = "The circuit is closed. Deliveries start at a low rate, which doubles while they succeed."
     return done(context, made.endpoint, "The circuit was not open." if made.event is None else changed)
 
 
 async def reset_circuit(context: PageContext, form: Form) -> Done:
-    made = await endpoint_state.reset_circuit(context.deps, context.by, ref(context), _cause(form))
-    changed = "The circuit is closed, and its failures are forgotten."
-    return done(context, made.endpoint, "There was nothing to reset." if made.event is None else changed)
+    made = await endpoint_state.reset_circuit(context.deps, context.caller, ref(context), _cause(form))
+    changed = "The circuit is closed, and its failure counts are reset."
+    return done(context, made.endpoint, "The circuit had nothing to reset." if made.event is None else changed)
 
 
 # ── test event ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def send_test(context: PageContext, form: Form) -> Done:
-    sent = await endpoints.send_test(context.deps, context.by, ref(context), form.text("event_type"))
-    notice = "The test event is on its way: this page follows it."
+    sent = await endpoints.send_test(context.deps, context.caller, ref(context), form.text("event_type"))
+    notice = "The test event is being sent. This page shows its progress."
     return Done(to=context.link(f"/messages/{sent.id}"), notice=notice)
 
 
@@ -139,21 +146,21 @@ async def show_delete(context: PageContext) -> Page:
     body = [
         components.verdict(
             "dead",
-            f"Deleting it turns {components.count(waiting, 'open delivery', more)} into dead letters, "
+            f"Deleting the endpoint turns {components.count(waiting, 'open delivery', more)} into dead letters, "
             f"and {components.count(dead.dead, 'dead letter', dead.more)} can no longer be replayed.",
         ),
         tag("p", components.ident(found.url, href=context.link(path(found)), most=80)),
-        tag("p", "Its attempts stay in the history. To stop for a while, pause it instead."),
+        tag("p", "Its attempts stay in the history. To stop deliveries for some time, pause the endpoint instead."),
         components.actions(
             components.button(context, context.link(path(found, "/delete")), "Delete the endpoint", kind="danger"),
-            components.link_button(context.link(path(found)), "Keep it"),
+            components.link_button(context.link(path(found)), "Cancel"),
         ),
     ]
-    return Page(title="Delete the endpoint", rail="endpoints", body=body, every=None)
+    return Page(title="Delete the endpoint", rail="endpoints", body=body, refresh_seconds=None)
 
 
 async def delete(context: PageContext, _form: Form) -> Done:
-    await endpoints.delete(context.deps, context.by, ref(context))
+    await endpoints.delete(context.deps, context.caller, ref(context))
     return Done(to=context.link("/endpoints"), notice="The endpoint is deleted.")
 
 

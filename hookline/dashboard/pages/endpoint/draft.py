@@ -1,4 +1,4 @@
-"""An endpoint as it stands in a form: texts, as people type them, and what becomes of them. Pure."""
+"""The values of the endpoint form as typed, and their conversion from and to an endpoint. Pure."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from hookline.rules.checks.text import shown
 
 E = TypeVar("E", bound=StrEnum)
 
-# What is a plain text in the form, by its name; and the numbers of the policy.
-TEXTS = (
+# Names of the text fields, and of the numbers of the retry policy.
+TEXT_FIELDS = (
     "url",
     "description",
     "uid",
@@ -47,17 +47,17 @@ class Draft(Struct, frozen=True, kw_only=True):
     url: str = ""
     description: str = ""
     uid: str = ""
-    channels: str = ""  # with spaces or commas between them
+    channels: str = ""  # separated by spaces or commas
     throttle_rate: str = ""
     concurrency: str = ""
     ordering: str = Ordering.KEY.value
     on_death: str = OnDeath.SKIP.value
     scheme: str = Scheme.STANDARD.value
     metadata: str = ""  # JSON
-    secret: str = ""  # of a new one
-    chosen: bool = False  # only these event types; else all
+    secret: str = ""  # only for a new endpoint
+    chosen: bool = False  # True: only the event types in `types`; False: all event types
     types: tuple[str, ...] = ()
-    policy: Mapping[str, str] = {}  # by the names in POLICY, and `strategy` and `schedule`
+    policy: Mapping[str, str] = {}  # keys: the names in POLICY, `strategy` and `schedule`
 
 
 def of(found: Endpoint) -> Draft:
@@ -74,25 +74,25 @@ def of(found: Endpoint) -> Draft:
         metadata=msgspec.json.encode(found.metadata).decode() if found.metadata else "",
         chosen=found.event_types is not None,
         types=found.event_types or (),
-        policy={} if found.policy is None else _policy_texts(found.policy),
+        policy={} if found.policy is None else _policy_values(found.policy),
     )
 
 
-def _policy_texts(found: PolicyOverride) -> dict[str, str]:
-    texts = {name: f"{value:.10g}" for name in POLICY if (value := getattr(found, name)) is not None}
+def _policy_values(found: PolicyOverride) -> dict[str, str]:
+    values = {name: f"{value:.10g}" for name in POLICY if (value := getattr(found, name)) is not None}
     if found.strategy is not None:
-        texts["strategy"] = found.strategy.value
+        values["strategy"] = found.strategy.value
     if found.schedule is not None:
-        texts["schedule"] = ", ".join(f"{each:.10g}" for each in found.schedule)
-    return texts
+        values["schedule"] = ", ".join(f"{each:.10g}" for each in found.schedule)
+    return values
 
 
 def read(form: Form) -> Draft:
-    texts = {name: form.text(name).replace("\r\n", "\n") for name in TEXTS}
-    named = (*form.texts("types"), *_split(form.text("more_types")))
+    values = {name: form.text(name).replace("\r\n", "\n") for name in TEXT_FIELDS}
+    named = (*form.values("types"), *_split(form.text("more_types")))
     policy = {name: text for name in (*POLICY, "strategy", "schedule") if (text := form.text(f"policy_{name}"))}
     return Draft(
-        **texts,
+        **values,
         secret=form.text("secret"),
         chosen=form.text("filter") == "chosen",
         types=tuple(dict.fromkeys(named)),
@@ -100,7 +100,7 @@ def read(form: Form) -> Draft:
     )
 
 
-# ── what becomes of it ────────────────────────────────────────────────────────────────────────────────────────────
+# ── conversion ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def new(draft: Draft) -> NewEndpoint:
@@ -109,7 +109,7 @@ def new(draft: Draft) -> NewEndpoint:
 
 
 def change(draft: Draft, current: Endpoint) -> EndpointChange:
-    """Only what is another than it is."""
+    """Return only the fields whose value differs from the current endpoint."""
     values = _values(draft)
     return EndpointChange(**{name: value for name, value in values.items() if value != getattr(current, name)})
 
@@ -135,7 +135,7 @@ def _types(draft: Draft) -> tuple[str, ...] | None:
     if not draft.chosen:
         return None
     if not draft.types:
-        raise InvalidInput("choose at least one, or take all", field="event_types")
+        raise InvalidInput("choose at least one event type, or all", field="event_types")
     return draft.types
 
 
@@ -171,7 +171,9 @@ def metadata(text: str) -> dict[str, str]:
     try:
         return msgspec.json.decode(text, type=dict[str, str])
     except (msgspec.MsgspecError, RecursionError, UnicodeEncodeError):
-        raise InvalidInput('is not a JSON object of texts, such as {"plan": "gold"}', field="metadata") from None
+        raise InvalidInput(
+            'is not a JSON object with text values, such as {"plan": "gold"}', field="metadata"
+        ) from None
 
 
 def _policy(given: Mapping[str, str]) -> PolicyOverride | None:

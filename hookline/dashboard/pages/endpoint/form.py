@@ -1,4 +1,4 @@
-"""Adding an endpoint, and editing one: the form, with what is wrong in it beside the field."""
+"""The form that adds or edits an endpoint, with errors beside the fields."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hookline.dashboard.pages.endpoint import draft as drafts
 from hookline.dashboard.pages.endpoint.actions import find, ref
 from hookline.dashboard.pages.endpoint.controls import back, path
 from hookline.dashboard.pages.endpoint.draft import Draft
-from hookline.dashboard.pages.endpoint.settings import DEATHS, ORDERINGS, SCHEMES
+from hookline.dashboard.pages.endpoint.settings import AFTER_DEAD_LETTER, ORDERINGS, SCHEMES
 from hookline.errors import AboutField, BlockedAddress, Conflict, HooklineError, InvalidInput, NotFound
 from hookline.model import Endpoint, EndpointChange, Strategy
 from hookline.rules import redaction
@@ -22,26 +22,26 @@ from hookline.services.errors import http_status
 from hookline.store.protocols import Page as Rows
 from hookline.web.html import Child, Safe, join, tag
 
-MAX_TYPES = 250  # event types that are listed to choose from
-MAX_APPS = 250  # likewise, applications
+MAX_TYPES = 250  # event types listed in the form
+MAX_APPS = 250  # applications listed in the form
 
-_STRATEGIES = (("", "as the deployment's"), *((each.value, each.value.replace("_", " ")) for each in Strategy))
+_STRATEGIES = (("", "deployment default"), *((each.value, each.value.replace("_", " ")) for each in Strategy))
 _POLICY_WORDS = {
-    "max_attempts": "Attempts at most",
-    "max_age": "Seconds in all at most",
+    "max_attempts": "Maximum attempts",
+    "max_age": "Maximum age, seconds",
     "base": "First delay, seconds",
-    "factor": "Factor of each further delay",
+    "factor": "Factor from one delay to the next",
     "cap": "Longest delay, seconds",
     "retry_after_cap": "Longest Retry-After, seconds",
 }
-# Those that have room for what is wrong with them.
+# Fields that can show their own error.
 _FIELDS = {"url", "description", "event_types", "channels", "throttle_rate", "concurrency", "uid", "metadata"} | {
     f"policy_{name}" for name in (*_POLICY_WORDS, "schedule")
 }
 
 
-class Fault(Struct, frozen=True):
-    """What is wrong, and with which field; none: with the whole."""
+class FormError(Struct, frozen=True):
+    """An error in the form. `field` is empty if the error is about no single field."""
 
     field: str = ""
     words: str = ""
@@ -51,12 +51,12 @@ class Fault(Struct, frozen=True):
         return self.words if self.field == name else None
 
 
-def fault(error: HooklineError, *, portal: bool = False) -> Fault:
-    """Customers are not told of what only operators can set."""
-    if isinstance(error, AboutField) and (named := error.field.replace(".", "_")) in _FIELDS:
+def form_error(error: HooklineError, *, portal: bool = False) -> FormError:
+    """Convert an error for the form. In the portal, leave out details about settings that only operators can change."""
+    if isinstance(error, AboutField) and (field := error.field.replace(".", "_")) in _FIELDS:
         hidden = portal and isinstance(error, BlockedAddress)
-        return Fault(named, redaction.refusal(error.words) if hidden else error.words, http_status(error))
-    return Fault("", str(error), http_status(error))
+        return FormError(field, redaction.refusal(error.words) if hidden else error.words, http_status(error))
+    return FormError("", str(error), http_status(error))
 
 
 # ── adding ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -66,7 +66,7 @@ async def show_new(context: PageContext) -> Page:
     return await _new_page(context, Draft(), "", None)
 
 
-async def _new_page(context: PageContext, draft: Draft, application: str, wrong: Fault | None) -> Page:
+async def _new_page(context: PageContext, draft: Draft, application: str, error: FormError | None) -> Page:
     chooser: Child = None
     if context.app is None:
         apps = await context.store.applications(context.org_id, Rows(limit=MAX_APPS + 1))
@@ -77,38 +77,40 @@ async def _new_page(context: PageContext, draft: Draft, application: str, wrong:
                 rail="endpoints",
                 body=[
                     components.empty(
-                        "An endpoint belongs to an application. Add one first.", None, components.actions(first)
+                        "An endpoint belongs to an application. Add an application first.",
+                        None,
+                        components.actions(first),
                     )
                 ],
-                every=None,
+                refresh_seconds=None,
             )
         options, more = [(app.id, app.name) for app in apps[:MAX_APPS]], len(apps) > MAX_APPS
         chooser = components.chooser(
             "application", "Application", options, application, more=more, nothing="Choose one"
         )
-    body = await _form(context, draft, wrong, context.link("/endpoints/new"), "Add the endpoint", chooser, new=True)
+    body = await _form(context, draft, error, context.link("/endpoints/new"), "Add the endpoint", chooser, new=True)
     return Page(
         title="Add an endpoint",
         rail="endpoints",
         body=body,
         aside=tag("a", "Back to the endpoints", href=context.link("/endpoints")),
-        every=None,
-        status=wrong.status if wrong else 200,
+        refresh_seconds=None,
+        status=error.status if error else 200,
     )
 
 
 async def create(context: PageContext, form: Form) -> Done | Page:
-    draft, named = drafts.read(form), form.text("application")
-    app = named if context.app is None else context.app.id
+    draft, application = drafts.read(form), form.text("application")
+    app = application if context.app is None else context.app.id
     if not app:
-        return await _new_page(context, draft, named, Fault("", "choose the application that the endpoint belongs to"))
+        return await _new_page(context, draft, application, FormError("", "choose the application of the endpoint"))
     try:
-        made = await endpoints.create(context.deps, context.by, app, drafts.new(draft))
-    except (InvalidInput, BlockedAddress, Conflict, NotFound) as error:
-        return await _new_page(context, draft, named, fault(error, portal=context.viewer.portal))
+        made = await endpoints.create(context.deps, context.caller, app, drafts.new(draft))
+    except (InvalidInput, BlockedAddress, Conflict, NotFound) as refused:
+        return await _new_page(context, draft, application, form_error(refused, portal=context.viewer.portal))
     types = await context.store.event_types(context.org_id, Rows(limit=1), archived=False)
-    onward = " Send it a test event, to see that it works." if types else ""
-    return Done(to=context.link(path(made)), notice=f"The endpoint is there.{onward}")
+    next_step = " Send a test event to check that it works." if types else ""
+    return Done(to=context.link(path(made)), notice=f"The endpoint is created.{next_step}")
 
 
 # ── editing ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -119,33 +121,33 @@ async def show_edit(context: PageContext) -> Page:
     return await _edit_page(context, found, drafts.of(found), None)
 
 
-async def _edit_page(context: PageContext, found: Endpoint, draft: Draft, wrong: Fault | None) -> Page:
-    seen = tag("input", type="hidden", name="revision", value=str(found.revision))
-    body = await _form(context, draft, wrong, context.link(path(found, "/edit")), "Save", seen)
+async def _edit_page(context: PageContext, found: Endpoint, draft: Draft, error: FormError | None) -> Page:
+    revision = tag("input", type="hidden", name="revision", value=str(found.revision))
+    body = await _form(context, draft, error, context.link(path(found, "/edit")), "Save", revision)
     return Page(
         title="Edit the endpoint",
         rail="endpoints",
         body=body,
         aside=back(context, found),
-        every=None,
-        status=wrong.status if wrong else 200,
+        refresh_seconds=None,
+        status=error.status if error else 200,
     )
 
 
 async def edit(context: PageContext, form: Form) -> Done | Page:
-    draft, decide = drafts.read(form), _decided(drafts.read(form), form.text("revision"))
+    draft, decide = drafts.read(form), _change_if_unchanged(drafts.read(form), form.text("revision"))
     try:
-        changed = await endpoints.change(context.deps, context.by, ref(context), decide)
-    except (InvalidInput, BlockedAddress, Conflict) as error:
-        return await _edit_page(context, await find(context), draft, fault(error, portal=context.viewer.portal))
+        changed = await endpoints.change(context.deps, context.caller, ref(context), decide)
+    except (InvalidInput, BlockedAddress, Conflict) as refused:
+        return await _edit_page(context, await find(context), draft, form_error(refused, portal=context.viewer.portal))
     return Done(to=context.link(path(changed)), notice="Saved.")
 
 
-def _decided(draft: Draft, seen: str) -> Callable[[Endpoint], EndpointChange]:
+def _change_if_unchanged(draft: Draft, revision: str) -> Callable[[Endpoint], EndpointChange]:
     def decide(current: Endpoint) -> EndpointChange:
-        if seen != str(current.revision):
+        if revision != str(current.revision):
             raise Conflict(
-                "Somebody changed the endpoint meanwhile. What you typed is still here: save it again to overrule them."
+                "Somebody else changed the endpoint. Your values are still in the form. Save again to overwrite that change."
             )
         return drafts.change(draft, current)
 
@@ -156,43 +158,50 @@ def _decided(draft: Draft, seen: str) -> Callable[[Endpoint], EndpointChange]:
 
 
 async def _form(
-    context: PageContext, draft: Draft, wrong: Fault | None, to: str, press: str, head: Child, *, new: bool = False
+    context: PageContext,
+    draft: Draft,
+    error: FormError | None,
+    to: str,
+    button_text: str,
+    head: Child,
+    *,
+    new: bool = False,
 ) -> list[Child]:
-    wrong = wrong or Fault()
+    error = error or FormError()
     known = await context.store.event_types(context.org_id, Rows(limit=MAX_TYPES + 1), archived=False)
     return [
-        components.verdict("dead", wrong.words) if wrong.words and not wrong.field else None,
+        components.verdict("dead", error.words) if error.words and not error.field else None,
         components.form(
             context,
             to,
             head,
             components.field(
-                "url", "URL", draft.url, error=wrong.of("url"), required=True, maxlength="8000", autocomplete="off"
+                "url", "URL", draft.url, error=error.of("url"), required=True, maxlength="8000", autocomplete="off"
             ),
             components.field(
                 "description",
                 "Description",
                 draft.description,
-                error=wrong.of("description"),
+                error=error.of("description"),
                 type_="textarea",
                 rows="2",
             ),
-            _types(draft, [each.name for each in known], wrong),
-            _more(draft, wrong, new),
-            components.actions(tag("button", press, class_="button main")),
+            _types(draft, [each.name for each in known], error),
+            _more(draft, error, new),
+            components.actions(tag("button", button_text, class_="button main")),
             class_="fill",
         ),
     ]
 
 
-def _types(draft: Draft, known: Sequence[str], wrong: Fault) -> Safe:
+def _types(draft: Draft, known: Sequence[str], error: FormError) -> Safe:
     more, offered = len(known) > MAX_TYPES, known[:MAX_TYPES]
     listed = [*offered, *(name for name in draft.types if name not in offered)]
     boxes = (
         tag("label", tag("input", type="checkbox", name="types", value=name, checked=name in draft.types), " ", name)
         for name in listed
     )
-    hint = f"The catalogue has more than these {MAX_TYPES}. Type others with spaces between them."
+    hint = f"The catalogue has more than these {MAX_TYPES} event types. Type others, separated by spaces."
     others = components.field("more_types", "Others", hint=hint) if more else None
     return tag(
         "fieldset",
@@ -201,17 +210,19 @@ def _types(draft: Draft, known: Sequence[str], wrong: Fault) -> Safe:
         tag("label", tag("input", type="radio", name="filter", value="chosen", checked=draft.chosen), " Only these:"),
         tag(
             "div",
-            tag("div", *boxes, class_="choices") if listed else tag("p", "The catalogue has none yet.", class_="quiet"),
+            tag("div", *boxes, class_="choices")
+            if listed
+            else tag("p", "The catalogue has no event types yet.", class_="quiet"),
             others,
             class_="only",
         ),
-        tag("p", f"✕ {wrong.words}", class_="state dead", role="alert") if wrong.field == "event_types" else None,
+        tag("p", f"✕ {error.words}", class_="state dead", role="alert") if error.field == "event_types" else None,
     )
 
 
-def _more(draft: Draft, wrong: Fault, new: bool) -> Safe:
-    """What most endpoints leave as it is."""
-    inside = wrong.field not in ("", "url", "description", "event_types")
+def _more(draft: Draft, error: FormError, new: bool) -> Safe:
+    """Return the settings that few endpoints change, folded away unless one of them has an error."""
+    inside = error.field not in ("", "url", "description", "event_types")
     return tag(
         "details",
         tag("summary", "Channels, limits, order, signing, retries"),
@@ -219,64 +230,69 @@ def _more(draft: Draft, wrong: Fault, new: bool) -> Safe:
             "channels",
             "Channels",
             draft.channels,
-            hint="Only messages on one of these; empty: on any channel, or none.",
-            error=wrong.of("channels"),
+            hint="Only messages on one of these channels. Empty: all messages.",
+            error=error.of("channels"),
         ),
         components.field(
             "throttle_rate",
-            "Requests a second at most",
+            "Maximum requests per second",
             draft.throttle_rate,
-            error=wrong.of("throttle_rate"),
+            error=error.of("throttle_rate"),
             inputmode="decimal",
         ),
         components.field(
             "concurrency",
-            "Requests in flight at most",
+            "Maximum requests in flight",
             draft.concurrency,
-            error=wrong.of("concurrency"),
+            error=error.of("concurrency"),
             inputmode="numeric",
         ),
         components.choice(
             "ordering", "Order", [(key.value, words) for key, words in ORDERINGS.items()], draft.ordering
         ),
         components.choice(
-            "on_death", "After a death", [(key.value, words) for key, words in DEATHS.items()], draft.on_death
+            "on_death",
+            "After a dead letter",
+            [(key.value, words) for key, words in AFTER_DEAD_LETTER.items()],
+            draft.on_death,
         ),
         components.choice(
             "scheme", "Signing scheme", [(key.value, words) for key, words in SCHEMES.items()], draft.scheme
         ),
         components.field(
-            "secret", "Secret", draft.secret, hint="Empty: one is made.", type_="password", autocomplete="off"
+            "secret", "Secret", draft.secret, hint="Empty: a secret is generated.", type_="password", autocomplete="off"
         )
         if new
         else None,
-        _policy(draft, wrong),
-        components.field("uid", "Uid", draft.uid, hint="A name of your own for it, in the API.", error=wrong.of("uid")),
+        _policy(draft, error),
         components.field(
-            "metadata", "Metadata, as JSON", draft.metadata, error=wrong.of("metadata"), type_="textarea", rows="2"
+            "uid", "Uid", draft.uid, hint="Your own id for this endpoint, for use in the API.", error=error.of("uid")
+        ),
+        components.field(
+            "metadata", "Metadata (JSON)", draft.metadata, error=error.of("metadata"), type_="textarea", rows="2"
         ),
         open=inside,
     )
 
 
-def _policy(draft: Draft, wrong: Fault) -> Safe:
+def _policy(draft: Draft, error: FormError) -> Safe:
     numbers = (
         components.field(
-            f"policy_{name}", words, draft.policy.get(name, ""), error=wrong.of(f"policy_{name}"), inputmode="decimal"
+            f"policy_{name}", words, draft.policy.get(name, ""), error=error.of(f"policy_{name}"), inputmode="decimal"
         )
         for name, words in _POLICY_WORDS.items()
     )
     return tag(
         "fieldset",
         tag("legend", "Retries"),
-        tag("p", "What is empty is as the deployment has it.", class_="quiet"),
+        tag("p", "Empty fields use the default of the deployment.", class_="quiet"),
         components.choice("policy_strategy", "Strategy", _STRATEGIES, draft.policy.get("strategy", "")),
         join(*numbers),
         components.field(
             "policy_schedule",
-            "Delays of the fixed strategy, seconds",
+            "Delays of the fixed strategy, in seconds",
             draft.policy.get("schedule", ""),
-            error=wrong.of("policy_schedule"),
+            error=error.of("policy_schedule"),
         ),
     )
 

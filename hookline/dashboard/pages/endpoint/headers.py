@@ -1,4 +1,4 @@
-"""An endpoint's own headers: receivers let us in by some of them, so that those are never shown again."""
+"""The page that edits the custom headers of an endpoint. Values that may be credentials are never shown again."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from hookline.services import endpoints
 from hookline.services.errors import http_status
 from hookline.web.html import Child, Safe, tag
 
-BLANK = 3  # lines to add some
-MAX_LINES = 20  # that are read
+BLANK = 3  # empty lines for new headers
+MAX_LINES = 20  # lines read from the form
 
 Line = tuple[str, str]  # name and value
 
@@ -33,8 +33,8 @@ def _page(context: PageContext, found: Endpoint, typed: Sequence[Line], error: H
         components.form(
             context,
             context.link(path(found, "/headers")),
-            _kept(found),
-            tag("fieldset", tag("legend", "Add, or replace"), *_blank(typed)),
+            _current(found),
+            tag("fieldset", tag("legend", "Add or replace"), *_lines(typed)),
             components.actions(tag("button", "Save", class_="button main")),
             class_="fill",
         ),
@@ -44,14 +44,14 @@ def _page(context: PageContext, found: Endpoint, typed: Sequence[Line], error: H
         rail="endpoints",
         body=body,
         aside=back(context, found),
-        every=None,
+        refresh_seconds=None,
         status=http_status(error),
     )
 
 
-def _kept(found: Endpoint) -> Safe:
+def _current(found: Endpoint) -> Safe:
     if not found.headers:
-        return tag("p", "It has no headers of its own.", class_="quiet")
+        return tag("p", "The endpoint has no custom headers.", class_="quiet")
     rows = [
         [
             tag("code", name),
@@ -63,7 +63,7 @@ def _kept(found: Endpoint) -> Safe:
     return components.table(("Name", "Value", ""), rows, caption="Headers", keys=list(found.headers))
 
 
-def _blank(typed: Sequence[Line]) -> list[Safe]:
+def _lines(typed: Sequence[Line]) -> list[Safe]:
     lines = [*typed, *[("", "")] * max(1, BLANK - len(typed))]
     return [
         tag(
@@ -78,9 +78,11 @@ def _blank(typed: Sequence[Line]) -> list[Safe]:
 
 async def save(context: PageContext, form: Form) -> Done | Page:
     typed = _typed(form)
-    removed: dict[str, str | None] = dict.fromkeys(form.texts("remove"))
+    removed: dict[str, str | None] = dict.fromkeys(form.values("remove"))
     try:
-        changed = await endpoints.set_headers(context.deps, context.by, ref(context), removed | dict(typed), merge=True)
+        changed = await endpoints.set_headers(
+            context.deps, context.caller, ref(context), removed | dict(typed), merge=True
+        )
     except (InvalidInput, Conflict) as error:
         return _page(context, await find(context), typed, error)
     return Done(to=context.link(path(changed)), notice="Saved.")

@@ -1,4 +1,4 @@
-"""The secret of an endpoint: revealed by a POST, so that no history and no cache has it, and noted who asked."""
+"""Reveal or rotate the secret of an endpoint. Both are POSTs, so that no browser history or cache stores the secret."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from hookline.web.html import Child, tag
 
 
 async def reveal(context: PageContext, _form: Form) -> Page:
-    found = await endpoints.show_secret(context.deps, context.by, ref(context))
-    return _shown(context, found, "Whoever has it can sign in our name: keep it as a password.")
+    found = await endpoints.show_secret(context.deps, context.caller, ref(context))
+    return _secret_page(
+        context, found, "Anyone who has this secret can sign messages as this service. Keep it like a password."
+    )
 
 
 async def rotate(context: PageContext, form: Form) -> Page:
@@ -28,64 +30,66 @@ async def rotate(context: PageContext, form: Form) -> Page:
     if overlap not in dict(OVERLAPS):
         raise InvalidInput(f"takes one of {', '.join(key for key, _ in OVERLAPS)}", field="overlap")
     if form.text("revision") != str(found.revision):
-        return _not_again(context, found)
+        return _already_rotated(context, found)
     if overlap == "0" and not form.flag("sure"):
-        return _asked(context, found)
+        return _confirm_rotation(context, found)
     changed = await endpoints.rotate_secret(
-        context.deps, context.by, ref(context), overlap=timedelta(seconds=int(overlap))
+        context.deps, context.caller, ref(context), overlap=timedelta(seconds=int(overlap))
     )
-    kept = f"The old one signs beside it {dict(OVERLAPS)[overlap]}." if overlap != "0" else "The old one is void."
-    return _shown(context, changed, f"The new secret signs from now on. {kept}")
+    old = (
+        f"The old secret also signs {dict(OVERLAPS)[overlap]}."
+        if overlap != "0"
+        else "The old secret is no longer used."
+    )
+    return _secret_page(context, changed, f"The new secret signs from now on. {old}")
 
 
-def _asked(context: PageContext, found: Endpoint) -> Page:
-    """Nobody can take it back: before, not after."""
-    words = (
-        "The old secret will be void at once: a receiver that has it refuses every webhook until it has the new one."
-    )
+def _confirm_rotation(context: PageContext, found: Endpoint) -> Page:
+    """Ask before the old secret ends at once, because this cannot be undone."""
+    words = "The old secret ends at once. A receiver that uses it refuses every webhook until it gets the new secret."
     kept = {"overlap": "0", "revision": str(found.revision), "sure": "1"}
     go = components.button(
-        context, context.link(path(found, "/secret/rotate")), "Rotate it now", kind="danger", hidden=kept
+        context, context.link(path(found, "/secret/rotate")), "Rotate now", kind="danger", hidden=kept
     )
-    back = components.link_button(context.link(path(found)), "Go back")
+    back = components.link_button(context.link(path(found)), "Cancel")
     body: list[Child] = [
         components.verdict("dead", words),
-        tag("p", "Of ", components.ident(found.url, most=80)),
+        tag("p", "Endpoint ", components.ident(found.url, most=80)),
         components.actions(go, back),
     ]
-    return Page(title="Rotate the secret at once?", rail="endpoints", body=body, every=None)
+    return Page(title="Rotate the secret at once?", rail="endpoints", body=body, refresh_seconds=None)
 
 
-def _not_again(context: PageContext, found: Endpoint) -> Page:
-    """What a rotation shows is the answer to a POST: whoever reloads it would rotate again, and void what they have copied."""
-    words = "The endpoint has changed since you looked at it, so its secret was not rotated again."
-    back = components.link_button(context.link(path(found)), "Look at the endpoint", kind="main")
+def _already_rotated(context: PageContext, found: Endpoint) -> Page:
+    """Refuse to rotate twice. A reload repeats the POST, and would replace the secret that the user has just copied."""
+    words = "The endpoint has changed since you opened its page, so its secret was not rotated again."
+    back = components.link_button(context.link(path(found)), "Show the endpoint", kind="main")
     body: list[Child] = [components.verdict("scheduled", words), components.actions(back)]
-    return Page(title="Secret of the endpoint", rail="endpoints", body=body, every=None, status=409)
+    return Page(title="Secret of the endpoint", rail="endpoints", body=body, refresh_seconds=None, status=409)
 
 
-def _shown(context: PageContext, found: Endpoint, words: str) -> Page:
+def _secret_page(context: PageContext, found: Endpoint, words: str) -> Page:
     key = endpoints.receiver_key(found)
     body: list[Child] = [
         components.verdict("scheduled", words),
-        tag("p", "Of ", components.ident(found.url, href=context.link(path(found)), most=80)),
+        tag("p", "Endpoint ", components.ident(found.url, href=context.link(path(found)), most=80)),
         components.code(key, name="secret"),
         delivery_contract.section(context, found, key),
         components.actions(components.link_button(context.link(path(found)), "Back to the endpoint")),
     ]
-    return Page(title="Secret of the endpoint", rail="endpoints", body=body, every=None)
+    return Page(title="Secret of the endpoint", rail="endpoints", body=body, refresh_seconds=None)
 
 
-async def hidden(context: PageContext) -> Response:
-    """Whoever comes back to the address without asking again: it is not shown."""
+async def redirect_to_endpoint(context: PageContext) -> Response:
+    """Redirect to the endpoint: a GET of this address, such as a reload, must not show the secret again."""
     return RedirectResponse(context.link(path(await find(context))), 303)
 
 
 _ONE = "/endpoints/{endpoint_id}"
 
 VIEWS = (
-    View(path=f"{_ONE}/secret", show=hidden, portal=True),
-    View(path=f"{_ONE}/secret/rotate", show=hidden, portal=True),
+    View(path=f"{_ONE}/secret", show=redirect_to_endpoint, portal=True),
+    View(path=f"{_ONE}/secret/rotate", show=redirect_to_endpoint, portal=True),
 )
 ACTIONS = (
     Action(path=f"{_ONE}/secret", do=reveal, portal=True),

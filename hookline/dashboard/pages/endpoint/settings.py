@@ -1,4 +1,4 @@
-"""How an endpoint is set up: what it gets, how it is sent, and with which headers and secret."""
+"""The settings section of the endpoint page: subscription, limits, retries, headers and secret."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from hookline.web.html import Child, Safe, join, tag
 
 ORDERINGS = {
     Ordering.NONE: "None: ordering keys are ignored",
-    Ordering.KEY: "By key: messages with the same ordering key, one at a time",
-    Ordering.FIFO: "All messages, one at a time, in the order of acceptance",
+    Ordering.KEY: "By key: messages with the same ordering key are sent one at a time",
+    Ordering.FIFO: "FIFO: all messages are sent one at a time, in the order of acceptance",
 }
-DEATHS = {
-    OnDeath.SKIP: "Those behind a dead letter go on",
-    OnDeath.BLOCK: "Those behind a dead letter wait until it is replayed or resolved",
+AFTER_DEAD_LETTER = {
+    OnDeath.SKIP: "Skip: the deliveries behind a dead letter continue",
+    OnDeath.BLOCK: "Block: the deliveries behind a dead letter wait until it is replayed or resolved",
 }
 SCHEMES = {
     Scheme.STANDARD: "Standard Webhooks",
@@ -30,7 +30,7 @@ SCHEMES = {
     Scheme.GITHUB: "GitHub style",
     Scheme.STRIPE: "Stripe style",
 }
-OVERLAPS = (("86400", "for 1 day"), ("3600", "for 1 hour"), ("604800", "for 7 days"), ("0", "no longer"))
+OVERLAPS = (("86400", "for 1 day"), ("3600", "for 1 hour"), ("604800", "for 7 days"), ("0", "not at all"))
 
 _SECONDS = ("base", "cap", "max_age", "retry_after_cap")
 
@@ -45,14 +45,14 @@ def section(context: PageContext, found: Endpoint, app: Application) -> Safe:
         ("Uid", None if found.uid is None else components.ident(found.uid)),
         ("Application", application),
         ("Event types", _types(context, found.event_types)),
-        ("Channels", ", ".join(found.channels) if found.channels else "any, or none"),
-        ("Throttle", "none" if found.throttle_rate is None else f"{found.throttle_rate:g} requests a second"),
+        ("Channels", ", ".join(found.channels) if found.channels else "all messages"),
+        ("Throttle", "none" if found.throttle_rate is None else f"{found.throttle_rate:g} requests per second"),
         (
             "Requests in flight",
-            "no limit of its own" if found.concurrency is None else f"at most {found.concurrency:,}",
+            "no own limit" if found.concurrency is None else f"at most {found.concurrency:,}",
         ),
         ("Order", ORDERINGS[found.ordering]),
-        ("After a death", None if found.ordering == Ordering.NONE else DEATHS[found.on_death]),
+        ("After a dead letter", None if found.ordering == Ordering.NONE else AFTER_DEAD_LETTER[found.on_death]),
         ("Retries", retries(found.policy, context.services.retry)),
         ("Headers", _headers(found)),
         ("Metadata", _pairs(found.metadata) if found.metadata else None),
@@ -77,32 +77,32 @@ def _types(context: PageContext, chosen: Sequence[str] | None) -> Safe | str:
     return join(*links)
 
 
-def retries(own: PolicyOverride | None, deployed: RetryPolicy) -> str:
-    """How often and for how long, as it is for this endpoint; then what else it has of its own."""
-    given = {} if own is None else {name: value for name, value in asdict(own).items() if value is not None}
+def retries(override: PolicyOverride | None, deployed: RetryPolicy) -> str:
+    """Describe the retries of this endpoint: attempts and time limit, then the other settings that it overrides."""
+    given = {} if override is None else {name: value for name, value in asdict(override).items() if value is not None}
     attempts = given.pop("max_attempts", deployed.max_attempts)
     age = given.pop("max_age", deployed.max_age)
-    words = f"up to {components.count(attempts, 'attempt')} in {_long(age)}"
+    words = f"up to {components.count(attempts, 'attempt')} in {_duration(age)}"
     return ", ".join([words, *(_setting(name, value) for name, value in given.items())])
 
 
 def _setting(name: str, value: object) -> str:
     words = name.replace("_", " ")
     if name == "schedule" and isinstance(value, tuple):
-        return f"{words} {', '.join(_long(each) for each in value)}"
+        return f"{words} {', '.join(_duration(each) for each in value)}"
     if name in _SECONDS and isinstance(value, float | int):
-        return f"{words} {_long(value)}"
+        return f"{words} {_duration(value)}"
     return f"{words} {value:g}" if isinstance(value, float) else f"{words} {value}"
 
 
-def _long(seconds: float) -> str:
-    """Exactly, where it is short."""
+def _duration(seconds: float) -> str:
+    """Format a duration; below one minute with all digits."""
     return f"{seconds:g} s" if seconds < 60 else lasting(seconds)
 
 
 def _headers(found: Endpoint) -> Safe | str:
     if not found.headers:
-        return "none of its own"
+        return "none"
     return _pairs({name: "(not shown)" if is_sensitive(name) else value for name, value in found.headers.items()})
 
 
@@ -115,15 +115,20 @@ def _pairs(found: dict[str, str]) -> Safe:
 
 def secret_section(context: PageContext, found: Endpoint) -> Safe:
     old = [each for each in found.secrets[1:] if each.expires_at is not None and each.expires_at > context.now]
-    lines: list[Child] = [tag("p", "Signs by the scheme ", tag("b", SCHEMES[found.scheme]), ".")]
+    lines: list[Child] = [tag("p", "Signing scheme: ", tag("b", SCHEMES[found.scheme]), ".")]
     if not found.secrets:
         lines.append(
-            components.verdict("dead", "Its secrets cannot be opened here: ", found.status_reason or "", " Rotate it.")
+            components.verdict(
+                "dead",
+                "The secrets of this endpoint cannot be decrypted: ",
+                found.status_reason or "",
+                " Rotate the secret.",
+            )
         )
     lines += [
         tag(
             "p",
-            components.state("scheduled", "An older secret still signs"),
+            components.state("scheduled", "An older secret also signs"),
             " until ",
             components.clock(each.expires_at),
             ".",
@@ -141,7 +146,7 @@ def secret_section(context: PageContext, found: Endpoint) -> Safe:
             )
         )
     else:
-        lines.append(tag("p", "Whoever may only look does not see the secret.", class_="quiet"))
+        lines.append(tag("p", "With read-only access you cannot see the secret.", class_="quiet"))
     return components.section("Secret", *lines, id_="secret")
 
 
@@ -151,7 +156,7 @@ def _rotate(context: PageContext, found: Endpoint) -> Safe:
         context,
         context.link(path(found, "/secret/rotate")),
         tag("input", type="hidden", name="revision", value=str(found.revision)),
-        tag("label", "The old one signs too ", for_="field-overlap"),
+        tag("label", "The old secret also signs ", for_="field-overlap"),
         tag("select", *options, name="overlap", id="field-overlap"),
         tag("button", "Rotate the secret", class_="button"),
         class_="inline",

@@ -1,4 +1,4 @@
-"""What can be done with one message: send it again, replay it, keep its payload, or remove that."""
+"""Actions on one message: resend, replay, download the payload, remove the payload."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from hookline.store.protocols import MAX_DIGITS
 from hookline.store.protocols import Page as Rows
 from hookline.web.html import Child, Safe, tag
 
-MAX_OFFERED = 200  # endpoints among which one is chosen
+MAX_OFFERED = 200  # endpoints to choose from
 
 
-# ── sending it again ──────────────────────────────────────────────────────────────────────────────────────────────
+# ── resending ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def offer_resend(context: PageContext) -> Page:
@@ -28,19 +28,19 @@ async def offer_resend(context: PageContext) -> Page:
     return await _resend_page(context, message)
 
 
-async def _resend_page(context: PageContext, message: Message, chosen: str = "", wrong: NoSuch | None = None) -> Page:
+async def _resend_page(context: PageContext, message: Message, chosen: str = "", error: NoSuch | None = None) -> Page:
     found = await context.store.endpoints(message.app_no, Rows(limit=MAX_OFFERED + 1))
-    open_ = [each for each in found[:MAX_OFFERED] if each.status != EndpointStatus.DISABLED]
-    options, more = [(each.id, f"{each.url} ({each.id})") for each in open_], len(found) > MAX_OFFERED
-    body: list[Child] = [components.verdict("dead", str(wrong)) if wrong else None]
-    if open_ or more:
+    enabled = [each for each in found[:MAX_OFFERED] if each.status != EndpointStatus.DISABLED]
+    options, more = [(each.id, f"{each.url} ({each.id})") for each in enabled], len(found) > MAX_OFFERED
+    body: list[Child] = [components.verdict("dead", str(error)) if error else None]
+    if enabled or more:
         body.append(
             components.form(
                 context,
                 context.link(f"/messages/{message.id}/resend"),
                 tag(
                     "p",
-                    "It is sent at once, whatever the endpoint subscribes to, with the same id and the same payload.",
+                    "The message is sent at once with the same id and payload, whatever the endpoint subscribes to.",
                 ),
                 components.chooser("endpoint", "Endpoint", options, chosen, more=more),
                 tag("button", "Send", class_="button main"),
@@ -48,53 +48,49 @@ async def _resend_page(context: PageContext, message: Message, chosen: str = "",
         )
     else:
         new = context.link("/endpoints", app=None if context.viewer.portal else message.app_id)
-        body.append(
-            components.empty(
-                "The application has no endpoint that takes anything.", None, tag("a", "Endpoints", href=new)
-            )
-        )
+        body.append(components.empty("The application has no enabled endpoint.", None, tag("a", "Endpoints", href=new)))
     return Page(
         title="Send to another endpoint",
         rail="messages",
         body=body,
         aside=_back(context, message),
-        status=http_status(wrong),
-        every=None,
+        status=http_status(error),
+        refresh_seconds=None,
     )
 
 
 async def resend(context: PageContext, form: Form) -> Done | Page:
     ref = MessageRef(context.path("message_id"))
     try:
-        message, endpoint = await messages.resend(context.deps, context.by, ref, EndpointRef(form.text("endpoint")))
-    except NoSuch as error:
-        if error.kind != "endpoint":
+        message, endpoint = await messages.resend(context.deps, context.caller, ref, EndpointRef(form.text("endpoint")))
+    except NoSuch as refused:
+        if refused.kind != "endpoint":
             raise
-        return await _resend_page(context, await context.message(ref.message), form.text("endpoint"), error)
-    held = " It is held until the endpoint is resumed." if endpoint.status == EndpointStatus.PAUSED else ""
+        return await _resend_page(context, await context.message(ref.message), form.text("endpoint"), refused)
+    held = " The delivery is held until the endpoint is resumed." if endpoint.status == EndpointStatus.PAUSED else ""
     return Done(to=context.link(f"/messages/{message.id}"), notice=f"Sent again to {endpoint.url}.{held}")
 
 
-# ── its dead letters ──────────────────────────────────────────────────────────────────────────────────────────────
+# ── dead letters ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def replay(context: PageContext, form: Form) -> Done:
     message, dead = await context.message(context.path("message_id")), form.text("dead")
-    if (await dead_letters.find(context.deps, context.by, dead)).message_id != message.id:
+    if (await dead_letters.find(context.deps, context.caller, dead)).message_id != message.id:
         raise NoSuch("dead letter", dead)
-    letter = (await dead_letters.replay(context.deps, context.by, [dead])).letters[0]
-    notice = f"Replayed to {letter.endpoint_url}: it is sent as if it were new."
+    letter = (await dead_letters.replay(context.deps, context.caller, [dead])).letters[0]
+    notice = f"Replayed to {letter.endpoint_url}, with new attempts and time limits."
     return Done(to=context.link(f"/messages/{message.id}"), notice=notice)
 
 
-# ── its payload ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── payload ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def download(context: PageContext) -> Response:
-    """As it came; a browser keeps it and shows nothing of it."""
+    """Return the payload unchanged, as a download: the browser must not display it."""
     message = await context.message(context.path("message_id"))
     if message.payload is None:
-        raise NotFound(f"the payload of {message.id} is gone")
+        raise NotFound(f"the payload of {message.id} was removed")
     named = {"content-disposition": f'attachment; filename="{message.id}.json"'}
     return Response(message.payload, headers=named, media_type="application/octet-stream")
 
@@ -104,16 +100,16 @@ async def ask_expunge(context: PageContext) -> Page:
 
 
 async def _needed(context: PageContext, message: Message) -> int:
-    """Deliveries that cannot do without it."""
+    """Return the number of deliveries that still need the payload."""
     found = await context.store.deliveries(message.id)
     return sum(each.state in OPEN or each.state == DeliveryState.DEAD for each in found)
 
 
-async def _expunge_page(context: PageContext, message: Message, wrong: str | None = None) -> Page:
+async def _expunge_page(context: PageContext, message: Message, error: str | None = None) -> Page:
     needed = await _needed(context, message)
-    touched = f"{components.count(needed, 'delivery')} still {'needs' if needed == 1 else 'need'} it"
-    costs = f"{touched}: open ones die as unsendable, and dead letters cannot be replayed."
-    press = f"Remove it, and give up {components.count(needed, 'delivery')}" if needed else "Remove it"
+    affected = f"{components.count(needed, 'delivery')} still {'needs' if needed == 1 else 'need'} it"
+    costs = f"{affected}: open deliveries become dead letters, and dead letters cannot be replayed."
+    press = f"Remove the payload and give up {components.count(needed, 'delivery')}" if needed else "Remove the payload"
     form = components.form(
         context,
         context.link(f"/messages/{message.id}/expunge"),
@@ -125,26 +121,26 @@ async def _expunge_page(context: PageContext, message: Message, wrong: str | Non
         title="Remove the payload",
         rail="messages",
         body=[
-            components.verdict("dead", wrong) if wrong else None,
-            tag("p", f"Its {size:,} bytes are removed for good. It can be neither seen nor sent again."),
+            components.verdict("dead", error) if error else None,
+            tag("p", f"Removes {size:,} bytes. You cannot undo this: the payload cannot be shown or sent again."),
             tag("p", costs) if needed else None,
             form if message.payload is not None else None,
         ],
         aside=_back(context, message),
-        status=409 if wrong else 200,
-        every=None,
+        status=409 if error else 200,
+        refresh_seconds=None,
     )
 
 
 async def expunge(context: PageContext, form: Form) -> Done | Page:
-    """No more is given up than the page has said; where there is more by now, it asks anew."""
+    """Remove the payload. If more deliveries need it than the page said, ask again instead."""
     message = await context.message(context.path("message_id"))
-    said = form.text("needed")
-    agreed = int(said) if said.isascii() and said.isdigit() and len(said) <= MAX_DIGITS else 0
+    confirmed = form.text("needed")
+    agreed = int(confirmed) if confirmed.isascii() and confirmed.isdigit() and len(confirmed) <= MAX_DIGITS else 0
     if await _needed(context, message) > agreed:
-        return await _expunge_page(context, message, "More deliveries need it by now: nothing was removed.")
+        return await _expunge_page(context, message, "More deliveries need the payload now. Nothing was removed.")
     try:
-        await messages.expunge(context.deps, context.by, MessageRef(message.id), force=agreed > 0)
+        await messages.expunge(context.deps, context.caller, MessageRef(message.id), force=agreed > 0)
     except Conflict as error:
         return await _expunge_page(context, message, str(error))
     return Done(to=context.link(f"/messages/{message.id}"), notice="The payload is removed.")

@@ -1,4 +1,4 @@
-"""All deliveries of one message, by state: of a message to many endpoints, those that its own page does not tell whole."""
+"""The list of all deliveries of one message, filtered by state. The message page shows only the first of them."""
 
 from __future__ import annotations
 
@@ -15,33 +15,31 @@ from hookline.services import explain
 from hookline.store.protocols import after_number
 from hookline.web.html import Child, Safe, join, tag
 
-SHOWN = 100  # on one page
+SHOWN = 100  # deliveries on one page
 
 
 async def show(context: PageContext) -> Page:
     message = await context.message(context.path("message_id"))
     state, after = _state(context), after_number(context.param("after")) or 0
-    counted = await context.store.delivery_words(message)
+    counts = await context.store.delivery_words(message)
     found = await context.store.deliveries_page(message, state, after=after, limit=SHOWN + 1)
     rows = found[:SHOWN]
     return Page(
         title=f"Deliveries of {message.event_type}",
         rail="messages",
         body=[
-            tag(
-                "p", "Of the message ", components.ident(message.id, href=context.link(f"/messages/{message.id}")), "."
-            ),
-            context.live("states", _tabs(context, Counter(counted), state)),
+            tag("p", "Message ", components.ident(message.id, href=context.link(f"/messages/{message.id}")), "."),
+            context.live("states", _tabs(context, Counter(counts), state)),
             context.live(
                 "deliveries",
-                await table(context, rows) if rows else components.empty("No delivery is like this."),
+                await table(context, rows) if rows else components.empty("No delivery matches."),
                 components.more(context, str(rows[-1].id) if len(found) > SHOWN else None, "More"),
             ),
         ],
     )
 
 
-def where(context: PageContext, message: Message, state: str | None = None) -> str:
+def list_link(context: PageContext, message: Message, state: str | None = None) -> str:
     return context.link(f"/messages/{message.id}/deliveries", state=state)
 
 
@@ -52,12 +50,12 @@ def _state(context: PageContext) -> str | None:
     return state
 
 
-def _tabs(context: PageContext, counted: Counter[str], chosen: str | None) -> Safe:
-    links = [(f"All {counted.total():,}", context.here(state=None, after=None), chosen is None)]
+def _tabs(context: PageContext, counts: Counter[str], chosen: str | None) -> Safe:
+    links = [(f"All {counts.total():,}", context.here(state=None, after=None), chosen is None)]
     links += [
-        (f"{counted[state]:,} {state}", context.here(state=state, after=None), state == chosen)
+        (f"{counts[state]:,} {state}", context.here(state=state, after=None), state == chosen)
         for state in RANKS
-        if counted[state] or state == chosen
+        if counts[state] or state == chosen
     ]
     return components.tabs("Which deliveries", links)
 
@@ -77,14 +75,14 @@ def _row(context: PageContext, each: Delivery, endpoint: EndpointName | None) ->
     due = each.due_at if each.finished_at is None and not each.held else None
     return [
         join(components.state(explain.word(each)), tag("div", each.reason, class_="quiet") if each.reason else None),
-        _who(context, each, endpoint),
+        _endpoint(context, each, endpoint),
         f"{each.sent:,}",
         None if due is None else components.ago(due, context.now),
         None if each.finished_at is None else components.ago(each.finished_at, context.now),
     ]
 
 
-def _who(context: PageContext, each: Delivery, endpoint: EndpointName | None) -> Safe:
+def _endpoint(context: PageContext, each: Delivery, endpoint: EndpointName | None) -> Safe:
     if endpoint is None:
         return components.ident(each.endpoint_id)
     about = "deleted" if endpoint.deleted else endpoint.description[:80]

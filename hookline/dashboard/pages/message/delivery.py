@@ -1,4 +1,4 @@
-"""One delivery of a message as HTML: how it stands, what comes next and the button, its time drawn, its attempts. Pure."""
+"""One delivery of a message as HTML: its state, the next step, buttons, a chart of its time, and its attempts. Pure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from hookline.services import explain
 from hookline.services.explain import DeliveryHistory, Happening, NextStep, Part, Phase
 from hookline.web.html import Child, Safe, join, tag
 
-SHOWN_BODY = 1024  # bytes of the last answer
-SHOWN = 15  # attempts and changes of the lane; `?all=1` shows the others too
+SHOWN_BODY = 1024  # bytes of the last response
+SHOWN = 15  # attempts and lane events in the table; `?all=1` shows all of them
 
 SHADES = {Part.WAITING: "queue", Part.HELD: "held", Part.FAILED: "dead", Part.DELIVERED: "delivered"}
 PHASES = {Phase.DNS: "dns", Phase.CONNECT: "connect", Phase.TLS: "tls", Phase.ANSWER: "wait", Phase.BODY: "body"}
@@ -28,22 +28,22 @@ OUTCOMES = {"delivered": "delivered", "retry": "scheduled", "dead": "dead"}
 RANKS = ("dead", "held", "scheduled", "queued", "pending", "delivering", "resolved", "delivered")
 
 
-class Shown(Struct, frozen=True, kw_only=True):
-    """A way, and what the page has looked up beside it."""
+class DeliveryView(Struct, frozen=True, kw_only=True):
+    """The history of one delivery, with the other data that its section shows."""
 
-    way: DeliveryHistory
+    history: DeliveryHistory
     message: Message
     now: datetime
-    endpoint: Endpoint | None  # None: retention has taken it
-    last: Attempt | None  # with what was answered
+    endpoint: Endpoint | None  # None: retention has deleted it
+    last: Attempt | None  # the last attempt, with its response
 
     @property
     def state(self) -> str:
-        return explain.standing(self.way, self.now)
+        return explain.standing(self.history, self.now)
 
     @property
     def rank(self) -> int:
-        """Those that need somebody come first."""
+        """Position in the page: deliveries that need attention come first."""
         return RANKS.index(self.state)
 
     @property
@@ -52,50 +52,50 @@ class Shown(Struct, frozen=True, kw_only=True):
 
     @property
     def anchor(self) -> str:
-        return f"delivery-{self.way.delivery.id}"
+        return f"delivery-{self.history.delivery.id}"
 
 
-def section(context: PageContext, shown: Shown, *, alone: bool) -> Safe:
-    """`alone`: there is no other, so that nothing of it is folded away."""
-    way, delivery = shown.way, shown.way.delivery
-    where = None if shown.gone else context.link(f"/endpoints/{delivery.endpoint_id}")
-    url = way.url or (shown.endpoint.url if shown.endpoint else delivery.endpoint_id)
+def section(context: PageContext, view: DeliveryView, *, alone: bool) -> Safe:
+    """Return the section of one delivery. `alone` means that it is the only one, so nothing is folded."""
+    history, delivery = view.history, view.history.delivery
+    where = None if view.gone else context.link(f"/endpoints/{delivery.endpoint_id}")
+    url = history.url or (view.endpoint.url if view.endpoint else delivery.endpoint_id)
     return components.section(
-        join(components.state(shown.state), " ", components.ident(url, href=where, most=70)),
-        *(tag("p", prospect(each, shown.now)) for each in explain.outlook(way, shown.now)),
-        _remedy(context, shown),
-        _folded(context, shown) if shown.state == "delivered" and not alone else _told(context, shown),
-        aside=_actions(context, shown),
-        id_=shown.anchor,
+        join(components.state(view.state), " ", components.ident(url, href=where, most=70)),
+        *(tag("p", next_step_sentence(each, view.now)) for each in explain.outlook(history, view.now)),
+        _remedy(context, view),
+        _folded(context, view) if view.state == "delivered" and not alone else _details(context, view),
+        aside=_actions(context, view),
+        id_=view.anchor,
     )
 
 
-def _told(context: PageContext, shown: Shown) -> Safe:
-    way = shown.way
+def _details(context: PageContext, view: DeliveryView) -> Safe:
+    history = view.history
     return join(
-        _facts(shown),
-        life(way, shown.now),
-        phases(way.attempts, way.delivery.accepted_at),
-        happenings(context, shown),
-        _last(context, shown),
+        _facts(view),
+        timeline(history, view.now),
+        phases(history.attempts, history.delivery.accepted_at),
+        event_table(context, view),
+        _last_attempt(context, view),
     )
 
 
-def _folded(context: PageContext, shown: Shown) -> Safe:
-    """What went well does not hide what did not."""
-    delivery = shown.way.delivery
-    words = f"{components.count(delivery.sent, 'attempt')}, {length(_taken(delivery, shown.now))} after it was accepted"
-    return tag("details", tag("summary", words), _told(context, shown))
+def _folded(context: PageContext, view: DeliveryView) -> Safe:
+    """Fold the details of a successful delivery, so that failed ones are easier to see."""
+    delivery = view.history.delivery
+    words = f"{components.count(delivery.sent, 'attempt')}, {length(_age(delivery, view.now))} after it was accepted"
+    return tag("details", tag("summary", words), _details(context, view))
 
 
-def _taken(delivery: Delivery, now: datetime) -> float:
+def _age(delivery: Delivery, now: datetime) -> float:
     return max(0.0, ((delivery.finished_at or now) - delivery.accepted_at).total_seconds())
 
 
-# ── what comes next ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── next step ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def prospect(each: NextStep, now: datetime, *, sentence: bool = True) -> Safe:
+def next_step_sentence(each: NextStep, now: datetime, *, sentence: bool = True) -> Safe:
     words = _sentence(each.words) if sentence else each.words
     if each.at is None:
         return join(words, ".")
@@ -111,82 +111,82 @@ def _sentence(words: str) -> str:
     return f"{words[:1].upper()}{words[1:]}".rstrip(". :")
 
 
-def _remedy(context: PageContext, shown: Shown) -> Safe | None:
-    """What to do: the button that does it is beside."""
-    found = explain.remedy(shown.way, shown.now)
+def _remedy(context: PageContext, view: DeliveryView) -> Safe | None:
+    """Return the advice for the viewer. The buttons that follow it are beside the title."""
+    found = explain.remedy(view.history, view.now)
     if found is None:
         return None
     if context.viewer.portal:
-        return tag("p", _for_others(shown) if found.ours else found.sentences)
+        return tag("p", _customer_advice(view) if found.ours else found.sentences)
     commands = components.code("\n".join(found.commands), name="command")
     by_hand = tag("details", tag("summary", "On the command line"), commands)
     return tag("div", tag("p", found.sentences), by_hand, class_="remedy")
 
 
-def _for_others(shown: Shown) -> str:
-    if shown.way.delivery.state == DeliveryState.DEAD:
-        return "This is for whoever sends you these webhooks to mend: tell them the id of this message."
-    return "It should have been sent by now."
+def _customer_advice(view: DeliveryView) -> str:
+    if view.history.delivery.state == DeliveryState.DEAD:
+        return "Only the sender of these webhooks can fix this. Give them the id of this message."
+    return "This delivery is late."
 
 
-def _actions(context: PageContext, shown: Shown) -> Safe | None:
-    delivery, message = shown.way.delivery, shown.message
-    name = f"to {shown.way.url or delivery.endpoint_id}"
+def _actions(context: PageContext, view: DeliveryView) -> Safe | None:
+    delivery, message = view.history.delivery, view.message
+    name = f"to {view.history.url or delivery.endpoint_id}"
     found: list[Child] = []
     if delivery.state == DeliveryState.DEAD:
-        if not shown.gone:
+        if not view.gone:
             path, hidden = context.link(f"/messages/{message.id}/replay"), {"dead": str(delivery.id)}
             found.append(components.button(context, path, "Replay", kind="main", hidden=hidden, label=f"Replay {name}"))
-        found.append(_resolve(context, shown, name))
-    elif not shown.gone and delivery.state in _RESENT and shown.state != "held" and message.payload is not None:
+        found.append(_resolve(context, view, name))
+    elif not view.gone and delivery.state in _RESENDABLE and view.state != "held" and message.payload is not None:
         path, hidden = context.link(f"/messages/{message.id}/resend"), {"endpoint": delivery.endpoint_id}
         found.append(components.button(context, path, "Resend", hidden=hidden, label=f"Resend {name}"))
-    if shown.way.lane is not None and shown.state == "held":
+    if view.history.lane is not None and view.state == "held":
         found.append(
             components.link_button(context.link(f"/endpoints/{delivery.endpoint_id}"), "Open the endpoint", kind="main")
         )
-    if not shown.gone:
+    if not view.gone:
         curl = context.link(f"/messages/{message.id}/curl/{delivery.endpoint_id}")
         found.append(components.link_button(curl, "Copy as curl", aria_label=f"Copy the request {name} as curl"))
     return components.actions(*found)
 
 
-def _resolve(context: PageContext, shown: Shown, name: str) -> Safe | None:
-    """The page that asks for the note, of the dead letter's own application."""
-    other = None if context.app_no in (None, shown.message.app_no) else shown.message.app_id
-    query = {"id": f"{ids.DEAD_LETTER}{shown.way.delivery.id}", **({"app": other} if other else {})}
+def _resolve(context: PageContext, view: DeliveryView, name: str) -> Safe | None:
+    """Link to the page that resolves the dead letter, with the application that it belongs to."""
+    other = None if context.app_no in (None, view.message.app_no) else view.message.app_id
+    query = {"id": f"{ids.DEAD_LETTER}{view.history.delivery.id}", **({"app": other} if other else {})}
     where = context.link("/dead-letters/resolve", **query)
     return components.link_button(where, "Resolve", aria_label=f"Resolve {name}") if context.may_change else None
 
 
-_RESENT = (DeliveryState.DELIVERED, DeliveryState.RESOLVED, DeliveryState.SCHEDULED)
+_RESENDABLE = (DeliveryState.DELIVERED, DeliveryState.RESOLVED, DeliveryState.SCHEDULED)
 
 
-def _facts(shown: Shown) -> Safe:
-    delivery, now = shown.way.delivery, shown.now
+def _facts(view: DeliveryView) -> Safe:
+    delivery, now = view.history.delivery, view.now
     pairs: list[tuple[str, Child]] = [
         ("Endpoint", components.ident(delivery.endpoint_id)),
         ("Attempts", f"{delivery.sent:,}"),
     ]
     if delivery.finished_at is not None:
-        pairs.append(
-            ("Ended", join(components.clock(delivery.finished_at), f", after {length(_taken(delivery, now))}"))
-        )
+        pairs.append(("Ended", join(components.clock(delivery.finished_at), f", after {length(_age(delivery, now))}")))
     if delivery.state in OPEN and delivery.expires_at is not None:
         pairs.append(("Gives up", components.ago(delivery.expires_at, now)))
-    if shown.endpoint is not None and shown.endpoint.description:
-        pairs.append(("Description", shown.endpoint.description))
+    if view.endpoint is not None and view.endpoint.description:
+        pairs.append(("Description", view.endpoint.description))
     return components.fields(pairs)
 
 
-# ── its time ──────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── charts ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def life(way: DeliveryHistory, now: datetime) -> Safe | None:
-    """From acceptance to its end; one that ended with its first attempt is seen whole in its phases."""
-    found = explain.stretches(way, now)
+def timeline(history: DeliveryHistory, now: datetime) -> Safe | None:
+    """Draw the time from acceptance to the end. If the first attempt ended the delivery, its phases already show this."""
+    found = explain.stretches(history, now)
     at_once = (
-        len(way.attempts) == 1 and way.delivery.state not in OPEN and Part.HELD not in {each.part for each in found}
+        len(history.attempts) == 1
+        and history.delivery.state not in OPEN
+        and Part.HELD not in {each.part for each in found}
     )
     if not found or at_once:
         return None
@@ -194,11 +194,11 @@ def life(way: DeliveryHistory, now: datetime) -> Safe | None:
         figures.Stretch(shade=SHADES[each.part], words=each.part.value, since=each.since, until=each.until)
         for each in found
     ]
-    return figures.band("Its time, from acceptance on", drawn, found[0].since, found[-1].until)
+    return figures.band("Time since acceptance", drawn, found[0].since, found[-1].until)
 
 
 def phases(attempts: Sequence[Attempt], accepted_at: datetime) -> Safe | None:
-    """Each attempt from its own start, all to one scale; a single one with the wait before it, where that is not most of it."""
+    """Draw the phases of the attempts on one scale. A single attempt also shows the wait before it, unless that is too long."""
     shown = attempts[-SHOWN:]
     if not shown:
         return None
@@ -222,34 +222,34 @@ def _phases(attempt: Attempt, origin: datetime) -> Iterator[figures.Stretch]:
         at = until
 
 
-# ── what happened ─────────────────────────────────────────────────────────────────────────────────────────────────
+# ── events ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def happenings(context: PageContext, shown: Shown) -> Safe | None:
-    found = explain.happenings(shown.way)
+def event_table(context: PageContext, view: DeliveryView) -> Safe | None:
+    found = explain.happenings(view.history)
     if not found:
         return None
     listed = found if context.param("all") else found[-SHOWN:]
     rows = [
-        _event(each.what) if isinstance(each.what, LaneEvent) else _attempt(context, shown.message, each, each.what)
+        _event(each.what) if isinstance(each.what, LaneEvent) else _attempt(context, view.message, each, each.what)
         for each in listed
     ]
     before = len(found) - len(listed)
     return join(
-        tag("p", tag("a", f"Show the {before:,} before these", href=context.here(all=1)), class_="more")
+        tag("p", tag("a", f"Show {before:,} earlier events", href=context.here(all=1)), class_="more")
         if before
         else None,
         components.table(
-            ("What", "At", "Waited", "Took", "Detail"),
+            ("Event", "Time", "Waited", "Duration", "Detail"),
             rows,
-            caption="Attempts, and what happened to the lane",
+            caption="Attempts and lane events",
             numeric=(2, 3),
         ),
     )
 
 
 def _attempt(context: PageContext, message: Message, each: Happening, attempt: Attempt) -> list[Child]:
-    kind = " · probe" if attempt.probe else (" · by hand" if attempt.trigger else "")
+    kind = " · probe" if attempt.probe else (" · manual" if attempt.trigger else "")
     name = tag("a", f"Attempt {attempt.number}", href=context.link(f"/messages/{message.id}/attempts/{attempt.id}"))
     return [
         join(name, " ", outcome(attempt), tag("span", kind, class_="quiet") if kind else None),
@@ -261,7 +261,7 @@ def _attempt(context: PageContext, message: Message, each: Happening, attempt: A
 
 
 def outcome(attempt: Attempt) -> Safe:
-    result = str(attempt.status_code) if attempt.status_code is not None else str(attempt.error or "no answer")
+    result = str(attempt.status_code) if attempt.status_code is not None else str(attempt.error or "no response")
     return components.state(OUTCOMES.get(attempt.outcome, "scheduled"), f"{result} {attempt.outcome}")
 
 
@@ -275,15 +275,15 @@ def _event(event: LaneEvent) -> list[Child]:
     ]
 
 
-def _last(context: PageContext, shown: Shown) -> Safe | None:
-    attempt, endpoint = shown.last, shown.endpoint
+def _last_attempt(context: PageContext, view: DeliveryView) -> Safe | None:
+    attempt, endpoint = view.last, view.endpoint
     if attempt is None:
         return None
     request = None
-    if endpoint is not None and not shown.gone:
-        request = request_preview.request(endpoint, shown.message, number=attempt.number, at=attempt.started_at)
+    if endpoint is not None and not view.gone:
+        request = request_preview.request(endpoint, view.message, number=attempt.number, at=attempt.started_at)
     changed = endpoint is not None and endpoint.updated_at > attempt.started_at
-    link = tag("a", "All of it", href=context.link(f"/messages/{shown.message.id}/attempts/{attempt.id}"))
+    link = tag("a", "Show everything", href=context.link(f"/messages/{view.message.id}/attempts/{attempt.id}"))
     sides = request_response.sides(request, attempt, most=SHOWN_BODY, changed=changed, more=link)
     return tag(
         "details", tag("summary", f"Request and response of attempt {attempt.number}"), sides, open=_failed(attempt)

@@ -1,4 +1,4 @@
-"""One message: its whole life on one page, and what can be done with it."""
+"""The page of one message: its deliveries with their attempts, its payload, and the actions on it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from hookline.dashboard.charts.scales import length
 from hookline.dashboard.page import Action, Page, View
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.message import deliveries
-from hookline.dashboard.pages.message import delivery as way
-from hookline.dashboard.pages.message.delivery import Shown
+from hookline.dashboard.pages.message import delivery as delivery_section
+from hookline.dashboard.pages.message.delivery import DeliveryView
 from hookline.model import Message
 from hookline.model.states import OPEN
 from hookline.rules.trace_context import trace_id
@@ -18,119 +18,129 @@ from hookline.services import explain
 from hookline.services.explain import MessageHistory
 from hookline.web.html import Child, Safe, join, tag
 
-MAX_TOLD = 12  # deliveries that are told whole; the others are a line each
-MAX_LISTED = 25  # of these; all of them are on a page of their own
-MOVING, STILL = 3.0, 15.0  # seconds between two looks, while it is under way and afterwards
+MAX_DETAILED = 12  # deliveries shown with all details; the others are one row each
+MAX_LISTED = 25  # deliveries shown as rows; another page lists all of them
+REFRESH_OPEN, REFRESH_DONE = 3.0, 15.0  # seconds between updates, with open deliveries and without
 
 
 async def show(context: PageContext) -> Page:
     message = await context.message(context.path("message_id"))
-    told = await explain.read(context.store, message, context.org_id, most=MAX_TOLD, content=False)
-    shown = await _shown(context, told)
-    states = Counter(each.state for each in shown)  # in the order in which they matter
-    states.update(told.untold)
-    under_way = any(each.way.delivery.state in OPEN for each in shown)
+    history = await explain.read(context.store, message, context.org_id, most=MAX_DETAILED, content=False)
+    views = await _views(context, history)
+    states = Counter(each.state for each in views)  # the most important state first
+    states.update(history.untold)
+    has_open = any(each.history.delivery.state in OPEN for each in views)
     return Page(
         title=message.event_type,
         rail="messages",
         body=[
-            context.live("head", verdict(context, told, shown, states), _numbers(context, told, shown, states)),
-            await _fields(context, told),
+            context.live("head", verdict(context, history, views, states), _numbers(context, history, views, states)),
+            await _fields(context, history),
             context.live(
                 "deliveries",
-                *(way.section(context, each, alone=len(shown) == 1) for each in shown),
-                await _beyond(context, told),
+                *(delivery_section.section(context, each, alone=len(views) == 1) for each in views),
+                await _other_deliveries(context, history),
             ),
             _payload(context, message),
-            _more(context, told),
+            _more(context, history),
         ],
-        every=MOVING if under_way else STILL,
+        refresh_seconds=REFRESH_OPEN if has_open else REFRESH_DONE,
     )
 
 
-async def _shown(context: PageContext, told: MessageHistory) -> list[Shown]:
-    nos = {each.delivery.endpoint_no for each in told.ways}
+async def _views(context: PageContext, history: MessageHistory) -> list[DeliveryView]:
+    nos = {each.delivery.endpoint_no for each in history.ways}
     endpoints = {each.no: each for each in await context.store.endpoints_for(nos)}
     found = [
-        Shown(
-            way=each,
-            message=told.message,
-            now=told.now,
+        DeliveryView(
+            history=each,
+            message=history.message,
+            now=history.now,
             endpoint=endpoints.get(each.delivery.endpoint_no),
-            last=await context.store.attempt(told.message, each.attempts[-1].id) if each.attempts else None,
+            last=await context.store.attempt(history.message, each.attempts[-1].id) if each.attempts else None,
         )
-        for each in told.ways
+        for each in history.ways
     ]
-    return sorted(found, key=lambda each: (each.rank, each.way.delivery.id))
+    return sorted(found, key=lambda each: (each.rank, each.history.delivery.id))
 
 
-# ── what is wrong, and what to do ─────────────────────────────────────────────────────────────────────────────────
+# ── summary ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def verdict(context: PageContext, told: MessageHistory, shown: list[Shown], states: Counter[str]) -> Safe:
+def verdict(context: PageContext, history: MessageHistory, views: list[DeliveryView], states: Counter[str]) -> Safe:
     total = states.total()
     if not total:
-        where = context.link("/endpoints", app=told.message.app_id)
-        see = tag("a", "See what its endpoints subscribe to", href=where)
-        return components.verdict("resolved", "No endpoint matched: nothing was to be delivered. ", see, ".")
-    for state, words in _TROUBLE.items():
+        where = context.link("/endpoints", app=history.message.app_id)
+        see = tag("a", "Show the endpoints and their event types", href=where)
+        return components.verdict("resolved", "No endpoint matched, so there are no deliveries. ", see, ".")
+    for state, words in _PROBLEMS.items():
         if states[state]:
-            return components.verdict(state, _of(states[state], total, words), *_why(shown, state))
+            return components.verdict(state, _of(states[state], total, words), *_why(views, state))
     if states["delivered"] == total:
-        return components.verdict("delivered", _delivered(told, shown, total))
-    under_way = total - states["delivered"] - states["resolved"]
-    if under_way:
-        return components.verdict("pending", _of(under_way, total, "is under way"), ".")
+        return components.verdict("delivered", _delivered(history, views, total))
+    open_deliveries = total - states["delivered"] - states["resolved"]
+    if open_deliveries:
+        return components.verdict("pending", _of(open_deliveries, total, "is in progress"), ".")
     return components.verdict("resolved", f"{states['delivered']:,} delivered, {states['resolved']:,} resolved.")
 
 
-# Those that need somebody come first.
-_TROUBLE = {"dead": "gave up", "held": "is held", "scheduled": "failed and waits for its next attempt"}
+# States that need attention, the worst first.
+_PROBLEMS = {"dead": "gave up", "held": "is held", "scheduled": "failed and waits for its next attempt"}
 
 
 def _of(number: int, total: int, words: str) -> str:
-    """`1 of 3 deliveries gave up`."""
+    """Return a text such as `1 of 3 deliveries gave up`."""
     if total == 1:
         return f"The delivery {words}"
     plural = words.replace("is ", "are ", 1).replace("waits for its", "wait for their")
     return f"{number:,} of {components.count(total, 'delivery')} {words if number == 1 else plural}"
 
 
-def _why(shown: list[Shown], state: str) -> list[Child]:
-    """Of the first, and said where it is true of all that are in that state."""
-    like = [each for each in shown if each.state == state]
+def _why(views: list[DeliveryView], state: str) -> list[Child]:
+    """Return the cause of the first delivery in this state, if all deliveries in the state share it."""
+    like = [each for each in views if each.state == state]
     if not like:
         return ["."]
     first = like[0]
     link = tag("a", "What to do", href=f"#{first.anchor}")
     if len({_cause(each) for each in like}) > 1:
         return [". ", link, "."]
-    if first.way.delivery.reason is not None:
-        return [" (", first.way.delivery.reason.value, "). ", link, "."]
-    found = next(explain.outlook(first.way, first.now), None) if state == "held" else None
-    return [". " if found is None else join(": ", way.prospect(found, first.now, sentence=False), " "), link, "."]
+    if first.history.delivery.reason is not None:
+        return [" (", first.history.delivery.reason.value, "). ", link, "."]
+    found = next(explain.outlook(first.history, first.now), None) if state == "held" else None
+    return [
+        ". "
+        if found is None
+        else join(": ", delivery_section.next_step_sentence(found, first.now, sentence=False), " "),
+        link,
+        ".",
+    ]
 
 
-def _cause(each: Shown) -> str:
-    reason = each.way.delivery.reason
+def _cause(each: DeliveryView) -> str:
+    reason = each.history.delivery.reason
     return (
-        reason.value if reason is not None else next((said.words for said in explain.outlook(each.way, each.now)), "")
+        reason.value
+        if reason is not None
+        else next((step.words for step in explain.outlook(each.history, each.now)), "")
     )
 
 
-def _delivered(told: MessageHistory, shown: list[Shown], total: int) -> str:
-    ends = [each.way.delivery.finished_at for each in shown if each.way.delivery.finished_at is not None]
-    took = max(0.0, (max(ends) - told.message.created_at).total_seconds()) if ends else None
+def _delivered(history: MessageHistory, views: list[DeliveryView], total: int) -> str:
+    ends = [each.history.delivery.finished_at for each in views if each.history.delivery.finished_at is not None]
+    took = max(0.0, (max(ends) - history.message.created_at).total_seconds()) if ends else None
     words = "Delivered" if total == 1 else f"All {components.count(total, 'delivery')} arrived"
-    return f"{words}." if took is None or told.beyond else f"{words}, {length(took)} after it was accepted."
+    return f"{words}." if took is None or history.beyond else f"{words}, {length(took)} after it was accepted."
 
 
-def _numbers(context: PageContext, told: MessageHistory, shown: list[Shown], states: Counter[str]) -> Safe | None:
-    """Each leads to the first delivery like it, or, where this page does not tell them all, to their list."""
+def _numbers(
+    context: PageContext, history: MessageHistory, views: list[DeliveryView], states: Counter[str]
+) -> Safe | None:
+    """Return the counts by state. Each links to the first delivery in that state, or to the list if not all are shown."""
     if not states:
         return None
-    links = {each.state: f"#{each.anchor}" for each in reversed(shown)}
-    links |= {state: deliveries.where(context, told.message, state) for state in told.untold}
+    links = {each.state: f"#{each.anchor}" for each in reversed(views)}
+    links |= {state: deliveries.list_link(context, history.message, state) for state in history.untold}
     return components.numbers(
         *(
             components.number(state, f"{number:,}", components.state(state), href=links[state])
@@ -143,18 +153,18 @@ def _numbers(context: PageContext, told: MessageHistory, shown: list[Shown], sta
 # ── the message ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _fields(context: PageContext, told: MessageHistory) -> Safe:
-    message = told.message
+async def _fields(context: PageContext, history: MessageHistory) -> Safe:
+    message = history.message
     pairs: list[tuple[str, Child]] = [("Message", components.ident(message.id))]
     if not context.viewer.portal:
         app = await context.application(message.app_id)
         pairs.append(("Application", tag("a", app.name, href=context.link(f"/applications/{app.id}"))))
     pairs.append(("Event type", await _event_type(context, message)))
-    if told.published_at is not None:
-        before = length(max(0.0, (message.created_at - told.published_at).total_seconds()))
+    if history.published_at is not None:
+        before = length(max(0.0, (message.created_at - history.published_at).total_seconds()))
         pairs.append(("Published", f"to an outbox, {before} before it was accepted"))
     pairs.append(
-        ("Accepted", join(components.clock(message.created_at), ", ", components.ago(message.created_at, told.now)))
+        ("Accepted", join(components.clock(message.created_at), ", ", components.ago(message.created_at, history.now)))
     )
     if message.deliver_at is not None:
         pairs.append(("Not before", components.clock(message.deliver_at)))
@@ -162,7 +172,7 @@ async def _fields(context: PageContext, told: MessageHistory) -> Safe:
         pairs.append(("Event id", components.ident(message.event_id)))
     for name, values, param in (("Channels", message.channels, "channel"), ("Tags", message.tags, "tag")):
         if values:
-            pairs.append((name, _searched(context, message, values, param)))
+            pairs.append((name, _search_links(context, message, values, param)))
     if message.ordering_key is not None:
         pairs.append(("Ordering key", components.ident(message.ordering_key)))
     if message.trace is not None:
@@ -171,14 +181,14 @@ async def _fields(context: PageContext, told: MessageHistory) -> Safe:
 
 
 async def _event_type(context: PageContext, message: Message) -> Safe:
-    """Messages may be of types that the catalogue does not have."""
+    """Link the event type to the catalogue, if the catalogue has it."""
     known = await context.store.event_type(context.org_id, message.event_type)
     where = None if known is None else context.link(f"/event-types/{message.event_type}")
     return components.ident(message.event_type, href=where)
 
 
-def _searched(context: PageContext, message: Message, values: tuple[str, ...], param: str) -> Safe:
-    """Each leads to the messages that have it too."""
+def _search_links(context: PageContext, message: Message, values: tuple[str, ...], param: str) -> Safe:
+    """Link each value to the messages that have it too."""
     app = None if context.viewer.portal else message.app_id
     links = (tag("a", value, href=context.link("/messages", **{"app": app, param: value})) for value in values)
     return tag("span", *(join(", " if at else None, link) for at, link in enumerate(links)))
@@ -186,7 +196,9 @@ def _searched(context: PageContext, message: Message, values: tuple[str, ...], p
 
 def _payload(context: PageContext, message: Message) -> Safe:
     if message.payload is None:
-        return components.section("Payload", tag("p", "It was removed, and cannot be sent again.", class_="quiet"))
+        return components.section(
+            "Payload", tag("p", "The payload was removed. The message cannot be sent again.", class_="quiet")
+        )
     raw = context.param("payload") == "raw"
     tabs = components.tabs(
         "Payload",
@@ -201,38 +213,38 @@ def _payload(context: PageContext, message: Message) -> Safe:
     )
 
 
-async def _beyond(context: PageContext, told: MessageHistory) -> Safe | None:
-    if not told.beyond:
+async def _other_deliveries(context: PageContext, history: MessageHistory) -> Safe | None:
+    if not history.beyond:
         return None
-    link = tag("a", _all_of_them(told), href=deliveries.where(context, told.message))
+    link = tag("a", _all_words(history), href=deliveries.list_link(context, history.message))
     return components.section(
-        f"{components.count(len(told.beyond), 'more delivery')}",
-        await deliveries.table(context, told.beyond[:MAX_LISTED]),
+        f"{components.count(len(history.beyond), 'more delivery')}",
+        await deliveries.table(context, history.beyond[:MAX_LISTED]),
         aside=link,
         id_="beyond",
     )
 
 
-def _all_of_them(told: MessageHistory) -> str:
-    return f"All {len(told.ways) + len(told.beyond):,} deliveries, by state"
+def _all_words(history: MessageHistory) -> str:
+    return f"All {len(history.ways) + len(history.beyond):,} deliveries, by state"
 
 
-def _more(context: PageContext, told: MessageHistory) -> Safe:
-    message = told.message
+def _more(context: PageContext, history: MessageHistory) -> Safe:
+    message = history.message
     path = f"/messages/{message.id}"
-    several = len(told.ways) > 1
+    several = len(history.ways) > 1
     there = context.may_change and message.payload is not None
     command = components.code(f"hookline trace {message.id}", name="command")
     return components.section(
         "More",
         components.actions(
-            components.link_button(deliveries.where(context, message), _all_of_them(told)) if several else None,
+            components.link_button(deliveries.list_link(context, message), _all_words(history)) if several else None,
             components.link_button(context.link(f"{path}/resend"), "Send to another endpoint") if there else None,
             components.link_button(context.link(f"{path}/expunge"), "Remove the payload", kind="danger")
             if there
             else None,
         ),
-        None if context.viewer.portal else join(tag("p", "The same in a terminal:", class_="quiet"), command),
+        None if context.viewer.portal else join(tag("p", "On the command line:", class_="quiet"), command),
     )
 
 

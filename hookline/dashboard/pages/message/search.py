@@ -1,4 +1,4 @@
-"""Which messages somebody means: an id that is recognised, or a filter."""
+"""The search for messages: an id, or a filter from the URL."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hookline.store.protocols import MAX_DIGITS
 
 T = TypeVar("T")
 
-# Parameters of the URL, and what they are called.
+# URL parameters of the filter, and their labels.
 FILTERS = {
     "q": "Search",
     "state": "State",
@@ -32,55 +32,55 @@ STATES = ("dead", "open", "delivered", "none")
 MAX_TYPES = 20
 
 
-class Asked(Struct, frozen=True, kw_only=True):
-    """A search: as it was typed, and as the store takes it."""
+class SearchInput(Struct, frozen=True, kw_only=True):
+    """A search: as typed, and as the store takes it."""
 
-    typed: dict[str, str]  # without what is empty
+    typed: dict[str, str]  # the fields that are not empty
     where: MessageSearch
-    faults: dict[str, str]  # what is wrong, by field
-    since: datetime | None = None  # as it was typed
-    until: datetime | None = None
+    errors: dict[str, str]  # error texts by field
+    since: datetime | None = None  # the typed start; None also if it is invalid
+    until: datetime | None = None  # the typed end; None also if it is invalid
 
     @property
-    def search(self) -> str | None:
-        return None if self.faults else self.typed.get("q")
+    def text(self) -> str | None:
+        return None if self.errors else self.typed.get("q")
 
 
-def read(context: PageContext) -> Asked:
-    """An id is looked for everywhere: the other filters do not hide it."""
+def read(context: PageContext) -> SearchInput:
+    """Read the search from the URL. If it names an id, the other filters are ignored."""
     if context.param("app") is not None and context.app is None and not context.viewer.portal:
-        raise NotFound(f"no application {context.param('app')!r}")  # never: all of them
+        raise NotFound(f"no application {context.param('app')!r}")  # an unknown application must not mean all of them
     typed = {name: value for name in FILTERS if (value := context.param(name)) is not None}
-    faults: dict[str, str] = {}
+    errors: dict[str, str] = {}
 
-    def tried(name: str, check: Callable[[str, str], T]) -> T | None:
+    def parsed(name: str, check: Callable[[str, str], T]) -> T | None:
         if name not in typed:
             return None
         try:
             return check(name, typed[name])
         except InvalidInput as error:
-            faults[name] = error.words
+            errors[name] = error.words
             return None
 
-    since, until = tried("since", instants.read), tried("until", instants.read)
+    since, until = parsed("since", instants.read), parsed("until", instants.read)
     where = MessageSearch(
         app_no=context.app_no,
-        ref=tried("q", _ref),
-        state=tried("state", _state),
-        event_types=tried("type", _types),
-        channel=tried("channel", lambda name, text: text_checks.check_name(name, text, 128)),
-        tag=tried("tag", lambda name, text: text_checks.check_text(name, text, 128)),
+        ref=parsed("q", _ref),
+        state=parsed("state", _state),
+        event_types=parsed("type", _types),
+        channel=parsed("channel", lambda name, text: text_checks.check_name(name, text, 128)),
+        tag=parsed("tag", lambda name, text: text_checks.check_text(name, text, 128)),
         after=since if since is not None or context.param("range") is None else context.since,
         before=until,
     )
     if where.ref is not None:
         where = MessageSearch(app_no=context.app_no, ref=where.ref)
-    return Asked(typed=typed, where=where, faults=faults, since=since, until=until)
+    return SearchInput(typed=typed, where=where, errors=errors, since=since, until=until)
 
 
 def _ref(name: str, text: str) -> str:
     if text.startswith(ids.ATTEMPT):
-        raise InvalidInput("an attempt is found with its message: search for that", field=name)
+        raise InvalidInput("attempts cannot be searched: search for the message of the attempt", field=name)
     return text_checks.check_name(name, text)
 
 
@@ -91,7 +91,7 @@ def _state(name: str, text: str) -> str:
 
 
 def _types(name: str, text: str) -> tuple[str, ...]:
-    """One, or several with commas between them."""
+    """Split a list of event types at its commas."""
     found = tuple(dict.fromkeys(part for each in text.split(",") if (part := each.strip())))
     text_checks.check_names(name, found, MAX_TYPES, 256)
     return found
@@ -100,8 +100,8 @@ def _types(name: str, text: str) -> tuple[str, ...]:
 # ── ids ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def jump(context: PageContext, text: str) -> str | None:
-    """The page of what has this id; None: it is none that has one here, and may be an event's."""
+async def page_of_id(context: PageContext, text: str) -> str | None:
+    """Return the page of the object with this id. None: no such object; the text may be an event id."""
     try:
         if text.startswith(ids.MESSAGE):
             return context.link(f"/messages/{(await context.message(text)).id}")
@@ -110,13 +110,13 @@ async def jump(context: PageContext, text: str) -> str | None:
         if text.startswith(ids.APP) and not context.viewer.portal:
             return context.link("/messages", app=(await context.application(text)).id)
         if text.startswith(ids.DEAD_LETTER):
-            return await _of_dead_letter(context, text.removeprefix(ids.DEAD_LETTER))
+            return await _page_of_dead_letter(context, text.removeprefix(ids.DEAD_LETTER))
     except NotFound:
         pass
     return None
 
 
-async def _of_dead_letter(context: PageContext, digits: str) -> str | None:
+async def _page_of_dead_letter(context: PageContext, digits: str) -> str | None:
     if not (digits.isascii() and digits.isdigit() and len(digits) <= MAX_DIGITS):
         return None
     letter = await context.store.dead_letter(int(digits))
