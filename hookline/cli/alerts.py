@@ -21,8 +21,8 @@ from hookline.model import Attempt
 from hookline.model.alerts import Alert, AlertName, Notice, Outgoing, Severity
 from hookline.model.states import DeliveryState
 from hookline.rules.alerts import wording
-from hookline.rules.alerts.wording import EMAIL, WEBHOOK
-from hookline.services import audit, endpoints
+from hookline.rules.alerts.wording import EMAIL
+from hookline.services import endpoints
 from hookline.store.protocols import Page
 
 app = typer.Typer(help="Alerts: what fires, what did, and where it is told.", no_args_is_help=True)
@@ -106,12 +106,7 @@ def secret(as_json: params.Json = False) -> None:
 async def _secret() -> str:
     async with session() as opened:
         await _settle(opened)
-        endpoint = (await alert_channels.endpoints(opened.store)).get(WEBHOOK)
-        if endpoint is None:
-            raise NotFound("alerts go to no webhook: set HOOKLINE_ALERT_WEBHOOK_URL")
-        key = endpoints.check_opened(endpoint).secrets[0].key
-        await audit.write(opened.store, audit.entry(opened.by, "alert_webhook.reveal_secret", endpoint.id))
-        return key
+        return await endpoints.show_alert_secret(opened.deps, opened.by)
 
 
 async def _settle(opened: Session) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections import Counter
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -15,9 +16,9 @@ from hookline.cli.output import Output
 from hookline.cli.session import Session, run, session
 from hookline.rules.checks.text import clean
 from hookline.server import sockets as listeners
-from hookline.store.sealed import KeySeals, Place, Range, Resealed, Seals, Spot, others
+from hookline.services import sealing
+from hookline.store.sealed import KeySeals, Place, Seals
 
-BATCH = 200  # values in one transaction
 MAX_COUNTED = 1_000_000  # values of one key in one place; beyond, the bar stands at its end
 
 MAX_SHOWN = 100  # values that no key opens
@@ -66,37 +67,23 @@ async def _reseal(out: Output) -> tuple[Report, bool]:
         with listeners.stop_on_signals() as stop, out.progress("Sealing", before.left) as advance:
             done, failed = await _walk(out, opened, before.first, advance, stop)
         report = Report(resealed=done, failed=failed, left=(await _seals(opened)).left)
-        if report.resealed:
-            await opened.remember("secrets.reseal", "HOOKLINE_SECRET_KEY", detail=f"{report.resealed:,} values")
         return report, stop.is_set()
 
 
 async def _walk(
     out: Output, opened: Session, first: KeySeals, advance: Advance, stop: asyncio.Event
 ) -> tuple[int, list[str]]:
-    """Every value that another key than the first has sealed. What is sealed so meanwhile may be missed."""
-    total = 0
+    """Return the number of values sealed again, and the reasons why others could not be."""
+    done: Counter[Place] = Counter()
     failed: list[str] = []
-    for place in Place:
-        done = 0
-        for within in others([first.head]):
-            async for step in _steps(opened, place, within, stop):
-                done += step.done
-                failed += step.faults
-                advance(step.done + len(step.faults))
-        if done and not (out.human or out.as_json):
-            out.line(f"{place}: {done:,} values")
-        total += done
-    return total, failed
-
-
-async def _steps(opened: Session, place: Place, within: Range, stop: asyncio.Event) -> AsyncIterator[Resealed]:
-    """A batch that was begun is finished."""
-    after: Spot | None = Spot()
-    while after is not None and not stop.is_set():
-        step = await opened.store.reseal(place, within, after, BATCH)
-        after = step.last
-        yield step
+    async for place, batch in sealing.reseal(opened.deps, opened.by, first.head, stop):
+        done[place] += batch.done
+        failed += batch.faults
+        advance(batch.done + len(batch.faults))
+    for place, count in (+done).items():
+        if not (out.human or out.as_json):
+            out.line(f"{place}: {count:,} values")
+    return done.total(), failed
 
 
 def _print(out: Output, report: Report, *, dry_run: bool) -> None:

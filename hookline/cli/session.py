@@ -17,7 +17,7 @@ from hookline.model import Accepted, Actor, ActorKind, Application, Endpoint, Ne
 from hookline.model.callers import Caller
 from hookline.rules.guard import Guard
 from hookline.server import logs, process
-from hookline.services import audit, lookup, organizations
+from hookline.services import lookup, organizations
 from hookline.services.deps import Deps
 from hookline.services.lookup import EndpointRef
 from hookline.services.schemas.payloads import Schemas
@@ -44,10 +44,6 @@ class Session:
     async def endpoint(self, ref: str, app: str | None) -> Endpoint:
         """By id; by uid where the application is given."""
         return await lookup.endpoint(self.deps, self.by, EndpointRef(ref, app))
-
-    async def remember(self, action: str, subject: str, *, app_id: str | None = None, detail: str = "") -> None:
-        """For the audit log."""
-        await audit.write(self.store, audit.entry(self.by, action, subject, app_id=app_id, detail=detail))
 
 
 def _deps(settings: Config, store: Store, guard: Guard) -> Deps:

@@ -28,6 +28,7 @@ from hookline.dashboard.pages.sign_in import Asked
 from hookline.dashboard.security_headers import headers
 from hookline.errors import HooklineError, NotFound, SignatureError, StoreUnavailable
 from hookline.model import Actor, ActorKind
+from hookline.model.audit import NewAuditEntry
 from hookline.model.callers import Caller
 from hookline.model.operators import NewSession, Session
 from hookline.security import lockout
@@ -212,9 +213,9 @@ class Sessions:
     async def _welcome(self, request: Request, arrival: SignedIn, onward: str) -> Response:
         portal = arrival.app is not None
         value = secrets.token_urlsafe(32)
-        await self._store.add_session(_new_session(value, arrival))
+        entry = _sign_in_entry(arrival, _address(request))
+        await self._store.add_session(_new_session(value, arrival), note=lambda _: entry)
         await self._end(request, portal=portal)
-        await self._remember(request, arrival)
         home = PORTAL if portal else "/"
         answer = RedirectResponse(onward if _belongs(onward, portal=portal) else home, 303, headers())
         self._cookies.give(answer, request, SESSION, value, portal=portal, seconds=arrival.lifetime)
@@ -222,16 +223,6 @@ class Sessions:
             mark = lockout.mark(self._key, arrival.operator, arrival.password, secrets.token_urlsafe(16))
             self._cookies.give(answer, request, MARK, mark, portal=False, seconds=MARK_SECONDS)
         return answer
-
-    async def _remember(self, request: Request, arrival: SignedIn) -> None:
-        by = Caller(
-            org_id=arrival.org_id,
-            actor=_actor(arrival, portal=arrival.app is not None),
-            app=arrival.app,
-            address=_address(request),
-        )
-        entry = audit.entry(by, "session.begin", arrival.operator or arrival.key_id or "")
-        await audit.write(self._store, entry)
 
     # ── sign-out ──
 
@@ -324,6 +315,12 @@ class Sessions:
 def unavailable(request: Request, error: StoreUnavailable) -> Response:
     log_outage(request, error)
     return Response(UNAVAILABLE, 503, {**headers(), **beside(503)}, media_type="text/plain")
+
+
+def _sign_in_entry(arrival: SignedIn, address: str) -> NewAuditEntry:
+    actor = _actor(arrival, portal=arrival.app is not None)
+    by = Caller(org_id=arrival.org_id, actor=actor, app=arrival.app, address=address)
+    return audit.entry(by, "session.begin", arrival.operator or arrival.key_id or "")
 
 
 def _new_session(value: str, arrival: SignedIn) -> NewSession:

@@ -22,8 +22,10 @@ SHORTEST_PORTAL = 3600  # seconds
 
 
 async def create(deps: Deps, by: Caller, new: NewApplication) -> Application:
-    made = deps.store.create_application(by.org_id, catalogue.check_application(new))
-    return await audit.noted(deps, made, lambda app: _entry(by, "create", app, app.name[:200]))
+    checked = catalogue.check_application(new)
+    return await deps.store.create_application(
+        by.org_id, checked, note=lambda app: _entry(by, "create", app, app.name[:200])
+    )
 
 
 async def get_or_create(deps: Deps, by: Caller, new: NewApplication) -> tuple[Application, bool]:
@@ -74,8 +76,10 @@ async def change(deps: Deps, by: Caller, ref: str, change: ApplicationChange) ->
 
 
 async def _change(deps: Deps, by: Caller, found: Application, change: ApplicationChange) -> Application:
-    changing = deps.store.change_application(found.no, catalogue.check_application(change))
-    changed = await audit.noted(deps, changing, lambda app: _entry(by, "edit", app, audit.differences(found, app)))
+    def note(app: Application) -> NewAuditEntry:
+        return _entry(by, "edit", app, audit.differences(found, app))
+
+    changed = await deps.store.change_application(found.no, catalogue.check_application(change), note=note)
     deps.forget_application(changed)
     return changed
 
@@ -83,8 +87,7 @@ async def _change(deps: Deps, by: Caller, found: Application, change: Applicatio
 async def delete(deps: Deps, by: Caller, ref: str) -> Application:
     """With its endpoints, for good."""
     found = await lookup.application(deps, by, ref)
-    deleting = deps.store.delete_application(found.no)
-    await audit.noted(deps, deleting, lambda _: _entry(by, "delete", found, found.name[:200]))
+    await deps.store.delete_application(found.no, note=lambda _: _entry(by, "delete", found, found.name[:200]))
     deps.forget_application(found)
     return found
 
@@ -119,14 +122,14 @@ async def portal_link(
     app = found or await find_or_create(deps, by, ref, new)
     token = tokens.sign(deps, app.org_id, app, lifetime=lifetime, scope=scope, portal=True, publish=publish)
     login = urlsafe_b64encode(msgspec.json.encode({"appId": app.id, "token": token})).rstrip(b"=").decode()
-    await audit.write(deps.store, _entry(by, "portal_link", app, f"{scope.value}, {lifetime} s"))
+    await deps.store.add_audit([_entry(by, "portal_link", app, f"{scope.value}, {lifetime} s")])
     return PortalLink(app=app, url=f"{address}/login#key={login}", token=token)
 
 
 async def end_portal(deps: Deps, by: Caller, ref: str) -> Application:
     """Every link with its sessions, and every API token of the application, is void. API keys stay."""
     found = await lookup.application(deps, by, ref)
-    await audit.noted(deps, tokens.void(deps, by.org_id, found), lambda _: _entry(by, "end_portal", found))
+    await tokens.revoke_issued(deps, by.org_id, found, _entry(by, "end_portal", found))
     return found
 
 

@@ -164,13 +164,15 @@ async def _act(deps: Deps, by: Caller, refs: Sequence[str], app: str | None, not
     within = await _within(deps, by, app)
     letters = await _find(deps, within, refs, to_resolve=note is not None)
     where = replace(within, ids=tuple(letter.id for letter in letters), resolved=None if note is None else False)
+    verb, why_not = ("replay", CANNOT_BE_SENT) if note is None else ("resolve", RESOLVED_BEFORE)
+
+    def entry(done: int) -> NewAuditEntry | None:
+        return _entry(by, f"dead_letter.{verb}", letters, done) if done else None
+
     if note is None:
-        verb, why_not, change = "replay", CANNOT_BE_SENT, deps.store.replay(where, len(letters))
+        done = await deps.store.replay(where, len(letters), note=entry)
     else:
-        verb, why_not, change = "resolve", RESOLVED_BEFORE, deps.store.resolve(where, note, len(letters))
-    done = await audit.noted(
-        deps, change, lambda done: _entry(by, f"dead_letter.{verb}", letters, done) if done else None
-    )
+        done = await deps.store.resolve(where, note, len(letters), note=entry)
     if not done:
         await _find(deps, within, refs, to_resolve=note is not None)  # another caller may have been faster
         raise Conflict(f"nothing was {verb.removesuffix('e')}ed: {why_not}")

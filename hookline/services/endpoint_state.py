@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from msgspec import Struct
@@ -20,7 +20,7 @@ from hookline.model import (
     TaskStatus,
     TaskWork,
 )
-from hookline.model.audit import NewAuditEntry
+from hookline.model.audit import Note
 from hookline.model.callers import Caller
 from hookline.model.states import EndpointStatus
 from hookline.rules.checks import catalogue
@@ -44,7 +44,7 @@ async def pause(deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = No
     cause, endpoint = _cause(by, cause, "paused"), await lookup.endpoint(deps, by, ref)
     if endpoint.status == EndpointStatus.DISABLED:
         raise Conflict(f"{endpoint.id} is disabled: no deliveries are created for it, so there is nothing to pause")
-    return await _set_status(deps, by, endpoint, EndpointStatus.PAUSED, cause, "endpoint.pause")
+    return await _set_status(deps, by, endpoint, EndpointStatus.PAUSED, cause, "pause")
 
 
 async def disable(deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = None) -> Endpoint:
@@ -52,16 +52,16 @@ async def disable(deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = 
     cause, endpoint = _cause(by, cause, "disabled"), await lookup.endpoint(deps, by, ref)
     if endpoint.status == EndpointStatus.DISABLED:
         return endpoint
-    return await _set_status(deps, by, endpoint, EndpointStatus.DISABLED, cause, "endpoint.disable")
+    return await _set_status(deps, by, endpoint, EndpointStatus.DISABLED, cause, "disable")
 
 
 async def set_disabled(deps: Deps, by: Caller, endpoint: Endpoint, disabled: bool) -> Endpoint:
-    """Part of another change, which writes the audit entry. `disabled=False` leaves a paused endpoint paused."""
+    """Part of an edit. `disabled=False` leaves a paused endpoint paused."""
     if disabled == (endpoint.status == EndpointStatus.DISABLED):
         return endpoint
     status = EndpointStatus.DISABLED if disabled else EndpointStatus.ACTIVE
     cause = _cause(by, None, "disabled" if disabled else "enabled")
-    return await deps.store.set_endpoint_status(endpoint.no, status, cause, actor=by.actor)
+    return await _set_status(deps, by, endpoint, status, cause, "edit", "status")
 
 
 class Missed(Struct, frozen=True, kw_only=True):
@@ -94,7 +94,7 @@ async def resume(
     cause, endpoint = _cause(by, cause, "resumed"), await lookup.endpoint(deps, by, ref)
     asked = endpoint.status == EndpointStatus.DISABLED or replay_missing
     since = await _missing_since(deps.store, endpoint) if asked else None
-    active = await _set_status(deps, by, endpoint, EndpointStatus.ACTIVE, cause, "endpoint.resume")
+    active = await _set_status(deps, by, endpoint, EndpointStatus.ACTIVE, cause, "resume")
     if since is None:
         return Resumed(endpoint=active)
     task = await _add(deps, by, active, since) if replay_missing else None
@@ -173,8 +173,10 @@ async def open_circuit(
     """`until`: an instant, or how long from now; None: for as long as after a failed probe."""
     cause, endpoint = _cause(by, cause, "opened"), await lookup.endpoint(deps, by, ref)
     end = None if until is None else _end(until, await deps.store.now())
-    change = deps.store.open_circuit(endpoint.no, cause, until=end, actor=by.actor)
-    return await _circuit(deps, by, endpoint, change, cause, "endpoint.open_circuit")
+    event = await deps.store.open_circuit(
+        endpoint.no, cause, until=end, actor=by.actor, note=_circuit_note(by, "open_circuit", endpoint, cause)
+    )
+    return CircuitChange(endpoint=endpoint, event=event)
 
 
 def _end(until: datetime | timedelta, now: datetime) -> datetime:
@@ -189,14 +191,16 @@ def _end(until: datetime | timedelta, now: datetime) -> datetime:
 
 async def close_circuit(deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = None) -> CircuitChange:
     cause, endpoint = _cause(by, cause, "closed"), await lookup.endpoint(deps, by, ref)
-    change = deps.store.close_circuit(endpoint.no, cause, actor=by.actor)
-    return await _circuit(deps, by, endpoint, change, cause, "endpoint.close_circuit")
+    note = _circuit_note(by, "close_circuit", endpoint, cause)
+    event = await deps.store.close_circuit(endpoint.no, cause, actor=by.actor, note=note)
+    return CircuitChange(endpoint=endpoint, event=event)
 
 
 async def reset_circuit(deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = None) -> CircuitChange:
     cause, endpoint = _cause(by, cause, "reset"), await lookup.endpoint(deps, by, ref)
-    change = deps.store.reset_circuit(endpoint.no, cause, actor=by.actor)
-    return await _circuit(deps, by, endpoint, change, cause, "endpoint.reset_circuit")
+    note = _circuit_note(by, "reset_circuit", endpoint, cause)
+    event = await deps.store.reset_circuit(endpoint.no, cause, actor=by.actor, note=note)
+    return CircuitChange(endpoint=endpoint, event=event)
 
 
 # ── both ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -207,20 +211,12 @@ def _cause(by: Caller, given: str | None, verb: str) -> str:
 
 
 async def _set_status(
-    deps: Deps, by: Caller, endpoint: Endpoint, status: EndpointStatus, cause: str, action: str
+    deps: Deps, by: Caller, endpoint: Endpoint, status: EndpointStatus, cause: str, verb: str, detail: str | None = None
 ) -> Endpoint:
-    def note(changed: Endpoint) -> NewAuditEntry:
-        return audit.entry(by, action, changed.id, app_id=changed.app_id, detail=cause)
-
-    return await audit.noted(deps, deps.store.set_endpoint_status(endpoint.no, status, cause, actor=by.actor), note)
+    entry = audit.endpoint_entry(by, verb, endpoint, cause if detail is None else detail)
+    return await deps.store.set_endpoint_status(endpoint.no, status, cause, actor=by.actor, note=lambda _: entry)
 
 
-async def _circuit(
-    deps: Deps, by: Caller, endpoint: Endpoint, change: Awaitable[LaneEvent | None], cause: str, action: str
-) -> CircuitChange:
-    def note(event: LaneEvent | None) -> NewAuditEntry | None:
-        if event is None:
-            return None
-        return audit.entry(by, action, endpoint.id, app_id=endpoint.app_id, detail=cause)
-
-    return CircuitChange(endpoint=endpoint, event=await audit.noted(deps, change, note))
+def _circuit_note(by: Caller, verb: str, endpoint: Endpoint, cause: str) -> Note[LaneEvent | None]:
+    entry = audit.endpoint_entry(by, verb, endpoint, cause)
+    return lambda event: None if event is None else entry

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
 from hookline import ids, signing
-from hookline.errors import Conflict, InvalidInput, NoSuch, Overtaken
+from hookline.engine.alerting import channels as alert_channels
+from hookline.errors import Conflict, InvalidInput, NoSuch, NotFound, Overtaken
 from hookline.model import (
     Application,
     Endpoint,
@@ -30,6 +32,7 @@ from hookline.model.audit import NewAuditEntry
 from hookline.model.callers import Caller
 from hookline.model.states import EndpointStatus
 from hookline.rules import operational_events
+from hookline.rules.alerts.wording import WEBHOOK
 from hookline.rules.checks import catalogue
 from hookline.rules.checks import message as message_checks
 from hookline.rules.checks.text import without_query
@@ -51,6 +54,7 @@ class OperationalRef(Struct, frozen=True):
 
 Ref = EndpointRef | OperationalRef
 Decide = Callable[[Endpoint], EndpointChange]
+EditNote = Callable[[Endpoint, Endpoint], NewAuditEntry | None]  # from the endpoint before and after to its audit entry
 
 
 async def find(deps: Deps, by: Caller, ref: Ref) -> Endpoint:
@@ -122,8 +126,11 @@ def _checked(deps: Deps, new: NewEndpoint) -> NewEndpoint:
 async def _create(deps: Deps, by: Caller, app: Application, checked: NewEndpoint) -> Endpoint:
     await _check_event_types(deps.store, app.org_id, checked.event_types or ())
     most = 0 if by.app is None else deps.customer_endpoints
-    making = deps.store.create_endpoint(app.no, checked, most=most)
-    return await audit.noted(deps, making, lambda made: _entry(by, "create", made, _where(made)))
+
+    def note(made: Endpoint) -> NewAuditEntry:
+        return audit.endpoint_entry(by, "create", made, _where(made))
+
+    return await deps.store.create_endpoint(app.no, checked, most=most, note=note)
 
 
 async def _check_event_types(store: Store, org_id: str, names: Sequence[str]) -> None:
@@ -149,20 +156,15 @@ async def change(deps: Deps, by: Caller, ref: Ref, decide: Decide, *, disabled: 
 async def _change(
     deps: Deps, by: Caller, found: Endpoint, decide: Decide, disabled: bool | UnsetType = UNSET
 ) -> Endpoint:
-    async def whole() -> Endpoint:
-        changed = await _save(deps, by, found, decide)
-        if disabled is UNSET:
-            return changed
-        return await endpoint_state.set_disabled(deps, by, changed, disabled)
+    def note(before: Endpoint, after: Endpoint) -> NewAuditEntry | None:
+        named = audit.differences(before, after)
+        return audit.endpoint_entry(by, "edit", after, named) if named else None
 
-    def note(changed: Endpoint) -> NewAuditEntry | None:
-        named = audit.differences(found, changed)
-        return _entry(by, "edit", changed, named) if named else None
-
-    return await audit.noted(deps, whole(), note)
+    changed = await _save(deps, by, found, decide, note)
+    return changed if disabled is UNSET else await endpoint_state.set_disabled(deps, by, changed, disabled)
 
 
-async def _save(deps: Deps, by: Caller, endpoint: Endpoint, decide: Decide) -> Endpoint:
+async def _save(deps: Deps, by: Caller, endpoint: Endpoint, decide: Decide, note: EditNote) -> Endpoint:
     """A customer, who reaches one application alone, does not move headers to another host that are never shown."""
     for _ in range(CHANGE_TRIES):
         change = catalogue.check_change(decide(endpoint), endpoint, deps.guard)
@@ -172,7 +174,9 @@ async def _save(deps: Deps, by: Caller, endpoint: Endpoint, decide: Decide) -> E
             catalogue.check_nothing_hidden(check_opened(endpoint))
         await _check_event_types(deps.store, endpoint.org_id, change.event_types or ())
         try:
-            return await deps.store.change_endpoint(endpoint.no, change, revision=endpoint.revision)
+            return await deps.store.change_endpoint(
+                endpoint.no, change, revision=endpoint.revision, note=partial(note, endpoint)
+            )
         except Overtaken:
             endpoint = await _again(deps.store, endpoint)
     raise Overtaken("others are changing this endpoint at the same time; try again in a moment")
@@ -195,10 +199,10 @@ async def set_headers(
         given = {name: value for name, value in headers.items() if value is not None}
         return EndpointChange(headers=_kept(check_opened(current).headers, headers) | given if merge else given)
 
-    saving = _save(deps, by, found, decide)
-    return await audit.noted(
-        deps, saving, lambda changed: _entry(by, "headers", changed, _renamed(found.headers, changed.headers))
-    )
+    def note(before: Endpoint, after: Endpoint) -> NewAuditEntry:
+        return audit.endpoint_entry(by, "headers", after, _renamed(before.headers, after.headers))
+
+    return await _save(deps, by, found, decide, note)
 
 
 def _kept(current: Mapping[str, str], given: Mapping[str, str | None]) -> dict[str, str]:
@@ -217,8 +221,8 @@ def _renamed(before: Mapping[str, str], after: Mapping[str, str]) -> str:
 async def delete(deps: Deps, by: Caller, ref: Ref) -> Endpoint:
     """For good. Its open deliveries become dead letters, which cannot be replayed."""
     found = await find(deps, by, ref)
-    deleting = deps.store.delete_endpoint(found.no)
-    await audit.noted(deps, deleting, lambda _: _entry(by, "delete", found, _where(found)))
+    entry = audit.endpoint_entry(by, "delete", found, _where(found))
+    await deps.store.delete_endpoint(found.no, note=lambda _: entry)
     return found
 
 
@@ -228,8 +232,18 @@ async def delete(deps: Deps, by: Caller, ref: Ref) -> Endpoint:
 async def show_secret(deps: Deps, by: Caller, ref: Ref) -> Endpoint:
     """The endpoint with its secrets, for somebody who is shown one of them."""
     found = check_opened(await find(deps, by, ref))
-    await audit.write(deps.store, _entry(by, "reveal_secret", found))
+    await deps.store.add_audit([audit.endpoint_entry(by, "reveal_secret", found)])
     return found
+
+
+async def show_alert_secret(deps: Deps, by: Caller) -> str:
+    """Return the secret that signs alerts to HOOKLINE_ALERT_WEBHOOK_URL."""
+    found = (await alert_channels.endpoints(deps.store)).get(WEBHOOK)
+    if found is None:
+        raise NotFound("alerts go to no webhook: set HOOKLINE_ALERT_WEBHOOK_URL")
+    key = check_opened(found).secrets[0].key
+    await deps.store.add_audit([audit.entry(by, "alert_webhook.reveal_secret", found.id)])
+    return key
 
 
 async def rotate_secret(
@@ -240,9 +254,8 @@ async def rotate_secret(
     It is also the way out for an endpoint whose secrets no key of the vault opens.
     """
     found, now = await find(deps, by, ref), deps.wall()
-    saving = _save(deps, by, found, lambda current: _rotated(current, key, now, overlap))
-    detail = f"overlap {overlap.total_seconds():.0f} s"
-    return await audit.noted(deps, saving, lambda changed: _entry(by, "rotate_secret", changed, detail))
+    entry = audit.endpoint_entry(by, "rotate_secret", found, f"overlap {overlap.total_seconds():.0f} s")
+    return await _save(deps, by, found, lambda current: _rotated(current, key, now, overlap), lambda _, __: entry)
 
 
 def _rotated(current: Endpoint, key: str | None, now: datetime, overlap: timedelta) -> EndpointChange:
@@ -292,8 +305,8 @@ async def send_test(deps: Deps, by: Caller, ref: EndpointRef, event_type: str) -
         event_type=event_type,
         payload=example_payload.payload(found, now),
     )
-    sending = deps.store.send_example(endpoint.no, message_checks.check_message(new, now=now))
-    return await audit.noted(deps, sending, lambda sent: _entry(by, "test", endpoint, f"{event_type}: {sent.id}"))
+    entry = audit.endpoint_entry(by, "test", endpoint, f"{event_type}: {new.id}")
+    return await deps.store.send_example(endpoint.no, message_checks.check_message(new, now=now), note=lambda _: entry)
 
 
 # ── operational webhooks ──────────────────────────────────────────────────────────────────────────────────────────
@@ -334,10 +347,3 @@ async def _save_operational_types(store: Store, now: datetime) -> None:
 def _where(endpoint: Endpoint) -> str:
     """The URLs of operational endpoints are sealed: they appear in no record."""
     return "" if endpoint.org_id == operational_events.MANAGEMENT else without_query(endpoint.url)
-
-
-def _entry(by: Caller, verb: str, endpoint: Endpoint, detail: str = "") -> NewAuditEntry:
-    """An operational endpoint belongs to no application that its organization knows of."""
-    if endpoint.org_id == operational_events.MANAGEMENT:
-        return audit.entry(by, f"operational_webhook.{verb}", endpoint.id, detail=detail)
-    return audit.entry(by, f"endpoint.{verb}", endpoint.id, app_id=endpoint.app_id, detail=detail)

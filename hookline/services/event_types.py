@@ -66,8 +66,8 @@ async def _set_archived(deps: Deps, by: Caller, name: str, archived: bool, verb:
 async def expunge(deps: Deps, by: Caller, name: str) -> None:
     """For good, as if it had never been there."""
     found = await find(deps, by, name)
-    expunging = deps.store.expunge_event_type(by.org_id, found.name)
-    await audit.noted(deps, expunging, lambda _: audit.entry(by, "event_type.expunge", found.name))
+    entry = audit.entry(by, "event_type.expunge", found.name)
+    await deps.store.expunge_event_type(by.org_id, found.name, note=lambda _: entry)
     deps.schemas.forget(by.org_id, found.name)
 
 
@@ -101,9 +101,9 @@ async def _save(
         wanted = catalogue.check_event_type(decide(seen))
         if seen is None or _validation(wanted) != _validation(seen):
             await deps.schemas.check_saved(wanted)
-        saving = deps.store.save_event_type(_stamped(wanted, seen, await deps.store.now()), replacing=seen)
+        stamped = _stamped(wanted, seen, await deps.store.now())
         try:
-            saved = await audit.noted(deps, saving, partial(_entry, by, verb, seen))
+            saved = await deps.store.save_event_type(stamped, replacing=seen, note=partial(_entry, by, verb, seen))
         except Overtaken:
             continue
         deps.schemas.forget(by.org_id, name)

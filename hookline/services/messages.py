@@ -144,31 +144,32 @@ async def resend(deps: Deps, by: Caller, ref: MessageRef, endpoint: EndpointRef)
         raise NoSuch("endpoint", endpoint.endpoint)
     if to.status == EndpointStatus.DISABLED:
         raise Conflict(f"{to.id} is disabled, and nothing is sent to it: enable it first")
-    if message.payload is None or await deps.store.resend(to.no, message.id) is None:
+    entry, sent = _entry(by, "message.resend", message, f"to {to.id}"), None
+    if message.payload is not None:
+        sent = await deps.store.resend(to.no, message.id, note=lambda sent: None if sent is None else entry)
+    if sent is None:
         raise Conflict(f"the payload of {message.id} is gone: it cannot be sent again")
-    await audit.write(deps.store, _entry(by, "message.resend", message, f"to {to.id}"))
     return message, to
 
 
 async def expunge(deps: Deps, by: Caller, ref: MessageRef, *, force: bool = False) -> Message:
     """Remove the payload for good. Without `force`, no delivery is given up for it."""
     found = await lookup.message(deps, by, ref)
-    if not await deps.store.expunge_message(found, force=force):
+    entry = None if found.payload is None else _entry(by, "message.expunge", found)
+    if not await deps.store.expunge_message(found, force=force, note=lambda done: entry if done else None):
         raise Conflict(
             f"{found.id} has deliveries that are open, or dead and unresolved, and they need its payload: "
             "wait for them, resolve them, or expunge it with force=true"
         )
-    if found.payload is not None:
-        await audit.write(deps.store, _entry(by, "message.expunge", found))
     return found
 
 
 async def expunge_attempt(deps: Deps, by: Caller, ref: MessageRef, attempt_id: str) -> None:
     """Remove the endpoint's answer, headers and body, for good."""
     found = await lookup.message(deps, by, ref)
-    if not await deps.store.expunge_attempt(found, attempt_id):
+    entry = _entry(by, "attempt.expunge", found, attempt_id)
+    if not await deps.store.expunge_attempt(found, attempt_id, note=lambda done: entry if done else None):
         raise NoSuch("attempt", attempt_id)
-    await audit.write(deps.store, _entry(by, "attempt.expunge", found, attempt_id))
 
 
 def _entry(by: Caller, action: str, message: Message, detail: str = "") -> NewAuditEntry:

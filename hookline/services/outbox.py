@@ -29,13 +29,13 @@ async def retry(deps: Deps, by: Caller, ids: Sequence[int] | None) -> int:
     """Put these rows (None: all) back into the outbox; how many there were."""
     if ids is not None:
         await find(deps, ids)
-    return await audit.noted(deps, deps.store.retry_set_aside(ids), lambda count: _entry(by, "retry", count))
+    return await deps.store.retry_set_aside(ids, note=lambda count: _entry(by, "retry", count))
 
 
 async def discard(deps: Deps, by: Caller, ids: Sequence[int]) -> int:
     """For good: nobody receives them. How many there were."""
     found = [row.id for row in await find(deps, ids)]
-    return await audit.noted(deps, deps.store.discard_set_aside(found), lambda count: _entry(by, "discard", count))
+    return await deps.store.discard_set_aside(found, note=lambda count: _entry(by, "discard", count))
 
 
 def _entry(by: Caller, verb: str, count: int) -> NewAuditEntry | None:

@@ -35,7 +35,7 @@ async def add(deps: Deps, by: Caller, new: NewTask, detail: str) -> Task:
         words = detail if about is None else f"{detail}: {made.id}"
         return audit.entry(by, _ACTIONS[made.kind], about or made.id, app_id=made.app_id, detail=words)
 
-    return await audit.noted(deps, deps.store.add_task(new), note)
+    return await deps.store.add_task(new, note=note)
 
 
 async def find(deps: Deps, by: Caller, task_id: str) -> Task:
@@ -79,4 +79,4 @@ async def _cancel(deps: Deps, by: Caller, task: Task) -> Task:
             return None
         return audit.entry(by, "task.cancel", after.id, app_id=after.app_id, detail=f"{after.done:,} done")
 
-    return await audit.noted(deps, deps.store.cancel_task(task.id), note)
+    return await deps.store.cancel_task(task.id, note=note)

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 import structlog
 
 from hookline import ids
-from hookline.errors import NotFound, SignatureError, StoreUnavailable
+from hookline.errors import NoSuch, SignatureError, StoreUnavailable
 from hookline.model import Actor, ActorKind, Application, Organization, Scope
 from hookline.model.callers import Caller
 from hookline.security import api_keys, tokens
@@ -192,7 +192,7 @@ class Authenticator:
     def reach(self, caller: Caller, ref: str) -> None:
         """The holder of one application's token sees no other, whether it exists or not."""
         if caller.app is not None and ref not in (caller.app.id, caller.app.uid):
-            raise NotFound(f"no application {ref!r}")
+            raise NoSuch("application", ref)
 
     async def application(self, caller: Caller, ref: str) -> Application:
         """The application that a route names, if this caller may reach it. Another's looks like none."""
@@ -204,7 +204,7 @@ class Authenticator:
         if known is None:
             known = await self._store.application(caller.org_id, ref)
             if known is None:
-                raise NotFound(f"no application {ref!r}")
+                raise NoSuch("application", ref)
             self._apps.put(key, known)
         return known
 

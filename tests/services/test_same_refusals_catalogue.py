@@ -296,7 +296,7 @@ ACTIONS = (
             no_name("uid", "a b"),
             bad("uid", "ep_x", InvalidInput("must not begin with 'ep_', as Hookline's own ids do")),
             bad("uid", "there", IS_TAKEN),
-            bad("secret", "whpk_abc", InvalidInput("a public key (whpk_) cannot sign: give the private one (whsk_)")),
+            bad("secret", "whpk_abc", InvalidInput("a public key (whpk_) cannot sign: give the private key (whsk_)")),
         ),
     ),
     Row(

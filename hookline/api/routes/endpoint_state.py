@@ -12,7 +12,7 @@ from hookline.api.routes.endpoints import find
 from hookline.api.wire.base import Instant, ListResponse
 from hookline.api.wire.endpoints import CauseIn, EndpointHealthOut, LaneEventOut, endpoint_health, lane_event
 from hookline.api.wire.lanes import OpenIn, ResumedOut, ResumeIn, resumed
-from hookline.errors import InvalidInput, NotFound
+from hookline.errors import InvalidInput, NoSuch
 from hookline.model import Endpoint, LaneEvent, LaneEventFilter, LaneEventKind
 from hookline.rules.checks import text as text_checks
 from hookline.rules.lane.admission import next_start
@@ -36,7 +36,7 @@ async def _shown(call: Call, found: Endpoint) -> Response:
 async def _health(call: Call, found: Endpoint) -> EndpointHealthOut:
     view = await call.store.lane_view(found.no)
     if view is None:
-        raise NotFound(f"no endpoint {found.id!r}")
+        raise NoSuch("endpoint", found.id)
     return endpoint_health(
         view,
         reason=found.status_reason,
