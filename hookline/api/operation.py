@@ -13,11 +13,12 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from hookline.api.call import Call
-from hookline.web.authorize import Access
+from hookline.web.authorize import Access, Needs
 
 PREFIX = "/api/v1"
 
 Handler = Callable[[Call], Awaitable[Response]]
+_Decorator = Callable[[Handler], Handler]
 
 
 class Query(Struct, frozen=True, kw_only=True):
@@ -75,3 +76,39 @@ class Operation(Access, frozen=True, kw_only=True):
     @property
     def tag(self) -> str:
         return self.name.split(".")[1]
+
+
+class Operations(list[Operation]):
+    """The operations of one module. A decorator adds the handler below it; the first line of its docstring is the summary.
+
+    `answers` is the JSON shape of a 200, or the shapes by status.
+    """
+
+    def get(self, path: str, name: str, answers: Any, **more: Any) -> _Decorator:
+        return self._adding("GET", path, name, answers, **{"needs": Needs.READ} | more)
+
+    def post(self, path: str, name: str, answers: Any, **more: Any) -> _Decorator:
+        return self._adding("POST", path, name, answers, **more)
+
+    def put(self, path: str, name: str, answers: Any, **more: Any) -> _Decorator:
+        return self._adding("PUT", path, name, answers, **more)
+
+    def patch(self, path: str, name: str, answers: Any, **more: Any) -> _Decorator:
+        return self._adding("PATCH", path, name, answers, **more)
+
+    def delete(self, path: str, name: str, **more: Any) -> _Decorator:
+        """The answer is a 204 without a body."""
+        return self._adding("DELETE", path, name, {204: None}, **more)
+
+    def _adding(self, method: str, path: str, name: str, answers: Any, **more: Any) -> _Decorator:
+        shapes = answers if isinstance(answers, dict) else {200: answers}
+
+        def add(handler: Handler) -> Handler:
+            summary = (handler.__doc__ or "").partition("\n")[0]
+            made = Operation(
+                name=name, method=method, path=path, handler=handler, summary=summary, answers=shapes, **more
+            )
+            self.append(made)
+            return handler
+
+        return add

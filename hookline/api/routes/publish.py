@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from hookline import ids
 from hookline.api.call import Call, respond
-from hookline.api.operation import Operation, Query
+from hookline.api.operation import Operations, Query
 from hookline.api.wire.applications import ApplicationIn, new_application
 from hookline.api.wire.ingest import (
     MAX_IN_BATCH,
@@ -49,6 +49,9 @@ AT_ONCE = 1024 * 1024  # bytes of a batch that is read in one go
 
 _Item = MessageIn | str  # of a batch: a message, or why it is none
 
+_ALL = "/app/{app_id}/msg"
+OPERATIONS = Operations()
+
 
 class CreateQuery(Query, frozen=True, kw_only=True):
     with_content: Annotated[bool, Meta(description="Whether the answer repeats the payload.")] = True
@@ -61,8 +64,14 @@ class BatchQuery(Query, frozen=True, kw_only=True):
 # ── one message ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@OPERATIONS.post(
+    _ALL, "v1.message.create", {202: MessageOut}, body=MessageIn, query=CreateQuery, traced=True, needs=Needs.PUBLISH
+)
 async def create(call: Call) -> Response:
-    """202 once it is durable. The payload's bytes are kept as they came."""
+    """Accept a message and deliver it to every matching endpoint.
+
+    The 202 is sent once the message is durable. The bytes of the payload are stored unchanged.
+    """
     trace = _trace(call)
     asked = call.query(CreateQuery)
     raw = await call.raw_body(call.services.max_payload + ENVELOPE)
@@ -136,8 +145,17 @@ def _kept(app: Application, given: MessageIn, accepted: Accepted, trace: str | N
 # ── many ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@OPERATIONS.post(
+    f"{_ALL}/batch",
+    "v1.message.create-batch",
+    {202: MessageBatchOut},
+    body=MessageBatchIn,
+    query=BatchQuery,
+    traced=True,
+    needs=Needs.PUBLISH,
+)
 async def create_batch(call: Call) -> Response:
-    """One transaction, and a result for each message: those that are refused do not stop the others."""
+    """Accept up to 1,000 messages in one transaction; each has its own result."""
     trace = _trace(call)
     asked = call.query(BatchQuery)
     raw = await call.raw_body(call.services.max_batch)
@@ -274,33 +292,3 @@ def _respond(value: object, status: IngestStatus) -> Response:
     if status == IngestStatus.REPLAYED:
         response.headers.update(REPLAYED)
     return response
-
-
-_ALL = "/app/{app_id}/msg"
-
-OPERATIONS = [
-    Operation(
-        name="v1.message.create",
-        method="POST",
-        path=_ALL,
-        handler=create,
-        summary="Accept a message and deliver it to every matching endpoint.",
-        body=MessageIn,
-        query=CreateQuery,
-        answers={202: MessageOut},
-        needs=Needs.PUBLISH,
-        traced=True,
-    ),
-    Operation(
-        name="v1.message.create-batch",
-        method="POST",
-        path=f"{_ALL}/batch",
-        handler=create_batch,
-        summary=f"Accept up to {MAX_IN_BATCH:,} messages in one transaction; each has its own result.",
-        body=MessageBatchIn,
-        query=BatchQuery,
-        answers={202: MessageBatchOut},
-        needs=Needs.PUBLISH,
-        traced=True,
-    ),
-]
