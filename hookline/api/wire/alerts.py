@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hookline.api.wire.base import Instant, Out
+from hookline.api.wire.base import Instant, Out, fill
 from hookline.model.alerts import Alert, Severity
 from hookline.rules.alerts import wording
 
@@ -23,17 +23,10 @@ class AlertOut(Out, frozen=True, kw_only=True):
 
 
 def alert(found: Alert) -> AlertOut:
-    return AlertOut(
-        id=found.id,
-        name=found.name,
+    return fill(
+        AlertOut,
+        found,
         subject=found.subject or None,
-        severity=found.severity,
         firing=found.resolved_at is None,
-        value=found.value,
-        threshold=found.threshold,
-        text=found.text,
         look=wording.command(found),
-        began_at=found.began_at,
-        fired_at=found.fired_at,
-        resolved_at=found.resolved_at,
     )

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, UnsetType, field
 from msgspec.structs import asdict
 
-from hookline.api.wire.base import NAMED, In, Instant, Out, Policy, Unsupported, documented, either, policy
+from hookline.api.wire.base import NAMED, In, Instant, Out, Policy, Unsupported, documented, either, fill, policy
 from hookline.model import (
     ActorKind,
     Endpoint,
@@ -60,11 +60,11 @@ class EndpointIn(In, frozen=True, kw_only=True):
     policy: Policy | None = None
 
     def __repr__(self) -> str:
-        """Without the secret, and without the values of the headers: receivers are let in by them."""
+        """Leave out the secret and the values of headers, which may be credentials for the receiver."""
         fields = {name: getattr(self, name) for name in self.__struct_fields__}
         fields["secret"] = None if self.secret is None else "…"
         fields["headers"] = dict.fromkeys(self.headers, "…")
-        return f"EndpointIn({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
 
 
 class EndpointUpdate(In, frozen=True, kw_only=True):
@@ -163,28 +163,15 @@ def _values(given: Any) -> dict[str, Any]:
 
 
 def endpoint(found: Endpoint) -> EndpointOut:
-    return EndpointOut(
-        id=found.id,
-        uid=found.uid,
-        url=found.url,
-        description=found.description,
-        version=found.version,
+    return fill(
+        EndpointOut,
+        found,
         disabled=found.status == EndpointStatus.DISABLED,
         status=found.status.name.lower(),
-        status_reason=found.status_reason,
-        event_types=found.event_types,
         filter_types=found.event_types,
-        channels=found.channels,
         throttle_rate=rate(found.throttle_rate),
         rate_limit=rate(found.throttle_rate),
-        concurrency=found.concurrency,
-        ordering=found.ordering,
-        on_death=found.on_death,
-        scheme=found.scheme,
-        metadata=found.metadata,
         policy=policy(found.policy),
-        created_at=found.created_at,
-        updated_at=found.updated_at,
     )
 
 
@@ -281,7 +268,9 @@ class LaneOut(Out, frozen=True, kw_only=True):
 
 def lane(view: LaneView) -> LaneOut:
     shown = view.lane
-    return LaneOut(
+    return fill(
+        LaneOut,
+        shown,
         endpoint_id=view.endpoint_id,
         app_id=view.app_id,
         url=view.url,
@@ -289,12 +278,8 @@ def lane(view: LaneView) -> LaneOut:
         circuit=shown.circuit.name.lower(),
         backlog=view.depth,
         oldest_due_at=view.oldest_due,
-        failures=shown.failures,
-        failing_since=shown.failing_since,
         next_probe_at=shown.probe_at if shown.circuit == Circuit.OPEN else None,
-        held_until=shown.held_until,
         pace=rate(shown.pace),
-        slowed_at=shown.slowed_at,
         last_error=view.last_error,
     )
 
@@ -343,16 +328,13 @@ def endpoint_health(
     next_start_at: datetime | None,
     events: Sequence[LaneEventOut],
 ) -> EndpointHealthOut:
-    shown = view.lane
-    return EndpointHealthOut(
+    return fill(
+        EndpointHealthOut,
+        view.lane,
         **asdict(lane(view)),
         status_reason=reason,
         in_flight=in_flight,
-        window=shown.window,
-        concurrency=shown.concurrency,
-        throttle_rate=rate(shown.throttle_rate),
+        throttle_rate=rate(view.lane.throttle_rate),
         next_start_at=next_start_at,
-        trips=shown.trips,
-        opened_at=shown.opened_at,
         events=list(events),
     )

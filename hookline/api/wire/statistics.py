@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hookline.api.wire.base import Instant, Out
+from hookline.api.wire.base import Instant, Out, fill
 from hookline.model import Stats, StatsFilter
 
 
@@ -55,20 +55,12 @@ class StatsOut(Out, frozen=True, kw_only=True):
 
 
 def stats(found: Stats, where: StatsFilter) -> StatsOut:
-    return StatsOut(
+    return fill(
+        StatsOut,
+        found,
         since=where.since,
         until=where.until,
-        messages=found.messages,
-        deliveries=DeliveryCounts(
-            pending=found.pending,
-            scheduled=found.scheduled,
-            queued=found.queued,
-            delivering=found.delivering,
-            delivered=found.delivered,
-            dead=found.dead,
-            resolved=found.resolved,
-        ),
+        deliveries=fill(DeliveryCounts, found),
         attempts=AttemptCounts(delivered=found.delivered, retry=found.retries, dead=found.deaths),
         dead_letters=found.dead_open,
-        complete=found.complete,
     )
