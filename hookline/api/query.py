@@ -1,4 +1,4 @@
-"""What follows the `?`: text, read as the types of a `Query`. Lists may be repeated or separated by commas."""
+"""Read the query string as a `Query`. Lists may be repeated parameters or values separated by commas."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ T = TypeVar("T")
 NONE = QueryParams()
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-# How msgspec words a value of the right type that is out of bounds.
+# The message of msgspec for a value of the right type that is out of range.
 _BOUND = re.compile(r"^Expected .*(<=|>=|length|matching)")
-_DATE = re.compile(r"\d{4}-")  # msgspec would take seconds since 1970 too
+_DATE = re.compile(r"\d{4}-")  # msgspec also accepts seconds since 1970, which are refused here
 
 
 class _Field(NamedTuple):
@@ -31,7 +31,7 @@ class _Field(NamedTuple):
 
 
 def decode(params: QueryParams, shape: type[T]) -> T:
-    """A value of the wrong type is a 400, one out of bounds a 422: as Svix's server has it."""
+    """Decode the parameters. A value of the wrong type is a 400, a value out of range a 422, as in Svix's server."""
     given = {
         field.name: _read(field, values)
         for field in _fields(cast(Hashable, shape))
@@ -45,13 +45,15 @@ def decode(params: QueryParams, shape: type[T]) -> T:
             raise InvalidQuery(fault) from None
         raise _unreadable(".".join(fault.loc), fault.words) from None
     for name in given:
-        if getattr(found, name) is None:  # msgspec takes the text `null` for it; leaving a filter out must be meant
+        if (
+            getattr(found, name) is None
+        ):  # msgspec reads the text `null` as None; a filter must not disappear by accident
             raise _unreadable(name, "null is not a value; leave it out")
     return found
 
 
 def check_names(params: QueryParams, shape: type[Any] | None) -> None:
-    """A misspelt filter would list, or act on, more than was meant."""
+    """Refuse unknown parameters. A misspelled filter would select more than the caller wanted."""
     known = () if shape is None else tuple(field.name for field in _fields(cast(Hashable, shape)))
     for name in params:
         if name not in known:
@@ -89,7 +91,7 @@ def _unreadable(name: str, words: str) -> Refused:
 
 
 def without_controls(name: str, value: str) -> str:
-    """Nothing is named with them, PostgreSQL fails on a NUL, and answers and logs repeat what was asked for."""
+    """Return the value. Control characters are refused: PostgreSQL fails on a NUL, and responses and logs repeat the value."""
     if _CONTROL.search(value):
         raise Refused(400, f"{name} has a control character")
     return value

@@ -23,7 +23,7 @@ async def create(
     app: str | None = None,
     expires_at: datetime | None = None,
 ) -> tuple[ApiKey, str]:
-    """The stored record, and the key itself, which is shown this once: only its hash is kept."""
+    """Create a key. Return its record and the key itself, which can be shown only now, because only its hash is stored."""
     key = api_keys.make()
     new = NewApiKey(
         name=name,
@@ -48,7 +48,7 @@ async def find(deps: Deps, by: Caller, key_id: str) -> ApiKey:
 
 
 async def revoke(deps: Deps, by: Caller, key_id: str) -> ApiKey:
-    """For good."""
+    """Revoke a key permanently."""
     found = await find(deps, by, key_id)
     await deps.store.revoke_api_key(by.org_id, found.id, note=lambda _: _entry(by, "revoke", found, found.name))
     deps.forget_callers(lambda known: known.key_id == found.id)

@@ -1,4 +1,4 @@
-"""The audit log: who did what by hand, through the API, the dashboard or the command line."""
+"""The audit log: the changes that people made through the API, the dashboard or the command line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hookline.rules.operational_events import MANAGEMENT
 
 
 def entry(by: Caller, action: str, subject: str, *, app_id: str | None = None, detail: str = "") -> NewAuditEntry:
-    """`app_id`: of the application that it is about, if that is not the only one that the caller reaches."""
+    """Return an audit entry. `app_id` may be left out if the caller is limited to one application."""
     return NewAuditEntry(
         org_id=by.org_id,
         actor=by.actor,
@@ -25,14 +25,14 @@ def entry(by: Caller, action: str, subject: str, *, app_id: str | None = None, d
 
 
 def endpoint_entry(by: Caller, verb: str, endpoint: Endpoint, detail: str = "") -> NewAuditEntry:
-    """An operational endpoint belongs to no application that its organization knows of."""
+    """Return an audit entry about an endpoint. That of an operational endpoint names no application, because it is internal."""
     if endpoint.org_id == MANAGEMENT:
         return entry(by, f"operational_webhook.{verb}", endpoint.id, detail=detail)
     return entry(by, f"endpoint.{verb}", endpoint.id, app_id=endpoint.app_id, detail=detail)
 
 
 def differences(before: Struct, after: Struct) -> str:
-    """The names of the fields that a change has changed; never the values, some of which are secret."""
+    """Return the names of the changed fields. Values are left out, because some are secret."""
     kept = ("updated_at", "revision", "status_reason")
     named = (name for name in after.__struct_fields__ if name not in kept)
     return ", ".join(name for name in sorted(named) if getattr(before, name) != getattr(after, name))

@@ -1,4 +1,4 @@
-"""What people do to an endpoint's state by hand: pause, resume, disable; open, close and reset its circuit."""
+"""Manual changes of an endpoint's state: pause, resume and disable it; open, close and reset its circuit."""
 
 from __future__ import annotations
 
@@ -31,16 +31,17 @@ from hookline.services.lookup import EndpointRef
 from hookline.store.protocols import Page, Store
 
 LONGEST_OPEN = timedelta(days=30)
-# A message whose transaction began before the endpoint was disabled may have found it disabled all the same.
+# A message counts from the start of its transaction. It can have started before the endpoint was disabled and still have seen
+# the endpoint as disabled, so the search for missed messages starts this much earlier.
 _BEGAN_BEFORE = timedelta(minutes=1)
-_REPLAYS = 250  # newest tasks of an application among which failed ones are looked for
+_REPLAYS = 250  # newest tasks of an application that are searched for failed replays
 
 
 # ── status ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def pause(deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = None) -> Endpoint:
-    """Without a cause, the timeline says where it was done."""
+    """Pause the endpoint. Without a cause, the timeline says from which front end it was paused."""
     cause, endpoint = _cause(by, cause, "paused"), await lookup.endpoint(deps, by, ref)
     if endpoint.status == EndpointStatus.DISABLED:
         raise Conflict(f"{endpoint.id} is disabled: no deliveries are created for it, so there is nothing to pause")
@@ -48,7 +49,7 @@ async def pause(deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = No
 
 
 async def disable(deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = None) -> Endpoint:
-    """Does nothing if the endpoint is disabled already."""
+    """Disable the endpoint. Does nothing if it is disabled already."""
     cause, endpoint = _cause(by, cause, "disabled"), await lookup.endpoint(deps, by, ref)
     if endpoint.status == EndpointStatus.DISABLED:
         return endpoint
@@ -56,7 +57,7 @@ async def disable(deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = 
 
 
 async def set_disabled(deps: Deps, by: Caller, endpoint: Endpoint, disabled: bool) -> Endpoint:
-    """Part of an edit. `disabled=False` leaves a paused endpoint paused."""
+    """Disable or enable the endpoint as part of an edit. `disabled=False` leaves a paused endpoint paused."""
     if disabled == (endpoint.status == EndpointStatus.DISABLED):
         return endpoint
     status = EndpointStatus.DISABLED if disabled else EndpointStatus.ACTIVE
@@ -69,11 +70,11 @@ class Missed(Struct, frozen=True, kw_only=True):
 
     since: datetime
     messages: int | None  # None: too many to count
-    task: Task | None = None  # that sends them
+    task: Task | None = None  # the task that sends them
 
 
 async def missed(deps: Deps, by: Caller, ref: EndpointRef) -> Missed | None:
-    """The messages that `resume` would find. None: the endpoint was never disabled."""
+    """Return the messages that `resume` can replay, or None if the endpoint was never disabled."""
     endpoint = await lookup.endpoint(deps, by, ref)
     since = await _missing_since(deps.store, endpoint)
     return None if since is None else Missed(since=since, messages=await deps.store.task_total(_task(endpoint, since)))
@@ -81,15 +82,16 @@ async def missed(deps: Deps, by: Caller, ref: EndpointRef) -> Missed | None:
 
 class Resumed(Struct, frozen=True, kw_only=True):
     endpoint: Endpoint
-    missed: Missed | None = None  # None: it was not disabled, so everything that came has waited for it
+    missed: Missed | None = None  # None: the endpoint was not disabled, so it missed nothing
 
 
 async def resume(
     deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = None, *, replay_missing: bool = False
 ) -> Resumed:
-    """A disabled endpoint is enabled. The messages that it missed are counted, and sent if that is asked for.
+    """Resume a paused endpoint or enable a disabled one. Count the messages that it missed while it was disabled.
 
-    Asked for again, it sends the messages that are still missing since the endpoint was last disabled.
+    `replay_missing` also sends them. It may be called again, and then sends those still missing since the endpoint was last
+    disabled.
     """
     cause, endpoint = _cause(by, cause, "resumed"), await lookup.endpoint(deps, by, ref)
     asked = endpoint.status == EndpointStatus.DISABLED or replay_missing
@@ -107,9 +109,9 @@ def _task(endpoint: Endpoint, since: datetime) -> NewTask:
 
 
 async def _missing_since(store: Store, endpoint: Endpoint) -> datetime | None:
-    """Since when messages are missing: since the endpoint was last disabled. None: it never was.
+    """Return since when messages are missing, or None if the endpoint was never disabled.
 
-    What an earlier task did not send, because the endpoint was disabled again, is still missing.
+    This is when it was last disabled, or earlier if a replay task failed because the endpoint was disabled again.
     """
     at = await _last_disabled(store, endpoint)
     if at is None and endpoint.status != EndpointStatus.DISABLED:
@@ -130,7 +132,7 @@ async def _last_disabled(store: Store, endpoint: Endpoint) -> datetime | None:
 
 
 async def _replays(store: Store, endpoint: Endpoint) -> list[Task]:
-    """Tasks that were to send everything that it missed since an instant, and are over."""
+    """Return the ended tasks that replayed all messages that the endpoint missed since an instant."""
     where = TaskFilter(
         org_id=endpoint.org_id,
         app_no=endpoint.app_no,
@@ -142,7 +144,7 @@ async def _replays(store: Store, endpoint: Endpoint) -> list[Task]:
 
 
 def _left_over(replays: Sequence[Task]) -> list[datetime]:
-    """Where failed tasks began, if no later task has done their work."""
+    """Return the start instants of failed tasks whose work no later task has done."""
     done = [(task.created_at, task.work.since) for task in replays if task.status == TaskStatus.FINISHED]
     return [
         since
@@ -164,13 +166,13 @@ async def _add(deps: Deps, by: Caller, endpoint: Endpoint, since: datetime) -> T
 
 class CircuitChange(Struct, frozen=True, kw_only=True):
     endpoint: Endpoint
-    event: LaneEvent | None  # None: there was nothing to change
+    event: LaneEvent | None  # None: nothing changed
 
 
 async def open_circuit(
     deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = None, *, until: datetime | timedelta | None = None
 ) -> CircuitChange:
-    """`until`: an instant, or how long from now; None: for as long as after a failed probe."""
+    """Open the circuit until an instant or for a duration. None: for the cooldown that follows a failed probe."""
     cause, endpoint = _cause(by, cause, "opened"), await lookup.endpoint(deps, by, ref)
     end = None if until is None else _end(until, await deps.store.now())
     event = await deps.store.open_circuit(

@@ -1,7 +1,7 @@
 """Endpoints: create, change and delete them; their secrets, headers and test events.
 
-The endpoints of operational webhooks are ordinary ones, in an application that the management organization has for each other
-organization. The same functions change them; `OperationalRef` names them.
+The endpoints of operational webhooks are ordinary endpoints. They belong to the management organization, which has one
+application for each other organization. The same functions change them; `OperationalRef` names them.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from hookline.services.deps import Deps
 from hookline.services.lookup import EndpointRef
 from hookline.store.protocols import Page, Store
 
-CHANGE_TRIES = 5  # if other callers change the endpoint at the same time
+CHANGE_TRIES = 5  # attempts if other callers change the endpoint at the same time
 
-OVERLAP = timedelta(hours=24)  # for which an old secret signs, unless the caller says otherwise
+OVERLAP = timedelta(hours=24)  # how long an old secret still signs by default
 
 
 class OperationalRef(Struct, frozen=True):
@@ -60,13 +60,13 @@ EditNote = Callable[[Endpoint, Endpoint], NewAuditEntry | None]  # from the endp
 async def find(deps: Deps, by: Caller, ref: Ref) -> Endpoint:
     if isinstance(ref, EndpointRef):
         return await lookup.endpoint(deps, by, ref)
-    found = await _look(deps, by, ref)
+    found = await _find_any(deps, by, ref)
     if found is None:
         raise _unknown(ref)
     return found
 
 
-async def _look(deps: Deps, by: Caller, ref: Ref) -> Endpoint | None:
+async def _find_any(deps: Deps, by: Caller, ref: Ref) -> Endpoint | None:
     if isinstance(ref, OperationalRef):
         home = await operational_application(deps.store, by.org_id)
         return None if home is None else await deps.store.endpoint(home.no, ref.endpoint)
@@ -82,25 +82,25 @@ def _unknown(ref: Ref) -> NoSuch:
 
 
 async def create(deps: Deps, by: Caller, app: str, new: NewEndpoint) -> Endpoint:
-    """Only the spelling of the URL is checked. Without a secret, one is made."""
+    """Create an endpoint. The URL is checked but not called. If no secret is given, one is generated."""
     checked = _checked(deps, new)
     return await _create(deps, by, await lookup.application(deps, by, app), checked)
 
 
 async def create_operational(deps: Deps, by: Caller, new: NewEndpoint) -> Endpoint:
-    """The application and the event types that it needs are created on first use, once the endpoint is found to be valid."""
+    """Create an operational endpoint. The first valid one also creates its application and the event types."""
     checked = _checked(deps, new)
     return await _create(deps, by, await _operational_home(deps.store, by.org_id), checked)
 
 
 async def put(deps: Deps, by: Caller, ref: Ref, change: EndpointChange, *, disabled: bool) -> tuple[Endpoint, bool]:
-    """Change the endpoint, or create it under the uid that `ref` is, unless the change names another. Whether it was created."""
-    found = await _look(deps, by, ref)
+    """Change the endpoint, or create it with the uid of the change, else with `ref`. Also return whether it was created."""
+    found = await _find_any(deps, by, ref)
     if found is None:
         try:
             return await _create_named(deps, by, ref, change, disabled), True
-        except Conflict:  # another caller created it between the look and the insert, or the uid in the change is taken
-            found = await _look(deps, by, ref)
+        except Conflict:  # another caller created it after this one looked it up, or the uid in the change is taken
+            found = await _find_any(deps, by, ref)
             if found is None:
                 raise
     return await _change(deps, by, found, lambda _: change, disabled), False
@@ -149,7 +149,7 @@ async def _event_type(store: Store, org_id: str, name: str) -> EventType:
 
 
 async def change(deps: Deps, by: Caller, ref: Ref, decide: Decide, *, disabled: bool | UnsetType = UNSET) -> Endpoint:
-    """The change is decided on the endpoint as it is, and again if another caller has changed it meanwhile."""
+    """Change the endpoint. `decide` gets its current state, and is called again if another caller changed it meanwhile."""
     return await _change(deps, by, await find(deps, by, ref), decide, disabled)
 
 
@@ -165,7 +165,7 @@ async def _change(
 
 
 async def _save(deps: Deps, by: Caller, endpoint: Endpoint, decide: Decide, note: EditNote) -> Endpoint:
-    """A customer, who reaches one application alone, does not move headers to another host that are never shown."""
+    """Save the change that `decide` returns. A customer cannot redirect hidden header values to another host by a new URL."""
     for _ in range(CHANGE_TRIES):
         change = catalogue.check_change(decide(endpoint), endpoint, deps.guard)
         if change == EndpointChange():
@@ -192,7 +192,7 @@ async def _again(store: Store, endpoint: Endpoint) -> Endpoint:
 async def set_headers(
     deps: Deps, by: Caller, ref: Ref, headers: Mapping[str, str | None], *, merge: bool = False
 ) -> Endpoint:
-    """Replace the custom headers; or merge them with those that are there, where None removes one."""
+    """Replace the custom headers. With `merge`, keep the other headers, and remove those whose value is None."""
     found = await find(deps, by, ref)
 
     def decide(current: Endpoint) -> EndpointChange:
@@ -206,20 +206,20 @@ async def set_headers(
 
 
 def _kept(current: Mapping[str, str], given: Mapping[str, str | None]) -> dict[str, str]:
-    """Names are the same in upper and in lower case."""
+    """Return the current headers that are not in `given`. Upper and lower case are equal."""
     named = {name.lower() for name in given}
     return {name: value for name, value in current.items() if name.lower() not in named}
 
 
 def _renamed(before: Mapping[str, str], after: Mapping[str, str]) -> str:
-    """The names of headers that were set, and after a minus of those that were removed."""
+    """Return the names of the headers that were set, and with a minus those that were removed."""
     gone = _kept(before, dict(after))
     names = [name for name, value in after.items() if before.get(name) != value] + [f"-{name}" for name in gone]
     return ", ".join(names)[:500]
 
 
 async def delete(deps: Deps, by: Caller, ref: Ref) -> Endpoint:
-    """For good. Its open deliveries become dead letters, which cannot be replayed."""
+    """Delete the endpoint. Its open deliveries become dead letters, which cannot be replayed."""
     found = await find(deps, by, ref)
     entry = audit.endpoint_entry(by, "delete", found, _where(found))
     await deps.store.delete_endpoint(found.no, note=lambda _: entry)
@@ -230,7 +230,7 @@ async def delete(deps: Deps, by: Caller, ref: Ref) -> Endpoint:
 
 
 async def show_secret(deps: Deps, by: Caller, ref: Ref) -> Endpoint:
-    """The endpoint with its secrets, for somebody who is shown one of them."""
+    """Return the endpoint with its secrets, to show one of them to the caller."""
     found = check_opened(await find(deps, by, ref))
     await deps.store.add_audit([audit.endpoint_entry(by, "reveal_secret", found)])
     return found
@@ -249,9 +249,10 @@ async def show_alert_secret(deps: Deps, by: Caller) -> str:
 async def rotate_secret(
     deps: Deps, by: Caller, ref: Ref, *, overlap: timedelta = OVERLAP, key: str | None = None
 ) -> Endpoint:
-    """A new secret signs at once; those before it sign beside it until the overlap ends. Without a key: one of the same kind.
+    """Add a secret that signs at once. Earlier secrets also sign until the overlap ends. Without a key, one of the same kind is
+    generated.
 
-    It is also the way out for an endpoint whose secrets no key of the vault opens.
+    This also repairs an endpoint whose stored secrets cannot be decrypted.
     """
     found, now = await find(deps, by, ref), deps.wall()
     entry = audit.endpoint_entry(by, "rotate_secret", found, f"overlap {overlap.total_seconds():.0f} s")
@@ -276,7 +277,7 @@ def _new_key(endpoint: Endpoint) -> str:
 
 
 def check_opened(endpoint: Endpoint) -> Endpoint:
-    """Sealed values can only be read, or changed in part, if a key of this deployment opens them."""
+    """Return the endpoint. Raises `Conflict` if no key of this deployment decrypts its secrets and headers."""
     if not endpoint.secrets:
         raise Conflict(
             f"{endpoint.id}: its secrets cannot be opened here ({endpoint.status_reason}); rotate its secret"
@@ -285,7 +286,7 @@ def check_opened(endpoint: Endpoint) -> Endpoint:
 
 
 def receiver_key(endpoint: Endpoint) -> str:
-    """The key that a receiver verifies with: of an Ed25519 pair the public one. The private one never leaves."""
+    """Return the key that a receiver verifies with. For Ed25519 this is the public key; the private key is never shown."""
     key = endpoint.secrets[0].key
     return signing.public_key(key) if key.startswith(signing.PRIVATE_PREFIX) else key
 
@@ -294,7 +295,7 @@ def receiver_key(endpoint: Endpoint) -> str:
 
 
 async def send_test(deps: Deps, by: Caller, ref: EndpointRef, event_type: str) -> Message:
-    """An example of the event type, to this endpoint alone, whatever it subscribes to."""
+    """Send an example of the event type to this endpoint alone, even if it does not subscribe to the type."""
     endpoint, now = await find(deps, by, ref), deps.wall()
     found = await _event_type(deps.store, endpoint.org_id, event_type)
     if endpoint.status == EndpointStatus.DISABLED:
@@ -313,7 +314,7 @@ async def send_test(deps: Deps, by: Caller, ref: EndpointRef, event_type: str) -
 
 
 async def operational_application(store: Store, org_id: str) -> Application | None:
-    """The application of the organization's operational endpoints; None: it has never had any."""
+    """Return the application of the organization's operational endpoints, or None if there is none yet."""
     return await store.application(operational_events.MANAGEMENT, org_id)
 
 
@@ -329,7 +330,7 @@ async def _operational_home(store: Store, org_id: str) -> Application:
     new = NewApplication(name=f"operational webhooks of {org_id}", uid=org_id)
     try:
         return await store.create_application(operational_events.MANAGEMENT, new)
-    except Conflict:  # another caller created it between the look and the insert
+    except Conflict:  # another caller created it after this one looked it up
         return await _operational_home(store, org_id)
 
 
@@ -345,5 +346,5 @@ async def _save_operational_types(store: Store, now: datetime) -> None:
 
 
 def _where(endpoint: Endpoint) -> str:
-    """The URLs of operational endpoints are sealed: they appear in no record."""
+    """Return the URL for the audit log. URLs of operational endpoints are encrypted at rest, so they are left out."""
     return "" if endpoint.org_id == operational_events.MANAGEMENT else without_query(endpoint.url)

@@ -1,4 +1,4 @@
-"""Messages: publish them, send them again, and remove their content."""
+"""Messages: publish them, resend them, and delete their content."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hookline.services.schemas.payloads import TimeBudget
 
 T = TypeVar("T")
 
-TURN = 0.005  # seconds for which the messages of a batch are checked before other requests get their turn
+TURN = 0.005  # seconds of checking the messages of a batch before other requests run
 
 
 class KeyReused(InvalidInput):
@@ -42,11 +42,11 @@ async def publish(
     decoded: bool = False,
     unsupported: InvalidInput | None = None,
 ) -> Accepted:
-    """Returns once the message is durable. A message that was accepted before under its idempotency key stays accepted, even
-    if it would be refused now.
+    """Accept a message, and return once it is durable. A message that was accepted earlier under the same idempotency key is
+    returned again, even if the checks would refuse it now.
 
-    The caller looks the application up: a server remembers it, so that a message costs no extra round trip. `decoded`: see
-    `check_message`. `unsupported`: the request asks for something that is not done here.
+    The application is already looked up, because a server caches it to save a round trip per message. `decoded`: see
+    `check_message`. `unsupported` is the error for a feature that the request uses and Hookline does not have.
     """
     try:
         if unsupported is not None:
@@ -72,9 +72,10 @@ async def publish_batch(
     key: bytes | None = None,
     body: bytes | None = None,
 ) -> BatchAccepted:
-    """One transaction. Each item is a message, or a text that says why it is none; refused items do not stop the others.
+    """Accept messages in one transaction. An item is a message, or an error text if it could not be read. A refused item does
+    not stop the others.
 
-    `key` and `body` are the hashes of the idempotency key and of the request's body. `judged` tells what became of each message.
+    `key` and `body` are the hashes of the idempotency key and of the request's body. Call `judged` on each answer.
     """
     accepted: list[NewMessage] = []
     faults: dict[int, str] = {}
@@ -99,7 +100,7 @@ async def publish_batch(
 
 
 async def in_turns(items: Iterable[T], monotonic: Callable[[], float] = clock.monotonic) -> AsyncIterator[T]:
-    """Walk a long list while other requests wait for the event loop."""
+    """Iterate over a long list, and let other requests run every few milliseconds."""
     until = monotonic() + TURN
     for item in items:
         if monotonic() > until:
@@ -121,7 +122,7 @@ async def _accepted_before(deps: Deps, new: NewMessage) -> Accepted | None:
 
 
 def judged(accepted: Accepted) -> Accepted:
-    """The same, if the message was accepted; else the error that says why it was not."""
+    """Return `accepted` if the message was accepted. Otherwise raise the error that says why not."""
     match accepted.status:
         case IngestStatus.ACCEPTED | IngestStatus.REPLAYED:
             return accepted
@@ -133,11 +134,11 @@ def judged(accepted: Accepted) -> Accepted:
             raise NotFound("the application is gone")
 
 
-# ── what has been published ───────────────────────────────────────────────────────────────────────────────────────
+# ── published messages ────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def resend(deps: Deps, by: Caller, ref: MessageRef, endpoint: EndpointRef) -> tuple[Message, Endpoint]:
-    """A delivery of its own, due at once, whatever became of those before."""
+    """Create a new delivery of the message that is due at once, whatever the state of earlier deliveries."""
     message = await lookup.message(deps, by, ref)
     to = await lookup.endpoint(deps, by, endpoint)
     if to.app_no != message.app_no:
@@ -153,7 +154,7 @@ async def resend(deps: Deps, by: Caller, ref: MessageRef, endpoint: EndpointRef)
 
 
 async def expunge(deps: Deps, by: Caller, ref: MessageRef, *, force: bool = False) -> Message:
-    """Remove the payload for good. Without `force`, no delivery is given up for it."""
+    """Delete the payload. Without `force`, refuse if an open or dead delivery needs it."""
     found = await lookup.message(deps, by, ref)
     entry = None if found.payload is None else _entry(by, "message.expunge", found)
     if not await deps.store.expunge_message(found, force=force, note=lambda done: entry if done else None):
@@ -165,7 +166,7 @@ async def expunge(deps: Deps, by: Caller, ref: MessageRef, *, force: bool = Fals
 
 
 async def expunge_attempt(deps: Deps, by: Caller, ref: MessageRef, attempt_id: str) -> None:
-    """Remove the endpoint's answer, headers and body, for good."""
+    """Delete the headers and the body of the endpoint's response."""
     found = await lookup.message(deps, by, ref)
     entry = _entry(by, "attempt.expunge", found, attempt_id)
     if not await deps.store.expunge_attempt(found, attempt_id, note=lambda done: entry if done else None):

@@ -21,7 +21,7 @@ async def create(deps: Deps, by: Caller, name: str, role: Scope, password: str) 
 
 
 async def find(deps: Deps, by: Caller, name: str) -> Operator:
-    """Of the caller's organization, although names are unique in the whole deployment."""
+    """Return an operator of the caller's organization. Names are unique in the whole deployment."""
     name = operator_name(name)
     found = await deps.store.operator(name)
     if found is None or found.org_id != by.org_id:
@@ -30,26 +30,26 @@ async def find(deps: Deps, by: Caller, name: str) -> Operator:
 
 
 async def set_role(deps: Deps, by: Caller, name: str, role: Scope) -> Operator:
-    """From now on, also in sessions that are open."""
+    """Change the role. It applies at once, also to open sessions."""
     found = await find(deps, by, name)
     return await deps.store.change_operator(found.name, role=role, note=_note(by, "role", found.name, role.value))
 
 
 async def set_password(deps: Deps, by: Caller, name: str, password: str) -> Operator:
-    """It ends the sessions that were begun with the old password."""
+    """Change the password. This ends the sessions that began with the old one."""
     found = await find(deps, by, name)
     hashed = _hashed(password, found.name)
     return await deps.store.change_operator(found.name, password=hashed, note=_note(by, "password", found.name))
 
 
 async def sign_out(deps: Deps, by: Caller, name: str) -> int:
-    """The number of sessions that this ended."""
+    """End all sessions of the operator. Return their number."""
     found = await find(deps, by, name)
     return await deps.store.end_sessions(found.name, note=_note(by, "sign_out", found.name))
 
 
 async def delete(deps: Deps, by: Caller, name: str) -> Operator:
-    """Their sessions end now."""
+    """Delete the operator and end all their sessions."""
     found = await find(deps, by, name)
     await deps.store.delete_operator(found.name, note=_note(by, "delete", found.name))
     return found

@@ -1,4 +1,4 @@
-"""API tokens: issue them, and make them void."""
+"""API tokens: issue and revoke them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Issued(Struct, frozen=True, kw_only=True):
 
 
 async def issue(deps: Deps, by: Caller, app: str | None = None, lifetime: float | None = None) -> Issued:
-    """A token for the organization, or for one application of it. The lifetime is in seconds."""
+    """Issue a token for the organization or for one of its applications. The lifetime is in seconds."""
     found = None if app is None else await lookup.application(deps, by, app)
     if lifetime is None:
         lifetime = tokens.ORG_LIFETIME if found is None else tokens.APP_LIFETIME
@@ -35,7 +35,7 @@ async def issue(deps: Deps, by: Caller, app: str | None = None, lifetime: float 
 
 
 async def issue_sign_in(deps: Deps, by: Caller) -> Issued:
-    """The token of a link that signs in to the organization's dashboard, once and within minutes."""
+    """Issue the token of a sign-in link for the organization's dashboard. It works once and expires within minutes."""
     now = deps.wall()
     token = tokens.issue_link(deps.token_secret, by.org_id, now=now)
     await deps.store.add_audit([_entry(by, "token.create", None, "sign-in link")])
@@ -43,7 +43,7 @@ async def issue_sign_in(deps: Deps, by: Caller) -> Issued:
 
 
 async def revoke(deps: Deps, by: Caller) -> None:
-    """The token that the caller acts with."""
+    """Revoke the token that the caller uses for this request."""
     if by.token is None or by.expires_at is None:
         raise Forbidden("an API key is revoked by its id, with DELETE /api/v1/api-key/{key_id}")
     if by.app is None:
@@ -54,7 +54,7 @@ async def revoke(deps: Deps, by: Caller) -> None:
 
 
 async def revoke_all(deps: Deps, by: Caller, app: str | None = None) -> None:
-    """Every token of the organization, or of one application, that was issued until now. API keys stay."""
+    """Revoke every token issued so far for the organization or for one application. API keys stay valid."""
     found = None if app is None else await lookup.application(deps, by, app)
     await revoke_issued(deps, by.org_id, found, _entry(by, "token.revoke_all", found))
 

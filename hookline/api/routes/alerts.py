@@ -1,4 +1,4 @@
-"""Alerts of the whole deployment. They name endpoints of every organization, so that only the operator's own sees them."""
+"""Alerts of the whole deployment. They name endpoints of all organizations, so only the default organization sees them."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class AttemptsQuery(HistoryQuery, frozen=True, kw_only=True):
 
     @property
     def empty(self) -> bool:
-        """What has not ended is not listed."""
+        """Whether nothing can match, because only attempts that have ended are listed."""
         return self.status not in (None, *_FINAL)
 
 
@@ -155,7 +155,7 @@ async def _listed(call: Call, app: Application, found: Walk[Attempt], page: Page
 
 
 async def _messages_of(call: Call, app: Application, attempts: Sequence[Attempt]) -> dict[str, MessageOut]:
-    """Those that retention has left."""
+    """Return the messages of these attempts by id. Messages that retention has deleted are missing."""
     wanted = {each.message_id for each in attempts}
     found = await call.store.messages_of(app.no, sorted(wanted))
     return {each.id: message(each, with_payload=False) for each in found}
@@ -197,7 +197,7 @@ async def list_destinations(call: Call) -> Response:
 
 
 def _latest(deliveries: Sequence[Delivery]) -> list[Delivery]:
-    """One for each endpoint, by the endpoint's id: a resend is a delivery of its own."""
+    """Return the latest delivery for each endpoint, by endpoint id. A resend creates another delivery."""
     by_endpoint = {each.endpoint_id: each for each in sorted(deliveries, key=lambda each: each.id)}
     return [by_endpoint[endpoint_id] for endpoint_id in sorted(by_endpoint)]
 

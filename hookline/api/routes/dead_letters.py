@@ -160,7 +160,7 @@ def _query(given: DeadQuery | wire.DeadFilterIn, app: str | None, resolved: bool
 
 @contextmanager
 def _as_named_here() -> Iterator[None]:
-    """The API calls two fields of the filter by other names."""
+    """Rename two fields in errors, because the API has other names for them than the service."""
     try:
         yield
     except InvalidInput as error:

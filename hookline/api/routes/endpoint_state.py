@@ -18,13 +18,13 @@ from hookline.rules.checks import text as text_checks
 from hookline.rules.lane.admission import next_start
 from hookline.services import endpoint_state
 
-EVENTS = 20  # of the timeline that are shown with the health
+EVENTS = 20  # newest events of the timeline that are shown with the health
 
 _ONE = "/app/{app_id}/endpoint/{endpoint_id}"
 OPERATIONS = Operations()
 
 
-# ── looking at them ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── read ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @OPERATIONS.get(f"{_ONE}/health", "v1.lane.health", EndpointHealthOut)
@@ -76,7 +76,7 @@ async def timeline(call: Call) -> Response:
     return listing(shown, [str(entry.id) for entry in walk.rows], page, walk.end)
 
 
-# ── changing them ─────────────────────────────────────────────────────────────────────────────────────────────────
+# ── change ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @OPERATIONS.post(f"{_ONE}/pause", "v1.lane.pause", EndpointHealthOut, body=CauseIn, body_optional=True)

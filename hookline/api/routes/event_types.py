@@ -101,7 +101,7 @@ def _new(call: Call, name: str, given: EventTypeUpdate) -> EventType:
 
 
 def _replaced(seen: EventType | None, new: EventType, given: EventTypeUpdate) -> EventType:
-    """What Svix's SDKs do not know of is not undone by them."""
+    """Keep `policy` and `validated` if the request leaves them out, because Svix's SDKs do not send them."""
     if seen is None:
         return new
     return replace(
@@ -122,7 +122,7 @@ def _given(change: EventTypePatch) -> dict[str, Any]:
 
 
 def _flags(flag: str | UnsetType | None, flags: tuple[str, ...] | UnsetType | None) -> tuple[str, ...]:
-    """By either name."""
+    """Return the feature flags. Older SDKs send one flag under another name."""
     return flags or (() if flag is None or flag is UNSET else (flag,))
 
 

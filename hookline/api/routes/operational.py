@@ -1,4 +1,4 @@
-"""Operational webhooks: the same endpoints, in the application that the management organization has for the caller's."""
+"""Operational webhooks. Their endpoints belong to an internal application, one for each organization."""
 
 from __future__ import annotations
 

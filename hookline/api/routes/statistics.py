@@ -56,7 +56,7 @@ async def _shown(call: Call, where: StatsFilter) -> Response:
 
 
 def _window(call: Call, usual: timedelta) -> tuple[datetime, datetime]:
-    """Up to now, and as long as usual, unless the caller says otherwise."""
+    """Return start and end of the window. By default it ends now and has the usual length."""
     asked = call.query(WindowQuery)
     until = call.services.wall() if asked.until is None else text_checks.check_instant("until", asked.until)
     since = until - usual if asked.since is None else text_checks.check_instant("since", asked.since)

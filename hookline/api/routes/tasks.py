@@ -12,7 +12,7 @@ from hookline.model import TaskFilter, TaskKind, TaskStatus, TaskWork
 from hookline.model.states import DeliveryState
 from hookline.services import replays, tasks
 
-# What a bulk replay can be asked for by Svix's numbers; the others are on their way already.
+# Delivery states by Svix's status numbers. Other states cannot be replayed, because those deliveries are still open.
 _OUTCOMES = {0: DeliveryState.DELIVERED, 2: DeliveryState.DEAD}
 
 _ENDPOINT = "/app/{app_id}/endpoint/{endpoint_id}"
@@ -21,7 +21,7 @@ _ONE = f"{_ALL}/{{task_id}}"
 OPERATIONS = Operations()
 
 
-# ── making them ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── create ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @OPERATIONS.post(f"{_ENDPOINT}/recover", "v1.endpoint.recover", {202: wire.BackgroundTaskOut}, body=wire.RecoverIn)
@@ -64,7 +64,7 @@ async def bulk_replay(call: Call) -> Response:
     return respond(wire.task(await replays.bulk_replay(call.deps, call.caller, call.endpoint_ref, work)), 202)
 
 
-# ── looking at them ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── read and cancel ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class TaskQuery(ListQuery, frozen=True, kw_only=True):
@@ -84,7 +84,7 @@ async def list_all(call: Call) -> Response:
 
 
 def _filter(call: Call, asked: TaskQuery) -> TaskFilter:
-    """What is shown as failed is found as failed: what was canceled, too."""
+    """Return the store's filter. The API shows canceled tasks as failed, so the status `failed` also finds canceled ones."""
     app = call.caller.app
     kinds = (kind for kind, word in wire.WORDS.items() if asked.task in (None, word))
     also = (TaskStatus.CANCELED,) if asked.status == TaskStatus.FAILED else ()

@@ -1,4 +1,4 @@
-"""Reading it, in bounded steps: from what the database keeps."""
+"""Read the history of a message from the database, in a bounded number of queries."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from hookline.services.explain.model import DeliveryHistory, MessageHistory
 from hookline.services.explain.times import HOLDS
 from hookline.store.protocols import Page, Store
 
-MAX_TOLD = 50  # deliveries of a message of which everything is looked up
-MAX_EVENTS = 200  # of one endpoint
-MAX_WALKS = 5  # through an endpoint's timeline, however long that is
-MAX_ATTEMPTS = 500  # of a message that are told without what was answered: the newest ones
+MAX_TOLD = 50  # maximum number of deliveries of a message with all details
+MAX_EVENTS = 200  # maximum number of events of one endpoint
+MAX_WALKS = 5  # maximum number of queries of an endpoint's timeline
+MAX_ATTEMPTS = 500  # newest attempts of a message that are read without their responses
 
 
 async def read(
     store: Store, message: Message, org_id: str, *, most: int | None = None, content: bool = True
 ) -> MessageHistory:
-    """Of a message of that organization. `most` deliveries are told whole; without content, not what was answered."""
+    """Read the history of a message. At most `most` deliveries have details. Without `content`, responses are left out."""
     deliveries = await store.deliveries(message.id)
     attempts = await store.attempts(message.id) if content else await _outlines(store, message)
     by_rank = sorted(deliveries, key=lambda each: (_rank(each), each.id))
@@ -40,7 +40,7 @@ async def _outlines(store: Store, message: Message) -> list[Attempt]:
 
 
 def _rank(delivery: Delivery) -> int:
-    """Of very many, those that went well are told last."""
+    """Sort successful deliveries last, so that failed ones get the details."""
     return int(delivery.state == DeliveryState.DELIVERED)
 
 
@@ -78,7 +78,7 @@ async def _holding(store: Store, delivery: Delivery) -> list[LaneEvent]:
 
 
 async def _newest(store: Store, endpoint_no: int, where: LaneEventFilter, most: int) -> list[LaneEvent]:
-    """The last ones first. A listing may end before a page is full, and say where to go on."""
+    """Return the newest events first. The store may end a page early and say where to continue."""
     found: list[LaneEvent] = []
     page = Page(limit=most)
     for _ in range(MAX_WALKS):

@@ -1,6 +1,6 @@
-"""Payloads against the schema of their event type, on an event loop that others wait for.
+"""Validate payloads with the schema of their event type, without blocking the event loop.
 
-What is provably cheap is checked at once. The rest is checked in a process of its own, in turn and within a bounded time.
+A payload that is certainly cheap to check is checked at once. Others are checked in a separate process, with a time limit.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from hookline.store.protocols import Store
 
 log = structlog.get_logger(__name__)
 
-REMEMBERED = 2.0  # seconds after which a change that another process made is noticed
+REMEMBERED = 2.0  # seconds until this process sees a change that another process made
 MAX_REMEMBERED = 10_000
 MAX_COMPILED = 256
-QUICK = 0.005  # seconds of the processor's time in which a schema is compiled that this process compiles too
+QUICK = 0.005  # a schema that compiles in this many seconds of CPU time is compiled in this process too
 
 
 class TimeBudget:
-    """Of one request, however many payloads it brings."""
+    """The CPU time that one request may use for validation, for all its payloads together."""
 
     def __init__(self, tenant: str, seconds: float | None = None) -> None:
         self.tenant = tenant
@@ -42,12 +42,14 @@ class _Rule(Struct, frozen=True):
     event_type: str
     version: str
     text: bytes
-    judge: schema_validation.Judge | None = None  # None: it takes too long to compile
-    refusal: str | None = None  # it was saved once and cannot be used now: nothing goes out unchecked in its name
+    judge: schema_validation.Judge | None = None  # None: compiling it takes too long for this process
+    refusal: str | None = (
+        None  # error for every payload, if the stored schema cannot be used; nothing is accepted unchecked
+    )
 
 
 class Schemas:
-    """One per process."""
+    """Cache and use the schemas of event types. A process has one instance."""
 
     def __init__(self, store: Store, monotonic: Callable[[], float]) -> None:
         self._store = store
@@ -58,8 +60,8 @@ class Schemas:
         self._compiling: dict[tuple[object, ...], asyncio.Task[_Rule]] = {}
 
     async def check(self, org_id: str, event_type: str, payload: bytes, budget: TimeBudget | None = None) -> None:
-        """`InvalidInput` with up to five faults, if the event type is validated and the payload does not fit; or if it would take
-        longer than the budget to find out. `Busy` if nobody has time for it now."""
+        """Check a payload, if its event type has validation on. Raises `InvalidInput` with up to five faults if it does not fit,
+        or if the check takes longer than the budget. Raises `Busy` if no process is free."""
         known = self._recent.get((org_id, event_type))
         if known is None or known[0] < self._monotonic():
             rule = await self._look_up(org_id, event_type)
@@ -73,7 +75,7 @@ class Schemas:
             await self._check_apart(rule, payload, budget or TimeBudget(org_id))
 
     async def check_saved(self, event_type: EventType) -> None:
-        """`InvalidInput` for schemas that cannot be saved."""
+        """Check the schemas of an event type before it is saved. Raises `InvalidInput`."""
         if schema_validation.is_small(msgspec.json.encode(event_type.schemas)):
             schema_validation.check_schemas(event_type)
             return
@@ -83,7 +85,7 @@ class Schemas:
             raise InvalidInput(f"take more than {SECONDS:g} s to check; make them simpler", field="schemas") from None
 
     def forget(self, org_id: str, event_type: str) -> None:
-        """It was changed in this process: the next payload meets the change."""
+        """Drop an event type from the cache, because this process changed it."""
         self._recent.pop((org_id, event_type), None)
 
     async def close(self) -> None:
@@ -111,7 +113,7 @@ class Schemas:
             raise InvalidInput(answer.fault, field=answer.field)
         return answer
 
-    # ── what is known ──
+    # ── cache ──
 
     async def _look_up(self, org_id: str, name: str) -> _Rule | None:
         found = await self._store.event_type(org_id, name)
@@ -133,12 +135,12 @@ class Schemas:
         return found
 
     def _being_made(self, key: tuple[object, ...], event_type: EventType) -> asyncio.Task[_Rule]:
-        """Once for all requests that wait for it, whichever of them goes away."""
+        """Return the task that compiles a schema. All requests that need the schema share it, even if some are canceled."""
 
         def done(task: asyncio.Task[_Rule]) -> None:
             del self._compiling[key]
             if not task.cancelled():
-                task.exception()  # known, also if nobody waits for it any more
+                task.exception()  # marks the exception as retrieved if no request waits any more
 
         if key not in self._compiling:
             self._compiling[key] = asyncio.create_task(self._made(event_type))
