@@ -50,8 +50,7 @@ async def read(context: PageContext, app_no: int | None) -> Sight:
 
 
 async def show(context: PageContext) -> Page:
-    if context.app is None and (ref := context.param("app")) is not None:
-        raise NotFound(f"no application {ref!r}")  # never: those of all applications
+    context.check_app()
     sight = await read(context, context.app_no)
     if not sight.backlog.lanes:
         return Page(

@@ -16,7 +16,6 @@ from hookline.dashboard.page import Action, Page, View
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages import alerts
 from hookline.dashboard.pages.overview_view import MAX_TROUBLED, Fleet, Picture, body
-from hookline.errors import NotFound
 from hookline.model import Backlog, DeadFilter, Depths
 from hookline.model.activity import MINUTE
 from hookline.observe.fleet_history import Work
@@ -29,8 +28,7 @@ LOOKS_KEPT = timedelta(hours=2)  # of earlier backlogs
 
 
 async def show(context: PageContext) -> Page:
-    if context.app is None and context.param("app") is not None:
-        raise NotFound(f"no application {context.param('app')!r}")  # never: all of them
+    context.check_app()
     picture = await (_whole(context) if context.whole and context.app is None else _own(context))
     return Page(title="Overview", body=body(context, picture), rail="overview")
 

@@ -51,9 +51,7 @@ class Asked(Struct, frozen=True, kw_only=True):
 
 def chosen_app(context: PageContext) -> str | None:
     """The application that is chosen; None: all that the viewer may reach."""
-    ref = context.param("app")
-    if ref is not None and context.app is None:
-        raise NoSuch("application", ref)  # never: all of them
+    context.check_app()
     return None if context.app is None else context.app.id
 
 

@@ -48,8 +48,7 @@ class Asked(Struct, frozen=True, kw_only=True):
 
 def read(context: PageContext) -> Asked:
     """An id is looked for everywhere: the other filters do not hide it."""
-    if context.param("app") is not None and context.app is None and not context.viewer.portal:
-        raise NotFound(f"no application {context.param('app')!r}")  # never: all of them
+    context.check_app()
     typed = {name: value for name in FILTERS if (value := context.param(name)) is not None}
     faults: dict[str, str] = {}
 
