@@ -46,7 +46,7 @@ def create_app(services: WebContext, pages: Sequence[BaseRoute] = ()) -> ASGIApp
     app.router.redirect_slashes = False
     templates = {route.endpoint: route.path for route in routes if isinstance(route, Route)}
     return RequestMiddleware(
-        ingest_route.ahead(app, routes), services.front, templates, services.monotonic, services.tally
+        ingest_route.ahead(app, routes), services.middleware, templates, services.monotonic, services.tally
     )
 
 

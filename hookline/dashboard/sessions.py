@@ -281,7 +281,7 @@ class Sessions:
         return answer
 
     def _page(self, shown: Safe, status: int, *, portal: bool, retry_after: int | None = None) -> Response:
-        frames = self._services.front.portal_origins if portal else ()
+        frames = self._services.middleware.portal_origins if portal else ()
         given = {**headers(frames), **beside(status, retry_after)}
         return Response(shown, status, given, media_type="text/html")
 

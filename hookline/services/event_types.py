@@ -24,7 +24,7 @@ STEP = 64  # event types that are read from the store at a time
 
 
 async def find(deps: Deps, by: Caller, name: str) -> EventType:
-    return _there(await deps.store.event_type(by.org_id, name) if lookup.storable(name) else None, name)
+    return _existing(await deps.store.event_type(by.org_id, name) if lookup.storable(name) else None, name)
 
 
 async def create(deps: Deps, by: Caller, new: EventType) -> EventType:
@@ -47,7 +47,7 @@ async def put(
 
 async def change(deps: Deps, by: Caller, name: str, decide: Callable[[EventType], EventType]) -> EventType:
     """Change the event type. `decide` gets its current state, and is called again if another caller changed it meanwhile."""
-    return (await _save(deps, by, name, lambda seen: decide(_there(seen, name)), "edit"))[0]
+    return (await _save(deps, by, name, lambda seen: decide(_existing(seen, name)), "edit"))[0]
 
 
 async def archive(deps: Deps, by: Caller, name: str) -> EventType:
@@ -60,7 +60,7 @@ async def restore(deps: Deps, by: Caller, name: str) -> EventType:
 
 
 async def _set_archived(deps: Deps, by: Caller, name: str, archived: bool, verb: str) -> EventType:
-    return (await _save(deps, by, name, lambda seen: replace(_there(seen, name), archived=archived), verb))[0]
+    return (await _save(deps, by, name, lambda seen: replace(_existing(seen, name), archived=archived), verb))[0]
 
 
 async def expunge(deps: Deps, by: Caller, name: str) -> None:
@@ -125,7 +125,7 @@ def _stamped(wanted: EventType, seen: EventType | None, now: datetime) -> EventT
     return replace(wanted, created_at=now if seen is None else seen.created_at, updated_at=after)
 
 
-def _there(found: EventType | None, name: str) -> EventType:
+def _existing(found: EventType | None, name: str) -> EventType:
     if found is None:
         raise NoSuch("event type", name)
     return found

@@ -56,11 +56,11 @@ async def publish(
         before = await _accepted_before(deps, new)
         if before is None:
             raise
-        return judged(before)
+        return check_accepted(before)
     accepted = await deps.submit(checked)
     if accepted.status == IngestStatus.NO_APPLICATION:
         deps.forget_application(app)
-    return judged(accepted)
+    return check_accepted(accepted)
 
 
 async def publish_batch(
@@ -75,7 +75,7 @@ async def publish_batch(
     """Accept messages in one transaction. An item is a message, or an error text if it could not be read. A refused item does
     not stop the others.
 
-    `key` and `body` are the hashes of the idempotency key and of the request's body. Call `judged` on each answer.
+    `key` and `body` are the hashes of the idempotency key and of the request's body. Call `check_accepted` on each answer.
     """
     accepted: list[NewMessage] = []
     faults: dict[int, str] = {}
@@ -121,7 +121,7 @@ async def _accepted_before(deps: Deps, new: NewMessage) -> Accepted | None:
     return await deps.store.accepted_under(new.idempotency_key, new.idempotency_body)
 
 
-def judged(accepted: Accepted) -> Accepted:
+def check_accepted(accepted: Accepted) -> Accepted:
     """Return `accepted` if the message was accepted. Otherwise raise the error that says why not."""
     match accepted.status:
         case IngestStatus.ACCEPTED | IngestStatus.REPLAYED:

@@ -60,7 +60,7 @@ class WebContext(Deps, frozen=True, kw_only=True):
     auth: Authenticator
     limits: Limits
     answers: IdempotentResponses
-    front: MiddlewareSettings
+    middleware: MiddlewareSettings
     dead_letter_document: Callable[[DeadLetter], object]  # the JSON shape that the API gives a dead letter
     public_url: str | None  # URL of this server for browsers
     local: bool = False  # only clients on this machine can connect

@@ -181,7 +181,7 @@ async def test_nothing_matched(operator: Client, scene: Scene) -> None:
 async def test_of_very_many_endpoints_the_rest_are_a_line_each(
     operator: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(message_page, "MAX_TOLD", 2)
+    monkeypatch.setattr(message_page, "MAX_DETAILED", 2)
     for _ in range(4):
         await scene.endpoint()
     [message] = await scene.send()
@@ -197,7 +197,7 @@ async def test_of_very_many_endpoints_the_rest_are_a_line_each(
 async def test_all_deliveries_are_listed_by_state(
     operator: Client, portal: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(message_page, "MAX_TOLD", 1)
+    monkeypatch.setattr(message_page, "MAX_DETAILED", 1)
     monkeypatch.setattr(deliveries_page, "SHOWN", 2)
     endpoints = [await scene.endpoint(url=f"https://{at}.example.com/hook") for at in range(5)]
     [message] = await scene.send()

@@ -233,7 +233,7 @@ def _result(app: Application, item: _Item, answer: Accepted, trace: str | None, 
     if isinstance(item, str):  # another release accepted this item
         return _refused(422, "invalid", item)
     try:
-        kept = _kept(app, item, messages.judged(answer), trace)
+        kept = _kept(app, item, messages.check_accepted(answer), trace)
     except Conflict as error:
         return _refused(409, "conflict", str(error))
     return BatchResultOut(status=202, message=message(kept, with_payload=with_content))

@@ -45,7 +45,7 @@ class Remedy(Struct, frozen=True, kw_only=True):
 
     words: Sequence[str]
     commands: Sequence[str]
-    ours: bool = False  # only the operators of the deployment can fix it
+    operators_only: bool = False  # only the operators of the deployment can fix it
 
     @property
     def sentences(self) -> str:
@@ -93,7 +93,7 @@ def _after_death(way: DeliveryHistory, reason: Reason) -> Remedy:
         commands = [f"hookline dead resolve {letter} --note '...'"]
     if reason == Reason.ENDPOINT_GONE:
         commands.insert(0, f"hookline endpoints resume {_endpoint(way)}")
-    return Remedy(words=(f"{why}{hint}", what), commands=commands, ours=reason in _HINTS)
+    return Remedy(words=(f"{why}{hint}", what), commands=commands, operators_only=reason in _HINTS)
 
 
 def _release(way: DeliveryHistory, lane: Lane, now: datetime) -> Remedy | None:
@@ -119,7 +119,7 @@ def _release(way: DeliveryHistory, lane: Lane, now: datetime) -> Remedy | None:
     overdue = delivery.due_at is not None and now - delivery.due_at > OVERDUE
     if not overdue or is_limited(way):
         return None
-    return Remedy(words=["is a worker running?"], commands=["hookline top"], ours=True)
+    return Remedy(words=["is a worker running?"], commands=["hookline top"], operators_only=True)
 
 
 def _endpoint(way: DeliveryHistory) -> str:

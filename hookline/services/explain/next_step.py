@@ -19,7 +19,7 @@ class NextStep(Struct, frozen=True, kw_only=True):
     after: str = ""
     exact: bool = False  # show the instant itself, not the time until then
 
-    def told(self, when: Callable[[datetime], str]) -> str:
+    def text(self, when: Callable[[datetime], str]) -> str:
         """Return the step as a text. `when` formats an instant."""
         if self.at is None:
             return self.words
@@ -45,17 +45,17 @@ def held_by(way: DeliveryHistory, now: datetime) -> NextStep | None:
     return None
 
 
-def standing(way: DeliveryHistory, now: datetime) -> str:
+def current_state(way: DeliveryHistory, now: datetime) -> str:
     """Return the word for the current state of the delivery."""
     return "held" if way.delivery.state in WAITING and held_by(way, now) else way.delivery.state.name.lower()
 
 
-def prospects(way: DeliveryHistory, now: datetime, when: Callable[[datetime], str]) -> Iterator[str]:
+def next_step_texts(way: DeliveryHistory, now: datetime, when: Callable[[datetime], str]) -> Iterator[str]:
     """Return the next steps as texts. `when` formats an instant."""
-    return (each.told(when) for each in outlook(way, now))
+    return (each.text(when) for each in next_steps(way, now))
 
 
-def outlook(way: DeliveryHistory, now: datetime) -> Iterator[NextStep]:
+def next_steps(way: DeliveryHistory, now: datetime) -> Iterator[NextStep]:
     delivery = way.delivery
     held = held_by(way, now)
     if delivery.state in WAITING and held:

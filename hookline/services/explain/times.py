@@ -12,7 +12,7 @@ from hookline.model import Attempt, LaneEvent
 from hookline.model import LaneEventKind as K
 from hookline.model.states import Circuit, EndpointStatus, ErrorKind
 from hookline.services.explain.model import DeliveryHistory
-from hookline.services.explain.next_step import standing
+from hookline.services.explain.next_step import current_state
 
 # Events that begin (True) or end (False) a hold of a lane: those of its circuit, and those of its status.
 HOLDS = (
@@ -78,7 +78,7 @@ def holds(way: DeliveryHistory, now: datetime) -> list[tuple[datetime, datetime]
 
 def _left_alone(way: DeliveryHistory, now: datetime) -> bool:
     """Return whether a Retry-After holds the lane now. No event marks its end, so earlier ones are shown as waiting."""
-    if way.lane is None or standing(way, now) != "held":
+    if way.lane is None or current_state(way, now) != "held":
         return False
     shut = way.lane.lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN)
     return way.lane.lane.status == EndpointStatus.ACTIVE and not shut

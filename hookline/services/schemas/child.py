@@ -108,14 +108,14 @@ def _work(job: Job) -> None:
         case Save():
             schema_validation.check_schemas(msgspec.json.decode(job.event_type, type=EventType))
         case Survey():
-            _judge(job.event_type, job.version, job.schema)
+            _compile(job.event_type, job.version, job.schema)
         case Check():
-            _judge(job.event_type, job.version, job.schema)(job.payload)
+            _compile(job.event_type, job.version, job.schema)(job.payload)
 
 
 @lru_cache(MAX_COMPILED)
-def _judge(event_type: str, version: str, text: bytes) -> schema_validation.Judge:
-    return schema_validation.judge(event_type, version, msgspec.json.decode(text))
+def _compile(event_type: str, version: str, text: bytes) -> schema_validation.CompiledSchema:
+    return schema_validation.compile_schema(event_type, version, msgspec.json.decode(text))
 
 
 if __name__ == "__main__":

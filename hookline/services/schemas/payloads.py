@@ -42,7 +42,7 @@ class _Rule(Struct, frozen=True):
     event_type: str
     version: str
     text: bytes
-    judge: schema_validation.Judge | None = None  # None: compiling it takes too long for this process
+    compiled: schema_validation.CompiledSchema | None = None  # None: compiling it takes too long for this process
     refusal: str | None = (
         None  # error for every payload, if the stored schema cannot be used; nothing is accepted unchecked
     )
@@ -71,8 +71,8 @@ class Schemas:
             return
         if rule.refusal is not None:
             raise InvalidInput(rule.refusal)
-        if rule.judge is None or not rule.judge.settled(payload):
-            await self._check_apart(rule, payload, budget or TimeBudget(org_id))
+        if rule.compiled is None or not rule.compiled.check_if_cheap(payload):
+            await self._check_in_process(rule, payload, budget or TimeBudget(org_id))
 
     async def check_saved(self, event_type: EventType) -> None:
         """Check the schemas of an event type before it is saved. Raises `InvalidInput`."""
@@ -80,7 +80,7 @@ class Schemas:
             schema_validation.check_schemas(event_type)
             return
         try:
-            await self._apart(Save(msgspec.json.encode(event_type)), TimeBudget(event_type.org_id))
+            await self._run_job(Save(msgspec.json.encode(event_type)), TimeBudget(event_type.org_id))
         except TooCostly:
             raise InvalidInput(f"take more than {SECONDS:g} s to check; make them simpler", field="schemas") from None
 
@@ -91,9 +91,9 @@ class Schemas:
     async def close(self) -> None:
         await self._pool.close()
 
-    async def _check_apart(self, rule: _Rule, payload: bytes, budget: TimeBudget) -> None:
+    async def _check_in_process(self, rule: _Rule, payload: bytes, budget: TimeBudget) -> None:
         try:
-            await self._apart(Check(rule.event_type, rule.version, rule.text, payload), budget)
+            await self._run_job(Check(rule.event_type, rule.version, rule.text, payload), budget)
         except TooCostly:
             raise InvalidInput(
                 f"takes more than {SECONDS:g} s of this request to be validated with the schema of "
@@ -101,7 +101,7 @@ class Schemas:
                 field="payload",
             ) from None
 
-    async def _apart(self, job: Job, budget: TimeBudget) -> Answer:
+    async def _run_job(self, job: Job, budget: TimeBudget) -> Answer:
         try:
             answer = await self._pool.run(budget.tenant, job, budget.left)
         except TooCostly:
@@ -127,14 +127,14 @@ class Schemas:
         key = (event_type.org_id, event_type.name, event_type.updated_at)
         found = self._compiled.get(key)
         if found is None:
-            found = await asyncio.shield(self._being_made(key, event_type))
+            found = await asyncio.shield(self._compile_task(key, event_type))
         self._compiled[key] = found
         self._compiled.move_to_end(key)
         while len(self._compiled) > MAX_COMPILED:
             self._compiled.popitem(last=False)
         return found
 
-    def _being_made(self, key: tuple[object, ...], event_type: EventType) -> asyncio.Task[_Rule]:
+    def _compile_task(self, key: tuple[object, ...], event_type: EventType) -> asyncio.Task[_Rule]:
         """Return the task that compiles a schema. All requests that need the schema share it, even if some are canceled."""
 
         def done(task: asyncio.Task[_Rule]) -> None:
@@ -143,11 +143,11 @@ class Schemas:
                 task.exception()  # marks the exception as retrieved if no request waits any more
 
         if key not in self._compiling:
-            self._compiling[key] = asyncio.create_task(self._made(event_type))
+            self._compiling[key] = asyncio.create_task(self._compile(event_type))
             self._compiling[key].add_done_callback(done)
         return self._compiling[key]
 
-    async def _made(self, event_type: EventType) -> _Rule:
+    async def _compile(self, event_type: EventType) -> _Rule:
         name = event_type.name
         try:
             version, given = schema_validation.newest_of(event_type)
@@ -155,7 +155,7 @@ class Schemas:
             quick = schema_validation.is_small(text) or await self._compiles_quickly(
                 name, version, text, event_type.org_id
             )
-            return _Rule(name, version, text, schema_validation.judge(name, version, given) if quick else None)
+            return _Rule(name, version, text, schema_validation.compile_schema(name, version, given) if quick else None)
         except InvalidInput as fault:
             return _Rule(name, "", b"", refusal=f"event type {name}: {fault}")
         except TooCostly:
@@ -163,4 +163,4 @@ class Schemas:
             return _Rule(name, "", b"", refusal=words)
 
     async def _compiles_quickly(self, name: str, version: str, text: bytes, tenant: str) -> bool:
-        return (await self._apart(Survey(name, version, text), TimeBudget(tenant))).seconds <= QUICK
+        return (await self._run_job(Survey(name, version, text), TimeBudget(tenant))).seconds <= QUICK

@@ -109,7 +109,7 @@ def _check_form(version: str, schema: Any) -> None:
     try:
         jsonschema_rs.meta.validate(schema, registry=_NOTHING)
     except (ValueError, ReferencingError) as error:
-        raise InvalidInput(f"is not a JSON Schema: {_said(error)}", field=f"schemas.{version}") from None
+        raise InvalidInput(f"is not a JSON Schema: {_error_text(error)}", field=f"schemas.{version}") from None
 
 
 def newest(schemas: Mapping[str, Any]) -> str:
@@ -131,10 +131,10 @@ def newest_of(event_type: EventType) -> tuple[str, Any]:
     return version, event_type.schemas[version]
 
 
-def judge(event_type: str, version: str, schema: Any) -> Judge:
+def compile_schema(event_type: str, version: str, schema: Any) -> CompiledSchema:
     """Compile a schema. The limits for saving do not apply, because an earlier release may have saved it."""
     bounds = _bounds(version, schema)
-    return Judge(event_type, version, _validator(version, schema), bounds)
+    return CompiledSchema(event_type, version, _validator(version, schema), bounds)
 
 
 def _bounds(version: str, schema: Any) -> Bounds:
@@ -151,10 +151,10 @@ def _validator(version: str, schema: dict[str, Any]) -> Validator:
     try:
         return jsonschema_rs.validator_for(schema, retriever=_never, pattern_options=options)
     except (ValueError, ReferencingError) as error:
-        raise InvalidInput(f"cannot be used to validate: {_said(error)}", field=f"schemas.{version}") from None
+        raise InvalidInput(f"cannot be used to validate: {_error_text(error)}", field=f"schemas.{version}") from None
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     if isinstance(error, ValidationError):
         return f"at {_pointer(error.instance_path)}: {_short(error.message)}"
     return _short(str(error))
@@ -340,7 +340,7 @@ def _states(pattern: str) -> int:
 # ── payloads ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Judge:
+class CompiledSchema:
     """One compiled schema."""
 
     def __init__(self, event_type: str, version: str, validator: Validator, bounds: Bounds) -> None:
@@ -358,7 +358,7 @@ class Judge:
         if not self._fits(value):
             raise self._report(self._faults(value, len(payload), values, depth))
 
-    def settled(self, payload: bytes) -> bool:
+    def check_if_cheap(self, payload: bytes) -> bool:
         """Validate a payload if that is cheap, and return whether it was. Raises `InvalidInput` if it does not fit.
 
         If this returns False, call the object itself in a separate process.
@@ -379,7 +379,7 @@ class Judge:
         try:
             return self._validator.is_valid(value)
         except (ValueError, RecursionError) as error:
-            raise InvalidInput(f"cannot be validated: {_said(error)}", field="payload") from None
+            raise InvalidInput(f"cannot be validated: {_error_text(error)}", field="payload") from None
 
     def _depth(self, value: Any) -> int:
         """Return the depth of the payload, or 0 if the schema does not refer to itself. Raises if it is too deep."""

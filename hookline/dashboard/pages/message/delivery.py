@@ -39,7 +39,7 @@ class Shown(Struct, frozen=True, kw_only=True):
 
     @property
     def state(self) -> str:
-        return explain.standing(self.way, self.now)
+        return explain.current_state(self.way, self.now)
 
     @property
     def rank(self) -> int:
@@ -62,7 +62,7 @@ def section(context: PageContext, shown: Shown, *, alone: bool) -> Safe:
     url = way.url or (shown.endpoint.url if shown.endpoint else delivery.endpoint_id)
     return components.section(
         join(components.state(shown.state), " ", components.ident(url, href=where, most=70)),
-        *(tag("p", prospect(each, shown.now)) for each in explain.outlook(way, shown.now)),
+        *(tag("p", prospect(each, shown.now)) for each in explain.next_steps(way, shown.now)),
         _remedy(context, shown),
         _folded(context, shown) if shown.state == "delivered" and not alone else _told(context, shown),
         aside=_actions(context, shown),
@@ -117,7 +117,7 @@ def _remedy(context: PageContext, shown: Shown) -> Safe | None:
     if found is None:
         return None
     if context.viewer.portal:
-        return tag("p", _for_others(shown) if found.ours else found.sentences)
+        return tag("p", _for_others(shown) if found.operators_only else found.sentences)
     commands = components.code("\n".join(found.commands), name="command")
     by_hand = tag("details", tag("summary", "On the command line"), commands)
     return tag("div", tag("p", found.sentences), by_hand, class_="remedy")

@@ -18,14 +18,14 @@ from hookline.services import explain
 from hookline.services.explain import MessageHistory
 from hookline.web.html import Child, Safe, join, tag
 
-MAX_TOLD = 12  # deliveries that are told whole; the others are a line each
+MAX_DETAILED = 12  # deliveries that are told whole; the others are a line each
 MAX_LISTED = 25  # of these; all of them are on a page of their own
 MOVING, STILL = 3.0, 15.0  # seconds between two looks, while it is under way and afterwards
 
 
 async def show(context: PageContext) -> Page:
     message = await context.message(context.path("message_id"))
-    told = await explain.read(context.store, message, context.org_id, most=MAX_TOLD, content=False)
+    told = await explain.read(context.store, message, context.org_id, limit=MAX_DETAILED, content=False)
     shown = await _shown(context, told)
     states = Counter(each.state for each in shown)  # in the order in which they matter
     states.update(told.untold)
@@ -107,14 +107,16 @@ def _why(shown: list[Shown], state: str) -> list[Child]:
         return [". ", link, "."]
     if first.way.delivery.reason is not None:
         return [" (", first.way.delivery.reason.value, "). ", link, "."]
-    found = next(explain.outlook(first.way, first.now), None) if state == "held" else None
+    found = next(explain.next_steps(first.way, first.now), None) if state == "held" else None
     return [". " if found is None else join(": ", way.prospect(found, first.now, sentence=False), " "), link, "."]
 
 
 def _cause(each: Shown) -> str:
     reason = each.way.delivery.reason
     return (
-        reason.value if reason is not None else next((said.words for said in explain.outlook(each.way, each.now)), "")
+        reason.value
+        if reason is not None
+        else next((said.words for said in explain.next_steps(each.way, each.now)), "")
     )
 
 
