@@ -10,13 +10,13 @@ from hookline.rules.alerts import wording
 class AlertOut(Out, frozen=True, kw_only=True):
     id: int
     name: str
-    subject: str | None  # an endpoint's id, where it is about one
+    subject: str | None  # id of the endpoint, if the alert is about one
     severity: Severity
     firing: bool
-    value: float  # the last that was seen while it fired
+    value: float  # last value while the alert fired
     threshold: float
     text: str
-    look: str  # the command to begin with
+    look: str  # command to start the diagnosis with
     began_at: Instant
     fired_at: Instant
     resolved_at: Instant | None

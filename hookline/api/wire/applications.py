@@ -26,7 +26,7 @@ class ApplicationIn(In, frozen=True, kw_only=True):
     name: Name
     uid: Uid | None = None
     throttle_rate: Rate | None = None
-    rate_limit: Rate | None = None  # what older SDKs call it
+    rate_limit: Rate | None = None  # name of the field in older SDKs
     metadata: dict[str, str] = field(default_factory=dict)
 
 

@@ -1,4 +1,4 @@
-"""Deliveries, the attempts that were made for them, and where a message stands at an endpoint."""
+"""Deliveries, their attempts, and the status of a message at an endpoint."""
 
 from __future__ import annotations
 

@@ -46,10 +46,10 @@ class EndpointIn(In, frozen=True, kw_only=True):
     version: Version = 1
     disabled: bool = False
     event_types: EventTypes | None = None
-    filter_types: EventTypes | None = None  # what older SDKs call it
+    filter_types: EventTypes | None = None  # name of the field in older SDKs
     channels: Channels | None = None
     throttle_rate: Rate | None = None
-    rate_limit: Rate | None = None  # what older SDKs call it
+    rate_limit: Rate | None = None  # name of the field in older SDKs
     concurrency: Concurrency | None = None
     ordering: Ordering = Ordering.KEY
     on_death: OnDeath = OnDeath.SKIP
@@ -136,19 +136,19 @@ class EndpointOut(Out, frozen=True, kw_only=True):
     updated_at: Instant
 
 
-# SDKs have an older name for each of these.
+# Older SDKs have other names for these fields.
 _OLDER = {"event_types": "filter_types", "throttle_rate": "rate_limit"}
 
 
 def new_endpoint(given: Any) -> NewEndpoint:
-    """Of a request that creates an endpoint, of either kind."""
+    """Return the new endpoint that a request describes. Both kinds of endpoints use this."""
     status = EndpointStatus.DISABLED if given.disabled else EndpointStatus.ACTIVE
     secrets = () if given.secret is None else (Secret(key=given.secret),)
     return NewEndpoint(**_values(given), status=status, secrets=secrets)
 
 
 def endpoint_change(given: Any) -> EndpointChange:
-    """Of a request that replaces or changes one. Status and secrets are changed in other ways."""
+    """Return the change of an endpoint that a request describes. Status and secrets are not part of it."""
     return EndpointChange(**_values(given))
 
 
@@ -176,7 +176,7 @@ def endpoint(found: Endpoint) -> EndpointOut:
 
 
 def rate(found: float | None) -> int | float | None:
-    """A whole number without its `.0`: typed clients read an integer."""
+    """Return a whole number as an integer, because typed clients expect one."""
     return int(found) if found is not None and found.is_integer() else found
 
 
@@ -212,7 +212,7 @@ class EndpointHeadersPatchIn(In, frozen=True, kw_only=True):
     """Headers that are not named stay; null removes one, as does its name in `deleteHeaders`."""
 
     headers: dict[str, str | None]
-    delete_headers: tuple[str, ...] | None = None  # how the SDKs say it
+    delete_headers: tuple[str, ...] | None = None  # name in the SDKs
 
     def changes(self) -> dict[str, str | None]:
         return dict.fromkeys(self.delete_headers or ()) | self.headers
@@ -297,7 +297,7 @@ class LaneEventOut(Out, frozen=True, kw_only=True):
 
 
 def lane_event(event: LaneEvent, *, named: bool = True) -> LaneEventOut:
-    """`named`: with the names of the organization's keys, which are not for its applications."""
+    """Return the JSON of an event. Without `named`, the names of the organization's API keys are left out."""
     by = event.actor
     shown = None
     if by is not None:
@@ -311,13 +311,13 @@ class EndpointHealthOut(LaneOut, frozen=True, kw_only=True):
 
     status_reason: str | None
     in_flight: int
-    window: int | None  # most in flight while the endpoint recovers
+    window: int | None  # maximum requests in flight while the endpoint recovers
     concurrency: int | None
     throttle_rate: int | float | None
-    next_start_at: Instant | None  # null: not before it is resumed, or a request in flight has ended
-    trips: int  # openings since the circuit was last closed
+    next_start_at: Instant | None  # null: it depends on a resume, or on the end of a request in flight
+    trips: int  # how often the circuit opened since it was last closed
     opened_at: Instant | None
-    events: list[LaneEventOut]  # the newest first
+    events: list[LaneEventOut]  # newest first
 
 
 def endpoint_health(

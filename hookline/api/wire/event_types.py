@@ -27,7 +27,7 @@ class EventTypeUpdate(In, frozen=True, kw_only=True):
     archived: bool = False
     deprecated: bool = False
     schemas: Versions | None = None
-    feature_flag: Flag | None = None  # what older SDKs have instead of `feature_flags`
+    feature_flag: Flag | None = None  # older SDKs send this instead of `feature_flags`
     feature_flags: Flags | None = None
     group_name: Group | None = None
     policy: Policy | UnsetType | None = UNSET

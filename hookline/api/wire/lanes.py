@@ -1,4 +1,4 @@
-"""What is done to lanes by hand."""
+"""Manual changes of the state of endpoints."""
 
 from __future__ import annotations
 

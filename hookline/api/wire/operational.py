@@ -1,4 +1,4 @@
-"""Operational webhooks: endpoints that hear of the organization's own endpoints and deliveries."""
+"""Operational webhooks: endpoints that receive events about the organization's own endpoints and deliveries."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class OperationalWebhookEndpointIn(In, frozen=True, kw_only=True):
     description: Description = ""
     disabled: bool = False
     event_types: Kinds | None = None
-    filter_types: Kinds | None = None  # what older SDKs call it
+    filter_types: Kinds | None = None  # name of the field in older SDKs
     throttle_rate: Rate | None = None
-    rate_limit: Rate | None = None  # what older SDKs call it
+    rate_limit: Rate | None = None  # name of the field in older SDKs
     secret: Key | None = None
     headers: dict[str, str] = field(default_factory=dict)
     metadata: dict[str, str] = field(default_factory=dict)

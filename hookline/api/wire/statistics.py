@@ -13,7 +13,7 @@ class EndpointStats(Out, frozen=True, kw_only=True):
     pending: int
     sending: int
     fail: int
-    canceled: int  # dead letters that somebody resolved
+    canceled: int  # resolved dead letters
 
 
 def endpoint_stats(found: Stats) -> EndpointStats:
@@ -31,7 +31,7 @@ class DeliveryCounts(Out, frozen=True, kw_only=True):
 
     pending: int
     scheduled: int
-    queued: int  # behind others of their ordering key
+    queued: int  # waiting behind other deliveries of their ordering key
     delivering: int
     delivered: int
     dead: int
@@ -47,11 +47,11 @@ class AttemptCounts(Out, frozen=True, kw_only=True):
 class StatsOut(Out, frozen=True, kw_only=True):
     since: Instant
     until: Instant
-    messages: int  # accepted in the window
+    messages: int  # number of messages accepted in the window
     deliveries: DeliveryCounts
     attempts: AttemptCounts
-    dead_letters: int  # open now, whenever they died
-    complete: bool  # false: a figure reached the bound up to which is counted
+    dead_letters: int  # open dead letters now
+    complete: bool  # false: a count stopped at its limit
 
 
 def stats(found: Stats, where: StatsFilter) -> StatsOut:

@@ -1,4 +1,4 @@
-"""Background tasks. `task` and `status` keep to the words that Svix's SDKs know; `data` has ours."""
+"""Background tasks. `task` and `status` use the words of Svix's SDKs; `data` uses those of Hookline."""
 
 from __future__ import annotations
 
