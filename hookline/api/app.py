@@ -1,4 +1,4 @@
-"""Wiring: routes, authentication, errors. Composed with the dashboard by `hookline.cli.serve`."""
+"""Build the ASGI application of the API: routes, authentication and errors. `hookline.server` adds the dashboard to it."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from hookline.web.errors import on_crash, on_error, on_http_exception
 from hookline.web.idempotency import HEADER, key_of, request_of
 from hookline.web.middleware import RequestMiddleware
 
-MAX_KEYED = 1024 * 1024  # bytes of a POST with a key; the handler may take less
+MAX_KEYED = 1024 * 1024  # maximum bytes of a POST with an idempotency key; the handler may allow less
 
 _Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def create_app(services: WebContext, pages: Sequence[BaseRoute] = ()) -> ASGIApp:
-    """The ASGI application. `pages` are routes outside the API, such as the dashboard's."""
+    """Return the ASGI application. `pages` are routes outside the API, such as the dashboard's."""
     by_path: dict[str, dict[str, Operation]] = defaultdict(dict)
     for operation in OPERATIONS:
         for path in (operation.path, *operation.old_names):
@@ -46,12 +46,12 @@ def create_app(services: WebContext, pages: Sequence[BaseRoute] = ()) -> ASGIApp
     app.router.redirect_slashes = False
     templates = {route.endpoint: route.path for route in routes if isinstance(route, Route)}
     return RequestMiddleware(
-        ingest_route.ahead(app, routes), services.front, templates, services.monotonic, services.tally
+        ingest_route.ahead(app, routes), services.middleware, templates, services.monotonic, services.tally
     )
 
 
 def _most_specific_first(found: tuple[str, dict[str, Operation]]) -> list[bool]:
-    """`/dead-letter/stats` before `/dead-letter/{id}`, in whatever order they are declared."""
+    """Sort key that puts `/dead-letter/stats` before `/dead-letter/{id}`."""
     return [step.startswith("{") for step in found[0].split("/")]
 
 
@@ -76,7 +76,8 @@ def _endpoint(operations: dict[str, Operation], services: WebContext) -> _Endpoi
 
 
 async def _handle(call: Call) -> Response:
-    """Those that accept a message keep their idempotency keys themselves, in the message's own transaction."""
+    """Run the handler, at most once per idempotency key. Operations that accept messages store the key themselves, in the
+    transaction of the message."""
     call.check_query()
     operation, given = call.operation, call.request.headers.get(HEADER)
     if given is None or operation.method != "POST" or operation.needs == Needs.PUBLISH:
@@ -89,7 +90,7 @@ async def _handle(call: Call) -> Response:
 
 
 def _health() -> _Endpoint:
-    """The process answers; whether the database does is for `hookline doctor` to say."""
+    """Return a handler that answers 204 if the process runs. It does not test the database; `hookline doctor` does."""
 
     async def alive(_request: Request) -> Response:
         return Response(status_code=204)

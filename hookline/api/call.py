@@ -1,4 +1,4 @@
-"""One API request on its way through a handler: who calls, what they ask for, what they get."""
+"""One API request in a handler: the caller, the parameters, and helpers for the response."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MAX_BODY = 256 * 1024  # of a request that carries no payload
+MAX_BODY = 256 * 1024  # maximum bytes of a request without a payload
 
 
 class Call:
@@ -53,20 +53,20 @@ class Call:
 
     @property
     def endpoint_ref(self) -> EndpointRef:
-        """The endpoint that the path names, in the application that it names."""
+        """The endpoint and the application that the path names."""
         return EndpointRef(self.path("endpoint_id"), self.path("app_id"))
 
     @property
     def message_ref(self) -> MessageRef:
-        """Likewise, the message."""
+        """The message and the application that the path names."""
         return MessageRef(self.path("msg_id"), self.path("app_id"))
 
     def organization(self) -> str:
-        """The caller's organization's id; `Operation.whole` has kept out those of one application."""
+        """Return the id of the caller's organization. `Operation.whole` has refused callers limited to one application."""
         return self.caller.org_id
 
     async def raw_body(self, most: int = MAX_BODY) -> bytes:
-        """Read once, however often it is asked for."""
+        """Return the body. It is read from the connection only once."""
         if self._raw is None:
             tenant = self.caller.org_id if self.caller.app is None else self.caller.app.id
             gathering, seconds = self.services.gathering, self.services.body_time
@@ -76,25 +76,25 @@ class Call:
         return self._raw
 
     async def body(self, shape: type[T], most: int = MAX_BODY) -> T:
-        assert shape is self.operation.body, "the document would tell another shape"
+        assert shape is self.operation.body, "the OpenAPI document has another shape"
         raw = await self.raw_body(most)
         return shape() if not raw and self.operation.body_optional else body.decode(raw, shape)
 
     def check_query(self) -> None:
-        """Whether or not the handler reads it."""
+        """Refuse unknown parameters, even if the handler does not read the query string."""
         if self.request.scope["query_string"]:
             query.check_names(self.request.query_params, self.operation.query)
 
     def query(self, shape: type[T]) -> T:
-        assert shape is self.operation.query, "the document would tell other parameters"
+        assert shape is self.operation.query, "the OpenAPI document has other parameters"
         params = self.request.query_params if self.request.scope["query_string"] else query.NONE
         return query.decode(params, shape)
 
 
 def page_of(asked: ListQuery, prefix: str | None = None) -> Page:
-    """One row more than asked for, to know whether there are others; see `listing`.
+    """Return the page to read from the store. It has one row more than requested, which shows whether more follow; see `listing`.
 
-    `prefix` is that of the ids that are the listing's keys: any other iterator would go on at a place that means nothing.
+    `prefix` is the prefix of the ids that are the listing's keys. Any other iterator is refused.
     """
     backwards = asked.iterator is not None and asked.iterator.startswith("-")
     iterator = asked.iterator.removeprefix("-") if asked.iterator else None
@@ -114,9 +114,9 @@ def respond(value: object, status: int = 200) -> Response:
 
 
 def listing(rows: list[Any], keys: list[str], page: Page, end: str | None = None) -> Response:
-    """A page of a listing, in its own order whichever way it was walked; the store was asked for one row more than is shown.
+    """Return one page of a listing, always in the listing's own order. The store has returned one row more than is shown.
 
-    `end` is where a walk stopped before it came to the listing's end: whoever asks next goes on from there.
+    `end` is set if the store stopped a long search early. The next request continues from there.
     """
     limit = page.limit - 1
     done = len(rows) <= limit and end is None

@@ -1,4 +1,4 @@
-"""What listings of messages and attempts have in common: which part of the history is asked for."""
+"""Query parameters that the listings of messages and of attempts share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hookline.web.faults import NAME
 
 MAX_EVENT_TYPES = 100
 
-# Nothing but the shape checks these: a filter is no action.
+# Only these types check the values, because listings do not call a service.
 Channel = Annotated[str, Meta(min_length=1, max_length=128, pattern=NAME)]
 Tag = Annotated[str, Meta(min_length=1, max_length=128)]
 EventTypeName = Annotated[str, Meta(min_length=1, max_length=256, pattern=NAME)]
@@ -42,5 +42,5 @@ class HistoryQuery(ListQuery, frozen=True, kw_only=True):
 
 
 def _within(at: datetime | None) -> datetime | None:
-    """In UTC, and where both databases can count: earlier and later instants bound nothing more."""
+    """Return the instant in UTC, limited to the range that both databases support."""
     return None if at is None else min(max(at, EARLIEST), LATEST).astimezone(UTC)

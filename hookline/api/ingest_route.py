@@ -1,4 +1,4 @@
-"""The ingest path, ahead of the router: the same handler, found with one pattern instead of one for each route before it."""
+"""Dispatch the publish route before the router, for speed: one pattern is tested instead of one for each earlier route."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INGEST = re.compile(rf"{PREFIX}/app/([^/]+)/msg")
 
 
 def ahead(app: ASGIApp, routes: Sequence[BaseRoute]) -> ASGIApp:
-    """`app`, with the endpoint of the ingest route taken out of `routes` and called directly."""
+    """Return `app` with a direct call of the publish route. All other requests go to `app`."""
     (endpoint,) = (route.endpoint for route in routes if isinstance(route, Route) and route.path == INGEST)
 
     async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:

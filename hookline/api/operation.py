@@ -1,6 +1,6 @@
-"""An operation of the API as data: how it is called, what it takes, what it answers, and who may call it.
+"""API operations as data: method, path, parameters, responses, and who may call them.
 
-Routing, the scopes of API keys and the OpenAPI document all read the same list.
+Routing, the scopes of API keys and the OpenAPI document all use the same list.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from hookline.api.call import Call
-from hookline.web.authorize import Access
+from hookline.web.authorize import Access, Needs
 
 PREFIX = "/api/v1"
 
 Handler = Callable[[Call], Awaitable[Response]]
+_Decorator = Callable[[Handler], Handler]
 
 
 class Query(Struct, frozen=True, kw_only=True):
-    """The parameters behind the `?`. Names are as callers write them; others are refused."""
+    """The parameters of the query string. Fields have the names that callers write; unknown parameters are refused."""
 
 
 Limit = Annotated[int, Meta(ge=1, le=250, description="How many at most.")]
@@ -41,7 +42,7 @@ class ListQuery(Query, frozen=True, kw_only=True):
 
     @property
     def descending(self) -> bool:
-        """Against the listing's own order."""
+        """Whether the caller wants the reverse of the listing's own order."""
         return False
 
 
@@ -53,7 +54,7 @@ class OrderedQuery(ListQuery, frozen=True, kw_only=True):
         return self.order == Order.DESCENDING
 
 
-# A filter of Svix's SDKs that there is not: `false` filters nothing, and is taken.
+# A filter of Svix's SDKs that Hookline does not have. The value `false` is accepted, because it filters nothing.
 NoFilter = Annotated[Literal["false"] | None, Meta(description="Not supported: leave it out.")]
 Expanded = Annotated[bool, Meta(description="Taken for compatibility: what is being sent is always told apart.")]
 
@@ -64,14 +65,50 @@ class Operation(Access, frozen=True, kw_only=True):
     path: str  # below PREFIX
     handler: Handler
     summary: str
-    answers: dict[int, Any]  # of success: the shape of the JSON, or None for no body
-    body: Any = None  # the shape of the request's JSON
+    answers: dict[int, Any]  # successful responses by status: the shape of the JSON, or None if there is no body
+    body: Any = None  # shape of the JSON in the request
     body_optional: bool = False
     query: type[Query] | None = None
-    traced: bool = False  # what it makes belongs to the caller's trace
-    own: bool = False  # acts on the token itself that it is called with
-    old_names: tuple[str, ...] = ()  # other paths, as some clients call it
+    traced: bool = False  # its messages belong to the caller's trace
+    own: bool = False  # acts on the token that the caller sends
+    old_names: tuple[str, ...] = ()  # other paths that some clients use
 
     @property
     def tag(self) -> str:
         return self.name.split(".")[1]
+
+
+class Operations(list[Operation]):
+    """The operations of one module. A decorator adds the handler below it; the first line of its docstring is the summary.
+
+    `answers` is the JSON shape of a 200, or the shapes by status.
+    """
+
+    def get(self, path: str, name: str, answers: Any, **more: Any) -> _Decorator:
+        return self._adding("GET", path, name, answers, **{"needs": Needs.READ} | more)
+
+    def post(self, path: str, name: str, answers: Any, **more: Any) -> _Decorator:
+        return self._adding("POST", path, name, answers, **more)
+
+    def put(self, path: str, name: str, answers: Any, **more: Any) -> _Decorator:
+        return self._adding("PUT", path, name, answers, **more)
+
+    def patch(self, path: str, name: str, answers: Any, **more: Any) -> _Decorator:
+        return self._adding("PATCH", path, name, answers, **more)
+
+    def delete(self, path: str, name: str, **more: Any) -> _Decorator:
+        """The answer is a 204 without a body."""
+        return self._adding("DELETE", path, name, {204: None}, **more)
+
+    def _adding(self, method: str, path: str, name: str, answers: Any, **more: Any) -> _Decorator:
+        shapes = answers if isinstance(answers, dict) else {200: answers}
+
+        def add(handler: Handler) -> Handler:
+            summary = (handler.__doc__ or "").partition("\n")[0]
+            made = Operation(
+                name=name, method=method, path=path, handler=handler, summary=summary, answers=shapes, **more
+            )
+            self.append(made)
+            return handler
+
+        return add

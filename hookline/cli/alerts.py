@@ -20,9 +20,9 @@ from hookline.errors import NotFound
 from hookline.model.alerts import Alert, AlertName, Notice, Outgoing, Severity
 from hookline.model.states import DeliveryState
 from hookline.rules.alerts import wording
-from hookline.rules.alerts.wording import EMAIL, WEBHOOK
+from hookline.rules.alerts.wording import EMAIL
 from hookline.rules.checks.text import lasting
-from hookline.services import audit, endpoints
+from hookline.services import endpoints
 from hookline.store.protocols import Page
 
 app = CommandGroup(help="Alerts: which fire, which have fired, and where they are sent.", no_args_is_help=True)
@@ -90,11 +90,7 @@ async def secret(cmd: Command) -> None:
     """
     async with cmd.session() as opened:
         await _settle(opened)
-        endpoint = (await alert_channels.endpoints(opened.store)).get(WEBHOOK)
-        if endpoint is None:
-            raise NotFound("alerts go to no webhook: set HOOKLINE_ALERT_WEBHOOK_URL")
-        key = endpoints.check_opened(endpoint).secrets[0].key
-        await audit.write(opened.store, audit.entry(opened.by, "alert_webhook.reveal_secret", endpoint.id))
+        key = await endpoints.show_alert_secret(opened.deps, opened.by)
     cmd.out.answer({"key": key}, key)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections import Counter
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -16,12 +17,12 @@ from hookline.cli.output import Output
 from hookline.cli.session import Session
 from hookline.rules.checks.text import clean
 from hookline.server import sockets
-from hookline.services import audit
-from hookline.store.protocols.sealing import KeySeals, Place, Range, Resealed, Seals, Spot, others
+from hookline.services import sealing
+from hookline.store.protocols.sealing import KeySeals, Place, Seals
 
-BATCH = 200  # values in one transaction
-MAX_COUNTED = 1_000_000  # values of one key in one table that are counted for the progress bar
-MAX_SHOWN = 100  # failed values that are printed without --json
+MAX_COUNTED = 1_000_000  # values of one key in one place; beyond, the bar stands at its end
+
+MAX_SHOWN = 100  # values that no key opens
 
 Advance = Callable[[int], None]
 
@@ -64,38 +65,23 @@ async def _reseal(out: Output, opened: Session) -> tuple[Report, bool]:
     before = await _seals(opened)
     with sockets.stop_on_signals() as stop, out.progress("Sealing", before.left) as advance:
         done, failed = await _walk(out, opened, before.first, advance, stop)
-    if done:
-        entry = audit.entry(opened.by, "secrets.reseal", "HOOKLINE_SECRET_KEY", detail=f"{done:,} values")
-        await audit.write(opened.store, entry)
     return Report(resealed=done, failed=failed, left=(await _seals(opened)).left), stop.is_set()
 
 
 async def _walk(
     out: Output, opened: Session, first: KeySeals, advance: Advance, stop: asyncio.Event
 ) -> tuple[int, list[str]]:
-    """Encrypt every value that has another key than the first. It may miss values that are written while it runs."""
-    total = 0
+    """Return the number of values sealed again, and the reasons why others could not be."""
+    done: Counter[Place] = Counter()
     failed: list[str] = []
-    for place in Place:
-        done = 0
-        for within in others([first.head]):
-            async for step in _steps(opened, place, within, stop):
-                done += step.done
-                failed += step.faults
-                advance(step.done + len(step.faults))
-        if done and not (out.human or out.as_json):
-            out.line(f"{place}: {done:,} values")
-        total += done
-    return total, failed
-
-
-async def _steps(opened: Session, place: Place, within: Range, stop: asyncio.Event) -> AsyncIterator[Resealed]:
-    """Encrypt batch by batch. A stop takes effect after the current batch."""
-    after: Spot | None = Spot()
-    while after is not None and not stop.is_set():
-        step = await opened.store.reseal(place, within, after, BATCH)
-        after = step.last
-        yield step
+    async for place, batch in sealing.reseal(opened.deps, opened.by, first.head, stop):
+        done[place] += batch.done
+        failed += batch.faults
+        advance(batch.done + len(batch.faults))
+    for place, count in (+done).items():
+        if not (out.human or out.as_json):
+            out.line(f"{place}: {count:,} values")
+    return done.total(), failed
 
 
 def _print(out: Output, report: Report, *, dry_run: bool) -> None:

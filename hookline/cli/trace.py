@@ -102,7 +102,7 @@ def _document(history: MessageHistory) -> dict[str, object]:
 def _way(way: DeliveryHistory, now: datetime) -> dict[str, object]:
     return {
         "endpointId": way.delivery.endpoint_id,
-        "state": explain.standing(way, now),
+        "state": explain.current_state(way, now),
         "time": [{"part": each.part, "since": each.since, "until": each.until} for each in explain.stretches(way, now)],
         "events": [wire.lane_event(event) for event in way.events],
         "note": None if way.letter is None else way.letter.note,
@@ -150,7 +150,7 @@ def _head(history: MessageHistory) -> list[tuple[str, Cell]]:
 
 
 def _fan_out(history: MessageHistory) -> str:
-    states = Counter(explain.standing(way, history.now) for way in history.ways)
+    states = Counter(explain.current_state(way, history.now) for way in history.ways)
     states.update(history.untold)
     total = states.total()
     return f"{total:,} {'delivery' if total == 1 else 'deliveries'}: {explain.counted(states)}"
@@ -158,12 +158,12 @@ def _fan_out(history: MessageHistory) -> str:
 
 def _print_delivery(out: Output, way: DeliveryHistory, now: datetime) -> None:
     delivery = way.delivery
-    out.fields([("endpoint", delivery.endpoint_id), ("url", way.url), ("state", explain.standing(way, now))])
+    out.fields([("endpoint", delivery.endpoint_id), ("url", way.url), ("state", explain.current_state(way, now))])
     _print_bar(out, way, now)
     bars = _print_events(out, way)
     if bars:
         out.note(f"  {delivery_bar.legend_of_phases(bars)}")
-    for line in explain.prospects(way, now, lambda at: ago(at, now)):
+    for line in explain.next_step_texts(way, now, lambda at: ago(at, now)):
         out.line(f"  {line}")
     for line in explain.advice(way, now):
         out.line(f"  {line}", "bright_black")

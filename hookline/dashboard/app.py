@@ -214,7 +214,7 @@ class Dashboard:
         return Response(str(error), status, given, media_type="text/plain")
 
     def _with_security_headers(self, context: PageContext, answer: Response) -> Response:
-        origins = self._services.front.portal_origins if context.viewer.portal else ()
+        origins = self._services.middleware.portal_origins if context.viewer.portal else ()
         for name, value in headers(origins).items():
             answer.headers.setdefault(name, value)
         answer.headers["content-security-policy"] = policy(origins)

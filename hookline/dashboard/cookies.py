@@ -17,7 +17,7 @@ from hookline.web.context import WebContext
 
 class Cookies:
     def __init__(self, services: WebContext) -> None:
-        self._framed = bool(services.front.portal_origins)
+        self._framed = bool(services.middleware.portal_origins)
         self._public = urlsplit(services.public_url or "")
 
     def get(self, request: Request, name: str, *, portal: bool) -> str:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from starlette.requests import Request
 
 from hookline import ids
-from hookline.errors import InvalidInput, NotFound
+from hookline.errors import InvalidInput, NoSuch, NotFound
 from hookline.model import Application, Endpoint, Message, Scope
 from hookline.model.activity import MINUTE, QUARTER
 from hookline.model.callers import Caller
@@ -93,6 +93,12 @@ class PageContext:
         if len(value) > MAX_PARAM or "\x00" in value:
             raise NotFound("no page has this address")
         return value
+
+    def check_app(self) -> None:
+        """Refuse a parameter `app` that names no application. Without this check, the page would show all applications."""
+        ref = self.param("app")
+        if ref is not None and self.app is None:
+            raise NoSuch("application", ref)
 
     @property
     def span(self) -> Range:

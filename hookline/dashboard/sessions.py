@@ -28,6 +28,7 @@ from hookline.dashboard.pages.sign_in import SignInForm
 from hookline.dashboard.security_headers import headers
 from hookline.errors import HooklineError, NotFound, SignatureError, StoreUnavailable
 from hookline.model import Actor, ActorKind
+from hookline.model.audit import NewAuditEntry
 from hookline.model.callers import Caller
 from hookline.model.operators import NewSession, Session
 from hookline.security import lockout
@@ -217,9 +218,9 @@ class Sessions:
         """Create the session, set its cookies and redirect to the page."""
         portal = signed_in.app is not None
         value = secrets.token_urlsafe(32)
-        await self._store.add_session(_new_session(value, signed_in))
+        entry = _sign_in_entry(signed_in, _address(request))
+        await self._store.add_session(_new_session(value, signed_in), note=lambda _: entry)
         await self._end(request, portal=portal)
-        await self._remember(request, signed_in)
         home = PORTAL if portal else "/"
         answer = RedirectResponse(onward if _belongs(onward, portal=portal) else home, 303, headers())
         self._cookies.give(answer, request, SESSION, value, portal=portal, seconds=signed_in.lifetime)
@@ -227,16 +228,6 @@ class Sessions:
             mark = lockout.mark(self._key, signed_in.operator, signed_in.password, secrets.token_urlsafe(16))
             self._cookies.give(answer, request, MARK, mark, portal=False, seconds=MARK_SECONDS)
         return answer
-
-    async def _remember(self, request: Request, arrival: SignedIn) -> None:
-        by = Caller(
-            org_id=arrival.org_id,
-            actor=_actor(arrival, portal=arrival.app is not None),
-            app=arrival.app,
-            address=_address(request),
-        )
-        entry = audit.entry(by, "session.begin", arrival.operator or arrival.key_id or "")
-        await audit.write(self._store, entry)
 
     # ── sign-out ──
 
@@ -301,7 +292,7 @@ class Sessions:
         return answer
 
     def _page(self, shown: Safe, status: int, *, portal: bool, retry_after: int | None = None) -> Response:
-        frames = self._services.front.portal_origins if portal else ()
+        frames = self._services.middleware.portal_origins if portal else ()
         given = {**headers(frames), **beside(status, retry_after)}
         return Response(shown, status, given, media_type="text/html")
 
@@ -335,6 +326,12 @@ class Sessions:
 def unavailable(request: Request, error: StoreUnavailable) -> Response:
     log_outage(request, error)
     return Response(UNAVAILABLE, 503, {**headers(), **beside(503)}, media_type="text/plain")
+
+
+def _sign_in_entry(signed_in: SignedIn, address: str) -> NewAuditEntry:
+    actor = _actor(signed_in, portal=signed_in.app is not None)
+    by = Caller(org_id=signed_in.org_id, actor=actor, app=signed_in.app, address=address)
+    return audit.entry(by, "session.begin", signed_in.operator or signed_in.key_id or "")
 
 
 def _new_session(value: str, signed_in: SignedIn) -> NewSession:

@@ -112,7 +112,7 @@ def web_context(
         schemas=Schemas(store, clock.monotonic),
         limits=Limits(_rates(config), clock.monotonic),
         answers=IdempotentResponses(store),
-        front=MiddlewareSettings(access_log=config.access_log, portal_origins=config.portal_origins),
+        middleware=MiddlewareSettings(access_log=config.access_log, portal_origins=config.portal_origins),
         public_url=config.public_url,
         wall=clock.wall,
         monotonic=clock.monotonic,

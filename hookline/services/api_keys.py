@@ -6,6 +6,7 @@ from datetime import datetime
 
 from hookline.errors import NoSuch
 from hookline.model import ApiKey, NewApiKey, Scope
+from hookline.model.audit import NewAuditEntry
 from hookline.model.callers import Caller
 from hookline.rules.checks import catalogue
 from hookline.security import api_keys
@@ -22,7 +23,7 @@ async def create(
     app: str | None = None,
     expires_at: datetime | None = None,
 ) -> tuple[ApiKey, str]:
-    """The stored record, and the key itself, which is shown this once: only its hash is kept."""
+    """Create a key. Return its record and the key itself, which can be shown only now, because only its hash is stored."""
     key = api_keys.make()
     new = NewApiKey(
         name=name,
@@ -32,10 +33,9 @@ async def create(
         app_no=None if app is None else (await lookup.application(deps, by, app)).no,
         expires_at=expires_at,
     )
-    making = deps.store.create_api_key(by.org_id, catalogue.check_api_key(new, deps.wall()))
-    detail = f"{name}, {scope.value}"
-    made = await audit.noted(
-        deps, making, lambda made: audit.entry(by, "api_key.create", made.id, app_id=made.app_id, detail=detail)
+    checked = catalogue.check_api_key(new, deps.wall())
+    made = await deps.store.create_api_key(
+        by.org_id, checked, note=lambda made: _entry(by, "create", made, f"{name}, {scope.value}")
     )
     return made, key
 
@@ -48,13 +48,12 @@ async def find(deps: Deps, by: Caller, key_id: str) -> ApiKey:
 
 
 async def revoke(deps: Deps, by: Caller, key_id: str) -> ApiKey:
-    """For good."""
+    """Revoke a key permanently."""
     found = await find(deps, by, key_id)
-    revoking = deps.store.revoke_api_key(by.org_id, found.id)
-    await audit.noted(
-        deps,
-        revoking,
-        lambda _: audit.entry(by, "api_key.revoke", found.id, app_id=found.app_id, detail=found.name),
-    )
+    await deps.store.revoke_api_key(by.org_id, found.id, note=lambda _: _entry(by, "revoke", found, found.name))
     deps.forget_callers(lambda known: known.key_id == found.id)
     return found
+
+
+def _entry(by: Caller, verb: str, key: ApiKey, detail: str) -> NewAuditEntry:
+    return audit.entry(by, f"api_key.{verb}", key.id, app_id=key.app_id, detail=detail)

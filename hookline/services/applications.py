@@ -22,24 +22,26 @@ SHORTEST_PORTAL = 3600  # seconds
 
 
 async def create(deps: Deps, by: Caller, new: NewApplication) -> Application:
-    made = deps.store.create_application(by.org_id, catalogue.check_application(new))
-    return await audit.noted(deps, made, lambda app: _entry(by, "create", app, app.name[:200]))
+    checked = catalogue.check_application(new)
+    return await deps.store.create_application(
+        by.org_id, checked, note=lambda app: _entry(by, "create", app, app.name[:200])
+    )
 
 
 async def get_or_create(deps: Deps, by: Caller, new: NewApplication) -> tuple[Application, bool]:
-    """The application with that uid, and whether it was created now. What is asked for is checked in either case."""
+    """Return the application with that uid, and whether this call created it. The input is checked in both cases."""
     catalogue.check_application(new)
     found = None if new.uid is None else await deps.store.application(by.org_id, new.uid)
     if found is not None:
         return found, False
     try:
         return await create(deps, by, new), True
-    except Conflict:  # another caller created it between the look and the insert
+    except Conflict:  # another caller created it after this one looked it up
         return await lookup.application(deps, by, new.uid or ""), False
 
 
 async def find_or_create(deps: Deps, by: Caller, ref: str, new: NewApplication | None) -> Application:
-    """The application that a request names. If there is none and the request describes it, it is created under that uid."""
+    """Return the application that a request names. If there is none and the request describes one, create it under that uid."""
     found = await deps.store.application(by.org_id, ref) if lookup.storable(ref) else None
     if found is not None:
         return found
@@ -52,7 +54,7 @@ async def find_or_create(deps: Deps, by: Caller, ref: str, new: NewApplication |
 
 
 async def put(deps: Deps, by: Caller, ref: str, change: ApplicationChange) -> tuple[Application, bool]:
-    """Change the application, or create one whose uid is `ref`, unless the change names another. Whether it was created now."""
+    """Change the application, or create it with the uid of the change, else with `ref`. Also return whether it was created."""
     catalogue.check_application(change)
     found = await deps.store.application(by.org_id, ref)
     if found is None:
@@ -62,7 +64,7 @@ async def put(deps: Deps, by: Caller, ref: str, change: ApplicationChange) -> tu
         uid = ref if given.get("uid") is None else change.uid
         try:
             return await create(deps, by, NewApplication(**given | {"uid": uid})), True
-        except Conflict:  # another caller created it between the look and the insert, or the uid in the change is taken
+        except Conflict:  # another caller created it after this one looked it up, or the uid in the change is taken
             found = await deps.store.application(by.org_id, ref)
             if found is None:
                 raise
@@ -74,17 +76,18 @@ async def change(deps: Deps, by: Caller, ref: str, change: ApplicationChange) ->
 
 
 async def _change(deps: Deps, by: Caller, found: Application, change: ApplicationChange) -> Application:
-    changing = deps.store.change_application(found.no, catalogue.check_application(change))
-    changed = await audit.noted(deps, changing, lambda app: _entry(by, "edit", app, audit.differences(found, app)))
+    def note(app: Application) -> NewAuditEntry:
+        return _entry(by, "edit", app, audit.differences(found, app))
+
+    changed = await deps.store.change_application(found.no, catalogue.check_application(change), note=note)
     deps.forget_application(changed)
     return changed
 
 
 async def delete(deps: Deps, by: Caller, ref: str) -> Application:
-    """With its endpoints, for good."""
+    """Delete the application with its endpoints."""
     found = await lookup.application(deps, by, ref)
-    deleting = deps.store.delete_application(found.no)
-    await audit.noted(deps, deleting, lambda _: _entry(by, "delete", found, found.name[:200]))
+    await deps.store.delete_application(found.no, note=lambda _: _entry(by, "delete", found, found.name[:200]))
     deps.forget_application(found)
     return found
 
@@ -94,7 +97,7 @@ async def delete(deps: Deps, by: Caller, ref: str) -> Application:
 
 class PortalLink(Struct, frozen=True, kw_only=True):
     app: Application
-    url: str  # signs in by itself: the token is in its fragment, which stays in the browser and out of every log
+    url: str  # contains the token in its fragment, which browsers do not send and servers do not log
     token: str
 
     def __repr__(self) -> str:
@@ -112,21 +115,22 @@ async def portal_link(
     publish: bool = False,
     new: NewApplication | None = None,
 ) -> PortalLink:
-    """`address` is this server's, as browsers reach it. `new` describes the application, for the case that there is none."""
+    """Create a sign-in link to the portal. `address` is the URL of this server. `new` describes the application if it may not
+    exist yet."""
     found = await lookup.application(deps, by, ref) if new is None else None
     if not SHORTEST_PORTAL <= lifetime <= PORTAL_LIFETIME:
         raise InvalidInput(f"takes {SHORTEST_PORTAL} to {PORTAL_LIFETIME:.0f} seconds", field="expiry")
     app = found or await find_or_create(deps, by, ref, new)
     token = tokens.sign(deps, app.org_id, app, lifetime=lifetime, scope=scope, portal=True, publish=publish)
     login = urlsafe_b64encode(msgspec.json.encode({"appId": app.id, "token": token})).rstrip(b"=").decode()
-    await audit.write(deps.store, _entry(by, "portal_link", app, f"{scope.value}, {lifetime} s"))
+    await deps.store.add_audit([_entry(by, "portal_link", app, f"{scope.value}, {lifetime} s")])
     return PortalLink(app=app, url=f"{address}/login#key={login}", token=token)
 
 
 async def end_portal(deps: Deps, by: Caller, ref: str) -> Application:
-    """Every link with its sessions, and every API token of the application, is void. API keys stay."""
+    """Revoke all portal links, portal sessions and API tokens of the application. API keys stay valid."""
     found = await lookup.application(deps, by, ref)
-    await audit.noted(deps, tokens.void(deps, by.org_id, found), lambda _: _entry(by, "end_portal", found))
+    await tokens.revoke_issued(deps, by.org_id, found, _entry(by, "end_portal", found))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Dead letters: find them, send them again, close them. By id at once, by filter in one task for each application."""
+"""Dead letters: find, replay and resolve them. Those named by id change at once; a filter creates one task per application."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from hookline.services.lookup import EndpointRef
 from hookline.store.protocols import Page
 
 MAX_PICKED = 250
-MAX_APPLICATIONS = 100  # that one call makes tasks for
-_NAMED = 20  # ids that the audit log repeats
+MAX_APPLICATIONS = 100  # maximum number of applications that one call creates tasks for
+_NAMED = 20  # maximum number of ids in one audit entry
 
 
-# ── which ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── selection ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class DeadLetterQuery(Struct, frozen=True, kw_only=True):
-    """A filter as a caller gives it. All of the given fields must match."""
+    """A filter as the caller gives it. All fields that are set must match."""
 
     app: str | None = None  # id or uid
     endpoint: str | None = None  # id; or uid, where the application is given
@@ -42,7 +42,7 @@ class DeadLetterQuery(Struct, frozen=True, kw_only=True):
     resolved: bool | None = False  # None: both
 
     def words(self) -> str:
-        """For the audit log."""
+        """Return the filter as a text for the audit log."""
         given = {
             "endpoint": self.endpoint,
             "type": self.event_type,
@@ -71,7 +71,7 @@ async def filter_of(deps: Deps, by: Caller, given: DeadLetterQuery) -> DeadFilte
 
 
 async def matching(deps: Deps, by: Caller, given: DeadLetterQuery, note: str | None = None) -> DeadFilter:
-    """What a filter replays, or resolves with a note: never what is resolved already."""
+    """Return the filter for a replay, or for resolving with a note. It never includes resolved dead letters."""
     if note is not None:
         catalogue.check_note(note)
     if given.resolved is not False:
@@ -80,13 +80,13 @@ async def matching(deps: Deps, by: Caller, given: DeadLetterQuery, note: str | N
 
 
 async def _within(deps: Deps, by: Caller, app_ref: str | None) -> DeadFilter:
-    """Everything that the caller reaches, or one application."""
+    """Return the filter for all dead letters that the caller may see, or for one application."""
     app = by.app if app_ref is None else await lookup.application(deps, by, app_ref)
     return DeadFilter(org_id=by.org_id, app_no=None if app is None else app.no)
 
 
 async def _endpoint_no(deps: Deps, by: Caller, where: DeadFilter, ref: EndpointRef) -> int:
-    """Also of an endpoint that was deleted, as long as it has dead letters."""
+    """Return the number of an endpoint. A deleted endpoint is found too, if it has dead letters."""
     try:
         return (await lookup.endpoint(deps, by, ref)).no
     except NoSuch:
@@ -98,12 +98,12 @@ async def _endpoint_no(deps: Deps, by: Caller, where: DeadFilter, ref: EndpointR
 
 
 async def find(deps: Deps, by: Caller, ref: str, app: str | None = None) -> DeadLetter:
-    """Open or resolved."""
+    """Return one dead letter, open or resolved."""
     return (await _find(deps, await _within(deps, by, app), (ref,)))[0]
 
 
 async def _find(deps: Deps, within: DeadFilter, refs: Sequence[str], *, to_resolve: bool = False) -> list[DeadLetter]:
-    """In the order of their ids; every one must be there and, to be resolved, not be resolved yet."""
+    """Return the dead letters by id. Raises if one is missing, or is resolved already although it is to be resolved."""
     wanted = numbers(refs)
     where = replace(within, ids=wanted, resolved=None)
     found = {each.id: each for each in await deps.store.dead_letters(where, Page(limit=max(1, len(wanted))))}
@@ -116,7 +116,7 @@ async def _find(deps: Deps, within: DeadFilter, refs: Sequence[str], *, to_resol
 
 
 def numbers(refs: Sequence[str]) -> tuple[int, ...]:
-    """`dl_17`, `18` → 17, 18."""
+    """Return the numbers of dead letters: 17 and 18 for `dl_17` and `18`."""
     if len(refs) > MAX_PICKED:
         raise InvalidInput(f"at most {MAX_PICKED} can be selected at a time; use a filter for more")
     return tuple(sorted({_number(ref) for ref in refs}))
@@ -137,7 +137,7 @@ def shown_id(dead_id: int) -> str:
 
 
 class Done(Struct, frozen=True, kw_only=True):
-    letters: list[DeadLetter]  # as they were before
+    letters: list[DeadLetter]  # as they were before the change
     done: int
 
     @property
@@ -150,29 +150,33 @@ RESOLVED_BEFORE = "it was resolved before"
 
 
 async def replay(deps: Deps, by: Caller, refs: Sequence[str], app: str | None = None) -> Done:
-    """Send them again: attempts and time budget start anew. Resolved ones too."""
+    """Replay open or resolved dead letters. Their attempts and time budget start again from zero."""
     return await _act(deps, by, refs, app, None)
 
 
 async def resolve(deps: Deps, by: Caller, refs: Sequence[str], note: str, app: str | None = None) -> Done:
-    """Close them without sending."""
+    """Close dead letters without sending them."""
     return await _act(deps, by, refs, app, catalogue.check_note(note))
 
 
 async def _act(deps: Deps, by: Caller, refs: Sequence[str], app: str | None, note: str | None) -> Done:
-    """Without a note they are replayed, with one resolved."""
+    """Replay the dead letters, or resolve them if there is a note."""
     within = await _within(deps, by, app)
     letters = await _find(deps, within, refs, to_resolve=note is not None)
     where = replace(within, ids=tuple(letter.id for letter in letters), resolved=None if note is None else False)
+    verb, why_not = ("replay", CANNOT_BE_SENT) if note is None else ("resolve", RESOLVED_BEFORE)
+
+    def entry(done: int) -> NewAuditEntry | None:
+        return _entry(by, f"dead_letter.{verb}", letters, done) if done else None
+
     if note is None:
-        verb, why_not, change = "replay", CANNOT_BE_SENT, deps.store.replay(where, len(letters))
+        done = await deps.store.replay(where, len(letters), note=entry)
     else:
-        verb, why_not, change = "resolve", RESOLVED_BEFORE, deps.store.resolve(where, note, len(letters))
-    done = await audit.noted(
-        deps, change, lambda done: _entry(by, f"dead_letter.{verb}", letters, done) if done else None
-    )
+        done = await deps.store.resolve(where, note, len(letters), note=entry)
     if not done:
-        await _find(deps, within, refs, to_resolve=note is not None)  # another caller may have been faster
+        await _find(
+            deps, within, refs, to_resolve=note is not None
+        )  # raises the exact error if another caller changed them meanwhile
         raise Conflict(f"nothing was {verb.removesuffix('e')}ed: {why_not}")
     return Done(letters=letters, done=done)
 
@@ -191,13 +195,13 @@ def _entry(by: Caller, action: str, letters: Sequence[DeadLetter], done: int) ->
 
 class Started(Struct, frozen=True, kw_only=True):
     tasks: list[Task]  # one for each application
-    batch: str = ""  # the name of several of them
-    refused: str = ""  # why an application got none
-    more: bool = False  # there are more applications than one call makes tasks for
+    batch: str = ""  # name of the batch, if there are several tasks
+    refused: str = ""  # why an application got no task
+    more: bool = False  # other applications match too, and got no task
 
 
 async def replay_matching(deps: Deps, by: Caller, given: DeadLetterQuery) -> Started:
-    """`Conflict` if all are of one endpoint to which nothing would be sent."""
+    """Replay all matching dead letters. Raises `Conflict` if the filter names an endpoint that cannot receive anything."""
     where = await matching(deps, by, given)
     if where.endpoint_no is not None:
         found = await deps.store.endpoints_for([where.endpoint_no])
@@ -214,7 +218,7 @@ async def resolve_matching(deps: Deps, by: Caller, given: DeadLetterQuery, note:
 async def _start(
     deps: Deps, by: Caller, given: DeadLetterQuery, where: DeadFilter, kind: TaskKind, note: str = ""
 ) -> Started:
-    """Tasks belong to one application. An application that is named gets one even if nothing matches now."""
+    """Create one task per application. An application that the filter names gets a task even if nothing matches now."""
     apps = [where.app_no] if where.app_no else await deps.store.dead_applications(where, MAX_APPLICATIONS + 1)
     batch = ids.mint(tasks.BATCH, await deps.store.now()) if len(apps) > 1 else ""
     work = TaskWork(

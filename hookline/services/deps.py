@@ -1,4 +1,4 @@
-"""What the services work with. A server makes one `Deps` when it starts, a command makes one when it begins."""
+"""The dependencies of the services. A server creates one `Deps` when it starts, and each command creates one."""
 
 from __future__ import annotations
 
@@ -15,26 +15,28 @@ from hookline.store.protocols import Store
 
 
 def _nothing(_gone: object) -> None:
-    """A command remembers nobody between two actions."""
+    """Do nothing: a command caches no applications and no callers."""
 
 
 class Deps(Struct, frozen=True, kw_only=True):
     store: Store
     guard: Guard
     schemas: Schemas
-    submit: Callable[[NewMessage], Awaitable[Accepted]]  # group commit: returns once the message is durable
-    submit_batch: Callable[[NewBatch], Awaitable[BatchAccepted]]  # likewise
+    submit: Callable[[NewMessage], Awaitable[Accepted]]  # group commit; returns once the message is durable
+    submit_batch: Callable[[NewBatch], Awaitable[BatchAccepted]]  # group commit; returns once the batch is durable
     wall: Callable[[], datetime]
     max_payload: int
-    retention_days: int  # of finished messages
-    customer_endpoints: int = 100  # that a customer may have in one application; 0: no limit
+    retention_days: int  # days for which finished messages are kept
+    customer_endpoints: int = 100  # maximum number of endpoints in one application that customers create; 0: no limit
     circuit: CircuitPolicy = CircuitPolicy()
     retry: RetryPolicy = RetryPolicy()
     token_secret: str  # signs API tokens and sign-in links
-    # A server remembers applications and callers for moments. These drop what an action has changed:
+    # A server caches applications and callers for seconds. These functions drop what an action has changed:
     forget_application: Callable[[Application], None] = _nothing
-    forget_callers: Callable[[Callable[[Caller], bool]], None] = _nothing  # those for whom the function is true
+    forget_callers: Callable[[Callable[[Caller], bool]], None] = (
+        _nothing  # drops the callers for which the function returns True
+    )
 
     def __repr__(self) -> str:
-        """Without the secret."""
+        """Leave out the secret."""
         return f"{type(self).__name__}(…)"

@@ -1,8 +1,8 @@
-"""What people do to an endpoint's state by hand: pause, resume, disable; open, close and reset its circuit."""
+"""Manual changes of an endpoint's state: pause, resume and disable it; open, close and reset its circuit."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from msgspec import Struct
@@ -20,7 +20,7 @@ from hookline.model import (
     TaskStatus,
     TaskWork,
 )
-from hookline.model.audit import NewAuditEntry
+from hookline.model.audit import Note
 from hookline.model.callers import Caller
 from hookline.model.states import EndpointStatus
 from hookline.rules.checks import catalogue
@@ -31,37 +31,38 @@ from hookline.services.lookup import EndpointRef
 from hookline.store.protocols import Page, Store
 
 LONGEST_OPEN = timedelta(days=30)
-# A message whose transaction began before the endpoint was disabled may have found it disabled all the same.
+# A message counts from the start of its transaction. It can have started before the endpoint was disabled and still have seen
+# the endpoint as disabled, so the search for missed messages starts this much earlier.
 _BEGAN_BEFORE = timedelta(minutes=1)
-_REPLAYS = 250  # newest tasks of an application among which failed ones are looked for
+_REPLAYS = 250  # newest tasks of an application that are searched for failed replays
 
 
 # ── status ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def pause(deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = None) -> Endpoint:
-    """Without a cause, the timeline says where it was done."""
+    """Pause the endpoint. Without a cause, the timeline says from which front end it was paused."""
     cause, endpoint = _cause(by, cause, "paused"), await lookup.endpoint(deps, by, ref)
     if endpoint.status == EndpointStatus.DISABLED:
         raise Conflict(f"{endpoint.id} is disabled: no deliveries are created for it, so there is nothing to pause")
-    return await _set_status(deps, by, endpoint, EndpointStatus.PAUSED, cause, "endpoint.pause")
+    return await _set_status(deps, by, endpoint, EndpointStatus.PAUSED, cause, "pause")
 
 
 async def disable(deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = None) -> Endpoint:
-    """Does nothing if the endpoint is disabled already."""
+    """Disable the endpoint. Does nothing if it is disabled already."""
     cause, endpoint = _cause(by, cause, "disabled"), await lookup.endpoint(deps, by, ref)
     if endpoint.status == EndpointStatus.DISABLED:
         return endpoint
-    return await _set_status(deps, by, endpoint, EndpointStatus.DISABLED, cause, "endpoint.disable")
+    return await _set_status(deps, by, endpoint, EndpointStatus.DISABLED, cause, "disable")
 
 
 async def set_disabled(deps: Deps, by: Caller, endpoint: Endpoint, disabled: bool) -> Endpoint:
-    """Part of another change, which writes the audit entry. `disabled=False` leaves a paused endpoint paused."""
+    """Disable or enable the endpoint as part of an edit. `disabled=False` leaves a paused endpoint paused."""
     if disabled == (endpoint.status == EndpointStatus.DISABLED):
         return endpoint
     status = EndpointStatus.DISABLED if disabled else EndpointStatus.ACTIVE
     cause = _cause(by, None, "disabled" if disabled else "enabled")
-    return await deps.store.set_endpoint_status(endpoint.no, status, cause, actor=by.actor)
+    return await _set_status(deps, by, endpoint, status, cause, "edit", "status")
 
 
 class Missed(Struct, frozen=True, kw_only=True):
@@ -69,11 +70,11 @@ class Missed(Struct, frozen=True, kw_only=True):
 
     since: datetime
     messages: int | None  # None: too many to count
-    task: Task | None = None  # that sends them
+    task: Task | None = None  # the task that sends them
 
 
 async def missed(deps: Deps, by: Caller, ref: EndpointRef) -> Missed | None:
-    """The messages that `resume` would find. None: the endpoint was never disabled."""
+    """Return the messages that `resume` can replay, or None if the endpoint was never disabled."""
     endpoint = await lookup.endpoint(deps, by, ref)
     since = await _missing_since(deps.store, endpoint)
     return None if since is None else Missed(since=since, messages=await deps.store.task_total(_task(endpoint, since)))
@@ -81,20 +82,21 @@ async def missed(deps: Deps, by: Caller, ref: EndpointRef) -> Missed | None:
 
 class Resumed(Struct, frozen=True, kw_only=True):
     endpoint: Endpoint
-    missed: Missed | None = None  # None: it was not disabled, so everything that came has waited for it
+    missed: Missed | None = None  # None: the endpoint was not disabled, so it missed nothing
 
 
 async def resume(
     deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = None, *, replay_missing: bool = False
 ) -> Resumed:
-    """A disabled endpoint is enabled. The messages that it missed are counted, and sent if that is asked for.
+    """Resume a paused endpoint or enable a disabled one. Count the messages that it missed while it was disabled.
 
-    Asked for again, it sends the messages that are still missing since the endpoint was last disabled.
+    `replay_missing` also sends them. It may be called again, and then sends those still missing since the endpoint was last
+    disabled.
     """
     cause, endpoint = _cause(by, cause, "resumed"), await lookup.endpoint(deps, by, ref)
     asked = endpoint.status == EndpointStatus.DISABLED or replay_missing
     since = await _missing_since(deps.store, endpoint) if asked else None
-    active = await _set_status(deps, by, endpoint, EndpointStatus.ACTIVE, cause, "endpoint.resume")
+    active = await _set_status(deps, by, endpoint, EndpointStatus.ACTIVE, cause, "resume")
     if since is None:
         return Resumed(endpoint=active)
     task = await _add(deps, by, active, since) if replay_missing else None
@@ -107,9 +109,9 @@ def _task(endpoint: Endpoint, since: datetime) -> NewTask:
 
 
 async def _missing_since(store: Store, endpoint: Endpoint) -> datetime | None:
-    """Since when messages are missing: since the endpoint was last disabled. None: it never was.
+    """Return since when messages are missing, or None if the endpoint was never disabled.
 
-    What an earlier task did not send, because the endpoint was disabled again, is still missing.
+    This is when it was last disabled, or earlier if a replay task failed because the endpoint was disabled again.
     """
     at = await _last_disabled(store, endpoint)
     if at is None and endpoint.status != EndpointStatus.DISABLED:
@@ -130,7 +132,7 @@ async def _last_disabled(store: Store, endpoint: Endpoint) -> datetime | None:
 
 
 async def _replays(store: Store, endpoint: Endpoint) -> list[Task]:
-    """Tasks that were to send everything that it missed since an instant, and are over."""
+    """Return the ended tasks that replayed all messages that the endpoint missed since an instant."""
     where = TaskFilter(
         org_id=endpoint.org_id,
         app_no=endpoint.app_no,
@@ -142,7 +144,7 @@ async def _replays(store: Store, endpoint: Endpoint) -> list[Task]:
 
 
 def _left_over(replays: Sequence[Task]) -> list[datetime]:
-    """Where failed tasks began, if no later task has done their work."""
+    """Return the start instants of failed tasks whose work no later task has done."""
     done = [(task.created_at, task.work.since) for task in replays if task.status == TaskStatus.FINISHED]
     return [
         since
@@ -164,17 +166,19 @@ async def _add(deps: Deps, by: Caller, endpoint: Endpoint, since: datetime) -> T
 
 class CircuitChange(Struct, frozen=True, kw_only=True):
     endpoint: Endpoint
-    event: LaneEvent | None  # None: there was nothing to change
+    event: LaneEvent | None  # None: nothing changed
 
 
 async def open_circuit(
     deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = None, *, until: datetime | timedelta | None = None
 ) -> CircuitChange:
-    """`until`: an instant, or how long from now; None: for as long as after a failed probe."""
+    """Open the circuit until an instant or for a duration. None: for the cooldown that follows a failed probe."""
     cause, endpoint = _cause(by, cause, "opened"), await lookup.endpoint(deps, by, ref)
     end = None if until is None else _end(until, await deps.store.now())
-    change = deps.store.open_circuit(endpoint.no, cause, until=end, actor=by.actor)
-    return await _circuit(deps, by, endpoint, change, cause, "endpoint.open_circuit")
+    event = await deps.store.open_circuit(
+        endpoint.no, cause, until=end, actor=by.actor, note=_circuit_note(by, "open_circuit", endpoint, cause)
+    )
+    return CircuitChange(endpoint=endpoint, event=event)
 
 
 def _end(until: datetime | timedelta, now: datetime) -> datetime:
@@ -189,14 +193,16 @@ def _end(until: datetime | timedelta, now: datetime) -> datetime:
 
 async def close_circuit(deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = None) -> CircuitChange:
     cause, endpoint = _cause(by, cause, "closed"), await lookup.endpoint(deps, by, ref)
-    change = deps.store.close_circuit(endpoint.no, cause, actor=by.actor)
-    return await _circuit(deps, by, endpoint, change, cause, "endpoint.close_circuit")
+    note = _circuit_note(by, "close_circuit", endpoint, cause)
+    event = await deps.store.close_circuit(endpoint.no, cause, actor=by.actor, note=note)
+    return CircuitChange(endpoint=endpoint, event=event)
 
 
 async def reset_circuit(deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = None) -> CircuitChange:
     cause, endpoint = _cause(by, cause, "reset"), await lookup.endpoint(deps, by, ref)
-    change = deps.store.reset_circuit(endpoint.no, cause, actor=by.actor)
-    return await _circuit(deps, by, endpoint, change, cause, "endpoint.reset_circuit")
+    note = _circuit_note(by, "reset_circuit", endpoint, cause)
+    event = await deps.store.reset_circuit(endpoint.no, cause, actor=by.actor, note=note)
+    return CircuitChange(endpoint=endpoint, event=event)
 
 
 # ── both ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -207,20 +213,12 @@ def _cause(by: Caller, given: str | None, verb: str) -> str:
 
 
 async def _set_status(
-    deps: Deps, by: Caller, endpoint: Endpoint, status: EndpointStatus, cause: str, action: str
+    deps: Deps, by: Caller, endpoint: Endpoint, status: EndpointStatus, cause: str, verb: str, detail: str | None = None
 ) -> Endpoint:
-    def note(changed: Endpoint) -> NewAuditEntry:
-        return audit.entry(by, action, changed.id, app_id=changed.app_id, detail=cause)
-
-    return await audit.noted(deps, deps.store.set_endpoint_status(endpoint.no, status, cause, actor=by.actor), note)
+    entry = audit.endpoint_entry(by, verb, endpoint, cause if detail is None else detail)
+    return await deps.store.set_endpoint_status(endpoint.no, status, cause, actor=by.actor, note=lambda _: entry)
 
 
-async def _circuit(
-    deps: Deps, by: Caller, endpoint: Endpoint, change: Awaitable[LaneEvent | None], cause: str, action: str
-) -> CircuitChange:
-    def note(event: LaneEvent | None) -> NewAuditEntry | None:
-        if event is None:
-            return None
-        return audit.entry(by, action, endpoint.id, app_id=endpoint.app_id, detail=cause)
-
-    return CircuitChange(endpoint=endpoint, event=await audit.noted(deps, change, note))
+def _circuit_note(by: Caller, verb: str, endpoint: Endpoint, cause: str) -> Note[LaneEvent | None]:
+    entry = audit.endpoint_entry(by, verb, endpoint, cause)
+    return lambda event: None if event is None else entry

@@ -1,19 +1,21 @@
 """Endpoints: create, change and delete them; their secrets, headers and test events.
 
-The endpoints of operational webhooks are ordinary ones, in an application that the management organization has for each other
-organization. The same functions change them; `OperationalRef` names them.
+The endpoints of operational webhooks are ordinary endpoints. They belong to the management organization, which has one
+application for each other organization. The same functions change them; `OperationalRef` names them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
 from hookline import ids, signing
-from hookline.errors import Conflict, InvalidInput, NoSuch, Overtaken
+from hookline.engine.alerting import channels as alert_channels
+from hookline.errors import Conflict, InvalidInput, NoSuch, NotFound, Overtaken
 from hookline.model import (
     Application,
     Endpoint,
@@ -30,6 +32,7 @@ from hookline.model.audit import NewAuditEntry
 from hookline.model.callers import Caller
 from hookline.model.states import EndpointStatus
 from hookline.rules import operational_events
+from hookline.rules.alerts.wording import WEBHOOK
 from hookline.rules.checks import catalogue
 from hookline.rules.checks import message as message_checks
 from hookline.rules.checks.text import without_query
@@ -38,9 +41,9 @@ from hookline.services.deps import Deps
 from hookline.services.lookup import EndpointRef
 from hookline.store.protocols import Page, Store
 
-CHANGE_TRIES = 5  # if other callers change the endpoint at the same time
+CHANGE_TRIES = 5  # attempts if other callers change the endpoint at the same time
 
-OVERLAP = timedelta(hours=24)  # for which an old secret signs, unless the caller says otherwise
+OVERLAP = timedelta(hours=24)  # how long an old secret still signs by default
 
 
 class OperationalRef(Struct, frozen=True):
@@ -51,18 +54,19 @@ class OperationalRef(Struct, frozen=True):
 
 Ref = EndpointRef | OperationalRef
 Decide = Callable[[Endpoint], EndpointChange]
+EditNote = Callable[[Endpoint, Endpoint], NewAuditEntry | None]  # from the endpoint before and after to its audit entry
 
 
 async def find(deps: Deps, by: Caller, ref: Ref) -> Endpoint:
     if isinstance(ref, EndpointRef):
         return await lookup.endpoint(deps, by, ref)
-    found = await _look(deps, by, ref)
+    found = await _find_any(deps, by, ref)
     if found is None:
         raise _unknown(ref)
     return found
 
 
-async def _look(deps: Deps, by: Caller, ref: Ref) -> Endpoint | None:
+async def _find_any(deps: Deps, by: Caller, ref: Ref) -> Endpoint | None:
     if isinstance(ref, OperationalRef):
         home = await operational_application(deps.store, by.org_id)
         return None if home is None else await deps.store.endpoint(home.no, ref.endpoint)
@@ -78,25 +82,25 @@ def _unknown(ref: Ref) -> NoSuch:
 
 
 async def create(deps: Deps, by: Caller, app: str, new: NewEndpoint) -> Endpoint:
-    """Only the spelling of the URL is checked. Without a secret, one is made."""
+    """Create an endpoint. The URL is checked but not called. If no secret is given, one is generated."""
     checked = _checked(deps, new)
     return await _create(deps, by, await lookup.application(deps, by, app), checked)
 
 
 async def create_operational(deps: Deps, by: Caller, new: NewEndpoint) -> Endpoint:
-    """The application and the event types that it needs are created on first use, once the endpoint is found to be valid."""
+    """Create an operational endpoint. The first valid one also creates its application and the event types."""
     checked = _checked(deps, new)
     return await _create(deps, by, await _operational_home(deps.store, by.org_id), checked)
 
 
 async def put(deps: Deps, by: Caller, ref: Ref, change: EndpointChange, *, disabled: bool) -> tuple[Endpoint, bool]:
-    """Change the endpoint, or create it under the uid that `ref` is, unless the change names another. Whether it was created."""
-    found = await _look(deps, by, ref)
+    """Change the endpoint, or create it with the uid of the change, else with `ref`. Also return whether it was created."""
+    found = await _find_any(deps, by, ref)
     if found is None:
         try:
             return await _create_named(deps, by, ref, change, disabled), True
-        except Conflict:  # another caller created it between the look and the insert, or the uid in the change is taken
-            found = await _look(deps, by, ref)
+        except Conflict:  # another caller created it after this one looked it up, or the uid in the change is taken
+            found = await _find_any(deps, by, ref)
             if found is None:
                 raise
     return await _change(deps, by, found, lambda _: change, disabled), False
@@ -122,8 +126,11 @@ def _checked(deps: Deps, new: NewEndpoint) -> NewEndpoint:
 async def _create(deps: Deps, by: Caller, app: Application, checked: NewEndpoint) -> Endpoint:
     await _check_event_types(deps.store, app.org_id, checked.event_types or ())
     most = 0 if by.app is None else deps.customer_endpoints
-    making = deps.store.create_endpoint(app.no, checked, max_endpoints=most)
-    return await audit.noted(deps, making, lambda made: _entry(by, "create", made, _where(made)))
+
+    def note(made: Endpoint) -> NewAuditEntry:
+        return audit.endpoint_entry(by, "create", made, _where(made))
+
+    return await deps.store.create_endpoint(app.no, checked, max_endpoints=most, note=note)
 
 
 async def _check_event_types(store: Store, org_id: str, names: Sequence[str]) -> None:
@@ -142,28 +149,23 @@ async def _event_type(store: Store, org_id: str, name: str) -> EventType:
 
 
 async def change(deps: Deps, by: Caller, ref: Ref, decide: Decide, *, disabled: bool | UnsetType = UNSET) -> Endpoint:
-    """The change is decided on the endpoint as it is, and again if another caller has changed it meanwhile."""
+    """Change the endpoint. `decide` gets its current state, and is called again if another caller changed it meanwhile."""
     return await _change(deps, by, await find(deps, by, ref), decide, disabled)
 
 
 async def _change(
     deps: Deps, by: Caller, found: Endpoint, decide: Decide, disabled: bool | UnsetType = UNSET
 ) -> Endpoint:
-    async def whole() -> Endpoint:
-        changed = await _save(deps, by, found, decide)
-        if disabled is UNSET:
-            return changed
-        return await endpoint_state.set_disabled(deps, by, changed, disabled)
+    def note(before: Endpoint, after: Endpoint) -> NewAuditEntry | None:
+        named = audit.differences(before, after)
+        return audit.endpoint_entry(by, "edit", after, named) if named else None
 
-    def note(changed: Endpoint) -> NewAuditEntry | None:
-        named = audit.differences(found, changed)
-        return _entry(by, "edit", changed, named) if named else None
-
-    return await audit.noted(deps, whole(), note)
+    changed = await _save(deps, by, found, decide, note)
+    return changed if disabled is UNSET else await endpoint_state.set_disabled(deps, by, changed, disabled)
 
 
-async def _save(deps: Deps, by: Caller, endpoint: Endpoint, decide: Decide) -> Endpoint:
-    """A customer, who reaches one application alone, does not move headers to another host that are never shown."""
+async def _save(deps: Deps, by: Caller, endpoint: Endpoint, decide: Decide, note: EditNote) -> Endpoint:
+    """Save the change that `decide` returns. A customer cannot redirect hidden header values to another host by a new URL."""
     for _ in range(CHANGE_TRIES):
         change = catalogue.check_change(decide(endpoint), endpoint, deps.guard)
         if change == EndpointChange():
@@ -172,7 +174,9 @@ async def _save(deps: Deps, by: Caller, endpoint: Endpoint, decide: Decide) -> E
             catalogue.check_nothing_hidden(check_opened(endpoint))
         await _check_event_types(deps.store, endpoint.org_id, change.event_types or ())
         try:
-            return await deps.store.change_endpoint(endpoint.no, change, revision=endpoint.revision)
+            return await deps.store.change_endpoint(
+                endpoint.no, change, revision=endpoint.revision, note=partial(note, endpoint)
+            )
         except Overtaken:
             endpoint = await _again(deps.store, endpoint)
     raise Overtaken("others are changing this endpoint at the same time; try again in a moment")
@@ -188,37 +192,37 @@ async def _again(store: Store, endpoint: Endpoint) -> Endpoint:
 async def set_headers(
     deps: Deps, by: Caller, ref: Ref, headers: Mapping[str, str | None], *, merge: bool = False
 ) -> Endpoint:
-    """Replace the custom headers; or merge them with those that are there, where None removes one."""
+    """Replace the custom headers. With `merge`, keep the other headers, and remove those whose value is None."""
     found = await find(deps, by, ref)
 
     def decide(current: Endpoint) -> EndpointChange:
         given = {name: value for name, value in headers.items() if value is not None}
         return EndpointChange(headers=_kept(check_opened(current).headers, headers) | given if merge else given)
 
-    saving = _save(deps, by, found, decide)
-    return await audit.noted(
-        deps, saving, lambda changed: _entry(by, "headers", changed, _renamed(found.headers, changed.headers))
-    )
+    def note(before: Endpoint, after: Endpoint) -> NewAuditEntry:
+        return audit.endpoint_entry(by, "headers", after, _renamed(before.headers, after.headers))
+
+    return await _save(deps, by, found, decide, note)
 
 
 def _kept(current: Mapping[str, str], given: Mapping[str, str | None]) -> dict[str, str]:
-    """Names are the same in upper and in lower case."""
+    """Return the current headers that are not in `given`. Upper and lower case are equal."""
     named = {name.lower() for name in given}
     return {name: value for name, value in current.items() if name.lower() not in named}
 
 
 def _renamed(before: Mapping[str, str], after: Mapping[str, str]) -> str:
-    """The names of headers that were set, and after a minus of those that were removed."""
+    """Return the names of the headers that were set, and with a minus those that were removed."""
     gone = _kept(before, dict(after))
     names = [name for name, value in after.items() if before.get(name) != value] + [f"-{name}" for name in gone]
     return ", ".join(names)[:500]
 
 
 async def delete(deps: Deps, by: Caller, ref: Ref) -> Endpoint:
-    """For good. Its open deliveries become dead letters, which cannot be replayed."""
+    """Delete the endpoint. Its open deliveries become dead letters, which cannot be replayed."""
     found = await find(deps, by, ref)
-    deleting = deps.store.delete_endpoint(found.no)
-    await audit.noted(deps, deleting, lambda _: _entry(by, "delete", found, _where(found)))
+    entry = audit.endpoint_entry(by, "delete", found, _where(found))
+    await deps.store.delete_endpoint(found.no, note=lambda _: entry)
     return found
 
 
@@ -226,23 +230,33 @@ async def delete(deps: Deps, by: Caller, ref: Ref) -> Endpoint:
 
 
 async def show_secret(deps: Deps, by: Caller, ref: Ref) -> Endpoint:
-    """The endpoint with its secrets, for somebody who is shown one of them."""
+    """Return the endpoint with its secrets, to show one of them to the caller."""
     found = check_opened(await find(deps, by, ref))
-    await audit.write(deps.store, _entry(by, "reveal_secret", found))
+    await deps.store.add_audit([audit.endpoint_entry(by, "reveal_secret", found)])
     return found
+
+
+async def show_alert_secret(deps: Deps, by: Caller) -> str:
+    """Return the secret that signs alerts to HOOKLINE_ALERT_WEBHOOK_URL."""
+    found = (await alert_channels.endpoints(deps.store)).get(WEBHOOK)
+    if found is None:
+        raise NotFound("alerts go to no webhook: set HOOKLINE_ALERT_WEBHOOK_URL")
+    key = check_opened(found).secrets[0].key
+    await deps.store.add_audit([audit.entry(by, "alert_webhook.reveal_secret", found.id)])
+    return key
 
 
 async def rotate_secret(
     deps: Deps, by: Caller, ref: Ref, *, overlap: timedelta = OVERLAP, key: str | None = None
 ) -> Endpoint:
-    """A new secret signs at once; those before it sign beside it until the overlap ends. Without a key: one of the same kind.
+    """Add a secret that signs at once. Earlier secrets also sign until the overlap ends. Without a key, one of the same kind is
+    generated.
 
-    It is also the way out for an endpoint whose secrets no key of the vault opens.
+    This also repairs an endpoint whose stored secrets cannot be decrypted.
     """
     found, now = await find(deps, by, ref), deps.wall()
-    saving = _save(deps, by, found, lambda current: _rotated(current, key, now, overlap))
-    detail = f"overlap {overlap.total_seconds():.0f} s"
-    return await audit.noted(deps, saving, lambda changed: _entry(by, "rotate_secret", changed, detail))
+    entry = audit.endpoint_entry(by, "rotate_secret", found, f"overlap {overlap.total_seconds():.0f} s")
+    return await _save(deps, by, found, lambda current: _rotated(current, key, now, overlap), lambda _, __: entry)
 
 
 def _rotated(current: Endpoint, key: str | None, now: datetime, overlap: timedelta) -> EndpointChange:
@@ -263,7 +277,7 @@ def _new_key(endpoint: Endpoint) -> str:
 
 
 def check_opened(endpoint: Endpoint) -> Endpoint:
-    """Sealed values can only be read, or changed in part, if a key of this deployment opens them."""
+    """Return the endpoint. Raises `Conflict` if no key of this deployment decrypts its secrets and headers."""
     if not endpoint.secrets:
         raise Conflict(
             f"{endpoint.id}: its secrets cannot be opened here ({endpoint.status_reason}); rotate its secret"
@@ -272,7 +286,7 @@ def check_opened(endpoint: Endpoint) -> Endpoint:
 
 
 def receiver_key(endpoint: Endpoint) -> str:
-    """The key that a receiver verifies with: of an Ed25519 pair the public one. The private one never leaves."""
+    """Return the key that a receiver verifies with. For Ed25519 this is the public key; the private key is never shown."""
     key = endpoint.secrets[0].key
     return signing.public_key(key) if key.startswith(signing.PRIVATE_PREFIX) else key
 
@@ -281,7 +295,7 @@ def receiver_key(endpoint: Endpoint) -> str:
 
 
 async def send_test(deps: Deps, by: Caller, ref: EndpointRef, event_type: str) -> Message:
-    """An example of the event type, to this endpoint alone, whatever it subscribes to."""
+    """Send an example of the event type to this endpoint alone, even if it does not subscribe to the type."""
     endpoint, now = await find(deps, by, ref), deps.wall()
     found = await _event_type(deps.store, endpoint.org_id, event_type)
     if endpoint.status == EndpointStatus.DISABLED:
@@ -292,15 +306,15 @@ async def send_test(deps: Deps, by: Caller, ref: EndpointRef, event_type: str) -
         event_type=event_type,
         payload=example_payload.payload(found, now),
     )
-    sending = deps.store.send_example(endpoint.no, message_checks.check_message(new, now=now))
-    return await audit.noted(deps, sending, lambda sent: _entry(by, "test", endpoint, f"{event_type}: {sent.id}"))
+    entry = audit.endpoint_entry(by, "test", endpoint, f"{event_type}: {new.id}")
+    return await deps.store.send_example(endpoint.no, message_checks.check_message(new, now=now), note=lambda _: entry)
 
 
 # ── operational webhooks ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def operational_application(store: Store, org_id: str) -> Application | None:
-    """The application of the organization's operational endpoints; None: it has never had any."""
+    """Return the application of the organization's operational endpoints, or None if there is none yet."""
     return await store.application(operational_events.MANAGEMENT, org_id)
 
 
@@ -316,7 +330,7 @@ async def _operational_home(store: Store, org_id: str) -> Application:
     new = NewApplication(name=f"operational webhooks of {org_id}", uid=org_id)
     try:
         return await store.create_application(operational_events.MANAGEMENT, new)
-    except Conflict:  # another caller created it between the look and the insert
+    except Conflict:  # another caller created it after this one looked it up
         return await _operational_home(store, org_id)
 
 
@@ -332,12 +346,5 @@ async def _save_operational_types(store: Store, now: datetime) -> None:
 
 
 def _where(endpoint: Endpoint) -> str:
-    """The URLs of operational endpoints are sealed: they appear in no record."""
+    """Return the URL for the audit log. URLs of operational endpoints are encrypted at rest, so they are left out."""
     return "" if endpoint.org_id == operational_events.MANAGEMENT else without_query(endpoint.url)
-
-
-def _entry(by: Caller, verb: str, endpoint: Endpoint, detail: str = "") -> NewAuditEntry:
-    """An operational endpoint belongs to no application that its organization knows of."""
-    if endpoint.org_id == operational_events.MANAGEMENT:
-        return audit.entry(by, f"operational_webhook.{verb}", endpoint.id, detail=detail)
-    return audit.entry(by, f"endpoint.{verb}", endpoint.id, app_id=endpoint.app_id, detail=detail)

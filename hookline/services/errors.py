@@ -20,7 +20,8 @@ from hookline.errors import (
 
 _OTHER = (500, 1)
 
-# Subclasses are shown as their base. 500: a request never gets this far, or it is a fault of the deployment.
+# The HTTP status and the exit code by error class; a subclass has those of its base. Errors with 500 are faults of the
+# deployment, or cannot occur in a request.
 _SHOWN: dict[type[HooklineError], tuple[int, int]] = {
     InvalidInput: (422, 2),
     BlockedAddress: (422, 2),

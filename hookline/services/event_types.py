@@ -19,16 +19,16 @@ from hookline.services.deps import Deps
 from hookline.store.plans.listing import MAX_BYTES
 from hookline.store.protocols import Page, Walk
 
-CHANGE_TRIES = 5  # if other callers change the event type at the same time
+CHANGE_TRIES = 5  # attempts if other callers change the event type at the same time
 STEP = 64  # event types that are read from the store at a time
 
 
 async def find(deps: Deps, by: Caller, name: str) -> EventType:
-    return _there(await deps.store.event_type(by.org_id, name) if lookup.storable(name) else None, name)
+    return _existing(await deps.store.event_type(by.org_id, name) if lookup.storable(name) else None, name)
 
 
 async def create(deps: Deps, by: Caller, new: EventType) -> EventType:
-    """It replaces an archived one of the same name."""
+    """Create an event type. It replaces an archived one of the same name."""
 
     def decide(seen: EventType | None) -> EventType:
         if seen is not None and not seen.archived:
@@ -41,17 +41,17 @@ async def create(deps: Deps, by: Caller, new: EventType) -> EventType:
 async def put(
     deps: Deps, by: Caller, name: str, decide: Callable[[EventType | None], EventType]
 ) -> tuple[EventType, bool]:
-    """The event type, and whether it was created now."""
+    """Save the event type. Also return whether it was created."""
     return await _save(deps, by, name, decide, "edit")
 
 
 async def change(deps: Deps, by: Caller, name: str, decide: Callable[[EventType], EventType]) -> EventType:
-    """The change is decided on the event type as it is, and again if another caller has changed it meanwhile."""
-    return (await _save(deps, by, name, lambda seen: decide(_there(seen, name)), "edit"))[0]
+    """Change the event type. `decide` gets its current state, and is called again if another caller changed it meanwhile."""
+    return (await _save(deps, by, name, lambda seen: decide(_existing(seen, name)), "edit"))[0]
 
 
 async def archive(deps: Deps, by: Caller, name: str) -> EventType:
-    """Endpoints that chose it keep it."""
+    """Archive the event type. Endpoints that subscribe to it keep it."""
     return await _set_archived(deps, by, name, True, "archive")
 
 
@@ -60,19 +60,19 @@ async def restore(deps: Deps, by: Caller, name: str) -> EventType:
 
 
 async def _set_archived(deps: Deps, by: Caller, name: str, archived: bool, verb: str) -> EventType:
-    return (await _save(deps, by, name, lambda seen: replace(_there(seen, name), archived=archived), verb))[0]
+    return (await _save(deps, by, name, lambda seen: replace(_existing(seen, name), archived=archived), verb))[0]
 
 
 async def expunge(deps: Deps, by: Caller, name: str) -> None:
-    """For good, as if it had never been there."""
+    """Delete the event type."""
     found = await find(deps, by, name)
-    expunging = deps.store.expunge_event_type(by.org_id, found.name)
-    await audit.noted(deps, expunging, lambda _: audit.entry(by, "event_type.expunge", found.name))
+    entry = audit.entry(by, "event_type.expunge", found.name)
+    await deps.store.expunge_event_type(by.org_id, found.name, note=lambda _: entry)
     deps.schemas.forget(by.org_id, found.name)
 
 
 async def page(deps: Deps, by: Caller, page: Page, *, archived: bool, content: bool) -> Walk[EventType]:
-    """Each may have 256 KiB of schemas, so the page ends early after `MAX_BYTES` of them. Without content, none has schemas."""
+    """Return a page of event types. With content, it ends early after `MAX_BYTES` of schemas. Else schemas are left out."""
     found: list[EventType] = []
     size, iterator = 0, page.iterator
     while len(found) < page.limit:
@@ -101,9 +101,9 @@ async def _save(
         wanted = catalogue.check_event_type(decide(seen))
         if seen is None or _validation(wanted) != _validation(seen):
             await deps.schemas.check_saved(wanted)
-        saving = deps.store.save_event_type(_stamped(wanted, seen, await deps.store.now()), replacing=seen)
+        stamped = _stamped(wanted, seen, await deps.store.now())
         try:
-            saved = await audit.noted(deps, saving, partial(_entry, by, verb, seen))
+            saved = await deps.store.save_event_type(stamped, replacing=seen, note=partial(_entry, by, verb, seen))
         except Overtaken:
             continue
         deps.schemas.forget(by.org_id, name)
@@ -112,17 +112,20 @@ async def _save(
 
 
 def _validation(event_type: EventType) -> tuple[bool, bytes]:
-    """While it stays the same, an event type of an earlier release can be changed. Compared as JSON: in Python, True is 1."""
+    """Return the values that decide whether schemas are checked again. They are compared as JSON, because True == 1 in Python.
+
+    An event type that an earlier release saved may fail a newer check. It can still be changed if these values stay the same.
+    """
     return event_type.validated, msgspec.json.encode(event_type.schemas, order="sorted")
 
 
 def _stamped(wanted: EventType, seen: EventType | None, now: datetime) -> EventType:
-    """Each save has an instant of its own: caches go by it, and `Store.save_event_type` tells savers apart by it."""
+    """Give each save a different `updated_at`, by which caches and `Store.save_event_type` notice a change."""
     after = now if seen is None else max(now, seen.updated_at + timedelta(microseconds=1))
     return replace(wanted, created_at=now if seen is None else seen.created_at, updated_at=after)
 
 
-def _there(found: EventType | None, name: str) -> EventType:
+def _existing(found: EventType | None, name: str) -> EventType:
     if found is None:
         raise NoSuch("event type", name)
     return found

@@ -1,6 +1,6 @@
-"""A payload to try an endpoint with: the example of the event type's newest schema, or one that is made to its measure.
+"""Make a test payload: the example in the event type's newest schema, or one generated from that schema.
 
-Pure. A schema is somebody else's text: it may refer to itself, and its examples may be large and repeated.
+Pure functions. Schemas are untrusted: they may refer to themselves, and their examples may be large and repeated.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from hookline.model import EventType
 from hookline.services.schemas.validate import newest
 
-MAX_SIZE = 64 * 1024  # of the payload, about
+MAX_SIZE = 64 * 1024  # approximate limit in bytes
 MAX_NESTED = 20
 
 _TEXTS = {
@@ -51,7 +51,7 @@ class _Maker:
         self._left = MAX_SIZE
 
     def make(self) -> bytes | None:
-        """None: it would be too large, or is nested too deeply."""
+        """Return the payload, or None if it would be too large or too deeply nested."""
         try:
             return msgspec.json.encode(self._value(self._root, 0))
         except (_TooLarge, RecursionError):
@@ -100,7 +100,7 @@ class _Maker:
                 return self._object(schema, depth)
 
     def _object(self, schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
-        """What may be left out is, where it would never end."""
+        """Leave out optional properties in deep objects, so that a schema that refers to itself ends."""
         made: dict[str, Any] = {}
         properties = schema.get("properties")
         required = schema.get("required")
@@ -122,7 +122,7 @@ class _Maker:
 
 
 def _given(schema: Mapping[str, Any]) -> tuple[Any] | None:
-    """A value that the schema names itself."""
+    """Return the value that the schema itself gives as constant, example, default or first choice, in a tuple."""
     for name in ("const", "example", "default"):
         if name in schema:
             return (schema[name],)
@@ -142,7 +142,7 @@ def _type(schema: Mapping[str, Any]) -> Any:
 
 
 def _found(root: Any, reference: str) -> Any:
-    """`#/$defs/order` within the schema; what is not there takes anything."""
+    """Return what a reference such as `#/$defs/order` points to. A missing target is a schema that allows any value."""
     found = root
     for step in reference.removeprefix("#").split("/")[1:]:
         name = unquote(step).replace("~1", "/").replace("~0", "~")

@@ -1,4 +1,4 @@
-"""Find what a caller names, within what they may reach. An object of somebody else looks like one that does not exist."""
+"""Look up what a caller names, among the objects that the caller may see. Other objects look as if they did not exist."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MessageRef(Struct, frozen=True):
 
 
 async def application(deps: Deps, by: Caller, ref: str) -> Application:
-    """By id or uid."""
+    """Return the application with this id or uid."""
     if by.app is not None:
         found = by.app if ref in (by.app.id, by.app.uid) else None
     else:
@@ -70,5 +70,5 @@ async def _reaches(deps: Deps, by: Caller, message: Message) -> bool:
 
 
 def storable(ref: str) -> bool:
-    """PostgreSQL fails on a NUL."""
+    """Return whether a text can be in the database. PostgreSQL refuses a NUL character."""
     return "\x00" not in ref

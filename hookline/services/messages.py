@@ -1,4 +1,4 @@
-"""Messages: publish them, send them again, and remove their content."""
+"""Messages: publish them, resend them, and delete their content."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hookline.services.schemas.payloads import TimeBudget
 
 T = TypeVar("T")
 
-TURN = 0.005  # seconds for which the messages of a batch are checked before other requests get their turn
+TURN = 0.005  # seconds of checking the messages of a batch before other requests run
 
 
 class KeyReused(InvalidInput):
@@ -42,11 +42,11 @@ async def publish(
     decoded: bool = False,
     unsupported: InvalidInput | None = None,
 ) -> Accepted:
-    """Returns once the message is durable. A message that was accepted before under its idempotency key stays accepted, even
-    if it would be refused now.
+    """Accept a message, and return once it is durable. A message that was accepted earlier under the same idempotency key is
+    returned again, even if the checks would refuse it now.
 
-    The caller looks the application up: a server remembers it, so that a message costs no extra round trip. `decoded`: see
-    `check_message`. `unsupported`: the request asks for something that is not done here.
+    The application is already looked up, because a server caches it to save a round trip per message. `decoded`: see
+    `check_message`. `unsupported` is the error for a feature that the request uses and Hookline does not have.
     """
     try:
         if unsupported is not None:
@@ -56,11 +56,11 @@ async def publish(
         before = await _accepted_before(deps, new)
         if before is None:
             raise
-        return judged(before)
+        return check_accepted(before)
     accepted = await deps.submit(checked)
     if accepted.status == IngestStatus.NO_APPLICATION:
         deps.forget_application(app)
-    return judged(accepted)
+    return check_accepted(accepted)
 
 
 async def publish_batch(
@@ -72,9 +72,10 @@ async def publish_batch(
     key: bytes | None = None,
     body: bytes | None = None,
 ) -> BatchAccepted:
-    """One transaction. Each item is a message, or a text that says why it is none; refused items do not stop the others.
+    """Accept messages in one transaction. An item is a message, or an error text if it could not be read. A refused item does
+    not stop the others.
 
-    `key` and `body` are the hashes of the idempotency key and of the request's body. `judged` tells what became of each message.
+    `key` and `body` are the hashes of the idempotency key and of the request's body. Call `check_accepted` on each answer.
     """
     accepted: list[NewMessage] = []
     faults: dict[int, str] = {}
@@ -99,7 +100,7 @@ async def publish_batch(
 
 
 async def in_turns(items: Iterable[T], monotonic: Callable[[], float] = clock.monotonic) -> AsyncIterator[T]:
-    """Walk a long list while other requests wait for the event loop."""
+    """Iterate over a long list, and let other requests run every few milliseconds."""
     until = monotonic() + TURN
     for item in items:
         if monotonic() > until:
@@ -120,8 +121,8 @@ async def _accepted_before(deps: Deps, new: NewMessage) -> Accepted | None:
     return await deps.store.accepted_under(new.idempotency_key, new.idempotency_body)
 
 
-def judged(accepted: Accepted) -> Accepted:
-    """The same, if the message was accepted; else the error that says why it was not."""
+def check_accepted(accepted: Accepted) -> Accepted:
+    """Return `accepted` if the message was accepted. Otherwise raise the error that says why not."""
     match accepted.status:
         case IngestStatus.ACCEPTED | IngestStatus.REPLAYED:
             return accepted
@@ -133,42 +134,43 @@ def judged(accepted: Accepted) -> Accepted:
             raise NotFound("the application is gone")
 
 
-# ── what has been published ───────────────────────────────────────────────────────────────────────────────────────
+# ── published messages ────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def resend(deps: Deps, by: Caller, ref: MessageRef, endpoint: EndpointRef) -> tuple[Message, Endpoint]:
-    """A delivery of its own, due at once, whatever became of those before."""
+    """Create a new delivery of the message that is due at once, whatever the state of earlier deliveries."""
     message = await lookup.message(deps, by, ref)
     to = await lookup.endpoint(deps, by, endpoint)
     if to.app_no != message.app_no:
         raise NoSuch("endpoint", endpoint.endpoint)
     if to.status == EndpointStatus.DISABLED:
         raise Conflict(f"{to.id} is disabled, and nothing is sent to it: enable it first")
-    if message.payload is None or await deps.store.resend(to.no, message.id) is None:
+    entry, sent = _entry(by, "message.resend", message, f"to {to.id}"), None
+    if message.payload is not None:
+        sent = await deps.store.resend(to.no, message.id, note=lambda sent: None if sent is None else entry)
+    if sent is None:
         raise Conflict(f"the payload of {message.id} is gone: it cannot be sent again")
-    await audit.write(deps.store, _entry(by, "message.resend", message, f"to {to.id}"))
     return message, to
 
 
 async def expunge(deps: Deps, by: Caller, ref: MessageRef, *, force: bool = False) -> Message:
-    """Remove the payload for good. Without `force`, no delivery is given up for it."""
+    """Delete the payload. Without `force`, refuse if an open or dead delivery needs it."""
     found = await lookup.message(deps, by, ref)
-    if not await deps.store.expunge_message(found, force=force):
+    entry = None if found.payload is None else _entry(by, "message.expunge", found)
+    if not await deps.store.expunge_message(found, force=force, note=lambda done: entry if done else None):
         raise Conflict(
             f"{found.id} has deliveries that are open, or dead and unresolved, and they need its payload: "
             "wait for them, resolve them, or expunge it with force=true"
         )
-    if found.payload is not None:
-        await audit.write(deps.store, _entry(by, "message.expunge", found))
     return found
 
 
 async def expunge_attempt(deps: Deps, by: Caller, ref: MessageRef, attempt_id: str) -> None:
-    """Remove the endpoint's answer, headers and body, for good."""
+    """Delete the headers and the body of the endpoint's response."""
     found = await lookup.message(deps, by, ref)
-    if not await deps.store.expunge_attempt(found, attempt_id):
+    entry = _entry(by, "attempt.expunge", found, attempt_id)
+    if not await deps.store.expunge_attempt(found, attempt_id, note=lambda done: entry if done else None):
         raise NoSuch("attempt", attempt_id)
-    await audit.write(deps.store, _entry(by, "attempt.expunge", found, attempt_id))
 
 
 def _entry(by: Caller, action: str, message: Message, detail: str = "") -> NewAuditEntry:

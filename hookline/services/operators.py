@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hookline.errors import NoSuch
 from hookline.model import Scope
+from hookline.model.audit import Note
 from hookline.model.callers import Caller
 from hookline.model.operators import Operator, operator_name
 from hookline.security import passwords
@@ -16,13 +17,11 @@ async def create(deps: Deps, by: Caller, name: str, role: Scope, password: str) 
     new = Operator(
         name=name, org_id=by.org_id, role=role, password=_hashed(password, name), created_at=await deps.store.now()
     )
-    return await audit.noted(
-        deps, deps.store.create_operator(new), lambda _: audit.entry(by, "operator.create", name, detail=role.value)
-    )
+    return await deps.store.create_operator(new, note=_note(by, "create", name, role.value))
 
 
 async def find(deps: Deps, by: Caller, name: str) -> Operator:
-    """Of the caller's organization, although names are unique in the whole deployment."""
+    """Return an operator of the caller's organization. Names are unique in the whole deployment."""
     name = operator_name(name)
     found = await deps.store.operator(name)
     if found is None or found.org_id != by.org_id:
@@ -31,32 +30,34 @@ async def find(deps: Deps, by: Caller, name: str) -> Operator:
 
 
 async def set_role(deps: Deps, by: Caller, name: str, role: Scope) -> Operator:
-    """From now on, also in sessions that are open."""
+    """Change the role. It applies at once, also to open sessions."""
     found = await find(deps, by, name)
-    changing = deps.store.change_operator(found.name, role=role)
-    return await audit.noted(deps, changing, lambda _: audit.entry(by, "operator.role", found.name, detail=role.value))
+    return await deps.store.change_operator(found.name, role=role, note=_note(by, "role", found.name, role.value))
 
 
 async def set_password(deps: Deps, by: Caller, name: str, password: str) -> Operator:
-    """It ends the sessions that were begun with the old password."""
+    """Change the password. This ends the sessions that began with the old one."""
     found = await find(deps, by, name)
-    changing = deps.store.change_operator(found.name, password=_hashed(password, found.name))
-    return await audit.noted(deps, changing, lambda _: audit.entry(by, "operator.password", found.name))
+    hashed = _hashed(password, found.name)
+    return await deps.store.change_operator(found.name, password=hashed, note=_note(by, "password", found.name))
 
 
 async def sign_out(deps: Deps, by: Caller, name: str) -> int:
-    """The number of sessions that this ended."""
+    """End all sessions of the operator. Return their number."""
     found = await find(deps, by, name)
-    ending = deps.store.end_sessions(found.name)
-    return await audit.noted(deps, ending, lambda _: audit.entry(by, "operator.sign_out", found.name))
+    return await deps.store.end_sessions(found.name, note=_note(by, "sign_out", found.name))
 
 
 async def delete(deps: Deps, by: Caller, name: str) -> Operator:
-    """Their sessions end now."""
+    """Delete the operator and end all their sessions."""
     found = await find(deps, by, name)
-    deleting = deps.store.delete_operator(found.name)
-    await audit.noted(deps, deleting, lambda _: audit.entry(by, "operator.delete", found.name))
+    await deps.store.delete_operator(found.name, note=_note(by, "delete", found.name))
     return found
+
+
+def _note(by: Caller, verb: str, name: str, detail: str = "") -> Note[object]:
+    entry = audit.entry(by, f"operator.{verb}", name, detail=detail)
+    return lambda _: entry
 
 
 def _hashed(password: str, name: str) -> str:

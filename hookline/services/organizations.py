@@ -1,4 +1,4 @@
-"""Organizations: most deployments have one, the default, and never name it."""
+"""Organizations. Most deployments have only the default one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hookline.store.protocols import Store
 
 
 async def open_or_create(store: Store, org_id: str, now: datetime) -> Organization:
-    """The organization. The default one is created on first use."""
+    """Return the organization. The default organization is created on first use."""
     found = await store.organization(org_id)
     if found is not None:
         return found
@@ -21,6 +21,6 @@ async def open_or_create(store: Store, org_id: str, now: datetime) -> Organizati
 
 
 async def check(store: Store, org_id: str) -> None:
-    """The default organization need not exist yet: it is empty then."""
+    """Check that the organization exists. The default one may not exist yet, and then it is empty."""
     if org_id != ids.DEFAULT_ORG and await store.organization(org_id) is None:
         raise NoSuch("organization", org_id)

@@ -1,4 +1,4 @@
-"""Outbox rows that could not become messages, and were set aside: retry or discard them."""
+"""Outbox rows that were set aside because they could not become messages: retry or discard them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hookline.store.protocols import Page
 
 
 async def find(deps: Deps, ids: Sequence[int]) -> list[SetAside]:
-    """All of them, or `NotFound`."""
+    """Return all of these rows. Raises `NotFound` if one is missing."""
     found = []
     for row_id in sorted(set(ids)):
         page = Page(limit=1, iterator=str(row_id - 1))
@@ -26,16 +26,16 @@ async def find(deps: Deps, ids: Sequence[int]) -> list[SetAside]:
 
 
 async def retry(deps: Deps, by: Caller, ids: Sequence[int] | None) -> int:
-    """Put these rows (None: all) back into the outbox; how many there were."""
+    """Put these rows (None: all rows) back into the outbox. Return their number."""
     if ids is not None:
         await find(deps, ids)
-    return await audit.noted(deps, deps.store.retry_set_aside(ids), lambda count: _entry(by, "retry", count))
+    return await deps.store.retry_set_aside(ids, note=lambda count: _entry(by, "retry", count))
 
 
 async def discard(deps: Deps, by: Caller, ids: Sequence[int]) -> int:
-    """For good: nobody receives them. How many there were."""
+    """Delete these rows without sending them. Return their number."""
     found = [row.id for row in await find(deps, ids)]
-    return await audit.noted(deps, deps.store.discard_set_aside(found), lambda count: _entry(by, "discard", count))
+    return await deps.store.discard_set_aside(found, note=lambda count: _entry(by, "discard", count))
 
 
 def _entry(by: Caller, verb: str, count: int) -> NewAuditEntry | None:

@@ -1,4 +1,4 @@
-"""Send again what an endpoint was to get, since an instant. Each of these is a task that workers do in steps."""
+"""Resend the messages of an endpoint since an instant. Each function creates a task that workers do in steps."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from hookline.services.lookup import EndpointRef
 
 
 async def recover(deps: Deps, by: Caller, ref: EndpointRef, since: datetime, until: datetime | None = None) -> Task:
-    """Dead letters of messages that were accepted in that time."""
+    """Resend dead letters of messages that were accepted in that period."""
     return await _add(deps, by, ref, TaskKind.RECOVER, TaskWork(since=since, until=until, died_since=since))
 
 
 async def replay_missing(
     deps: Deps, by: Caller, ref: EndpointRef, since: datetime, until: datetime | None = None
 ) -> Task:
-    """Messages that match the endpoint now and never had a delivery to it."""
+    """Send messages that match the endpoint now and never had a delivery to it."""
     return await _add(deps, by, ref, TaskKind.REPLAY_MISSING, TaskWork(since=since, until=until))
 
 
 async def bulk_replay(deps: Deps, by: Caller, ref: EndpointRef, work: TaskWork) -> Task:
-    """Messages that were delivered to the endpoint or died there, once more."""
+    """Resend messages that were delivered to the endpoint or became dead letters there."""
     catalogue.check_chosen_types(work.event_types)
     catalogue.check_chosen("channel", work.channel)
     catalogue.check_chosen("tag", work.tag)
@@ -36,7 +36,7 @@ async def bulk_replay(deps: Deps, by: Caller, ref: EndpointRef, work: TaskWork) 
 
 
 async def count(deps: Deps, by: Caller, ref: EndpointRef, kind: TaskKind, since: datetime) -> int | None:
-    """How many `recover` or `replay_missing` would find; None: too many to count."""
+    """Return the number of messages that `recover` or `replay_missing` would send. None: too many to count."""
     work = TaskWork(since=since, died_since=since if kind == TaskKind.RECOVER else None)
     await _check_times(deps, work)
     return await deps.store.task_total(task(await lookup.endpoint(deps, by, ref), kind, work))
@@ -64,7 +64,7 @@ async def _check_times(deps: Deps, work: TaskWork) -> None:
 
 
 def _span(work: TaskWork) -> str:
-    """For the audit log."""
+    """Return the period as a text for the audit log."""
     assert work.since is not None
     until = "" if work.until is None else f" until {work.until.isoformat()}"
     return f"since {work.since.isoformat()}{until}"

@@ -1,4 +1,4 @@
-"""Tasks: long work that workers do in steps. What a task does is noted once in the audit log, where the task is made."""
+"""Tasks: long work that workers do in steps. The audit log has one entry for a task, written when it is created."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from hookline.services.deps import Deps
 from hookline.services.lookup import storable
 from hookline.store.protocols import Page
 
-BATCH = "batch_"  # how the name of tasks that were asked for at once begins
-_TOGETHER = timedelta(minutes=10)  # within which the tasks of one batch were made
-_MAX_OF_BATCH = 1000  # tasks among which they are looked for
+BATCH = "batch_"  # prefix of the name of a batch: the tasks that one call created
+_TOGETHER = timedelta(minutes=10)  # maximum time between the first and the last task of a batch
+_MAX_OF_BATCH = 1000  # newest tasks that are searched for those of a batch
 
 _ACTIONS = {
     TaskKind.RECOVER: "endpoint.recover",
@@ -28,14 +28,14 @@ _ACTIONS = {
 
 
 async def add(deps: Deps, by: Caller, new: NewTask, detail: str) -> Task:
-    """`Conflict` if the application has too many running."""
+    """Create a task. Raises `Conflict` if the application has too many running tasks."""
 
     def note(made: Task) -> NewAuditEntry:
         about = made.endpoint_id if _ACTIONS[made.kind].startswith("endpoint.") else None
         words = detail if about is None else f"{detail}: {made.id}"
         return audit.entry(by, _ACTIONS[made.kind], about or made.id, app_id=made.app_id, detail=words)
 
-    return await audit.noted(deps, deps.store.add_task(new), note)
+    return await deps.store.add_task(new, note=note)
 
 
 async def find(deps: Deps, by: Caller, task_id: str) -> Task:
@@ -46,7 +46,7 @@ async def find(deps: Deps, by: Caller, task_id: str) -> Task:
 
 
 async def cancel(deps: Deps, by: Caller, task_id: str) -> Task:
-    """What it has done stays done."""
+    """Cancel a task. Its finished steps are not undone."""
     after = await _cancel(deps, by, await find(deps, by, task_id))
     if after.status != TaskStatus.CANCELED:
         raise Conflict(f"the task is {after.status} already")
@@ -54,7 +54,7 @@ async def cancel(deps: Deps, by: Caller, task_id: str) -> Task:
 
 
 async def of_batch(deps: Deps, by: Caller, batch: str) -> list[Task]:
-    """The tasks that were asked for at once, newest first."""
+    """Return the tasks of a batch, newest first."""
     made_at = ids.minted_at(batch) if batch.startswith(BATCH) else None
     found: list[Task] = []
     if made_at is not None:
@@ -68,7 +68,7 @@ async def of_batch(deps: Deps, by: Caller, batch: str) -> list[Task]:
 
 
 async def cancel_batch(deps: Deps, by: Caller, batch: str) -> list[Task]:
-    """Those of the batch that were running, as they are afterwards."""
+    """Cancel the running tasks of a batch, and return them."""
     running = [task for task in await of_batch(deps, by, batch) if task.status == TaskStatus.RUNNING]
     return [await _cancel(deps, by, task) for task in running]
 
@@ -79,4 +79,4 @@ async def _cancel(deps: Deps, by: Caller, task: Task) -> Task:
             return None
         return audit.entry(by, "task.cancel", after.id, app_id=after.app_id, detail=f"{after.done:,} done")
 
-    return await audit.noted(deps, deps.store.cancel_task(task.id), note)
+    return await deps.store.cancel_task(task.id, note=note)

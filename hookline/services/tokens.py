@@ -1,4 +1,4 @@
-"""API tokens: issue them, and make them void."""
+"""API tokens: issue and revoke them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from hookline.errors import Forbidden
 from hookline.model import Application, Scope
+from hookline.model.audit import NewAuditEntry
 from hookline.model.callers import Caller
 from hookline.security import tokens
 from hookline.services import audit, lookup
@@ -24,43 +25,43 @@ class Issued(Struct, frozen=True, kw_only=True):
 
 
 async def issue(deps: Deps, by: Caller, app: str | None = None, lifetime: float | None = None) -> Issued:
-    """A token for the organization, or for one application of it. The lifetime is in seconds."""
+    """Issue a token for the organization or for one of its applications. The lifetime is in seconds."""
     found = None if app is None else await lookup.application(deps, by, app)
     if lifetime is None:
         lifetime = tokens.ORG_LIFETIME if found is None else tokens.APP_LIFETIME
     token = sign(deps, by.org_id, found, lifetime=lifetime)
-    await _note(deps, by, "token.create", found)
+    await deps.store.add_audit([_entry(by, "token.create", found)])
     return Issued(token=token, app=found, expires_at=deps.wall() + timedelta(seconds=lifetime))
 
 
 async def issue_sign_in(deps: Deps, by: Caller) -> Issued:
-    """The token of a link that signs in to the organization's dashboard, once and within minutes."""
+    """Issue the token of a sign-in link for the organization's dashboard. It works once and expires within minutes."""
     now = deps.wall()
     token = tokens.issue_link(deps.token_secret, by.org_id, now=now)
-    await _note(deps, by, "token.create", None, "sign-in link")
+    await deps.store.add_audit([_entry(by, "token.create", None, "sign-in link")])
     return Issued(token=token, app=None, expires_at=now + timedelta(seconds=tokens.LINK_LIFETIME))
 
 
 async def revoke(deps: Deps, by: Caller) -> None:
-    """The token that the caller acts with."""
+    """Revoke the token that the caller uses for this request."""
     if by.token is None or by.expires_at is None:
         raise Forbidden("an API key is revoked by its id, with DELETE /api/v1/api-key/{key_id}")
     if by.app is None:
         raise Forbidden("an organization's token is not logged out by its holder: POST /api/v1/auth/revoke-tokens")
-    await deps.store.revoke_token(by.token, by.expires_at)
+    entry = _entry(by, "token.revoke", by.app)
+    await deps.store.revoke_token(by.token, by.expires_at, note=lambda revoked: entry if revoked else None)
     deps.forget_callers(lambda known: known.token == by.token)
-    await _note(deps, by, "token.revoke", by.app)
 
 
 async def revoke_all(deps: Deps, by: Caller, app: str | None = None) -> None:
-    """Every token of the organization, or of one application, that was issued until now. API keys stay."""
+    """Revoke every token issued so far for the organization or for one application. API keys stay valid."""
     found = None if app is None else await lookup.application(deps, by, app)
-    await void(deps, by.org_id, found)
-    await _note(deps, by, "token.revoke_all", found)
+    await revoke_issued(deps, by.org_id, found, _entry(by, "token.revoke_all", found))
 
 
-async def void(deps: Deps, org_id: str, app: Application | None) -> None:
-    await deps.store.revoke_tokens(org_id, None if app is None else app.no, deps.wall())
+async def revoke_issued(deps: Deps, org_id: str, app: Application | None, entry: NewAuditEntry) -> None:
+    app_no = None if app is None else app.no
+    await deps.store.revoke_tokens(org_id, app_no, deps.wall(), note=lambda _: entry)
     deps.forget_callers(lambda known: known.key_id is None and known.org_id == org_id)
 
 
@@ -86,6 +87,6 @@ def sign(
     )
 
 
-async def _note(deps: Deps, by: Caller, action: str, app: Application | None, detail: str = "") -> None:
+def _entry(by: Caller, action: str, app: Application | None, detail: str = "") -> NewAuditEntry:
     app_id = None if app is None else app.id
-    await audit.write(deps.store, audit.entry(by, action, app_id or by.org_id, app_id=app_id, detail=detail))
+    return audit.entry(by, action, app_id or by.org_id, app_id=app_id, detail=detail)

@@ -1,4 +1,4 @@
-"""The one place where it is decided whether a request may come in: who calls, how often, with what scope."""
+"""Decide whether a request is allowed: by its caller, its rate and its scope."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hookline.web.middleware import record_of
 
 
 class Needs(StrEnum):
-    """What a caller's key must allow."""
+    """The permission that an operation needs."""
 
     READ = "read"
     WRITE = "write"
@@ -25,15 +25,15 @@ class Needs(StrEnum):
 
 
 class Access(Struct, frozen=True, kw_only=True):
-    """The callers that a route lets in."""
+    """The callers that a route allows."""
 
     needs: Needs = Needs.WRITE
-    whole: bool = False  # beyond one application: a token or key of one gets 403
-    operator: bool = False  # beyond one organization: all but the default one get 403
+    whole: bool = False  # refuse callers limited to one application with a 403
+    operator: bool = False  # refuse callers of other organizations than the default one with a 403
 
 
 async def admit(services: WebContext, access: Access, scope: Scope) -> Caller:
-    """Before the body is read, and before anything is looked up that the path names."""
+    """Authenticate and authorize a request. This happens before the body is read and before the path is looked up."""
     caller = await identify(services, scope)
     record_of(scope).caller = caller
     services.limits.take(caller)
@@ -49,7 +49,7 @@ async def admit(services: WebContext, access: Access, scope: Scope) -> Caller:
 
 
 async def identify(services: WebContext, scope: Scope) -> Caller:
-    """Who calls. Whoever has a good token is let in, however many bad ones came from the same address."""
+    """Return the caller. A valid token is accepted even if many invalid ones came from the same address."""
     try:
         return replace(await services.auth.caller(_authorization(scope)), address=_address(scope))
     except SignatureError:

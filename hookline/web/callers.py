@@ -1,4 +1,4 @@
-"""Who is calling, and what they may touch. Every handler starts here, so that tenants stay apart on every route."""
+"""Authentication: find the caller of a request, and check what they may do. This keeps tenants apart on every route."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 import structlog
 
 from hookline import ids
-from hookline.errors import NotFound, SignatureError, StoreUnavailable
+from hookline.errors import NoSuch, SignatureError, StoreUnavailable
 from hookline.model import Actor, ActorKind, Application, Organization, Scope
 from hookline.model.callers import Caller
 from hookline.security import api_keys, tokens
@@ -19,10 +19,11 @@ from hookline.security.tokens import Grant
 from hookline.store.protocols import Store
 from hookline.web.errors import Refused
 
-# A revoked token or a renamed uid is noticed after this long; without it each message would cost two more round trips.
+# Seconds in the cache. Other processes notice a revoked token or a changed uid after this time. Without the cache, each message
+# would cost two more round trips to the database.
 REMEMBERED = 2.0
 MAX_REMEMBERED = 10_000
-TOUCHED = 60.0  # seconds between two notes of one key's last use
+TOUCHED = 60.0  # seconds between two updates of a key's last use
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -38,7 +39,7 @@ _NO_MESSAGES = (
 
 
 class RecentCache(Generic[K, V]):
-    """What was looked up within the last moments. Only finds are kept, never absences."""
+    """A cache of recent lookups. Only objects that exist are kept."""
 
     def __init__(self, monotonic: Callable[[], float], seconds: float = REMEMBERED) -> None:
         self._monotonic = monotonic
@@ -64,7 +65,7 @@ class RecentCache(Generic[K, V]):
 
 
 class Authenticator:
-    """Reads tokens and API keys and finds what they name. One per process."""
+    """Read tokens and API keys, and look up what they name. A process has one instance."""
 
     def __init__(
         self,
@@ -75,7 +76,7 @@ class Authenticator:
         wall: Callable[[], datetime],
         monotonic: Callable[[], float],
     ) -> None:
-        """The secret signs tokens; older ones still verify them."""
+        """`secret` signs new tokens. Tokens signed with an older secret are still valid."""
         self._store = store
         self._secret = secret
         self._secrets = (secret, *older)
@@ -86,14 +87,14 @@ class Authenticator:
         self._touching: set[asyncio.Task[None]] = set()
 
     async def caller(self, authorization: str | None) -> Caller:
-        """From the `Authorization` header."""
+        """Return the caller that the `Authorization` header names."""
         kind, _, token = (authorization or "").partition(" ")
         if kind.lower() != "bearer" or not token:
             raise Refused(401, "give a token: `Authorization: Bearer ...`; `hookline token` makes one")
         return await self.holder(token.strip())
 
     async def holder(self, token: str) -> Caller:
-        """Of a token or an API key."""
+        """Return the holder of a token or an API key."""
         known = self._callers.get(token)
         if known is None:
             known = await (self._of_key(token) if token.startswith(api_keys.PREFIX) else self._of_token(token))
@@ -134,14 +135,14 @@ class Authenticator:
         return org
 
     async def enter(self, link: str) -> Caller:
-        """By a sign-in link, which is used up by it. Never remembered: the store alone knows whether it was used."""
+        """Use a sign-in link, which works once. It is never cached, because only the store knows whether it was used."""
         grant = tokens.read_link(self._secrets, link, self._wall())
         org = await self._organization(grant)
         used = tokens.hashed(link)
-        # For longer than it lives: the database's clock, by which it is forgotten, may be ahead of ours.
+        # Remember it for a day more than its lifetime, because the clock of the database may be ahead.
         if not await self._store.revoke_token(used, grant.expires_at + timedelta(days=1)):
             raise SignatureError("this link was used before; `hookline token --link` prints another")
-        # The session goes by another hash than the link, which is void from now on.
+        # The session gets another hash than the link, because the hash of the link is revoked now.
         return Caller(
             org_id=org.id,
             actor=Actor(kind=ActorKind.TOKEN),
@@ -173,29 +174,29 @@ class Authenticator:
     # ── what they may do ──
 
     def allow(self, caller: Caller, needs: str) -> None:
-        """`needs` is what an operation asks for; only a full key, or a token, may do all."""
+        """Refuse a caller whose scope does not allow the operation. The full scope allows all."""
         if caller.scope not in (Scope.FULL, needs):
             raise Refused(403, f"this token or key may {_MAY[caller.scope]}")
         if needs == Scope.PUBLISH and not caller.publishes:
             raise Refused(403, _NO_MESSAGES)
 
     def whole_organization(self, caller: Caller) -> None:
-        """For routes beyond one application."""
+        """Refuse callers that are limited to one application."""
         if caller.app is not None:
             raise Refused(403, "this token is for one application only")
 
     def whole_deployment(self, caller: Caller) -> None:
-        """For routes beyond one organization: whoever runs the deployment has the default one."""
+        """Refuse callers of other organizations than the default one, which belongs to the operators of the deployment."""
         if caller.org_id != ids.DEFAULT_ORG:
             raise Refused(403, "this is about the whole deployment: only its default organization may see it")
 
     def reach(self, caller: Caller, ref: str) -> None:
-        """The holder of one application's token sees no other, whether it exists or not."""
+        """Raise `NoSuch` if the caller is limited to another application, whether this one exists or not."""
         if caller.app is not None and ref not in (caller.app.id, caller.app.uid):
-            raise NotFound(f"no application {ref!r}")
+            raise NoSuch("application", ref)
 
     async def application(self, caller: Caller, ref: str) -> Application:
-        """The application that a route names, if this caller may reach it. Another's looks like none."""
+        """Return the application that a route names. One that the caller may not see looks as if it did not exist."""
         self.reach(caller, ref)
         if caller.app is not None:
             return caller.app
@@ -204,17 +205,17 @@ class Authenticator:
         if known is None:
             known = await self._store.application(caller.org_id, ref)
             if known is None:
-                raise NotFound(f"no application {ref!r}")
+                raise NoSuch("application", ref)
             self._apps.put(key, known)
         return known
 
     def forget_application(self, app: Application) -> None:
-        """It was changed or deleted here: whoever names or holds it next meets the change."""
+        """Drop an application from the cache, because this process changed or deleted it."""
         self._apps.drop_where(lambda known: known.no == app.no)
         self._callers.drop_where(lambda known: known.app is not None and known.app.no == app.no)
 
     def forget_callers(self, gone: Callable[[Caller], bool]) -> None:
-        """Their token or key was revoked here. Other processes notice within moments."""
+        """Drop callers from the cache, because this process revoked their token or key."""
         self._callers.drop_where(gone)
 
     # ── last use ──
@@ -226,7 +227,7 @@ class Authenticator:
         self._note(secret_id.hex(), lambda: self._store.secret_seen(secret_id))
 
     def _note(self, name: str, write: Callable[[], Awaitable[None]]) -> None:
-        """Beside the request, never in its way."""
+        """Write in the background, so that the request does not wait."""
         if self._touched.get(name):
             return
         self._touched.put(name, True)

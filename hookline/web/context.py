@@ -1,4 +1,4 @@
-"""What the handlers work with: made once by whoever serves, and handed to `create_app`."""
+"""The dependencies of HTTP handlers. The server creates one `WebContext` and passes it to `create_app`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hookline.web.public_url import links_lead_to
 
 
 class Brand(Struct, frozen=True, kw_only=True):
-    """How the portal looks to a customer of whoever runs this."""
+    """Name, color and logo of the portal that customers see."""
 
     name: str = "Hookline"
     color: str | None = None  # #rrggbb
@@ -33,54 +33,56 @@ class Brand(Struct, frozen=True, kw_only=True):
 
 
 class ShownSetting(Struct, frozen=True, kw_only=True):
-    """A line of the page of settings."""
+    """One line of the settings page."""
 
     variable: str
-    value: str  # of a secret: only whether it is set
+    value: str  # for a secret, only whether it is set
     default: str
     help: str
 
 
 class PagesSettings(Struct, frozen=True, kw_only=True):
-    key: bytes  # signs what pages give to browsers and want back
-    older_keys: tuple[bytes, ...] = ()  # signed it before; what they signed is still taken back
+    key: bytes  # signs values that browsers send back, such as form tokens
+    older_keys: tuple[bytes, ...] = ()  # earlier keys; values that they signed are still accepted
     brand: Brand = Brand()
     settings: tuple[ShownSetting, ...] = ()
 
     @property
     def keys(self) -> tuple[bytes, ...]:
-        """The one that signs first."""
+        """All keys; the first one signs."""
         return (self.key, *self.older_keys)
 
 
 class WebContext(Deps, frozen=True, kw_only=True):
-    """What the services work with, and what HTTP adds to it."""
+    """The dependencies of the services, and those that HTTP adds."""
 
     tally: Tally
     auth: Authenticator
     limits: Limits
     answers: IdempotentResponses
-    front: MiddlewareSettings
+    middleware: MiddlewareSettings
     dead_letter_document: Callable[[DeadLetter], object]  # the JSON shape that the API gives a dead letter
-    public_url: str | None  # of this server, as browsers reach it
-    local: bool = False  # only this machine reaches the listener
+    public_url: str | None  # URL of this server for browsers
+    local: bool = False  # only clients on this machine can connect
     monotonic: Callable[[], float]
-    max_batch: int  # bytes of a request that has many messages
+    max_batch: int  # maximum bytes of a request with many messages
     traces: Traces | None = None
-    lease: float = 60.0  # seconds that a worker owns what it claims, a probe also
-    request_timeout: float = 30.0  # seconds that an endpoint has to answer
-    body_time: float = 30.0  # seconds in which a request's whole body must have come
+    lease: float = 60.0  # seconds of the lease on claimed deliveries and on a probe
+    request_timeout: float = 30.0  # seconds until a request to an endpoint times out
+    body_time: float = 30.0  # seconds until reading the body of a request times out
     gathering: BodyMemory = field(default_factory=BodyMemory)
     customers: Customers = field(default_factory=Customers)
     pages: PagesSettings
     history: History = field(default_factory=History)
-    leaving: asyncio.Event = field(default_factory=asyncio.Event)  # set when the server is about to stop: streams end
+    leaving: asyncio.Event = field(
+        default_factory=asyncio.Event
+    )  # set when the server is about to stop, so that streams end
 
     def deps_for(self, caller: Caller) -> Deps:
-        """Customers read through a view of the store that has only texts for customers."""
+        """Return the dependencies for this caller. Customers get a view of the store that hides internal texts."""
         return self if caller.app is None else replace(self, store=self.customers.store_for(caller.app, self.store))
 
     def link_address(self, request: Request) -> str:
-        """Where the links lead that this server makes. `Conflict` if it does not know."""
+        """Return the base URL of links to this server. Raises `Conflict` if it is not known."""
         host = request.headers.get("host", "")
         return links_lead_to(self.public_url, local=self.local, scheme=request.url.scheme, host=host)

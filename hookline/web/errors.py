@@ -1,5 +1,5 @@
-"""Every error as JSON in Svix's shape: `{"code", "detail"}`, and a list of faults for a 422. Even an unknown route, unless a
-browser looks for a page there.
+"""Errors as JSON in the format of Svix: `{"code", "detail"}`, and a list of faults for a 422. An unknown route gets JSON too,
+except for a browser, which gets a page.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hookline.errors import BlockedAddress, HooklineError, InvalidInput, StoreUn
 from hookline.services.errors import http_status
 from hookline.web import faults, html
 
-# What a client learns of an outage. The error itself may name the database's address: it goes to the log.
+# The text that clients get during an outage. The error itself may name the database's address, so only the log has it.
 UNAVAILABLE = "the database is not available now; try again in a moment"
 
 log = structlog.get_logger(__name__)
@@ -36,7 +36,7 @@ _CODES = {
 
 
 class Refused(HooklineError):
-    """An answer that only HTTP has: 400, 401, 403, 408, 413, 429, 431."""
+    """A refusal that only HTTP has: 400, 401, 403, 408, 413, 429, 431."""
 
     def __init__(self, status: int, detail: str, *, retry_after: int | None = None) -> None:
         super().__init__(detail)
@@ -70,17 +70,17 @@ def problem(status: int, detail: str, retry_after: int | None = None, allow: str
 
 
 def beside(status: int, retry_after: int | None = None) -> dict[str, str]:
-    """Headers that go with a refusal, whatever its body is."""
+    """Return the headers of a refusal, for any type of body."""
     headers = {}
     if retry_after is not None or status == 503:
         headers["retry-after"] = str(retry_after or 1)
     if status == 408:
-        headers["connection"] = "close"  # the rest of the request may still come, and is not the next one
+        headers["connection"] = "close"  # the unread part of this request must not be read as the next request
     return headers
 
 
 def invalid(fault: faults.Fault, within: str = "body") -> Response:
-    """A 422."""
+    """Return a 422 response."""
     loc = [within, *fault.loc]
     return json_response({"detail": [{"loc": loc, "msg": fault.words, "type": "value_error"}]}, 422)
 
@@ -90,7 +90,7 @@ def json_response(value: object, status: int = 200, headers: dict[str, str] | No
 
 
 def answer(error: Exception, within: str = "body") -> Response:
-    """The response for an error that a handler raised; `within` is the part of the request that it was about."""
+    """Return the response for an error of a handler. `within` is the part of the request that the error is about."""
     match error:
         case Refused():
             return problem(error.status, str(error), error.retry_after)
@@ -126,25 +126,27 @@ def log_outage(request: Request, error: StoreUnavailable) -> None:
 
 
 async def on_http_exception(request: Request, error: Exception) -> Response:
-    """Starlette's own 404 and 405."""
+    """Return the response for a 404 or 405 of Starlette."""
     assert isinstance(error, HTTPException)
     if error.status_code in (404, 405) and _browsing(request):
         return _nowhere(request, error.status_code)
     if error.status_code == 404:
         return problem(404, f"no such route: {request.method} {request.url.path}; /docs lists them")
-    allow = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", "))) or None  # Starlette's is in any order
+    allow = (
+        ", ".join(sorted((error.headers or {}).get("Allow", "").split(", "))) or None
+    )  # the order of Starlette varies
     if error.status_code == 405 and allow:
         return problem(405, f"{request.method} is not for this path: it takes {allow}", allow=allow)
     return problem(error.status_code, error.detail, allow=allow)
 
 
 def _browsing(request: Request) -> bool:
-    """A person, by an old bookmark or a mistyped address; not a client of the API."""
+    """Return whether a person with a browser sent the request, for example from an old bookmark."""
     return "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/")
 
 
 def _nowhere(request: Request, status: int) -> Response:
-    """In nobody's name: it may be in the portal of another brand."""
+    """Return a page without a name or logo, because the portal may have another brand."""
     home = "/portal" if request.url.path.startswith("/portal/") else "/"
     made = html.page(
         html.tag("meta", charset="utf-8"),
@@ -159,5 +161,5 @@ def _nowhere(request: Request, status: int) -> Response:
 
 
 async def on_crash(_request: Request, error: Exception) -> Response:
-    """What no handler has caught. It is raised again behind this answer, and logged by the front."""
+    """Return the response for an unexpected error. Starlette raises it again afterwards, and the middleware logs it."""
     return answer(error)

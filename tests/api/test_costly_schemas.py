@@ -86,11 +86,11 @@ COSTLY: dict[str, tuple[Any, Any]] = {
 def test_nothing_costly_is_checked_beside_other_requests(name: str, engine: str) -> None:
     found, payload = COSTLY[name]
     try:
-        judge = schema_validation.judge("order.paid", "1", found)
+        compiled = schema_validation.compile_schema("order.paid", "1", found)
     except InvalidInput:
         return  # a schema that cannot be saved is never checked
     try:
-        assert not judge.settled(msgspec.json.encode(payload))
+        assert not compiled.check_if_cheap(msgspec.json.encode(payload))
     except InvalidInput:
         pytest.fail("it was looked into")
 
@@ -200,21 +200,23 @@ _SCHEMAS = st.recursive(
 
 @given(found=_SCHEMAS, value=_VALUES)
 def test_a_child_process_gives_the_same_answer(found: Any, value: Any) -> None:
-    judge = schema_validation.judge("order.paid", "1", found if isinstance(found, dict) else {"allOf": [found]})
+    compiled = schema_validation.compile_schema(
+        "order.paid", "1", found if isinstance(found, dict) else {"allOf": [found]}
+    )
     payload = msgspec.json.encode(value)
     fits = jsonschema_rs.is_valid(found, value)
-    assert _taken(judge, payload) == fits
+    assert _taken(compiled, payload) == fits
     try:
-        settled = judge.settled(payload)
+        settled = compiled.check_if_cheap(payload)
     except InvalidInput:
         assert not fits
     else:
         assert fits or not settled
 
 
-def _taken(judge: schema_validation.Judge, payload: bytes) -> bool:
+def _taken(compiled: schema_validation.CompiledSchema, payload: bytes) -> bool:
     try:
-        judge(payload)
+        compiled(payload)
     except InvalidInput:
         return False
     return True

@@ -194,7 +194,7 @@ async def test_one_line_for_each_request(client: Client, narrow: Client, nobody:
 
 @pytest.mark.parametrize(("setting", "levels"), [("info", ["info"]), ("debug", ["debug"]), ("off", [])])
 async def test_the_level_is_a_setting(served: WebContext, setting: str, levels: list[str]) -> None:
-    async with serving(replace(served, front=MiddlewareSettings(access_log=setting))) as address:
+    async with serving(replace(served, middleware=MiddlewareSettings(access_log=setting))) as address:
         with capture_logs() as logged:
             await Client(address).get("/api/v1/health")
     assert [entry["log_level"] for entry in requests(logged)] == levels
@@ -206,7 +206,7 @@ async def test_the_level_is_a_setting(served: WebContext, setting: str, levels: 
 @pytest.fixture
 async def portal(served: WebContext) -> AsyncIterator[Client]:
     """A client without a token, for a server whose settings allow the portal's origin."""
-    async with serving(replace(served, front=MiddlewareSettings(portal_origins=(PORTAL,)))) as address:
+    async with serving(replace(served, middleware=MiddlewareSettings(portal_origins=(PORTAL,)))) as address:
         yield Client(address)
 
 

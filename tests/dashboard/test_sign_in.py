@@ -27,7 +27,7 @@ from tests.api.conftest import JWT_SECRET, serving
 from tests.dashboard.client import Client, Shown
 from tests.dashboard.conftest import Enter
 from tests.support.raw import Raw
-from tests.support.services import add_key
+from tests.support.services import add_key, caller
 from tests.support.timeshift import age
 
 RIGHT = "correct horse battery staple"
@@ -275,7 +275,7 @@ async def test_a_token_that_is_revoked_ends_its_sessions_at_once(
     operator: Client, served: WebContext, organization: Organization
 ) -> None:
     assert (await operator.get("/audit")).status == 200
-    await service.void(served, organization.id, None)
+    await service.revoke_all(served, caller(organization.id))
     assert (await operator.get("/audit")).status == 303
 
 

@@ -20,6 +20,7 @@ from hookline.web.sign_in import LIFETIME
 from tests.api.conftest import JWT_SECRET, serving
 from tests.dashboard.client import Client
 from tests.support.raw import Raw
+from tests.support.services import caller
 from tests.support.timeshift import age
 
 USED = "✕ This link was used before; `hookline token --link` prints another"
@@ -97,7 +98,7 @@ async def test_revoking_all_tokens_ends_links_and_their_sessions(
     used, unused = (tokens.issue_link(JWT_SECRET, organization.id, now=clock.wall()) for _ in range(2))
     client = Client(address)
     assert (await client.sign_in(token=used)).location == "/"
-    await service.void(served, organization.id, None)
+    await service.revoke_all(served, caller(organization.id))
     assert (await client.get("/audit")).status == 303
     assert await refused(client, unused) == "✕ This token was revoked"
 

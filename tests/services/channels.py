@@ -159,15 +159,20 @@ class World:
         answer = await client.post("/api/v1" + _path(action.api, values), body)
         return Answer(answer.status, answer.body.decode() if answer.status < 400 else _said(answer.json(answer.status)))
 
+    async def browser(self, org: str | None = None, app: Application | None = None) -> Browser:
+        """One that is signed in; the same one for the same organization and application."""
+        key = (org or self.scene.organization.id, None if app is None else app.id)
+        if key not in self._browsers:
+            self._browsers[key] = await self.enter(org_id=key[0], app=app)
+        return self._browsers[key]
+
     async def _form(self, action: Action, values: Mapping[str, str], org: str, app: Application | None) -> Answer:
         assert action.form is not None
-        key = (org, None if app is None else app.id)
-        if key not in self._browsers:
-            self._browsers[key] = await self.enter(org_id=org, app=app)
+        browser = await self.browser(org, app)
         fields = {name.form: values[value] for value, name in action.inputs.items() if value in values}
         fields |= {name: value.format_map(values) for name, value in action.fields.items()}
         prefix = "" if app is None else "/portal"
-        shown = await self._browsers[key].post(prefix + _path(action.form, values), fields)
+        shown = await browser.post(prefix + _path(action.form, values), fields)
         return Answer(shown.status, html.unescape(shown.text))
 
     async def _command(self, action: Action, values: Mapping[str, str], org: str) -> Answer:

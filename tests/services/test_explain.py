@@ -222,8 +222,8 @@ async def test_the_explanation_of_a_delivery_that_was_held_and_died(scene: Scene
     await scene.store.open_circuit(endpoint.no, "they deploy", actor=actor)
     told = (await read(scene, message)).ways[0]
     now = await scene.store.now()
-    assert explain.standing(told, now) == "held"
-    assert "the circuit is open; next probe" in next(explain.prospects(told, now, str))
+    assert explain.current_state(told, now) == "held"
+    assert "the circuit is open; next probe" in next(explain.next_step_texts(told, now, str))
     assert explain.advice(told, now)[-1] == f"hookline endpoints close {endpoint.id}"
 
     await scene.age(5)
@@ -235,9 +235,9 @@ async def test_the_explanation_of_a_delivery_that_was_held_and_died(scene: Scene
     assert [each.kind for each in told.events] == [K.CIRCUIT_OPENED, K.CIRCUIT_RESET]
     assert [each.number for each in told.attempts] == [1, 2]
     now = await scene.store.now()
-    assert explain.standing(told, now) == "dead"
+    assert explain.current_state(told, now) == "dead"
     assert Part.HELD in {each.part for each in explain.stretches(told, now)}
-    assert list(explain.prospects(told, now, str)) == ["gave up: permanent_failure: 422"]
+    assert list(explain.next_step_texts(told, now, str)) == ["gave up: permanent_failure: 422"]
     assert explain.advice(told, now)[-1] == f"hookline dead replay dl_{job.delivery_id}"
 
 
@@ -301,8 +301,8 @@ async def test_a_delivered_message_has_no_advice(scene: Scene) -> None:
     await scene.record(factory.delivered(job))
     told = (await read(scene, message)).ways[0]
     now = await scene.store.now()
-    assert (explain.standing(told, now), explain.advice(told, now)) == ("delivered", [])
-    assert list(explain.prospects(told, now, str)) == []
+    assert (explain.current_state(told, now), explain.advice(told, now)) == ("delivered", [])
+    assert list(explain.next_step_texts(told, now, str)) == []
 
 
 async def test_the_advice_for_a_paused_endpoint_is_to_resume_it(scene: Scene) -> None:
@@ -311,7 +311,7 @@ async def test_the_advice_for_a_paused_endpoint_is_to_resume_it(scene: Scene) ->
     [message] = await scene.send()
     told = (await read(scene, message)).ways[0]
     now = await scene.store.now()
-    assert list(explain.prospects(told, now, str)) == ["the endpoint is paused"]
+    assert list(explain.next_step_texts(told, now, str)) == ["the endpoint is paused"]
     assert explain.advice(told, now)[-1] == f"hookline endpoints resume {endpoint.id}"
 
 
@@ -323,18 +323,18 @@ async def test_a_retry_after_holds_the_next_messages(scene: Scene) -> None:
     await scene.record(factory.retry(job, after=400, hold_until=until))
     [message] = await scene.send()
     told, now = (await read(scene, message)).ways[0], await scene.store.now()
-    assert explain.standing(told, now) == "held"
+    assert explain.current_state(told, now) == "held"
     words = f"the endpoint asked to be left alone until {until.isoformat(timespec='seconds')}"
-    assert list(explain.prospects(told, now, str)) == [words]
+    assert list(explain.next_step_texts(told, now, str)) == [words]
     assert explain.advice(told, now)[-1] == f"hookline endpoints reset {endpoint.id}"
     assert [each.part for each in explain.stretches(told, now)] == [Part.HELD]
     # The delivery that got the Retry-After answer is not held: its own next attempt is due after the hold ends.
     first = (await read(scene, job.message_id)).ways[0]
-    assert explain.standing(first, now) == "scheduled"
-    assert next(explain.prospects(first, now, str)).startswith("next attempt ")
+    assert explain.current_state(first, now) == "scheduled"
+    assert next(explain.next_step_texts(first, now, str)).startswith("next attempt ")
     assert explain.advice(first, now) == []
     # Once the hold has ended, the delivery is pending, although the lane still stores the time of the hold.
-    assert explain.standing(told, until) == "pending"
+    assert explain.current_state(told, until) == "pending"
 
 
 async def test_a_message_is_held_while_another_one_is_the_probe(scene: Scene) -> None:
@@ -346,8 +346,8 @@ async def test_a_message_is_held_while_another_one_is_the_probe(scene: Scene) ->
     assert probe.probe
     assert probe.message_id != message
     told, now = (await read(scene, message)).ways[0], await scene.store.now()
-    assert explain.standing(told, now) == "held"
-    assert list(explain.prospects(told, now, str)) == ["the circuit is half-open: a probe is under way"]
+    assert explain.current_state(told, now) == "held"
+    assert list(explain.next_step_texts(told, now, str)) == ["the circuit is half-open: a probe is under way"]
 
 
 async def test_an_overdue_delivery_is_not_announced_for_the_past(scene: Scene) -> None:
@@ -357,31 +357,33 @@ async def test_an_overdue_delivery_is_not_announced_for_the_past(scene: Scene) -
     told = await read(scene, message)
     later = told.now + timedelta(seconds=60)
     free, slow = sorted(told.ways, key=lambda each: each.delivery.endpoint_id == limited.id)
-    assert next(explain.prospects(free, later, lambda _: "1 min ago")) == "due 1 min ago: no worker has taken it yet"
+    assert (
+        next(explain.next_step_texts(free, later, lambda _: "1 min ago")) == "due 1 min ago: no worker has taken it yet"
+    )
     assert explain.advice(free, later) == ["is a worker running?", "hookline top"]
     assert explain.advice(free, told.now + timedelta(seconds=1)) == []
     words = "due 1 min ago: waits for its turn, because the endpoint is sent only so much at a time"
-    assert next(explain.prospects(slow, later, lambda _: "1 min ago")) == words
+    assert next(explain.next_step_texts(slow, later, lambda _: "1 min ago")) == words
     assert explain.advice(slow, later) == []
 
 
 async def test_of_very_many_deliveries_the_successful_ones_are_counted(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "MAX_TOLD", 2)
+    monkeypatch.setattr(reader, "MAX_DETAILED", 2)
     await asyncio.gather(*(scene.endpoint() for _ in range(4)))
     [message] = await scene.send()
     jobs = await scene.claim_all()
     await scene.record(*(factory.delivered(job) for job in jobs[:3]))
     told = await read(scene, message)
     assert (len(told.ways), told.untold) == (2, {"delivered": 2})
-    assert sorted(explain.standing(each, told.now) for each in told.ways) == ["delivered", "delivering"]
+    assert sorted(explain.current_state(each, told.now) for each in told.ways) == ["delivered", "delivering"]
 
 
 async def test_of_very_many_deliveries_pending_ones_are_not_counted_as_delivered(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "MAX_TOLD", 2)
+    monkeypatch.setattr(reader, "MAX_DETAILED", 2)
     await asyncio.gather(*(scene.endpoint() for _ in range(5)))
     [message] = await scene.send()
     first, second, *_ = await scene.claim_all()

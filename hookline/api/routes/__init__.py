@@ -1,4 +1,4 @@
-"""The handlers, a module per resource; each has its `OPERATIONS`."""
+"""The handlers, one module per resource. Each module has its list of `OPERATIONS`."""
 
 from __future__ import annotations
 

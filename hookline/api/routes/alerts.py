@@ -1,4 +1,4 @@
-"""Alerts of the whole deployment. They name endpoints of every organization, so that only the operator's own sees them."""
+"""Alerts of the whole deployment. They name endpoints of all organizations, so only the default organization sees them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from enum import StrEnum
 from starlette.responses import Response
 
 from hookline.api.call import Call, listing, page_of
-from hookline.api.operation import ListQuery, Operation
+from hookline.api.operation import ListQuery, Operations
 from hookline.api.wire.alerts import AlertOut, alert
 from hookline.api.wire.base import ListResponse
-from hookline.web.authorize import Needs
+
+OPERATIONS = Operations()
 
 
 class AlertStatus(StrEnum):
@@ -22,25 +23,11 @@ class AlertQuery(ListQuery, frozen=True, kw_only=True):
     status: AlertStatus | None = None
 
 
+@OPERATIONS.get("/alert", "v1.alert.list", ListResponse[AlertOut], query=AlertQuery, whole=True, operator=True)
 async def list_all(call: Call) -> Response:
+    """List alerts of the deployment, newest first: those that fire, and those that are resolved."""
     asked = call.query(AlertQuery)
     page = page_of(asked)
     firing = None if asked.status is None else asked.status == AlertStatus.FIRING
     found = await call.store.alerts(page, firing=firing)
     return listing([alert(each) for each in found], [str(each.id) for each in found], page)
-
-
-OPERATIONS = [
-    Operation(
-        name="v1.alert.list",
-        method="GET",
-        path="/alert",
-        handler=list_all,
-        summary="List alerts of the deployment, newest first: those that fire, and those that are resolved.",
-        query=AlertQuery,
-        answers={200: ListResponse[AlertOut]},
-        needs=Needs.READ,
-        whole=True,
-        operator=True,
-    ),
-]

@@ -4,7 +4,7 @@ from starlette.responses import Response
 
 from hookline import ids
 from hookline.api.call import Call, listing, nothing, page_of, respond
-from hookline.api.operation import NoFilter, Operation, OrderedQuery, Query
+from hookline.api.operation import NoFilter, Operations, OrderedQuery, Query
 from hookline.api.wire.applications import (
     ApplicationIn,
     ApplicationOut,
@@ -16,7 +16,10 @@ from hookline.api.wire.applications import (
 )
 from hookline.api.wire.base import ListResponse
 from hookline.services import applications, lookup
-from hookline.web.authorize import Needs
+
+_ALL = "/app"
+_ONE = f"{_ALL}/{{app_id}}"
+OPERATIONS = Operations()
 
 
 class ApplicationsQuery(OrderedQuery, frozen=True, kw_only=True):
@@ -29,7 +32,16 @@ class CreateQuery(Query, frozen=True, kw_only=True):
     get_if_exists: bool = False
 
 
+@OPERATIONS.post(
+    _ALL,
+    "v1.application.create",
+    {201: ApplicationOut, 200: ApplicationOut},
+    body=ApplicationIn,
+    query=CreateQuery,
+    whole=True,
+)
 async def create(call: Call) -> Response:
+    """Create an application."""
     new = new_application(await call.body(ApplicationIn))
     if call.query(CreateQuery).get_if_exists:
         app, made = await applications.get_or_create(call.deps, call.caller, new)
@@ -37,94 +49,39 @@ async def create(call: Call) -> Response:
     return respond(application(await applications.create(call.deps, call.caller, new)), 201)
 
 
+@OPERATIONS.get(_ALL, "v1.application.list", ListResponse[ApplicationOut], query=ApplicationsQuery, whole=True)
 async def list_all(call: Call) -> Response:
+    """List the applications."""
     page = page_of(call.query(ApplicationsQuery), ids.APP)
     found = await call.store.applications(call.organization(), page)
     return listing([application(app) for app in found], [app.id for app in found], page)
 
 
+@OPERATIONS.get(_ONE, "v1.application.get", ApplicationOut)
 async def show(call: Call) -> Response:
+    """Show one application."""
     return respond(application(await lookup.application(call.deps, call.caller, call.path("app_id"))))
 
 
+@OPERATIONS.put(
+    _ONE, "v1.application.update", {200: ApplicationOut, 201: ApplicationOut}, body=ApplicationUpdate, whole=True
+)
 async def put(call: Call) -> Response:
+    """Replace an application, or create one with that uid."""
     change = application_change(await call.body(ApplicationUpdate))
     app, made = await applications.put(call.deps, call.caller, call.path("app_id"), change)
     return respond(application(app), 201 if made else 200)
 
 
+@OPERATIONS.patch(_ONE, "v1.application.patch", ApplicationOut, body=ApplicationPatch, whole=True)
 async def patch(call: Call) -> Response:
+    """Change parts of an application."""
     change = application_change(await call.body(ApplicationPatch))
     return respond(application(await applications.change(call.deps, call.caller, call.path("app_id"), change)))
 
 
+@OPERATIONS.delete(_ONE, "v1.application.delete", whole=True)
 async def delete(call: Call) -> Response:
+    """Delete an application with its endpoints."""
     await applications.delete(call.deps, call.caller, call.path("app_id"))
     return nothing()
-
-
-_ALL = "/app"
-_ONE = f"{_ALL}/{{app_id}}"
-
-OPERATIONS = [
-    Operation(
-        name="v1.application.create",
-        method="POST",
-        path=_ALL,
-        handler=create,
-        summary="Create an application.",
-        body=ApplicationIn,
-        query=CreateQuery,
-        answers={201: ApplicationOut, 200: ApplicationOut},
-        whole=True,
-    ),
-    Operation(
-        name="v1.application.list",
-        method="GET",
-        path=_ALL,
-        handler=list_all,
-        summary="List the applications.",
-        query=ApplicationsQuery,
-        answers={200: ListResponse[ApplicationOut]},
-        needs=Needs.READ,
-        whole=True,
-    ),
-    Operation(
-        name="v1.application.get",
-        method="GET",
-        path=_ONE,
-        handler=show,
-        summary="Show one application.",
-        answers={200: ApplicationOut},
-        needs=Needs.READ,
-    ),
-    Operation(
-        name="v1.application.update",
-        method="PUT",
-        path=_ONE,
-        handler=put,
-        summary="Replace an application, or create one with that uid.",
-        body=ApplicationUpdate,
-        answers={200: ApplicationOut, 201: ApplicationOut},
-        whole=True,
-    ),
-    Operation(
-        name="v1.application.patch",
-        method="PATCH",
-        path=_ONE,
-        handler=patch,
-        summary="Change parts of an application.",
-        body=ApplicationPatch,
-        answers={200: ApplicationOut},
-        whole=True,
-    ),
-    Operation(
-        name="v1.application.delete",
-        method="DELETE",
-        path=_ONE,
-        handler=delete,
-        summary="Delete an application with its endpoints.",
-        answers={204: None},
-        whole=True,
-    ),
-]

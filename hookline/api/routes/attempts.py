@@ -10,7 +10,7 @@ from starlette.responses import Response
 from hookline import ids
 from hookline.api.call import Call, listing, nothing, page_of, respond
 from hookline.api.history_query import HistoryQuery
-from hookline.api.operation import Expanded, ListQuery, Operation, Query
+from hookline.api.operation import Expanded, ListQuery, Operations, Query
 from hookline.api.routes import messages
 from hookline.api.wire.attempts import (
     AttemptedMessageOut,
@@ -39,11 +39,15 @@ from hookline.services import lookup
 from hookline.services import messages as message_actions
 from hookline.services.lookup import EndpointRef
 from hookline.store.protocols import Page, Walk
-from hookline.web.authorize import Needs
 
 _FINAL = (MessageStatus.SUCCESS, MessageStatus.FAIL)
 
 WithMessage = Annotated[bool, Meta(description="Whether each attempt comes with its message, without the payload.")]
+
+_MESSAGE = "/app/{app_id}/msg/{msg_id}"
+_ENDPOINT = "/app/{app_id}/endpoint/{endpoint_id}"
+_ONE = f"{_MESSAGE}/attempt/{{attempt_id}}"
+OPERATIONS = Operations()
 
 
 class AttemptsQuery(HistoryQuery, frozen=True, kw_only=True):
@@ -63,7 +67,7 @@ class AttemptsQuery(HistoryQuery, frozen=True, kw_only=True):
 
     @property
     def empty(self) -> bool:
-        """What has not ended is not listed."""
+        """Whether nothing can match, because only attempts that have ended are listed."""
         return self.status not in (None, *_FINAL)
 
 
@@ -93,7 +97,14 @@ class EmptyOut(Out, frozen=True, kw_only=True):
 # ── attempts ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@OPERATIONS.get(
+    "/app/{app_id}/attempt/endpoint/{endpoint_id}",
+    "v1.message-attempt.list-by-endpoint",
+    ListResponse[AttemptOut],
+    query=AttemptsQuery,
+)
 async def list_by_endpoint(call: Call) -> Response:
+    """List the attempts at an endpoint, newest first."""
     app, asked = await call.application(), call.query(AttemptsQuery)
     page = page_of(asked, ids.ATTEMPT)
     endpoint = await lookup.endpoint(call.deps, call.caller, call.endpoint_ref)
@@ -103,7 +114,14 @@ async def list_by_endpoint(call: Call) -> Response:
     return await _listed(call, app, found, page, with_msg=asked.with_msg)
 
 
+@OPERATIONS.get(
+    "/app/{app_id}/attempt/msg/{msg_id}",
+    "v1.message-attempt.list-by-msg",
+    ListResponse[AttemptOut],
+    query=MessageAttemptsQuery,
+)
 async def list_by_message(call: Call) -> Response:
+    """List the attempts to deliver a message, newest first."""
     app, asked = await call.application(), call.query(MessageAttemptsQuery)
     page = page_of(asked, ids.ATTEMPT)
     of = await lookup.message(call.deps, call.caller, call.message_ref)
@@ -137,30 +155,23 @@ async def _listed(call: Call, app: Application, found: Walk[Attempt], page: Page
 
 
 async def _messages_of(call: Call, app: Application, attempts: Sequence[Attempt]) -> dict[str, MessageOut]:
-    """Those that retention has left."""
+    """Return the messages of these attempts by id. Messages that retention has deleted are missing."""
     wanted = {each.message_id for each in attempts}
     found = await call.store.messages_of(app.no, sorted(wanted))
     return {each.id: message(each, with_payload=False) for each in found}
 
 
-async def show(call: Call) -> Response:
-    call.query(AttemptQuery)
-    of = await lookup.message(call.deps, call.caller, call.message_ref)
-    found = await call.store.attempt(of, call.path("attempt_id"))
-    if found is None:
-        raise NoSuch("attempt", call.path("attempt_id"))
-    return respond(attempt(found))
-
-
-async def expunge(call: Call) -> Response:
-    await message_actions.expunge_attempt(call.deps, call.caller, call.message_ref, call.path("attempt_id"))
-    return nothing()
-
-
 # ── a message at an endpoint ──────────────────────────────────────────────────────────────────────────────────────
 
 
+@OPERATIONS.get(
+    f"{_ENDPOINT}/msg",
+    "v1.message-attempt.list-attempted-messages",
+    ListResponse[AttemptedMessageOut],
+    query=AttemptedQuery,
+)
 async def list_attempted_messages(call: Call) -> Response:
+    """List the messages that were tried at an endpoint, by their first attempt, newest first."""
     asked = call.query(AttemptedQuery)
     page = page_of(asked, ids.ATTEMPT)
     endpoint = await lookup.endpoint(call.deps, call.caller, call.endpoint_ref)
@@ -169,7 +180,14 @@ async def list_attempted_messages(call: Call) -> Response:
     return listing(shown, [each.attempt_id for each in found.rows], page, found.end)
 
 
+@OPERATIONS.get(
+    f"{_MESSAGE}/endpoint",
+    "v1.message-attempt.list-attempted-destinations",
+    ListResponse[DestinationOut],
+    query=ListQuery,
+)
 async def list_destinations(call: Call) -> Response:
+    """List the endpoints that a message is for, and how it stands at each."""
     page = page_of(call.query(ListQuery), ids.ENDPOINT)
     of = await lookup.message(call.deps, call.caller, call.message_ref)
     chosen = _page_of(_latest(await call.store.deliveries(of.id)), page)
@@ -179,7 +197,7 @@ async def list_destinations(call: Call) -> Response:
 
 
 def _latest(deliveries: Sequence[Delivery]) -> list[Delivery]:
-    """One for each endpoint, by the endpoint's id: a resend is a delivery of its own."""
+    """Return the latest delivery for each endpoint, by endpoint id. A resend creates another delivery."""
     by_endpoint = {each.endpoint_id: each for each in sorted(deliveries, key=lambda each: each.id)}
     return [by_endpoint[endpoint_id] for endpoint_id in sorted(by_endpoint)]
 
@@ -190,81 +208,29 @@ def _page_of(deliveries: Sequence[Delivery], page: Page) -> list[Delivery]:
     return [each for each in deliveries if each.endpoint_id > (page.iterator or "")][: page.limit]
 
 
+@OPERATIONS.get(_ONE, "v1.message-attempt.get", AttemptOut, query=AttemptQuery)
+async def show(call: Call) -> Response:
+    """Show one attempt."""
+    call.query(AttemptQuery)
+    of = await lookup.message(call.deps, call.caller, call.message_ref)
+    found = await call.store.attempt(of, call.path("attempt_id"))
+    if found is None:
+        raise NoSuch("attempt", call.path("attempt_id"))
+    return respond(attempt(found))
+
+
+@OPERATIONS.delete(f"{_ONE}/content", "v1.message-attempt.expunge-content")
+async def expunge(call: Call) -> Response:
+    """Remove what the endpoint answered, headers and body, for good."""
+    await message_actions.expunge_attempt(call.deps, call.caller, call.message_ref, call.path("attempt_id"))
+    return nothing()
+
+
+@OPERATIONS.post(f"{_MESSAGE}/endpoint/{{endpoint_id}}/resend", "v1.message-attempt.resend", {202: EmptyOut})
 async def resend(call: Call) -> Response:
-    """202: a delivery of its own, due at once, whatever became of those before."""
+    """Send a message to an endpoint once more.
+
+    This creates a delivery of its own that is due at once, whatever the state of the earlier ones.
+    """
     await message_actions.resend(call.deps, call.caller, call.message_ref, call.endpoint_ref)
     return respond(EmptyOut(), 202)
-
-
-_MESSAGE = "/app/{app_id}/msg/{msg_id}"
-_ENDPOINT = "/app/{app_id}/endpoint/{endpoint_id}"
-_ONE = f"{_MESSAGE}/attempt/{{attempt_id}}"
-
-OPERATIONS = [
-    Operation(
-        name="v1.message-attempt.list-by-endpoint",
-        method="GET",
-        path="/app/{app_id}/attempt/endpoint/{endpoint_id}",
-        handler=list_by_endpoint,
-        summary="List the attempts at an endpoint, newest first.",
-        query=AttemptsQuery,
-        answers={200: ListResponse[AttemptOut]},
-        needs=Needs.READ,
-    ),
-    Operation(
-        name="v1.message-attempt.list-by-msg",
-        method="GET",
-        path="/app/{app_id}/attempt/msg/{msg_id}",
-        handler=list_by_message,
-        summary="List the attempts to deliver a message, newest first.",
-        query=MessageAttemptsQuery,
-        answers={200: ListResponse[AttemptOut]},
-        needs=Needs.READ,
-    ),
-    Operation(
-        name="v1.message-attempt.list-attempted-messages",
-        method="GET",
-        path=f"{_ENDPOINT}/msg",
-        handler=list_attempted_messages,
-        summary="List the messages that were tried at an endpoint, by their first attempt, newest first.",
-        query=AttemptedQuery,
-        answers={200: ListResponse[AttemptedMessageOut]},
-        needs=Needs.READ,
-    ),
-    Operation(
-        name="v1.message-attempt.list-attempted-destinations",
-        method="GET",
-        path=f"{_MESSAGE}/endpoint",
-        handler=list_destinations,
-        summary="List the endpoints that a message is for, and how it stands at each.",
-        query=ListQuery,
-        answers={200: ListResponse[DestinationOut]},
-        needs=Needs.READ,
-    ),
-    Operation(
-        name="v1.message-attempt.get",
-        method="GET",
-        path=_ONE,
-        handler=show,
-        summary="Show one attempt.",
-        query=AttemptQuery,
-        answers={200: AttemptOut},
-        needs=Needs.READ,
-    ),
-    Operation(
-        name="v1.message-attempt.expunge-content",
-        method="DELETE",
-        path=f"{_ONE}/content",
-        handler=expunge,
-        summary="Remove what the endpoint answered, headers and body, for good.",
-        answers={204: None},
-    ),
-    Operation(
-        name="v1.message-attempt.resend",
-        method="POST",
-        path=f"{_MESSAGE}/endpoint/{{endpoint_id}}/resend",
-        handler=resend,
-        summary="Send a message to an endpoint once more.",
-        answers={202: EmptyOut},
-    ),
-]

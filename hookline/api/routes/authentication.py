@@ -3,7 +3,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from hookline.api.call import Call, nothing, respond
-from hookline.api.operation import Operation
+from hookline.api.operation import Operations
 from hookline.api.wire.applications import new_application
 from hookline.api.wire.authentication import (
     CREATE_MESSAGES,
@@ -17,8 +17,20 @@ from hookline.model import Scope
 from hookline.services import applications, tokens
 from hookline.web.authorize import Needs
 
+OPERATIONS = Operations()
 
+
+@OPERATIONS.post(
+    "/auth/app-portal-access/{app_id}",
+    "v1.authentication.app-portal-access",
+    AppPortalAccessOut,
+    body=AppPortalAccessIn,
+    body_optional=True,
+    whole=True,
+    old_names=("/auth/dashboard-access/{app_id}",),
+)
 async def portal_access(call: Call) -> Response:
+    """Get a link that signs an application's people in to their portal."""
     given = await call.body(AppPortalAccessIn)
     made = await applications.portal_link(
         call.deps,
@@ -42,63 +54,30 @@ def _may_publish(given: AppPortalAccessIn) -> bool:
     return bool(capabilities)
 
 
+@OPERATIONS.post("/auth/logout", "v1.authentication.logout", {204: None}, own=True, needs=Needs.READ)
 async def logout(call: Call) -> Response:
+    """Give up the application's token that this request is made with."""
     await tokens.revoke(call.deps, call.caller)
     return nothing()
 
 
+@OPERATIONS.post(
+    "/auth/app/{app_id}/expire-all",
+    "v1.authentication.expire-all",
+    {204: None},
+    body=ApplicationTokenExpireIn,
+    body_optional=True,
+    whole=True,
+)
 async def expire_all(call: Call) -> Response:
+    """Revoke every token of an application that was issued until now."""
     await call.body(ApplicationTokenExpireIn)
     await applications.end_portal(call.deps, call.caller, call.path("app_id"))
     return nothing()
 
 
+@OPERATIONS.post("/auth/revoke-tokens", "v1.authentication.revoke-tokens", {204: None}, whole=True)
 async def revoke_tokens(call: Call) -> Response:
+    """Revoke every token of the organization that was issued until now, this one too. API keys stay."""
     await tokens.revoke_all(call.deps, call.caller)
     return nothing()
-
-
-OPERATIONS = [
-    Operation(
-        name="v1.authentication.app-portal-access",
-        method="POST",
-        path="/auth/app-portal-access/{app_id}",
-        handler=portal_access,
-        summary="Get a link that signs an application's people in to their portal.",
-        body=AppPortalAccessIn,
-        body_optional=True,
-        answers={200: AppPortalAccessOut},
-        whole=True,
-        old_names=("/auth/dashboard-access/{app_id}",),
-    ),
-    Operation(
-        name="v1.authentication.logout",
-        method="POST",
-        path="/auth/logout",
-        handler=logout,
-        summary="Give up the application's token that this request is made with.",
-        answers={204: None},
-        needs=Needs.READ,
-        own=True,
-    ),
-    Operation(
-        name="v1.authentication.expire-all",
-        method="POST",
-        path="/auth/app/{app_id}/expire-all",
-        handler=expire_all,
-        summary="Revoke every token of an application that was issued until now.",
-        body=ApplicationTokenExpireIn,
-        body_optional=True,
-        answers={204: None},
-        whole=True,
-    ),
-    Operation(
-        name="v1.authentication.revoke-tokens",
-        method="POST",
-        path="/auth/revoke-tokens",
-        handler=revoke_tokens,
-        summary="Revoke every token of the organization that was issued until now, this one too. API keys stay.",
-        answers={204: None},
-        whole=True,
-    ),
-]

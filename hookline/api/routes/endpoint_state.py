@@ -7,25 +7,29 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from hookline.api.call import Call, listing, page_of, respond
-from hookline.api.operation import ListQuery, Operation
+from hookline.api.operation import ListQuery, Operations
 from hookline.api.routes.endpoints import find
 from hookline.api.wire.base import Instant, ListResponse
 from hookline.api.wire.endpoints import CauseIn, EndpointHealthOut, LaneEventOut, endpoint_health, lane_event
 from hookline.api.wire.lanes import OpenIn, ResumedOut, ResumeIn, resumed
-from hookline.errors import InvalidInput, NotFound
+from hookline.errors import InvalidInput, NoSuch
 from hookline.model import Endpoint, LaneEvent, LaneEventFilter, LaneEventKind
 from hookline.rules.checks import text as text_checks
 from hookline.rules.lane.admission import next_start
 from hookline.services import endpoint_state
-from hookline.web.authorize import Needs
 
-EVENTS = 20  # of the timeline that are shown with the health
+EVENTS = 20  # newest events of the timeline that are shown with the health
+
+_ONE = "/app/{app_id}/endpoint/{endpoint_id}"
+OPERATIONS = Operations()
 
 
-# ── looking at them ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── read ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@OPERATIONS.get(f"{_ONE}/health", "v1.lane.health", EndpointHealthOut)
 async def health(call: Call) -> Response:
+    """Show what governs an endpoint's deliveries: circuit, backlog, limits, last events."""
     return await _shown(call, await find(call))
 
 
@@ -36,7 +40,7 @@ async def _shown(call: Call, found: Endpoint) -> Response:
 async def _health(call: Call, found: Endpoint) -> EndpointHealthOut:
     view = await call.store.lane_view(found.no)
     if view is None:
-        raise NotFound(f"no endpoint {found.id!r}")
+        raise NoSuch("endpoint", found.id)
     return endpoint_health(
         view,
         reason=found.status_reason,
@@ -59,7 +63,9 @@ class TimelineQuery(ListQuery, frozen=True, kw_only=True):
     until: Annotated[Instant | None, Meta(description="Only what happened before this instant.")] = None
 
 
+@OPERATIONS.get(f"{_ONE}/timeline", "v1.lane.timeline", ListResponse[LaneEventOut], query=TimelineQuery)
 async def timeline(call: Call) -> Response:
+    """List what happened to an endpoint's circuit, status and pace, with cause and actor, newest first."""
     found, asked = await find(call), call.query(TimelineQuery)
     for name, value in (("since", asked.since), ("until", asked.until)):
         if value is not None:
@@ -70,15 +76,19 @@ async def timeline(call: Call) -> Response:
     return listing(shown, [str(entry.id) for entry in walk.rows], page, walk.end)
 
 
-# ── changing them ─────────────────────────────────────────────────────────────────────────────────────────────────
+# ── change ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@OPERATIONS.post(f"{_ONE}/pause", "v1.lane.pause", EndpointHealthOut, body=CauseIn, body_optional=True)
 async def pause(call: Call) -> Response:
+    """Hold everything for this endpoint until it is resumed."""
     given = await call.body(CauseIn)
     return await _shown(call, await endpoint_state.pause(call.deps, call.caller, call.endpoint_ref, given.cause))
 
 
+@OPERATIONS.post(f"{_ONE}/resume", "v1.lane.resume", ResumedOut, body=ResumeIn, body_optional=True)
 async def resume(call: Call) -> Response:
+    """Send again to a paused or disabled endpoint; tell, and replay if asked, what it missed."""
     given = await call.body(ResumeIn)
     done = await endpoint_state.resume(
         call.deps, call.caller, call.endpoint_ref, given.cause, replay_missing=given.replay_missing
@@ -86,7 +96,9 @@ async def resume(call: Call) -> Response:
     return respond(resumed(await _health(call, done.endpoint), done.missed))
 
 
+@OPERATIONS.post(f"{_ONE}/circuit/open", "v1.lane.open-circuit", EndpointHealthOut, body=OpenIn, body_optional=True)
 async def open_circuit(call: Call) -> Response:
+    """Open the circuit: nothing is sent until then, and a probe decides how it goes on."""
     given = await call.body(OpenIn)
     if given.seconds is not None and given.until is not None:
         raise InvalidInput("give either seconds or until", field="seconds")
@@ -95,88 +107,17 @@ async def open_circuit(call: Call) -> Response:
     return await _shown(call, done.endpoint)
 
 
+@OPERATIONS.post(f"{_ONE}/circuit/close", "v1.lane.close-circuit", EndpointHealthOut, body=CauseIn, body_optional=True)
 async def close_circuit(call: Call) -> Response:
+    """Close an open circuit gently: send at a low rate that doubles with successes, as after a good probe."""
     given = await call.body(CauseIn)
     done = await endpoint_state.close_circuit(call.deps, call.caller, call.endpoint_ref, given.cause)
     return await _shown(call, done.endpoint)
 
 
+@OPERATIONS.post(f"{_ONE}/circuit/reset", "v1.lane.reset-circuit", EndpointHealthOut, body=CauseIn, body_optional=True)
 async def reset_circuit(call: Call) -> Response:
+    """Close the circuit and forget failures: the endpoint is well again."""
     given = await call.body(CauseIn)
     done = await endpoint_state.reset_circuit(call.deps, call.caller, call.endpoint_ref, given.cause)
     return await _shown(call, done.endpoint)
-
-
-_ONE = "/app/{app_id}/endpoint/{endpoint_id}"
-
-OPERATIONS = [
-    Operation(
-        name="v1.lane.health",
-        method="GET",
-        path=f"{_ONE}/health",
-        handler=health,
-        summary="Show what governs an endpoint's deliveries: circuit, backlog, limits, last events.",
-        answers={200: EndpointHealthOut},
-        needs=Needs.READ,
-    ),
-    Operation(
-        name="v1.lane.timeline",
-        method="GET",
-        path=f"{_ONE}/timeline",
-        handler=timeline,
-        summary="List what happened to an endpoint's circuit, status and pace, with cause and actor, newest first.",
-        query=TimelineQuery,
-        answers={200: ListResponse[LaneEventOut]},
-        needs=Needs.READ,
-    ),
-    Operation(
-        name="v1.lane.pause",
-        method="POST",
-        path=f"{_ONE}/pause",
-        handler=pause,
-        summary="Hold everything for this endpoint until it is resumed.",
-        body=CauseIn,
-        body_optional=True,
-        answers={200: EndpointHealthOut},
-    ),
-    Operation(
-        name="v1.lane.resume",
-        method="POST",
-        path=f"{_ONE}/resume",
-        handler=resume,
-        summary="Send again to a paused or disabled endpoint; tell, and replay if asked, what it missed.",
-        body=ResumeIn,
-        body_optional=True,
-        answers={200: ResumedOut},
-    ),
-    Operation(
-        name="v1.lane.open-circuit",
-        method="POST",
-        path=f"{_ONE}/circuit/open",
-        handler=open_circuit,
-        summary="Open the circuit: nothing is sent until then, and a probe decides how it goes on.",
-        body=OpenIn,
-        body_optional=True,
-        answers={200: EndpointHealthOut},
-    ),
-    Operation(
-        name="v1.lane.close-circuit",
-        method="POST",
-        path=f"{_ONE}/circuit/close",
-        handler=close_circuit,
-        summary="Close an open circuit gently: send at a low rate that doubles with successes, as after a good probe.",
-        body=CauseIn,
-        body_optional=True,
-        answers={200: EndpointHealthOut},
-    ),
-    Operation(
-        name="v1.lane.reset-circuit",
-        method="POST",
-        path=f"{_ONE}/circuit/reset",
-        handler=reset_circuit,
-        summary="Close the circuit and forget failures: the endpoint is well again.",
-        body=CauseIn,
-        body_optional=True,
-        answers={200: EndpointHealthOut},
-    ),
-]

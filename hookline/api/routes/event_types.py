@@ -8,12 +8,15 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from hookline.api.call import Call, listing, nothing, page_of, respond
-from hookline.api.operation import Operation, OrderedQuery, Query
+from hookline.api.operation import Operations, OrderedQuery, Query
 from hookline.api.wire.base import ListResponse, Policy
 from hookline.api.wire.event_types import EventTypeIn, EventTypeOut, EventTypePatch, EventTypeUpdate, event_type
 from hookline.model import EventType, PolicyOverride
 from hookline.services import event_types
-from hookline.web.authorize import Needs
+
+_ALL = "/event-type"
+_ONE = f"{_ALL}/{{event_type_name}}"
+OPERATIONS = Operations()
 
 
 class EventTypesQuery(OrderedQuery, frozen=True, kw_only=True):
@@ -25,12 +28,16 @@ class DeleteQuery(Query, frozen=True, kw_only=True):
     expunge: bool = False
 
 
+@OPERATIONS.post(_ALL, "v1.event-type.create", {201: EventTypeOut}, body=EventTypeIn, whole=True)
 async def create(call: Call) -> Response:
+    """Add an event type to the catalogue, or bring back an archived one."""
     given = await call.body(EventTypeIn)
     return respond(event_type(await event_types.create(call.deps, call.caller, _new(call, given.name, given))), 201)
 
 
+@OPERATIONS.get(_ALL, "v1.event-type.list", ListResponse[EventTypeOut], query=EventTypesQuery)
 async def list_all(call: Call) -> Response:
+    """List the event types by name."""
     asked = call.query(EventTypesQuery)
     page = page_of(asked)
     found = await event_types.page(
@@ -40,25 +47,32 @@ async def list_all(call: Call) -> Response:
     return listing(shown, [each.name for each in found.rows], page, found.end)
 
 
+@OPERATIONS.get(_ONE, "v1.event-type.get", EventTypeOut)
 async def show(call: Call) -> Response:
+    """Show one event type."""
     return respond(event_type(await event_types.find(call.deps, call.caller, _name(call))))
 
 
+@OPERATIONS.put(_ONE, "v1.event-type.update", {200: EventTypeOut, 201: EventTypeOut}, body=EventTypeUpdate, whole=True)
 async def put(call: Call) -> Response:
+    """Replace an event type, or create it."""
     given = await call.body(EventTypeUpdate)
     new = _new(call, _name(call), given)
     saved, made = await event_types.put(call.deps, call.caller, new.name, lambda seen: _replaced(seen, new, given))
     return respond(event_type(saved), 201 if made else 200)
 
 
+@OPERATIONS.patch(_ONE, "v1.event-type.patch", EventTypeOut, body=EventTypePatch, whole=True)
 async def patch(call: Call) -> Response:
+    """Change parts of an event type."""
     given = _given(await call.body(EventTypePatch))
     changed = await event_types.change(call.deps, call.caller, _name(call), lambda seen: replace(seen, **given))
     return respond(event_type(changed))
 
 
+@OPERATIONS.delete(_ONE, "v1.event-type.delete", query=DeleteQuery, whole=True)
 async def delete(call: Call) -> Response:
-    """Archived, unless it is to go for good."""
+    """Archive an event type, or expunge it."""
     delete = event_types.expunge if call.query(DeleteQuery).expunge else event_types.archive
     await delete(call.deps, call.caller, _name(call))
     return nothing()
@@ -87,7 +101,7 @@ def _new(call: Call, name: str, given: EventTypeUpdate) -> EventType:
 
 
 def _replaced(seen: EventType | None, new: EventType, given: EventTypeUpdate) -> EventType:
-    """What Svix's SDKs do not know of is not undone by them."""
+    """Keep `policy` and `validated` if the request leaves them out, because Svix's SDKs do not send them."""
     if seen is None:
         return new
     return replace(
@@ -108,75 +122,9 @@ def _given(change: EventTypePatch) -> dict[str, Any]:
 
 
 def _flags(flag: str | UnsetType | None, flags: tuple[str, ...] | UnsetType | None) -> tuple[str, ...]:
-    """By either name."""
+    """Return the feature flags. Older SDKs send one flag under another name."""
     return flags or (() if flag is None or flag is UNSET else (flag,))
 
 
 def _policy(given: Policy | UnsetType | None) -> PolicyOverride | None:
     return given.override() if isinstance(given, Policy) else None
-
-
-_ALL = "/event-type"
-_ONE = f"{_ALL}/{{event_type_name}}"
-
-OPERATIONS = [
-    Operation(
-        name="v1.event-type.create",
-        method="POST",
-        path=_ALL,
-        handler=create,
-        summary="Add an event type to the catalogue, or bring back an archived one.",
-        body=EventTypeIn,
-        answers={201: EventTypeOut},
-        whole=True,
-    ),
-    Operation(
-        name="v1.event-type.list",
-        method="GET",
-        path=_ALL,
-        handler=list_all,
-        summary="List the event types by name.",
-        query=EventTypesQuery,
-        answers={200: ListResponse[EventTypeOut]},
-        needs=Needs.READ,
-    ),
-    Operation(
-        name="v1.event-type.get",
-        method="GET",
-        path=_ONE,
-        handler=show,
-        summary="Show one event type.",
-        answers={200: EventTypeOut},
-        needs=Needs.READ,
-    ),
-    Operation(
-        name="v1.event-type.update",
-        method="PUT",
-        path=_ONE,
-        handler=put,
-        summary="Replace an event type, or create it.",
-        body=EventTypeUpdate,
-        answers={200: EventTypeOut, 201: EventTypeOut},
-        whole=True,
-    ),
-    Operation(
-        name="v1.event-type.patch",
-        method="PATCH",
-        path=_ONE,
-        handler=patch,
-        summary="Change parts of an event type.",
-        body=EventTypePatch,
-        answers={200: EventTypeOut},
-        whole=True,
-    ),
-    Operation(
-        name="v1.event-type.delete",
-        method="DELETE",
-        path=_ONE,
-        handler=delete,
-        summary="Archive an event type, or expunge it.",
-        query=DeleteQuery,
-        answers={204: None},
-        whole=True,
-    ),
-]

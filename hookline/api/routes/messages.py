@@ -8,13 +8,16 @@ from starlette.responses import Response
 from hookline import ids
 from hookline.api.call import Call, listing, nothing, page_of, respond
 from hookline.api.history_query import HistoryQuery
-from hookline.api.operation import Operation, Query
+from hookline.api.operation import Operations, Query
 from hookline.api.wire.base import ListResponse
 from hookline.api.wire.messages import MessageOut, message
 from hookline.services import lookup, messages
-from hookline.web.authorize import Needs
 
 WithContent = Annotated[bool, Meta(description="Whether payloads are part of the answer.")]
+
+_ALL = "/app/{app_id}/msg"
+_ONE = f"{_ALL}/{{msg_id}}"
+OPERATIONS = Operations()
 
 
 class MessagesQuery(HistoryQuery, frozen=True, kw_only=True):
@@ -32,7 +35,9 @@ class ExpungeQuery(Query, frozen=True, kw_only=True):
     ] = False
 
 
+@OPERATIONS.get(_ALL, "v1.message.list", ListResponse[MessageOut], query=MessagesQuery)
 async def list_all(call: Call) -> Response:
+    """List the messages of an application, newest first."""
     app, asked = await call.application(), call.query(MessagesQuery)
     page = page_of(asked, ids.MESSAGE)
     found = await call.store.messages(app.no, asked.common(), page, content=asked.with_content)
@@ -40,49 +45,16 @@ async def list_all(call: Call) -> Response:
     return listing(shown, [each.id for each in found.rows], page, found.end)
 
 
+@OPERATIONS.get(_ONE, "v1.message.get", MessageOut, query=MessageQuery)
 async def show(call: Call) -> Response:
+    """Show one message."""
     asked = call.query(MessageQuery)
     found = await lookup.message(call.deps, call.caller, call.message_ref)
     return respond(message(found, with_payload=asked.with_content))
 
 
+@OPERATIONS.delete(f"{_ONE}/content", "v1.message.expunge-content", query=ExpungeQuery)
 async def expunge(call: Call) -> Response:
-    """204, also the second time."""
+    """Remove the payload of a message for good."""
     await messages.expunge(call.deps, call.caller, call.message_ref, force=call.query(ExpungeQuery).force)
     return nothing()
-
-
-_ALL = "/app/{app_id}/msg"
-_ONE = f"{_ALL}/{{msg_id}}"
-
-OPERATIONS = [
-    Operation(
-        name="v1.message.list",
-        method="GET",
-        path=_ALL,
-        handler=list_all,
-        summary="List the messages of an application, newest first.",
-        query=MessagesQuery,
-        answers={200: ListResponse[MessageOut]},
-        needs=Needs.READ,
-    ),
-    Operation(
-        name="v1.message.get",
-        method="GET",
-        path=_ONE,
-        handler=show,
-        summary="Show one message.",
-        query=MessageQuery,
-        answers={200: MessageOut},
-        needs=Needs.READ,
-    ),
-    Operation(
-        name="v1.message.expunge-content",
-        method="DELETE",
-        path=f"{_ONE}/content",
-        handler=expunge,
-        summary="Remove the payload of a message for good.",
-        query=ExpungeQuery,
-        answers={204: None},
-    ),
-]

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from hookline import ids
 from hookline.api.call import Call, respond
-from hookline.api.operation import Operation, Query
+from hookline.api.operation import Operations, Query
 from hookline.api.wire.applications import ApplicationIn, new_application
 from hookline.api.wire.ingest import (
     MAX_IN_BATCH,
@@ -44,10 +44,13 @@ from hookline.web.faults import Unfit
 from hookline.web.idempotency import HEADER, REPLAYED, key_of, request_of, reused
 from hookline.web.middleware import record_of
 
-ENVELOPE = 16 * 1024  # what a request may have beside its payload
-AT_ONCE = 1024 * 1024  # bytes of a batch that is read in one go
+ENVELOPE = 16 * 1024  # maximum bytes of a request besides its payload
+AT_ONCE = 1024 * 1024  # maximum bytes of a batch that is decoded at once
 
-_Item = MessageIn | str  # of a batch: a message, or why it is none
+_Item = MessageIn | str  # an item of a batch: a message, or an error text if it could not be read
+
+_ALL = "/app/{app_id}/msg"
+OPERATIONS = Operations()
 
 
 class CreateQuery(Query, frozen=True, kw_only=True):
@@ -61,8 +64,14 @@ class BatchQuery(Query, frozen=True, kw_only=True):
 # ── one message ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@OPERATIONS.post(
+    _ALL, "v1.message.create", {202: MessageOut}, body=MessageIn, query=CreateQuery, traced=True, needs=Needs.PUBLISH
+)
 async def create(call: Call) -> Response:
-    """202 once it is durable. The payload's bytes are kept as they came."""
+    """Accept a message and deliver it to every matching endpoint.
+
+    The 202 is sent once the message is durable. The bytes of the payload are stored unchanged.
+    """
     trace = _trace(call)
     asked = call.query(CreateQuery)
     raw = await call.raw_body(call.services.max_payload + ENVELOPE)
@@ -100,7 +109,7 @@ def _new(deps: Deps, app: Application, given: MessageIn, trace: str | None) -> N
 
 
 def _unsupported(given: MessageIn, retention_days: int) -> InvalidInput | None:
-    """What would otherwise be taken for granted and not done."""
+    """Return an error if the request uses a feature that Hookline does not have."""
     if given.transformations_params:
         return InvalidInput("nothing is transformed here: the payload is sent as it is", field="transformationsParams")
     days, hours = given.payload_retention_period, given.payload_retention_hours
@@ -114,7 +123,7 @@ def _unsupported(given: MessageIn, retention_days: int) -> InvalidInput | None:
 
 
 def _kept(app: Application, given: MessageIn, accepted: Accepted, trace: str | None) -> Message:
-    """As it was stored by this request, or by the first one with its key and body: they say the same but for the trace."""
+    """Return the message as it is stored. A repeated request has the same content, except for the trace."""
     assert accepted.created_at is not None
     return Message(
         seq=0,
@@ -136,8 +145,17 @@ def _kept(app: Application, given: MessageIn, accepted: Accepted, trace: str | N
 # ── many ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@OPERATIONS.post(
+    f"{_ALL}/batch",
+    "v1.message.create-batch",
+    {202: MessageBatchOut},
+    body=MessageBatchIn,
+    query=BatchQuery,
+    traced=True,
+    needs=Needs.PUBLISH,
+)
 async def create_batch(call: Call) -> Response:
-    """One transaction, and a result for each message: those that are refused do not stop the others."""
+    """Accept up to 1,000 messages in one transaction; each has its own result."""
     trace = _trace(call)
     asked = call.query(BatchQuery)
     raw = await call.raw_body(call.services.max_batch)
@@ -157,7 +175,7 @@ async def create_batch(call: Call) -> Response:
 
 
 async def _items(call: Call, raw: bytes) -> tuple[list[_Item], ApplicationIn | None]:
-    """Read at once if all are well formed, and not so large that others would wait; else one by one."""
+    """Decode the items. A small, valid batch is decoded at once; otherwise one item at a time, so that other requests run."""
     if len(raw) <= AT_ONCE:
         with suppress(msgspec.ValidationError, Refused):
             whole = body.decode(raw, MessageBatchIn)
@@ -212,10 +230,10 @@ def _results(
 
 
 def _result(app: Application, item: _Item, answer: Accepted, trace: str | None, with_content: bool) -> BatchResultOut:
-    if isinstance(item, str):  # it was read when it was accepted, by another release
+    if isinstance(item, str):  # another release accepted this item
         return _refused(422, "invalid", item)
     try:
-        kept = _kept(app, item, messages.judged(answer), trace)
+        kept = _kept(app, item, messages.check_accepted(answer), trace)
     except Conflict as error:
         return _refused(409, "conflict", str(error))
     return BatchResultOut(status=202, message=message(kept, with_payload=with_content))
@@ -225,11 +243,11 @@ def _refused(status: int, code: str, detail: str) -> BatchResultOut:
     return BatchResultOut(status=status, error=BatchErrorOut(code=code, detail=detail))
 
 
-# ── for both ──────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── shared ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def _application(call: Call, wanted: ApplicationIn | None) -> Application:
-    """The one in the path; made now, where there is none and the request says how."""
+    """Return the application in the path. If there is none and the request describes it, create it."""
     try:
         return await call.application()
     except NotFound:
@@ -240,7 +258,7 @@ async def _application(call: Call, wanted: ApplicationIn | None) -> Application:
 
 
 def _idempotency(call: Call, app: Application, raw: bytes) -> tuple[bytes | None, bytes | None]:
-    """The stored forms of the key and of what is asked under it, whichever of its names the application was called by."""
+    """Return the hashes of the idempotency key and of the body. They are the same for the id and the uid of the application."""
     given = call.request.headers.get(HEADER)
     if given is None:
         return None, None
@@ -249,7 +267,7 @@ def _idempotency(call: Call, app: Application, raw: bytes) -> tuple[bytes | None
 
 
 def _trace(call: Call) -> str | None:
-    """That the request is part of, and so each message in it: the caller's, or that of a span below it."""
+    """Return the trace of the messages: the caller's trace, or a span below it if tracing is on."""
     given = trace_context.of_headers(call.request.scope["headers"])
     if call.services.traces is None:
         return given
@@ -264,7 +282,7 @@ def _note(call: Call, app: Application, deliveries: int, facts: dict[str, str | 
 
 
 async def _first_trace(call: Call, app: Application, answers: Sequence[Accepted]) -> str | None:
-    """Of the first request with the same key: what it made stays as it is."""
+    """Return the trace of the first request with the same idempotency key, because its message stays unchanged."""
     made = [answer.message_id for answer in answers if answer.status != IngestStatus.EVENT_ID_TAKEN]
     return next((found.trace for found in await call.store.messages_of(app.no, made[:1])), None)
 
@@ -274,33 +292,3 @@ def _respond(value: object, status: IngestStatus) -> Response:
     if status == IngestStatus.REPLAYED:
         response.headers.update(REPLAYED)
     return response
-
-
-_ALL = "/app/{app_id}/msg"
-
-OPERATIONS = [
-    Operation(
-        name="v1.message.create",
-        method="POST",
-        path=_ALL,
-        handler=create,
-        summary="Accept a message and deliver it to every matching endpoint.",
-        body=MessageIn,
-        query=CreateQuery,
-        answers={202: MessageOut},
-        needs=Needs.PUBLISH,
-        traced=True,
-    ),
-    Operation(
-        name="v1.message.create-batch",
-        method="POST",
-        path=f"{_ALL}/batch",
-        handler=create_batch,
-        summary=f"Accept up to {MAX_IN_BATCH:,} messages in one transaction; each has its own result.",
-        body=MessageBatchIn,
-        query=BatchQuery,
-        answers={202: MessageBatchOut},
-        needs=Needs.PUBLISH,
-        traced=True,
-    ),
-]

@@ -4,35 +4,49 @@ from starlette.responses import Response
 
 from hookline import ids
 from hookline.api.call import Call, listing, page_of, respond
-from hookline.api.operation import ListQuery, Operation, Order
+from hookline.api.operation import ListQuery, Operations, Order
 from hookline.api.wire import tasks as wire
 from hookline.api.wire.base import ListResponse
 from hookline.errors import InvalidInput
 from hookline.model import TaskFilter, TaskKind, TaskStatus, TaskWork
 from hookline.model.states import DeliveryState
 from hookline.services import replays, tasks
-from hookline.web.authorize import Needs
 
-# What a bulk replay can be asked for by Svix's numbers; the others are on their way already.
+# Delivery states by Svix's status numbers. Other states cannot be replayed, because those deliveries are still open.
 _OUTCOMES = {0: DeliveryState.DELIVERED, 2: DeliveryState.DEAD}
 
+_ENDPOINT = "/app/{app_id}/endpoint/{endpoint_id}"
+_ALL = "/background-task"
+_ONE = f"{_ALL}/{{task_id}}"
+OPERATIONS = Operations()
 
-# ── making them ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+# ── create ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@OPERATIONS.post(f"{_ENDPOINT}/recover", "v1.endpoint.recover", {202: wire.BackgroundTaskOut}, body=wire.RecoverIn)
 async def recover(call: Call) -> Response:
+    """Send an endpoint's dead letters again, by when their messages were accepted."""
     given = await call.body(wire.RecoverIn)
     made = await replays.recover(call.deps, call.caller, call.endpoint_ref, given.since, given.until)
     return respond(wire.task(made), 202)
 
 
+@OPERATIONS.post(
+    f"{_ENDPOINT}/replay-missing", "v1.endpoint.replay-missing", {202: wire.BackgroundTaskOut}, body=wire.ReplayIn
+)
 async def replay_missing(call: Call) -> Response:
+    """Send what matches the endpoint now and was never sent to it."""
     given = await call.body(wire.ReplayIn)
     made = await replays.replay_missing(call.deps, call.caller, call.endpoint_ref, given.since, given.until)
     return respond(wire.task(made), 202)
 
 
+@OPERATIONS.post(
+    f"{_ENDPOINT}/bulk-replay", "v1.endpoint.bulk-replay", {202: wire.BackgroundTaskOut}, body=wire.BulkReplayIn
+)
 async def bulk_replay(call: Call) -> Response:
+    """Send once more what was delivered to an endpoint, or failed there."""
     given = await call.body(wire.BulkReplayIn)
     if given.status_code_class is not None:
         raise InvalidInput("not supported; leave it out", field="statusCodeClass")
@@ -50,7 +64,7 @@ async def bulk_replay(call: Call) -> Response:
     return respond(wire.task(await replays.bulk_replay(call.deps, call.caller, call.endpoint_ref, work)), 202)
 
 
-# ── looking at them ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── read and cancel ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class TaskQuery(ListQuery, frozen=True, kw_only=True):
@@ -60,7 +74,9 @@ class TaskQuery(ListQuery, frozen=True, kw_only=True):
     order: Order = Order.DESCENDING
 
 
+@OPERATIONS.get(_ALL, "v1.background-task.list", ListResponse[wire.BackgroundTaskOut], query=TaskQuery)
 async def list_all(call: Call) -> Response:
+    """List the background tasks, newest first."""
     asked = call.query(TaskQuery)
     page = page_of(asked, ids.TASK)
     found = await call.store.tasks(_filter(call, asked), page, newest_first=asked.order == Order.DESCENDING)
@@ -68,7 +84,7 @@ async def list_all(call: Call) -> Response:
 
 
 def _filter(call: Call, asked: TaskQuery) -> TaskFilter:
-    """What is shown as failed is found as failed: what was canceled, too."""
+    """Return the store's filter. The API shows canceled tasks as failed, so the status `failed` also finds canceled ones."""
     app = call.caller.app
     kinds = (kind for kind, word in wire.WORDS.items() if asked.task in (None, word))
     also = (TaskStatus.CANCELED,) if asked.status == TaskStatus.FAILED else ()
@@ -80,71 +96,13 @@ def _filter(call: Call, asked: TaskQuery) -> TaskFilter:
     )
 
 
+@OPERATIONS.get(_ONE, "v1.background-task.get", wire.BackgroundTaskOut)
 async def show(call: Call) -> Response:
+    """Show one background task with its progress."""
     return respond(wire.task(await tasks.find(call.deps, call.caller, call.path("task_id"))))
 
 
+@OPERATIONS.post(f"{_ONE}/cancel", "v1.background-task.cancel", wire.BackgroundTaskOut)
 async def cancel(call: Call) -> Response:
+    """Stop a background task; what it has done stays done."""
     return respond(wire.task(await tasks.cancel(call.deps, call.caller, call.path("task_id"))))
-
-
-_ENDPOINT = "/app/{app_id}/endpoint/{endpoint_id}"
-_ALL = "/background-task"
-_ONE = f"{_ALL}/{{task_id}}"
-
-OPERATIONS = [
-    Operation(
-        name="v1.endpoint.recover",
-        method="POST",
-        path=f"{_ENDPOINT}/recover",
-        handler=recover,
-        summary="Send an endpoint's dead letters again, by when their messages were accepted.",
-        body=wire.RecoverIn,
-        answers={202: wire.BackgroundTaskOut},
-    ),
-    Operation(
-        name="v1.endpoint.replay-missing",
-        method="POST",
-        path=f"{_ENDPOINT}/replay-missing",
-        handler=replay_missing,
-        summary="Send what matches the endpoint now and was never sent to it.",
-        body=wire.ReplayIn,
-        answers={202: wire.BackgroundTaskOut},
-    ),
-    Operation(
-        name="v1.endpoint.bulk-replay",
-        method="POST",
-        path=f"{_ENDPOINT}/bulk-replay",
-        handler=bulk_replay,
-        summary="Send once more what was delivered to an endpoint, or failed there.",
-        body=wire.BulkReplayIn,
-        answers={202: wire.BackgroundTaskOut},
-    ),
-    Operation(
-        name="v1.background-task.list",
-        method="GET",
-        path=_ALL,
-        handler=list_all,
-        summary="List the background tasks, newest first.",
-        query=TaskQuery,
-        answers={200: ListResponse[wire.BackgroundTaskOut]},
-        needs=Needs.READ,
-    ),
-    Operation(
-        name="v1.background-task.get",
-        method="GET",
-        path=_ONE,
-        handler=show,
-        summary="Show one background task with its progress.",
-        answers={200: wire.BackgroundTaskOut},
-        needs=Needs.READ,
-    ),
-    Operation(
-        name="v1.background-task.cancel",
-        method="POST",
-        path=f"{_ONE}/cancel",
-        handler=cancel,
-        summary="Stop a background task; what it has done stays done.",
-        answers={200: wire.BackgroundTaskOut},
-    ),
-]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hookline.api.wire.base import Instant, Out
+from hookline.api.wire.base import Instant, Out, fill
 from hookline.model.alerts import Alert, Severity
 from hookline.rules.alerts import wording
 
@@ -10,30 +10,23 @@ from hookline.rules.alerts import wording
 class AlertOut(Out, frozen=True, kw_only=True):
     id: int
     name: str
-    subject: str | None  # an endpoint's id, where it is about one
+    subject: str | None  # id of the endpoint, if the alert is about one
     severity: Severity
     firing: bool
-    value: float  # the last that was seen while it fired
+    value: float  # last value while the alert fired
     threshold: float
     text: str
-    look: str  # the command to begin with
+    look: str  # command to start the diagnosis with
     began_at: Instant
     fired_at: Instant
     resolved_at: Instant | None
 
 
 def alert(found: Alert) -> AlertOut:
-    return AlertOut(
-        id=found.id,
-        name=found.name,
+    return fill(
+        AlertOut,
+        found,
         subject=found.subject or None,
-        severity=found.severity,
         firing=found.resolved_at is None,
-        value=found.value,
-        threshold=found.threshold,
-        text=found.text,
         look=wording.command(found),
-        began_at=found.began_at,
-        fired_at=found.fired_at,
-        resolved_at=found.resolved_at,
     )

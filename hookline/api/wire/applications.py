@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from hookline.api.wire.base import NAMED, In, Instant, Out, documented, either
+from hookline.api.wire.base import NAMED, In, Instant, Out, documented, either, fill
 from hookline.model import Application, ApplicationChange, NewApplication
 
 Name = Annotated[str, documented(minLength=1, maxLength=1024), Meta(description="For people.")]
@@ -26,7 +26,7 @@ class ApplicationIn(In, frozen=True, kw_only=True):
     name: Name
     uid: Uid | None = None
     throttle_rate: Rate | None = None
-    rate_limit: Rate | None = None  # what older SDKs call it
+    rate_limit: Rate | None = None  # name of the field in older SDKs
     metadata: dict[str, str] = field(default_factory=dict)
 
 
@@ -76,13 +76,4 @@ def application_change(given: ApplicationUpdate | ApplicationPatch) -> Applicati
 
 
 def application(app: Application) -> ApplicationOut:
-    return ApplicationOut(
-        id=app.id,
-        uid=app.uid,
-        name=app.name,
-        throttle_rate=app.throttle_rate,
-        rate_limit=app.throttle_rate,
-        metadata=app.metadata,
-        created_at=app.created_at,
-        updated_at=app.updated_at,
-    )
+    return fill(ApplicationOut, app, rate_limit=app.throttle_rate)

@@ -1,4 +1,4 @@
-"""Deliveries, the attempts that were made for them, and where a message stands at an endpoint."""
+"""Deliveries, their attempts, and the status of a message at an endpoint."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from enum import IntEnum, StrEnum
 from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType
-from msgspec.structs import asdict
 
 from hookline import ids
-from hookline.api.wire.base import Instant, Out
+from hookline.api.wire.base import Instant, Out, fill
 from hookline.api.wire.endpoints import rate
-from hookline.api.wire.messages import MessageOut, payload, payload_size, trace_id
+from hookline.api.wire.messages import MessageOut, message
 from hookline.model import Attempt, Attempted, Delivery, Endpoint
 from hookline.model.states import DeliveryState, EndpointStatus, ErrorKind, Reason
 
@@ -34,16 +33,11 @@ class DeliveryOut(Out, frozen=True, kw_only=True):
 
 def delivery(found: Delivery) -> DeliveryOut:
     waiting = found.state.name in ("PENDING", "SCHEDULED")
-    return DeliveryOut(
-        endpoint_id=found.endpoint_id,
+    return fill(
+        DeliveryOut,
+        found,
         state=found.state.name.lower(),
-        attempts=found.attempts,
-        sent=found.sent,
         next_attempt_at=found.due_at if waiting else None,
-        expires_at=found.expires_at,
-        finished_at=found.finished_at,
-        reason=found.reason,
-        detail=found.detail,
         dead_letter_id=f"{ids.DEAD_LETTER}{found.id}" if found.state.name in ("DEAD", "RESOLVED") else None,
     )
 
@@ -152,29 +146,20 @@ class AttemptOut(Out, frozen=True, kw_only=True):
 def attempt(found: Attempt, *, msg: MessageOut | None = None) -> AttemptOut:
     text, encoded = _text(found.response_body)
     status = MessageStatus.SUCCESS if found.outcome == "delivered" else MessageStatus.FAIL
-    return AttemptOut(
-        id=found.id,
+    return fill(
+        AttemptOut,
+        found,
         msg_id=found.message_id,
-        endpoint_id=found.endpoint_id,
         url=found.endpoint_url,
-        event_type=found.event_type,
-        number=found.number,
         status=status,
         status_text=_text_of(status),
-        outcome=found.outcome,
         trigger_type=TriggerType(found.trigger),
-        probe=found.probe,
         timestamp=found.started_at,
         response_status_code=found.status_code or 0,
         response_duration_ms=found.timing.total // _MILLI,
         response=text,
         response_base64=encoded,
-        response_headers=found.response_headers,
-        truncated=found.truncated,
-        error=found.error,
-        detail=found.detail,
-        address=found.address,
-        micros=PhasesOut(**asdict(found.timing)),
+        micros=fill(PhasesOut, found.timing),
         msg=UNSET if msg is None else msg,
     )
 
@@ -199,19 +184,10 @@ class AttemptedMessageOut(MessageOut, frozen=True, kw_only=True):
 
 
 def attempted_message(found: Attempted, *, with_payload: bool) -> AttemptedMessageOut:
-    message, status = found.message, _STATUS[found.state]
-    return AttemptedMessageOut(
-        id=message.id,
-        event_id=message.event_id,
-        event_type=message.event_type,
-        payload=payload(message, with_payload=with_payload),
-        channels=message.channels,
-        tags=message.tags,
-        timestamp=message.created_at,
-        ordering_key=message.ordering_key,
-        deliver_at=message.deliver_at,
-        payload_size=payload_size(message),
-        trace_id=trace_id(message),
+    status = _STATUS[found.state]
+    return fill(
+        AttemptedMessageOut,
+        message(found.message, with_payload=with_payload),
         status=status,
         status_text=_text_of(status),
         next_attempt=found.next_at,
@@ -244,21 +220,14 @@ class DestinationOut(Out, frozen=True, kw_only=True):
 
 def destination(found: Delivery, at: Endpoint) -> DestinationOut:
     status, shown = _STATUS[found.state], delivery(found)
-    return DestinationOut(
-        id=at.id,
-        uid=at.uid,
-        url=at.url,
-        description=at.description,
-        version=at.version,
+    return fill(
+        DestinationOut,
+        at,
         disabled=at.status in (EndpointStatus.DISABLED, EndpointStatus.DELETED),
         deleted=at.status == EndpointStatus.DELETED,
-        event_types=at.event_types,
         filter_types=at.event_types,
-        channels=at.channels,
         throttle_rate=rate(at.throttle_rate),
         rate_limit=rate(at.throttle_rate),
-        created_at=at.created_at,
-        updated_at=at.updated_at,
         status=status,
         status_text=_text_of(status),
         next_attempt=shown.next_attempt_at,

@@ -1,4 +1,4 @@
-"""Access to the portal, and tokens that are taken back."""
+"""Access to the portal, and revocation of tokens."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What every shape is made of."""
+"""Base classes and types of the JSON shapes."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct
@@ -12,23 +12,22 @@ from msgspec.structs import asdict
 from hookline.model import PolicyOverride, Strategy
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Struct)
 
-Instant = Annotated[
-    datetime, Meta(tz=True)
-]  # with its offset: one without is refused, and the document says `date-time`
+Instant = Annotated[datetime, Meta(tz=True)]  # an instant without an offset is refused
 
 
 def documented(**schema: object) -> Meta:
-    """Constraints for the OpenAPI document alone: the service checks them, in the words that every front end shows."""
+    """Return constraints that only the OpenAPI document shows. The service checks them, so that all front ends give one error."""
     return Meta(extra_json_schema=schema)
 
 
 def either(new: T, older: T) -> T:
-    """A value that older SDKs give under another name."""
+    """Return the value of a field, or of the name that older SDKs have for that field."""
     return older if (new is None or new is UNSET) and older is not UNSET else new
 
 
-NAMED = documented(minLength=1, maxLength=256, pattern=r"^[a-zA-Z0-9\-_.]+$")  # most of what callers name
+NAMED = documented(minLength=1, maxLength=256, pattern=r"^[a-zA-Z0-9\-_.]+$")  # names that callers choose
 
 encode = msgspec.json.Encoder().encode
 
@@ -37,12 +36,18 @@ class In(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_field
     """A body. Unknown fields are refused: a misspelt filter would deliver everything."""
 
 
-# A field that Svix's SDKs can send and that has no effect here: null is taken, anything else is refused by name.
+# A field that Svix's SDKs can send and that has no effect here. Null is accepted, any other value is refused.
 Unsupported = Annotated[None, Meta(description="Not supported: leave it out.")]
 
 
 class Out(Struct, frozen=True, kw_only=True, rename="camel"):
     pass
+
+
+def fill(shape: type[S], found: object, **others: Any) -> S:
+    """Fill a shape with the attributes of `found` that have the names of its fields. `others` are the remaining fields."""
+    same = (name for name in shape.__struct_fields__ if name not in others)
+    return shape(**{name: getattr(found, name) for name in same}, **others)
 
 
 class ListResponse(Out, Generic[T], frozen=True, kw_only=True):

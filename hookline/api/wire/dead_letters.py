@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta
 
 from hookline.api.wire.attempts import AttemptOut, attempt
-from hookline.api.wire.base import In, Instant, Out, documented
+from hookline.api.wire.base import In, Instant, Out, documented, fill
 from hookline.api.wire.messages import MessageOut, message
 from hookline.model import Attempt, DeadLetter, DeadStats, Message
 from hookline.model.states import Reason
@@ -56,12 +56,7 @@ class DeadLetterOut(Out, frozen=True, kw_only=True):
 
 
 def dead_letter(found: DeadLetter) -> DeadLetterOut:
-    return DeadLetterOut(**_fields(found))
-
-
-def _fields(found: DeadLetter) -> dict[str, Any]:
-    names = (name for name in DeadLetterOut.__struct_fields__ if name != "id")
-    return {"id": shown_id(found.id)} | {name: getattr(found, name) for name in names}
+    return fill(DeadLetterOut, found, id=shown_id(found.id))
 
 
 class DeadLetterHistoryOut(DeadLetterOut, frozen=True, kw_only=True):
@@ -72,8 +67,10 @@ class DeadLetterHistoryOut(DeadLetterOut, frozen=True, kw_only=True):
 
 
 def history(found: DeadLetter, of: Message | None, attempts: list[Attempt]) -> DeadLetterHistoryOut:
-    return DeadLetterHistoryOut(
-        **_fields(found),
+    return fill(
+        DeadLetterHistoryOut,
+        found,
+        id=shown_id(found.id),
         message=None if of is None else message(of),
         history=[attempt(each) for each in attempts],
     )
@@ -90,13 +87,7 @@ class ReplayedOut(Out, frozen=True, kw_only=True):
 
 
 def replayed(found: DeadLetter) -> ReplayedOut:
-    return ReplayedOut(
-        id=shown_id(found.id),
-        app_id=found.app_id,
-        endpoint_id=found.endpoint_id,
-        message_id=found.message_id,
-        state="pending",
-    )
+    return fill(ReplayedOut, found, id=shown_id(found.id), state="pending")
 
 
 class DeadOfApplicationOut(Out, frozen=True, kw_only=True):
@@ -114,11 +105,5 @@ class DeadStatsOut(Out, frozen=True, kw_only=True):
 
 
 def dead_stats(found: DeadStats) -> DeadStatsOut:
-    return DeadStatsOut(
-        dead=found.dead,
-        pending=found.pending,
-        resolved=found.resolved,
-        by_reason=found.by_reason,
-        by_application=[DeadOfApplicationOut(app_id=each.app_id, dead=each.dead) for each in found.by_application],
-        oldest_at=found.oldest,
-    )
+    by_application = [fill(DeadOfApplicationOut, each) for each in found.by_application]
+    return fill(DeadStatsOut, found, by_application=by_application, oldest_at=found.oldest)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, UnsetType, field
 from msgspec.structs import asdict
 
-from hookline.api.wire.base import NAMED, In, Instant, Out, Policy, Unsupported, documented, either, policy
+from hookline.api.wire.base import NAMED, In, Instant, Out, Policy, Unsupported, documented, either, fill, policy
 from hookline.model import (
     ActorKind,
     Endpoint,
@@ -46,10 +46,10 @@ class EndpointIn(In, frozen=True, kw_only=True):
     version: Version = 1
     disabled: bool = False
     event_types: EventTypes | None = None
-    filter_types: EventTypes | None = None  # what older SDKs call it
+    filter_types: EventTypes | None = None  # name of the field in older SDKs
     channels: Channels | None = None
     throttle_rate: Rate | None = None
-    rate_limit: Rate | None = None  # what older SDKs call it
+    rate_limit: Rate | None = None  # name of the field in older SDKs
     concurrency: Concurrency | None = None
     ordering: Ordering = Ordering.KEY
     on_death: OnDeath = OnDeath.SKIP
@@ -60,11 +60,11 @@ class EndpointIn(In, frozen=True, kw_only=True):
     policy: Policy | None = None
 
     def __repr__(self) -> str:
-        """Without the secret, and without the values of the headers: receivers are let in by them."""
+        """Leave out the secret and the values of headers, which may be credentials for the receiver."""
         fields = {name: getattr(self, name) for name in self.__struct_fields__}
         fields["secret"] = None if self.secret is None else "…"
         fields["headers"] = dict.fromkeys(self.headers, "…")
-        return f"EndpointIn({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
 
 
 class EndpointUpdate(In, frozen=True, kw_only=True):
@@ -136,19 +136,19 @@ class EndpointOut(Out, frozen=True, kw_only=True):
     updated_at: Instant
 
 
-# SDKs have an older name for each of these.
+# Older SDKs have other names for these fields.
 _OLDER = {"event_types": "filter_types", "throttle_rate": "rate_limit"}
 
 
 def new_endpoint(given: Any) -> NewEndpoint:
-    """Of a request that creates an endpoint, of either kind."""
+    """Return the new endpoint that a request describes. Both kinds of endpoints use this."""
     status = EndpointStatus.DISABLED if given.disabled else EndpointStatus.ACTIVE
     secrets = () if given.secret is None else (Secret(key=given.secret),)
     return NewEndpoint(**_values(given), status=status, secrets=secrets)
 
 
 def endpoint_change(given: Any) -> EndpointChange:
-    """Of a request that replaces or changes one. Status and secrets are changed in other ways."""
+    """Return the change of an endpoint that a request describes. Status and secrets are not part of it."""
     return EndpointChange(**_values(given))
 
 
@@ -163,33 +163,20 @@ def _values(given: Any) -> dict[str, Any]:
 
 
 def endpoint(found: Endpoint) -> EndpointOut:
-    return EndpointOut(
-        id=found.id,
-        uid=found.uid,
-        url=found.url,
-        description=found.description,
-        version=found.version,
+    return fill(
+        EndpointOut,
+        found,
         disabled=found.status == EndpointStatus.DISABLED,
         status=found.status.name.lower(),
-        status_reason=found.status_reason,
-        event_types=found.event_types,
         filter_types=found.event_types,
-        channels=found.channels,
         throttle_rate=rate(found.throttle_rate),
         rate_limit=rate(found.throttle_rate),
-        concurrency=found.concurrency,
-        ordering=found.ordering,
-        on_death=found.on_death,
-        scheme=found.scheme,
-        metadata=found.metadata,
         policy=policy(found.policy),
-        created_at=found.created_at,
-        updated_at=found.updated_at,
     )
 
 
 def rate(found: float | None) -> int | float | None:
-    """A whole number without its `.0`: typed clients read an integer."""
+    """Return a whole number as an integer, because typed clients expect one."""
     return int(found) if found is not None and found.is_integer() else found
 
 
@@ -225,7 +212,7 @@ class EndpointHeadersPatchIn(In, frozen=True, kw_only=True):
     """Headers that are not named stay; null removes one, as does its name in `deleteHeaders`."""
 
     headers: dict[str, str | None]
-    delete_headers: tuple[str, ...] | None = None  # how the SDKs say it
+    delete_headers: tuple[str, ...] | None = None  # name in the SDKs
 
     def changes(self) -> dict[str, str | None]:
         return dict.fromkeys(self.delete_headers or ()) | self.headers
@@ -281,7 +268,9 @@ class LaneOut(Out, frozen=True, kw_only=True):
 
 def lane(view: LaneView) -> LaneOut:
     shown = view.lane
-    return LaneOut(
+    return fill(
+        LaneOut,
+        shown,
         endpoint_id=view.endpoint_id,
         app_id=view.app_id,
         url=view.url,
@@ -289,12 +278,8 @@ def lane(view: LaneView) -> LaneOut:
         circuit=shown.circuit.name.lower(),
         backlog=view.depth,
         oldest_due_at=view.oldest_due,
-        failures=shown.failures,
-        failing_since=shown.failing_since,
         next_probe_at=shown.probe_at if shown.circuit == Circuit.OPEN else None,
-        held_until=shown.held_until,
         pace=rate(shown.pace),
-        slowed_at=shown.slowed_at,
         last_error=view.last_error,
     )
 
@@ -312,7 +297,7 @@ class LaneEventOut(Out, frozen=True, kw_only=True):
 
 
 def lane_event(event: LaneEvent, *, named: bool = True) -> LaneEventOut:
-    """`named`: with the names of the organization's keys, which are not for its applications."""
+    """Return the JSON of an event. Without `named`, the names of the organization's API keys are left out."""
     by = event.actor
     shown = None
     if by is not None:
@@ -326,13 +311,13 @@ class EndpointHealthOut(LaneOut, frozen=True, kw_only=True):
 
     status_reason: str | None
     in_flight: int
-    window: int | None  # most in flight while the endpoint recovers
+    window: int | None  # maximum requests in flight while the endpoint recovers
     concurrency: int | None
     throttle_rate: int | float | None
-    next_start_at: Instant | None  # null: not before it is resumed, or a request in flight has ended
-    trips: int  # openings since the circuit was last closed
+    next_start_at: Instant | None  # null: it depends on a resume, or on the end of a request in flight
+    trips: int  # how often the circuit opened since it was last closed
     opened_at: Instant | None
-    events: list[LaneEventOut]  # the newest first
+    events: list[LaneEventOut]  # newest first
 
 
 def endpoint_health(
@@ -343,16 +328,13 @@ def endpoint_health(
     next_start_at: datetime | None,
     events: Sequence[LaneEventOut],
 ) -> EndpointHealthOut:
-    shown = view.lane
-    return EndpointHealthOut(
+    return fill(
+        EndpointHealthOut,
+        view.lane,
         **asdict(lane(view)),
         status_reason=reason,
         in_flight=in_flight,
-        window=shown.window,
-        concurrency=shown.concurrency,
-        throttle_rate=rate(shown.throttle_rate),
+        throttle_rate=rate(view.lane.throttle_rate),
         next_start_at=next_start_at,
-        trips=shown.trips,
-        opened_at=shown.opened_at,
         events=list(events),
     )

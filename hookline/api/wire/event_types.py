@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, UnsetType
 
-from hookline.api.wire.base import NAMED, In, Instant, Out, Policy, documented, policy
+from hookline.api.wire.base import NAMED, In, Instant, Out, Policy, documented, fill, policy
 from hookline.model import EventType
 
 Name = Annotated[str, NAMED, Meta(description="Such as `order.paid`; what messages are of.")]
@@ -27,7 +27,7 @@ class EventTypeUpdate(In, frozen=True, kw_only=True):
     archived: bool = False
     deprecated: bool = False
     schemas: Versions | None = None
-    feature_flag: Flag | None = None  # what older SDKs have instead of `feature_flags`
+    feature_flag: Flag | None = None  # older SDKs send this instead of `feature_flags`
     feature_flags: Flags | None = None
     group_name: Group | None = None
     policy: Policy | UnsetType | None = UNSET
@@ -70,17 +70,11 @@ class EventTypeOut(Out, frozen=True, kw_only=True):
 
 
 def event_type(found: EventType, *, with_content: bool = True) -> EventTypeOut:
-    return EventTypeOut(
-        name=found.name,
-        description=found.description,
-        archived=found.archived,
-        deprecated=found.deprecated,
+    return fill(
+        EventTypeOut,
+        found,
         schemas=found.schemas if with_content else UNSET,
         feature_flag=found.feature_flags[0] if found.feature_flags else None,
         feature_flags=found.feature_flags or None,
-        group_name=found.group_name,
         policy=policy(found.policy),
-        validated=found.validated,
-        created_at=found.created_at,
-        updated_at=found.updated_at,
     )

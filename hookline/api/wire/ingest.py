@@ -1,4 +1,4 @@
-"""Messages on their way in."""
+"""Messages that callers publish."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class MessageBatchIn(In, frozen=True, kw_only=True):
     application: Annotated[ApplicationIn | None, Meta(description="As of a message, for all of them.")] = None
 
 
-# A list that is given up at the first entry too many. `max_length` would first make millions of them.
+# A list that stops at the first entry over the limit. With `max_length`, msgspec would first build all entries.
 _Unread = defstruct(
     "_Unread",
     [(f"message_{number}", Raw, Raw()) for number in range(MAX_IN_BATCH)],

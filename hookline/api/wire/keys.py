@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from msgspec import Meta
-from msgspec.structs import asdict
 
-from hookline.api.wire.base import NAMED, In, Instant, Out, documented
+from hookline.api.wire.base import NAMED, In, Instant, Out, documented, fill
 from hookline.model import ApiKey, Scope
 
 
@@ -43,17 +42,8 @@ class ApiKeyMadeOut(ApiKeyOut, frozen=True, kw_only=True):
 
 
 def api_key(found: ApiKey) -> ApiKeyOut:
-    return ApiKeyOut(
-        id=found.id,
-        name=found.name,
-        scope=found.scope,
-        app_id=found.app_id,
-        hint=found.hint,
-        created_at=found.created_at,
-        expires_at=found.expires_at,
-        last_used_at=found.last_used_at,
-    )
+    return fill(ApiKeyOut, found)
 
 
 def api_key_made(made: ApiKey, key: str) -> ApiKeyMadeOut:
-    return ApiKeyMadeOut(**asdict(api_key(made)), key=key)
+    return fill(ApiKeyMadeOut, made, key=key)

@@ -1,4 +1,4 @@
-"""What is done to lanes by hand."""
+"""Manual changes of the state of endpoints."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from hookline.api.wire.base import In, Instant, Out
+from hookline.api.wire.base import In, Instant, Out, fill
 from hookline.api.wire.endpoints import Cause, EndpointHealthOut
 from hookline.api.wire.tasks import BackgroundTaskOut, task
 from hookline.services.endpoint_state import LONGEST_OPEN, Missed
@@ -40,10 +40,10 @@ class ResumedOut(EndpointHealthOut, frozen=True, kw_only=True):
 
 
 def resumed(health: EndpointHealthOut, lost: Missed | None) -> ResumedOut:
-    return ResumedOut(**{name: getattr(health, name) for name in health.__struct_fields__}, missed=missed(lost))
+    return fill(ResumedOut, health, missed=missed(lost))
 
 
 def missed(lost: Missed | None) -> MissedOut | None:
     if lost is None:
         return None
-    return MissedOut(since=lost.since, messages=lost.messages, task=None if lost.task is None else task(lost.task))
+    return fill(MissedOut, lost, task=None if lost.task is None else task(lost.task))

@@ -40,27 +40,19 @@ def message(found: Message, *, with_payload: bool = True) -> MessageOut:
         id=found.id,
         event_id=found.event_id,
         event_type=found.event_type,
-        payload=payload(found, with_payload=with_payload),
+        payload=_payload(found, with_payload=with_payload),
         channels=found.channels,
         tags=found.tags,
         timestamp=found.created_at,
         ordering_key=found.ordering_key,
         deliver_at=found.deliver_at,
-        payload_size=payload_size(found),
-        trace_id=trace_id(found),
+        payload_size=found.size if found.payload is None else len(found.payload),
+        trace_id=None if found.trace is None else trace_context.trace_id(found.trace),
     )
 
 
-def payload(found: Message, *, with_payload: bool) -> Raw:
-    """An object in every case: SDKs take nothing else."""
+def _payload(found: Message, *, with_payload: bool) -> Raw:
+    """Return the payload, or an object in its place, because SDKs accept no other JSON type there."""
     if not with_payload:
         return _NOT_ASKED_FOR
     return _GONE if found.payload is None else Raw(found.payload)
-
-
-def trace_id(found: Message) -> str | None:
-    return None if found.trace is None else trace_context.trace_id(found.trace)
-
-
-def payload_size(found: Message) -> int | None:
-    return found.size if found.payload is None else len(found.payload)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hookline.api.wire.base import Instant, Out
+from hookline.api.wire.base import Instant, Out, fill
 from hookline.model import Stats, StatsFilter
 
 
@@ -13,7 +13,7 @@ class EndpointStats(Out, frozen=True, kw_only=True):
     pending: int
     sending: int
     fail: int
-    canceled: int  # dead letters that somebody resolved
+    canceled: int  # resolved dead letters
 
 
 def endpoint_stats(found: Stats) -> EndpointStats:
@@ -31,7 +31,7 @@ class DeliveryCounts(Out, frozen=True, kw_only=True):
 
     pending: int
     scheduled: int
-    queued: int  # behind others of their ordering key
+    queued: int  # waiting behind other deliveries of their ordering key
     delivering: int
     delivered: int
     dead: int
@@ -47,28 +47,20 @@ class AttemptCounts(Out, frozen=True, kw_only=True):
 class StatsOut(Out, frozen=True, kw_only=True):
     since: Instant
     until: Instant
-    messages: int  # accepted in the window
+    messages: int  # number of messages accepted in the window
     deliveries: DeliveryCounts
     attempts: AttemptCounts
-    dead_letters: int  # open now, whenever they died
-    complete: bool  # false: a figure reached the bound up to which is counted
+    dead_letters: int  # open dead letters now
+    complete: bool  # false: a count stopped at its limit
 
 
 def stats(found: Stats, where: StatsFilter) -> StatsOut:
-    return StatsOut(
+    return fill(
+        StatsOut,
+        found,
         since=where.since,
         until=where.until,
-        messages=found.messages,
-        deliveries=DeliveryCounts(
-            pending=found.pending,
-            scheduled=found.scheduled,
-            queued=found.queued,
-            delivering=found.delivering,
-            delivered=found.delivered,
-            dead=found.dead,
-            resolved=found.resolved,
-        ),
+        deliveries=fill(DeliveryCounts, found),
         attempts=AttemptCounts(delivered=found.delivered, retry=found.retries, dead=found.deaths),
         dead_letters=found.dead_open,
-        complete=found.complete,
     )

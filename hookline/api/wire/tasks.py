@@ -1,4 +1,4 @@
-"""Background tasks. `task` and `status` keep to the words that Svix's SDKs know; `data` has ours."""
+"""Background tasks. `task` and `status` use the words of Svix's SDKs; `data` uses those of Hookline."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from hookline.api.wire.base import In, Instant, Out
+from hookline.api.wire.base import In, Instant, Out, fill
 from hookline.model import Task, TaskKind, TaskStatus
 
 Since = Annotated[Instant, Meta(description="Messages that were accepted at or after this instant.")]
@@ -46,14 +46,11 @@ class RecoverIn(In, frozen=True, kw_only=True):
     until: Until | None = None
 
 
-class ReplayIn(In, frozen=True, kw_only=True):
-    since: Since
-    until: Until | None = None
+class ReplayIn(RecoverIn, frozen=True, kw_only=True):
+    pass
 
 
-class BulkReplayIn(In, frozen=True, kw_only=True):
-    since: Since
-    until: Until | None = None
+class BulkReplayIn(RecoverIn, frozen=True, kw_only=True):
     event_types: tuple[str, ...] | None = None
     channel: str | None = None
     tag: str | None = None
@@ -86,20 +83,10 @@ class BackgroundTaskOut(Out, frozen=True, kw_only=True):
 
 
 def task(found: Task) -> BackgroundTaskOut:
-    return BackgroundTaskOut(
-        id=found.id,
+    return fill(
+        BackgroundTaskOut,
+        found,
         task=WORDS[found.kind],
         status=STATUS_WORDS[found.status],
-        data=TaskDataOut(
-            kind=found.kind,
-            state=found.status,
-            app_id=found.app_id,
-            endpoint_id=found.endpoint_id,
-            done=found.done,
-            skipped=found.skipped,
-            total=found.total,
-            error=found.error,
-            created_at=found.created_at,
-        ),
-        updated_at=found.updated_at,
+        data=fill(TaskDataOut, found, state=found.status),
     )

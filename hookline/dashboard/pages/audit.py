@@ -9,7 +9,7 @@ from hookline import ids
 from hookline.dashboard import components, instants
 from hookline.dashboard.page import Action, Page, View
 from hookline.dashboard.page_context import PageContext
-from hookline.errors import InvalidInput, NotFound
+from hookline.errors import InvalidInput
 from hookline.model import Actor, ActorKind
 from hookline.model.audit import AuditEntry, AuditFilter
 from hookline.store.protocols import Page as Rows
@@ -59,10 +59,7 @@ class _FilterInput:
 
 
 async def show(context: PageContext) -> Page:
-    if context.app is None and context.param("app") is not None:
-        raise NotFound(
-            f"no application {context.param('app')!r}"
-        )  # an unknown application must not show the entries of all
+    context.check_app()
     filter_input, after = _FilterInput(context), context.param("after")
     found = (
         None

@@ -12,7 +12,7 @@ from hookline.dashboard.page import Page, View
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages import event_type_edit
 from hookline.dashboard.pages.event_type_edit import NEW, path, pretty
-from hookline.errors import NotFound
+from hookline.errors import NoSuch
 from hookline.model import EventType, PolicyOverride
 from hookline.rules.checks.text import check_name
 from hookline.services import event_types as catalogue
@@ -122,7 +122,7 @@ def _flags(each: EventType) -> Safe | None:
 async def show_one(context: PageContext) -> Page:
     found = await catalogue.find(context.deps, context.caller, context.path("name"))
     if not _visible(context, found):
-        raise NotFound(f"no event type {found.name!r}")
+        raise NoSuch("event type", found.name)
     payload = example_payload.payload(found, context.services.wall().replace(microsecond=0))
     return Page(
         title=found.name,

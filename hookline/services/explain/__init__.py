@@ -1,16 +1,16 @@
-"""One message's whole life, from what the database keeps of it: published, accepted, fanned out, each attempt, every hold, and
-what follows. `hookline trace` and the message's page draw it."""
+"""The history of one message, read from the database: publication, acceptance, fan-out, attempts, holds and the next step.
+`hookline trace` and the message page show it."""
 
 from hookline.services.explain.advice import Remedy, advice, of_dead, remedy, sentences
 from hookline.services.explain.model import DeliveryHistory, MessageHistory, counted, word
-from hookline.services.explain.next_step import NextStep, held_by, outlook, prospects, standing
-from hookline.services.explain.reader import MAX_ATTEMPTS, MAX_EVENTS, MAX_TOLD, read
+from hookline.services.explain.next_step import NextStep, current_state, held_by, next_step_texts, next_steps
+from hookline.services.explain.reader import MAX_ATTEMPTS, MAX_DETAILED, MAX_EVENTS, read
 from hookline.services.explain.times import Happening, Part, Phase, Stretch, happenings, holds, phases, stretches
 
 __all__ = [
     "MAX_ATTEMPTS",
+    "MAX_DETAILED",
     "MAX_EVENTS",
-    "MAX_TOLD",
     "DeliveryHistory",
     "Happening",
     "MessageHistory",
@@ -21,17 +21,17 @@ __all__ = [
     "Stretch",
     "advice",
     "counted",
+    "current_state",
     "happenings",
     "held_by",
     "holds",
+    "next_step_texts",
+    "next_steps",
     "of_dead",
-    "outlook",
     "phases",
-    "prospects",
     "read",
     "remedy",
     "sentences",
-    "standing",
     "stretches",
     "word",
 ]

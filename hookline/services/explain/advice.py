@@ -1,4 +1,4 @@
-"""What to do about a delivery that does not arrive: in the same words for people at a terminal and at a page."""
+"""Advice for deliveries that do not arrive. The command line and the dashboard show the same words."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hookline.model.states import OPEN, WAITING, Circuit, DeliveryState, Endpoin
 from hookline.services.explain.model import DeliveryHistory
 from hookline.services.explain.next_step import held_by, is_limited
 
-OVERDUE = timedelta(seconds=30)  # from then on something is wrong, where nothing holds it
+OVERDUE = timedelta(seconds=30)  # a due delivery that waits longer, and is not held, means a problem
 
 _ONE = {"it": "it", "its": "its", "it_is": "it is"}
 _MANY = {"it": "them", "its": "their", "it_is": "they are"}
 
-# Why deliveries die, and what helps.
+# The cause of each kind of dead letter, and what to do.
 _DEATHS = {
     Reason.PERMANENT_FAILURE: ("the endpoint refused {it} for good", "replay {it} once that is fixed there"),
     Reason.ATTEMPTS_EXHAUSTED: ("every attempt failed", "replay {it} once the endpoint is well again"),
@@ -33,7 +33,7 @@ _DEATHS = {
     Reason.UNSENDABLE: ("the request could not be made", "replay {it} once it can be"),
 }
 
-# What only those who run the deployment can mend, and with what.
+# Settings for problems that only the operators of the deployment can fix.
 _HINTS = {
     Reason.BLOCKED_ADDRESS: "HOOKLINE_ALLOW_NETS and HOOKLINE_ALLOW_PORTS allow others",
     Reason.UNSENDABLE: "a change of HOOKLINE_SECRET_KEY is the usual cause",
@@ -41,11 +41,11 @@ _HINTS = {
 
 
 class Remedy(Struct, frozen=True, kw_only=True):
-    """Why, and what to do, each as a part of a sentence; and the commands that do it."""
+    """The cause and what to do, as parts of sentences, with the commands to run."""
 
     words: Sequence[str]
     commands: Sequence[str]
-    ours: bool = False  # only those who run the deployment can mend it
+    operators_only: bool = False  # only the operators of the deployment can fix it
 
     @property
     def sentences(self) -> str:
@@ -58,19 +58,19 @@ class Remedy(Struct, frozen=True, kw_only=True):
 
 
 def sentences(words: Sequence[str]) -> str:
-    """`It is so. Do that.`"""
+    """Join parts of sentences to full sentences."""
     return " ".join(f"{each[:1].upper()}{each[1:]}{'' if each.endswith('?') else '.'}" for each in words)
 
 
 def of_dead(reason: Reason, *, many: bool = False) -> tuple[str, str]:
-    """Why one delivery, or many, died of it, and what helps."""
+    """Return the cause of a dead letter and what to do. `many`: in the plural."""
     why, what = _DEATHS[reason]
     names = _MANY if many else _ONE
     return why.format(**names), what.format(**names)
 
 
 def advice(way: DeliveryHistory, now: datetime) -> list[str]:
-    """What to do next, and the command for it, line by line. Nothing, where all goes its way."""
+    """Return what to do next and the commands for it, as lines. The list is empty if there is nothing to do."""
     found = remedy(way, now)
     return [] if found is None else found.lines
 
@@ -93,11 +93,11 @@ def _after_death(way: DeliveryHistory, reason: Reason) -> Remedy:
         commands = [f"hookline dead resolve {letter} --note '...'"]
     if reason == Reason.ENDPOINT_GONE:
         commands.insert(0, f"hookline endpoints resume {_endpoint(way)}")
-    return Remedy(words=(f"{why}{hint}", what), commands=commands, ours=reason in _HINTS)
+    return Remedy(words=(f"{why}{hint}", what), commands=commands, operators_only=reason in _HINTS)
 
 
 def _release(way: DeliveryHistory, lane: Lane, now: datetime) -> Remedy | None:
-    """What sends it sooner."""
+    """Return how to have an open delivery sent sooner."""
     delivery, endpoint = way.delivery, _endpoint(way)
     if lane.status != EndpointStatus.ACTIVE:
         again = "enabled" if lane.status == EndpointStatus.DISABLED else "resumed"
@@ -119,9 +119,9 @@ def _release(way: DeliveryHistory, lane: Lane, now: datetime) -> Remedy | None:
     overdue = delivery.due_at is not None and now - delivery.due_at > OVERDUE
     if not overdue or is_limited(way):
         return None
-    return Remedy(words=["is a worker running?"], commands=["hookline top"], ours=True)
+    return Remedy(words=["is a worker running?"], commands=["hookline top"], operators_only=True)
 
 
 def _endpoint(way: DeliveryHistory) -> str:
-    """As a command finds it."""
+    """Return the endpoint as an argument of a command."""
     return f"{way.delivery.endpoint_id}{org_option(way.org_id)}"

@@ -1,4 +1,4 @@
-"""The way of a message to each of its endpoints, as it is read and told."""
+"""The history of a message and of its delivery to each endpoint."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from hookline.model import Attempt, DeadLetter, Delivery, LaneEvent, LaneView, M
 
 
 class DeliveryHistory(Struct, frozen=True, kw_only=True):
-    """The way to one endpoint: a delivery and all that happened to it."""
+    """One delivery and all that happened to it."""
 
     delivery: Delivery
     attempts: list[Attempt]
     url: str | None
-    lane: LaneView | None  # as it is now, where it still matters
-    events: list[LaneEvent]  # of its lane, while it was under way; oldest first
-    holding: list[LaneEvent]  # those before it that still held the lane when it was accepted
+    lane: LaneView | None  # the current state; None if the delivery is finished
+    events: list[LaneEvent]  # events of its lane between acceptance and end, oldest first
+    holding: list[LaneEvent]  # earlier events that still held the lane when the delivery was accepted
     letter: DeadLetter | None
     org_id: str = DEFAULT_ORG
 
@@ -33,17 +33,17 @@ class MessageHistory(Struct, frozen=True, kw_only=True):
     message: Message
     now: datetime
     ways: list[DeliveryHistory]
-    beyond: list[Delivery]  # of which nothing more is looked up
+    beyond: list[Delivery]  # deliveries without details
     org_id: str = DEFAULT_ORG
 
     @property
     def untold(self) -> dict[str, int]:
-        """Deliveries of which only the state is known here: how many, by state."""
+        """Return the number of deliveries without details, by state."""
         return dict(Counter(word(each) for each in self.beyond))
 
     @property
     def published_at(self) -> datetime | None:
-        """When it was written to an outbox: an event's own id says so, to a few milliseconds of its publisher's clock."""
+        """Return when the event was written to an outbox, by the publisher's clock. The event id contains this instant."""
         event_id = self.message.event_id
         if event_id is None or not event_id.startswith(ids.EVENT):
             return None
@@ -52,10 +52,10 @@ class MessageHistory(Struct, frozen=True, kw_only=True):
 
 
 def counted(states: Mapping[str, int]) -> str:
-    """`3 dead, 1,204 delivered`."""
+    """Return a text such as `3 dead, 1,204 delivered`."""
     return ", ".join(f"{number:,} {state}" for state, number in states.items() if number)
 
 
 def word(delivery: Delivery) -> str:
-    """The word for where it was when it was read."""
+    """Return the word for the state of a delivery when it was read."""
     return "held" if delivery.held else delivery.state.name.lower()

@@ -1,4 +1,4 @@
-"""What comes next, or why nothing does."""
+"""The next step of a delivery, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from hookline.services.explain.model import DeliveryHistory
 
 
 class NextStep(Struct, frozen=True, kw_only=True):
-    """One thing that comes next, or why nothing does: words, often with an instant in them."""
+    """One next step, or the reason why there is none: a text, often with an instant."""
 
     words: str
     at: datetime | None = None
     after: str = ""
-    exact: bool = False  # the instant itself matters, more than how far away it is
+    exact: bool = False  # show the instant itself, not the time until then
 
-    def told(self, when: Callable[[datetime], str]) -> str:
-        """`when` puts an instant into words."""
+    def text(self, when: Callable[[datetime], str]) -> str:
+        """Return the step as a text. `when` formats an instant."""
         if self.at is None:
             return self.words
         at = self.at.isoformat(timespec="seconds") if self.exact else when(self.at)
@@ -28,7 +28,7 @@ class NextStep(Struct, frozen=True, kw_only=True):
 
 
 def held_by(way: DeliveryHistory, now: datetime) -> NextStep | None:
-    """Why it is not sent, though it may be due."""
+    """Return why the delivery is held although it may be due, or None."""
     if way.lane is None:
         return None
     lane, due = way.lane.lane, way.delivery.due_at
@@ -45,17 +45,17 @@ def held_by(way: DeliveryHistory, now: datetime) -> NextStep | None:
     return None
 
 
-def standing(way: DeliveryHistory, now: datetime) -> str:
-    """The word for where it is."""
+def current_state(way: DeliveryHistory, now: datetime) -> str:
+    """Return the word for the current state of the delivery."""
     return "held" if way.delivery.state in WAITING and held_by(way, now) else way.delivery.state.name.lower()
 
 
-def prospects(way: DeliveryHistory, now: datetime, when: Callable[[datetime], str]) -> Iterator[str]:
-    """What comes next, or why nothing does. `when` puts an instant into words."""
-    return (each.told(when) for each in outlook(way, now))
+def next_step_texts(way: DeliveryHistory, now: datetime, when: Callable[[datetime], str]) -> Iterator[str]:
+    """Return the next steps as texts. `when` formats an instant."""
+    return (each.text(when) for each in next_steps(way, now))
 
 
-def outlook(way: DeliveryHistory, now: datetime) -> Iterator[NextStep]:
+def next_steps(way: DeliveryHistory, now: datetime) -> Iterator[NextStep]:
     delivery = way.delivery
     held = held_by(way, now)
     if delivery.state in WAITING and held:
@@ -82,7 +82,7 @@ def _turn(way: DeliveryHistory, due_at: datetime, now: datetime) -> NextStep:
 
 
 def is_limited(way: DeliveryHistory) -> bool:
-    """By a rate, by the number of requests at a time, or while it recovers."""
+    """Return whether a rate, a concurrency limit or a recovery limits the endpoint."""
     if way.lane is None:
         return False
     lane = way.lane.lane

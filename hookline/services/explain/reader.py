@@ -1,4 +1,4 @@
-"""Reading it, in bounded steps: from what the database keeps."""
+"""Read the history of a message from the database, in a bounded number of queries."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from hookline.services.explain.model import DeliveryHistory, MessageHistory
 from hookline.services.explain.times import HOLDS
 from hookline.store.protocols import Page, Store
 
-MAX_TOLD = 50  # deliveries of a message of which everything is looked up
-MAX_EVENTS = 200  # of one endpoint
-MAX_WALKS = 5  # through an endpoint's timeline, however long that is
-MAX_ATTEMPTS = 500  # of a message that are told without what was answered: the newest ones
+MAX_DETAILED = 50  # maximum number of deliveries of a message with all details
+MAX_EVENTS = 200  # maximum number of events of one endpoint
+MAX_WALKS = 5  # maximum number of queries of an endpoint's timeline
+MAX_ATTEMPTS = 500  # newest attempts of a message that are read without their responses
 
 
 async def read(
-    store: Store, message: Message, org_id: str, *, most: int | None = None, content: bool = True
+    store: Store, message: Message, org_id: str, *, limit: int | None = None, content: bool = True
 ) -> MessageHistory:
-    """Of a message of that organization. `most` deliveries are told whole; without content, not what was answered."""
+    """Read the history of a message. At limit `limit` deliveries have details. Without `content`, responses are left out."""
     deliveries = await store.deliveries(message.id)
     attempts = await store.attempts(message.id) if content else await _outlines(store, message)
     by_rank = sorted(deliveries, key=lambda each: (_rank(each), each.id))
-    most = MAX_TOLD if most is None else most
+    limit = MAX_DETAILED if limit is None else limit
     return MessageHistory(
         message=message,
         now=await store.now(),
-        ways=[await _way(store, each, attempts, org_id) for each in sorted(by_rank[:most], key=lambda each: each.id)],
-        beyond=by_rank[most:],
+        ways=[await _way(store, each, attempts, org_id) for each in sorted(by_rank[:limit], key=lambda each: each.id)],
+        beyond=by_rank[limit:],
         org_id=org_id,
     )
 
@@ -40,7 +40,7 @@ async def _outlines(store: Store, message: Message) -> list[Attempt]:
 
 
 def _rank(delivery: Delivery) -> int:
-    """Of very many, those that went well are told last."""
+    """Sort successful deliveries last, so that failed ones get the details."""
     return int(delivery.state == DeliveryState.DELIVERED)
 
 
@@ -77,14 +77,14 @@ async def _holding(store: Store, delivery: Delivery) -> list[LaneEvent]:
     return found
 
 
-async def _newest(store: Store, endpoint_no: int, where: LaneEventFilter, most: int) -> list[LaneEvent]:
-    """The last ones first. A listing may end before a page is full, and say where to go on."""
+async def _newest(store: Store, endpoint_no: int, where: LaneEventFilter, limit: int) -> list[LaneEvent]:
+    """Return the newest events first. The store may end a page early and say where to continue."""
     found: list[LaneEvent] = []
-    page = Page(limit=most)
+    page = Page(limit=limit)
     for _ in range(MAX_WALKS):
         walk = await store.timeline(endpoint_no, where, page)
         found += [entry.event for entry in walk.rows]
-        if walk.end is None or len(found) >= most:
+        if walk.end is None or len(found) >= limit:
             break
-        page = Page(limit=most, iterator=walk.end)
-    return found[:most]
+        page = Page(limit=limit, iterator=walk.end)
+    return found[:limit]

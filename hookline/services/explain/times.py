@@ -1,4 +1,4 @@
-"""What a delivery's time went to, and what happened in it."""
+"""How the time of a delivery was spent, and the events in that time."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hookline.model import Attempt, LaneEvent
 from hookline.model import LaneEventKind as K
 from hookline.model.states import Circuit, EndpointStatus, ErrorKind
 from hookline.services.explain.model import DeliveryHistory
-from hookline.services.explain.next_step import standing
+from hookline.services.explain.next_step import current_state
 
-# What holds a lane, and what ends that: its circuit, and its status.
+# Events that begin (True) or end (False) a hold of a lane: those of its circuit, and those of its status.
 HOLDS = (
     {
         K.CIRCUIT_OPENED: True,
@@ -28,11 +28,11 @@ HOLDS = (
 
 
 class Part(StrEnum):
-    """What a delivery's time went to."""
+    """How a part of a delivery's time was spent."""
 
     WAITING = "waiting"
     HELD = "held"  # by an open circuit, or because its endpoint is paused or disabled
-    FAILED = "failed"  # an attempt
+    FAILED = "failed"  # a failed attempt
     DELIVERED = "delivered"
 
 
@@ -43,7 +43,7 @@ class Stretch(Struct, frozen=True, kw_only=True):
 
 
 def stretches(way: DeliveryHistory, now: datetime) -> list[Stretch]:
-    """From acceptance to its end, or to now, without gaps: attempts, and between them holds and waiting."""
+    """Split the time from acceptance to the end, or until now, into attempts, holds and waiting, without gaps."""
     start, end = way.delivery.accepted_at, max(way.end(now), way.delivery.accepted_at)
     found: list[Stretch] = []
     at = start
@@ -58,7 +58,7 @@ def stretches(way: DeliveryHistory, now: datetime) -> list[Stretch]:
 
 
 def holds(way: DeliveryHistory, now: datetime) -> list[tuple[datetime, datetime]]:
-    """When its lane was held, in order, without overlaps."""
+    """Return the periods in which its lane was held, in order and without overlaps."""
     end = way.end(now)
     found: list[tuple[datetime, datetime]] = []
     held = [any(event.kind in begins for event in way.holding) for begins in HOLDS]
@@ -77,8 +77,8 @@ def holds(way: DeliveryHistory, now: datetime) -> list[tuple[datetime, datetime]
 
 
 def _left_alone(way: DeliveryHistory, now: datetime) -> bool:
-    """By a Retry-After. No event tells when one is over: what was before the present one looks like waiting."""
-    if way.lane is None or standing(way, now) != "held":
+    """Return whether a Retry-After holds the lane now. No event marks its end, so earlier ones are shown as waiting."""
+    if way.lane is None or current_state(way, now) != "held":
         return False
     shut = way.lane.lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN)
     return way.lane.lane.status == EndpointStatus.ACTIVE and not shut
@@ -99,11 +99,11 @@ def _between(held: Sequence[tuple[datetime, datetime]], since: datetime, until: 
 class Happening(Struct, frozen=True, kw_only=True):
     at: datetime
     what: Attempt | LaneEvent
-    waited: timedelta = timedelta(0)  # of an attempt: since the one before, or since it was accepted
+    waited: timedelta = timedelta(0)  # before an attempt: the time since the previous one, or since acceptance
 
 
 def happenings(way: DeliveryHistory) -> list[Happening]:
-    """Attempts and what happened to the lane, as they came."""
+    """Return the attempts and the events of the lane in order of time."""
     found = [Happening(at=event.at, what=event) for event in way.events]
     before = way.delivery.accepted_at
     for attempt in sorted(way.attempts, key=lambda each: each.started_at):
@@ -117,12 +117,12 @@ class Phase(StrEnum):
     DNS = "name"
     CONNECT = "connect"
     TLS = "TLS"
-    ANSWER = "answer"  # from the request to the first byte
+    ANSWER = "answer"  # from the request to the first byte of the response
     BODY = "body"
 
 
 def phases(attempt: Attempt) -> list[tuple[Phase, int]]:
-    """Microseconds of each that took any; the rest of the time belongs to what was under way at the end."""
+    """Return the microseconds of each phase that took time. The remaining time belongs to the last phase that began."""
     timing = attempt.timing
     ends = [
         (Phase.DNS, timing.dns),
@@ -145,6 +145,6 @@ def _last_phase(attempt: Attempt) -> Phase:
     if timing.first_byte:
         return Phase.BODY
     if timing.connect:
-        secured = timing.tls or not attempt.detail.startswith("TLS")  # a plain connection has nothing to secure
+        secured = timing.tls or not attempt.detail.startswith("TLS")  # a connection without TLS has no TLS phase
         return Phase.ANSWER if secured else Phase.TLS
     return Phase.DNS if attempt.error == ErrorKind.DNS else Phase.CONNECT

@@ -1,7 +1,7 @@
-"""The process that checks schemas and payloads which may take long: one job at a time, over standard input's socket.
+"""The process that checks schemas and payloads that may take long. It reads jobs from a socket on standard input, one at a time.
 
-It may be killed at any moment, and kills itself: a timer counts the processor's time, not the clock's, so that a busy
-machine refuses nothing that an idle one would take. It holds no secret and no database connection.
+It can be killed at any moment. A timer also kills it when a job uses too much CPU time. The timer does not count wall-clock time,
+because then a busy machine would refuse what an idle one accepts. The process has no secrets and no database connection.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from hookline.services.schemas import validate as schema_validation
 CHUNK = 1 << 18
 STDIN = 0
 MAX_COMPILED = 64
-MAX_MEMORY = 1 << 30  # bytes of its address space
+MAX_MEMORY = 1 << 30  # limit of the address space in bytes
 
 
-# Schemas and payloads are JSON here too: msgpack has no integers beyond 64 bits.
+# Schemas and payloads are sent as JSON, because msgpack has no integers beyond 64 bits.
 
 
 class Save(Struct, frozen=True, tag=True):
@@ -36,7 +36,7 @@ class Save(Struct, frozen=True, tag=True):
 
 
 class Survey(Struct, frozen=True, tag=True):
-    """Of a schema that is saved: how long it takes to compile."""
+    """Compile a stored schema, to measure how long that takes."""
 
     event_type: str
     version: str
@@ -55,13 +55,13 @@ Job = Save | Survey | Check
 
 class Order(Struct, frozen=True):
     job: Job
-    seconds: float  # of the processor's time
+    seconds: float  # maximum CPU time
 
 
 class Answer(Struct, frozen=True):
-    seconds: float  # that were used
-    fault: str | None = None  # for the caller
-    field: str = ""  # that the fault is about
+    seconds: float  # CPU time used
+    fault: str | None = None  # error text for the caller
+    field: str = ""  # the field that the error is about
 
 
 decode_order = msgspec.msgpack.Decoder(Order).decode
@@ -78,12 +78,12 @@ def main() -> None:
 
 
 def _bound() -> None:
-    # They reach the whole process group or service; when to end is the server's to say.
+    # These signals reach the whole process group. The server decides when this process ends.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # ends it, also within the library
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # ends the process, even inside the library
     for limit, most in ((resource.RLIMIT_AS, MAX_MEMORY), (resource.RLIMIT_CORE, 0)):
-        with contextlib.suppress(ValueError, OSError):  # lower already, or not of this system
+        with contextlib.suppress(ValueError, OSError):  # the limit is lower already, or the system does not have it
             resource.setrlimit(limit, (most, most))
 
 
@@ -97,7 +97,7 @@ def _answer(order: Order) -> Answer:
         fault, field = error.words, error.field
     except MemoryError:
         fault = "validation needs too much memory"
-    except BaseException as error:  # the library panics: it would do so again
+    except BaseException as error:  # the library panicked, and would do so again
         fault = f"cannot be validated: {type(error).__name__}"
     signal.setitimer(signal.ITIMER_PROF, 0)
     return Answer(time.process_time() - began, fault, field)
@@ -108,17 +108,17 @@ def _work(job: Job) -> None:
         case Save():
             schema_validation.check_schemas(msgspec.json.decode(job.event_type, type=EventType))
         case Survey():
-            _judge(job.event_type, job.version, job.schema)
+            _compile(job.event_type, job.version, job.schema)
         case Check():
-            _judge(job.event_type, job.version, job.schema)(job.payload)
+            _compile(job.event_type, job.version, job.schema)(job.payload)
 
 
 @lru_cache(MAX_COMPILED)
-def _judge(event_type: str, version: str, text: bytes) -> schema_validation.Judge:
-    return schema_validation.judge(event_type, version, msgspec.json.decode(text))
+def _compile(event_type: str, version: str, text: bytes) -> schema_validation.CompiledSchema:
+    return schema_validation.compile_schema(event_type, version, msgspec.json.decode(text))
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(OSError):  # the server is gone
+    with contextlib.suppress(OSError):  # the server has ended
         main()
     os._exit(0)

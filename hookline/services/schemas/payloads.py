@@ -1,6 +1,6 @@
-"""Payloads against the schema of their event type, on an event loop that others wait for.
+"""Validate payloads with the schema of their event type, without blocking the event loop.
 
-What is provably cheap is checked at once. The rest is checked in a process of its own, in turn and within a bounded time.
+A payload that is certainly cheap to check is checked at once. Others are checked in a separate process, with a time limit.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from hookline.store.protocols import Store
 
 log = structlog.get_logger(__name__)
 
-REMEMBERED = 2.0  # seconds after which a change that another process made is noticed
+REMEMBERED = 2.0  # seconds until this process sees a change that another process made
 MAX_REMEMBERED = 10_000
 MAX_COMPILED = 256
-QUICK = 0.005  # seconds of the processor's time in which a schema is compiled that this process compiles too
+QUICK = 0.005  # a schema that compiles in this many seconds of CPU time is compiled in this process too
 
 
 class TimeBudget:
-    """Of one request, however many payloads it brings."""
+    """The CPU time that one request may use for validation, for all its payloads together."""
 
     def __init__(self, tenant: str, seconds: float | None = None) -> None:
         self.tenant = tenant
@@ -42,12 +42,14 @@ class _Rule(Struct, frozen=True):
     event_type: str
     version: str
     text: bytes
-    judge: schema_validation.Judge | None = None  # None: it takes too long to compile
-    refusal: str | None = None  # it was saved once and cannot be used now: nothing goes out unchecked in its name
+    compiled: schema_validation.CompiledSchema | None = None  # None: compiling it takes too long for this process
+    refusal: str | None = (
+        None  # error for every payload, if the stored schema cannot be used; nothing is accepted unchecked
+    )
 
 
 class Schemas:
-    """One per process."""
+    """Cache and use the schemas of event types. A process has one instance."""
 
     def __init__(self, store: Store, monotonic: Callable[[], float]) -> None:
         self._store = store
@@ -58,8 +60,8 @@ class Schemas:
         self._compiling: dict[tuple[object, ...], asyncio.Task[_Rule]] = {}
 
     async def check(self, org_id: str, event_type: str, payload: bytes, budget: TimeBudget | None = None) -> None:
-        """`InvalidInput` with up to five faults, if the event type is validated and the payload does not fit; or if it would take
-        longer than the budget to find out. `Busy` if nobody has time for it now."""
+        """Check a payload, if its event type has validation on. Raises `InvalidInput` with up to five faults if it does not fit,
+        or if the check takes longer than the budget. Raises `Busy` if no process is free."""
         known = self._recent.get((org_id, event_type))
         if known is None or known[0] < self._monotonic():
             rule = await self._look_up(org_id, event_type)
@@ -69,29 +71,29 @@ class Schemas:
             return
         if rule.refusal is not None:
             raise InvalidInput(rule.refusal)
-        if rule.judge is None or not rule.judge.settled(payload):
-            await self._check_apart(rule, payload, budget or TimeBudget(org_id))
+        if rule.compiled is None or not rule.compiled.check_if_cheap(payload):
+            await self._check_in_process(rule, payload, budget or TimeBudget(org_id))
 
     async def check_saved(self, event_type: EventType) -> None:
-        """`InvalidInput` for schemas that cannot be saved."""
+        """Check the schemas of an event type before it is saved. Raises `InvalidInput`."""
         if schema_validation.is_small(msgspec.json.encode(event_type.schemas)):
             schema_validation.check_schemas(event_type)
             return
         try:
-            await self._apart(Save(msgspec.json.encode(event_type)), TimeBudget(event_type.org_id))
+            await self._run_job(Save(msgspec.json.encode(event_type)), TimeBudget(event_type.org_id))
         except TooCostly:
             raise InvalidInput(f"take more than {SECONDS:g} s to check; make them simpler", field="schemas") from None
 
     def forget(self, org_id: str, event_type: str) -> None:
-        """It was changed in this process: the next payload meets the change."""
+        """Drop an event type from the cache, because this process changed it."""
         self._recent.pop((org_id, event_type), None)
 
     async def close(self) -> None:
         await self._pool.close()
 
-    async def _check_apart(self, rule: _Rule, payload: bytes, budget: TimeBudget) -> None:
+    async def _check_in_process(self, rule: _Rule, payload: bytes, budget: TimeBudget) -> None:
         try:
-            await self._apart(Check(rule.event_type, rule.version, rule.text, payload), budget)
+            await self._run_job(Check(rule.event_type, rule.version, rule.text, payload), budget)
         except TooCostly:
             raise InvalidInput(
                 f"takes more than {SECONDS:g} s of this request to be validated with the schema of "
@@ -99,7 +101,7 @@ class Schemas:
                 field="payload",
             ) from None
 
-    async def _apart(self, job: Job, budget: TimeBudget) -> Answer:
+    async def _run_job(self, job: Job, budget: TimeBudget) -> Answer:
         try:
             answer = await self._pool.run(budget.tenant, job, budget.left)
         except TooCostly:
@@ -111,7 +113,7 @@ class Schemas:
             raise InvalidInput(answer.fault, field=answer.field)
         return answer
 
-    # ── what is known ──
+    # ── cache ──
 
     async def _look_up(self, org_id: str, name: str) -> _Rule | None:
         found = await self._store.event_type(org_id, name)
@@ -125,27 +127,27 @@ class Schemas:
         key = (event_type.org_id, event_type.name, event_type.updated_at)
         found = self._compiled.get(key)
         if found is None:
-            found = await asyncio.shield(self._being_made(key, event_type))
+            found = await asyncio.shield(self._compile_task(key, event_type))
         self._compiled[key] = found
         self._compiled.move_to_end(key)
         while len(self._compiled) > MAX_COMPILED:
             self._compiled.popitem(last=False)
         return found
 
-    def _being_made(self, key: tuple[object, ...], event_type: EventType) -> asyncio.Task[_Rule]:
-        """Once for all requests that wait for it, whichever of them goes away."""
+    def _compile_task(self, key: tuple[object, ...], event_type: EventType) -> asyncio.Task[_Rule]:
+        """Return the task that compiles a schema. All requests that need the schema share it, even if some are canceled."""
 
         def done(task: asyncio.Task[_Rule]) -> None:
             del self._compiling[key]
             if not task.cancelled():
-                task.exception()  # known, also if nobody waits for it any more
+                task.exception()  # marks the exception as retrieved if no request waits any more
 
         if key not in self._compiling:
-            self._compiling[key] = asyncio.create_task(self._made(event_type))
+            self._compiling[key] = asyncio.create_task(self._compile(event_type))
             self._compiling[key].add_done_callback(done)
         return self._compiling[key]
 
-    async def _made(self, event_type: EventType) -> _Rule:
+    async def _compile(self, event_type: EventType) -> _Rule:
         name = event_type.name
         try:
             version, given = schema_validation.newest_of(event_type)
@@ -153,7 +155,7 @@ class Schemas:
             quick = schema_validation.is_small(text) or await self._compiles_quickly(
                 name, version, text, event_type.org_id
             )
-            return _Rule(name, version, text, schema_validation.judge(name, version, given) if quick else None)
+            return _Rule(name, version, text, schema_validation.compile_schema(name, version, given) if quick else None)
         except InvalidInput as fault:
             return _Rule(name, "", b"", refusal=f"event type {name}: {fault}")
         except TooCostly:
@@ -161,4 +163,4 @@ class Schemas:
             return _Rule(name, "", b"", refusal=words)
 
     async def _compiles_quickly(self, name: str, version: str, text: bytes, tenant: str) -> bool:
-        return (await self._apart(Survey(name, version, text), TimeBudget(tenant))).seconds <= QUICK
+        return (await self._run_job(Survey(name, version, text), TimeBudget(tenant))).seconds <= QUICK

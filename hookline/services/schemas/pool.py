@@ -1,7 +1,7 @@
-"""The processes that check what may take long, as the event loop sees them.
+"""A pool of processes for validation jobs that may take long.
 
-The library holds the interpreter while it works: in a thread, it would stop every other request all the same. Apart, it stops
-nobody, and can be stopped. Tenants take turns: whoever has many jobs waits behind one of everybody else's.
+The validation library holds the interpreter lock while it works, so a thread would block all other requests. A separate process
+blocks nothing and can be killed. Tenants take turns: at most one job of each tenant competes for a free process.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ log = structlog.get_logger(__name__)
 
 COMMAND = (sys.executable, "-P", "-m", "hookline.services.schemas.child")
 PROCESSES = 2
-SECONDS = 1.0  # of the processor's time that one request may take
-PATIENCE = 10.0  # seconds of the clock, with all that waits before it
+SECONDS = 1.0  # CPU time that one request may use
+PATIENCE = 10.0  # seconds until a job fails, including the time in the queue
 MAX_WAITING = 1024
-MAX_OF_ONE = 256  # of one tenant: most jobs take a millisecond, and its others wait behind those of everybody else
+MAX_OF_ONE = 256  # waiting jobs of one tenant; most jobs take a millisecond
 
-# It has killed itself: for its time, or because the library could get no memory, or no more stack.
+# Exit codes of a process that ended because of its job: out of CPU time, memory or stack.
 _ITS_OWN = frozenset({-signal.SIGPROF, -signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS})
 _BUSY = "too much is being validated at this moment; try again in a moment"
 
 
 class TooCostly(Exception):
-    """The job has used up its time."""
+    """The job used more than its CPU time."""
 
 
 class Child:
-    """One process, for one job at a time; started when there is one."""
+    """One process that does one job at a time. The first job starts it."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def ask(self, order: Order) -> Answer:
-        """Whatever happens on the way, the next order finds a process that is at rest, or none."""
+        """Run one job. After an error the process is ended, so that the next job starts a new one."""
         try:
             return await self._ask(order)
         except (OSError, EOFError) as error:
@@ -76,7 +76,7 @@ class Child:
         return self._streams
 
     async def end(self) -> int | None:
-        """Its exit code. One that has ended by itself keeps its own."""
+        """End the process and return its exit code. A process that has already ended keeps its own code."""
         process, streams, self._process, self._streams = self._process, self._streams, None, None
         if streams is not None:
             streams[1].transport.abort()
@@ -93,7 +93,7 @@ class _Tenant:
 
 
 class Pool:
-    """One per process."""
+    """The validation processes. Each server process has one pool."""
 
     def __init__(self, processes: int = PROCESSES) -> None:
         self._children = [Child() for _ in range(processes)]
@@ -103,7 +103,7 @@ class Pool:
         self._waiting = 0
 
     async def run(self, tenant: str, job: Job, seconds: float) -> Answer:
-        """`TooCostly` if it takes longer than that of the processor's time; `Busy` if nobody has that time now."""
+        """Run a job. Raises `TooCostly` if it needs more CPU seconds than given, and `Busy` if no process is free in time."""
         if seconds <= 0:
             raise TooCostly
         try:
@@ -118,7 +118,7 @@ class Pool:
 
     @asynccontextmanager
     async def _turn(self, name: str) -> AsyncIterator[None]:
-        """One of a tenant's at a time: `_free` goes by who came first, and so from one tenant to the next."""
+        """Let one job of each tenant wait for `_free`, which serves jobs in order of arrival. So tenants take turns."""
         tenant = self._tenants.setdefault(name, _Tenant())
         if tenant.waiting >= MAX_OF_ONE or self._waiting >= MAX_WAITING:
             raise Busy(_BUSY)

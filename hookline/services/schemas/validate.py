@@ -1,10 +1,10 @@
-"""JSON Schema: an event type's schemas when it is saved, and payloads against the newest of them.
+"""JSON Schema: check the schemas of an event type when it is saved, and validate payloads with the newest schema.
 
-Nothing is fetched: a reference stays within its schema. What a schema can cost is bounded before it is used: its text, its
-patterns (of an engine that is linear in the text), and its parts, which is how much of it there is once every reference is
-followed. When it is saved, its weight is bounded too: each part counts by what it costs. An earlier release did not bound the
-weight, so a schema that is stored may be heavier. These bounds are far from tight: `hookline.schemas` decides by a stricter
-one what is checked where every other request waits, and has the rest done in another process, which has a clock.
+Nothing is fetched: a reference must stay within its schema. The cost of a schema is limited before it is used: its text, its
+patterns (the regex engine is linear in the text), and its parts, counted with every reference followed. Saving also limits the
+weight, in which each part counts by its cost. An earlier release did not limit the weight, so a stored schema may be heavier.
+These limits are generous. `schemas/payloads.py` uses a stricter limit for checks on the event loop, and does the others in a
+separate process with a time limit.
 """
 
 from __future__ import annotations
@@ -26,28 +26,30 @@ from hookline.model import EventType
 MAX_FAULTS = 5
 MAX_PATTERNS = 100
 MAX_PARTS = 10_000
-MAX_WEIGHT = 10_000  # of a schema when it is saved
+MAX_WEIGHT = 10_000  # maximum weight of a schema when it is saved
 MAX_WORK = 200_000_000  # parts of the schema times values of the payload
-MAX_NESTED = 100  # of a schema along its references; of a payload, where the schema refers to itself
+MAX_NESTED = 100  # maximum depth of a schema, and of a payload if the schema refers to itself
 PATTERN_SIZE = 1024 * 1024  # bytes of a compiled pattern
-LISTABLE = 20_000  # faults at the very most, if all of them are to be listed: the library makes them all at once ...
-LISTABLE_SIZE = 64 * 1024 * 1024  # ... and each may repeat the payload
+LISTABLE = (
+    20_000  # all faults are listed only if there can be at most this many, because the library builds them all at once
+)
+LISTABLE_SIZE = 64 * 1024 * 1024  # and this many bytes, because each fault may repeat the payload
 # `unevaluatedProperties` and `unevaluatedItems` within each other, when a schema is saved: the library's time doubles with each
 MAX_UNEVALUATED = 8
-CHEAP = 100_000  # weight times size of what is checked beside other requests: some milliseconds at the very worst
-CHEAP_FAULTS = 2_000  # likewise, told in full
-CHEAP_TEXT = 64 * 1024  # bytes of a payload, likewise
-SMALL = 8 * 1024  # bytes of a schema that is compiled beside other requests, if it has none of these in it
+CHEAP = 100_000  # maximum weight times size of a check on the event loop: a few milliseconds in the worst case
+CHEAP_FAULTS = 2_000  # maximum number of faults that are listed on the event loop
+CHEAP_TEXT = 64 * 1024  # maximum bytes of a payload that is checked on the event loop
+SMALL = 8 * 1024  # maximum bytes of a schema that is compiled on the event loop, if it has none of the words below
 _SLOW_TO_COMPILE = (b"attern", b"nevaluated")
 
 _LONGEST_FAULT = 200
 _REPEATED = re.compile(r"\{\s*(\d{1,9})\s*,?\s*(\d{0,9})", re.A)
 _VERSION = re.compile(r"\d+|\D+", re.A)
 _NAMED = ("properties", "patternProperties", "dependentSchemas", "dependencies")  # schemas by name
-_ASIDE = ("$defs", "definitions")  # likewise; they count where they are referred to
+_ASIDE = ("$defs", "definitions")  # schemas by name that count where they are referred to
 _DATA = ("enum", "const", "default", "examples", "example")  # values, not schemas
 _UNEVALUATED = ("unevaluatedProperties", "unevaluatedItems")
-# What a keyword costs that takes longer than a comparison, measured in comparisons.
+# The cost of expensive keywords, in comparisons.
 _WEIGHTS = {
     "contains": 10,
     "format": 10,
@@ -79,7 +81,7 @@ _NOTHING = Registry([], retriever=_never)
 
 
 def check_schemas(event_type: EventType) -> None:
-    """Each must be a JSON Schema; the newest one of a validated type must also be one that can be used."""
+    """Check that each is a JSON Schema. If validation is on, the newest must also compile and be within the limits."""
     for version, schema in (event_type.schemas or {}).items():
         _check_form(version, schema)
     if event_type.validated:
@@ -101,17 +103,17 @@ def _check_bounds(version: str, bounds: Bounds) -> None:
 
 
 def _check_form(version: str, schema: Any) -> None:
-    # Before the library sees it: it would fetch a dialect that it does not know.
+    # This must come before the library call, because the library would fetch an unknown dialect.
     if isinstance(schema, dict) and schema.get("$schema", _DIALECTS[0]) not in _DIALECTS:
         raise InvalidInput(f"$schema is not one of {', '.join(_DIALECTS)}", field=f"schemas.{version}")
     try:
         jsonschema_rs.meta.validate(schema, registry=_NOTHING)
     except (ValueError, ReferencingError) as error:
-        raise InvalidInput(f"is not a JSON Schema: {_said(error)}", field=f"schemas.{version}") from None
+        raise InvalidInput(f"is not a JSON Schema: {_error_text(error)}", field=f"schemas.{version}") from None
 
 
 def newest(schemas: Mapping[str, Any]) -> str:
-    """The highest version: `10` after `9`, `v10` after `v9`."""
+    """Return the highest version. `10` is higher than `9`, and `v10` higher than `v9`."""
     return max(
         schemas, key=lambda version: [(part.isdigit(), _number(part), part) for part in _VERSION.findall(version)]
     )
@@ -122,17 +124,17 @@ def _number(part: str) -> int:
 
 
 def newest_of(event_type: EventType) -> tuple[str, Any]:
-    """The version that payloads are held against, and its schema."""
+    """Return the version that payloads are validated with, and its schema."""
     if not event_type.schemas:
         raise InvalidInput("there is no schema to validate with", field="validated")
     version = newest(event_type.schemas)
     return version, event_type.schemas[version]
 
 
-def judge(event_type: str, version: str, schema: Any) -> Judge:
-    """Also of a schema that could not be saved now: an earlier release may have saved it."""
+def compile_schema(event_type: str, version: str, schema: Any) -> CompiledSchema:
+    """Compile a schema. The limits for saving do not apply, because an earlier release may have saved it."""
     bounds = _bounds(version, schema)
-    return Judge(event_type, version, _validator(version, schema), bounds)
+    return CompiledSchema(event_type, version, _validator(version, schema), bounds)
 
 
 def _bounds(version: str, schema: Any) -> Bounds:
@@ -140,7 +142,7 @@ def _bounds(version: str, schema: Any) -> Bounds:
 
 
 def is_small(text: bytes) -> bool:
-    """Whether it can be surveyed and compiled beside other requests. A pattern of a few letters can be a large automaton."""
+    """Return whether a schema can be compiled on the event loop. A short pattern can become a large automaton."""
     return len(text) <= SMALL and not any(word in text for word in _SLOW_TO_COMPILE)
 
 
@@ -149,10 +151,10 @@ def _validator(version: str, schema: dict[str, Any]) -> Validator:
     try:
         return jsonschema_rs.validator_for(schema, retriever=_never, pattern_options=options)
     except (ValueError, ReferencingError) as error:
-        raise InvalidInput(f"cannot be used to validate: {_said(error)}", field=f"schemas.{version}") from None
+        raise InvalidInput(f"cannot be used to validate: {_error_text(error)}", field=f"schemas.{version}") from None
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     if isinstance(error, ValidationError):
         return f"at {_pointer(error.instance_path)}: {_short(error.message)}"
     return _short(str(error))
@@ -163,24 +165,24 @@ def _short(text: str) -> str:
 
 
 def _pointer(path: list[str | int]) -> str:
-    """A JSON pointer (RFC 6901); `/` for the whole."""
+    """Return a JSON pointer (RFC 6901). `/` means the whole document."""
     return "/" + "/".join(str(step).replace("~", "~0").replace("/", "~1") for step in path)
 
 
-# ── what a schema costs ───────────────────────────────────────────────────────────────────────────────────────────
+# ── cost of a schema ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Bounds(Struct, frozen=True):
-    parts: int  # of the schema with every reference followed, those to itself once
-    weight: int  # the same, where each counts by what it costs
-    loops: int  # how often it refers to itself
-    branching: bool  # a fault of an alternative is told with the faults of all of them
-    patterns: int  # how large their automata may be, in states
-    unique: int  # how often items must differ from each other: the only thing whose cost is quadratic
-    unevaluated: int  # how deep they lie within each other
+    parts: int  # number of parts with every reference followed; a reference to itself counts once
+    weight: int  # the same number, with each part counted by its cost
+    loops: int  # number of references to itself
+    branching: bool  # it has alternatives; a fault of one lists the faults of all
+    patterns: int  # maximum size of the pattern automata, in states
+    unique: int  # number of `uniqueItems`, whose cost is quadratic
+    unevaluated: int  # depth of nested `unevaluated...` keywords
 
     def cost(self, size: int) -> int:
-        """Of a payload of that size. `CHEAP` is the unit that matters; where time may be exponential, it is beyond any."""
+        """Return the cost of a payload of that size, to compare with `CHEAP`. It is above `CHEAP` if time may be exponential."""
         if self.loops or self.unevaluated:
             return CHEAP + 1
         return size * (self.weight + self.patterns + size * self.unique)
@@ -197,13 +199,13 @@ class _Cost(Struct, frozen=True):
 
 
 class _Survey:
-    """One walk over a schema. Raises `InvalidInput` as soon as it is over a bound."""
+    """Measure a schema in one walk. Raises `InvalidInput` as soon as a limit is exceeded."""
 
     def __init__(self, name: str, schema: dict[str, Any]) -> None:
         self._name = name
         self._root = schema
         self._id = "id" if "draft-04" in str(schema.get("$schema")) else "$id"
-        self._costs: dict[int, _Cost | None] = {}  # None: it is being walked
+        self._costs: dict[int, _Cost | None] = {}  # None: the walk is inside this schema now
         self._patterns = 0
         self._branching = False
 
@@ -302,19 +304,19 @@ def _step(value: Any, step: str) -> Any:
 
 
 def _values(schema: dict[str, Any]) -> int:
-    """Keywords, and the entries of those that are lists of values: each can be a fault of its own."""
+    """Return the number of keywords and of list entries. Each can cause its own fault."""
     return len(schema) + sum(len(value) for value in schema.values() if isinstance(value, list))
 
 
 def _heavy(schema: dict[str, Any]) -> int:
-    """What its keywords cost beyond one comparison each; values that are compared count with all that is in them."""
+    """Return the cost of the keywords beyond one comparison each. Constants count with all their parts."""
     compared = [schema["const"]] if "const" in schema else []
     compared += schema["enum"] if isinstance(schema.get("enum"), list) else []
     return sum(_WEIGHTS.get(keyword, 0) for keyword in schema) + sum(map(_parts_of, compared))
 
 
 def _parts_of(value: Any) -> int:
-    """10 for each, which is what it takes to look into a list or an object; 0 if it is neither."""
+    """Return the cost of comparing a value: 10 for each list or object and each of its entries, 0 for a plain value."""
     found, left = 0, [value]
     while left:
         each = left.pop()
@@ -330,7 +332,7 @@ def _automata(schema: dict[str, Any]) -> int:
 
 
 def _states(pattern: str) -> int:
-    """About how many an automaton has at most: all that is repeated may be repeated within each other."""
+    """Estimate the maximum number of states of a pattern. Repetitions may be nested, so their counts are multiplied."""
     counts = [max(map(_number, pair)) for pair in _REPEATED.findall(pattern)]
     return min(len(pattern) * prod(max(1, count) for count in counts[:100]), CHEAP)
 
@@ -338,8 +340,8 @@ def _states(pattern: str) -> int:
 # ── payloads ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Judge:
-    """Of one schema, compiled."""
+class CompiledSchema:
+    """One compiled schema."""
 
     def __init__(self, event_type: str, version: str, validator: Validator, bounds: Bounds) -> None:
         self._named = f"the schema of {event_type}, version {version}"
@@ -347,7 +349,7 @@ class Judge:
         self.bounds = bounds
 
     def __call__(self, payload: bytes) -> None:
-        """`InvalidInput` for one that does not fit, with all that can be told of it."""
+        """Validate a payload. Raises `InvalidInput` with the faults that were found."""
         value = _decoded(payload)
         depth = self._depth(value)
         values = _count(payload)
@@ -356,9 +358,11 @@ class Judge:
         if not self._fits(value):
             raise self._report(self._faults(value, len(payload), values, depth))
 
-    def settled(self, payload: bytes) -> bool:
-        """Whether it fits, as far as that is cheap to find out. `InvalidInput`: it does not, and that was cheap too.
-        False: `__call__` it where nobody waits."""
+    def check_if_cheap(self, payload: bytes) -> bool:
+        """Validate a payload if that is cheap, and return whether it was. Raises `InvalidInput` if it does not fit.
+
+        If this returns False, call the object itself in a separate process.
+        """
         if len(payload) > CHEAP_TEXT:
             return False
         values = _count(payload)
@@ -375,10 +379,10 @@ class Judge:
         try:
             return self._validator.is_valid(value)
         except (ValueError, RecursionError) as error:
-            raise InvalidInput(f"cannot be validated: {_said(error)}", field="payload") from None
+            raise InvalidInput(f"cannot be validated: {_error_text(error)}", field="payload") from None
 
     def _depth(self, value: Any) -> int:
-        """Only of interest where the schema goes as deep as the payload does."""
+        """Return the depth of the payload, or 0 if the schema does not refer to itself. Raises if it is too deep."""
         depth = nesting(value, MAX_NESTED) if self.bounds.loops else 0
         if depth > MAX_NESTED:
             raise InvalidInput(
@@ -387,7 +391,7 @@ class Judge:
         return depth
 
     def _faults(self, value: Any, size: int, values: int, depth: int) -> list[ValidationError]:
-        """All of them if they can be told at a bounded cost, else the first one, else none."""
+        """Return all faults if listing them has a bounded cost, else the first one, else none."""
         most = self.bounds.parts * max(1, self.bounds.loops) ** depth
         try:
             if _listable(most * values, size, LISTABLE):
@@ -396,7 +400,7 @@ class Judge:
                 self._validator.validate(value)
         except ValidationError as fault:
             return [fault]
-        except ValueError:  # the library looks into what is nested deeply, but does not tell of it
+        except ValueError:  # the library validates deeply nested values but cannot report their faults
             return []
         return []
 
@@ -409,7 +413,7 @@ class Judge:
 
 
 def _count(payload: bytes) -> int:
-    """Of its values: so many, or fewer."""
+    """Return an upper bound of the number of values in a payload."""
     return payload.count(b",") + payload.count(b":") + 1
 
 
@@ -427,7 +431,7 @@ def _decoded(payload: bytes) -> Any:
 
 
 def nesting(value: Any, most: int) -> int:
-    """How deep lists and objects lie within each other; more than `most` is not looked into."""
+    """Return the depth of nested lists and objects. The walk stops below `most`."""
     depth, level = 0, [value]
     while depth <= most and (level := [each for each in level if isinstance(each, dict | list)]):
         depth += 1

@@ -15,7 +15,7 @@ from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.endpoint import controls
 from hookline.dashboard.pages.endpoint import settings as endpoint_settings
 from hookline.dashboard.pages.endpoints import state
-from hookline.errors import InvalidInput, NotFound
+from hookline.errors import InvalidInput, NoSuch
 from hookline.model import (
     Application,
     Attempt,
@@ -92,7 +92,7 @@ async def _read(context: PageContext) -> EndpointData:
     store = context.store
     view = await store.lane_view(found.no)
     if view is None:
-        raise NotFound(f"no endpoint {found.id!r}")
+        raise NoSuch("endpoint", found.id)
     activity = await store.activity(
         series.begins(context.span, context.now),
         org_id=context.org_id,

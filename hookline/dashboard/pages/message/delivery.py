@@ -39,7 +39,7 @@ class DeliveryView(Struct, frozen=True, kw_only=True):
 
     @property
     def state(self) -> str:
-        return explain.standing(self.history, self.now)
+        return explain.current_state(self.history, self.now)
 
     @property
     def rank(self) -> int:
@@ -62,7 +62,7 @@ def section(context: PageContext, view: DeliveryView, *, alone: bool) -> Safe:
     url = history.url or (view.endpoint.url if view.endpoint else delivery.endpoint_id)
     return components.section(
         join(components.state(view.state), " ", components.ident(url, href=where, most=70)),
-        *(tag("p", next_step_sentence(each, view.now)) for each in explain.outlook(history, view.now)),
+        *(tag("p", next_step_sentence(each, view.now)) for each in explain.next_steps(history, view.now)),
         _remedy(context, view),
         _folded(context, view) if view.state == "delivered" and not alone else _details(context, view),
         aside=_actions(context, view),
@@ -117,7 +117,7 @@ def _remedy(context: PageContext, view: DeliveryView) -> Safe | None:
     if found is None:
         return None
     if context.viewer.portal:
-        return tag("p", _customer_advice(view) if found.ours else found.sentences)
+        return tag("p", _customer_advice(view) if found.operators_only else found.sentences)
     commands = components.code("\n".join(found.commands), name="command")
     by_hand = tag("details", tag("summary", "On the command line"), commands)
     return tag("div", tag("p", found.sentences), by_hand, class_="remedy")

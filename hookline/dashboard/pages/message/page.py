@@ -25,7 +25,7 @@ REFRESH_OPEN, REFRESH_DONE = 3.0, 15.0  # seconds between updates, with open del
 
 async def show(context: PageContext) -> Page:
     message = await context.message(context.path("message_id"))
-    history = await explain.read(context.store, message, context.org_id, most=MAX_DETAILED, content=False)
+    history = await explain.read(context.store, message, context.org_id, limit=MAX_DETAILED, content=False)
     views = await _views(context, history)
     states = Counter(each.state for each in views)  # the most important state first
     states.update(history.untold)
@@ -107,7 +107,7 @@ def _why(views: list[DeliveryView], state: str) -> list[Child]:
         return [". ", link, "."]
     if first.history.delivery.reason is not None:
         return [" (", first.history.delivery.reason.value, "). ", link, "."]
-    found = next(explain.outlook(first.history, first.now), None) if state == "held" else None
+    found = next(explain.next_steps(first.history, first.now), None) if state == "held" else None
     return [
         ". "
         if found is None
@@ -122,7 +122,7 @@ def _cause(each: DeliveryView) -> str:
     return (
         reason.value
         if reason is not None
-        else next((step.words for step in explain.outlook(each.history, each.now)), "")
+        else next((step.words for step in explain.next_steps(each.history, each.now)), "")
     )
 
 

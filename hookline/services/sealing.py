@@ -1,0 +1,38 @@
+"""Encrypt stored values again with the first key of HOOKLINE_SECRET_KEY, so that older keys can be removed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from hookline.model.callers import Caller
+from hookline.services import audit
+from hookline.services.deps import Deps
+from hookline.store.protocols.sealing import Place, Range, Resealed, Spot, others
+
+BATCH = 200  # values in one transaction
+
+
+async def reseal(deps: Deps, by: Caller, first: bytes, stop: asyncio.Event) -> AsyncIterator[tuple[Place, Resealed]]:
+    """Yield each batch once it is committed, until all are done or `stop` is set. The audit entry follows the last batch.
+
+    `first` is the head of a value that the first key sealed. A value that another process seals with an older key during the
+    walk may be missed.
+    """
+    done = 0
+    for place in Place:
+        for within in others([first]):
+            async for batch in _batches(deps, place, within, stop):
+                done += batch.done
+                yield place, batch
+    if done:
+        entry = audit.entry(by, "secrets.reseal", "HOOKLINE_SECRET_KEY", detail=f"{done:,} values")
+        await deps.store.add_audit([entry])
+
+
+async def _batches(deps: Deps, place: Place, within: Range, stop: asyncio.Event) -> AsyncIterator[Resealed]:
+    after: Spot | None = Spot()
+    while after is not None and not stop.is_set():
+        batch = await deps.store.reseal(place, within, after, BATCH)
+        after = batch.last
+        yield batch
