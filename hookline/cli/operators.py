@@ -11,6 +11,7 @@ import typer
 
 from hookline.cli import params
 from hookline.cli.command import CommandGroup, OrgCommand
+from hookline.cli.standard_streams import interruptible
 from hookline.errors import InvalidInput
 from hookline.model import Scope
 from hookline.model.operators import Operator, operator_name
@@ -45,7 +46,7 @@ async def add(
 
     hookline operators add bob --role read --password-stdin < bobs-password
     """
-    password = _password(operator_name(name), from_stdin=password_stdin)
+    password = _read_password(operator_name(name), from_stdin=password_stdin)
     async with cmd.session(creates=True) as opened:
         created = await operators.create(opened.deps, opened.by, name, Scope(role.value), password)
     cmd.out.answer(_document(created), f"{created.name} may sign in ({created.role.value})")
@@ -70,7 +71,7 @@ async def password(cmd: OrgCommand, name: Name, password_stdin: Stdin = False) -
     """Set a new password. All sessions of the operator end."""
     async with cmd.session() as opened:  # check the name first, so that nobody types a password for a misspelled one
         known = (await operators.find(opened.deps, opened.by, name)).name
-    new = _password(known, from_stdin=password_stdin)
+    new = _read_password(known, from_stdin=password_stdin)
     async with cmd.session() as opened:
         changed = await operators.set_password(opened.deps, opened.by, known, new)
     cmd.out.answer(_document(changed), f"{changed.name} has a new password, and is signed out")
@@ -107,6 +108,11 @@ async def remove(cmd: OrgCommand, name: Name) -> None:
     async with cmd.session() as opened:
         removed = (await operators.delete(opened.deps, opened.by, name)).name
     cmd.out.answer({"removed": removed}, f"removed {removed}")
+
+
+def _read_password(name: str, *, from_stdin: bool) -> str:
+    with interruptible():
+        return _password(name, from_stdin=from_stdin)
 
 
 def _password(name: str, *, from_stdin: bool) -> str:

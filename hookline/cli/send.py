@@ -16,6 +16,7 @@ from hookline.cli import params
 from hookline.cli.command import OrgCommand
 from hookline.cli.output import Output
 from hookline.cli.session import Session
+from hookline.cli.standard_streams import interruptible
 from hookline.errors import InvalidInput
 from hookline.model import Accepted, Delivery, NewMessage
 from hookline.model.states import OPEN, DeliveryState
@@ -78,7 +79,8 @@ async def send(
 def read_payload(data: str) -> bytes:
     """Return the payload byte for byte, because these bytes are stored, signed and sent."""
     if data == "-":
-        return sys.stdin.buffer.read()
+        with interruptible():
+            return sys.stdin.buffer.read()
     if data.lstrip()[:1] in ("{", "[", '"'):
         return data.encode()
     try:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import codecs
 import io
 import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _ESCAPED = "hookline.escaped"
@@ -16,6 +19,16 @@ def prepare() -> None:
     codecs.register_error(_ESCAPED, _escaped)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors=_ESCAPED)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C end a blocking read in a coroutine. The handler of asyncio only cancels the task, and the read goes on."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _open_missing() -> None:

@@ -92,11 +92,11 @@ async def test_the_port_is_reserved_before_the_server_has_started(
 ) -> None:
     """Only the server holds the port: after the server has ended, connections to the port are refused."""
     monkeypatch.setattr(demos, "SERVER", (sys.executable, "-c", HEIR))
-    async with demos._served(tmp_path, int(port := free_port())) as (address, _):
+    async with demos._server(tmp_path, int(port := free_port())) as (address, _):
         assert address == port
         socket.create_connection(("127.0.0.1", int(port)), timeout=60).close()
         # The first server holds the port, so the second server gets another one.
-        async with demos._served(tmp_path, int(port)) as (another, _):
+        async with demos._server(tmp_path, int(port)) as (another, _):
             assert another != port
     with pytest.raises(ConnectionError):
         socket.create_connection(("127.0.0.1", int(port)), timeout=60)

@@ -67,7 +67,7 @@ async def test_a_refused_command_changes_nothing(cli: Cli, store: Store, organiz
         (await cli("operators", *arguments, stdin=f"{password}\n".encode())).refused(code, word)
 
     await refused(5, "already", "add", "ada", "--password-stdin")
-    await refused(2, "takes letters", "add", "a b", "--password-stdin")
+    await refused(2, "use letters", "add", "a b", "--password-stdin")
     await refused(2, "at least 12", "add", "bob", "--password-stdin", password="short")
 
     await refused(2, "--password-stdin", "add", "bob")
