@@ -14,7 +14,7 @@ from msgspec import Struct
 from starlette.requests import Request
 
 from hookline import ids
-from hookline.errors import InvalidInput, NotFound
+from hookline.errors import InvalidInput, NoSuch, NotFound
 from hookline.model import Application, Endpoint, Message, Scope
 from hookline.model.activity import MINUTE, QUARTER
 from hookline.model.callers import Caller
@@ -141,6 +141,12 @@ class PageContext:
     @property
     def org_id(self) -> str:
         return self.viewer.caller.org_id
+
+    def check_app(self) -> None:
+        """Refuse an unknown application in the URL: the page must not show the data of all applications instead."""
+        ref = self.param("app")
+        if ref is not None and self.app is None:
+            raise NoSuch("application", ref)
 
     @property
     def app_no(self) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hookline.dashboard import components, curl, request_preview, request_response
 from hookline.dashboard.charts.scales import length
-from hookline.dashboard.page import Action, Page, View
+from hookline.dashboard.page import Page, View
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.message import delivery as delivery_section
 from hookline.errors import NotFound
@@ -143,4 +143,3 @@ VIEWS = (
     View(path="/messages/{message_id}/attempts/{attempt_id}", show=show, portal=True),
     View(path="/messages/{message_id}/curl/{endpoint_id}", show=show_curl, portal=True),
 )
-ACTIONS: tuple[Action, ...] = ()

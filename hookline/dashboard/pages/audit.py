@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 
 from hookline import ids
 from hookline.dashboard import components, instants
-from hookline.dashboard.page import Action, Page, View
+from hookline.dashboard.field_parser import FieldParser
+from hookline.dashboard.page import Page, View
 from hookline.dashboard.page_context import PageContext
-from hookline.errors import InvalidInput, NotFound
 from hookline.model import Actor, ActorKind
 from hookline.model.audit import AuditEntry, AuditFilter
 from hookline.store.protocols import Page as Rows
@@ -38,31 +37,23 @@ class _FilterInput:
     """The filter from the URL, and its errors by field."""
 
     def __init__(self, context: PageContext) -> None:
-        self.errors: dict[str, str] = {}
+        names = ("action", "actor", "subject", "since", "until")
+        typed = {name: value for name in names if (value := context.param(name)) is not None}
+        parser = FieldParser(typed)
         self.where = AuditFilter(
             org_id=context.org_id,
             app_id=None if context.app is None else context.app.id,
-            action=context.param("action"),
-            actor=context.param("actor"),
-            subject=context.param("subject"),
-            since=self._instant(context, "since"),
-            until=self._instant(context, "until"),
+            action=typed.get("action"),
+            actor=typed.get("actor"),
+            subject=typed.get("subject"),
+            since=parser.read("since", instants.read),
+            until=parser.read("until", instants.read),
         )
-
-    def _instant(self, context: PageContext, name: str) -> datetime | None:
-        text = context.param(name)
-        try:
-            return None if text is None else instants.read(name, text)
-        except InvalidInput as error:
-            self.errors[name] = error.words
-            return None
+        self.errors = parser.error_texts
 
 
 async def show(context: PageContext) -> Page:
-    if context.app is None and context.param("app") is not None:
-        raise NotFound(
-            f"no application {context.param('app')!r}"
-        )  # an unknown application must not show the entries of all
+    context.check_app()
     filter_input, after = _FilterInput(context), context.param("after")
     found = (
         None
@@ -171,4 +162,3 @@ def _subject(context: PageContext, each: AuditEntry) -> Child:
 
 
 VIEWS = (View(path="/audit", show=show),)
-ACTIONS: tuple[Action, ...] = ()

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from hookline import ids
 from hookline.dashboard import components
+from hookline.dashboard.field_parser import one_of
 from hookline.dashboard.page import Action, Done, Form, Page, View
 from hookline.dashboard.page_context import PageContext
 from hookline.errors import InvalidInput, NotFound
@@ -149,8 +150,7 @@ async def create(context: PageContext, form: Form) -> Page:
 
 
 async def _create(context: PageContext, typed: Mapping[str, str]) -> tuple[ApiKey, str]:
-    if typed["scope"] not in set(Scope):
-        raise InvalidInput(f"takes one of {', '.join(Scope)}", field="scope")
+    one_of("scope", typed["scope"], Scope)
     if typed["days"] not in _LIFETIMES:
         raise InvalidInput(f"takes one of {', '.join(filter(None, _LIFETIMES))}, or nothing", field="days")
     return await api_keys.create(

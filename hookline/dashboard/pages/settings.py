@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hookline import __version__
 from hookline.config import PREFIX
 from hookline.dashboard import components
-from hookline.dashboard.page import Action, Page, View
+from hookline.dashboard.page import Page, View
 from hookline.dashboard.page_context import PageContext
 from hookline.model import Scope
 from hookline.model.operators import Operator
@@ -123,4 +123,3 @@ def _with_code(text: str) -> Safe:
 
 
 VIEWS = (View(path="/settings", show=show, deployment=True),)
-ACTIONS: tuple[Action, ...] = ()

@@ -96,7 +96,7 @@ def _has_selection(context: PageContext) -> bool:
 
 
 def _empty_page(verb: str, context: PageContext) -> Page:
-    dead_letter_filter.chosen_app(context)
+    context.check_app()
     back = tag("a", "Back to the dead letters", href=context.link("/dead-letters"))
     words = components.verdict("resolved", f"Nothing is selected: {NONE_SELECTED}.")
     return Page(title=f"{verb} dead letters", rail="dead", body=[words], aside=back, refresh_seconds=None)

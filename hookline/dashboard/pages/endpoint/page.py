@@ -10,7 +10,7 @@ from hookline.dashboard import components, delivery_contract, endpoint_health
 from hookline.dashboard.charts import circuit_band, figures, series
 from hookline.dashboard.charts.series import Series
 from hookline.dashboard.endpoint_health import condition
-from hookline.dashboard.page import Action, Page, View
+from hookline.dashboard.page import Page, View
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.endpoint import controls
 from hookline.dashboard.pages.endpoint import settings as endpoint_settings
@@ -345,4 +345,3 @@ def _response(found: Attempt) -> Safe:
 
 
 VIEWS = (View(path="/endpoints/{endpoint_id}", show=show, portal=True),)
-ACTIONS: tuple[Action, ...] = ()

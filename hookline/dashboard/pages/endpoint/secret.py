@@ -7,12 +7,12 @@ from datetime import timedelta
 from starlette.responses import RedirectResponse, Response
 
 from hookline.dashboard import components, delivery_contract
+from hookline.dashboard.field_parser import one_of
 from hookline.dashboard.page import Action, Form, Page, View
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.endpoint.actions import find, ref
 from hookline.dashboard.pages.endpoint.controls import path
 from hookline.dashboard.pages.endpoint.settings import OVERLAPS
-from hookline.errors import InvalidInput
 from hookline.model import Endpoint
 from hookline.services import endpoints
 from hookline.web.html import Child, tag
@@ -27,8 +27,7 @@ async def reveal(context: PageContext, _form: Form) -> Page:
 
 async def rotate(context: PageContext, form: Form) -> Page:
     found, overlap = await find(context), form.text("overlap")
-    if overlap not in dict(OVERLAPS):
-        raise InvalidInput(f"takes one of {', '.join(key for key, _ in OVERLAPS)}", field="overlap")
+    one_of("overlap", overlap, dict(OVERLAPS))
     if form.text("revision") != str(found.revision):
         return _already_rotated(context, found)
     if overlap == "0" and not form.flag("sure"):
