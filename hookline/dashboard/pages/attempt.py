@@ -39,7 +39,7 @@ async def show(context: PageContext) -> Page:
             components.actions(_as_curl(context, message, endpoint)) if endpoint is not None else None,
         ],
         aside=_back(context, message),
-        refresh_seconds=None,
+        refresh=None,
     )
 
 
@@ -102,7 +102,7 @@ async def show_curl(context: PageContext) -> Page:
             *(tag("p", note, class_="quiet") for note in _notes(message, request)),
         ],
         aside=_back(context, message),
-        refresh_seconds=None,
+        refresh=None,
     )
 
 

@@ -25,12 +25,7 @@ _KINDS = {
     ActorKind.OPERATOR: "operator",
     ActorKind.PORTAL: "the customer, in the portal",
 }
-_PAGES = {
-    ids.ENDPOINT: "/endpoints/",
-    ids.APP: "/applications/",
-    ids.MESSAGE: "/messages/",
-    ids.TASK: "/tasks/",
-}
+_PAGES = {ids.ENDPOINT: "/endpoints/", ids.APP: "/applications/", ids.MESSAGE: "/messages/", ids.TASK: "/tasks/"}
 
 
 class _FilterInput:
@@ -54,23 +49,21 @@ class _FilterInput:
 
 async def show(context: PageContext) -> Page:
     context.check_app()
-    filter_input, after = _FilterInput(context), context.param("after")
+    filters, after = _FilterInput(context), context.param("after")
     found = (
-        None
-        if filter_input.errors
-        else await context.store.audit_log(filter_input.where, Rows(limit=SHOWN + 1, iterator=after))
+        None if filters.errors else await context.store.audit_log(filters.where, Rows(limit=SHOWN + 1, iterator=after))
     )
     rows = [] if found is None else found.rows[:SHOWN]
     following = None if found is None else str(rows[-1].id) if len(found.rows) > SHOWN else found.end
-    filtered = filter_input.where != AuditFilter(org_id=context.org_id)
+    filtered = filters.where != AuditFilter(org_id=context.org_id)
     return Page(
         title="Audit log",
         rail="audit",
-        status=422 if filter_input.errors else 200,
-        refresh_seconds=None if filter_input.errors else 5.0,
+        status=422 if filters.errors else 200,
+        refresh=None if filters.errors else 5.0,
         body=[
-            context.live("verdict", _verdict(context, filter_input, rows, following)),
-            _filters(context, filter_input),
+            context.live("verdict", _verdict(context, filters, rows, following)),
+            _filters(context, filters),
             context.live(
                 "entries", _table(context, rows) if rows else _empty(filtered or after is not None, following)
             ),
@@ -79,10 +72,8 @@ async def show(context: PageContext) -> Page:
     )
 
 
-def _verdict(
-    context: PageContext, filter_input: _FilterInput, rows: Sequence[AuditEntry], following: str | None
-) -> Safe:
-    if filter_input.errors:
+def _verdict(context: PageContext, filters: _FilterInput, rows: Sequence[AuditEntry], following: str | None) -> Safe:
+    if filters.errors:
         return components.verdict("dead", "The filter is invalid; see below.")
     if not rows:
         return components.verdict("resolved", "No entries.")
@@ -100,8 +91,8 @@ def _verdict(
     )
 
 
-def _filters(context: PageContext, filter_input: _FilterInput) -> Safe:
-    where, errors = filter_input.where, filter_input.errors
+def _filters(context: PageContext, filters: _FilterInput) -> Safe:
+    where, errors = filters.where, filters.errors
     return components.filters(
         context,
         components.field("actor", "Who", where.actor or "", placeholder="ada"),

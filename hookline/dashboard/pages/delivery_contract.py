@@ -18,7 +18,7 @@ async def show(context: PageContext) -> Page:
             delivery_contract.rules(context),
             tag("p", tag("a", "Endpoints", href=context.link("/endpoints"))),
         ],
-        refresh_seconds=None,
+        refresh=None,
     )
 
 

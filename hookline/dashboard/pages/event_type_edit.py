@@ -179,12 +179,7 @@ def _page(context: PageContext, title: str, to: str, draft: Draft, error: Hookli
     message = None if error is None else components.verdict("dead", f"Nothing was saved: {error}")
     body: list[Child] = [message, _form(context, to, draft, errors)]
     return Page(
-        title=title,
-        rail="event-types",
-        body=body,
-        aside=_back(context, to),
-        status=http_status(error),
-        refresh_seconds=None,
+        title=title, rail="event-types", body=body, aside=_back(context, to), status=http_status(error), refresh=None
     )
 
 
@@ -269,10 +264,7 @@ def _checkbox(name: str, words: str, value: bool) -> Safe:
     return tag("div", tag("label", box, f" {words}"), class_="field")
 
 
-VIEWS = (
-    View(path=NEW, show=show_new),
-    View(path=f"{_ONE}/edit", show=show_edit),
-)
+VIEWS = (View(path=NEW, show=show_new), View(path=f"{_ONE}/edit", show=show_edit))
 ACTIONS = (
     Action(path=NEW, do=create),
     Action(path=f"{_ONE}/edit", do=edit),

@@ -65,7 +65,7 @@ async def show(context: PageContext) -> Page | Response:
             context.live("messages", await _table(context, search, listed), _paging(context, listed)),
         ],
         status=422 if search.errors else 200,
-        refresh_seconds=3.0 if first and not search.errors else None,
+        refresh=3.0 if first and not search.errors else None,
     )
 
 

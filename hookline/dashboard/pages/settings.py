@@ -27,7 +27,7 @@ async def show(context: PageContext) -> Page:
     if context.may_change:
         found = await context.store.operators(None, Rows(limit=MAX_OPERATORS + 1))
         body.append(_operators(context, found))
-    return Page(title="Settings", rail="settings", body=[*body, _table(settings)], refresh_seconds=None)
+    return Page(title="Settings", rail="settings", body=[*body, _table(settings)], refresh=None)
 
 
 def _verdict(settings: Sequence[ShownSetting], schema: int) -> Safe:

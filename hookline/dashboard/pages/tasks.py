@@ -117,7 +117,7 @@ async def show_one(context: PageContext) -> Page:
         rail="dead",
         body=[body, context.live("work", components.section("Details", _details(context, task)))],
         aside=tag("a", "All tasks", href=context.link("/tasks")),
-        refresh_seconds=1.0 if task.status == TaskStatus.RUNNING else 3.0,
+        refresh=1.0 if task.status == TaskStatus.RUNNING else 3.0,
     )
 
 
@@ -234,10 +234,7 @@ async def stop_batch(context: PageContext, form: Form) -> Done:
     return Done(to=context.link("/tasks", batch=batch), notice=notice)
 
 
-VIEWS = (
-    View(path="/tasks", show=show, portal=True),
-    View(path="/tasks/{task_id}", show=show_one, portal=True),
-)
+VIEWS = (View(path="/tasks", show=show, portal=True), View(path="/tasks/{task_id}", show=show_one, portal=True))
 ACTIONS = (
     Action(path="/tasks/stop", do=stop_batch, portal=True),
     Action(path="/tasks/{task_id}/stop", do=stop, portal=True),

@@ -82,7 +82,7 @@ async def _new_page(context: PageContext, draft: Draft, application: str, error:
                         components.actions(first),
                     )
                 ],
-                refresh_seconds=None,
+                refresh=None,
             )
         options, more = [(app.id, app.name) for app in apps[:MAX_APPS]], len(apps) > MAX_APPS
         chooser = components.chooser(
@@ -94,7 +94,7 @@ async def _new_page(context: PageContext, draft: Draft, application: str, error:
         rail="endpoints",
         body=body,
         aside=tag("a", "Back to the endpoints", href=context.link("/endpoints")),
-        refresh_seconds=None,
+        refresh=None,
         status=error.status if error else 200,
     )
 
@@ -129,7 +129,7 @@ async def _edit_page(context: PageContext, found: Endpoint, draft: Draft, error:
         rail="endpoints",
         body=body,
         aside=back(context, found),
-        refresh_seconds=None,
+        refresh=None,
         status=error.status if error else 200,
     )
 
@@ -303,7 +303,4 @@ VIEWS = (
     View(path="/endpoints/new", show=show_new, portal=True),
     View(path=f"{_ONE}/edit", show=show_edit, portal=True),
 )
-ACTIONS = (
-    Action(path="/endpoints/new", do=create, portal=True),
-    Action(path=f"{_ONE}/edit", do=edit, portal=True),
-)
+ACTIONS = (Action(path="/endpoints/new", do=create, portal=True), Action(path=f"{_ONE}/edit", do=edit, portal=True))

@@ -232,8 +232,7 @@ def _circuit(context: PageContext, data: EndpointData) -> Safe:
     probes = circuit_band.probes(data.probes, lane, context.services.lease, context.now)
     band = circuit_band.stretches(data.events, lane, since, context.now, probes)
     return components.section(
-        "Circuit and status",
-        figures.band(f"Circuit, {context.span.words.lower()}", band, context.since, context.now),
+        "Circuit and status", figures.band(f"Circuit, {context.span.words.lower()}", band, context.since, context.now)
     )
 
 

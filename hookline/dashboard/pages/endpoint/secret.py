@@ -56,7 +56,7 @@ def _confirm_rotation(context: PageContext, found: Endpoint) -> Page:
         tag("p", "Endpoint ", components.ident(found.url, most=80)),
         components.actions(go, back),
     ]
-    return Page(title="Rotate the secret at once?", rail="endpoints", body=body, refresh_seconds=None)
+    return Page(title="Rotate the secret at once?", rail="endpoints", body=body, refresh=None)
 
 
 def _already_rotated(context: PageContext, found: Endpoint) -> Page:
@@ -64,7 +64,7 @@ def _already_rotated(context: PageContext, found: Endpoint) -> Page:
     words = "The endpoint has changed since you opened its page, so its secret was not rotated again."
     back = components.link_button(context.link(path(found)), "Show the endpoint", kind="main")
     body: list[Child] = [components.verdict("scheduled", words), components.actions(back)]
-    return Page(title="Secret of the endpoint", rail="endpoints", body=body, refresh_seconds=None, status=409)
+    return Page(title="Secret of the endpoint", rail="endpoints", body=body, refresh=None, status=409)
 
 
 def _secret_page(context: PageContext, found: Endpoint, words: str) -> Page:
@@ -76,7 +76,7 @@ def _secret_page(context: PageContext, found: Endpoint, words: str) -> Page:
         delivery_contract.section(context, found, key),
         components.actions(components.link_button(context.link(path(found)), "Back to the endpoint")),
     ]
-    return Page(title="Secret of the endpoint", rail="endpoints", body=body, refresh_seconds=None)
+    return Page(title="Secret of the endpoint", rail="endpoints", body=body, refresh=None)
 
 
 async def redirect_to_endpoint(context: PageContext) -> Response:

@@ -44,7 +44,7 @@ async def show(context: PageContext) -> Page:
             _payload(context, message),
             _more(context, history),
         ],
-        refresh_seconds=REFRESH_OPEN if has_open else REFRESH_DONE,
+        refresh=REFRESH_OPEN if has_open else REFRESH_DONE,
     )
 
 
