@@ -103,10 +103,10 @@ class Dashboard:
             return self._with_security_headers(context, shown)
         if not live.wanted(context.request):
             return await self._framed_page(context, shown)
-        if shown.refresh_seconds is None:
+        if shown.refresh is None:
             raise Refused(406, "this page has no live parts")
         return self._with_security_headers(
-            context, self._streams.stream(live.holders(context), self._reader(context, view), shown.refresh_seconds)
+            context, self._streams.stream(live.holders(context), self._reader(context, view), shown.refresh)
         )
 
     def _reader(self, first: PageContext, view: View) -> live.Read:
@@ -198,7 +198,7 @@ class Dashboard:
         try:
             return await self._framed_page(
                 context,
-                Page(title=_TITLES.get(status, "Error"), body=[message, back], status=status, refresh_seconds=None),
+                Page(title=_TITLES.get(status, "Error"), body=[message, back], status=status, refresh=None),
             )
         except StoreUnavailable as outage:
             return self._with_security_headers(context, unavailable(context.request, outage))

@@ -96,7 +96,7 @@ def framed(context: PageContext, shown: Page, apps: Switched, notice: Notice | N
         ),
         brand=context.services.pages.brand.name if context.viewer.portal else "Hookline",
         portal=context.viewer.portal,
-        live=shown.refresh_seconds is not None,
+        live=shown.refresh is not None,
         now=context.now,
     )
 

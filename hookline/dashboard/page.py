@@ -22,7 +22,7 @@ class Page(Struct, frozen=True, kw_only=True):
     aside: Child = None  # buttons and links beside the title
     rail: str = ""  # the entry of the navigation that is marked as current
     status: int = 200
-    refresh_seconds: float | None = 3.0  # seconds between two updates of the live parts; None: the page never updates
+    refresh: float | None = 3.0  # seconds between two updates of the live parts; None: the page never updates
 
 
 class Done(Struct, frozen=True, kw_only=True):

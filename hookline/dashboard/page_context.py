@@ -148,6 +148,12 @@ class PageContext:
     def org_id(self) -> str:
         return self.viewer.caller.org_id
 
+    def check_app(self) -> None:
+        """Refuse an unknown application in the URL: the page must not show the data of all applications instead."""
+        ref = self.param("app")
+        if ref is not None and self.app is None:
+            raise NoSuch("application", ref)
+
     @property
     def app_no(self) -> int | None:
         return None if self.app is None else self.app.no

@@ -77,8 +77,8 @@ async def test_a_task_shows_its_rate_and_remaining_time(operator: Client, scene:
     assert task_parts.pace(found, found.created_at) is None
     assert task_parts.pace(task, later) is None
     over = replace(found, status=TaskStatus.FINISHED, done=30, updated_at=later)
-    assert task_parts.pace(over, later + timedelta(days=1)) == "3 a second"
-    assert task_parts.pace(replace(found, total=None), later) == "2 a second"
+    assert task_parts.pace(over, later + timedelta(days=1)) == "3 per second"
+    assert task_parts.pace(replace(found, total=None), later) == "2 per second"
     long_ago = found.created_at - timedelta(seconds=10)
     await scene.raw.execute("UPDATE task SET created_at = $1", long_ago)
     assert "about" in (await operator.page(f"/tasks/{task.id}")).first(id="live-task").text

@@ -56,4 +56,4 @@ _MODULES = (
 )
 
 VIEWS: tuple[View, ...] = tuple(view for module in _MODULES for view in module.VIEWS)
-ACTIONS: tuple[Action, ...] = tuple(action for module in _MODULES for action in module.ACTIONS)
+ACTIONS: tuple[Action, ...] = tuple(action for module in _MODULES for action in getattr(module, "ACTIONS", ()))

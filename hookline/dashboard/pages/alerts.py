@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from hookline import ids
 from hookline.dashboard import components
-from hookline.dashboard.page import Action, Page, View
+from hookline.dashboard.field_parser import one_of
+from hookline.dashboard.page import Page, View
 from hookline.dashboard.page_context import PageContext
-from hookline.errors import InvalidInput
 from hookline.model import EndpointName
 from hookline.model.alerts import Alert, AlertName, Severity
 from hookline.rules.alerts import wording
@@ -36,8 +36,8 @@ Names = Mapping[str, EndpointName]
 
 async def show(context: PageContext) -> Page:
     state, after = context.param("state"), context.param("after")
-    if state is not None and state not in _STATES:
-        raise InvalidInput(f"takes one of {', '.join(_STATES)}", field="state")
+    if state is not None:
+        one_of("state", state, _STATES)
     firing = await context.store.alerts(Rows(limit=SHOWN), firing=True)
     wanted = _STATES[state] if state is not None else None
     found = await context.store.alerts(Rows(limit=SHOWN + 1, iterator=after), firing=wanted)
@@ -156,4 +156,3 @@ def _duration(alert: Alert) -> str:
 
 
 VIEWS = (View(path="/alerts", show=show, deployment=True),)
-ACTIONS: tuple[Action, ...] = ()

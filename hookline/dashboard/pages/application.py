@@ -187,7 +187,7 @@ async def create_link(context: PageContext, form: Form) -> Page:
             tag("p", "Send it to the customer, or use it in an iframe on a site listed in HOOKLINE_PORTAL_ORIGINS."),
             components.actions(components.link_button(context.link(path(made.app)), "Back to the application")),
         ],
-        refresh_seconds=None,
+        refresh=None,
     )
 
 
@@ -211,9 +211,7 @@ def _confirm_revoke(context: PageContext, app: Application) -> Page:
     )
     back = components.link_button(context.link(path(app)), "Cancel")
     body: list[Child] = [components.verdict("dead", words), components.actions(end, back)]
-    return Page(
-        title=f"Revoke all links and sessions of {app.name}?", rail="applications", body=body, refresh_seconds=None
-    )
+    return Page(title=f"Revoke all links and sessions of {app.name}?", rail="applications", body=body, refresh=None)
 
 
 # ── deleting ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -248,7 +246,7 @@ async def show_delete(context: PageContext) -> Page:
             components.link_button(context.link(path(app)), "Cancel"),
         ),
     ]
-    return Page(title="Delete the application", rail="applications", body=body, refresh_seconds=None)
+    return Page(title="Delete the application", rail="applications", body=body, refresh=None)
 
 
 async def delete(context: PageContext, _form: Form) -> Done:

@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from hookline.dashboard import components
+from hookline.dashboard.draft_fields import DraftFields
 from hookline.dashboard.page import Form, Page
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.endpoint.draft import metadata, whole
@@ -58,29 +59,18 @@ def page(
         components.actions(tag("button", press, class_="button main")),
         class_="fill",
     )
-    return Page(
-        title=title, rail="applications", body=[form], aside=back, refresh_seconds=None, status=http_status(error)
-    )
+    return Page(title=title, rail="applications", body=[form], aside=back, refresh=None, status=http_status(error))
 
 
 def _fields(draft: Draft, error: HooklineError | None) -> list[Child]:
     """Return the fields. An error is shown beside its field, or above all fields if it is about none of them."""
     fields = Draft.__struct_fields__
     faults = {error.field: error.words} if isinstance(error, InvalidInput) and error.field in fields else {}
+    field = DraftFields(draft, faults)
     return [
         components.verdict("dead", str(error)) if error and not faults else None,
-        components.field("name", "Name", draft.name, error=faults.get("name"), required=True, maxlength="1024"),
-        components.field(
-            "uid", "Uid", draft.uid, hint="Your own id for this customer, for use in the API.", error=faults.get("uid")
-        ),
-        components.field(
-            "throttle_rate",
-            "Maximum requests per second, for all endpoints together",
-            draft.throttle_rate,
-            error=faults.get("throttle_rate"),
-            inputmode="numeric",
-        ),
-        components.field(
-            "metadata", "Metadata (JSON)", draft.metadata, error=faults.get("metadata"), type_="textarea", rows="2"
-        ),
+        field("name", "Name", required=True, maxlength="1024"),
+        field("uid", "Uid", hint="Your own id for this customer, for use in the API."),
+        field("throttle_rate", "Maximum requests per second, for all endpoints together", inputmode="numeric"),
+        field("metadata", "Metadata (JSON)", type_="textarea", rows="2"),
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hookline.dashboard import components, curl, request_preview, request_response
 from hookline.dashboard.charts.scales import length
-from hookline.dashboard.page import Action, Page, View
+from hookline.dashboard.page import Page, View
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.message import delivery as delivery_section
 from hookline.errors import NotFound
@@ -39,7 +39,7 @@ async def show(context: PageContext) -> Page:
             components.actions(_as_curl(context, message, endpoint)) if endpoint is not None else None,
         ],
         aside=_back(context, message),
-        refresh_seconds=None,
+        refresh=None,
     )
 
 
@@ -102,7 +102,7 @@ async def show_curl(context: PageContext) -> Page:
             *(tag("p", note, class_="quiet") for note in _notes(message, request)),
         ],
         aside=_back(context, message),
-        refresh_seconds=None,
+        refresh=None,
     )
 
 
@@ -143,4 +143,3 @@ VIEWS = (
     View(path="/messages/{message_id}/attempts/{attempt_id}", show=show, portal=True),
     View(path="/messages/{message_id}/curl/{endpoint_id}", show=show_curl, portal=True),
 )
-ACTIONS: tuple[Action, ...] = ()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 
 from hookline import ids
 from hookline.dashboard import components, instants
-from hookline.dashboard.page import Action, Page, View
+from hookline.dashboard.field_parser import FieldParser
+from hookline.dashboard.page import Page, View
 from hookline.dashboard.page_context import PageContext
-from hookline.errors import InvalidInput
 from hookline.model import Actor, ActorKind
 from hookline.model.audit import AuditEntry, AuditFilter
 from hookline.store.protocols import Page as Rows
@@ -26,57 +25,45 @@ _KINDS = {
     ActorKind.OPERATOR: "operator",
     ActorKind.PORTAL: "the customer, in the portal",
 }
-_PAGES = {
-    ids.ENDPOINT: "/endpoints/",
-    ids.APP: "/applications/",
-    ids.MESSAGE: "/messages/",
-    ids.TASK: "/tasks/",
-}
+_PAGES = {ids.ENDPOINT: "/endpoints/", ids.APP: "/applications/", ids.MESSAGE: "/messages/", ids.TASK: "/tasks/"}
 
 
 class _FilterInput:
     """The filter from the URL, and its errors by field."""
 
     def __init__(self, context: PageContext) -> None:
-        self.errors: dict[str, str] = {}
+        names = ("action", "actor", "subject", "since", "until")
+        typed = {name: value for name in names if (value := context.param(name)) is not None}
+        parser = FieldParser(typed)
         self.where = AuditFilter(
             org_id=context.org_id,
             app_id=None if context.app is None else context.app.id,
-            action=context.param("action"),
-            actor=context.param("actor"),
-            subject=context.param("subject"),
-            since=self._instant(context, "since"),
-            until=self._instant(context, "until"),
+            action=typed.get("action"),
+            actor=typed.get("actor"),
+            subject=typed.get("subject"),
+            since=parser.read("since", instants.read),
+            until=parser.read("until", instants.read),
         )
-
-    def _instant(self, context: PageContext, name: str) -> datetime | None:
-        text = context.param(name)
-        try:
-            return None if text is None else instants.read(name, text)
-        except InvalidInput as error:
-            self.errors[name] = error.words
-            return None
+        self.errors = parser.error_texts
 
 
 async def show(context: PageContext) -> Page:
     context.check_app()
-    filter_input, after = _FilterInput(context), context.param("after")
+    filters, after = _FilterInput(context), context.param("after")
     found = (
-        None
-        if filter_input.errors
-        else await context.store.audit_log(filter_input.where, Rows(limit=SHOWN + 1, iterator=after))
+        None if filters.errors else await context.store.audit_log(filters.where, Rows(limit=SHOWN + 1, iterator=after))
     )
     rows = [] if found is None else found.rows[:SHOWN]
     following = None if found is None else str(rows[-1].id) if len(found.rows) > SHOWN else found.end
-    filtered = filter_input.where != AuditFilter(org_id=context.org_id)
+    filtered = filters.where != AuditFilter(org_id=context.org_id)
     return Page(
         title="Audit log",
         rail="audit",
-        status=422 if filter_input.errors else 200,
-        refresh_seconds=None if filter_input.errors else 5.0,
+        status=422 if filters.errors else 200,
+        refresh=None if filters.errors else 5.0,
         body=[
-            context.live("verdict", _verdict(context, filter_input, rows, following)),
-            _filters(context, filter_input),
+            context.live("verdict", _verdict(context, filters, rows, following)),
+            _filters(context, filters),
             context.live(
                 "entries", _table(context, rows) if rows else _empty(filtered or after is not None, following)
             ),
@@ -85,10 +72,8 @@ async def show(context: PageContext) -> Page:
     )
 
 
-def _verdict(
-    context: PageContext, filter_input: _FilterInput, rows: Sequence[AuditEntry], following: str | None
-) -> Safe:
-    if filter_input.errors:
+def _verdict(context: PageContext, filters: _FilterInput, rows: Sequence[AuditEntry], following: str | None) -> Safe:
+    if filters.errors:
         return components.verdict("dead", "The filter is invalid; see below.")
     if not rows:
         return components.verdict("resolved", "No entries.")
@@ -106,8 +91,8 @@ def _verdict(
     )
 
 
-def _filters(context: PageContext, filter_input: _FilterInput) -> Safe:
-    where, errors = filter_input.where, filter_input.errors
+def _filters(context: PageContext, filters: _FilterInput) -> Safe:
+    where, errors = filters.where, filters.errors
     return components.filters(
         context,
         components.field("actor", "Who", where.actor or "", placeholder="ada"),
@@ -168,4 +153,3 @@ def _subject(context: PageContext, each: AuditEntry) -> Child:
 
 
 VIEWS = (View(path="/audit", show=show),)
-ACTIONS: tuple[Action, ...] = ()

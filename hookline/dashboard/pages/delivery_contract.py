@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hookline.dashboard import delivery_contract
-from hookline.dashboard.page import Action, Page, View
+from hookline.dashboard.page import Page, View
 from hookline.dashboard.page_context import PageContext
 from hookline.web.html import tag
 
@@ -18,9 +18,8 @@ async def show(context: PageContext) -> Page:
             delivery_contract.rules(context),
             tag("p", tag("a", "Endpoints", href=context.link("/endpoints"))),
         ],
-        refresh_seconds=None,
+        refresh=None,
     )
 
 
 VIEWS = (View(path="/contract", show=show, portal=True),)
-ACTIONS: tuple[Action, ...] = ()

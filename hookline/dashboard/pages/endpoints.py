@@ -11,7 +11,7 @@ from hookline.dashboard import components, endpoint_health
 from hookline.dashboard.charts import figures, series
 from hookline.dashboard.charts.series import Series
 from hookline.dashboard.endpoint_health import Condition, condition
-from hookline.dashboard.page import Action, Page, View
+from hookline.dashboard.page import Page, View
 from hookline.dashboard.page_context import PageContext
 from hookline.errors import InvalidInput, NotFound
 from hookline.model import Backlog, LaneView
@@ -52,8 +52,7 @@ async def read(context: PageContext, app_no: int | None) -> EndpointsHealth:
 
 
 async def show(context: PageContext) -> Page:
-    if context.app is None and (ref := context.param("app")) is not None:
-        raise NotFound(f"no application {ref!r}")  # an unknown application must not mean all of them
+    context.check_app()
     health = await read(context, context.app_no)
     if not health.backlog.lanes:
         return Page(
@@ -316,4 +315,3 @@ def fix_button(context: PageContext, endpoint_id: str, found: Condition) -> Safe
 
 
 VIEWS = (View(path="/endpoints", show=show, portal=True),)
-ACTIONS: tuple[Action, ...] = ()

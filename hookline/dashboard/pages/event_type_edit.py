@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hookline.dashboard import components
+from hookline.dashboard.draft_fields import DraftFields
 from hookline.dashboard.page import Action, Done, Form, Page, View
 from hookline.dashboard.page_context import PageContext
 from hookline.errors import Busy, Conflict, HooklineError, InvalidInput
@@ -179,12 +180,7 @@ def _page(context: PageContext, title: str, to: str, draft: Draft, error: Hookli
     message = None if error is None else components.verdict("dead", f"Nothing was saved: {error}")
     body: list[Child] = [message, _form(context, to, draft, errors)]
     return Page(
-        title=title,
-        rail="event-types",
-        body=body,
-        aside=_back(context, to),
-        status=http_status(error),
-        refresh_seconds=None,
+        title=title, rail="event-types", body=body, aside=_back(context, to), status=http_status(error), refresh=None
     )
 
 
@@ -203,44 +199,33 @@ def _field_error(error: HooklineError) -> tuple[str, str]:
 
 
 def _form(context: PageContext, to: str, draft: Draft, errors: Mapping[str, str]) -> Safe:
+    field = DraftFields(draft, errors)
     return components.form(
         context,
         context.link(to),
         tag("input", type="hidden", name="seen", value=draft.seen) if draft.seen else _name(draft, errors),
-        components.field(
+        field(
             "description",
             "Description",
-            draft.description,
             type_="textarea",
             rows="3",
             hint="For receivers: when the event is sent, and what it means.",
-            error=errors.get("description"),
         ),
-        components.field(
-            "group", "Group", draft.group, hint="Groups similar event types, such as orders.", error=errors.get("group")
+        field("group", "Group", hint="Groups similar event types, such as orders."),
+        field(
+            "flags", "Feature flags", hint="Separated by commas, for your own use. The portal shows every event type."
         ),
-        components.field(
-            "flags",
-            "Feature flags",
-            draft.flags,
-            hint="Separated by commas, for your own use. The portal shows every event type.",
-            error=errors.get("flags"),
-        ),
-        components.field(
+        field(
             "version",
             "Schema version",
-            draft.version,
             hint="An existing version is replaced, a new one is added. The highest version is used.",
-            error=errors.get("version"),
         ),
-        components.field(
+        field(
             "schema",
             "JSON Schema",
-            draft.schema,
             type_="textarea",
             rows="16",
             hint="Schema of the payload. Empty: this version is removed.",
-            error=errors.get("schema"),
             spellcheck="false",
             class_="code",
         ),
@@ -252,12 +237,11 @@ def _form(context: PageContext, to: str, draft: Draft, errors: Mapping[str, str]
 
 
 def _name(draft: Draft, errors: Mapping[str, str]) -> Safe:
-    return components.field(
+    field = DraftFields(draft, errors)
+    return field(
         "name",
         "Name",
-        draft.name,
         hint="For example order.paid. Letters, digits, - _ and . are allowed. You cannot change it later.",
-        error=errors.get("name"),
         required=True,
         maxlength="256",
         autofocus=True,
@@ -269,10 +253,7 @@ def _checkbox(name: str, words: str, value: bool) -> Safe:
     return tag("div", tag("label", box, f" {words}"), class_="field")
 
 
-VIEWS = (
-    View(path=NEW, show=show_new),
-    View(path=f"{_ONE}/edit", show=show_edit),
-)
+VIEWS = (View(path=NEW, show=show_new), View(path=f"{_ONE}/edit", show=show_edit))
 ACTIONS = (
     Action(path=NEW, do=create),
     Action(path=f"{_ONE}/edit", do=edit),

@@ -48,7 +48,7 @@ async def show(context: PageContext) -> Page:
             _table(context, types) if types else _empty(context),
             components.more(context, following, "More"),
         ],
-        refresh_seconds=None,
+        refresh=None,
     )
 
 
@@ -137,7 +137,7 @@ async def show_one(context: PageContext) -> Page:
             ),
             *_schemas(found),
         ],
-        refresh_seconds=None,
+        refresh=None,
     )
 
 

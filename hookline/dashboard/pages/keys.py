@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from hookline import ids
 from hookline.dashboard import components
+from hookline.dashboard.field_parser import one_of
 from hookline.dashboard.page import Action, Done, Form, Page, View
 from hookline.dashboard.page_context import PageContext
 from hookline.errors import InvalidInput, NotFound
@@ -58,7 +59,7 @@ async def show(context: PageContext) -> Page:
             context.live("keys", listed),
             components.more(context, keys[-1].id if len(found) > SHOWN else None, "More"),
         ],
-        refresh_seconds=10.0,
+        refresh=10.0,
     )
 
 
@@ -68,8 +69,7 @@ def _verdict(context: PageContext, keys: Sequence[ApiKey]) -> Safe:
     if expired:
         have = "has" if len(expired) == 1 else "have"
         return components.verdict(
-            "dead",
-            f"{components.count(len(expired), 'key')} {have} expired. Replace and revoke expired keys.",
+            "dead", f"{components.count(len(expired), 'key')} {have} expired. Replace and revoke expired keys."
         )
     if soon:
         expires = "expires" if len(soon) == 1 else "expire"
@@ -144,13 +144,12 @@ async def create(context: PageContext, form: Form) -> Page:
             tag("p", f"{made.name} may {_SCOPES[made.scope].partition(': ')[2]}."),
             tag("p", components.link_button(context.link("/api-keys"), "I have copied it", kind="main")),
         ],
-        refresh_seconds=None,
+        refresh=None,
     )
 
 
 async def _create(context: PageContext, typed: Mapping[str, str]) -> tuple[ApiKey, str]:
-    if typed["scope"] not in set(Scope):
-        raise InvalidInput(f"takes one of {', '.join(Scope)}", field="scope")
+    one_of("scope", typed["scope"], Scope)
     if typed["days"] not in _LIFETIMES:
         raise InvalidInput(f"takes one of {', '.join(filter(None, _LIFETIMES))}, or nothing", field="days")
     return await api_keys.create(
@@ -203,7 +202,7 @@ async def _form(context: PageContext, typed: Mapping[str, str], error: InvalidIn
         aside=tag("a", "Back to the keys", href=context.link("/api-keys")),
         body=[message if errors else None, form],
         status=http_status(error),
-        refresh_seconds=None,
+        refresh=None,
     )
 
 
@@ -256,7 +255,7 @@ async def show_revoke(context: PageContext) -> Page:
                 components.link_button(context.link("/api-keys"), "Cancel"),
             ),
         ],
-        refresh_seconds=None,
+        refresh=None,
     )
 
 
@@ -270,7 +269,4 @@ VIEWS = (
     View(path="/api-keys/new", show=show_new),
     View(path="/api-keys/{key_id}/revoke", show=show_revoke),
 )
-ACTIONS = (
-    Action(path="/api-keys/new", do=create),
-    Action(path="/api-keys/{key_id}/revoke", do=revoke),
-)
+ACTIONS = (Action(path="/api-keys/new", do=create), Action(path="/api-keys/{key_id}/revoke", do=revoke))

@@ -10,7 +10,7 @@ from starlette.responses import RedirectResponse, Response
 from hookline import ids
 from hookline.dashboard import components
 from hookline.dashboard.charts import drawing
-from hookline.dashboard.page import Action, Page, View
+from hookline.dashboard.page import Page, View
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.message.search import FILTERS, SearchInput, page_of_id, read
 from hookline.errors import InvalidInput
@@ -65,7 +65,7 @@ async def show(context: PageContext) -> Page | Response:
             context.live("messages", await _table(context, search, listed), _paging(context, listed)),
         ],
         status=422 if search.errors else 200,
-        refresh_seconds=3.0 if first and not search.errors else None,
+        refresh=3.0 if first and not search.errors else None,
     )
 
 
@@ -291,4 +291,3 @@ def _other_searches(context: PageContext, text: str) -> Safe:
 
 
 VIEWS = (View(path="/messages", show=show, portal=True),)
-ACTIONS: tuple[Action, ...] = ()

@@ -12,11 +12,10 @@ from datetime import timedelta
 
 from hookline.dashboard.charts import series
 from hookline.dashboard.charts.series import Series
-from hookline.dashboard.page import Action, Page, View
+from hookline.dashboard.page import Page, View
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages import alerts
 from hookline.dashboard.pages.overview_view import MAX_UNHEALTHY, Fleet, OverviewData, body
-from hookline.errors import NotFound
 from hookline.model import Backlog, DeadFilter, Depths
 from hookline.model.activity import MINUTE
 from hookline.observe.fleet_history import Work
@@ -29,8 +28,7 @@ CHECKS_KEPT = timedelta(hours=2)  # earlier backlog checks are kept for this tim
 
 
 async def show(context: PageContext) -> Page:
-    if context.app is None and context.param("app") is not None:
-        raise NotFound(f"no application {context.param('app')!r}")  # an unknown application must not mean all of them
+    context.check_app()
     data = await (_deployment(context) if context.runs_deployment and context.app is None else _organization(context))
     return Page(title="Overview", body=body(context, data), rail="overview")
 
@@ -119,4 +117,3 @@ async def _organization(context: PageContext) -> OverviewData:
 
 
 VIEWS = (View(path="/", show=show, portal=True),)
-ACTIONS: tuple[Action, ...] = ()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hookline import __version__
 from hookline.config import PREFIX
 from hookline.dashboard import components
-from hookline.dashboard.page import Action, Page, View
+from hookline.dashboard.page import Page, View
 from hookline.dashboard.page_context import PageContext
 from hookline.model import Scope
 from hookline.model.operators import Operator
@@ -27,7 +27,7 @@ async def show(context: PageContext) -> Page:
     if context.may_change:
         found = await context.store.operators(None, Rows(limit=MAX_OPERATORS + 1))
         body.append(_operators(context, found))
-    return Page(title="Settings", rail="settings", body=[*body, _table(settings)], refresh_seconds=None)
+    return Page(title="Settings", rail="settings", body=[*body, _table(settings)], refresh=None)
 
 
 def _verdict(settings: Sequence[ShownSetting], schema: int) -> Safe:
@@ -123,4 +123,3 @@ def _with_code(text: str) -> Safe:
 
 
 VIEWS = (View(path="/settings", show=show, deployment=True),)
-ACTIONS: tuple[Action, ...] = ()

@@ -120,13 +120,7 @@ def customers(form: SignInForm, brand: Brand) -> Safe:
 
 def refused(title: str, words: str, back: str, *, brand: Brand | None = None) -> Safe:
     """Return an error page without a form, for errors that the user cannot correct."""
-    return _document(
-        title,
-        tag("h1", title),
-        _alert(words),
-        tag("p", tag("a", "Sign in", href=back)),
-        brand=brand,
-    )
+    return _document(title, tag("h1", title), _alert(words), tag("p", tag("a", "Sign in", href=back)), brand=brand)
 
 
 def _document(title: str, *body: Child, brand: Brand | None = None) -> Safe:

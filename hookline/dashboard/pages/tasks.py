@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from hookline.dashboard import components
+from hookline.dashboard.field_parser import one_of
 from hookline.dashboard.page import Action, Done, Form, Page, View
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages import task_parts
-from hookline.dashboard.pages.dead_letters import filter as dead_letter_filter
-from hookline.errors import InvalidInput
 from hookline.model import DeadFilter, Task, TaskKind, TaskStatus
 from hookline.rules.checks.text import check_name
 from hookline.services import tasks as services
@@ -30,10 +29,10 @@ async def show(context: PageContext) -> Page:
     batch = context.param("batch")
     if batch is not None:
         return await _show_batch(context, batch)
-    dead_letter_filter.chosen_app(context)
+    context.check_app()
     status = context.param("status")
-    if status is not None and status not in set(TaskStatus):
-        raise InvalidInput(f"takes one of {', '.join(TaskStatus)}", field="status")
+    if status is not None:
+        one_of("status", status, TaskStatus)
     after = context.param("after")
     if after is not None:
         check_name("after", after)
@@ -118,7 +117,7 @@ async def show_one(context: PageContext) -> Page:
         rail="dead",
         body=[body, context.live("work", components.section("Details", _details(context, task)))],
         aside=tag("a", "All tasks", href=context.link("/tasks")),
-        refresh_seconds=1.0 if task.status == TaskStatus.RUNNING else 3.0,
+        refresh=1.0 if task.status == TaskStatus.RUNNING else 3.0,
     )
 
 
@@ -235,10 +234,7 @@ async def stop_batch(context: PageContext, form: Form) -> Done:
     return Done(to=context.link("/tasks", batch=batch), notice=notice)
 
 
-VIEWS = (
-    View(path="/tasks", show=show, portal=True),
-    View(path="/tasks/{task_id}", show=show_one, portal=True),
-)
+VIEWS = (View(path="/tasks", show=show, portal=True), View(path="/tasks/{task_id}", show=show_one, portal=True))
 ACTIONS = (
     Action(path="/tasks/stop", do=stop_batch, portal=True),
     Action(path="/tasks/{task_id}/stop", do=stop, portal=True),

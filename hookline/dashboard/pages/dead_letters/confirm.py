@@ -33,7 +33,7 @@ NONE_SELECTED = "select at least one dead letter, or choose all that match"
 class Selection(Struct, frozen=True, kw_only=True):
     """The dead letters to change: the selected ones, or all that match the filter."""
 
-    filter_input: FilterInput
+    filters: FilterInput
     where: DeadFilter
     by_id: bool
 
@@ -42,28 +42,28 @@ class Selection(Struct, frozen=True, kw_only=True):
         if self.by_id:
             return [("id", shown_id(number)) for number in self.where.ids or ()]
         assert self.where.until is not None
-        typed = {**self.filter_input.typed, "until": self.where.until.isoformat()}
+        typed = {**self.filters.typed, "until": self.where.until.isoformat()}
         return [("all", "1"), *typed.items()]
 
 
 async def _selection(
     context: PageContext, get: dead_letter_filter.Get, selected_ids: Sequence[str], kind: TaskKind
 ) -> Selection:
-    filter_input = await dead_letter_filter.read(context, get)
+    filters = await dead_letter_filter.read(context, get)
     if selected_ids:
         # Selected dead letters may be replayed even if they are resolved. A filter never includes resolved ones.
         resolved = None if kind == TaskKind.REPLAY_DEAD else False
-        within = await dead_letters.filter_of(context.deps, context.caller, DeadLetterQuery(app=filter_input.query.app))
+        within = await dead_letters.filter_of(context.deps, context.caller, DeadLetterQuery(app=filters.query.app))
         where = replace(within, ids=dead_letters.numbers(selected_ids), resolved=resolved)
-        return Selection(filter_input=filter_input, where=where, by_id=True)
+        return Selection(filters=filters, where=where, by_id=True)
     if get("all") is None:
         raise InvalidInput(NONE_SELECTED)
-    filter_input.check()
+    filters.check()
     # Deliveries that die from now on were not counted, so they are excluded.
-    until = context.now if filter_input.query.until is None else min(filter_input.query.until, context.now)
-    filter_input = replace(filter_input, query=replace(filter_input.query, until=until))
-    where = await dead_letters.matching(context.deps, context.caller, filter_input.query)
-    return Selection(filter_input=filter_input, where=where, by_id=False)
+    until = context.now if filters.query.until is None else min(filters.query.until, context.now)
+    filters = replace(filters, query=replace(filters.query, until=until))
+    where = await dead_letters.matching(context.deps, context.caller, filters.query)
+    return Selection(filters=filters, where=where, by_id=False)
 
 
 # ── confirmation ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -96,10 +96,10 @@ def _has_selection(context: PageContext) -> bool:
 
 
 def _empty_page(verb: str, context: PageContext) -> Page:
-    dead_letter_filter.chosen_app(context)
+    context.check_app()
     back = tag("a", "Back to the dead letters", href=context.link("/dead-letters"))
     words = components.verdict("resolved", f"Nothing is selected: {NONE_SELECTED}.")
-    return Page(title=f"{verb} dead letters", rail="dead", body=[words], aside=back, refresh_seconds=None)
+    return Page(title=f"{verb} dead letters", rail="dead", body=[words], aside=back, refresh=None)
 
 
 def _summary_line(summary: DeadSummary, counted: str, not_sendable: int) -> Safe:
@@ -148,8 +148,8 @@ async def _resolve_page(
 
 
 def _page(verb: str, context: PageContext, selection: Selection, body: Sequence[Child], status: int = 200) -> Page:
-    back = tag("a", "Back to the dead letters", href=context.link("/dead-letters", **selection.filter_input.typed))
-    return Page(title=f"{verb} dead letters", rail="dead", body=body, aside=back, status=status, refresh_seconds=None)
+    back = tag("a", "Back to the dead letters", href=context.link("/dead-letters", **selection.filters.typed))
+    return Page(title=f"{verb} dead letters", rail="dead", body=body, aside=back, status=status, refresh=None)
 
 
 def _confirm_form(context: PageContext, path: str, selection: Selection, *children: Child) -> Safe:
@@ -208,15 +208,15 @@ async def replay(context: PageContext, form: Form) -> Done:
     selection = await _selection(context, _getter(form), form.values("id"), TaskKind.REPLAY_DEAD)
     if not selection.by_id:
         return _started(
-            context, await dead_letters.replay_matching(context.deps, context.caller, selection.filter_input.query)
+            context, await dead_letters.replay_matching(context.deps, context.caller, selection.filters.query)
         )
-    done = await dead_letters.replay(context.deps, context.caller, form.values("id"), selection.filter_input.query.app)
+    done = await dead_letters.replay(context.deps, context.caller, form.values("id"), selection.filters.query.app)
     return _done(context, selection, done, "Replayed", dead_letters.CANNOT_BE_SENT)
 
 
 async def resolve(context: PageContext, form: Form) -> Done | Page:
     selection = await _selection(context, _getter(form), form.values("id"), TaskKind.RESOLVE_DEAD)
-    note, query = form.text("note").replace("\r\n", "\n"), selection.filter_input.query
+    note, query = form.text("note").replace("\r\n", "\n"), selection.filters.query
     try:
         if not selection.by_id:
             return _started(context, await dead_letters.resolve_matching(context.deps, context.caller, query, note))
@@ -235,7 +235,7 @@ def _getter(form: Form) -> dead_letter_filter.Get:
 def _done(context: PageContext, selection: Selection, made: dead_letters.Done, verb: str, why_not: str) -> Done:
     unchanged = f"; {made.left:,} not changed: {why_not}" if made.left else ""
     return Done(
-        to=context.link("/dead-letters", **selection.filter_input.typed),
+        to=context.link("/dead-letters", **selection.filters.typed),
         notice=f"{verb} {components.count(made.done, 'dead letter')}{unchanged}.",
     )
 

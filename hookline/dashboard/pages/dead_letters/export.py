@@ -51,13 +51,13 @@ async def export(context: PageContext) -> Response:
     name = context.param("format") or "csv"
     if name not in _FORMATS:
         raise InvalidInput(f"takes one of {', '.join(_FORMATS)}", field="format")
-    filter_input = await dead_letter_filter.read(context, context.param)
-    filter_input.check()
+    filters = await dead_letter_filter.read(context, context.param)
+    filters.check()
     after = context.param("after")
     after_death(after)  # refuses an invalid position before the stream starts; later no error can be sent
     headers = {"content-disposition": f'attachment; filename="dead-letters-{context.now:%Y%m%d-%H%M%S}.{name}"'}
     return StreamingResponse(
-        _file(context, filter_input.where, after, _FORMATS[name]), headers=headers, media_type=_FORMATS[name].media
+        _file(context, filters.where, after, _FORMATS[name]), headers=headers, media_type=_FORMATS[name].media
     )
 
 
@@ -132,10 +132,7 @@ def _json_more(after: str) -> bytes:
 
 _FORMATS = {
     "csv": _Format(
-        media="text/csv; charset=utf-8",
-        head=BOM.encode() + csv.lines([_COLUMNS]),
-        lines=_csv,
-        more=_csv_more,
+        media="text/csv; charset=utf-8", head=BOM.encode() + csv.lines([_COLUMNS]), lines=_csv, more=_csv_more
     ),
     "jsonl": _Format(media="application/x-ndjson", head=b"", lines=_json, more=_json_more),
 }

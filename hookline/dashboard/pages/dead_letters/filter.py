@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import TypeVar
 
 from msgspec import Struct
 
 from hookline.dashboard import instants
+from hookline.dashboard.field_parser import FieldParser, one_of
 from hookline.dashboard.page_context import PageContext
 from hookline.errors import HooklineError, InvalidInput, NoSuch
 from hookline.model import DeadFilter, DeadLetter
@@ -16,7 +15,6 @@ from hookline.model.states import Reason
 from hookline.services import dead_letters
 from hookline.services.dead_letters import DeadLetterQuery
 
-T = TypeVar("T")
 Get = Callable[[str], str | None]
 
 NAMES = ("endpoint", "type", "reason", "since", "until", "state")
@@ -51,35 +49,23 @@ class FilterInput(Struct, frozen=True, kw_only=True):
 
 def chosen_app(context: PageContext) -> str | None:
     """Return the id of the chosen application. None means all applications that the viewer may reach."""
-    ref = context.param("app")
-    if ref is not None and context.app is None:
-        raise NoSuch("application", ref)  # an unknown application must not mean all of them
+    context.check_app()
     return None if context.app is None else context.app.id
 
 
 async def read(context: PageContext, get: Get) -> FilterInput:
     typed = {name: value for name in NAMES if (value := get(name))}
-    errors: dict[str, HooklineError] = {}
-
-    def parsed(name: str, as_value: Callable[[str], T]) -> T | None:
-        text = typed.get(name)
-        if text is None:
-            return None
-        try:
-            return as_value(text)
-        except InvalidInput as error:
-            errors[name] = InvalidInput(error.words, field=name)
-            return None
-
+    parser = FieldParser(typed)
     query = DeadLetterQuery(
         app=chosen_app(context),
-        endpoint=parsed("endpoint", str),
-        event_type=parsed("type", str),
-        reason=parsed("reason", _reason),
-        since=parsed("since", partial(instants.read, "since")),
-        until=parsed("until", partial(instants.read, "until")),
-        resolved=parsed("state", _resolved) if "state" in typed else False,
+        endpoint=typed.get("endpoint"),
+        event_type=typed.get("type"),
+        reason=parser.read("reason", _reason),
+        since=parser.read("since", instants.read),
+        until=parser.read("until", instants.read),
+        resolved=parser.read("state", _resolved) if "state" in typed else False,
     )
+    errors: dict[str, HooklineError] = {**parser.errors}
     where = DeadFilter(org_id=context.org_id, ids=())
     try:
         where = where if errors else await dead_letters.filter_of(context.deps, context.caller, query)
@@ -90,17 +76,12 @@ async def read(context: PageContext, get: Get) -> FilterInput:
     return FilterInput(typed=typed, query=query, where=where, errors=errors)
 
 
-def _reason(text: str) -> Reason:
-    try:
-        return Reason(text)
-    except ValueError:
-        raise InvalidInput(f"takes one of {', '.join(Reason)}") from None
+def _reason(name: str, text: str) -> Reason:
+    return Reason(one_of(name, text, Reason))
 
 
-def _resolved(text: str) -> bool | None:
-    if text not in STATES:
-        raise InvalidInput(f"takes one of {', '.join(STATES)}")
-    return STATES[text]
+def _resolved(name: str, text: str) -> bool | None:
+    return STATES[one_of(name, text, STATES)]
 
 
 async def find(context: PageContext, ref: str) -> DeadLetter:

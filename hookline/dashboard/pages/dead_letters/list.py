@@ -31,32 +31,26 @@ _ONE = "one"  # id of the form that the buttons in the rows submit
 
 
 async def show(context: PageContext) -> Page:
-    filter_input = await dead_letter_filter.read(context, context.param)
-    if filter_input.error_texts:
-        return Page(
-            title="Dead letters",
-            rail="dead",
-            body=[_filters(context, filter_input, ())],
-            status=422,
-            refresh_seconds=None,
-        )
-    summary = await context.store.dead_summary(filter_input.where)
+    filters = await dead_letter_filter.read(context, context.param)
+    if filters.error_texts:
+        return Page(title="Dead letters", rail="dead", body=[_filters(context, filters, ())], status=422, refresh=None)
+    summary = await context.store.dead_summary(filters.where)
     top = context.live(
         "dead",
-        _verdict(filter_input, summary),
+        _verdict(filters, summary),
         await task_parts.running(context),
-        _bulk_buttons(context, filter_input, summary) if filter_input.state == "dead" else None,
-        _numbers(context, filter_input, summary) if summary.groups else None,
-        _groups(context, filter_input, summary) if summary.groups else None,
+        _bulk_buttons(context, filters, summary) if filters.state == "dead" else None,
+        _numbers(context, filters, summary) if summary.groups else None,
+        _groups(context, filters, summary) if summary.groups else None,
     )
     return Page(
         title="Dead letters",
         rail="dead",
         body=[
             top,
-            _states(context, filter_input),
-            _filters(context, filter_input, summary.groups),
-            await _listing(context, filter_input, summary),
+            _states(context, filters),
+            _filters(context, filters, summary.groups),
+            await _listing(context, filters, summary),
         ],
         aside=tag("a", "Tasks", href=context.link("/tasks")),
     )
@@ -65,12 +59,12 @@ async def show(context: PageContext) -> Page:
 # ── summary and actions ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _verdict(filter_input: FilterInput, summary: DeadSummary) -> Safe:
-    if filter_input.state != "dead":
-        kind = "resolved dead letter" if filter_input.state == "resolved" else "dead letter"
+def _verdict(filters: FilterInput, summary: DeadSummary) -> Safe:
+    if filters.state != "dead":
+        kind = "resolved dead letter" if filters.state == "resolved" else "dead letter"
         return components.verdict("resolved", components.count(summary.dead, kind, summary.more), ".")
     if not summary.groups:
-        words = "No dead letter matches." if filter_input.narrows else "No dead letters."
+        words = "No dead letter matches." if filters.narrows else "No dead letters."
         return components.verdict("delivered", words)
     by_endpoint = _by_endpoint(summary)
     (reason, of_reason), (worst, of_worst) = _by_reason(summary)[0], by_endpoint[0]
@@ -90,28 +84,26 @@ def _verdict(filter_input: FilterInput, summary: DeadSummary) -> Safe:
     )
 
 
-def _bulk_buttons(context: PageContext, filter_input: FilterInput, summary: DeadSummary) -> Safe | None:
+def _bulk_buttons(context: PageContext, filters: FilterInput, summary: DeadSummary) -> Safe | None:
     if not summary.groups or not context.may_change:
         return None
-    words = "it" if summary.dead == 1 else _all_words(filter_input, summary)
-    query = {**filter_input.typed, "all": "1"}
+    words = "it" if summary.dead == 1 else _all_words(filters, summary)
+    query = {**filters.typed, "all": "1"}
     return components.actions(
         components.link_button(context.link("/dead-letters/replay", **query), f"Replay {words}", kind="main"),
         components.link_button(context.link("/dead-letters/resolve", **query), f"Resolve {words}"),
     )
 
 
-def _all_words(filter_input: FilterInput, summary: DeadSummary) -> str:
-    return f"all {'' if summary.more else f'{summary.dead:,} '}".rstrip() + (
-        " that match" if filter_input.narrows else ""
-    )
+def _all_words(filters: FilterInput, summary: DeadSummary) -> str:
+    return f"all {'' if summary.more else f'{summary.dead:,} '}".rstrip() + (" that match" if filters.narrows else "")
 
 
-def _numbers(context: PageContext, filter_input: FilterInput, summary: DeadSummary) -> Safe:
+def _numbers(context: PageContext, filters: FilterInput, summary: DeadSummary) -> Safe:
     endpoints = len({group.endpoint_no for group in summary.groups})
     applications = len({group.app_id for group in summary.groups})
     oldest = min(group.oldest for group in summary.groups)
-    shade = _shade(filter_input)
+    shade = _shade(filters)
 
     def counted(number: int, noun: str, href: str) -> Safe:
         value, _, words = components.count(number, noun).partition(" ")
@@ -128,8 +120,8 @@ def _numbers(context: PageContext, filter_input: FilterInput, summary: DeadSumma
     return components.numbers(*found)
 
 
-def _groups(context: PageContext, filter_input: FilterInput, summary: DeadSummary) -> Safe:
-    shade = _shade(filter_input)
+def _groups(context: PageContext, filters: FilterInput, summary: DeadSummary) -> Safe:
+    shade = _shade(filters)
     reasons = [
         figures.Bar(
             name=reason.value,
@@ -153,8 +145,8 @@ def _groups(context: PageContext, filter_input: FilterInput, summary: DeadSummar
     return components.columns(figures.bars("By reason", reasons), figures.bars("By endpoint", endpoints))
 
 
-def _shade(filter_input: FilterInput) -> str:
-    return "resolved" if filter_input.state == "resolved" else "dead"
+def _shade(filters: FilterInput) -> str:
+    return "resolved" if filters.state == "resolved" else "dead"
 
 
 def _by_reason(summary: DeadSummary) -> list[tuple[Reason, int]]:
@@ -183,19 +175,19 @@ def _short_url(url: str) -> str:
 # ── filters ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _states(context: PageContext, filter_input: FilterInput) -> Safe:
+def _states(context: PageContext, filters: FilterInput) -> Safe:
     found = (("Dead", "dead"), ("Resolved", "resolved"), ("All", "all"))
     return components.tabs(
         "State",
         [
-            (words, context.here(state=None if state == "dead" else state, after=None), state == filter_input.state)
+            (words, context.here(state=None if state == "dead" else state, after=None), state == filters.state)
             for words, state in found
         ],
     )
 
 
-def _filters(context: PageContext, filter_input: FilterInput, groups: Sequence[DeadGroup]) -> Safe:
-    typed, errors = filter_input.typed, filter_input.error_texts
+def _filters(context: PageContext, filters: FilterInput, groups: Sequence[DeadGroup]) -> Safe:
+    typed, errors = filters.typed, filters.error_texts
     known = {group.endpoint_id: group.endpoint_url for group in groups[:100]}
     reasons = [("", "Any reason"), *((reason.value, reason.value) for reason in Reason)]
     if "reason" in errors:
@@ -216,8 +208,8 @@ def _filters(context: PageContext, filter_input: FilterInput, groups: Sequence[D
                 "type", "Event type", typed.get("type", ""), error=errors.get("type"), placeholder="order.paid"
             ),
             components.choice("reason", "Reason", reasons, typed.get("reason", "")),
-            _time_field("since", "Died since", filter_input),
-            _time_field("until", "Died until", filter_input),
+            _time_field("since", "Died since", filters),
+            _time_field("until", "Died until", filters),
         ),
         *(_fault(name, errors[name]) for name in ("reason", "state") if name in errors),
         components.offered("endpoints", known.items()),
@@ -228,48 +220,43 @@ def _fault(name: str, words: str) -> Safe:
     return tag("p", f"✕ {name}: {words}", class_="state dead", role="alert")
 
 
-def _time_field(name: str, words: str, filter_input: FilterInput) -> Safe:
-    if name in filter_input.error_texts:
-        return components.field(name, words, filter_input.typed[name], error=filter_input.error_texts[name])
-    value = filter_input.where.since if name == "since" else filter_input.where.until
+def _time_field(name: str, words: str, filters: FilterInput) -> Safe:
+    if name in filters.error_texts:
+        return components.field(name, words, filters.typed[name], error=filters.error_texts[name])
+    value = filters.where.since if name == "since" else filters.where.until
     return components.moment(name, words, value)
 
 
 # ── the list ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _listing(context: PageContext, filter_input: FilterInput, summary: DeadSummary) -> Safe:
+async def _listing(context: PageContext, filters: FilterInput, summary: DeadSummary) -> Safe:
     page = Rows(limit=SHOWN, iterator=context.param("after"))
     after_death(page.iterator)  # refuses an invalid position even if there are no dead letters
-    letters = await context.store.dead_letters(filter_input.where, page) if summary.groups else []
+    letters = await context.store.dead_letters(filters.where, page) if summary.groups else []
     names = await context.names(letter.app_id for letter in letters)
     following = death(letters[-1].died_at, letters[-1].id) if len(letters) == SHOWN else None
-    table = context.live(
-        "letters", _table(context, filter_input, letters, names) if letters else _empty(context, filter_input)
-    )
+    table = context.live("letters", _table(context, filters, letters, names) if letters else _empty(context, filters))
     kept = {name: value for name in ("app", "range") if (value := context.param(name)) and not context.viewer.portal}
     return join(
         components.form(context, context.link("/dead-letters"), id=_ONE) if context.may_change else None,
         tag(
             "form",
-            *(
-                tag("input", type="hidden", name=name, value=value)
-                for name, value in {**kept, **filter_input.typed}.items()
-            ),
+            *(tag("input", type="hidden", name=name, value=value) for name, value in {**kept, **filters.typed}.items()),
             table,
-            _selection_bar(context, filter_input) if context.may_change else None,
+            _selection_bar(context, filters) if context.may_change else None,
             method="get",
             action=context.link("/dead-letters/replay", app=None, range=None),
         ),
         components.more(context, following),
-        _export_links(context, filter_input) if letters else None,
+        _export_links(context, filters) if letters else None,
     )
 
 
-def _empty(context: PageContext, filter_input: FilterInput) -> Safe:
+def _empty(context: PageContext, filters: FilterInput) -> Safe:
     if context.param("after") is not None:
         return components.empty("No more dead letters.")
-    if filter_input.narrows or filter_input.state != "dead":
+    if filters.narrows or filters.state != "dead":
         return components.empty(
             join("No dead letter matches. ", tag("a", "Show all dead letters", href=context.link("/dead-letters")))
         )
@@ -281,28 +268,24 @@ def _empty(context: PageContext, filter_input: FilterInput) -> Safe:
     )
 
 
-def _selection_bar(context: PageContext, filter_input: FilterInput) -> Safe:
+def _selection_bar(context: PageContext, filters: FilterInput) -> Safe:
     def press(verb: str, words: str) -> Safe:
         return tag(
             "button", words, class_="button", formaction=context.link(f"/dead-letters/{verb}", app=None, range=None)
         )
 
-    resolve = press("resolve", "Resolve selected") if filter_input.state != "resolved" else None
+    resolve = press("resolve", "Resolve selected") if filters.state != "resolved" else None
     return components.picked(press("replay", "Replay selected"), resolve)
 
 
-def _export_links(context: PageContext, filter_input: FilterInput) -> Safe:
+def _export_links(context: PageContext, filters: FilterInput) -> Safe:
     def to(kind: str, words: str) -> Safe:
-        return tag(
-            "a", words, href=context.link("/dead-letters/export", format=kind, **filter_input.typed), download=True
-        )
+        return tag("a", words, href=context.link("/dead-letters/export", format=kind, **filters.typed), download=True)
 
     return tag("p", "Export: ", to("csv", "CSV"), " · ", to("jsonl", "JSON lines"), class_="quiet")
 
 
-def _table(
-    context: PageContext, filter_input: FilterInput, letters: Sequence[DeadLetter], names: Mapping[str, str]
-) -> Safe:
+def _table(context: PageContext, filters: FilterInput, letters: Sequence[DeadLetter], names: Mapping[str, str]) -> Safe:
     columns: list[Child] = ["Died", "Event", "Endpoint", "Why"]
     if context.app is None:
         columns.insert(3, "Application")
@@ -310,13 +293,13 @@ def _table(
         columns = [components.pick_all(), *columns, tag("span", "Actions", class_="unseen")]
     return components.table(
         columns,
-        [_row(context, filter_input, letter, names) for letter in letters],
+        [_row(context, filters, letter, names) for letter in letters],
         caption="Dead letters, newest first",
         keys=[shown_id(letter.id) for letter in letters],
     )
 
 
-def _row(context: PageContext, filter_input: FilterInput, letter: DeadLetter, names: Mapping[str, str]) -> list[Child]:
+def _row(context: PageContext, filters: FilterInput, letter: DeadLetter, names: Mapping[str, str]) -> list[Child]:
     name = shown_id(letter.id)
     row: list[Child] = [
         components.ago(letter.died_at, context.now),
@@ -333,7 +316,7 @@ def _row(context: PageContext, filter_input: FilterInput, letter: DeadLetter, na
         shown = names.get(letter.app_id, letter.app_id)
         row.insert(3, tag("a", shown, href=context.here(app=letter.app_id, after=None)))
     if context.may_change:
-        row = [components.pick("id", name, f"Select {name}"), *row, _buttons(context, filter_input, letter)]
+        row = [components.pick("id", name, f"Select {name}"), *row, _buttons(context, filters, letter)]
     return row
 
 
@@ -353,9 +336,9 @@ def _why(letter: DeadLetter) -> Safe:
     )
 
 
-def _buttons(context: PageContext, filter_input: FilterInput, letter: DeadLetter) -> Safe:
+def _buttons(context: PageContext, filters: FilterInput, letter: DeadLetter) -> Safe:
     name = shown_id(letter.id)
-    back = {**filter_input.typed, "after": context.param("after")}
+    back = {**filters.typed, "after": context.param("after")}
     replay = tag(
         "button",
         "Replay",
@@ -364,7 +347,7 @@ def _buttons(context: PageContext, filter_input: FilterInput, letter: DeadLetter
         formaction=context.link(f"/dead-letters/{name}/replay", **back),
         aria_label=f"Replay {name}",
     )
-    href = context.link("/dead-letters/resolve", id=name, **filter_input.typed)
+    href = context.link("/dead-letters/resolve", id=name, **filters.typed)
     resolve = (
         components.link_button(href, "Resolve", aria_label=f"Resolve {name}") if letter.resolved_at is None else None
     )

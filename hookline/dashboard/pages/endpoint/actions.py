@@ -65,7 +65,7 @@ async def show_enable(context: PageContext) -> Page:
         await _missed(context, found) if found.status == EndpointStatus.DISABLED else _not_disabled(context, found)
     )
     which = tag("p", components.ident(found.url, href=context.link(path(found)), most=80))
-    return Page(title="Enable the endpoint", rail="endpoints", body=[summary, which, *rest], refresh_seconds=None)
+    return Page(title="Enable the endpoint", rail="endpoints", body=[summary, which, *rest], refresh=None)
 
 
 def _not_disabled(context: PageContext, found: Endpoint) -> list[Child]:
@@ -156,7 +156,7 @@ async def show_delete(context: PageContext) -> Page:
             components.link_button(context.link(path(found)), "Cancel"),
         ),
     ]
-    return Page(title="Delete the endpoint", rail="endpoints", body=body, refresh_seconds=None)
+    return Page(title="Delete the endpoint", rail="endpoints", body=body, refresh=None)
 
 
 async def delete(context: PageContext, _form: Form) -> Done:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from hookline.dashboard import components
+from hookline.dashboard.draft_fields import DraftFields
 from hookline.dashboard.page import Action, Done, Form, Page, View
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.endpoint import draft as drafts
@@ -47,6 +48,10 @@ class FormError(Struct, frozen=True):
     words: str = ""
     status: int = 422
 
+    @property
+    def by_field(self) -> dict[str, str]:
+        return {self.field: self.words} if self.field else {}
+
     def of(self, name: str) -> str | None:
         return self.words if self.field == name else None
 
@@ -82,7 +87,7 @@ async def _new_page(context: PageContext, draft: Draft, application: str, error:
                         components.actions(first),
                     )
                 ],
-                refresh_seconds=None,
+                refresh=None,
             )
         options, more = [(app.id, app.name) for app in apps[:MAX_APPS]], len(apps) > MAX_APPS
         chooser = components.chooser(
@@ -94,7 +99,7 @@ async def _new_page(context: PageContext, draft: Draft, application: str, error:
         rail="endpoints",
         body=body,
         aside=tag("a", "Back to the endpoints", href=context.link("/endpoints")),
-        refresh_seconds=None,
+        refresh=None,
         status=error.status if error else 200,
     )
 
@@ -129,7 +134,7 @@ async def _edit_page(context: PageContext, found: Endpoint, draft: Draft, error:
         rail="endpoints",
         body=body,
         aside=back(context, found),
-        refresh_seconds=None,
+        refresh=None,
         status=error.status if error else 200,
     )
 
@@ -168,6 +173,7 @@ async def _form(
     new: bool = False,
 ) -> list[Child]:
     error = error or FormError()
+    field = DraftFields(draft, error.by_field)
     known = await context.store.event_types(context.org_id, Rows(limit=MAX_TYPES + 1), archived=False)
     return [
         components.verdict("dead", error.words) if error.words and not error.field else None,
@@ -175,17 +181,8 @@ async def _form(
             context,
             to,
             head,
-            components.field(
-                "url", "URL", draft.url, error=error.of("url"), required=True, maxlength="8000", autocomplete="off"
-            ),
-            components.field(
-                "description",
-                "Description",
-                draft.description,
-                error=error.of("description"),
-                type_="textarea",
-                rows="2",
-            ),
+            field("url", "URL", required=True, maxlength="8000", autocomplete="off"),
+            field("description", "Description", type_="textarea", rows="2"),
             _types(draft, [each.name for each in known], error),
             _more(draft, error, new),
             components.actions(tag("button", button_text, class_="button main")),
@@ -223,30 +220,13 @@ def _types(draft: Draft, known: Sequence[str], error: FormError) -> Safe:
 def _more(draft: Draft, error: FormError, new: bool) -> Safe:
     """Return the settings that few endpoints change, folded away unless one of them has an error."""
     inside = error.field not in ("", "url", "description", "event_types")
+    field = DraftFields(draft, error.by_field)
     return tag(
         "details",
         tag("summary", "Channels, limits, order, signing, retries"),
-        components.field(
-            "channels",
-            "Channels",
-            draft.channels,
-            hint="Only messages on one of these channels. Empty: all messages.",
-            error=error.of("channels"),
-        ),
-        components.field(
-            "throttle_rate",
-            "Maximum requests per second",
-            draft.throttle_rate,
-            error=error.of("throttle_rate"),
-            inputmode="decimal",
-        ),
-        components.field(
-            "concurrency",
-            "Maximum requests in flight",
-            draft.concurrency,
-            error=error.of("concurrency"),
-            inputmode="numeric",
-        ),
+        field("channels", "Channels", hint="Only messages on one of these channels. Empty: all messages."),
+        field("throttle_rate", "Maximum requests per second", inputmode="decimal"),
+        field("concurrency", "Maximum requests in flight", inputmode="numeric"),
         components.choice(
             "ordering", "Order", [(key.value, words) for key, words in ORDERINGS.items()], draft.ordering
         ),
@@ -265,12 +245,8 @@ def _more(draft: Draft, error: FormError, new: bool) -> Safe:
         if new
         else None,
         _policy(draft, error),
-        components.field(
-            "uid", "Uid", draft.uid, hint="Your own id for this endpoint, for use in the API.", error=error.of("uid")
-        ),
-        components.field(
-            "metadata", "Metadata (JSON)", draft.metadata, error=error.of("metadata"), type_="textarea", rows="2"
-        ),
+        field("uid", "Uid", hint="Your own id for this endpoint, for use in the API."),
+        field("metadata", "Metadata (JSON)", type_="textarea", rows="2"),
         open=inside,
     )
 
@@ -303,7 +279,4 @@ VIEWS = (
     View(path="/endpoints/new", show=show_new, portal=True),
     View(path=f"{_ONE}/edit", show=show_edit, portal=True),
 )
-ACTIONS = (
-    Action(path="/endpoints/new", do=create, portal=True),
-    Action(path=f"{_ONE}/edit", do=edit, portal=True),
-)
+ACTIONS = (Action(path="/endpoints/new", do=create, portal=True), Action(path=f"{_ONE}/edit", do=edit, portal=True))

@@ -44,7 +44,7 @@ def _page(context: PageContext, found: Endpoint, typed: Sequence[Line], error: H
         rail="endpoints",
         body=body,
         aside=back(context, found),
-        refresh_seconds=None,
+        refresh=None,
         status=http_status(error),
     )
 

@@ -10,7 +10,7 @@ from hookline.dashboard import components, delivery_contract, endpoint_health
 from hookline.dashboard.charts import circuit_band, figures, series
 from hookline.dashboard.charts.series import Series
 from hookline.dashboard.endpoint_health import condition
-from hookline.dashboard.page import Action, Page, View
+from hookline.dashboard.page import Page, View
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.endpoint import controls
 from hookline.dashboard.pages.endpoint import settings as endpoint_settings
@@ -232,8 +232,7 @@ def _circuit(context: PageContext, data: EndpointData) -> Safe:
     probes = circuit_band.probes(data.probes, lane, context.services.lease, context.now)
     band = circuit_band.stretches(data.events, lane, since, context.now, probes)
     return components.section(
-        "Circuit and status",
-        figures.band(f"Circuit, {context.span.words.lower()}", band, context.since, context.now),
+        "Circuit and status", figures.band(f"Circuit, {context.span.words.lower()}", band, context.since, context.now)
     )
 
 
@@ -345,4 +344,3 @@ def _response(found: Attempt) -> Safe:
 
 
 VIEWS = (View(path="/endpoints/{endpoint_id}", show=show, portal=True),)
-ACTIONS: tuple[Action, ...] = ()

@@ -90,7 +90,7 @@ async def _page(context: PageContext, kind: ReplayKind, found: Endpoint, typed: 
         rail="endpoints",
         body=body,
         aside=back(context, found),
-        refresh_seconds=None,
+        refresh=None,
         status=422 if error else 200,
     )
 

@@ -7,12 +7,12 @@ from datetime import timedelta
 from starlette.responses import RedirectResponse, Response
 
 from hookline.dashboard import components, delivery_contract
+from hookline.dashboard.field_parser import one_of
 from hookline.dashboard.page import Action, Form, Page, View
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.endpoint.actions import find, ref
 from hookline.dashboard.pages.endpoint.controls import path
 from hookline.dashboard.pages.endpoint.settings import OVERLAPS
-from hookline.errors import InvalidInput
 from hookline.model import Endpoint
 from hookline.services import endpoints
 from hookline.web.html import Child, tag
@@ -27,8 +27,7 @@ async def reveal(context: PageContext, _form: Form) -> Page:
 
 async def rotate(context: PageContext, form: Form) -> Page:
     found, overlap = await find(context), form.text("overlap")
-    if overlap not in dict(OVERLAPS):
-        raise InvalidInput(f"takes one of {', '.join(key for key, _ in OVERLAPS)}", field="overlap")
+    one_of("overlap", overlap, dict(OVERLAPS))
     if form.text("revision") != str(found.revision):
         return _already_rotated(context, found)
     if overlap == "0" and not form.flag("sure"):
@@ -57,7 +56,7 @@ def _confirm_rotation(context: PageContext, found: Endpoint) -> Page:
         tag("p", "Endpoint ", components.ident(found.url, most=80)),
         components.actions(go, back),
     ]
-    return Page(title="Rotate the secret at once?", rail="endpoints", body=body, refresh_seconds=None)
+    return Page(title="Rotate the secret at once?", rail="endpoints", body=body, refresh=None)
 
 
 def _already_rotated(context: PageContext, found: Endpoint) -> Page:
@@ -65,7 +64,7 @@ def _already_rotated(context: PageContext, found: Endpoint) -> Page:
     words = "The endpoint has changed since you opened its page, so its secret was not rotated again."
     back = components.link_button(context.link(path(found)), "Show the endpoint", kind="main")
     body: list[Child] = [components.verdict("scheduled", words), components.actions(back)]
-    return Page(title="Secret of the endpoint", rail="endpoints", body=body, refresh_seconds=None, status=409)
+    return Page(title="Secret of the endpoint", rail="endpoints", body=body, refresh=None, status=409)
 
 
 def _secret_page(context: PageContext, found: Endpoint, words: str) -> Page:
@@ -77,7 +76,7 @@ def _secret_page(context: PageContext, found: Endpoint, words: str) -> Page:
         delivery_contract.section(context, found, key),
         components.actions(components.link_button(context.link(path(found)), "Back to the endpoint")),
     ]
-    return Page(title="Secret of the endpoint", rail="endpoints", body=body, refresh_seconds=None)
+    return Page(title="Secret of the endpoint", rail="endpoints", body=body, refresh=None)
 
 
 async def redirect_to_endpoint(context: PageContext) -> Response:

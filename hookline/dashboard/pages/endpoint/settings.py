@@ -47,10 +47,7 @@ def section(context: PageContext, found: Endpoint, app: Application) -> Safe:
         ("Event types", _types(context, found.event_types)),
         ("Channels", ", ".join(found.channels) if found.channels else "all messages"),
         ("Throttle", "none" if found.throttle_rate is None else f"{found.throttle_rate:g} requests per second"),
-        (
-            "Requests in flight",
-            "no own limit" if found.concurrency is None else f"at most {found.concurrency:,}",
-        ),
+        ("Requests in flight", "no own limit" if found.concurrency is None else f"at most {found.concurrency:,}"),
         ("Order", ORDERINGS[found.ordering]),
         ("After a dead letter", None if found.ordering == Ordering.NONE else AFTER_DEAD_LETTER[found.on_death]),
         ("Retries", retries(found.policy, context.services.retry)),

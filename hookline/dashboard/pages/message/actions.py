@@ -55,7 +55,7 @@ async def _resend_page(context: PageContext, message: Message, chosen: str = "",
         body=body,
         aside=_back(context, message),
         status=http_status(error),
-        refresh_seconds=None,
+        refresh=None,
     )
 
 
@@ -128,7 +128,7 @@ async def _expunge_page(context: PageContext, message: Message, error: str | Non
         ],
         aside=_back(context, message),
         status=409 if error else 200,
-        refresh_seconds=None,
+        refresh=None,
     )
 
 

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from hookline.dashboard import components
-from hookline.dashboard.page import Action, Page, View
+from hookline.dashboard.field_parser import one_of
+from hookline.dashboard.page import Page, View
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.message.delivery import RANKS
-from hookline.errors import InvalidInput
 from hookline.model import Delivery, EndpointName, Message
 from hookline.services import explain
 from hookline.store.protocols import after_number
@@ -45,9 +45,7 @@ def list_link(context: PageContext, message: Message, state: str | None = None) 
 
 def _state(context: PageContext) -> str | None:
     state = context.param("state")
-    if state is not None and state not in RANKS:
-        raise InvalidInput(f"takes one of {', '.join(RANKS)}", field="state")
-    return state
+    return None if state is None else one_of("state", state, RANKS)
 
 
 def _tabs(context: PageContext, counts: Counter[str], chosen: str | None) -> Safe:
@@ -93,4 +91,3 @@ def _endpoint(context: PageContext, each: Delivery, endpoint: EndpointName | Non
 
 
 VIEWS = (View(path="/messages/{message_id}/deliveries", show=show, portal=True),)
-ACTIONS: tuple[Action, ...] = ()

@@ -240,10 +240,7 @@ def event_table(context: PageContext, view: DeliveryView) -> Safe | None:
         if before
         else None,
         components.table(
-            ("Event", "Time", "Waited", "Duration", "Detail"),
-            rows,
-            caption="Attempts and lane events",
-            numeric=(2, 3),
+            ("Event", "Time", "Waited", "Duration", "Detail"), rows, caption="Attempts and lane events", numeric=(2, 3)
         ),
     )
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 from hookline.dashboard import components, request_response
 from hookline.dashboard.charts.scales import length
-from hookline.dashboard.page import Action, Page, View
+from hookline.dashboard.page import Page, View
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.message import deliveries
 from hookline.dashboard.pages.message import delivery as delivery_section
@@ -44,7 +44,7 @@ async def show(context: PageContext) -> Page:
             _payload(context, message),
             _more(context, history),
         ],
-        refresh_seconds=REFRESH_OPEN if has_open else REFRESH_DONE,
+        refresh=REFRESH_OPEN if has_open else REFRESH_DONE,
     )
 
 
@@ -249,4 +249,3 @@ def _more(context: PageContext, history: MessageHistory) -> Safe:
 
 
 VIEWS = (View(path="/messages/{message_id}", show=show, portal=True),)
-ACTIONS: tuple[Action, ...] = ()

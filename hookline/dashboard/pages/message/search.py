@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
-from typing import TypeVar
 
 from msgspec import Struct
 
 from hookline import ids
 from hookline.dashboard import instants
+from hookline.dashboard.field_parser import FieldParser, one_of
 from hookline.dashboard.page_context import PageContext
 from hookline.errors import InvalidInput, NotFound
 from hookline.model import MessageSearch
 from hookline.rules.checks import text as text_checks
 from hookline.store.protocols import MAX_DIGITS
-
-T = TypeVar("T")
 
 # URL parameters of the filter, and their labels.
 FILTERS = {
@@ -48,34 +45,23 @@ class SearchInput(Struct, frozen=True, kw_only=True):
 
 def read(context: PageContext) -> SearchInput:
     """Read the search from the URL. If it names an id, the other filters are ignored."""
-    if context.param("app") is not None and context.app is None and not context.viewer.portal:
-        raise NotFound(f"no application {context.param('app')!r}")  # an unknown application must not mean all of them
+    context.check_app()
     typed = {name: value for name in FILTERS if (value := context.param(name)) is not None}
-    errors: dict[str, str] = {}
-
-    def parsed(name: str, check: Callable[[str, str], T]) -> T | None:
-        if name not in typed:
-            return None
-        try:
-            return check(name, typed[name])
-        except InvalidInput as error:
-            errors[name] = error.words
-            return None
-
-    since, until = parsed("since", instants.read), parsed("until", instants.read)
+    parser = FieldParser(typed)
+    since, until = parser.read("since", instants.read), parser.read("until", instants.read)
     where = MessageSearch(
         app_no=context.app_no,
-        ref=parsed("q", _ref),
-        state=parsed("state", _state),
-        event_types=parsed("type", _types),
-        channel=parsed("channel", lambda name, text: text_checks.check_name(name, text, 128)),
-        tag=parsed("tag", lambda name, text: text_checks.check_text(name, text, 128)),
+        ref=parser.read("q", _ref),
+        state=parser.read("state", _state),
+        event_types=parser.read("type", _types),
+        channel=parser.read("channel", lambda name, text: text_checks.check_name(name, text, 128)),
+        tag=parser.read("tag", lambda name, text: text_checks.check_text(name, text, 128)),
         after=since if since is not None or context.param("range") is None else context.since,
         before=until,
     )
     if where.ref is not None:
         where = MessageSearch(app_no=context.app_no, ref=where.ref)
-    return SearchInput(typed=typed, where=where, errors=errors, since=since, until=until)
+    return SearchInput(typed=typed, where=where, errors=parser.error_texts, since=since, until=until)
 
 
 def _ref(name: str, text: str) -> str:
@@ -85,9 +71,7 @@ def _ref(name: str, text: str) -> str:
 
 
 def _state(name: str, text: str) -> str:
-    if text not in STATES:
-        raise InvalidInput(f"takes one of {', '.join(STATES)}", field=name)
-    return text
+    return one_of(name, text, STATES)
 
 
 def _types(name: str, text: str) -> tuple[str, ...]:
