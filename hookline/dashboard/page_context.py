@@ -94,12 +94,6 @@ class PageContext:
             raise NotFound("no page has this address")
         return value
 
-    def check_app(self) -> None:
-        """Refuse a parameter `app` that names no application. Without this check, the page would show all applications."""
-        ref = self.param("app")
-        if ref is not None and self.app is None:
-            raise NoSuch("application", ref)
-
     @property
     def span(self) -> Range:
         if self.range is None:
