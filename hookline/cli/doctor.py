@@ -24,7 +24,7 @@ from hookline.cli.session import existing_config
 from hookline.config import Config, shown_url
 from hookline.engine.sender.dns import Answer, Resolver
 from hookline.engine.sources.status import SourceView, examine
-from hookline.errors import BlockedAddress, HooklineError, InvalidInput, SourceUnavailable
+from hookline.errors import BlockedAddress, ConfigError, HooklineError, InvalidInput, SourceUnavailable
 from hookline.model import DeadFilter, Endpoint, LaneView, OutboxView
 from hookline.model.states import Circuit, EndpointStatus
 from hookline.rules import backoff
@@ -96,6 +96,10 @@ async def _examine(*, reach: bool, repair: bool) -> AsyncIterator[Check]:
     """Yield each check when it is done. Leave out checks that depend on one that failed."""
     try:
         config = existing_config()
+    except ConfigError as error:  # a missing database ends the command with its own exit code
+        yield Check("configuration", Finding.FAIL, str(error))
+        return
+    try:
         store = await open_configured(config)
     except HooklineError as error:
         yield Check("configuration", Finding.FAIL, str(error))

@@ -61,7 +61,7 @@ async def test_a_message_of_another_organization_needs_the_org_option(cli: Cli, 
     """An id from the log does not show its organization, so the error suggests `--org`."""
     [message] = await scene.send()
     other = await scene.store.save_organization(factory.organization())
-    (await cli("trace", message, "--org", other.id)).refused(3, "of another organization", "--org")
+    (await cli("trace", message, "--org", other.id)).refused(3, "another organization", "--org")
 
 
 @pytest.mark.parametrize("state", ["paused", "open", "held", "dead"])
