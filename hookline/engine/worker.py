@@ -39,7 +39,7 @@ _RETRIED_AT_ONCE = frozenset({ErrorKind.REFUSED, ErrorKind.RESET, ErrorKind.NETW
 LEASE_MARGIN = 5.0  # seconds between the request's deadline and the end of the lease, in which the outcome is recorded
 UNARMED_POLL = 0.005  # seconds between claims while publishers do not notify this worker of new work
 MAX_FRESH = 10_000  # deliveries in `_fresh` at most
-LOCKED_POLL = 0.001  # seconds until the next claim if a token is due that another worker has locked
+LOCKED_POLL = 0.001  # seconds until the next claim while another worker holds the lock of a wake token that is due
 MAX_LOST_RACES = 4  # lost races that are counted; each one doubles the delay before the next claim
 SETTLE = 0.005  # seconds that a worker with few free slots waits for more of them before it claims
 MAX_SETTLE = 0.02  # seconds that it waits in all if slots become free one by one
@@ -199,7 +199,7 @@ class Worker:
         self._expects_token = False
 
     def _sleep_for(self, armed: bool) -> float:
-        """Return how many seconds to sleep: until the next token is due.
+        """Return how many seconds to sleep: until the next wake token is due.
 
         A worker that lost the race for the last tokens sleeps a little longer. Otherwise all workers wake at each start of a
         throttled lane, and slow down the one that got its token.

@@ -29,8 +29,8 @@ from tests.support.sending import request
 SETTINGS = Settings(allow_nets=("127.0.0.0/8",), slots=16, body_limit=1_000, connect_timeout=60.0)
 
 
-class Noted(asyncio.Event):
-    """A task whose end can be awaited too."""
+class ClearableEvent(asyncio.Event):
+    """An event whose `clear` can be awaited: it sets the second event `cleared`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -123,7 +123,7 @@ async def test_it_is_ready_only_while_it_takes_requests(awaitable: AwaitableSend
         await awaitable.sender.ready.wait()
     [sent] = await awaitable.send(request(receiver.url))
     assert sent.status == 200
-    awaitable.sender.ready = ready = Noted()
+    awaitable.sender.ready = ready = ClearableEvent()
     ready.set()
     os.kill(awaitable.pid(), signal.SIGKILL)
     async with asyncio.timeout(60):

@@ -130,7 +130,7 @@ async def test_first_attempts_that_start_a_minute_late_fire(scene: Scene, slow: 
         (alert,) = await fleet.firing()
         assert alert.text == "5 % of first attempts started more than 1 min after they were due (limit 1 min)"
     await fleet.settle(300)
-    assert await fleet.firing() == []  # the five minutes of the rule are over
+    assert await fleet.firing() == []  # the late attempts are older than the five minutes that the rule looks at
 
 
 async def test_a_few_late_first_attempts_do_not_fire(scene: Scene) -> None:

@@ -1,4 +1,4 @@
-"""What services work with, where no server and no command is around them; and API keys, made without an audit entry."""
+"""The dependencies (`Deps`) of services for tests that start no server and no command, and API keys without audit entries."""
 
 from __future__ import annotations
 

@@ -12,8 +12,10 @@ from hookline.store.rows.reading import struct_of
 
 
 def write_events(notes: Sequence[Note], read: Reading) -> Plan[None]:
-    """Write events to the outbox. It reads the subscribed organizations only if something happened, and the other
-    details only if there are any."""
+    """Write operational events to the outbox, for organizations that subscribe to them.
+
+    Without notes, this reads nothing. Without a subscriber, it does not read the details of the deliveries.
+    """
     if not notes:
         return
     nos = sorted({note.endpoint_no for note in notes})
