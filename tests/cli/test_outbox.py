@@ -177,12 +177,12 @@ async def test_install_sets_up_once(cli: Cli, scene: Scene, shop_file: Path, sho
 async def test_another_table_with_the_name_of_the_outbox_is_not_changed(alone: Cli, shop_file: Path) -> None:
     with closing(sqlite3.connect(shop_file)) as conn:
         conn.execute("CREATE TABLE hookline_outbox (id integer)")
-    (await alone("outbox", "install", f"sqlite:///{shop_file}")).refused(5, "not ours")
+    (await alone("outbox", "install", f"sqlite:///{shop_file}")).refused(5, "not Hookline's")
 
 
 @both_engines
 async def test_hooklines_own_database_is_refused_as_an_applications_database(cli: Cli, scene: Scene) -> None:
-    (await cli("outbox", "install", scene.url)).refused(2, "own database")
+    (await cli("outbox", "install", scene.url)).refused(2, "database of Hookline itself")
     (await cli("relay", "--from", scene.url)).refused(2, "own database")
 
 
