@@ -119,6 +119,6 @@ async def _run_to_end(opened: Session, task: Task, stop: asyncio.Event, advance:
 async def _step(opened: Session, task: Task) -> Task:
     after = await opened.store.step_task(task.id, BATCH)
     if after is None:  # a worker is processing it, or has finished it
-        await asyncio.sleep(POLL_INTERVAL)
+        await asyncio.sleep(POLL_INTERVAL)  # workers do the task, and do not notify this process
         after = await opened.store.task(task.org_id, task.id)
     return after or task

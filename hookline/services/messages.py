@@ -104,7 +104,7 @@ async def in_turns(items: Iterable[T], monotonic: Callable[[], float] = clock.mo
     until = monotonic() + TURN
     for item in items:
         if monotonic() > until:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # let other requests run between two messages of a batch
             until = monotonic() + TURN
         yield item
 
