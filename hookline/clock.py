@@ -11,8 +11,6 @@ import secrets
 import time
 from datetime import UTC, datetime
 
-__all__ = ["EPOCH", "chance", "from_micros", "monotonic", "quick_chance", "to_micros", "wall"]
-
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 chance = random.SystemRandom()

@@ -13,8 +13,6 @@ import zlib
 
 from hookline.errors import SignatureError
 
-__all__ = ["PREFIX", "check", "hashed", "hint", "make"]
-
 PREFIX = "hk_"
 
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"

@@ -15,8 +15,6 @@ from msgspec import Struct
 
 from hookline.errors import InvalidInput
 
-__all__ = ["LONGEST", "SHORTEST", "check", "hashed", "matches"]
-
 SHORTEST = 12  # characters
 LONGEST = 256  # characters
 

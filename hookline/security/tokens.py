@@ -29,23 +29,6 @@ from hookline.clock import to_micros
 from hookline.errors import ConfigError, InvalidInput, SignatureError
 from hookline.model import Scope
 
-__all__ = [
-    "APP_LIFETIME",
-    "ISSUER",
-    "LINK_LIFETIME",
-    "LINK_PREFIX",
-    "ORG_LIFETIME",
-    "PORTAL_LIFETIME",
-    "Grant",
-    "hashed",
-    "issue",
-    "issue_link",
-    "read",
-    "read_any",
-    "read_link",
-    "secret_id",
-]
-
 ISSUER = "hookline"
 _ISSUERS = frozenset({ISSUER, "svix-server"})  # tokens of a Svix server still work after a team has moved to Hookline
 

@@ -18,8 +18,6 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hookline.errors import ConfigError, VaultError
 from hookline.signing.key_strength import weakness
 
-__all__ = ["Vault", "check_sealing", "new_key"]
-
 _VERSION = b"\x01"
 _KEY_ID, _NONCE, _TAG = 4, 12, 16
 _HEAD = len(_VERSION) + _KEY_ID

@@ -36,21 +36,3 @@ from hookline.signing.keys import (
 from hookline.signing.signature_headers import TOLERANCE
 from hookline.signing.signer import Signer
 from hookline.signing.verify import check_match, verify
-
-__all__ = [
-    "HMAC_PREFIX",
-    "PRIVATE_PREFIX",
-    "TOLERANCE",
-    "CheckingKey",
-    "Signer",
-    "base64_key",
-    "check_match",
-    "check_secret",
-    "check_strength",
-    "new_keypair",
-    "new_secret",
-    "public_key",
-    "text_key",
-    "verify",
-    "with_prefix",
-]

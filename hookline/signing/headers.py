@@ -7,8 +7,6 @@ from typing import NoReturn
 
 from hookline.errors import VerificationCode, VerificationError
 
-__all__ = ["Headers"]
-
 _MAX_LENGTH = 8192  # characters
 _WITHOUT_HTTP = ("CONTENT_TYPE", "CONTENT_LENGTH")  # headers whose names in a WSGI environ have no prefix HTTP_
 

@@ -17,23 +17,6 @@ from hookline.errors import VerificationCode, VerificationError
 from hookline.model import Scheme
 from hookline.signing.headers import Headers
 
-__all__ = [
-    "HMAC",
-    "READERS",
-    "TOLERANCE",
-    "Request",
-    "SignedParts",
-    "decode64",
-    "dotted_content",
-    "encode64",
-    "is_id",
-    "raw_body",
-    "signatures",
-    "signed_at",
-    "timed_content",
-    "unhex",
-]
-
 TOLERANCE = 300.0  # seconds by which a signed timestamp may differ from the receiver's clock, in the past or future
 HMAC = "v1"  # the version under which `SignedParts.signatures` holds HMAC signatures in every scheme
 

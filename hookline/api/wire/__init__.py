@@ -7,34 +7,3 @@ from hookline.api.wire.dead_letters import DeadLetterOut, DeadStatsOut, dead_let
 from hookline.api.wire.endpoints import EndpointIn, EndpointOut, LaneEventOut, LaneOut, endpoint, lane, lane_event
 from hookline.api.wire.event_types import EventTypeOut, event_type
 from hookline.api.wire.messages import MessageOut, message
-
-__all__ = [
-    "ApplicationIn",
-    "ApplicationOut",
-    "AttemptOut",
-    "DeadLetterOut",
-    "DeadStatsOut",
-    "DeliveryOut",
-    "EndpointIn",
-    "EndpointOut",
-    "EventTypeOut",
-    "In",
-    "LaneEventOut",
-    "LaneOut",
-    "ListResponse",
-    "MessageOut",
-    "Out",
-    "Policy",
-    "application",
-    "attempt",
-    "dead_letter",
-    "dead_stats",
-    "delivery",
-    "encode",
-    "endpoint",
-    "event_type",
-    "lane",
-    "lane_event",
-    "message",
-    "policy",
-]

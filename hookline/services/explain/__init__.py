@@ -6,32 +6,3 @@ from hookline.services.explain.model import DeliveryHistory, MessageHistory, cou
 from hookline.services.explain.next_step import NextStep, current_state, held_by, next_step_texts, next_steps
 from hookline.services.explain.reader import MAX_ATTEMPTS, MAX_DETAILED, MAX_EVENTS, read
 from hookline.services.explain.times import Happening, Part, Phase, Stretch, happenings, holds, phases, stretches
-
-__all__ = [
-    "MAX_ATTEMPTS",
-    "MAX_DETAILED",
-    "MAX_EVENTS",
-    "DeliveryHistory",
-    "Happening",
-    "MessageHistory",
-    "NextStep",
-    "Part",
-    "Phase",
-    "Remedy",
-    "Stretch",
-    "advice",
-    "counted",
-    "current_state",
-    "happenings",
-    "held_by",
-    "holds",
-    "next_step_texts",
-    "next_steps",
-    "of_dead",
-    "phases",
-    "read",
-    "remedy",
-    "sentences",
-    "stretches",
-    "word",
-]

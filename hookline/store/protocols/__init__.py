@@ -28,27 +28,3 @@ from hookline.store.protocols.bounds import (
 from hookline.store.protocols.options import StoreOptions
 from hookline.store.protocols.pages import Page, Walk, after_death, after_number, death
 from hookline.store.protocols.store import Store
-
-__all__ = [
-    "COUNTED",
-    "COUNTED_DEAD",
-    "COUNTING",
-    "FAR_LEASE",
-    "IDLE",
-    "LAST_NUMBER",
-    "MAX_ATTEMPTS",
-    "MAX_DIGITS",
-    "MAX_LISTED",
-    "MAX_RUNNING",
-    "MAX_WAITING",
-    "SCHEMA_VERSION",
-    "STEP",
-    "TOP_APPLICATIONS",
-    "Page",
-    "Store",
-    "StoreOptions",
-    "Walk",
-    "after_death",
-    "after_number",
-    "death",
-]
