@@ -95,7 +95,7 @@ async def secret(cmd: Command) -> None:
 
 
 async def _settle(opened: Session) -> None:
-    await alert_channels.settle(opened.store, opened.guard, opened.config.channels)
+    await alert_channels.settle(opened.store, opened.deps.guard, opened.config.channels)
 
 
 # ── test ──────────────────────────────────────────────────────────────────────────────────────────────────────────

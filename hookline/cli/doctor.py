@@ -133,7 +133,7 @@ async def _examine_database(config: Config, store: Store, *, reach: bool, repair
     yield await _check_secrets(store, views)
     yield check_keys(await store.seals(MAX_SEALED))
     yield check_tokens(config.jwt_secrets, await store.older_secrets(), await store.now())
-    yield check_guard(config.guard(), views)
+    yield check_guard(config.guard, views)
     yield check_outbox(await store.outbox(), await store.now())
     for url in config.outbox_urls:
         yield await _check_source(url, store)
@@ -423,7 +423,7 @@ async def _connect(config: Config, host: str, port: int) -> str | None:
     found = Answer(addresses=(host,)) if _is_address(host) else (await look_up(config, [host]))[host]
     if found.problem:
         return found.problem
-    guard = config.guard()
+    guard = config.guard
     allowed = [address for address in found.addresses if guard.allows(address, port)]
     if not allowed:
         return "refused by the guard; see HOOKLINE_ALLOW_NETS and HOOKLINE_ALLOW_PORTS"

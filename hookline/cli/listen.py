@@ -106,7 +106,7 @@ def _announce(out: Output, url: str, *, verifies: bool) -> None:
 def check_reachable(settings: Config, url: str) -> None:
     """Refuse before anything is stored if the guard would block every request to this receiver."""
     address = ip_address(urlsplit(url).hostname or "")
-    if settings.guard().allows(str(address)):
+    if settings.guard.allows(str(address)):
         return
     net = "127.0.0.0/8" if address.version == 4 and address.is_loopback else f"{address}/{address.max_prefixlen}"
     raise ConfigError(

@@ -13,7 +13,6 @@ from hookline.config import Config
 from hookline.errors import StoreUnavailable
 from hookline.model import Accepted, Actor, ActorKind, Application, Endpoint, NewMessage
 from hookline.model.callers import Caller
-from hookline.rules.guard import Guard
 from hookline.server import logs, process
 from hookline.services import lookup, organizations
 from hookline.services.deps import Deps
@@ -30,9 +29,8 @@ class Session:
         self.store = store
         self.org_id = org_id
         self.now = now  # the time by the database's clock when the command started
-        self.guard = settings.guard()
         self.by = Caller(org_id=org_id, actor=Actor(kind=ActorKind.COMMAND_LINE, name=_user()))
-        self.deps = _deps(settings, store, self.guard)
+        self.deps = _deps(settings, store)
 
     async def application(self, ref: str) -> Application:
         return await lookup.application(self.deps, self.by, ref)
@@ -41,24 +39,19 @@ class Session:
         return await lookup.endpoint(self.deps, self.by, ref)
 
 
-def _deps(settings: Config, store: Store, guard: Guard) -> Deps:
+def _deps(settings: Config, store: Store) -> Deps:
     async def ingest(new: NewMessage) -> Accepted:
         """Commit one message alone. A command sends a single message, so group commit has no use."""
         (accepted,) = await store.ingest([new])
         return accepted
 
-    return Deps(
+    return settings.fill(
+        Deps,
         store=store,
-        guard=guard,
         schemas=Schemas(store, clock.monotonic),
         submit=ingest,
         submit_batch=store.ingest_batch,
         wall=clock.wall,
-        max_payload=settings.max_payload,
-        retention_days=settings.retention_days,
-        customer_endpoints=settings.customer_endpoints,
-        circuit=settings.circuit,
-        retry=settings.retry,
         token_secret=settings.jwt_secret,
     )
 

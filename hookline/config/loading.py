@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from msgspec.structs import replace
-
-from hookline.config.parsing import parse
-from hookline.config.values import Config
+from hookline.config.environment import parse
+from hookline.config.settings import Config
 from hookline.errors import ConfigError
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+from collections.abc import Callable
 from enum import StrEnum
 from ipaddress import ip_address, ip_network
 from pathlib import Path
@@ -13,46 +14,120 @@ from urllib.parse import SplitResult, urlsplit
 
 from hookline.errors import ConfigError
 from hookline.rules.guard import Guard, Network
-from hookline.rules.units import Parser, seconds_of, span
+from hookline.rules.units import Parser, duration, span
 from hookline.signing.key_strength import weakness_of_text
 
 E = TypeVar("E", bound=StrEnum)
 
 MIN_JWT_SECRET = 32
 MAX_JWT_SECRETS = 10
+MAX_EMAILS = 50
 _FLAGS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+_ORIGIN = re.compile(
+    r"https?://[a-z0-9.:\[\]-]+", re.A
+)  # strict, because origins become part of a Content-Security-Policy
 
 
-def durations(lowest: float, highest: float, max_count: int) -> Parser:
-    def parse(text: str) -> tuple[float, ...]:
-        found = tuple(seconds_of(part) for part in _parts(text))
-        if len(found) > max_count or not all(lowest <= seconds <= highest for seconds in found):
-            raise ValueError(
-                f"up to {max_count} durations of at most {span(highest)}, separated by commas, such as 5s,5m,1h"
-            )
-        return found
+# ── parsers that are made from others ─────────────────────────────────────────────────────────────────────────────
+
+
+def several(parse: Parser, accepts: str, max_count: float = math.inf) -> Parser:
+    """Return a parser for values that are separated by commas. It returns a tuple."""
+
+    def parse_all(text: str) -> tuple[Any, ...]:
+        try:
+            values = tuple(map(parse, _parts(text)))
+        except ValueError:
+            raise ValueError(accepts) from None
+        if len(values) > max_count:
+            raise ValueError(accepts)
+        return values
+
+    return parse_all
+
+
+def or_off(parse: Parser) -> Parser:
+    """Return a parser that also accepts `0` and `off`, and returns 0 for both."""
+
+    def parse_or_off(text: str) -> Any:
+        if text.lower() in ("0", "off"):
+            return 0
+        try:
+            return parse(text)
+        except ValueError as accepts:
+            raise ValueError(f"{accepts}, or off") from None
+
+    return parse_or_off
+
+
+def text_if(is_valid: Callable[[str], object], accepts: str) -> Parser:
+    """Return a parser that returns the text itself if it is valid."""
+
+    def parse(text: str) -> str:
+        if not is_valid(text):
+            raise ValueError(accepts)
+        return text
+
+    return parse
+
+
+def matching(pattern: str, accepts: str) -> Parser:
+    """Return a parser for texts that match a regular expression."""
+    return text_if(re.compile(pattern, re.A).fullmatch, accepts)
+
+
+# ── numbers and words ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _between(lowest: float, highest: float, pattern: str, read: Callable[[str], float], accepts: str) -> Parser:
+    """Return a parser for numbers that match a regular expression and lie in a range."""
+
+    def parse(text: str) -> float:
+        value = read(text) if re.fullmatch(pattern, text, re.A) else math.nan
+        if not lowest <= value <= highest:
+            raise ValueError(accepts)
+        return value
 
     return parse
 
 
 def integer(lowest: int, highest: int) -> Parser:
-    def parse(text: str) -> int:
-        value = int(text) if re.fullmatch(r"[0-9]{1,18}", text, re.A) else -1
-        if not lowest <= value <= highest:
-            raise ValueError(f"a whole number from {lowest} to {highest}")
-        return value
-
-    return parse
+    return _between(lowest, highest, "[0-9]{1,18}", int, f"a whole number from {lowest} to {highest}")
 
 
 def number(lowest: float, highest: float) -> Parser:
-    def parse(text: str) -> float:
-        value = float(text) if re.fullmatch(r"[0-9]{1,18}(\.[0-9]{1,18})?", text, re.A) else math.nan
-        if not lowest <= value <= highest:
-            raise ValueError(f"a number from {lowest:g} to {highest:g}")
-        return value
+    accepts = f"a number from {lowest:g} to {highest:g}"
+    return _between(lowest, highest, r"[0-9]{1,18}(\.[0-9]{1,18})?", float, accepts)
 
-    return parse
+
+def fraction(highest: float, accepts: str) -> Parser:
+    """Return a parser for a number above 0, such as `0.25` or `25%`."""
+    return _between(math.nextafter(0, 1), highest, r"[0-9]{1,3}(\.[0-9]{1,9})?%?", _read_fraction, accepts)
+
+
+def _read_fraction(text: str) -> float:
+    return float(text.removesuffix("%")) * (0.01 if text.endswith("%") else 1.0)
+
+
+slots_fraction = fraction(1, "a fraction of the slots, such as 0.75 or 75%; 1 means all slots")
+percentage = fraction(math.nextafter(1, 0), "a fraction below 1, such as 0.5 or 50%")
+_share = fraction(1, "a fraction of the slots, such as 0.25 or 25%, or a number of slots, such as 64")
+
+
+def share(text: str) -> float | int:
+    """Parse a number of slots (a whole number) or a fraction of the slots (any other number)."""
+    return int(text) if re.fullmatch(r"[1-9][0-9]{0,5}", text, re.A) else _share(text)
+
+
+def durations(lowest: float, highest: float, max_count: int) -> Parser:
+    accepts = f"up to {max_count} durations of at most {span(highest)}, separated by commas, such as 5s,5m,1h"
+    return several(duration(lowest, highest), accepts, max_count)
+
+
+def flag(text: str) -> bool:
+    if text.lower() not in _FLAGS:
+        raise ValueError("true or false")
+    return _FLAGS[text.lower()]
 
 
 def choice(*names: str) -> Parser:
@@ -69,50 +144,35 @@ def member(kind: type[E]) -> Parser:
     return lambda text: kind(names(text))
 
 
-def flag(text: str) -> bool:
-    if text.lower() not in _FLAGS:
-        raise ValueError("true or false")
-    return _FLAGS[text.lower()]
+def title(max_length: int) -> Parser:
+    accepts = f"a name of at most {max_length} characters"
+    return text_if(lambda text: len(text) <= max_length and text.isprintable(), accepts)
 
 
-def share(text: str) -> float | int:
-    """Parse a number of slots (a whole number) or a fraction of the slots (any other number)."""
-    if re.fullmatch(r"[1-9][0-9]{0,5}", text, re.A):
-        return int(text)
-    return _fraction(text, 1, "a fraction of the slots, such as 0.25 or 25%, or a number of slots, such as 64")
+existing_file = text_if(
+    lambda text: Path(text).is_file() and os.access(text, os.R_OK), "the path of a file that this process can read"
+)
+_color = matching(r"#[0-9A-Fa-f]{6}", "a colour such as #1a73e8")
 
 
-def slots_fraction(text: str) -> float:
-    return _fraction(text, 1, "a fraction of the slots, such as 0.75 or 75%; 1 means all slots")
+def color(text: str) -> str:
+    return str(_color(text)).lower()
 
 
-def percentage(text: str) -> float:
-    return _fraction(text, math.nextafter(1, 0), "a fraction below 1, such as 0.5 or 50%")
+# ── networks and addresses ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _fraction(text: str, highest: float, accepts: str) -> float:
-    scale = 0.01 if text.endswith("%") else 1.0
-    digits = text.removesuffix("%")
-    value = float(digits) * scale if re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,9})?", digits, re.A) else math.nan
-    if not 0 < value <= highest:
-        raise ValueError(accepts)
-    return value
+host_name = matching(r"[A-Za-z0-9._:-]{1,253}", "an address or a host name, such as 127.0.0.1 or 0.0.0.0")
+ports = several(integer(1, 65535), "ports from 1 to 65535, separated by commas, such as 6443,9200")
 
 
 def networks(text: str) -> tuple[Network, ...]:
     try:
-        found = tuple(ip_network(part) for part in _parts(text))
+        found = tuple(map(ip_network, _parts(text)))
         Guard(found)
     except (ValueError, ConfigError) as error:
         raise ValueError(f"networks, separated by commas, such as 127.0.0.0/8,10.1.0.0/16 ({error})") from None
     return found
-
-
-def ports(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(integer(1, 65535)(part) for part in _parts(text))
-    except ValueError:
-        raise ValueError("ports from 1 to 65535, separated by commas, such as 6443,9200") from None
 
 
 def proxies(text: str) -> tuple[Network, ...]:
@@ -122,72 +182,47 @@ def proxies(text: str) -> tuple[Network, ...]:
     return found
 
 
-def servers(text: str) -> tuple[str, ...]:
-    found = tuple(_parts(text))
-    for server in found:
-        try:
-            parts = urlsplit(f"//{server if server.count(':') < 2 or server.startswith('[') else f'[{server}]'}")
-            ip_address(parts.hostname or "")
-            usable = parts.port != 0 and not (parts.path or parts.query or parts.username)
-        except ValueError:
-            usable = False
-        if not usable:
-            raise ValueError("addresses, separated by commas, such as 9.9.9.9,[2620:fe::fe]:53")
-    return found
-
-
-def existing_file(text: str) -> str | None:
-    if text and not (Path(text).is_file() and os.access(text, os.R_OK)):
-        raise ValueError("the path of a file that this process can read")
-    return text or None
-
-
-def host_name(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9._:-]{1,253}", text):
-        raise ValueError("an address or a host name, such as 127.0.0.1 or 0.0.0.0")
+def _server(text: str) -> str:
+    parts = urlsplit(f"//{text if text.count(':') < 2 or text.startswith('[') else f'[{text}]'}")
+    ip_address(parts.hostname or "")
+    if parts.port == 0 or parts.path or parts.query or parts.username:
+        raise ValueError
     return text
 
 
-def site(text: str) -> str | None:
+servers = several(_server, "addresses, separated by commas, such as 9.9.9.9,[2620:fe::fe]:53")
+
+emails = several(
+    matching(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}", "an address"),
+    f"up to {MAX_EMAILS} addresses, separated by commas, such as ops@example.com",
+    MAX_EMAILS,
+)
+
+
+# ── URLs ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def site(text: str) -> str:
     """Parse the public URL. A path is refused: to a browser, other paths of the host are the same site and share its sessions."""
-    parts = _web_parts(text) if text else None
-    if text and (parts is None or parts.path.strip("/")):
+    parts = _web_parts(text)
+    if parts is None or parts.path.strip("/"):
         raise ValueError(
             "an address such as https://hooks.example.com, without a path: the pages need a host of their own"
         )
-    return None if parts is None else _origin(parts)
+    return _as_browsers_send_it(parts)
 
 
-def title(max_length: int) -> Parser:
-    def parse(text: str) -> str:
-        if len(text) > max_length or not text.isprintable():
-            raise ValueError(f"a name of at most {max_length} characters")
-        return text
-
-    return parse
+def _origin(text: str) -> str:
+    parts = _web_parts(text)
+    if parts is None or parts.path or not _ORIGIN.fullmatch(text):
+        raise ValueError
+    return _as_browsers_send_it(parts)
 
 
-def color(text: str) -> str | None:
-    if text and not re.fullmatch(r"#[0-9A-Fa-f]{6}", text):
-        raise ValueError("a colour such as #1a73e8")
-    return text.lower() or None
+origins = several(_origin, "origins, separated by commas, such as https://portal.example.com,https://localhost:3000")
 
 
-_ORIGIN = re.compile(
-    r"https?://[a-z0-9.:\[\]-]+", re.A
-)  # strict, because origins become part of a Content-Security-Policy
-
-
-def origins(text: str) -> tuple[str, ...]:
-    found = tuple(_parts(text))
-    for origin in found:
-        parts = _web_parts(origin)
-        if parts is None or parts.path or not _ORIGIN.fullmatch(origin):
-            raise ValueError("origins, separated by commas, such as https://portal.example.com,https://localhost:3000")
-    return tuple(_origin(urlsplit(origin)) for origin in found)
-
-
-def _origin(parts: SplitResult) -> str:
+def _as_browsers_send_it(parts: SplitResult) -> str:
     """Return the origin in the form that browsers send: lower case, and without the default port."""
     host = (parts.netloc if parts.port is None else parts.netloc.rpartition(":")[0]).rstrip(":")
     default_port = {"http": 80, "https": 443}[parts.scheme]
@@ -208,10 +243,22 @@ def _url_parts(text: str, *schemes: str) -> SplitResult | None:
     return parts if usable and re.fullmatch(r"[\x21-\x7e]+", text) else None
 
 
-def jwt_secret(text: str) -> str:
-    if text and (_is_short(text) or weakness_of_text(text)):
-        raise ValueError(f"at least {MIN_JWT_SECRET} characters that nobody can guess (`openssl rand -base64 32`)")
-    return text
+# The guard checks the URL of a webhook later.
+hook_url = text_if(
+    lambda text: len(text) <= 2048 and _url_parts(text, "http", "https"),
+    "a URL such as https://hooks.example.com/alerts",
+)
+
+
+def _is_smtp_url(text: str) -> bool:
+    parts = _url_parts(text, "smtp", "smtps")
+    return parts is not None and parts.path in ("", "/") and not parts.query
+
+
+smtp_url = text_if(_is_smtp_url, "smtp://user:password@host:587 or smtps://user:password@host")
+
+
+# ── secrets ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def jwt_secrets(text: str) -> tuple[str, ...]:
@@ -221,21 +268,22 @@ def jwt_secrets(text: str) -> tuple[str, ...]:
     """
     parts = _parts(text)
     if sum(not _is_short(part) for part in parts) < 2:
-        return (jwt_secret(text),) if text else ()
-    secrets = tuple(map(jwt_secret, parts))
-    if len(secrets) > MAX_JWT_SECRETS or len(set(secrets)) < len(secrets):
+        parts = [text] if text else []
+    if any(_is_short(part) or weakness_of_text(part) for part in parts):
+        raise ValueError(f"at least {MIN_JWT_SECRET} characters that nobody can guess (`openssl rand -base64 32`)")
+    if len(parts) > MAX_JWT_SECRETS or len(set(parts)) < len(parts):
         raise ValueError(f"up to {MAX_JWT_SECRETS} different secrets, separated by commas")
-    return secrets
+    return tuple(parts)
 
 
 def _is_short(secret: str) -> bool:
     return len(secret.encode("utf-8", "surrogateescape")) < MIN_JWT_SECRET
 
 
-def metrics_token(text: str) -> str | None:
-    if text and (not re.fullmatch(r"[\x21-\x7e]{16,1000}", text) or weakness_of_text(text)):
-        raise ValueError("at least 16 visible ASCII characters that nobody can guess (`openssl rand -base64 32`)")
-    return text or None
+metrics_token = text_if(
+    lambda text: re.fullmatch(r"[\x21-\x7e]{16,1000}", text) and not weakness_of_text(text),
+    "at least 16 visible ASCII characters that nobody can guess (`openssl rand -base64 32`)",
+)
 
 
 def secret_keys(text: str) -> tuple[str, ...]:
@@ -249,45 +297,6 @@ def secret_keys(text: str) -> tuple[str, ...]:
         except ConfigError as error:
             raise ValueError(f"one or more keys, separated by commas ({error})") from None
     return keys
-
-
-def or_off(parse: Parser) -> Parser:
-    """Return a parser that also accepts `0` and `off`, and returns 0 for both."""
-
-    def parse_or_off(text: str) -> Any:
-        if text.lower() in ("0", "off"):
-            return 0
-        try:
-            return parse(text)
-        except ValueError as accepts:
-            raise ValueError(f"{accepts}, or off") from None
-
-    return parse_or_off
-
-
-def hook_url(text: str) -> str | None:
-    """Parse the URL of a webhook. The guard checks it later."""
-    if text and (len(text) > 2048 or _url_parts(text, "http", "https") is None):
-        raise ValueError("a URL such as https://hooks.example.com/alerts")
-    return text or None
-
-
-_EMAIL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}", re.A)
-MAX_EMAILS = 50
-
-
-def emails(text: str) -> tuple[str, ...]:
-    found = tuple(_parts(text))
-    if len(found) > MAX_EMAILS or not all(_EMAIL.fullmatch(each) for each in found):
-        raise ValueError(f"up to {MAX_EMAILS} addresses, separated by commas, such as ops@example.com")
-    return found
-
-
-def smtp_url(text: str) -> str | None:
-    parts = _url_parts(text, "smtp", "smtps")
-    if text and (parts is None or parts.path not in ("", "/") or parts.query):
-        raise ValueError("smtp://user:password@host:587 or smtps://user:password@host")
-    return text or None
 
 
 def _parts(text: str) -> list[str]:

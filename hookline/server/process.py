@@ -38,18 +38,7 @@ async def open_configured(config: Config) -> Store:
 
 
 def store_options(config: Config) -> StoreOptions:
-    return StoreOptions(
-        retry=config.retry,
-        circuit=config.circuit,
-        lease=config.lease,
-        retention_days=config.retention_days,
-        dead_retention_days=config.dead_retention_days,
-        audit_retention_days=config.audit_retention_days,
-        idempotency_hours=config.idempotency_window / 3600,
-        max_payload=config.max_payload,
-        outbox_poll=config.outbox_poll,
-        pool_size=config.pool_size,
-    )
+    return config.fill(StoreOptions, idempotency_hours=config.idempotency_window / 3600)
 
 
 @asynccontextmanager
@@ -96,10 +85,7 @@ async def beat(store: Store, tally: Tally, *, stop: asyncio.Event) -> None:
 
 async def watch(store: Store, config: Config, *, stop: asyncio.Event) -> None:
     """Check the alert rules regularly. The processes take turns."""
-    settings = WatchSettings(
-        thresholds=config.thresholds, channels=config.channels, guard=config.guard(), ca_bundle=config.ca_bundle
-    )
-    await Watch(store, settings, clock.chance).run(stop)
+    await Watch(store, config.fill(WatchSettings), clock.chance).run(stop)
 
 
 async def work(
@@ -185,17 +171,14 @@ def worker_settings(config: Config) -> WorkerSettings:
 
 
 def sweep_settings(config: Config) -> SweepSettings:
-    return SweepSettings(lease=config.lease, pause_dead=config.pause_dead_per_day, disable_after=config.disable_after)
+    return config.fill(SweepSettings, pause_dead=config.pause_dead_per_day)
 
 
 def sender_factory(config: Config) -> SenderFactory:
-    settings = Settings(
-        allow_nets=tuple(str(net) for net in config.allow_nets),
-        allow_ports=config.allow_ports,
+    settings = config.fill(
+        Settings,
+        allow_nets=tuple(map(str, config.allow_nets)),
         slots=config.concurrency,
         body_limit=config.response_body_limit,
-        ca_bundle=config.ca_bundle,
-        connect_timeout=config.connect_timeout,
-        dns_servers=tuple(config.dns_servers),
     )
     return lambda on_results: SenderProcess(settings, on_results)

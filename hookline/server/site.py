@@ -97,7 +97,8 @@ def web_context(
     auth = Authenticator(
         store, config.jwt_secret, older=config.jwt_secrets[1:], wall=clock.wall, monotonic=clock.monotonic
     )
-    return WebContext(
+    return config.fill(
+        WebContext,
         store=store,
         dead_letter_document=wire.dead_letter,
         tally=tally,
@@ -108,26 +109,16 @@ def web_context(
         token_secret=config.jwt_secret,
         forget_application=auth.forget_application,
         forget_callers=auth.forget_callers,
-        guard=config.guard(),
         schemas=Schemas(store, clock.monotonic),
-        limits=Limits(_rates(config), clock.monotonic),
+        limits=Limits(config.fill(Rates, "rate_limit_", caller=config.rate_limit), clock.monotonic),
         answers=IdempotentResponses(store),
-        middleware=MiddlewareSettings(access_log=config.access_log, portal_origins=config.portal_origins),
-        public_url=config.public_url,
+        middleware=config.fill(MiddlewareSettings),
         wall=clock.wall,
         monotonic=clock.monotonic,
-        max_payload=config.max_payload,
-        max_batch=config.max_batch,
-        retention_days=config.retention_days,
-        customer_endpoints=config.customer_endpoints,
-        circuit=config.circuit,
-        lease=config.lease,
-        retry=config.retry,
-        request_timeout=config.request_timeout,
         pages=PagesSettings(
             key=_pages_key(config.jwt_secret),
             older_keys=tuple(map(_pages_key, config.jwt_secrets[1:])),
-            brand=Brand(name=config.portal_name, color=config.portal_color, logo=config.portal_logo),
+            brand=config.fill(Brand, "portal_"),
             settings=shown(config),
         ),
     )
@@ -135,15 +126,6 @@ def web_context(
 
 def _pages_key(secret: str) -> bytes:
     return hmac.digest(secret.encode("utf-8", "surrogateescape"), b"pages", "sha256")
-
-
-def _rates(config: Config) -> Rates:
-    return Rates(
-        caller=config.rate_limit,
-        portal=config.rate_limit_portal,
-        application=config.rate_limit_application,
-        organization=config.rate_limit_organization,
-    )
 
 
 def shown(config: Config) -> tuple[ShownSetting, ...]:

@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
 from ipaddress import ip_network
 from pathlib import Path
 
@@ -181,7 +182,7 @@ EVERY = {
 def test_the_tests_cover_every_setting_and_field() -> None:
     assert {setting.variable for setting in SETTINGS} == set(EVERY)
     assert [setting.field for setting in SETTINGS if not hasattr(parse({}), setting.field)] == []
-    assert {setting.field for setting in SETTINGS} == set(Config.__struct_fields__)
+    assert {setting.field for setting in SETTINGS} == {field.name for field in fields(Config)}
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.field)
@@ -222,7 +223,7 @@ def test_a_setting_changes_only_its_field(variable: str) -> None:
     if variable in MAIL:
         given = {name: EVERY[name][0] for name in MAIL} | given
     before, after = parse({}), parse(given)
-    changed = {name for name in Config.__struct_fields__ if getattr(before, name) != getattr(after, name)}
+    changed = {field.name for field in fields(Config) if getattr(before, field.name) != getattr(after, field.name)}
     assert getattr(after, field) == value
     assert field in changed
     together = {"concurrency": {"lane_share"}, "alert_email": {"smtp_url"}, "smtp_url": {"alert_email"}}

@@ -8,9 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from hookline.config.settings import PREFIX, SETTINGS, Setting
+from hookline.config.settings import PREFIX, SETTINGS, Config, Setting
 from hookline.config.urls import same_database
-from hookline.config.values import Config
 from hookline.errors import ConfigError, HooklineError
 from hookline.model import Strategy
 from hookline.rules.units import span
@@ -91,7 +90,7 @@ def _check_alerts(config: Config) -> None:
         url = getattr(config, name)
         try:
             if url is not None:
-                config.guard().check_url(url)
+                config.guard.check_url(url)
         except HooklineError as error:
             raise ConfigError(f"HOOKLINE_{name.upper()}: {error}") from None
     if bool(config.alert_email) != bool(config.smtp_url):
