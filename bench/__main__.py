@@ -87,13 +87,13 @@ async def steady(url: str, messages: int) -> list[float]:
         store = await opened(url, env)
         app = await application(store, receiver.url)
         async with worker(store, env):
-            await store.ingest(factory.new_messages(app.no, WARM, payload=BODY))
+            await store.pipeline.ingest(factory.new_messages(app.no, WARM, payload=BODY))
             await receiver.arrived(WARM, timeout=30)
             start = monotonic()
             for number in range(messages):
                 await asyncio.sleep(max(0.0, start + number / 50 - monotonic()))
                 message = factory.new_message(app.no, payload=BODY)
-                await store.ingest([message])
+                await store.pipeline.ingest([message])
                 accepted[message.id] = monotonic()
             arrived = await receiver.arrived(WARM + messages, timeout=30)
         await store.close()

@@ -43,9 +43,9 @@ async def opened(url: str, env: dict[str, str]) -> Store:
 
 
 async def application(store: Store, url: str) -> Application:
-    organization = await store.save_organization(factory.organization())
-    app = await store.create_application(organization.id, factory.new_application())
-    await store.create_endpoint(app.no, factory.new_endpoint(url=url, secrets=(Secret(key=new_secret()),)))
+    organization = await store.catalogue.save_organization(factory.organization())
+    app = await store.catalogue.create_application(organization.id, factory.new_application())
+    await store.catalogue.create_endpoint(app.no, factory.new_endpoint(url=url, secrets=(Secret(key=new_secret()),)))
     return app
 
 
@@ -54,13 +54,13 @@ async def load_backlog(store: Store, apps: list[Application], messages: int, con
         task = progress.add_task(f"loading {messages:,} messages", total=messages)
         for start in range(0, messages, 500):
             numbers = range(start, min(start + 500, messages))
-            await store.ingest([factory.new_message(apps[n % len(apps)].no, payload=BODY) for n in numbers])
+            await store.pipeline.ingest([factory.new_message(apps[n % len(apps)].no, payload=BODY) for n in numbers])
             progress.advance(task, len(numbers))
 
 
 async def drained(store: Store) -> None:
     while True:
-        counts = await store.counts()
+        counts = await store.monitoring.counts()
         if counts.pending + counts.scheduled + counts.queued + counts.delivering == 0:
             return
         await asyncio.sleep(0.01)  # another process does the work, so there is no event to wait for

@@ -83,7 +83,7 @@ async def _load(store: Store, raw: Raw, messages: int, console: Console) -> Past
     await _write(raw, _week(raw.engine, now, endpoints))
     if isinstance(raw, RawPostgres):
         await raw.execute("ANALYZE")
-    app = await store.application(ids.DEFAULT_ORG, "application-0")
+    app = await store.catalogue.application(ids.DEFAULT_ORG, "application-0")
     assert app is not None
     last = await raw.row(
         "SELECT id, event_id FROM message WHERE app_no = $1 ORDER BY seq DESC LIMIT 1 OFFSET 3", app.no
@@ -95,20 +95,20 @@ async def _catalogue(store: Store) -> list[Endpoint]:
     now = await store.now()
     await organizations.open_or_create(store, ids.DEFAULT_ORG, now)
     for name in TYPES:
-        await store.save_event_type(
+        await store.catalogue.save_event_type(
             EventType(org_id=ids.DEFAULT_ORG, name=name, created_at=now, updated_at=now, schemas={"1": {}})
         )
     made = []
     for number in range(APPLICATIONS):
         new = factory.new_application(name=f"Application {number}", uid=f"application-{number}")
-        app = await store.create_application(ids.DEFAULT_ORG, new)
+        app = await store.catalogue.create_application(ids.DEFAULT_ORG, new)
         for at in range(ENDPOINTS):
             fields = factory.new_endpoint(
                 url=f"http://127.0.0.1:40009/{number}/{at}", uid=f"endpoint-{at}", secrets=(Secret(key=new_secret()),)
             )
-            endpoint = await store.create_endpoint(app.no, fields)
+            endpoint = await store.catalogue.create_endpoint(app.no, fields)
             if at == ENDPOINTS - 1:
-                endpoint = await store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "they move")
+                endpoint = await store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "they move")
             made.append(endpoint)
     return made
 

@@ -132,7 +132,7 @@ async def settled(url: str) -> None:
 
 
 async def warm(store: Store, apps: Sequence[Application], witness: Witness) -> None:
-    await store.ingest([factory.new_message(app.no, payload=BODY) for app in apps])
+    await store.pipeline.ingest([factory.new_message(app.no, payload=BODY) for app in apps])
     await until(witness, len(apps))
 
 
@@ -151,7 +151,7 @@ async def accept(
             due = min(total, int((monotonic() - start) * rate)) - len(accepted)
             messages = [factory.new_message(chance.choice(apps).no, payload=BODY) for _ in range(due)]
             if messages:
-                await store.ingest(messages)
+                await store.pipeline.ingest(messages)
                 accepted |= dict.fromkeys((message.id for message in messages), monotonic())
                 progress.update(task, completed=len(accepted))
             await asyncio.sleep(TICK)

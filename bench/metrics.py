@@ -53,7 +53,7 @@ async def measure(engine: str, url: str, rows: int, table: Table) -> None:
     raw = await open_raw(url)
     tally, sampler = busy(), Sampler(store, every=0.0)
     metrics = Metrics(tally, sampler, version="0", engine=engine, fresh=0.0)
-    endpoints = await store.endpoints_for([1])
+    endpoints = await store.catalogue.endpoints_for([1])
     made = Bulk(engine, await raw.now(), endpoints)
     before = 0
     for history, waiting in ((10, 0), (rows, 0), (rows, rows)):

@@ -159,7 +159,7 @@ async def _drained(store: Store, mode: str, messages: int, console: Console) -> 
         task = progress.add_task(f"{mode}: delivered", total=messages)
         async with asyncio.timeout(PATIENCE):
             while True:
-                counts = await store.counts()
+                counts = await store.monitoring.counts()
                 left = counts.pending + counts.scheduled + counts.delivering
                 progress.update(task, completed=messages - left)
                 if not left:

@@ -169,8 +169,8 @@ async def throughput(url: str, seconds: float, rates: dict[tuple[str, int], list
     env = environment(url)
     store: Store = await opened(url, env)
     app = await application(store, "http://127.0.0.1:40009/")
-    for endpoint in await store.endpoints_for(range(1, 10)):
-        await store.delete_endpoint(endpoint.no)
+    for endpoint in await store.catalogue.endpoints_for(range(1, 10)):
+        await store.catalogue.delete_endpoint(endpoint.no)
     with tempfile.TemporaryDirectory() as directory, running(["worker"], env, Path(directory) / "log") as worker:
         for clients in CLIENTS:
             for name, statement in _statements(app.id).items():

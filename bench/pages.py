@@ -169,10 +169,10 @@ async def _site(stack: ExitStack, engine: str, messages: int, console: Console) 
 
 async def _names(store: Store, past: Past) -> dict[str, str]:
     key, _ = await add_key(store, ids.DEFAULT_ORG, name="checkout", scope=Scope.PUBLISH, app=None, expires_at=None)
-    task = await store.add_task(
+    task = await store.repair.add_task(
         NewTask(org_id=ids.DEFAULT_ORG, app_no=past.app.no, kind=TaskKind.REPLAY_DEAD, work=TaskWork())
     )
-    attempt, *_ = await store.attempts(past.message_id)
+    attempt, *_ = await store.history.attempts(past.message_id)
     return {
         "app_id": past.app.id,
         "endpoint_id": past.endpoint.id,

@@ -167,7 +167,7 @@ async def _deliver(store: Store, config: Config, app: Application) -> tuple[floa
         await recorded.acquire()
     await asyncio.sleep(IDLE)
     began = time.monotonic()
-    await store.ingest([factory.new_message(app.no, payload=BODY)])
+    await store.pipeline.ingest([factory.new_message(app.no, payload=BODY)])
     await recorded.acquire()
     ended = time.monotonic()
     stop.set()

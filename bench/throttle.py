@@ -79,7 +79,7 @@ async def run(url: str, engine: str, count: int, seconds: float) -> Run:
     with Receiver() as receiver, tempfile.TemporaryDirectory() as directory, workers(count, env, Path(directory)):
         app_no = await endpoints(store, receiver.url)
         slow = await all_at_work(store, app_no, receiver, count)
-        await store.ingest(factory.new_messages(app_no, int(RATE * (seconds + 5)), event_type="throttled"))
+        await store.pipeline.ingest(factory.new_messages(app_no, int(RATE * (seconds + 5)), event_type="throttled"))
         first = (await receiver.arrived(slow + 1))[-1].at
         await asyncio.sleep(first + seconds - monotonic())
         arrived = [received.at for received in receiver.requests if received.path == "/throttled"]

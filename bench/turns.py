@@ -107,8 +107,8 @@ async def _busy(store: Store, witness: Witness, lanes: int, backlog: int) -> int
     """Create the busy application with its backlog, and return the number of waiting deliveries."""
     if not lanes:
         return 0
-    organization = await store.save_organization(factory.organization())
-    app = await store.create_application(organization.id, factory.new_application())
+    organization = await store.catalogue.save_organization(factory.organization())
+    app = await store.catalogue.create_application(organization.id, factory.new_application())
     for first in range(0, lanes, TOGETHER):
         urls = [witness.url(f"{BUSY}/{number}") for number in range(first, min(first + TOGETHER, lanes))]
         await asyncio.gather(*(_endpoint(store, app, url) for url in urls))
@@ -116,12 +116,12 @@ async def _busy(store: Store, witness: Witness, lanes: int, backlog: int) -> int
     together = max(1, 10_000 // lanes)
     for first in range(0, messages, together):
         count = min(together, messages - first)
-        await store.ingest([factory.new_message(app.no, payload=BODY) for _ in range(count)])
+        await store.pipeline.ingest([factory.new_message(app.no, payload=BODY) for _ in range(count)])
     return messages * lanes
 
 
 async def _endpoint(store: Store, app: Application, url: str) -> None:
-    await store.create_endpoint(app.no, factory.new_endpoint(url=url, secrets=(Secret(key=new_secret()),)))
+    await store.catalogue.create_endpoint(app.no, factory.new_endpoint(url=url, secrets=(Secret(key=new_secret()),)))
 
 
 # ── results ──

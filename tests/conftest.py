@@ -201,12 +201,12 @@ async def raw(store: Store, database_url: str) -> AsyncIterator[Raw]:
 
 @pytest.fixture
 async def organization(store: Store) -> Organization:
-    return await store.save_organization(factory.organization())
+    return await store.catalogue.save_organization(factory.organization())
 
 
 @pytest.fixture
 async def app(store: Store, organization: Organization) -> Application:
-    return await store.create_application(organization.id, factory.new_application())
+    return await store.catalogue.create_application(organization.id, factory.new_application())
 
 
 @pytest.fixture
@@ -217,4 +217,4 @@ async def scene(
     stage = Scene(store, database_url, raw, organization, app)
     yield stage
     if not stage.broken_on_purpose:
-        assert await store.find_stuck_lanes(repair=False) == []
+        assert await store.upkeep.find_stuck_lanes(repair=False) == []

@@ -41,7 +41,7 @@ async def list_firing(cmd: Command) -> None:
     hookline alerts list
     """
     async with cmd.session() as opened:
-        found = await opened.store.alerts(Page(limit=1000), firing=True)
+        found = await opened.store.monitoring.alerts(Page(limit=1000), firing=True)
     cmd.out.listing(
         found,
         document=document,
@@ -58,7 +58,7 @@ async def history(cmd: Command, paging: params.NumberPaging) -> None:
     hookline alerts history --limit 20
     """
     async with cmd.session() as opened:
-        found = await opened.store.alerts(paging.page, firing=None)
+        found = await opened.store.monitoring.alerts(paging.page, firing=None)
     cmd.out.listing(
         found,
         document=document,
@@ -136,7 +136,7 @@ async def _test(opened: Session) -> list[Result]:
     await _settle(opened)
     notice = _example(await opened.store.now())
     outgoing = wording.outgoing(notice, channels)
-    await opened.store.tell_alerts(outgoing)
+    await opened.store.monitoring.tell_alerts(outgoing)
     mails = [_mail(opened, channels.smtp_url, notice)] if channels.smtp_url else []
     return await asyncio.gather(*(_arrival(opened, each) for each in outgoing), *mails)
 
@@ -181,12 +181,12 @@ async def _arrival(opened: Session, sent: Outgoing) -> Result:
 async def _state(opened: Session, sent: Outgoing) -> Result | None:
     """Return the state of the delivery, or None if there is no delivery yet."""
     app = await alert_channels.find(opened.store)
-    message = None if app is None else await opened.store.message(app.no, sent.event_id)
-    deliveries = [] if message is None else await opened.store.deliveries(message.id)
+    message = None if app is None else await opened.store.history.message(app.no, sent.event_id)
+    deliveries = [] if message is None else await opened.store.history.deliveries(message.id)
     if not deliveries:
         return None
     delivery = deliveries[0]
-    attempts = await opened.store.attempts(delivery.message_id)
+    attempts = await opened.store.history.attempts(delivery.message_id)
     detail = None
     if attempts and delivery.state != DeliveryState.DELIVERED:
         detail = attempts[-1].detail or f"status {attempts[-1].status_code}"

@@ -20,7 +20,7 @@ app = CommandGroup(help="Applications: the customers whose endpoints get webhook
 async def list_apps(cmd: OrgCommand, paging: params.Paging) -> None:
     """List applications."""
     async with cmd.session() as opened:
-        found = await opened.store.applications(cmd.org, paging.page)
+        found = await opened.store.catalogue.applications(cmd.org, paging.page)
     cmd.out.listing(
         found,
         document=wire.application,

@@ -76,7 +76,7 @@ async def list_dead(
         last = None if paging.after is None else await dead_letters.find(opened.deps, opened.by, paging.after)
         page = Page(limit=paging.limit, iterator=None if last is None else death(last.died_at, last.id))
         where = await _filter(opened, filters, resolved=None if resolved else False)
-        found = await opened.store.dead_letters(where, page)
+        found = await opened.store.repair.dead_letters(where, page)
     cmd.out.listing(
         found,
         document=wire.dead_letter,
@@ -104,7 +104,7 @@ async def show(cmd: OrgCommand, dead_id: Annotated[str, typer.Argument(metavar="
     """Show one dead letter with all of its attempts."""
     async with cmd.session() as opened:
         letter = await dead_letters.find(opened.deps, opened.by, dead_id)
-        attempts = await opened.store.dead_attempts(letter)
+        attempts = await opened.store.repair.dead_attempts(letter)
     document = {"deadLetter": wire.dead_letter(letter), "attempts": [wire.attempt(each) for each in attempts]}
     cmd.out.result(document, people=lambda: _print(cmd.out, letter, attempts))
 
@@ -163,7 +163,7 @@ async def stats(
     filters = Filters(app_ref=app_ref, endpoint=endpoint, since=since)
     async with cmd.session() as opened:
         where = await _filter(opened, filters, resolved=None)
-        found = await opened.store.dead_stats(replace(where, org_id=None) if all_orgs else where)
+        found = await opened.store.repair.dead_stats(replace(where, org_id=None) if all_orgs else where)
     pairs: list[tuple[str, Cell]] = [
         ("dead", found.dead),
         ("pending", found.pending),
@@ -261,7 +261,7 @@ class Bulk(Struct, frozen=True):
         """
         query = self.filters.query(opened.now)
         where = await dead_letters.matching(opened.deps, opened.by, query, self.note)
-        total = (await opened.store.dead_stats(where)).dead
+        total = (await opened.store.repair.dead_stats(where)).dead
         if total and not self.selection.yes:
             confirm(f"{self.verb.capitalize()} {total:,} dead letter{'' if total == 1 else 's'}?")
         if query.until is None:

@@ -128,16 +128,16 @@ async def _examine_database(config: Config, store: Store, *, reach: bool, repair
     if version != SCHEMA_VERSION:
         return
     yield await _check_lanes(store, repair=repair)
-    views = await store.lanes()
+    views = await store.history.lanes()
     yield check_health(views)
     yield await _check_secrets(store, views)
-    yield check_keys(await store.seals(MAX_SEALED))
-    yield check_tokens(config.jwt_secrets, await store.older_secrets(), await store.now())
+    yield check_keys(await store.access.seals(MAX_SEALED))
+    yield check_tokens(config.jwt_secrets, await store.access.older_secrets(), await store.now())
     yield check_guard(config.guard, views)
-    yield check_outbox(await store.outbox(), await store.now())
+    yield check_outbox(await store.repair.outbox(), await store.now())
     for url in config.outbox_urls:
         yield await _check_source(url, store)
-    yield check_dead((await store.dead_stats(DeadFilter())).dead)
+    yield check_dead((await store.repair.dead_stats(DeadFilter())).dead)
     yield await _check_dns(config, views)
     if reach:
         yield await _check_reach(config, views)
@@ -209,7 +209,7 @@ def check_skew(since_before: float, since_after: float) -> Check:
 
 
 async def _check_lanes(store: Store, *, repair: bool) -> Check:
-    stuck = await store.find_stuck_lanes(repair=repair)
+    stuck = await store.upkeep.find_stuck_lanes(repair=repair)
     if not stuck:
         return Check("lanes", Finding.OK, "every open delivery is in a lane that will wake")
     if repair:
@@ -231,7 +231,7 @@ async def _check_secrets(store: Store, views: list[LaneView]) -> Check:
     numbers = [view.lane.endpoint_no for view in views]
     sealed: list[Endpoint] = []
     for start in range(0, len(numbers), SECRETS_BATCH):
-        opened = await store.endpoints_for(numbers[start : start + SECRETS_BATCH])
+        opened = await store.catalogue.endpoints_for(numbers[start : start + SECRETS_BATCH])
         sealed += [endpoint for endpoint in opened if not endpoint.secrets]
     if not sealed:
         return Check("secrets", Finding.OK, "HOOKLINE_SECRET_KEY opens every endpoint's")

@@ -162,4 +162,4 @@ async def _change(
     async with cmd.session() as opened:
         done = await change(opened.deps, opened.by, ref)
         endpoint = await opened.endpoint(ref)
-        return done, await opened.store.lane_view(endpoint.no)
+        return done, await opened.store.history.lane_view(endpoint.no)

@@ -28,7 +28,7 @@ async def list_endpoints(cmd: OrgCommand, app_ref: params.App = None) -> None:
     """List endpoints with status, circuit, backlog and last error."""
     async with cmd.session() as opened:
         app_no = None if app_ref is None else (await opened.application(app_ref)).no
-        found = await opened.store.lanes(opened.org_id, app_no)
+        found = await opened.store.history.lanes(opened.org_id, app_no)
     cmd.out.listing(
         found,
         document=wire.lane,
@@ -53,8 +53,8 @@ async def show(
     find = endpoints.show_secret if with_secret else endpoints.find
     async with cmd.session() as opened:
         endpoint = await find(opened.deps, opened.by, ref)
-        view = await opened.store.lane_view(endpoint.no)
-        events = await opened.store.lane_events(endpoint.no, limit=20)
+        view = await opened.store.history.lane_view(endpoint.no)
+        events = await opened.store.history.lane_events(endpoint.no, limit=20)
     secrets = [secret.key for secret in endpoint.secrets] if with_secret else None
     document: dict[str, object] = {
         "endpoint": wire.endpoint(endpoint),
@@ -201,7 +201,7 @@ async def remove(cmd: OrgCommand, ref: params.EndpointRef) -> None:
     """Remove an endpoint for ever. Waiting deliveries become dead letters (endpoint_deleted), which cannot be replayed."""
     async with cmd.session() as opened:
         endpoint = await opened.endpoint(ref)
-        view = await opened.store.lane_view(endpoint.no)
+        view = await opened.store.history.lane_view(endpoint.no)
         await endpoints.delete(opened.deps, opened.by, EndpointRef(endpoint.id))
     waiting = 0 if view is None else view.depth
     more = f"; {waiting:,} waiting become dead letters" if waiting else ""

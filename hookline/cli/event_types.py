@@ -29,7 +29,7 @@ async def list_event_types(
 ) -> None:
     """List event types."""
     async with cmd.session() as opened:
-        found = await opened.store.event_types(cmd.org, paging.page, archived=archived)
+        found = await opened.store.catalogue.event_types(cmd.org, paging.page, archived=archived)
     cmd.out.listing(
         found,
         document=wire.event_type,

@@ -47,7 +47,7 @@ async def create(
 async def list_keys(cmd: OrgCommand, paging: params.Paging) -> None:
     """List the API keys that are not revoked, with their last use."""
     async with cmd.session() as opened:
-        found = await opened.store.api_keys(cmd.org, paging.page)
+        found = await opened.store.access.api_keys(cmd.org, paging.page)
     cmd.out.listing(
         found,
         document=api_key,

@@ -125,7 +125,7 @@ async def _register(cmd: OrgCommand, app_uid: str, url: str, port: int, options:
 async def _endpoint(opened: Session, app_ref: str, url: str, uid: str, options: Options) -> Endpoint:
     """Create the endpoint of this receiver, or return the one of an earlier run on the same port."""
     app = await applications.find_or_create(opened.deps, opened.by, app_ref, NewApplication(name=app_ref))
-    known = await opened.store.endpoint(app.no, uid)
+    known = await opened.store.catalogue.endpoint(app.no, uid)
     if known is not None:
         return await _reuse(opened, known, url, options)
     new = NewEndpoint(
@@ -140,7 +140,7 @@ async def _reuse(opened: Session, known: Endpoint, url: str, options: Options) -
             f"endpoint {known.uid} exists with another URL or scheme ({known.url}, {known.scheme}): choose another --port"
         )
     if known.status != EndpointStatus.ACTIVE:
-        return await opened.store.set_endpoint_status(known.no, EndpointStatus.ACTIVE, "hookline listen")
+        return await opened.store.catalogue.set_endpoint_status(known.no, EndpointStatus.ACTIVE, "hookline listen")
     return known
 
 

@@ -56,7 +56,7 @@ async def add(
 async def list_operators(cmd: OrgCommand, paging: params.Paging) -> None:
     """List the operators."""
     async with cmd.session() as opened:
-        found = await opened.store.operators(cmd.org, paging.page)
+        found = await opened.store.access.operators(cmd.org, paging.page)
     cmd.out.listing(
         found,
         document=_document,

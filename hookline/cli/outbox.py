@@ -38,7 +38,7 @@ Ids = Annotated[
 async def list_set_aside(cmd: Command, paging: params.NumberPaging) -> None:
     """List the rows that could not become messages, with the reason; oldest first. They do not delay other rows."""
     async with cmd.session() as opened:
-        found = await opened.store.set_aside(paging.page)
+        found = await opened.store.repair.set_aside(paging.page)
     cmd.out.listing(
         found,
         document=_document,

@@ -32,7 +32,7 @@ async def status(cmd: Command) -> None:
     The exit code is 4 if a database could not be read.
     """
     async with cmd.session() as opened:
-        own = await opened.store.outbox()
+        own = await opened.store.repair.outbox()
         first = Line(
             outbox=shown_url(opened.config.database_url),
             waiting=own.waiting,

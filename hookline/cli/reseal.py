@@ -57,7 +57,7 @@ async def reseal(
 
 
 async def _seals(opened: Session) -> Seals:
-    return await opened.store.seals(MAX_COUNTED)
+    return await opened.store.access.seals(MAX_COUNTED)
 
 
 async def _reseal(out: Output, opened: Session) -> tuple[Report, bool]:

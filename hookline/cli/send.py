@@ -120,7 +120,7 @@ async def _settled(opened: Session, accepted: Accepted, wait: float) -> list[Del
     """Wait until no delivery is open, or until the timeout. Return the deliveries."""
     end = clock.monotonic() + wait
     while True:
-        found = await opened.store.deliveries(accepted.message_id)
+        found = await opened.store.history.deliveries(accepted.message_id)
         if not any(each.state in OPEN for each in found) or clock.monotonic() >= end:
             return found
         await asyncio.sleep(POLL_INTERVAL)  # another process delivers, and does not notify this one

@@ -42,7 +42,7 @@ class Session:
 def _deps(settings: Config, store: Store) -> Deps:
     async def ingest(new: NewMessage) -> Accepted:
         """Commit one message alone. A command sends a single message, so group commit has no use."""
-        (accepted,) = await store.ingest([new])
+        (accepted,) = await store.pipeline.ingest([new])
         return accepted
 
     return settings.fill(
@@ -50,7 +50,7 @@ def _deps(settings: Config, store: Store) -> Deps:
         store=store,
         schemas=Schemas(store, clock.monotonic),
         submit=ingest,
-        submit_batch=store.ingest_batch,
+        submit_batch=store.pipeline.ingest_batch,
         wall=clock.wall,
         token_secret=settings.jwt_secret,
     )

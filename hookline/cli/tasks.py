@@ -40,7 +40,7 @@ async def list_tasks(
     async with cmd.session() as opened:
         app_no = None if app_ref is None else (await opened.application(app_ref)).no
         where = TaskFilter(org_id=cmd.org, app_no=app_no, statuses=statuses)
-        found = await opened.store.tasks(where, paging.page)
+        found = await opened.store.repair.tasks(where, paging.page)
     cmd.out.listing(
         found,
         document=document,
@@ -100,7 +100,7 @@ async def run_to_end(
         ended = [await _run_to_end(opened, task, stop, advance) for task in started]
     except asyncio.CancelledError:  # the second signal
         for task in started:
-            await opened.store.cancel_task(task.id)
+            await opened.store.repair.cancel_task(task.id)
         raise
     for task in ended:
         if task.status == TaskStatus.FAILED:
@@ -113,12 +113,12 @@ async def _run_to_end(opened: Session, task: Task, stop: asyncio.Event, advance:
         after = await _step(opened, task)
         advance(after.done + after.skipped - task.done - task.skipped)
         task = after
-    return await opened.store.cancel_task(task.id) if task.status == TaskStatus.RUNNING else task
+    return await opened.store.repair.cancel_task(task.id) if task.status == TaskStatus.RUNNING else task
 
 
 async def _step(opened: Session, task: Task) -> Task:
-    after = await opened.store.step_task(task.id, BATCH)
+    after = await opened.store.repair.step_task(task.id, BATCH)
     if after is None:  # a worker is processing it, or has finished it
         await asyncio.sleep(POLL_INTERVAL)  # workers do the task, and do not notify this process
-        after = await opened.store.task(task.org_id, task.id)
+        after = await opened.store.repair.task(task.org_id, task.id)
     return after or task

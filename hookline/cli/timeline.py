@@ -71,7 +71,7 @@ async def _read(opened: Session, endpoint: Endpoint, start: datetime, end: datet
     entries: list[TimelineEntry] = []
     where, iterator = LaneEventFilter(since=start, until=end), None
     while len(entries) < MAX_EVENTS:
-        walk = await opened.store.timeline(endpoint.no, where, Page(limit=PAGE, iterator=iterator))
+        walk = await opened.store.history.timeline(endpoint.no, where, Page(limit=PAGE, iterator=iterator))
         entries += walk.rows
         iterator = _next(walk)
         if iterator is None:
@@ -98,7 +98,7 @@ async def _last_before(
     """Return the last event before the window that set the state at its start."""
     where, iterator = LaneEventFilter(kinds=tuple(aspect.begins), until=start), None
     while True:
-        walk = await opened.store.timeline(endpoint.no, where, Page(limit=1, iterator=iterator))
+        walk = await opened.store.history.timeline(endpoint.no, where, Page(limit=1, iterator=iterator))
         if walk.rows:
             return walk.rows[0]
         if walk.end is None:

@@ -128,18 +128,20 @@ class PulseReader:
         now = await self._store.now()
         await self._read_pulses(now)
         seen = overview(list(self._pulses.values()), now, limit=MAX_FAILING)
-        unhealthy = await self._store.unhealthy_endpoints([each.endpoint_no for each in seen.failing], MAX_FAILING)
+        unhealthy = await self._store.monitoring.unhealthy_endpoints(
+            [each.endpoint_no for each in seen.failing], MAX_FAILING
+        )
         return Picture(
             database=self._database,
             overview=seen,
-            depths=await self._store.depths(fresh=FRESH),
-            alerts=await self._store.alerts(Page(limit=MAX_ALERTS), firing=True),
+            depths=await self._store.monitoring.depths(fresh=FRESH),
+            alerts=await self._store.monitoring.alerts(Page(limit=MAX_ALERTS), firing=True),
             unhealthy={each.endpoint_no: each for each in unhealthy},
         )
 
     async def _read_pulses(self, now: datetime) -> None:
         newest = max((at for at, _ in self._pulses), default=now - WINDOW)
-        found = await self._store.pulses(max(newest - _LATE, now - WINDOW), now)
+        found = await self._store.monitoring.pulses(max(newest - _LATE, now - WINDOW), now)
         known = {key: pulse for key, pulse in self._pulses.items() if pulse.at > now - WINDOW}
         known |= {(pulse.at, pulse.process): pulse for pulse in found}
         self._pulses = dict(sorted(known.items()))

@@ -50,14 +50,14 @@ async def _find(opened: Session, ref: str, app_ref: str | None) -> Message:
     """Find a message by its id; or by its event id, if the application is given."""
     if app_ref is not None:
         app = await opened.application(app_ref)
-        found = await opened.store.message(app.no, ref)
+        found = await opened.store.history.message(app.no, ref)
         if found is None:
             raise NotFound(await _why_missing(opened, ref, {app_ref, app.id, app.uid}))
         return found
-    message = await opened.store.message_by_id(ref)
+    message = await opened.store.history.message_by_id(ref)
     if message is None:
         raise NotFound(f"no message {ref!r}; an event id needs --app beside it")
-    if await opened.store.application(opened.org_id, message.app_id) is None:
+    if await opened.store.catalogue.application(opened.org_id, message.app_id) is None:
         raise NotFound(
             f"message {ref!r} belongs to another organization than {opened.org_id}: give that one with --org"
         )
@@ -69,7 +69,7 @@ async def _why_missing(opened: Session, ref: str, names: set[str | None]) -> str
     row = await _set_aside(opened, ref, names)
     if row is not None:
         return f"{ref!r} never became a message: {row.reason}; `hookline outbox show {row.id}` shows it, `retry` tries again"
-    waiting = (await opened.store.outbox()).waiting
+    waiting = (await opened.store.repair.outbox()).waiting
     more = f"; {waiting:,} rows wait in the outbox" if waiting else ""
     return f"no message {ref!r} there; `hookline outbox list` shows what could not become one{more}"
 
@@ -77,7 +77,7 @@ async def _why_missing(opened: Session, ref: str, names: set[str | None]) -> str
 async def _set_aside(opened: Session, ref: str, names: set[str | None]) -> SetAside | None:
     iterator: str | None = None
     for _ in range(MAX_SET_ASIDE // SET_ASIDE_PAGE):
-        rows = await opened.store.set_aside(Page(limit=SET_ASIDE_PAGE, iterator=iterator))
+        rows = await opened.store.repair.set_aside(Page(limit=SET_ASIDE_PAGE, iterator=iterator))
         for row in rows:
             if row.event_id == ref and row.app in names and row.org_id in (None, opened.org_id):
                 return row

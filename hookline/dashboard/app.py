@@ -134,7 +134,7 @@ class Dashboard:
         ref = request.query_params.get("app", "")
         if viewer.portal or not ref:
             return viewer.caller.app
-        return await self._services.store.application(viewer.caller.org_id, ref[:300].replace("\x00", ""))
+        return await self._services.store.catalogue.application(viewer.caller.org_id, ref[:300].replace("\x00", ""))
 
     def _may_see(self, context: PageContext, view: View) -> None:
         if view.deployment:
@@ -185,7 +185,7 @@ class Dashboard:
         return self._with_security_headers(context, answer)
 
     async def _switcher(self, context: PageContext) -> Switched:
-        found = await context.store.applications(context.org_id, Rows(limit=MAX_SWITCHED + 1))
+        found = await context.store.catalogue.applications(context.org_id, Rows(limit=MAX_SWITCHED + 1))
         return Switched(found[:MAX_SWITCHED], more=len(found) > MAX_SWITCHED)
 
     async def _error_page(self, context: PageContext, error: HooklineError) -> Response:

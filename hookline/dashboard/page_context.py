@@ -36,7 +36,7 @@ class Range(Struct, frozen=True, kw_only=True):
     name: str
     words: str
     length: timedelta
-    grain: int  # length of one step of `Store.activity`, in seconds
+    grain: int  # length of one step of `store.monitoring.activity`, in seconds
     steps: int  # number of points in a chart
 
 
@@ -174,7 +174,7 @@ class PageContext:
     async def names(self, app_ids: Iterable[str]) -> dict[str, str]:
         """Return the names of these applications by id. The result is empty while one application is chosen."""
         wanted = set(app_ids)
-        return await self.store.application_names(self.org_id, wanted) if wanted and self.app is None else {}
+        return await self.store.catalogue.application_names(self.org_id, wanted) if wanted and self.app is None else {}
 
     # ── live parts ──
 

@@ -83,7 +83,7 @@ class Sessions:
         value = self._cookies.get(request, SESSION, portal=portal)
         if not value or len(value) > MAX_COOKIE:
             raise SignatureError("sign in")
-        session = await self._store.session(_hashed(value))
+        session = await self._store.access.session(_hashed(value))
         if session is None or (session.app_id is not None) != portal:
             raise SignatureError("sign in")
         caller = await self._caller(session, _address(request))
@@ -99,7 +99,7 @@ class Sessions:
     async def _caller(self, session: Session, address: str) -> Caller:
         app = None
         if session.app_id is not None:
-            app = await self._store.application(session.org_id, session.app_id)
+            app = await self._store.catalogue.application(session.org_id, session.app_id)
             if app is None:
                 raise SignatureError("sign in")
         return Caller(
@@ -219,7 +219,7 @@ class Sessions:
         portal = signed_in.app is not None
         value = secrets.token_urlsafe(32)
         entry = _sign_in_entry(signed_in, _address(request))
-        await self._store.add_session(_new_session(value, signed_in), note=lambda _: entry)
+        await self._store.access.add_session(_new_session(value, signed_in), note=lambda _: entry)
         await self._end(request, portal=portal)
         home = PORTAL if portal else "/"
         answer = RedirectResponse(onward if _belongs(onward, portal=portal) else home, 303, headers())
@@ -260,7 +260,7 @@ class Sessions:
         """End the session that this browser has, if any."""
         value = self._cookies.get(request, SESSION, portal=portal)
         if value:
-            await self._store.end_session(_hashed(value[:MAX_COOKIE]))
+            await self._store.access.end_session(_hashed(value[:MAX_COOKIE]))
 
     # ── pages ──
 
@@ -317,7 +317,7 @@ class Sessions:
 
     async def _note_use(self, hashed: bytes) -> None:
         try:
-            await self._store.touch_session(hashed)
+            await self._store.access.touch_session(hashed)
         except StoreUnavailable as error:
             self._touched.drop(hashed)
             log.debug("session_use_not_noted", error=str(error))

@@ -44,7 +44,7 @@ class Heartbeat:
             pulse = self._pulse()
             self._unsaved = pulse
             add(self._did, self._pulser.attempt_counts)
-            await self._store.add_pulse(self.process, pulse, endpoint_work(self._did))
+            await self._store.monitoring.add_pulse(self.process, pulse, endpoint_work(self._did))
         except StoreUnavailable:
             return  # the next heartbeat includes it; other parts of the process log the outage
         except Exception:

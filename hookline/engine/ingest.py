@@ -62,7 +62,7 @@ class GroupCommit:
         return result
 
     async def submit_batch(self, batch: NewBatch) -> BatchAccepted:
-        """Accept a caller's batch in one transaction. Raises the errors of `submit` and of `Store.ingest_batch`."""
+        """Accept a caller's batch in one transaction. Raises the errors of `submit` and of `store.pipeline.ingest_batch`."""
         result = await self._submit(batch)
         assert isinstance(result, BatchAccepted)
         return result
@@ -153,8 +153,8 @@ class GroupCommit:
 
     async def _store_all(self, group: Sequence[_Given]) -> Sequence[_Result]:
         if isinstance(group[0], NewBatch):
-            return [await self._store.ingest_batch(group[0])]
-        return await self._store.ingest([given for given in group if isinstance(given, NewMessage)])
+            return [await self._store.pipeline.ingest_batch(group[0])]
+        return await self._store.pipeline.ingest([given for given in group if isinstance(given, NewMessage)])
 
     def _note_fanout(self, app_no: int, result: _Result) -> None:
         answers = result.answers if isinstance(result, BatchAccepted) else (result,)

@@ -94,7 +94,7 @@ class Recorder:
     async def _write(self) -> None:
         """Write one batch of each kind, one after the other. Parallel writes had smaller batches and cost more."""
         if self._unsent:
-            await self._write_batch(self._unsent, self._store.release)
+            await self._write_batch(self._unsent, self._store.pipeline.release)
         if self._results:
             await self._write_batch(self._results, self._record)
 
@@ -113,7 +113,7 @@ class Recorder:
     async def _record(self, batch: list[Result]) -> None:
         wake = self._slots.next_in_line(result.job for result in batch)
         began = clock.monotonic()
-        report = await self._store.record(batch, wake=wake)
+        report = await self._store.pipeline.record(batch, wake=wake)
         self._tally.recorded(batch, report, clock.monotonic() - began)
         self._slots.leave_line(wake)
         if self._traces is not None:

@@ -54,13 +54,13 @@ class OwnOutbox:
         self._store = store
 
     async def move(self, limit: int) -> RelayReport:
-        return await self._store.relay(limit)
+        return await self._store.pipeline.relay(limit)
 
     async def wait(self, timeout: float) -> None:
-        await self._store.wait_outbox(timeout)
+        await self._store.pipeline.wait_outbox(timeout)
 
     async def close(self) -> None:
-        await self._store.leave_outbox()
+        await self._store.pipeline.leave_outbox()
 
 
 class Relay:

@@ -50,11 +50,11 @@ class Sweeper:
         every = settings.every
         self._chores: list[tuple[float, Callable[[], Awaitable[SweepReport | None]]]] = [
             (every, self._leases),
-            (every, lambda: store.sweep_expired(BATCH)),
-            (every * 5, lambda: store.sweep_deleted(BATCH)),
+            (every, lambda: store.upkeep.sweep_expired(BATCH)),
+            (every * 5, lambda: store.upkeep.sweep_deleted(BATCH)),
             (every * 60, self._failing),
-            (every * 60, store.retire),
-            (every * 60, store.roll_pulses),
+            (every * 60, store.upkeep.retire),
+            (every * 60, store.monitoring.roll_pulses),
             (every * 300, self._stuck_lanes),
         ]
         # The first run of each chore comes at a random point of its interval, so that many workers do not run it together.
@@ -89,18 +89,24 @@ class Sweeper:
         # During an outage no worker could record. Wait for the length of one lease, so that they can do it now.
         if not self._outage.healthy_for(self._settings.lease):
             return None
-        return await self._store.sweep_leases(BATCH)
+        return await self._store.upkeep.sweep_leases(BATCH)
 
     async def _failing(self) -> SweepReport:
         settings = self._settings
-        return await self._store.sweep_failing(pause_dead=settings.pause_dead, disable_after=settings.disable_after)
+        return await self._store.upkeep.sweep_failing(
+            pause_dead=settings.pause_dead, disable_after=settings.disable_after
+        )
 
     async def _stuck_lanes(self) -> SweepReport:
-        return SweepReport(repaired=len(await self._store.find_stuck_lanes(repair=True)))
+        return SweepReport(repaired=len(await self._store.upkeep.find_stuck_lanes(repair=True)))
 
     async def _log(self, report: SweepReport) -> None:
         numbers = {event.endpoint_no for event in report.events} | {death.endpoint_no for death in report.deaths}
-        names = {endpoint.no: endpoint.id for endpoint in await self._store.endpoints_for(numbers)} if numbers else {}
+        names = (
+            {endpoint.no: endpoint.id for endpoint in await self._store.catalogue.endpoints_for(numbers)}
+            if numbers
+            else {}
+        )
         if self._traces is not None and report.deaths:
             self._traces.died(report.deaths, names)
         for event in report.events:

@@ -26,7 +26,7 @@ class Targets:
         if len(self._known) + len(stale) > MAX_TARGETS:
             self._known.clear()
             stale = {job.endpoint_no for job in jobs}
-        for endpoint in await self._store.endpoints_for(stale):
+        for endpoint in await self._store.catalogue.endpoints_for(stale):
             self._known[endpoint.no] = Target(endpoint)
 
     def get(self, endpoint_no: int) -> Target | None:

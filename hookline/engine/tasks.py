@@ -33,7 +33,7 @@ class TaskRunner:
 
     async def run(self, stop: asyncio.Event) -> None:
         while not stop.is_set():
-            self._store.task_added.clear()  # before the query, so that a task added during it is not missed
+            self._store.repair.task_added.clear()  # before the query, so that a task added during it is not missed
             try:
                 stepped = await self.once(stop)
             except StoreUnavailable as error:
@@ -47,7 +47,7 @@ class TaskRunner:
 
     async def once(self, stop: asyncio.Event | None = None) -> int:
         """Run one step of each open task that no other worker has locked. Return the number of steps."""
-        open_tasks = await self._store.open_tasks(ROUND)
+        open_tasks = await self._store.repair.open_tasks(ROUND)
         self._outage.passed()
         self._failing = {task_id: since for task_id, since in self._failing.items() if task_id in open_tasks}
         self._chance.shuffle(open_tasks)  # so that workers with the same list begin with different tasks
@@ -63,7 +63,7 @@ class TaskRunner:
         if monotonic() < again_at:
             return False
         try:
-            task = await self._store.step_task(task_id, self._step)
+            task = await self._store.repair.step_task(task_id, self._step)
         except StoreUnavailable:
             raise
         except Exception as error:
@@ -82,11 +82,11 @@ class TaskRunner:
             return
         self._failing.pop(task_id, None)
         shown = str(error) if isinstance(error, HooklineError) else f"{type(error).__name__}; see the worker's log"
-        await self._store.fail_task(task_id, shown)
+        await self._store.repair.fail_task(task_id, shown)
 
     async def _wait(self, stop: asyncio.Event) -> None:
         """Wait until this process adds a task, or until it is time to check for tasks of other processes."""
-        waits = [asyncio.ensure_future(event.wait()) for event in (stop, self._store.task_added)]
+        waits = [asyncio.ensure_future(event.wait()) for event in (stop, self._store.repair.task_added)]
         try:
             await asyncio.wait(waits, timeout=self._poll, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -124,16 +124,16 @@ class Worker:
 
     def _wake_up(self) -> None:
         self._freed.set()
-        self._store.wake()
+        self._store.pipeline.wake()
 
     async def _claim_or_sleep(self, stop: asyncio.Event) -> None:
         if not await self._ready_to_claim():
             return
         if not await self._claim() and not stop.is_set():
-            armed = await self._store.arm()
+            armed = await self._store.pipeline.arm()
             # Claim once more: publishers that committed before `arm` did not notify this worker.
             if not await self._claim() and not stop.is_set():
-                await self._store.wait(self._sleep_for(armed))
+                await self._store.pipeline.wait(self._sleep_for(armed))
 
     async def _ready_to_claim(self) -> bool:
         """Wait for free slots. Return whether to claim now.
@@ -180,7 +180,7 @@ class Worker:
     async def _claim(self) -> int:
         """Claim a batch and submit it to the sender. Return its size."""
         began = clock.monotonic()
-        batch = await self._store.claim(self._slots.free, self._slots.budgets())
+        batch = await self._store.pipeline.claim(self._slots.free, self._slots.budgets())
         self._outage.passed()
         self._tally.claimed(batch, clock.monotonic() - began)
         self._slots.line_up(batch)

@@ -40,7 +40,7 @@ class LeasedDelivery(Struct, frozen=True, kw_only=True):
     message_id: str
     app_no: int
     endpoint_no: int
-    revision: int  # the endpoint's revision; see `Store.endpoints_for`
+    revision: int  # the endpoint's revision; see `store.catalogue.endpoints_for`
     event_type: str
     payload: bytes
     attempts: int

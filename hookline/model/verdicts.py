@@ -41,7 +41,7 @@ class Judgement(Struct, frozen=True, kw_only=True):
 
 
 class Result(Struct, frozen=True, kw_only=True):
-    """A leased delivery, the result of its request and the verdict on it: the input of `Store.record`."""
+    """A leased delivery, the result of its request and the verdict on it: the input of `store.pipeline.record`."""
 
     job: LeasedDelivery
     attempt_id: str

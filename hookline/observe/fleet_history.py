@@ -24,7 +24,7 @@ _LATELY = timedelta(hours=1)  # time range in which the newest minute is searche
 
 
 class Read(Protocol):
-    """The type of `Store.pulses`."""
+    """The type of `store.monitoring.pulses`."""
 
     def __call__(
         self, since: datetime, until: datetime | None = None, *, minutes: bool = False

@@ -52,7 +52,7 @@ class Sampler:
     async def take(self) -> None:
         """Take a sample. After an error the previous sample is kept, and its age keeps growing."""
         try:
-            depths = await self._store.depths(fresh=self._every)
+            depths = await self._store.monitoring.depths(fresh=self._every)
             self._kept = (clock.monotonic(), depths, await self._failing(depths))
             self._failed = False
         except HooklineError as error:
@@ -68,9 +68,9 @@ class Sampler:
     async def _failing(self, depths: Depths) -> tuple[FailingEndpoint, ...]:
         if self._endpoints == EndpointLabels.OFF:
             return ()
-        total = together(await self._store.pulses(depths.at - LATELY), depths.at)
+        total = together(await self._store.monitoring.pulses(depths.at - LATELY), depths.at)
         worst = most_failing(total.endpoints, MAX_NAMED, healthy=True)
-        names = {each.no: each.id for each in await self._store.endpoints_for(worst)}
+        names = {each.no: each.id for each in await self._store.catalogue.endpoints_for(worst)}
         return tuple(
             FailingEndpoint(name=self._name(names[no]), attempts=good + bad, failures=bad)
             for no, (good, bad) in worst.items()

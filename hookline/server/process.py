@@ -141,7 +141,11 @@ async def check_keys(store: Store) -> None:
 
     Such a worker must not start, because it would turn all waiting deliveries into dead letters.
     """
-    sample = [one for one in await store.endpoints_for(range(1, KEYS_SAMPLE)) if one.status != EndpointStatus.DELETED]
+    sample = [
+        one
+        for one in await store.catalogue.endpoints_for(range(1, KEYS_SAMPLE))
+        if one.status != EndpointStatus.DELETED
+    ]
     if sample and not any(endpoint.secrets for endpoint in sample):
         raise VaultError("HOOKLINE_SECRET_KEY opens none of the endpoints' secrets: is it the key that sealed them?")
 

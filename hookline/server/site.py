@@ -88,7 +88,7 @@ async def _watch_secrets(store: Store, config: Config) -> None:
     """Note the current secrets in the store. If it is not reachable, serve anyway; the next start notes them."""
     ids = [tokens.secret_id(secret) for secret in config.jwt_secrets]
     with suppress(StoreUnavailable):
-        await store.watch_secrets(ids[0], ids[1:])
+        await store.access.watch_secrets(ids[0], ids[1:])
 
 
 def web_context(

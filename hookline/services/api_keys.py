@@ -34,14 +34,14 @@ async def create(
         expires_at=expires_at,
     )
     checked = catalogue.check_api_key(new, deps.wall())
-    made = await deps.store.create_api_key(
+    made = await deps.store.access.create_api_key(
         by.org_id, checked, note=lambda made: _entry(by, "create", made, f"{name}, {scope.value}")
     )
     return made, key
 
 
 async def find(deps: Deps, by: Caller, key_id: str) -> ApiKey:
-    found = await deps.store.api_key(by.org_id, key_id) if lookup.storable(key_id) else None
+    found = await deps.store.access.api_key(by.org_id, key_id) if lookup.storable(key_id) else None
     if found is None:
         raise NoSuch("API key", key_id)
     return found
@@ -50,7 +50,7 @@ async def find(deps: Deps, by: Caller, key_id: str) -> ApiKey:
 async def revoke(deps: Deps, by: Caller, key_id: str) -> ApiKey:
     """Revoke a key permanently."""
     found = await find(deps, by, key_id)
-    await deps.store.revoke_api_key(by.org_id, found.id, note=lambda _: _entry(by, "revoke", found, found.name))
+    await deps.store.access.revoke_api_key(by.org_id, found.id, note=lambda _: _entry(by, "revoke", found, found.name))
     deps.forget_callers(lambda known: known.key_id == found.id)
     return found
 

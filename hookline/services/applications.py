@@ -23,7 +23,7 @@ SHORTEST_PORTAL = 3600  # seconds
 
 async def create(deps: Deps, by: Caller, new: NewApplication) -> Application:
     checked = catalogue.check_application(new)
-    return await deps.store.create_application(
+    return await deps.store.catalogue.create_application(
         by.org_id, checked, note=lambda app: _entry(by, "create", app, app.name[:200])
     )
 
@@ -31,7 +31,7 @@ async def create(deps: Deps, by: Caller, new: NewApplication) -> Application:
 async def get_or_create(deps: Deps, by: Caller, new: NewApplication) -> tuple[Application, bool]:
     """Return the application with that uid, and whether this call created it. The input is checked in both cases."""
     catalogue.check_application(new)
-    found = None if new.uid is None else await deps.store.application(by.org_id, new.uid)
+    found = None if new.uid is None else await deps.store.catalogue.application(by.org_id, new.uid)
     if found is not None:
         return found, False
     try:
@@ -42,7 +42,7 @@ async def get_or_create(deps: Deps, by: Caller, new: NewApplication) -> tuple[Ap
 
 async def find_or_create(deps: Deps, by: Caller, ref: str, new: NewApplication | None) -> Application:
     """Return the application that a request names. If there is none and the request describes one, create it under that uid."""
-    found = await deps.store.application(by.org_id, ref) if lookup.storable(ref) else None
+    found = await deps.store.catalogue.application(by.org_id, ref) if lookup.storable(ref) else None
     if found is not None:
         return found
     if new is None or ref.startswith(ids.APP):
@@ -56,7 +56,7 @@ async def find_or_create(deps: Deps, by: Caller, ref: str, new: NewApplication |
 async def put(deps: Deps, by: Caller, ref: str, change: ApplicationChange) -> tuple[Application, bool]:
     """Change the application, or create it with the uid of the change, else with `ref`. Also return whether it was created."""
     catalogue.check_application(change)
-    found = await deps.store.application(by.org_id, ref)
+    found = await deps.store.catalogue.application(by.org_id, ref)
     if found is None:
         if ref.startswith(ids.APP):
             raise NoSuch("application", ref)
@@ -65,7 +65,7 @@ async def put(deps: Deps, by: Caller, ref: str, change: ApplicationChange) -> tu
         try:
             return await create(deps, by, NewApplication(**given | {"uid": uid})), True
         except Conflict:  # another caller created it after this one looked it up, or the uid in the change is taken
-            found = await deps.store.application(by.org_id, ref)
+            found = await deps.store.catalogue.application(by.org_id, ref)
             if found is None:
                 raise
     return await _change(deps, by, found, change), False
@@ -79,7 +79,7 @@ async def _change(deps: Deps, by: Caller, found: Application, change: Applicatio
     def note(app: Application) -> NewAuditEntry:
         return _entry(by, "edit", app, audit.differences(found, app))
 
-    changed = await deps.store.change_application(found.no, catalogue.check_application(change), note=note)
+    changed = await deps.store.catalogue.change_application(found.no, catalogue.check_application(change), note=note)
     deps.forget_application(changed)
     return changed
 
@@ -87,7 +87,9 @@ async def _change(deps: Deps, by: Caller, found: Application, change: Applicatio
 async def delete(deps: Deps, by: Caller, ref: str) -> Application:
     """Delete the application with its endpoints."""
     found = await lookup.application(deps, by, ref)
-    await deps.store.delete_application(found.no, note=lambda _: _entry(by, "delete", found, found.name[:200]))
+    await deps.store.catalogue.delete_application(
+        found.no, note=lambda _: _entry(by, "delete", found, found.name[:200])
+    )
     deps.forget_application(found)
     return found
 
@@ -123,7 +125,7 @@ async def portal_link(
     app = found or await find_or_create(deps, by, ref, new)
     token = tokens.sign(deps, app.org_id, app, lifetime=lifetime, scope=scope, portal=True, publish=publish)
     login = urlsafe_b64encode(msgspec.json.encode({"appId": app.id, "token": token})).rstrip(b"=").decode()
-    await deps.store.add_audit([_entry(by, "portal_link", app, f"{scope.value}, {lifetime} s")])
+    await deps.store.access.add_audit([_entry(by, "portal_link", app, f"{scope.value}, {lifetime} s")])
     return PortalLink(app=app, url=f"{address}/login#key={login}", token=token)
 
 

@@ -90,7 +90,7 @@ async def _endpoint_no(deps: Deps, by: Caller, where: DeadFilter, ref: EndpointR
     try:
         return (await lookup.endpoint(deps, by, ref)).no
     except NoSuch:
-        summary = await deps.store.dead_summary(replace(where, resolved=None))
+        summary = await deps.store.repair.dead_summary(replace(where, resolved=None))
         found = next((group.endpoint_no for group in summary.groups if group.endpoint_id == ref.endpoint), None)
         if found is None:
             raise
@@ -106,7 +106,7 @@ async def _find(deps: Deps, within: DeadFilter, refs: Sequence[str], *, to_resol
     """Return the dead letters by id. Raises if one is missing, or is resolved already although it is to be resolved."""
     wanted = numbers(refs)
     where = replace(within, ids=wanted, resolved=None)
-    found = {each.id: each for each in await deps.store.dead_letters(where, Page(limit=max(1, len(wanted))))}
+    found = {each.id: each for each in await deps.store.repair.dead_letters(where, Page(limit=max(1, len(wanted))))}
     for number in wanted:
         if number not in found:
             raise NoSuch("dead letter", shown_id(number))
@@ -170,9 +170,9 @@ async def _act(deps: Deps, by: Caller, refs: Sequence[str], app: str | None, not
         return _entry(by, f"dead_letter.{verb}", letters, done) if done else None
 
     if note is None:
-        done = await deps.store.replay(where, len(letters), note=entry)
+        done = await deps.store.repair.replay(where, len(letters), note=entry)
     else:
-        done = await deps.store.resolve(where, note, len(letters), note=entry)
+        done = await deps.store.repair.resolve(where, note, len(letters), note=entry)
     if not done:
         await _find(
             deps, within, refs, to_resolve=note is not None
@@ -204,7 +204,7 @@ async def replay_matching(deps: Deps, by: Caller, given: DeadLetterQuery) -> Sta
     """Replay all matching dead letters. Raises `Conflict` if the filter names an endpoint that cannot receive anything."""
     where = await matching(deps, by, given)
     if where.endpoint_no is not None:
-        found = await deps.store.endpoints_for([where.endpoint_no])
+        found = await deps.store.catalogue.endpoints_for([where.endpoint_no])
         refused = refusal(found[0].status if found else EndpointStatus.DELETED)
         if refused is not None:
             raise Conflict(refused)
@@ -219,7 +219,7 @@ async def _start(
     deps: Deps, by: Caller, given: DeadLetterQuery, where: DeadFilter, kind: TaskKind, note: str = ""
 ) -> Started:
     """Create one task per application. An application that the filter names gets a task even if nothing matches now."""
-    apps = [where.app_no] if where.app_no else await deps.store.dead_applications(where, MAX_APPLICATIONS + 1)
+    apps = [where.app_no] if where.app_no else await deps.store.repair.dead_applications(where, MAX_APPLICATIONS + 1)
     batch = ids.mint(tasks.BATCH, await deps.store.now()) if len(apps) > 1 else ""
     work = TaskWork(
         died_since=where.since,

@@ -77,7 +77,11 @@ async def missed(deps: Deps, by: Caller, ref: EndpointRef) -> Missed | None:
     """Return the messages that `resume` can replay, or None if the endpoint was never disabled."""
     endpoint = await lookup.endpoint(deps, by, ref)
     since = await _missing_since(deps.store, endpoint)
-    return None if since is None else Missed(since=since, messages=await deps.store.task_total(_task(endpoint, since)))
+    return (
+        None
+        if since is None
+        else Missed(since=since, messages=await deps.store.repair.task_total(_task(endpoint, since)))
+    )
 
 
 class Resumed(Struct, frozen=True, kw_only=True):
@@ -100,7 +104,7 @@ async def resume(
     if since is None:
         return Resumed(endpoint=active)
     task = await _add(deps, by, active, since) if replay_missing else None
-    total = await deps.store.task_total(_task(active, since)) if task is None else task.total
+    total = await deps.store.repair.task_total(_task(active, since)) if task is None else task.total
     return Resumed(endpoint=active, missed=Missed(since=since, messages=total, task=task))
 
 
@@ -123,7 +127,7 @@ async def _missing_since(store: Store, endpoint: Endpoint) -> datetime | None:
 async def _last_disabled(store: Store, endpoint: Endpoint) -> datetime | None:
     where, iterator = LaneEventFilter(kinds=(LaneEventKind.ENDPOINT_DISABLED,)), None
     while True:
-        found = await store.timeline(endpoint.no, where, Page(limit=1, iterator=iterator))
+        found = await store.history.timeline(endpoint.no, where, Page(limit=1, iterator=iterator))
         if found.rows:
             return found.rows[0].event.at
         if found.end is None:
@@ -139,7 +143,7 @@ async def _replays(store: Store, endpoint: Endpoint) -> list[Task]:
         kinds=(TaskKind.REPLAY_MISSING,),
         statuses=(TaskStatus.FINISHED, TaskStatus.FAILED),
     )
-    found = await store.tasks(where, Page(limit=_REPLAYS))
+    found = await store.repair.tasks(where, Page(limit=_REPLAYS))
     return [task for task in found if task.endpoint_no == endpoint.no and task.work == TaskWork(since=task.work.since)]
 
 
@@ -175,7 +179,7 @@ async def open_circuit(
     """Open the circuit until an instant or for a duration. None: for the cooldown that follows a failed probe."""
     cause, endpoint = _cause(by, cause, "opened"), await lookup.endpoint(deps, by, ref)
     end = None if until is None else _end(until, await deps.store.now())
-    event = await deps.store.open_circuit(
+    event = await deps.store.catalogue.open_circuit(
         endpoint.no, cause, until=end, actor=by.actor, note=_circuit_note(by, "open_circuit", endpoint, cause)
     )
     return CircuitChange(endpoint=endpoint, event=event)
@@ -194,14 +198,14 @@ def _end(until: datetime | timedelta, now: datetime) -> datetime:
 async def close_circuit(deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = None) -> CircuitChange:
     cause, endpoint = _cause(by, cause, "closed"), await lookup.endpoint(deps, by, ref)
     note = _circuit_note(by, "close_circuit", endpoint, cause)
-    event = await deps.store.close_circuit(endpoint.no, cause, actor=by.actor, note=note)
+    event = await deps.store.catalogue.close_circuit(endpoint.no, cause, actor=by.actor, note=note)
     return CircuitChange(endpoint=endpoint, event=event)
 
 
 async def reset_circuit(deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = None) -> CircuitChange:
     cause, endpoint = _cause(by, cause, "reset"), await lookup.endpoint(deps, by, ref)
     note = _circuit_note(by, "reset_circuit", endpoint, cause)
-    event = await deps.store.reset_circuit(endpoint.no, cause, actor=by.actor, note=note)
+    event = await deps.store.catalogue.reset_circuit(endpoint.no, cause, actor=by.actor, note=note)
     return CircuitChange(endpoint=endpoint, event=event)
 
 
@@ -216,7 +220,9 @@ async def _set_status(
     deps: Deps, by: Caller, endpoint: Endpoint, status: EndpointStatus, cause: str, verb: str, detail: str | None = None
 ) -> Endpoint:
     entry = audit.endpoint_entry(by, verb, endpoint, cause if detail is None else detail)
-    return await deps.store.set_endpoint_status(endpoint.no, status, cause, actor=by.actor, note=lambda _: entry)
+    return await deps.store.catalogue.set_endpoint_status(
+        endpoint.no, status, cause, actor=by.actor, note=lambda _: entry
+    )
 
 
 def _circuit_note(by: Caller, verb: str, endpoint: Endpoint, cause: str) -> Note[LaneEvent | None]:

@@ -69,9 +69,9 @@ async def find(deps: Deps, by: Caller, ref: Ref) -> Endpoint:
 async def _find_any(deps: Deps, by: Caller, ref: Ref) -> Endpoint | None:
     if isinstance(ref, OperationalRef):
         home = await operational_application(deps.store, by.org_id)
-        return None if home is None else await deps.store.endpoint(home.no, ref.endpoint)
+        return None if home is None else await deps.store.catalogue.endpoint(home.no, ref.endpoint)
     app = await lookup.application(deps, by, ref.app or "")
-    return await deps.store.endpoint(app.no, ref.endpoint)
+    return await deps.store.catalogue.endpoint(app.no, ref.endpoint)
 
 
 def _unknown(ref: Ref) -> NoSuch:
@@ -130,7 +130,7 @@ async def _create(deps: Deps, by: Caller, app: Application, checked: NewEndpoint
     def note(made: Endpoint) -> NewAuditEntry:
         return audit.endpoint_entry(by, "create", made, _where(made))
 
-    return await deps.store.create_endpoint(app.no, checked, max_endpoints=most, note=note)
+    return await deps.store.catalogue.create_endpoint(app.no, checked, max_endpoints=most, note=note)
 
 
 async def _check_event_types(store: Store, org_id: str, names: Sequence[str]) -> None:
@@ -139,7 +139,7 @@ async def _check_event_types(store: Store, org_id: str, names: Sequence[str]) ->
 
 
 async def _event_type(store: Store, org_id: str, name: str) -> EventType:
-    found = await store.event_type(org_id, name) if lookup.storable(name) else None
+    found = await store.catalogue.event_type(org_id, name) if lookup.storable(name) else None
     if found is None:
         raise InvalidInput(f"unknown event type {name!r}: add it to the catalogue first")
     return found
@@ -174,7 +174,7 @@ async def _save(deps: Deps, by: Caller, endpoint: Endpoint, decide: Decide, note
             catalogue.check_nothing_hidden(check_opened(endpoint))
         await _check_event_types(deps.store, endpoint.org_id, change.event_types or ())
         try:
-            return await deps.store.change_endpoint(
+            return await deps.store.catalogue.change_endpoint(
                 endpoint.no, change, revision=endpoint.revision, note=partial(note, endpoint)
             )
         except Overtaken:
@@ -183,7 +183,7 @@ async def _save(deps: Deps, by: Caller, endpoint: Endpoint, decide: Decide, note
 
 
 async def _again(store: Store, endpoint: Endpoint) -> Endpoint:
-    found = await store.endpoint(endpoint.app_no, endpoint.id)
+    found = await store.catalogue.endpoint(endpoint.app_no, endpoint.id)
     if found is None:
         raise NoSuch("endpoint", endpoint.id)
     return found
@@ -222,7 +222,7 @@ async def delete(deps: Deps, by: Caller, ref: Ref) -> Endpoint:
     """Delete the endpoint. Its open deliveries become dead letters, which cannot be replayed."""
     found = await find(deps, by, ref)
     entry = audit.endpoint_entry(by, "delete", found, _where(found))
-    await deps.store.delete_endpoint(found.no, note=lambda _: entry)
+    await deps.store.catalogue.delete_endpoint(found.no, note=lambda _: entry)
     return found
 
 
@@ -232,7 +232,7 @@ async def delete(deps: Deps, by: Caller, ref: Ref) -> Endpoint:
 async def show_secret(deps: Deps, by: Caller, ref: Ref) -> Endpoint:
     """Return the endpoint with its secrets, to show one of them to the caller."""
     found = check_opened(await find(deps, by, ref))
-    await deps.store.add_audit([audit.endpoint_entry(by, "reveal_secret", found)])
+    await deps.store.access.add_audit([audit.endpoint_entry(by, "reveal_secret", found)])
     return found
 
 
@@ -242,7 +242,7 @@ async def show_alert_secret(deps: Deps, by: Caller) -> str:
     if found is None:
         raise NotFound("alerts go to no webhook: set HOOKLINE_ALERT_WEBHOOK_URL")
     key = check_opened(found).secrets[0].key
-    await deps.store.add_audit([audit.entry(by, "alert_webhook.reveal_secret", found.id)])
+    await deps.store.access.add_audit([audit.entry(by, "alert_webhook.reveal_secret", found.id)])
     return key
 
 
@@ -307,7 +307,9 @@ async def send_test(deps: Deps, by: Caller, ref: EndpointRef, event_type: str) -
         payload=example_payload.payload(found, now),
     )
     entry = audit.endpoint_entry(by, "test", endpoint, f"{event_type}: {new.id}")
-    return await deps.store.send_example(endpoint.no, message_checks.check_message(new, now=now), note=lambda _: entry)
+    return await deps.store.repair.send_example(
+        endpoint.no, message_checks.check_message(new, now=now), note=lambda _: entry
+    )
 
 
 # ── operational webhooks ──────────────────────────────────────────────────────────────────────────────────────────
@@ -315,12 +317,12 @@ async def send_test(deps: Deps, by: Caller, ref: EndpointRef, event_type: str) -
 
 async def operational_application(store: Store, org_id: str) -> Application | None:
     """Return the application of the organization's operational endpoints, or None if there is none yet."""
-    return await store.application(operational_events.MANAGEMENT, org_id)
+    return await store.catalogue.application(operational_events.MANAGEMENT, org_id)
 
 
 async def _operational_home(store: Store, org_id: str) -> Application:
     now = await store.now()
-    await store.save_organization(
+    await store.catalogue.save_organization(
         Organization(id=operational_events.MANAGEMENT, name="operational webhooks", created_at=now)
     )
     await _save_operational_types(store, now)
@@ -329,20 +331,20 @@ async def _operational_home(store: Store, org_id: str) -> Application:
         return found
     new = NewApplication(name=f"operational webhooks of {org_id}", uid=org_id)
     try:
-        return await store.create_application(operational_events.MANAGEMENT, new)
+        return await store.catalogue.create_application(operational_events.MANAGEMENT, new)
     except Conflict:  # another caller created it after this one looked it up
         return await _operational_home(store, org_id)
 
 
 async def _save_operational_types(store: Store, now: datetime) -> None:
-    known = await store.event_types(operational_events.MANAGEMENT, Page(limit=250))
+    known = await store.catalogue.event_types(operational_events.MANAGEMENT, Page(limit=250))
     names = {each.name for each in known}
     for kind, text in operational_events.DESCRIPTIONS.items():
         if kind.value not in names:
             made = EventType(
                 org_id=operational_events.MANAGEMENT, name=kind.value, description=text, created_at=now, updated_at=now
             )
-            await store.save_event_type(made)
+            await store.catalogue.save_event_type(made)
 
 
 def _where(endpoint: Endpoint) -> str:

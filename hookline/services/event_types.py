@@ -24,7 +24,7 @@ STEP = 64  # event types that are read from the store at a time
 
 
 async def find(deps: Deps, by: Caller, name: str) -> EventType:
-    return _existing(await deps.store.event_type(by.org_id, name) if lookup.storable(name) else None, name)
+    return _existing(await deps.store.catalogue.event_type(by.org_id, name) if lookup.storable(name) else None, name)
 
 
 async def create(deps: Deps, by: Caller, new: EventType) -> EventType:
@@ -67,7 +67,7 @@ async def expunge(deps: Deps, by: Caller, name: str) -> None:
     """Delete the event type."""
     found = await find(deps, by, name)
     entry = audit.entry(by, "event_type.expunge", found.name)
-    await deps.store.expunge_event_type(by.org_id, found.name, note=lambda _: entry)
+    await deps.store.catalogue.expunge_event_type(by.org_id, found.name, note=lambda _: entry)
     deps.schemas.forget(by.org_id, found.name)
 
 
@@ -77,7 +77,7 @@ async def page(deps: Deps, by: Caller, page: Page, *, archived: bool, content: b
     size, iterator = 0, page.iterator
     while len(found) < page.limit:
         step = replace(page, limit=min(STEP, page.limit - len(found)), iterator=iterator)
-        listed = await deps.store.event_types(by.org_id, step, archived=archived)
+        listed = await deps.store.catalogue.event_types(by.org_id, step, archived=archived)
         for each in listed[::-1] if page.backwards else listed:
             size += len(msgspec.json.encode(each.schemas)) if content else 0
             if size > MAX_BYTES and found:
@@ -97,13 +97,15 @@ async def _save(
     deps: Deps, by: Caller, name: str, decide: Callable[[EventType | None], EventType], verb: str
 ) -> tuple[EventType, bool]:
     for _ in range(CHANGE_TRIES):
-        seen = await deps.store.event_type(by.org_id, name) if lookup.storable(name) else None
+        seen = await deps.store.catalogue.event_type(by.org_id, name) if lookup.storable(name) else None
         wanted = catalogue.check_event_type(decide(seen))
         if seen is None or _validation(wanted) != _validation(seen):
             await deps.schemas.check_saved(wanted)
         stamped = _stamped(wanted, seen, await deps.store.now())
         try:
-            saved = await deps.store.save_event_type(stamped, replacing=seen, note=partial(_entry, by, verb, seen))
+            saved = await deps.store.catalogue.save_event_type(
+                stamped, replacing=seen, note=partial(_entry, by, verb, seen)
+            )
         except Overtaken:
             continue
         deps.schemas.forget(by.org_id, name)
@@ -120,7 +122,7 @@ def _validation(event_type: EventType) -> tuple[bool, bytes]:
 
 
 def _stamped(wanted: EventType, seen: EventType | None, now: datetime) -> EventType:
-    """Give each save a different `updated_at`, by which caches and `Store.save_event_type` notice a change."""
+    """Give each save a different `updated_at`, by which caches and `store.catalogue.save_event_type` notice a change."""
     after = now if seen is None else max(now, seen.updated_at + timedelta(microseconds=1))
     return replace(wanted, created_at=now if seen is None else seen.created_at, updated_at=after)
 

@@ -30,7 +30,7 @@ async def application(deps: Deps, by: Caller, ref: str) -> Application:
     if by.app is not None:
         found = by.app if ref in (by.app.id, by.app.uid) else None
     else:
-        found = await deps.store.application(by.org_id, ref) if storable(ref) else None
+        found = await deps.store.catalogue.application(by.org_id, ref) if storable(ref) else None
     if found is None:
         raise NoSuch("application", ref)
     return found
@@ -45,8 +45,8 @@ async def endpoint(deps: Deps, by: Caller, ref: EndpointRef) -> Endpoint:
 
 async def _endpoint(deps: Deps, by: Caller, ref: EndpointRef) -> Endpoint | None:
     if ref.app is None:
-        return await deps.store.endpoint_by_id(by.org_id, ref.endpoint)
-    return await deps.store.endpoint((await application(deps, by, ref.app)).no, ref.endpoint)
+        return await deps.store.catalogue.endpoint_by_id(by.org_id, ref.endpoint)
+    return await deps.store.catalogue.endpoint((await application(deps, by, ref.app)).no, ref.endpoint)
 
 
 async def message(deps: Deps, by: Caller, ref: MessageRef) -> Message:
@@ -58,15 +58,15 @@ async def message(deps: Deps, by: Caller, ref: MessageRef) -> Message:
 
 async def _message(deps: Deps, by: Caller, ref: MessageRef) -> Message | None:
     if ref.app is not None:
-        return await deps.store.message((await application(deps, by, ref.app)).no, ref.message)
-    found = await deps.store.message_by_id(ref.message) if ids.minted_at(ref.message) is not None else None
+        return await deps.store.history.message((await application(deps, by, ref.app)).no, ref.message)
+    found = await deps.store.history.message_by_id(ref.message) if ids.minted_at(ref.message) is not None else None
     return found if found is not None and await _reaches(deps, by, found) else None
 
 
 async def _reaches(deps: Deps, by: Caller, message: Message) -> bool:
     if by.app is not None:
         return message.app_no == by.app.no
-    return await deps.store.application(by.org_id, message.app_id) is not None
+    return await deps.store.catalogue.application(by.org_id, message.app_id) is not None
 
 
 def storable(ref: str) -> bool:

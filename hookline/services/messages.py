@@ -118,7 +118,7 @@ async def _checked(deps: Deps, by: Caller, new: NewMessage, budget: TimeBudget, 
 async def _accepted_before(deps: Deps, new: NewMessage) -> Accepted | None:
     if new.idempotency_key is None or new.idempotency_body is None:
         return None
-    return await deps.store.accepted_under(new.idempotency_key, new.idempotency_body)
+    return await deps.store.pipeline.accepted_under(new.idempotency_key, new.idempotency_body)
 
 
 def check_accepted(accepted: Accepted) -> Accepted:
@@ -147,7 +147,7 @@ async def resend(deps: Deps, by: Caller, ref: MessageRef, endpoint: EndpointRef)
         raise Conflict(f"{to.id} is disabled, and nothing is sent to it: enable it first")
     entry, sent = _entry(by, "message.resend", message, f"to {to.id}"), None
     if message.payload is not None:
-        sent = await deps.store.resend(to.no, message.id, note=lambda sent: None if sent is None else entry)
+        sent = await deps.store.repair.resend(to.no, message.id, note=lambda sent: None if sent is None else entry)
     if sent is None:
         raise Conflict(f"the payload of {message.id} is gone: it cannot be sent again")
     return message, to
@@ -157,7 +157,7 @@ async def expunge(deps: Deps, by: Caller, ref: MessageRef, *, force: bool = Fals
     """Delete the payload. Without `force`, refuse if an open or dead delivery needs it."""
     found = await lookup.message(deps, by, ref)
     entry = None if found.payload is None else _entry(by, "message.expunge", found)
-    if not await deps.store.expunge_message(found, force=force, note=lambda done: entry if done else None):
+    if not await deps.store.history.expunge_message(found, force=force, note=lambda done: entry if done else None):
         raise Conflict(
             f"{found.id} has deliveries that are open, or dead and unresolved, and they need its payload: "
             "wait for them, resolve them, or expunge it with force=true"
@@ -169,7 +169,7 @@ async def expunge_attempt(deps: Deps, by: Caller, ref: MessageRef, attempt_id: s
     """Delete the headers and the body of the endpoint's response."""
     found = await lookup.message(deps, by, ref)
     entry = _entry(by, "attempt.expunge", found, attempt_id)
-    if not await deps.store.expunge_attempt(found, attempt_id, note=lambda done: entry if done else None):
+    if not await deps.store.history.expunge_attempt(found, attempt_id, note=lambda done: entry if done else None):
         raise NoSuch("attempt", attempt_id)
 
 

@@ -12,15 +12,15 @@ from hookline.store.protocols import Store
 
 async def open_or_create(store: Store, org_id: str, now: datetime) -> Organization:
     """Return the organization. The default organization is created on first use."""
-    found = await store.organization(org_id)
+    found = await store.catalogue.organization(org_id)
     if found is not None:
         return found
     if org_id != ids.DEFAULT_ORG:
         raise NoSuch("organization", org_id)
-    return await store.save_organization(Organization(id=org_id, name="default", created_at=now))
+    return await store.catalogue.save_organization(Organization(id=org_id, name="default", created_at=now))
 
 
 async def check(store: Store, org_id: str) -> None:
     """Check that the organization exists. The default one may not exist yet, and then it is empty."""
-    if org_id != ids.DEFAULT_ORG and await store.organization(org_id) is None:
+    if org_id != ids.DEFAULT_ORG and await store.catalogue.organization(org_id) is None:
         raise NoSuch("organization", org_id)

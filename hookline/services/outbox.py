@@ -18,7 +18,7 @@ async def find(deps: Deps, ids: Sequence[int]) -> list[SetAside]:
     found = []
     for row_id in sorted(set(ids)):
         page = Page(limit=1, iterator=str(row_id - 1))
-        found += [row for row in await deps.store.set_aside(page) if row.id == row_id]
+        found += [row for row in await deps.store.repair.set_aside(page) if row.id == row_id]
     missing = sorted(set(ids) - {row.id for row in found})
     if missing:
         raise NotFound(f"no row {', '.join(map(str, missing))} is set aside; nothing was changed")
@@ -29,13 +29,13 @@ async def retry(deps: Deps, by: Caller, ids: Sequence[int] | None) -> int:
     """Put these rows (None: all rows) back into the outbox. Return their number."""
     if ids is not None:
         await find(deps, ids)
-    return await deps.store.retry_set_aside(ids, note=lambda count: _entry(by, "retry", count))
+    return await deps.store.repair.retry_set_aside(ids, note=lambda count: _entry(by, "retry", count))
 
 
 async def discard(deps: Deps, by: Caller, ids: Sequence[int]) -> int:
     """Delete these rows without sending them. Return their number."""
     found = [row.id for row in await find(deps, ids)]
-    return await deps.store.discard_set_aside(found, note=lambda count: _entry(by, "discard", count))
+    return await deps.store.repair.discard_set_aside(found, note=lambda count: _entry(by, "discard", count))
 
 
 def _entry(by: Caller, verb: str, count: int) -> NewAuditEntry | None:

@@ -39,7 +39,7 @@ async def count(deps: Deps, by: Caller, ref: EndpointRef, kind: TaskKind, since:
     """Return the number of messages that `recover` or `replay_missing` would send. None: too many to count."""
     work = TaskWork(since=since, died_since=since if kind == TaskKind.RECOVER else None)
     await _check_times(deps, work)
-    return await deps.store.task_total(task(await lookup.endpoint(deps, by, ref), kind, work))
+    return await deps.store.repair.task_total(task(await lookup.endpoint(deps, by, ref), kind, work))
 
 
 async def _add(deps: Deps, by: Caller, ref: EndpointRef, kind: TaskKind, work: TaskWork) -> Task:

@@ -27,12 +27,12 @@ async def reseal(deps: Deps, by: Caller, first: bytes, stop: asyncio.Event) -> A
                 yield place, batch
     if done:
         entry = audit.entry(by, "secrets.reseal", "HOOKLINE_SECRET_KEY", detail=f"{done:,} values")
-        await deps.store.add_audit([entry])
+        await deps.store.access.add_audit([entry])
 
 
 async def _batches(deps: Deps, place: Place, within: Range, stop: asyncio.Event) -> AsyncIterator[Resealed]:
     after: Spot | None = Spot()
     while after is not None and not stop.is_set():
-        batch = await deps.store.reseal(place, within, after, BATCH)
+        batch = await deps.store.access.reseal(place, within, after, BATCH)
         after = batch.last
         yield batch

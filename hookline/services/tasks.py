@@ -35,11 +35,11 @@ async def add(deps: Deps, by: Caller, new: NewTask, detail: str) -> Task:
         words = detail if about is None else f"{detail}: {made.id}"
         return audit.entry(by, _ACTIONS[made.kind], about or made.id, app_id=made.app_id, detail=words)
 
-    return await deps.store.add_task(new, note=note)
+    return await deps.store.repair.add_task(new, note=note)
 
 
 async def find(deps: Deps, by: Caller, task_id: str) -> Task:
-    found = await deps.store.task(by.org_id, task_id) if storable(task_id) else None
+    found = await deps.store.repair.task(by.org_id, task_id) if storable(task_id) else None
     if found is None or (by.app is not None and found.app_no != by.app.no):
         raise NoSuch("task", task_id)
     return found
@@ -61,7 +61,7 @@ async def of_batch(deps: Deps, by: Caller, batch: str) -> list[Task]:
         app_no = None if by.app is None else by.app.no
         where = TaskFilter(org_id=by.org_id, app_no=app_no, kinds=(TaskKind.REPLAY_DEAD, TaskKind.RESOLVE_DEAD))
         page = Page(limit=_MAX_OF_BATCH, iterator=ids.first_at(ids.TASK, made_at + _TOGETHER))
-        found = [task for task in await deps.store.tasks(where, page) if task.work.batch == batch]
+        found = [task for task in await deps.store.repair.tasks(where, page) if task.work.batch == batch]
     if not found:
         raise NoSuch("batch of tasks", batch)
     return found
@@ -79,4 +79,4 @@ async def _cancel(deps: Deps, by: Caller, task: Task) -> Task:
             return None
         return audit.entry(by, "task.cancel", after.id, app_id=after.app_id, detail=f"{after.done:,} done")
 
-    return await deps.store.cancel_task(task.id, note=note)
+    return await deps.store.repair.cancel_task(task.id, note=note)

@@ -30,7 +30,7 @@ async def issue(deps: Deps, by: Caller, app: str | None = None, lifetime: float 
     if lifetime is None:
         lifetime = tokens.ORG_LIFETIME if found is None else tokens.APP_LIFETIME
     token = sign(deps, by.org_id, found, lifetime=lifetime)
-    await deps.store.add_audit([_entry(by, "token.create", found)])
+    await deps.store.access.add_audit([_entry(by, "token.create", found)])
     return Issued(token=token, app=found, expires_at=deps.wall() + timedelta(seconds=lifetime))
 
 
@@ -38,7 +38,7 @@ async def issue_sign_in(deps: Deps, by: Caller) -> Issued:
     """Issue the token of a sign-in link for the organization's dashboard. It works once and expires within minutes."""
     now = deps.wall()
     token = tokens.issue_link(deps.token_secret, by.org_id, now=now)
-    await deps.store.add_audit([_entry(by, "token.create", None, "sign-in link")])
+    await deps.store.access.add_audit([_entry(by, "token.create", None, "sign-in link")])
     return Issued(token=token, app=None, expires_at=now + timedelta(seconds=tokens.LINK_LIFETIME))
 
 
@@ -49,7 +49,7 @@ async def revoke(deps: Deps, by: Caller) -> None:
     if by.app is None:
         raise Forbidden("an organization's token is not logged out by its holder: POST /api/v1/auth/revoke-tokens")
     entry = _entry(by, "token.revoke", by.app)
-    await deps.store.revoke_token(by.token, by.expires_at, note=lambda revoked: entry if revoked else None)
+    await deps.store.access.revoke_token(by.token, by.expires_at, note=lambda revoked: entry if revoked else None)
     deps.forget_callers(lambda known: known.token == by.token)
 
 
@@ -61,7 +61,7 @@ async def revoke_all(deps: Deps, by: Caller, app: str | None = None) -> None:
 
 async def revoke_issued(deps: Deps, org_id: str, app: Application | None, entry: NewAuditEntry) -> None:
     app_no = None if app is None else app.no
-    await deps.store.revoke_tokens(org_id, app_no, deps.wall(), note=lambda _: entry)
+    await deps.store.access.revoke_tokens(org_id, app_no, deps.wall(), note=lambda _: entry)
     deps.forget_callers(lambda known: known.key_id is None and known.org_id == org_id)
 
 

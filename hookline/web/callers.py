@@ -105,11 +105,11 @@ class Authenticator:
         grant, secret = tokens.read_any(self._secrets, token, self._wall())
         hashed = tokens.hashed(token)
         org = await self._organization(grant)
-        if await self._store.token_revoked(hashed):
+        if await self._store.access.token_revoked(hashed):
             raise SignatureError("this token was revoked")
         app = None
         if grant.app_id is not None:
-            app = await self._store.application(org.id, grant.app_id)
+            app = await self._store.catalogue.application(org.id, grant.app_id)
             if app is None:
                 raise SignatureError("the token's application does not exist")
             _check_issued(grant.issued_at, app)
@@ -128,7 +128,7 @@ class Authenticator:
         )
 
     async def _organization(self, grant: Grant) -> Organization:
-        org = await self._store.organization(grant.org_id)
+        org = await self._store.catalogue.organization(grant.org_id)
         if org is None:
             raise SignatureError("the token's organization does not exist")
         _check_issued(grant.issued_at, org)
@@ -140,7 +140,7 @@ class Authenticator:
         org = await self._organization(grant)
         used = tokens.hashed(link)
         # Remember it for a day more than its lifetime, because the clock of the database may be ahead.
-        if not await self._store.revoke_token(used, grant.expires_at + timedelta(days=1)):
+        if not await self._store.access.revoke_token(used, grant.expires_at + timedelta(days=1)):
             raise SignatureError("this link was used before; `hookline token --link` prints another")
         # The session gets another hash than the link, because the hash of the link is revoked now.
         return Caller(
@@ -151,14 +151,14 @@ class Authenticator:
         )
 
     async def _of_key(self, text: str) -> Caller:
-        found = await self._store.api_key_by_hash(api_keys.hashed(api_keys.check(text)))
+        found = await self._store.access.api_key_by_hash(api_keys.hashed(api_keys.check(text)))
         if found is None:
             raise SignatureError("the API key does not exist, or was revoked")
         if found.expires_at is not None and found.expires_at <= self._wall():
             raise SignatureError("the API key has expired")
         app = None
         if found.app_id is not None:
-            app = await self._store.application(found.org_id, found.app_id)
+            app = await self._store.catalogue.application(found.org_id, found.app_id)
             if app is None:
                 raise SignatureError("the API key's application does not exist")
         self._touch(found.id)
@@ -203,7 +203,7 @@ class Authenticator:
         key = (caller.org_id, ref)
         known = self._apps.get(key)
         if known is None:
-            known = await self._store.application(caller.org_id, ref)
+            known = await self._store.catalogue.application(caller.org_id, ref)
             if known is None:
                 raise NoSuch("application", ref)
             self._apps.put(key, known)
@@ -221,10 +221,10 @@ class Authenticator:
     # ── last use ──
 
     def _touch(self, key_id: str) -> None:
-        self._note(key_id, lambda: self._store.touch_api_key(key_id))
+        self._note(key_id, lambda: self._store.access.touch_api_key(key_id))
 
     def _note_older(self, secret_id: bytes) -> None:
-        self._note(secret_id.hex(), lambda: self._store.secret_seen(secret_id))
+        self._note(secret_id.hex(), lambda: self._store.access.secret_seen(secret_id))
 
     def _note(self, name: str, write: Callable[[], Awaitable[None]]) -> None:
         """Write in the background, so that the request does not wait."""

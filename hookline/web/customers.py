@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 from hookline import clock
 from hookline.model import Application
 from hookline.rules.redaction import for_customer
-from hookline.store.protocols import Store
+from hookline.store.protocols import PARTS, Store
 from hookline.web.errors import Refused
 
 MAX_STORE_CALLS = 2  # concurrent store calls for one application; less than the number of the store's readers
@@ -71,14 +71,16 @@ class Customers:
 
 
 class _CustomerStore:
-    """Passes every call on to the store, and redacts each result for the customer."""
+    """Passes every call on to the store or to one of its parts, and redacts each result for the customer."""
 
-    def __init__(self, store: Store, calls: asyncio.Semaphore) -> None:
+    def __init__(self, store: Any, calls: asyncio.Semaphore) -> None:
         self._store = store
         self._calls = calls
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
+        if name in PARTS:
+            return _CustomerStore(found, self._calls)
         return self._redacting(found) if callable(found) else found
 
     def _redacting(self, method: Any) -> Any:

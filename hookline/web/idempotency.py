@@ -102,12 +102,14 @@ class IdempotentResponses:
 
     async def _hold_or_wait(self, key: bytes, request: bytes) -> KeptAnswer:
         """Acquire the lease, or wait until another process has stored its response."""
-        found = await self._store.hold_answer(key, request, self._hold)
+        found = await self._store.access.hold_answer(key, request, self._hold)
         for pause in _pauses(self._wait):
             if found.claim is not None or found.status is not None or found.request != request:
                 return found
             await asyncio.sleep(pause)
-            found = await self._store.answer(key) or await self._store.hold_answer(key, request, self._hold)
+            found = await self._store.access.answer(key) or await self._store.access.hold_answer(
+                key, request, self._hold
+            )
         raise _busy()
 
     async def _work(self, key: bytes, claim: int, work: Work) -> Response:
@@ -128,14 +130,14 @@ class IdempotentResponses:
         while held:
             await asyncio.sleep(self._hold / 3)
             try:
-                held = await self._store.renew_answer(key, claim, self._hold)
+                held = await self._store.access.renew_answer(key, claim, self._hold)
             except StoreUnavailable:
                 continue  # the outage may end before the lease expires
 
     async def _keep(self, key: bytes, claim: int, response: Response) -> None:
         """Store the response. The work is done, so a failure is only logged; a later duplicate may run the work again."""
         try:
-            if await self._store.keep_answer(key, claim, response.status_code, _body(response)):
+            if await self._store.access.keep_answer(key, claim, response.status_code, _body(response)):
                 return
             cause = "its lease was lost"
         except StoreUnavailable as error:
@@ -144,7 +146,7 @@ class IdempotentResponses:
 
     async def _drop(self, key: bytes, claim: int) -> None:
         try:
-            await self._store.drop_answer(key, claim)
+            await self._store.access.drop_answer(key, claim)
         except StoreUnavailable:
             return  # the lease expires by itself
 

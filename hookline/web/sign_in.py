@@ -112,7 +112,7 @@ class SignIn:
         `mark` is the cookie that a browser has if somebody signed in from it before (see `lockout.mark`).
         """
         known = _canonical(name)
-        found = await self._store.operator(known)
+        found = await self._store.access.operator(known)
         kept = None if found is None else found.password
         pages = self._services.pages
         own = lockout.renewed(pages.keys, known, kept or "", mark)
@@ -124,7 +124,7 @@ class SignIn:
             await self._take(subjects, address)
             correct = await threads.matches(password, kept)
             if correct:
-                await self._store.forgive(subjects.forgiven)
+                await self._store.access.forgive(subjects.forgiven)
         if not correct or found is None:
             log.warning("sign_in_refused", address=address, operator=None if found is None else found.name)
             raise SignatureError("the name or the password is wrong")
@@ -165,7 +165,7 @@ class SignIn:
         )
 
     async def _take(self, subjects: Subjects, address: str) -> None:
-        until = await self._store.take_guess(subjects.rules)
+        until = await self._store.access.take_guess(subjects.rules)
         if until is not None:
             log.warning("sign_in_locked", address=address, until=until.isoformat())
             raise Locked(until, await self._store.now())

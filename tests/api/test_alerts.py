@@ -17,14 +17,14 @@ from tests.support.scene import Scene
 @pytest.fixture
 async def organization(store: Store) -> Organization:
     """The default organization, to which the operators of the deployment belong."""
-    return await store.save_organization(factory.organization(id=ids.DEFAULT_ORG))
+    return await store.catalogue.save_organization(factory.organization(id=ids.DEFAULT_ORG))
 
 
 async def fire(scene: Scene, count: int) -> list[str]:
     fleet = Fleet(scene, only(circuits=True))
     endpoints = [await scene.endpoint() for _ in range(count)]
     for endpoint in endpoints:
-        await scene.store.open_circuit(endpoint.no, "by hand")
+        await scene.store.catalogue.open_circuit(endpoint.no, "by hand")
         await fleet.check()
     return [endpoint.id for endpoint in endpoints]
 
@@ -53,9 +53,9 @@ async def test_alerts_are_listed_newest_first(client: Client, scene: Scene) -> N
 
 async def test_alerts_are_filtered_by_firing_and_resolved(client: Client, scene: Scene) -> None:
     one, two = await fire(scene, 2)
-    endpoint = await scene.store.endpoint(scene.app.no, one)
+    endpoint = await scene.store.catalogue.endpoint(scene.app.no, one)
     assert endpoint is not None
-    await scene.store.reset_circuit(endpoint.no, "by hand")
+    await scene.store.catalogue.reset_circuit(endpoint.no, "by hand")
     await Fleet(scene, only(circuits=True)).check()
     for status, subject in (("firing", two), ("resolved", one)):
         page = (await client.get(f"/api/v1/alert?status={status}")).json()
@@ -69,7 +69,7 @@ async def test_alerts_are_filtered_by_firing_and_resolved(client: Client, scene:
 async def test_only_operators_of_the_deployment_read_alerts(
     client: Client, narrow: Client, nobody: Client, store: Store
 ) -> None:
-    other = await store.save_organization(factory.organization())
+    other = await store.catalogue.save_organization(factory.organization())
     stranger = nobody.holding(tokens.issue(JWT_SECRET, other.id, now=clock.wall()))
     (await stranger.get("/api/v1/alert")).problem(403, "insufficient_access")
     (await narrow.get("/api/v1/alert")).problem(403, "insufficient_access")

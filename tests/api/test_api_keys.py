@@ -38,7 +38,7 @@ async def test_a_key_is_shown_once_and_lets_its_holder_in(client: Client, nobody
 
 
 async def test_a_key_of_one_application(client: Client, nobody: Client, store: Store, app: Application) -> None:
-    sibling = await store.create_application(app.org_id, factory.new_application(uid="sibling"))
+    sibling = await store.catalogue.create_application(app.org_id, factory.new_application(uid="sibling"))
     made = await make(client, appId="sibling", scope="publish")
     assert made["appId"] == sibling.id
     holder = nobody.holding(made["key"])
@@ -93,7 +93,7 @@ async def test_last_use(client: Client, nobody: Client, store: Store, organizati
     async with asyncio.timeout(60):
         while (await client.get(f"/api/v1/api-key/{made['id']}")).json()["lastUsedAt"] is None:
             await asyncio.sleep(0.01)  # the server stores the last use after it has sent the answer
-    kept = await store.api_key(organization.id, made["id"])
+    kept = await store.access.api_key(organization.id, made["id"])
     assert kept is not None
     assert kept.last_used_at is not None
     assert kept.last_used_at >= before

@@ -33,7 +33,7 @@ async def make(client: Client, **fields: Any) -> dict[str, Any]:
 @pytest.fixture
 async def stranger(store: Store, nobody: Client) -> Client:
     """A client with a token of another organization."""
-    other = await store.save_organization(factory.organization())
+    other = await store.catalogue.save_organization(factory.organization())
     return nobody.holding(tokens.issue(JWT_SECRET, other.id, now=clock.wall()))
 
 
@@ -327,4 +327,4 @@ async def test_without_a_token(nobody: Client) -> None:
 async def test_a_put_with_an_empty_uid_makes_nothing(client: Client, store: Store, organization: Organization) -> None:
     answer = await client.request("PUT", "/api/v1/app/fresh", b'{"name": "Fresh", "uid": ""}', {})
     assert answer.faults()[0]["loc"] == ["body", "uid"]
-    assert await store.application(organization.id, "fresh") is None
+    assert await store.catalogue.application(organization.id, "fresh") is None

@@ -304,8 +304,8 @@ async def test_destinations_of_a_message_show_where_it_stands(client: Client, sc
     await scene.record(
         factory.delivered(jobs[good.no]), factory.retry(jobs[later.no], after=900), factory.dead(jobs[bad.no])
     )
-    await scene.store.release([jobs[gone.no]])
-    await scene.store.delete_endpoint(gone.no)
+    await scene.store.pipeline.release([jobs[gone.no]])
+    await scene.store.catalogue.delete_endpoint(gone.no)
     where = f"{base(scene.app)}/msg/{message}/endpoint"
     rows = (await client.get(where)).json()["data"]
     assert [row["id"] for row in rows] == sorted(endpoint.id for endpoint in endpoints)
@@ -369,8 +369,8 @@ async def test_what_cannot_be_sent_again_is_refused(client: Client, scene: Scene
     endpoint, off, gone = await scene.endpoint(), await scene.endpoint(), await scene.endpoint()
     (message,) = await scene.send()
     await scene.record(*factory.all_delivered(await scene.claim_all()))
-    await scene.store.delete_endpoint(gone.no)
-    await scene.store.set_endpoint_status(off.no, EndpointStatus.DISABLED, "by hand")
+    await scene.store.catalogue.delete_endpoint(gone.no)
+    await scene.store.catalogue.set_endpoint_status(off.no, EndpointStatus.DISABLED, "by hand")
     (await resend(client, scene.app, message, gone.id)).problem(404, "not_found")
     (await resend(client, scene.app, message, "ep_unknown")).problem(404, "not_found")
     (await resend(client, scene.app, "msg_unknown", endpoint.id)).problem(404, "not_found")
@@ -405,7 +405,7 @@ async def test_nothing_of_another_application_is_reached(
 ) -> None:
     """Every id exists, but it belongs to another application, is used in the wrong path, or the token is another
     tenant's."""
-    other = await store.create_application(scene.organization.id, factory.new_application())
+    other = await store.catalogue.create_application(scene.organization.id, factory.new_application())
     theirs = await scene.endpoint(other, uid="theirs")
     own = await scene.endpoint()
     (mine,) = await scene.send()

@@ -18,7 +18,7 @@ URL = "https://example.com/hooks"
 
 async def log_of(store: Store, organization: Organization) -> list[AuditEntry]:
     """Return the audit log, oldest entry first."""
-    found = await store.audit_log(AuditFilter(org_id=organization.id), Page(limit=100))
+    found = await store.access.audit_log(AuditFilter(org_id=organization.id), Page(limit=100))
     return found.rows[::-1]
 
 
@@ -129,7 +129,7 @@ async def test_requests_that_change_nothing_are_not_logged(
     assert (await client.get(base)).status == 200
     assert (await client.post(f"{base}/endpoint", {"url": "ftp://nowhere"})).status == 422
     assert (await client.request("DELETE", f"{base}/endpoint/ep_none", None, {})).status == 404
-    await store.create_application(organization.id, factory.new_application(uid="there"))
+    await store.catalogue.create_application(organization.id, factory.new_application(uid="there"))
     again = await client.post("/api/v1/app?get_if_exists=true", {"name": "there", "uid": "there"})
     assert again.status == 200
     assert await deeds(store, organization) == []

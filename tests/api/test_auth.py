@@ -57,7 +57,7 @@ async def test_forged_foreign_and_expired_tokens_are_refused(nobody: Client, org
 async def test_an_applications_token_reaches_only_its_application(
     narrow: Client, client: Client, store: Store, organization: Organization, app: Application
 ) -> None:
-    sibling = await store.create_application(organization.id, factory.new_application(uid="sibling"))
+    sibling = await store.catalogue.create_application(organization.id, factory.new_application(uid="sibling"))
 
     (await narrow.post(f"/api/v1/app/{app.id}/msg", MESSAGE)).json(202)
     for ref in (sibling.id, "sibling"):
@@ -75,10 +75,10 @@ async def test_revoked_tokens(nobody: Client, store: Store, organization: Organi
     early = clock.wall() - timedelta(minutes=5)
     wide = tokens.issue(JWT_SECRET, organization.id, now=early)
     narrow = tokens.issue(JWT_SECRET, organization.id, app_id=app.id, now=early)
-    await store.revoke_tokens(organization.id, app.no, early + timedelta(minutes=1))
+    await store.access.revoke_tokens(organization.id, app.no, early + timedelta(minutes=1))
 
     (await nobody.holding(narrow).get(f"/api/v1/app/{app.id}")).problem(401, "authentication_failed")
-    await store.revoke_tokens(organization.id, None, early + timedelta(minutes=2))
+    await store.access.revoke_tokens(organization.id, None, early + timedelta(minutes=2))
     (await nobody.holding(wide).get("/api/v1/app")).problem(401, "authentication_failed")
     fresh = tokens.issue(JWT_SECRET, organization.id, now=early + timedelta(minutes=3))
     (await nobody.holding(fresh).get("/api/v1/app")).json()
@@ -102,7 +102,7 @@ async def test_all_tokens_of_the_organization_are_revoked_at_once(
 async def test_all_tokens_of_one_application_are_revoked(
     client: Client, narrow: Client, nobody: Client, store: Store, app: Application, body: bytes
 ) -> None:
-    sibling = await store.create_application(app.org_id, factory.new_application())
+    sibling = await store.catalogue.create_application(app.org_id, factory.new_application())
     other = nobody.holding(tokens.issue(JWT_SECRET, app.org_id, app_id=sibling.id, now=clock.wall()))
     (await narrow.get(f"/api/v1/app/{app.id}")).json()
     assert (await client.post(f"/api/v1/auth/app/{app.id}/expire-all", body)).status == 204
@@ -262,10 +262,10 @@ async def test_the_application_may_be_made_with_the_link(client: Client, store: 
     (await portal(client, "new", {"application": {"name": "New", "uid": "other"}})).faults()
     for _ in range(2):
         (await portal(client, "new", {"application": {"name": "New"}})).json()
-    made = await store.application(app.org_id, "new")
+    made = await store.catalogue.application(app.org_id, "new")
     assert made is not None
     assert (made.name, made.uid) == ("New", "new")
-    assert len(await store.applications(app.org_id, Page())) == 2
+    assert len(await store.catalogue.applications(app.org_id, Page())) == 2
 
 
 async def test_the_portal_link_uses_the_public_url(served: WebContext, token: str, app: Application) -> None:

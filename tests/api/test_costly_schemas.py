@@ -96,7 +96,9 @@ def test_nothing_costly_is_checked_beside_other_requests(name: str, engine: str)
 
 
 async def saved(store: Store, organization: Organization, given: Any, name: str = "order.paid") -> str:
-    await store.save_event_type(factory.event_type(organization.id, name=name, schemas={"1": given}, validated=True))
+    await store.catalogue.save_event_type(
+        factory.event_type(organization.id, name=name, schemas={"1": given}, validated=True)
+    )
     return name
 
 

@@ -64,8 +64,8 @@ async def test_each_filter_chooses(client: Client, scene: Scene) -> None:
     one = await bury(scene, event_type="a", channels=("left",))
     two = await bury(scene, Reason.ATTEMPTS_EXHAUSTED, event_type="b", channels=("right",))
     three = await bury(scene, event_type="b", channels=("right",))
-    await scene.store.resolve(DeadFilter(ids=(int(three[3:]),)), "done")
-    letter = await scene.store.dead_letter(int(two[3:]))
+    await scene.store.repair.resolve(DeadFilter(ids=(int(three[3:]),)), "done")
+    letter = await scene.store.repair.dead_letter(int(two[3:]))
     assert letter is not None
     died = quote(letter.died_at.isoformat())
     for query, expected in {
@@ -89,7 +89,7 @@ async def test_pages_both_ways_while_letters_come_and_go(client: Client, scene: 
     url = f"{path(scene.app)}?limit=2"
     first = (await client.get(url)).json()
     assert ([each["id"] for each in first["data"]], first["done"]) == (letters[:2], False)
-    await scene.store.replay(DeadFilter(ids=(int(letters[1][3:]),)))  # the last dead letter of the page
+    await scene.store.repair.replay(DeadFilter(ids=(int(letters[1][3:]),)))  # the last dead letter of the page
     second = (await client.get(f"{url}&iterator={first['iterator']}")).json()
     assert [each["id"] for each in second["data"]] == letters[2:4]
     (job,) = await scene.claim_all()
@@ -186,7 +186,7 @@ async def test_a_resolved_one_can_be_sent_again(client: Client, scene: Scene) ->
 async def test_a_dead_letter_that_cannot_be_sent_is_refused_and_stays(client: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     dead = await bury(scene)
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "left us")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "left us")
     (await client.post(path(scene.app, dead, "replay"), {})).problem(409, "conflict")
     assert await found(client, path(scene.app)) == [dead]
 
@@ -270,7 +270,7 @@ async def test_many_are_sent_again_by_when_they_died(client: Client, scene: Scen
 
 
 async def test_all_of_an_application_are_closed_with_one_note(client: Client, scene: Scene) -> None:
-    sibling = await scene.store.create_application(scene.organization.id, factory.new_application())
+    sibling = await scene.store.catalogue.create_application(scene.organization.id, factory.new_application())
     await scene.endpoint()
     await scene.endpoint(sibling)
     await bury(scene)
@@ -311,7 +311,7 @@ async def test_a_filter_that_is_not_understood_matches_nothing(client: Client, s
 
 
 async def test_a_filter_by_an_endpoint_that_is_not_there_is_404(client: Client, scene: Scene) -> None:
-    sibling = await scene.store.create_application(scene.organization.id, factory.new_application())
+    sibling = await scene.store.catalogue.create_application(scene.organization.id, factory.new_application())
     theirs = await scene.endpoint(sibling)
     for ref in ("nobody", theirs.id):
         (await client.post(path(scene.app, "replay"), {"endpointId": ref})).problem(404, "not_found")
@@ -322,7 +322,7 @@ async def test_a_filter_by_an_endpoint_that_is_not_there_is_404(client: Client, 
 
 @pytest.fixture
 async def sibling(scene: Scene) -> Application:
-    return await scene.store.create_application(scene.organization.id, factory.new_application())
+    return await scene.store.catalogue.create_application(scene.organization.id, factory.new_application())
 
 
 async def test_dead_letters_of_all_applications_are_listed_and_counted(
@@ -359,7 +359,7 @@ async def test_tenants_never_reach_each_others_dead_letters(
     theirs = await scene.endpoint(sibling)
     await scene.endpoint()
     dead = await bury(scene, app=sibling)
-    stranger = await scene.store.save_organization(factory.organization())
+    stranger = await scene.store.catalogue.save_organization(factory.organization())
     foreign = nobody.holding(tokens.issue(JWT_SECRET, stranger.id, now=clock.wall()))
     for holder in (narrow, foreign):
         for answer in await every_route(holder, sibling, dead, theirs):

@@ -92,7 +92,7 @@ async def test_invalid_end_times_are_refused(client: Client, scene: Scene) -> No
     for body in ENDS:
         (await act(client, endpoint, "circuit/open", body)).json(422)
     assert (await scene.lane(endpoint)).circuit == Circuit.CLOSED
-    assert await scene.store.lane_events(endpoint.no) == []
+    assert await scene.store.history.lane_events(endpoint.no) == []
 
 
 # ── enable again ──
@@ -103,7 +103,7 @@ async def test_enabling_an_endpoint_reports_what_it_missed(client: Client, scene
     await scene.send(2, event_type="paid")
     await scene.record(*factory.all_delivered(await scene.claim_all()))
     await scene.age(300)
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "status 410")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "status 410")
     await scene.send(3, event_type="paid")
     await scene.send(4, event_type="refunded")
     found = (await act(client, endpoint, "resume")).json(200)
@@ -119,7 +119,7 @@ async def test_enabling_an_endpoint_reports_what_it_missed(client: Client, scene
 
 async def test_missed_messages_are_replayed_on_request(client: Client, scene: Scene) -> None:
     endpoint, other = await scene.endpoint(), await scene.endpoint()
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "status 410")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "status 410")
     messages = await scene.send(3)
     await scene.record(*factory.all_delivered(await scene.claim_all()))
     found = (await act(client, endpoint, "resume", {"cause": "moved", "replayMissing": True})).json(200)
@@ -140,10 +140,10 @@ async def test_missed_messages_are_replayed_on_request(client: Client, scene: Sc
 async def test_only_the_last_disabled_time_counts(client: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     for status in (EndpointStatus.DISABLED, EndpointStatus.ACTIVE):
-        await scene.store.set_endpoint_status(endpoint.no, status, "the first time")
+        await scene.store.catalogue.set_endpoint_status(endpoint.no, status, "the first time")
         await scene.send(2 if status == EndpointStatus.DISABLED else 0)
         await scene.age(3600)
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "the second time")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "the second time")
     await scene.send(5)
     assert (await act(client, endpoint, "resume")).json(200)["missed"]["messages"] == 5
 
@@ -151,11 +151,11 @@ async def test_only_the_last_disabled_time_counts(client: Client, scene: Scene) 
 async def test_messages_of_a_failed_replay_count_as_missed(client: Client, scene: Scene) -> None:
     """The endpoint was enabled for a moment, and was disabled again before the replay had sent all missed messages."""
     endpoint = await scene.endpoint()
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "status 410")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "status 410")
     messages = await scene.send(3)
     await scene.age(3600)
     (await act(client, endpoint, "resume", {"replayMissing": True})).json(200)
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "status 410, again")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "status 410, again")
     await work(scene)
     messages += await scene.send(2)
     found = (await act(client, endpoint, "resume", {"replayMissing": True})).json(200)
@@ -164,7 +164,7 @@ async def test_messages_of_a_failed_replay_count_as_missed(client: Client, scene
     jobs = await scene.claim_all()
     assert {job.message_id for job in jobs} == set(messages)
 
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "status 410, a third time")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "status 410, a third time")
     again = (await act(client, endpoint, "resume")).json(200)
     assert again["missed"]["since"] > found["missed"]["since"], (
         "a finished replay must move the start of the missed time"
@@ -174,14 +174,14 @@ async def test_messages_of_a_failed_replay_count_as_missed(client: Client, scene
 async def test_the_failed_replay_of_another_endpoint_is_its_own(client: Client, scene: Scene) -> None:
     endpoint, other = await scene.endpoint(), await scene.endpoint()
     for each in (endpoint, other):
-        await scene.store.set_endpoint_status(each.no, EndpointStatus.DISABLED, "status 410")
+        await scene.store.catalogue.set_endpoint_status(each.no, EndpointStatus.DISABLED, "status 410")
     await scene.send(3)
     await scene.age(3600)
     (await act(client, other, "resume", {"replayMissing": True})).json(200)
-    await scene.store.set_endpoint_status(other.no, EndpointStatus.DISABLED, "status 410, again")
+    await scene.store.catalogue.set_endpoint_status(other.no, EndpointStatus.DISABLED, "status 410, again")
     await work(scene)
     (await act(client, endpoint, "resume")).json(200)
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "the second time")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "the second time")
     assert (await act(client, endpoint, "resume")).json(200)["missed"]["messages"] == 0
 
 
@@ -196,7 +196,9 @@ async def test_an_endpoint_created_disabled_missed_everything_since_then(client:
 
 async def test_a_paused_endpoint_missed_nothing(client: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "more than 100 dead letters in a day")
+    await scene.store.catalogue.set_endpoint_status(
+        endpoint.no, EndpointStatus.PAUSED, "more than 100 dead letters in a day"
+    )
     await scene.send(3)
     found = (await act(client, endpoint, "resume", {"replayMissing": True})).json(200)
     assert (found["missed"], found["backlog"]) == (None, 3)
@@ -206,7 +208,7 @@ async def test_a_paused_endpoint_missed_nothing(client: Client, scene: Scene) ->
 async def test_a_replay_that_was_refused_for_too_many_tasks_can_be_repeated(client: Client, scene: Scene) -> None:
     """The endpoint is enabled, and the error says that only the replay was not started. A second request starts it."""
     endpoint, other = await scene.endpoint(), await scene.endpoint()
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "status 410")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "status 410")
     await scene.send(2)
     new = NewTask(
         org_id=scene.organization.id,
@@ -216,7 +218,7 @@ async def test_a_replay_that_was_refused_for_too_many_tasks_can_be_repeated(clie
         work=TaskWork(since=await scene.store.now()),
     )
     for _ in range(MAX_RUNNING):
-        await scene.store.add_task(new)
+        await scene.store.repair.add_task(new)
     refused = (await act(client, endpoint, "resume", {"replayMissing": True})).problem(409, "conflict")
     assert f"{endpoint.id} is active" in refused
     await work(scene)
@@ -226,7 +228,7 @@ async def test_a_replay_that_was_refused_for_too_many_tasks_can_be_repeated(clie
 
 async def test_a_misspelt_field_of_resume_changes_nothing(client: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "status 410")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "status 410")
     for body in ({"replayMissing": "yes"}, {"replayMissing": None}, {"replay_missing": True}):
         (await act(client, endpoint, "resume", body)).json(422)
     assert (await scene.lane(endpoint)).status == EndpointStatus.DISABLED

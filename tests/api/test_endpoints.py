@@ -58,7 +58,7 @@ def make(client: Client, base: str) -> Make:
 async def types(store: Store, organization: Organization) -> tuple[str, str]:
     names = ("order.paid", "order.shipped")
     for name in names:
-        await store.save_event_type(factory.event_type(organization.id, name=name))
+        await store.catalogue.save_event_type(factory.event_type(organization.id, name=name))
     return names
 
 
@@ -281,15 +281,15 @@ async def test_disabled_and_enabled_again(
     for disabled in (True, True, False, False):
         found = (await send(client, method, f"{base}/gate", {"url": URL, "disabled": disabled})).json(200)
         assert (found["disabled"], found["status"]) == (disabled, "disabled" if disabled else "active")
-    endpoint = await store.endpoint(app.no, made["id"])
+    endpoint = await store.catalogue.endpoint(app.no, made["id"])
     assert endpoint is not None
-    kinds = [event.kind for event in await store.lane_events(endpoint.no)]
+    kinds = [event.kind for event in await store.history.lane_events(endpoint.no)]
     assert kinds == [LaneEventKind.ENDPOINT_ENABLED, LaneEventKind.ENDPOINT_DISABLED]
 
 
 async def test_a_paused_endpoint_is_not_resumed_by_a_change(client: Client, base: str, scene: Scene) -> None:
     endpoint = await scene.endpoint()
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "maintenance")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "maintenance")
     for method in ("PUT", "PATCH"):
         found = (await send(client, method, f"{base}/{endpoint.id}", {"url": URL, "disabled": False})).json(200)
         assert (found["disabled"], found["status"], found["statusReason"]) == (False, "paused", "maintenance")
@@ -407,7 +407,7 @@ async def test_rotated_with_an_overlap_of_a_day(client: Client, base: str, scene
 
     key = (await client.get(path)).json()["key"]
     assert key != SECRET
-    endpoint = await scene.store.endpoint(scene.app.no, made["id"])
+    endpoint = await scene.store.catalogue.endpoint(scene.app.no, made["id"])
     assert endpoint is not None
     current, old = endpoint.secrets
     assert (current.key, current.expires_at, old.key) == (key, None, SECRET)
@@ -421,7 +421,7 @@ async def test_rotated_to_a_given_key_without_overlap(client: Client, base: str,
     wanted = signing.new_secret()
     assert (await client.post(f"{path}/rotate", {"key": wanted, "gracePeriodSeconds": 0})).status == 200
     assert (await client.get(path)).json() == {"key": wanted}
-    endpoint = await scene.store.endpoint(scene.app.no, made["id"])
+    endpoint = await scene.store.catalogue.endpoint(scene.app.no, made["id"])
     assert endpoint is not None
     assert [secret.key for secret in endpoint.secrets] == [wanted]
 
@@ -480,7 +480,7 @@ async def test_rotations_at_the_same_time_lose_no_secret(client: Client, base: s
     answers = await asyncio.gather(*(client.post(path, {"key": key}) for key in given))
     done = {key for key, answer in zip(given, answers, strict=True) if answer.status == 200}
     assert {answer.status for answer in answers} <= {200, 409}
-    endpoint = await scene.store.endpoint(scene.app.no, made["id"])
+    endpoint = await scene.store.catalogue.endpoint(scene.app.no, made["id"])
     assert endpoint is not None
     assert {secret.key for secret in endpoint.secrets} == done | {SECRET}
 
@@ -595,7 +595,7 @@ async def test_an_example_goes_to_one_endpoint_alone(
     now = await scene.store.now()
     hour = timedelta(hours=1)
     for endpoint in (other, wanted):
-        assert await scene.store.replay_missing(endpoint.no, now - hour, now + hour) == 0
+        assert await scene.store.repair.replay_missing(endpoint.no, now - hour, now + hour) == 0
 
 
 async def test_an_example_has_the_body_of_its_schema(
@@ -606,7 +606,7 @@ async def test_an_example_has_the_body_of_its_schema(
         "1": {"type": "object", "examples": [{"id": "old"}]},
         "2": {"type": "object", "properties": {"id": {"type": "string", "format": "uuid"}, "paid": {"const": True}}},
     }
-    await scene.store.save_event_type(factory.event_type(organization.id, name="order.made", schemas=schemas))
+    await scene.store.catalogue.save_event_type(factory.event_type(organization.id, name="order.made", schemas=schemas))
     sent = (await client.post(f"{base}/{endpoint.id}/send-example", {"eventType": "order.made"})).json(200)
     assert sent["payload"] == {"id": "3f2b7c1e-9d4a-4e8b-a6c5-0f1e2d3c4b5a", "paid": True}
 
@@ -617,7 +617,7 @@ async def test_examples_that_are_refused(client: Client, base: str, scene: Scene
     assert "order.unknown" in (await client.post(path, {"eventType": "order.unknown"})).faults()[0]["msg"]
     for given in ({}, {"eventType": "a\x00"}, {"eventType": None}, {"eventType": "x" * 257}):
         (await client.post(path, given)).faults()
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "gone")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "gone")
     assert "disabled" in (await client.post(path, {"eventType": types[0]})).problem(409, "conflict")
     assert await scene.raw.count("message") == 0
 
@@ -644,10 +644,10 @@ async def test_anothers_endpoint_is_not_there(
     client: Client, narrow: Client, nobody: Client, scene: Scene, method: str, tail: str, body: object
 ) -> None:
     """Another application's endpoint is a 404 under its own path and under the path of the caller's application."""
-    other = await scene.store.create_application(scene.organization.id, factory.new_application(uid="other"))
+    other = await scene.store.catalogue.create_application(scene.organization.id, factory.new_application(uid="other"))
     theirs = await scene.endpoint(other, uid="theirs")
-    stranger = await scene.store.save_organization(factory.organization())
-    foreign = await scene.store.create_application(stranger.id, factory.new_application())
+    stranger = await scene.store.catalogue.save_organization(factory.organization())
+    foreign = await scene.store.catalogue.create_application(stranger.id, factory.new_application())
     hidden = await scene.endpoint(foreign)
     before = await scene.raw.rows("SELECT * FROM endpoint ORDER BY no")
 
@@ -731,7 +731,7 @@ async def test_the_organization_moves_an_endpoint_with_all_its_headers(
     await make(uid="gate", headers={"authorization": "Bearer k-3"})
     moved = "https://new.example.com/in"
     assert (await send(client, "PATCH", f"{base}/gate", {"url": moved})).json()["url"] == moved
-    found = await scene.store.endpoint(scene.app.no, "gate")
+    found = await scene.store.catalogue.endpoint(scene.app.no, "gate")
     assert found is not None
     assert found.headers == {"authorization": "Bearer k-3"}
 

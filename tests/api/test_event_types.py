@@ -45,7 +45,7 @@ async def add(client: Client, name: str, **fields: Any) -> dict[str, Any]:
 @pytest.fixture
 async def stranger(store: Store, nobody: Client) -> Client:
     """A client with a token of another organization."""
-    other = await store.save_organization(factory.organization())
+    other = await store.catalogue.save_organization(factory.organization())
     return nobody.holding(tokens.issue(JWT_SECRET, other.id, now=clock.wall()))
 
 

@@ -112,7 +112,7 @@ async def test_bodies_that_are_held_back_fill_a_share_of_the_memory_and_no_more(
 
     The server does not read that tenant's next body, but it still accepts the bodies of another tenant.
     """
-    other = await store.create_application(app.org_id, NewApplication(name="other"))
+    other = await store.catalogue.create_application(app.org_id, NewApplication(name="other"))
     tokens = {
         each.id: sign(served, each.org_id, each, lifetime=600, portal=True, publish=True) for each in (app, other)
     }

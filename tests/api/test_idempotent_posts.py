@@ -61,7 +61,7 @@ async def test_another_request_under_the_same_key_is_refused(client: Client, raw
 async def test_keys_of_others_are_other_keys(
     client: Client, nobody: Client, narrow: Client, store: Store, app: Application, raw: Raw
 ) -> None:
-    other = await store.save_organization(factory.organization())
+    other = await store.catalogue.save_organization(factory.organization())
     stranger = nobody.holding(tokens.issue(JWT_SECRET, other.id, now=clock.wall()))
     endpoint = {"url": "https://hooks.example.com"}
     path = f"/api/v1/app/{app.id}/endpoint"
@@ -211,7 +211,7 @@ async def test_waiting_holds_no_connection(open_store_with: OpenStoreWith, store
         twins = [asyncio.create_task(answers.once(KEY, REQUEST, working)) for answers in waiting]
         await asyncio.sleep(0.1)  # time for the others to find the key locked
         async with asyncio.timeout(60):
-            await small.organization("org_none")
+            await small.catalogue.organization("org_none")
         working.end.set()
         await asyncio.gather(first, *twins)
     assert working.runs == 1

@@ -50,7 +50,7 @@ async def test_every_field_comes_back_and_is_stored(client: Client, scene: Scene
     }
     parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     sent = (await client.post(path_of(scene), given, traceparent=parent)).json(202)
-    found = await scene.store.message(scene.app.no, "evt-9")
+    found = await scene.store.history.message(scene.app.no, "evt-9")
     assert found is not None
     assert sent == {
         "id": found.id,
@@ -77,7 +77,7 @@ async def test_the_payload_is_kept_to_the_byte_and_left_out_if_asked(client: Cli
     shown = await client.post(path_of(scene), raw)
     assert shown.status == 202
     assert payload in shown.body
-    found = await scene.store.message(scene.app.no, "e")
+    found = await scene.store.history.message(scene.app.no, "e")
     assert found is not None
     assert found.payload == payload
     short = (await client.post(f"{path_of(scene)}?with_content=false", GIVEN)).json(202)
@@ -88,7 +88,7 @@ async def test_the_payload_is_kept_to_the_byte_and_left_out_if_asked(client: Cli
 
 
 async def test_both_forms_of_the_path_and_both_names_of_the_application(client: Client, scene: Scene) -> None:
-    app = await scene.store.create_application(scene.organization.id, factory.new_application(uid="acme"))
+    app = await scene.store.catalogue.create_application(scene.organization.id, factory.new_application(uid="acme"))
     for name in ("acme", app.id):
         for slash in ("", "/"):
             (await client.post(f"/api/v1/app/{name}/msg{slash}", GIVEN)).json(202)
@@ -105,7 +105,7 @@ async def test_an_event_id_is_taken_once(client: Client, scene: Scene) -> None:
 
 async def test_the_payload_is_checked_against_its_schema(client: Client, scene: Scene) -> None:
     schema = {"type": "object", "required": ["id"], "properties": {"id": {"type": "integer"}}}
-    await scene.store.save_event_type(
+    await scene.store.catalogue.save_event_type(
         factory.event_type(scene.organization.id, name="order.paid", schemas={"1": schema}, validated=True)
     )
     (await client.post(path_of(scene), GIVEN)).json(202)
@@ -136,13 +136,13 @@ async def test_the_application_is_created_if_it_does_not_exist(client: Client, s
     given = GIVEN | {"application": {"name": "Globex", "metadata": {"plan": "gold"}}}
     (await client.post("/api/v1/app/globex/msg", given)).json(202)
     (await client.post("/api/v1/app/globex/msg", given | {"application": {"name": "Other"}})).json(202)
-    made = await scene.store.application(scene.organization.id, "globex")
+    made = await scene.store.catalogue.application(scene.organization.id, "globex")
     assert made is not None
     assert (made.name, made.metadata) == ("Globex", {"plan": "gold"})
     assert await scene.raw.count("message", "app_no = $1", made.no) == 2
     batch = {"messages": [GIVEN, GIVEN], "application": {"name": "Initech", "uid": "initech"}}
     (await client.post("/api/v1/app/initech/msg/batch", batch)).json(202)
-    other = await scene.store.application(scene.organization.id, "initech")
+    other = await scene.store.catalogue.application(scene.organization.id, "initech")
     assert other is not None
     assert await scene.raw.count("message", "app_no = $1", other.no) == 2
 
@@ -189,7 +189,7 @@ async def test_a_batch_has_a_result_for_each_message_in_order(client: Client, sc
     assert [results[n]["error"]["code"] for n in (2, 3, 4, 6, 7)] == ["invalid"] * 5
     assert "payload" in results[2]["error"]["detail"]
     assert await scene.raw.count("message") == await scene.raw.count("delivery") == 3
-    kept = await scene.store.message(scene.app.no, first["id"])
+    kept = await scene.store.history.message(scene.app.no, first["id"])
     assert kept is not None
     assert kept.payload == b'{"id":1}'
 
@@ -235,11 +235,13 @@ async def test_text_of_a_batch_that_is_not_utf8_fails_alone(client: Client, scen
 async def test_an_application_that_was_deleted_meanwhile(client: Client, scene: Scene) -> None:
     """The API still has the application in its cache, but the store refuses the message."""
     (await client.post(path_of(scene), GIVEN)).json(202)
-    await scene.store.delete_application(scene.app.no)
+    await scene.store.catalogue.delete_application(scene.app.no)
     (await client.post(path_of(scene), GIVEN)).problem(404, "not_found")
-    app = await scene.store.create_application(scene.organization.id, factory.new_application(uid="soon-gone"))
+    app = await scene.store.catalogue.create_application(
+        scene.organization.id, factory.new_application(uid="soon-gone")
+    )
     (await client.post("/api/v1/app/soon-gone/msg/batch", {"messages": [GIVEN]})).json(202)
-    await scene.store.delete_application(app.no)
+    await scene.store.catalogue.delete_application(app.no)
     (await client.post("/api/v1/app/soon-gone/msg/batch", {"messages": [GIVEN]})).problem(404, "not_found")
 
 
@@ -269,7 +271,7 @@ async def test_the_same_key_with_another_body_is_refused(client: Client, scene: 
 async def test_a_key_belongs_to_its_organization_application_and_path(
     client: Client, nobody: Client, scene: Scene, store: Store
 ) -> None:
-    sibling = await store.create_application(scene.organization.id, factory.new_application())
+    sibling = await store.catalogue.create_application(scene.organization.id, factory.new_application())
     for app in (scene.app, sibling):
         (await client.post(f"/api/v1/app/{app.id}/msg", GIVEN, idempotency_key="k-3")).json(202)
     (await client.post(batch_path_of(scene), {"messages": [GIVEN]}, idempotency_key="k-3")).json(202)
@@ -277,7 +279,7 @@ async def test_a_key_belongs_to_its_organization_application_and_path(
 
 
 async def test_a_key_is_the_same_under_both_names_of_the_application(client: Client, scene: Scene) -> None:
-    app = await scene.store.create_application(scene.organization.id, factory.new_application(uid="acme"))
+    app = await scene.store.catalogue.create_application(scene.organization.id, factory.new_application(uid="acme"))
     names = (app.id, "acme")
     answers = [await client.post(f"/api/v1/app/{name}/msg", GIVEN, idempotency_key="k-4") for name in names]
     assert answers[0].json(202) == answers[1].json(202)
@@ -308,7 +310,9 @@ async def _tighten_schema(served: WebContext, scene: Scene) -> None:
     """Save a schema that refuses every payload, and drop the cached one."""
     schema = {"type": "object", "required": ["nothing has this"]}
     org = scene.organization.id
-    await scene.store.save_event_type(factory.event_type(org, name="order.paid", schemas={"1": schema}, validated=True))
+    await scene.store.catalogue.save_event_type(
+        factory.event_type(org, name="order.paid", schemas={"1": schema}, validated=True)
+    )
     served.schemas.forget(org, "order.paid")
 
 
@@ -403,7 +407,7 @@ async def test_very_large_numbers_are_passed_on_unchanged(client: Client, scene:
     numbers = b'{"a": %s, "b": 1e999, "c": -0.0}' % (b"9" * 5000)
     answer = await client.post(path_of(scene), b'{"eventType": "a", "eventId": "n", "payload": %s}' % numbers)
     assert answer.status == 202
-    found = await scene.store.message(scene.app.no, "n")
+    found = await scene.store.history.message(scene.app.no, "n")
     assert found is not None
     assert found.payload == numbers
 
@@ -433,7 +437,7 @@ async def test_a_body_in_chunks(address: str, token: str, scene: Scene) -> None:
     pieces = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
     found = await _exchange(address, head.encode() + b"connection: close\r\n\r\n" + pieces)
     assert found.startswith(b"HTTP/1.1 202 ")
-    kept = await scene.store.message(scene.app.no, "chunked")
+    kept = await scene.store.history.message(scene.app.no, "chunked")
     assert kept is not None
     assert kept.payload == '{"text":"größe"}'.encode()
     endless = b"10000\r\n" + b"[" * 0x10000 + b"\r\n"
@@ -463,7 +467,7 @@ async def _exchange(address: str, sent: bytes) -> bytes:
 
 
 async def test_which_tokens_may_publish(nobody: Client, narrow: Client, scene: Scene, store: Store) -> None:
-    sibling = await store.create_application(scene.organization.id, factory.new_application())
+    sibling = await store.catalogue.create_application(scene.organization.id, factory.new_application())
     for path, body in (("", GIVEN), ("/batch", {"messages": [GIVEN]})):
         (await nobody.post(path_of(scene) + path, body)).problem(401, "authentication_failed")
         wrong = nobody.holding("not a token")

@@ -93,7 +93,7 @@ async def test_a_full_lane_and_a_paused_one_have_no_next_start(client: Client, s
     assert len(await scene.claim_all()) == 1
     assert (await health(client, narrow))["nextStartAt"] is None
     other = await scene.endpoint()
-    await scene.store.set_endpoint_status(other.no, EndpointStatus.PAUSED, "maintenance")
+    await scene.store.catalogue.set_endpoint_status(other.no, EndpointStatus.PAUSED, "maintenance")
     found = await health(client, other)
     assert (found["nextStartAt"], found["statusReason"]) == (None, "maintenance")
 
@@ -152,7 +152,7 @@ async def test_pausing_twice_has_the_effect_of_once(client: Client, scene: Scene
 
 async def test_a_disabled_endpoint_is_resumed_and_not_paused(client: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "410")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "410")
     assert "disabled" in (await act(client, endpoint, "pause")).problem(409, "conflict")
     found = (await act(client, endpoint, "resume")).json(200)
     assert (found["status"], found["events"][0]["kind"]) == ("active", "endpoint_enabled")
@@ -218,10 +218,10 @@ async def test_bad_bodies_change_nothing(client: Client, scene: Scene, action: s
 async def test_the_lane_of_another_tenant_is_404(
     client: Client, narrow: Client, nobody: Client, scene: Scene, method: str, tail: str
 ) -> None:
-    other = await scene.store.create_application(scene.organization.id, factory.new_application())
+    other = await scene.store.catalogue.create_application(scene.organization.id, factory.new_application())
     theirs = await scene.endpoint(other)
-    stranger = await scene.store.save_organization(factory.organization())
-    foreign = await scene.store.create_application(stranger.id, factory.new_application())
+    stranger = await scene.store.catalogue.save_organization(factory.organization())
+    foreign = await scene.store.catalogue.create_application(stranger.id, factory.new_application())
     hidden = await scene.endpoint(foreign)
     for who, app, endpoint in (
         (client, scene.app.id, theirs.id),
@@ -235,12 +235,12 @@ async def test_the_lane_of_another_tenant_is_404(
     (await nobody.request(method, path(theirs, tail), None, {})).problem(401, "authentication_failed")
     for endpoint in (theirs, hidden):
         assert (await scene.lane(endpoint)).status == EndpointStatus.ACTIVE
-        assert await scene.store.lane_events(endpoint.no) == []
+        assert await scene.store.history.lane_events(endpoint.no) == []
 
 
 async def test_the_lane_of_a_deleted_endpoint_is_gone(client: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
-    await scene.store.delete_endpoint(endpoint.no)
+    await scene.store.catalogue.delete_endpoint(endpoint.no)
     (await client.get(path(endpoint, "health"))).problem(404, "not_found")
     for action in ACTIONS:
         (await act(client, endpoint, action)).problem(404, "not_found")

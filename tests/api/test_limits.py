@@ -102,7 +102,7 @@ RATES = {"caller": 5, "portal": 3, "application": 9, "organization": 14}
 async def test_each_limit_counts_only_its_own_requests(
     app: Application, store: Store, organization: Organization
 ) -> None:
-    other = await store.create_application(organization.id, factory.new_application())
+    other = await store.catalogue.create_application(organization.id, factory.new_application())
     wide = [calling(str(number)) for number in range(4)]
     portals = [calling(f"portal {number}", app, portal=True) for number in range(4)]
     backend, stranger = calling("backend", app), calling("elsewhere", other)

@@ -74,7 +74,7 @@ async def test_a_server_that_others_reach_says_what_to_set(
         for ref, body in ((app.id, {}), ("new", {"application": {"name": "New"}})):
             answer = await Client(address, token).post(f"/api/v1/auth/app-portal-access/{ref}", body, host=said)
             assert answer.problem(409, "conflict") == public_url.UNKNOWN
-    assert await store.application(app.org_id, "new") is None  # the refused request created no application
+    assert await store.catalogue.application(app.org_id, "new") is None  # the refused request created no application
     assert "HOOKLINE_PUBLIC_URL" in public_url.UNKNOWN
 
 

@@ -175,7 +175,7 @@ async def test_a_message_is_shown_by_id_and_event_id(client: Client, scene: Scen
 
 
 async def test_messages_of_others_are_not_found(client: Client, narrow: Client, store: Store, scene: Scene) -> None:
-    other = await store.create_application(scene.organization.id, factory.new_application())
+    other = await store.catalogue.create_application(scene.organization.id, factory.new_application())
     theirs = factory.new_message(other.no, event_id="evt-theirs")
     await scene.ingest([theirs])
     for ref in (theirs.id, "evt-theirs", "msg_unknown", "x" * 300):
@@ -186,7 +186,7 @@ async def test_messages_of_others_are_not_found(client: Client, narrow: Client, 
     (await narrow.request("DELETE", path(other, theirs.id, "content") + "?force=true", None, {})).problem(
         404, "not_found"
     )
-    kept = await store.message_by_id(theirs.id)
+    kept = await store.history.message_by_id(theirs.id)
     assert kept is not None
     assert kept.payload == theirs.payload
     assert (await client.get(path(scene.app))).json()["data"] == []
@@ -223,22 +223,22 @@ async def test_a_payload_that_is_still_needed_is_expunged_by_force_alone(client:
     for ref in (waiting, dead):
         assert "force" in (await expunge(client, scene.app, ref)).problem(409, "conflict")
         assert "force" in (await expunge(client, scene.app, ref, "?force=false")).problem(409, "conflict")
-        kept = await scene.store.message_by_id(ref)
+        kept = await scene.store.history.message_by_id(ref)
         assert kept is not None
         assert kept.payload is not None
     assert (await expunge(client, scene.app, waiting, "?force=true")).status == 204
     await scene.age(1)
     assert await scene.claim_all() == []
     assert await scene.state(waiting) == DeliveryState.DEAD
-    await scene.store.resolve(DeadFilter(app_no=scene.app.no), "not worth it")
+    await scene.store.repair.resolve(DeadFilter(app_no=scene.app.no), "not worth it")
     assert (await expunge(client, scene.app, dead)).status == 204
-    assert len(await scene.store.dead_letters(DeadFilter(resolved=True), Page())) == 2
+    assert len(await scene.store.repair.dead_letters(DeadFilter(resolved=True), Page())) == 2
 
 
 async def test_a_bad_force_changes_nothing(client: Client, scene: Scene) -> None:
     (sent,) = await scene.send()
     (await expunge(client, scene.app, sent, "?force=maybe")).problem(400, "bad_request")
-    kept = await scene.store.message_by_id(sent)
+    kept = await scene.store.history.message_by_id(sent)
     assert kept is not None
     assert kept.payload is not None
 

@@ -161,7 +161,7 @@ async def test_a_bad_token_is_refused(nobody: Client) -> None:
 
 async def test_event_types_are_webhooks(client: Client, store: Store, organization: Organization) -> None:
     plain = factory.event_type(organization.id, name="order.paid", description="An order was paid")
-    await store.save_event_type(
+    await store.catalogue.save_event_type(
         replace(
             plain,
             schemas={
@@ -170,10 +170,10 @@ async def test_event_types_are_webhooks(client: Client, store: Store, organizati
             },
         )
     )
-    await store.save_event_type(replace(plain, name="order.lost", description="", deprecated=True))
-    await store.save_event_type(replace(plain, name="order.gone", archived=True))
-    other = await store.save_organization(factory.organization())
-    await store.save_event_type(factory.event_type(other.id, name="theirs.only"))
+    await store.catalogue.save_event_type(replace(plain, name="order.lost", description="", deprecated=True))
+    await store.catalogue.save_event_type(replace(plain, name="order.gone", archived=True))
+    other = await store.catalogue.save_organization(factory.organization())
+    await store.catalogue.save_event_type(factory.event_type(other.id, name="theirs.only"))
 
     found = (await client.get("/api/v1/openapi.json")).json()
     OpenAPIV31SpecValidator(found).validate()

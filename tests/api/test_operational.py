@@ -38,7 +38,7 @@ async def make(client: Client, **fields: object) -> dict[str, Any]:
 @pytest.fixture
 async def other(store: Store, nobody: Client) -> Client:
     """A client with a token of another organization."""
-    organization = await store.save_organization(factory.organization())
+    organization = await store.catalogue.save_organization(factory.organization())
     return nobody.holding(tokens.issue(JWT_SECRET, organization.id, now=clock.wall()))
 
 
@@ -156,7 +156,7 @@ async def test_refused_requests_change_nothing(
     client: Client, store: Store, raw: Raw, method: str, path: str, body: object, status: int
 ) -> None:
     assert (await send(client, method, BASE + path, body)).json(status)["detail"]
-    assert await store.organization(MANAGEMENT) is None
+    assert await store.catalogue.organization(MANAGEMENT) is None
     assert await raw.count("endpoint") == 0
 
 
@@ -189,7 +189,7 @@ async def test_the_hidden_application_is_not_listed(
 ) -> None:
     made = await make(client)
     assert [each["id"] for each in (await client.get("/api/v1/app")).json()["data"]] == [app.id]
-    home = await store.application(MANAGEMENT, organization.id)
+    home = await store.catalogue.application(MANAGEMENT, organization.id)
     assert home is not None
     for ref in (home.id, organization.id):
         (await client.get(f"/api/v1/app/{ref}")).problem(404, "not_found")
@@ -260,7 +260,7 @@ async def test_changes_through_the_api_send_operational_events(client: Client, s
 
 async def test_the_catalogue_of_the_management_organization(client: Client, store: Store) -> None:
     await make(client)
-    found = await store.event_types(MANAGEMENT, Page(limit=100))
+    found = await store.catalogue.event_types(MANAGEMENT, Page(limit=100))
     assert [each.name for each in found] == sorted(Kind)
     assert all(each.description for each in found)
     assert (await client.get("/api/v1/event-type")).json()["data"] == []

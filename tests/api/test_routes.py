@@ -169,7 +169,7 @@ async def test_idempotency_key(client: Client, scene: Scene) -> None:
 
 
 async def test_an_idempotency_key_belongs_to_one_application(client: Client, store: Store, scene: Scene) -> None:
-    other = await store.create_application(scene.organization.id, factory.new_application())
+    other = await store.catalogue.create_application(scene.organization.id, factory.new_application())
     given = {"eventType": "order.paid", "payload": {"id": 5}}
     sent = [
         (await client.post(f"/api/v1/app/{app.id}/msg", given, idempotency_key="k-5")).json(202)["id"]

@@ -60,7 +60,7 @@ async def schemas(store: Store, ticking: Clock) -> AsyncIterator[Schemas]:
 
 
 async def saved(store: Store, organization: Organization, given: dict[str, Any], **fields: Any) -> EventType:
-    return await store.save_event_type(
+    return await store.catalogue.save_event_type(
         factory.event_type(organization.id, schemas={"1": given}, **({"validated": True} | fields))
     )
 
@@ -107,7 +107,7 @@ async def test_a_fault_does_not_repeat_a_large_payload(
 
 async def test_the_newest_version_counts(schemas: Schemas, store: Store, organization: Organization) -> None:
     versions = {"9": {"type": "string"}, "10": {"type": "integer"}, "2": {"type": "null"}}
-    found = await store.save_event_type(factory.event_type(organization.id, schemas=versions, validated=True))
+    found = await store.catalogue.save_event_type(factory.event_type(organization.id, schemas=versions, validated=True))
     await schemas.check(organization.id, found.name, b"7")
     assert "version 10" in await refused(schemas, found, "seven")
 
@@ -129,7 +129,7 @@ async def test_without_validation_anything_is_taken(schemas: Schemas, store: Sto
 
 async def test_a_schema_is_one_organizations_own(schemas: Schemas, store: Store, organization: Organization) -> None:
     found = await saved(store, organization, SCHEMA)
-    other = await store.save_organization(factory.organization())
+    other = await store.catalogue.save_organization(factory.organization())
     await schemas.check(other.id, found.name, b"7")
     await refused(schemas, found, 7)
     await schemas.check(other.id, found.name, b"7")
@@ -143,21 +143,23 @@ async def test_a_change_elsewhere_is_noticed_after_a_moment(
 ) -> None:
     found = await saved(store, organization, SCHEMA, validated=False)
     await schemas.check(organization.id, found.name, b"7")
-    found = await store.save_event_type(
+    found = await store.catalogue.save_event_type(
         replace(found, validated=True, updated_at=found.updated_at + timedelta(seconds=1))
     )
     ticking.now += remembering.REMEMBERED - 0.1
     await schemas.check(organization.id, found.name, b"7")
     ticking.now += 0.2
     await refused(schemas, found, 7)
-    await store.save_event_type(replace(found, schemas={"1": {}}, updated_at=found.updated_at + timedelta(seconds=1)))
+    await store.catalogue.save_event_type(
+        replace(found, schemas={"1": {}}, updated_at=found.updated_at + timedelta(seconds=1))
+    )
     ticking.now += remembering.REMEMBERED + 0.1
     await schemas.check(organization.id, found.name, b"7")
 
 
 async def test_a_change_here_is_noticed_at_once(schemas: Schemas, store: Store, organization: Organization) -> None:
     await schemas.check(organization.id, "order.new", b"7")
-    found = await store.save_event_type(
+    found = await store.catalogue.save_event_type(
         factory.event_type(organization.id, name="order.new", schemas={"1": SCHEMA}, validated=True)
     )
     schemas.forget(organization.id, "order.new")
@@ -181,7 +183,7 @@ async def test_a_stored_schema_that_cannot_be_used_lets_nothing_through(
 ) -> None:
     found = await saved(store, organization, {"type": "nonsense"})
     assert "schemas.1" in await refused(schemas, found, {})
-    bare = await store.save_event_type(factory.event_type(organization.id, validated=True))
+    bare = await store.catalogue.save_event_type(factory.event_type(organization.id, validated=True))
     assert "no schema" in await refused(schemas, bare, {})
 
 

@@ -36,8 +36,8 @@ async def history(scene: Scene, endpoint: Endpoint) -> None:
         *(factory.dead(job) for job in jobs[3:6]),
         factory.retry(jobs[6], after=500),
     )
-    letters = await scene.store.dead_letters(DeadFilter(endpoint_no=endpoint.no), Page(limit=10))
-    assert await scene.store.resolve(DeadFilter(ids=(letters[0].id,)), "by hand") == 1
+    letters = await scene.store.repair.dead_letters(DeadFilter(endpoint_no=endpoint.no), Page(limit=10))
+    assert await scene.store.repair.resolve(DeadFilter(ids=(letters[0].id,)), "by hand") == 1
     await scene.send(1)
 
 
@@ -62,7 +62,7 @@ async def test_statistics_of_an_endpoint_have_the_format_of_the_reference(client
 async def test_statistics_of_an_application_and_of_the_organization(client: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await history(scene, endpoint)
-    other = await scene.store.create_application(scene.organization.id, factory.new_application())
+    other = await scene.store.catalogue.create_application(scene.organization.id, factory.new_application())
     await scene.endpoint(other)
     await scene.ingest(factory.new_messages(other.no, 4))
 
@@ -96,11 +96,11 @@ async def test_statistics_of_an_application_and_of_the_organization(client: Clie
 
 
 async def test_each_tenant_counts_its_own(client: Client, narrow: Client, nobody: Client, scene: Scene) -> None:
-    stranger = await scene.store.save_organization(factory.organization())
-    foreign = await scene.store.create_application(stranger.id, factory.new_application())
+    stranger = await scene.store.catalogue.save_organization(factory.organization())
+    foreign = await scene.store.catalogue.create_application(stranger.id, factory.new_application())
     hidden = await scene.endpoint(foreign)
     await scene.ingest(factory.new_messages(foreign.no, 3))
-    other = await scene.store.create_application(scene.organization.id, factory.new_application())
+    other = await scene.store.catalogue.create_application(scene.organization.id, factory.new_application())
     theirs = await scene.endpoint(other)
 
     whole = (await client.get("/api/v1/stats")).json()

@@ -94,7 +94,7 @@ async def test_a_bulk_replay_sends_delivered_messages_again(client: Client, scen
 
 
 async def test_uids_name_application_and_endpoint_too(client: Client, scene: Scene) -> None:
-    app = await scene.store.create_application(scene.organization.id, factory.new_application(uid="shop"))
+    app = await scene.store.catalogue.create_application(scene.organization.id, factory.new_application(uid="shop"))
     await scene.endpoint(app, uid="orders")
     for kind in KINDS:
         (await client.post(f"/api/v1/app/shop/endpoint/orders/{kind}/", await window(scene))).json(202)
@@ -103,10 +103,10 @@ async def test_uids_name_application_and_endpoint_too(client: Client, scene: Sce
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_replay_to_a_disabled_endpoint_is_a_conflict(client: Client, scene: Scene, kind: str) -> None:
     endpoint = await scene.endpoint()
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "left us")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "left us")
     refused = await client.post(path(scene.app, endpoint, kind), await window(scene))
     assert "disabled" in refused.problem(409, "conflict")
-    await scene.store.delete_endpoint(endpoint.no)
+    await scene.store.catalogue.delete_endpoint(endpoint.no)
     (await client.post(path(scene.app, endpoint, kind), await window(scene))).problem(404, "not_found")
     assert (await client.get("/api/v1/background-task")).json()["data"] == []
 
@@ -237,7 +237,7 @@ async def test_a_canceled_task_stops(client: Client, scene: Scene) -> None:
         assert (canceled["status"], canceled["data"]["state"]) == ("failed", "canceled")
         BackgroundTaskOut.model_validate(canceled)
     await work(scene)
-    assert (await scene.store.dead_stats(DeadFilter())).dead == 2
+    assert (await scene.store.repair.dead_stats(DeadFilter())).dead == 2
 
 
 async def test_a_finished_task_cannot_be_canceled(client: Client, scene: Scene) -> None:
@@ -260,7 +260,7 @@ async def test_an_unknown_task_is_404(client: Client, task: str) -> None:
 
 
 async def test_a_token_of_one_application_sees_only_its_own(client: Client, narrow: Client, scene: Scene) -> None:
-    sibling = await scene.store.create_application(scene.organization.id, factory.new_application())
+    sibling = await scene.store.catalogue.create_application(scene.organization.id, factory.new_application())
     other = await scene.endpoint(sibling)
     theirs = (await client.post(path(sibling, other, "recover"), await window(scene))).json(202)["id"]
     (mine,) = await made(narrow, scene)

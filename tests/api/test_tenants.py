@@ -76,7 +76,7 @@ class Tenant:
 @pytest.fixture
 async def first(scene: Scene) -> Tenant:
     store, app = scene.store, scene.app
-    await store.save_event_type(factory.event_type(app.org_id, name="order.paid"))
+    await store.catalogue.save_event_type(factory.event_type(app.org_id, name="order.paid"))
     endpoint = await scene.endpoint()
     (message,) = await scene.send()
     (job,) = await scene.claim_all()
@@ -84,7 +84,7 @@ async def first(scene: Scene) -> Tenant:
     (attempt,) = await scene.raw.rows("SELECT id FROM attempt")
     (dead,) = await scene.raw.rows("SELECT id FROM dead_letter")
     key, _ = await made_key(store, app.org_id, Scope.FULL)
-    task = await store.add_task(
+    task = await store.repair.add_task(
         NewTask(org_id=app.org_id, app_no=app.no, kind=TaskKind.RECOVER, work=TaskWork(), endpoint_no=endpoint.no)
     )
     ids = {
@@ -104,13 +104,13 @@ async def first(scene: Scene) -> Tenant:
 @pytest.fixture
 async def sibling(store: Store, organization: Organization) -> Application:
     """A second application of the first tenant."""
-    return await store.create_application(organization.id, factory.new_application(uid="sibling"))
+    return await store.catalogue.create_application(organization.id, factory.new_application(uid="sibling"))
 
 
 @pytest.fixture
 async def second(store: Store) -> Tenant:
-    organization = await store.save_organization(factory.organization())
-    app = await store.create_application(organization.id, factory.new_application(uid="second"))
+    organization = await store.catalogue.save_organization(factory.organization())
+    app = await store.catalogue.create_application(organization.id, factory.new_application(uid="second"))
     return Tenant(organization, app, {"app_id": app.id})
 
 
@@ -193,7 +193,7 @@ async def test_without_a_valid_token_or_key(
     _, old = await add_key(store, org_id, name="old", scope=Scope.FULL, app=None, expires_at=ends)
     await raw.execute("UPDATE api_key SET expires_at = $1 WHERE expires_at IS NOT NULL", clock.wall())
     gone_id, gone = await made_key(store, org_id, Scope.FULL)
-    await store.revoke_api_key(org_id, gone_id)
+    await store.access.revoke_api_key(org_id, gone_id)
     yesterday = clock.wall() - timedelta(days=1)
     held = {
         "nothing": None,

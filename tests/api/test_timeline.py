@@ -25,7 +25,7 @@ async def test_pages_forwards_and_backwards(client: Client, scene: Scene) -> Non
     endpoint = await scene.endpoint()
     for turn in range(7):
         status = EndpointStatus.ACTIVE if turn % 2 else EndpointStatus.PAUSED
-        await scene.store.set_endpoint_status(endpoint.no, status, f"turn {turn}")
+        await scene.store.catalogue.set_endpoint_status(endpoint.no, status, f"turn {turn}")
     pages, query = [], ""
     while True:
         found = (await client.get(path(endpoint, f"timeline?limit=3{query}"))).json()
@@ -40,11 +40,11 @@ async def test_pages_forwards_and_backwards(client: Client, scene: Scene) -> Non
 
 async def test_events_are_filtered_by_kind_and_time(client: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "long ago")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "long ago")
     await scene.age(3600)
     then = quote((await scene.store.now()).isoformat())
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "lately")
-    await scene.store.open_circuit(endpoint.no, "just now")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "lately")
+    await scene.store.catalogue.open_circuit(endpoint.no, "just now")
     for query, causes in (
         ("kind=circuit_opened,endpoint_paused", ["just now", "long ago"]),
         ("kind=circuit_opened&kind=endpoint_resumed", ["just now", "lately"]),

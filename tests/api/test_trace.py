@@ -26,7 +26,7 @@ def path_of(scene: Scene) -> str:
 
 
 async def kept(scene: Scene, message_id: str) -> Message:
-    found = await scene.store.message_by_id(message_id)
+    found = await scene.store.history.message_by_id(message_id)
     assert found is not None
     return found
 

@@ -144,7 +144,7 @@ def test_a_parameter_that_does_not_exist_is_refused(operation: Operation) -> Non
 
 async def test_requests_are_refused_and_do_nothing(client: Client, store: Store, app: Application) -> None:
     made = factory.new_endpoint()
-    endpoint = await store.create_endpoint(app.no, made)
+    endpoint = await store.catalogue.create_endpoint(app.no, made)
     base = f"{PREFIX}/app/{app.id}/endpoint"
     answer = await client.post(base, {"url": "https://hooks.example.com/", "filter": ["order.paid"]})
     [told] = answer.faults()

@@ -40,7 +40,7 @@ def vault(secret_key: str) -> Vault:
 @pytest.fixture
 async def organization(store: Store) -> Organization:
     """Save the default organization. The command uses it unless `--org` names another one."""
-    return await store.save_organization(factory.organization(id=ids.DEFAULT_ORG))
+    return await store.catalogue.save_organization(factory.organization(id=ids.DEFAULT_ORG))
 
 
 @pytest.fixture

@@ -37,9 +37,9 @@ async def test_firing_alerts_are_listed_and_past_alerts_are_in_the_history(cli: 
     fleet = Fleet(scene, only(circuits=True, dead_letters=1))
     endpoint = await scene.endpoint()
     await fleet.attempt(2, factory.dead)
-    await scene.store.open_circuit(endpoint.no, "by hand")
+    await scene.store.catalogue.open_circuit(endpoint.no, "by hand")
     await fleet.check()
-    await scene.store.reset_circuit(endpoint.no, "by hand")
+    await scene.store.catalogue.reset_circuit(endpoint.no, "by hand")
     await fleet.check()
     (firing,) = (await cli.json("alerts", "list"))["data"]
     assert (firing["name"], firing["firing"], firing["look"]) == (
@@ -58,14 +58,14 @@ async def test_the_suggested_command_works_for_an_endpoint_of_any_organization(
     cli: Cli, scene: Scene, receiver: Receiver
 ) -> None:
     """The suggested command also works for the endpoints that receive the alerts themselves."""
-    other = await scene.store.save_organization(factory.organization())
-    app = await scene.store.create_application(other.id, factory.new_application())
+    other = await scene.store.catalogue.save_organization(factory.organization())
+    app = await scene.store.catalogue.create_application(other.id, factory.new_application())
     theirs, ours = await scene.endpoint(app), await scene.endpoint()
     channels = Channels(webhook_url=receiver.url)
     await alert_channels.settle(scene.store, LOOPBACK, channels)
     channel = (await alert_channels.endpoints(scene.store))[WEBHOOK]
     for endpoint in (theirs, ours, channel):
-        await scene.store.open_circuit(endpoint.no, "by hand")
+        await scene.store.catalogue.open_circuit(endpoint.no, "by hand")
     await Fleet(scene, only(circuits=True), channels, guard=LOOPBACK).check()
     looks = {each["subject"]: each["look"] for each in (await cli.json("alerts", "list"))["data"]}
     assert looks == {
@@ -126,7 +126,7 @@ async def test_a_test_alert_arrives_on_every_channel(cli: Cli, scene: Scene, rec
 
 async def test_a_slow_mail_server_does_not_delay_the_stop_of_a_worker(cli: Cli, scene: Scene) -> None:
     endpoint = await scene.endpoint()
-    await scene.store.open_circuit(endpoint.no, "by hand")
+    await scene.store.catalogue.open_circuit(endpoint.no, "by hand")
     with MailServer(drips=0.5) as server:
         told = cli.using(HOOKLINE_ALERT_EMAIL="ops@example.com", HOOKLINE_SMTP_URL=f"smtp://127.0.0.1:{server.port}")
         async with told.running("worker") as worker:

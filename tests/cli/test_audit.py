@@ -19,7 +19,7 @@ from tests.support.scene import Scene
 
 async def log_of(scene: Scene) -> list[AuditEntry]:
     """Return the audit log, oldest entry first."""
-    found = await scene.store.audit_log(AuditFilter(org_id=scene.organization.id), Page(limit=100))
+    found = await scene.store.access.audit_log(AuditFilter(org_id=scene.organization.id), Page(limit=100))
     return found.rows[::-1]
 
 
@@ -82,7 +82,10 @@ async def test_dead_letters(cli: Cli, scene: Scene) -> None:
     await cli.json("dead", "replay", "--endpoint", endpoint.id, "--yes")
     # All dead letters are replayed already, so the command changes nothing.
     await cli.json("dead", "replay", "--endpoint", endpoint.id, "--yes")
-    (entry,), (task,) = await log_of(scene), await scene.store.tasks(TaskFilter(org_id=scene.organization.id), Page())
+    (entry,), (task,) = (
+        await log_of(scene),
+        await scene.store.repair.tasks(TaskFilter(org_id=scene.organization.id), Page()),
+    )
     assert (entry.action, entry.subject, entry.app_id) == ("dead_letter.replay", task.id, scene.app.id)
     assert entry.detail.startswith(f"endpoint={endpoint.id}, until=")
     assert (task.status, task.done) == (TaskStatus.FINISHED, 3)
@@ -130,7 +133,10 @@ async def replayed_under(told: str, cli: Cli, scene: Scene, *around: str) -> tup
 async def test_a_signal_stops_a_replay_after_the_current_batch(cli: Cli, scene: Scene, told: str) -> None:
     """SIGINT (Ctrl-C) and SIGHUP (closed terminal) stop the replay. The current batch is completed, reported and kept."""
     assert await replayed_under(told, cli, scene) == (130, {"replayed": 2, "left": 3})
-    (entry,), (task,) = await log_of(scene), await scene.store.tasks(TaskFilter(org_id=scene.organization.id), Page())
+    (entry,), (task,) = (
+        await log_of(scene),
+        await scene.store.repair.tasks(TaskFilter(org_id=scene.organization.id), Page()),
+    )
     assert (entry.action, entry.subject) == ("dead_letter.replay", task.id)
     assert (task.status, task.done) == (TaskStatus.CANCELED, 2)
 
@@ -138,7 +144,7 @@ async def test_a_signal_stops_a_replay_after_the_current_batch(cli: Cli, scene: 
 async def test_a_second_signal_cancels_the_task_too(cli: Cli, scene: Scene) -> None:
     """A second signal must also cancel the task. Otherwise a worker would continue it."""
     assert await replayed_under("SIGINT SIGINT", cli, scene) == (130, None)
-    (task,) = await scene.store.tasks(TaskFilter(org_id=scene.organization.id), Page())
+    (task,) = await scene.store.repair.tasks(TaskFilter(org_id=scene.organization.id), Page())
     assert (task.status, task.done) == (TaskStatus.CANCELED, 2)
 
 

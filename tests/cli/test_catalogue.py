@@ -27,7 +27,7 @@ async def test_application_is_added_listed_and_refused_twice(cli: Cli, store: St
 async def test_an_application_is_throttled_and_released(cli: Cli, scene: Scene) -> None:
     made = await cli.json("apps", "add", "acme", "--throttle", "20")
     assert made["throttleRate"] == 20
-    endpoint = await scene.store.create_endpoint(
+    endpoint = await scene.store.catalogue.create_endpoint(
         (await found(scene, "acme")).no, factory.new_endpoint(url="https://acme.example.com/")
     )
     slower = await cli("apps", "throttle", "acme", "5")
@@ -51,13 +51,13 @@ async def test_an_invalid_throttle_changes_nothing(cli: Cli, scene: Scene) -> No
 
 
 async def found(scene: Scene, uid: str) -> Application:
-    app = await scene.store.application(scene.organization.id, uid)
+    app = await scene.store.catalogue.application(scene.organization.id, uid)
     assert app is not None
     return app
 
 
 async def test_a_command_sees_only_its_own_organization(cli: Cli, scene: Scene) -> None:
-    other = await scene.store.save_organization(factory.organization())
+    other = await scene.store.catalogue.save_organization(factory.organization())
 
     assert (await cli.json("apps", "list", "--org", other.id))["data"] == []
     (await cli("send", scene.app.id, "order.paid", "--org", other.id)).refused(3, scene.app.id)
@@ -166,5 +166,5 @@ async def test_reset(cli: Cli, scene: Scene) -> None:
 
 async def test_a_disabled_endpoint_is_not_paused(cli: Cli, scene: Scene) -> None:
     endpoint = await scene.endpoint()
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "410")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "410")
     (await cli("endpoints", "pause", endpoint.id)).refused(5, "nothing to pause")

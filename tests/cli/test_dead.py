@@ -103,7 +103,7 @@ async def test_resolved_with_a_note(cli: Cli, scene: Scene) -> None:
 
 async def test_dead_letters_of_another_organization_are_not_accessible(cli: Cli, scene: Scene) -> None:
     endpoint, _messages = await prepared(scene)
-    other = await scene.store.save_organization(factory.organization())
+    other = await scene.store.catalogue.save_organization(factory.organization())
     letter = (await cli.json("dead", "list"))["data"][0]
 
     assert (await cli.json("dead", "list", "--org", other.id))["data"] == []
@@ -117,11 +117,11 @@ async def test_dead_letters_of_another_organization_are_not_accessible(cli: Cli,
 
 async def test_the_list_for_all_organizations_names_the_organization_of_each(cli: Cli, scene: Scene) -> None:
     """Alerts cover all organizations and suggest this command."""
-    other = await scene.store.save_organization(factory.organization())
-    theirs = await scene.store.create_application(other.id, factory.new_application())
-    await scene.store.create_endpoint(theirs.no, factory.new_endpoint())
+    other = await scene.store.catalogue.save_organization(factory.organization())
+    theirs = await scene.store.catalogue.create_application(other.id, factory.new_application())
+    await scene.store.catalogue.create_endpoint(theirs.no, factory.new_endpoint())
     await prepared(scene)
-    await scene.store.ingest(factory.new_messages(theirs.no, 1))
+    await scene.store.pipeline.ingest(factory.new_messages(theirs.no, 1))
     await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
 
     assert (await cli.json("dead", "stats"))["dead"] == 3

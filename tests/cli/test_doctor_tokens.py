@@ -54,16 +54,16 @@ async def test_the_use_of_a_token_of_the_older_secret_is_recorded(
     fleet = cli.using(HOOKLINE_JWT_SECRET=f"{NEW},{JWT_SECRET}", HOOKLINE_PORT=port)
     assert finding(await cli("doctor", "--json"), "tokens")["finding"] == "ok"
     async with fleet.running("serve", "--role", "api"):
-        while not await store.older_secrets():
+        while not await store.access.older_secrets():
             await asyncio.sleep(0.05)  # Another process writes the row.
         unused = finding(await fleet("doctor", "--json"), "tokens")
         assert (unused["finding"], "keep it until" in unused["detail"]) == ("warn", True)
         fresh, old = (tokens.issue(each, ids.DEFAULT_ORG, now=clock.wall()) for each in (NEW, JWT_SECRET))
         server = Client(f"127.0.0.1:{port}")
         assert (await server.holding(fresh).get("/api/v1/app")).status == 200
-        assert [each.seen_at for each in await store.older_secrets()] == [None]
+        assert [each.seen_at for each in await store.access.older_secrets()] == [None]
         assert (await server.holding(old).get("/api/v1/app")).status == 200
-        while [each.seen_at for each in await store.older_secrets()] == [None]:
+        while [each.seen_at for each in await store.access.older_secrets()] == [None]:
             await asyncio.sleep(0.05)  # The server writes the row after it has answered the request.
     used = finding(await fleet("doctor", "--json"), "tokens")
     assert (used["finding"], "ago: keep it" in used["detail"]) == ("warn", True)

@@ -29,7 +29,7 @@ async def test_an_event_type_with_a_schema(cli: Cli, store: Store, organization:
     shown = await cli("event-types", "show", "order.paid")
     assert "schema, version 1:" in shown.out
     assert '"required": [' in shown.out
-    found = await store.event_type(organization.id, "order.paid")
+    found = await store.catalogue.event_type(organization.id, "order.paid")
     assert found is not None
     assert found.validated
 

@@ -19,7 +19,7 @@ async def test_a_key_is_made_listed_and_revoked(cli: Cli, scene: Scene) -> None:
     assert api_keys.check(made["key"])
     assert (made["name"], made["scope"], made["appId"]) == ("checkout", "publish", scene.app.id)
     assert made["expiresAt"] is not None
-    found = await scene.store.api_key_by_hash(api_keys.hashed(made["key"]))
+    found = await scene.store.access.api_key_by_hash(api_keys.hashed(made["key"]))
     assert found is not None
     assert found.id == made["id"]
 
@@ -51,7 +51,7 @@ async def test_invalid_arguments_are_refused(cli: Cli, scene: Scene) -> None:
 async def test_all_tokens_except_the_new_one_are_revoked(cli: Cli, store: Store, organization: Organization) -> None:
     before = clock.wall()
     made = await cli.json("token", "--revoke-all")
-    found = await store.organization(organization.id)
+    found = await store.catalogue.organization(organization.id)
     assert found is not None
     assert found.tokens_valid_after is not None
     grant = tokens.read(JWT_SECRET, made["token"], clock.wall())
@@ -61,8 +61,8 @@ async def test_all_tokens_except_the_new_one_are_revoked(cli: Cli, store: Store,
 async def test_only_one_applications_tokens_are_revoked(cli: Cli, scene: Scene) -> None:
     made = await cli.json("token", "--app", scene.app.id, "--revoke-all")
     assert made["appId"] == scene.app.id
-    app = await scene.store.application(scene.app.org_id, scene.app.id)
-    organization = await scene.store.organization(scene.app.org_id)
+    app = await scene.store.catalogue.application(scene.app.org_id, scene.app.id)
+    organization = await scene.store.catalogue.organization(scene.app.org_id)
     assert app is not None
     assert organization is not None
     assert app.tokens_valid_after is not None

@@ -69,7 +69,7 @@ async def test_an_invalid_end_time_is_refused(cli: Cli, scene: Scene) -> None:
 
 async def test_a_disabled_endpoint_is_enabled_again(cli: Cli, scene: Scene) -> None:
     endpoint = await scene.endpoint()
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "status 410")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "status 410")
     await scene.send(3)
     done = await cli("endpoints", "resume", endpoint.id)
     status, advice = done.out.splitlines()
@@ -82,14 +82,14 @@ async def test_a_disabled_endpoint_is_enabled_again(cli: Cli, scene: Scene) -> N
 
 async def test_resume_can_send_the_missed_messages(cli: Cli, scene: Scene) -> None:
     endpoint = await scene.endpoint()
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "status 410")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "status 410")
     await scene.send(2)
     found = await cli.json("endpoints", "resume", endpoint.id, "--replay-missing")
     assert (found["status"], found["missed"]["messages"]) == ("active", 2)
-    task = await scene.store.task(scene.organization.id, found["missed"]["task"]["id"])
+    task = await scene.store.repair.task(scene.organization.id, found["missed"]["task"]["id"])
     assert task is not None
     assert (task.kind, task.total) == (TaskKind.REPLAY_MISSING, 2)
-    while await scene.store.step_task(task.id):
+    while await scene.store.repair.step_task(task.id):
         pass
     assert len(await scene.claim_all()) == 2
     again = await cli("endpoints", "resume", endpoint.id, "--replay-missing")

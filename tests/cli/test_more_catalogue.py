@@ -41,7 +41,7 @@ async def test_old_secret_signs_beside_the_new_one_until_the_overlap_ends(cli: C
     endpoint = await scene.endpoint(secrets=(Secret(key=OLD),), uid="warehouse")
 
     rotated = await cli.json("endpoints", "rotate", "warehouse", "--app", scene.app.id, "--overlap", "2h")
-    (kept,) = await scene.store.endpoints_for([endpoint.no])
+    (kept,) = await scene.store.catalogue.endpoints_for([endpoint.no])
     assert kept.secrets[0].key == rotated["secret"] != OLD
     assert [verifies(kept.secrets, OLD, at) for at in (0, 7000, 7300)] == [True, True, False]
     assert [verifies(kept.secrets, rotated["secret"], at) for at in (0, 7300)] == [True, True]
@@ -52,7 +52,7 @@ async def test_rotation_without_overlap_and_of_an_ed25519_key(cli: Cli, scene: S
     endpoint = await scene.endpoint(secrets=(Secret(key=private),))
 
     shown = await cli("endpoints", "rotate", endpoint.id, "--overlap", "0")
-    (kept,) = await scene.store.endpoints_for([endpoint.no])
+    (kept,) = await scene.store.catalogue.endpoints_for([endpoint.no])
     assert len(kept.secrets) == 1
     assert kept.secrets[0].key.startswith("whsk_")
     assert kept.secrets[0].key != private
@@ -64,7 +64,7 @@ async def test_second_rotation_does_not_prolong_the_first_overlap(cli: Cli, scen
     await cli.json("endpoints", "rotate", endpoint.id, "--overlap", "1h")
     await cli.json("endpoints", "rotate", endpoint.id, "--overlap", "9h")
 
-    (kept,) = await scene.store.endpoints_for([endpoint.no])
+    (kept,) = await scene.store.catalogue.endpoints_for([endpoint.no])
     assert len(kept.secrets) == 3
     assert not verifies(kept.secrets, OLD, 3700)
 
@@ -85,7 +85,7 @@ async def test_a_removed_endpoint_is_gone_and_its_pending_deliveries_become_dead
     removed = await cli("endpoints", "remove", endpoint.id)
     assert removed.out == f"{endpoint.id} is removed; 4 waiting become dead letters\n"
     (await cli("endpoints", "show", endpoint.id)).refused(3, endpoint.id)
-    await scene.store.sweep_deleted()
+    await scene.store.upkeep.sweep_deleted()
     letters = (await cli.json("dead", "list"))["data"]
     assert [each["reason"] for each in letters] == [Reason.ENDPOINT_DELETED] * 4
 

@@ -129,7 +129,7 @@ async def _dead_letters(cli: Cli, scene: Scene, count: int) -> list[dict[str, st
 @pytest.mark.parametrize("wait", ["inf", "nan"])
 async def test_wait_is_bounded(cli: Cli, scene: Scene, wait: str) -> None:
     (await cli("send", scene.app.id, "order.paid", "--wait", wait)).refused(2, "--wait")
-    assert (await scene.store.messages(scene.app.no, MessageFilter(), Page())).rows == []
+    assert (await scene.store.history.messages(scene.app.no, MessageFilter(), Page())).rows == []
 
 
 async def test_interrupted_wait_says_that_the_message_was_accepted(cli: Cli, scene: Scene) -> None:

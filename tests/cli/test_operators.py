@@ -30,7 +30,7 @@ async def add(cli: Cli, name: str, *more: str, password: str = RIGHT) -> dict[st
 async def test_an_operator_is_added_changed_and_removed(cli: Cli, store: Store, organization: Organization) -> None:
     made = await add(cli, "Ada")
     assert (made["name"], made["role"], made["orgId"]) == ("ada", "full", organization.id)
-    kept = await store.operator("ada")
+    kept = await store.access.operator("ada")
     assert kept is not None
     assert passwords.matches(RIGHT, kept.password)
     await add(cli, "bob@example.com", "--role", "read")
@@ -38,18 +38,18 @@ async def test_an_operator_is_added_changed_and_removed(cli: Cli, store: Store, 
     assert [(each["name"], each["role"]) for each in listed["data"]] == [("ada", "full"), ("bob@example.com", "read")]
     assert "scrypt" not in str(listed)
 
-    await store.add_session(new_session(organization.id, operator="ada"))
+    await store.access.add_session(new_session(organization.id, operator="ada"))
     assert (await cli.json("operators", "role", "ada", "read"))["role"] == "read"
     assert (await cli.json("operators", "sign-out", "ADA")) == {"name": "ada", "ended": 1}
     other = "another horse, another battery"
     (await cli("operators", "password", "ada", "--password-stdin", "--json", stdin=other.encode())).json()
-    changed = await store.operator("ada")
+    changed = await store.access.operator("ada")
     assert changed is not None
     assert (passwords.matches(other, changed.password), changed.role) == (True, Scope.READ)
     assert (await cli.json("operators", "remove", "ada")) == {"removed": "ada"}
-    assert await store.operator("ada") is None
+    assert await store.access.operator("ada") is None
 
-    log = (await store.audit_log(AuditFilter(org_id=organization.id), Page())).rows[::-1]
+    log = (await store.access.audit_log(AuditFilter(org_id=organization.id), Page())).rows[::-1]
     assert [(each.action, each.subject, each.detail) for each in log] == [
         ("operator.create", "ada", "full"),
         ("operator.create", "bob@example.com", "read"),
@@ -75,7 +75,7 @@ async def test_a_refused_command_changes_nothing(cli: Cli, store: Store, organiz
     for command in ("sign-out", "remove"):
         await refused(3, "no operator", command, "bob")
     await refused(3, "no operator", "role", "bob", "read")
-    assert len(await store.operators(None, Page())) == 1
+    assert len(await store.access.operators(None, Page())) == 1
 
 
 async def test_a_password_is_never_an_argument(cli: Cli, organization: Organization) -> None:
@@ -86,7 +86,7 @@ async def test_a_password_is_never_an_argument(cli: Cli, organization: Organizat
 async def test_operators_of_another_organization_are_not_accessible(
     cli: Cli, store: Store, organization: Organization
 ) -> None:
-    other = await store.save_organization(factory.organization())
+    other = await store.catalogue.save_organization(factory.organization())
     await add(cli, "ada", "--org", other.id)
     assert (await cli.json("operators", "list"))["data"] == []
     (await cli("operators", "remove", "ada")).refused(3, "no operator")
@@ -120,4 +120,4 @@ async def test_a_terminal_prompts_twice_for_the_password_and_does_not_show_it(
         pass  # Linux raises this error when the other end of the terminal is closed.
     os.close(ours)
     assert RIGHT.encode() not in shown
-    assert (await store.operator("ada") is not None) == (code == 0)
+    assert (await store.access.operator("ada") is not None) == (code == 0)

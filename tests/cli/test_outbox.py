@@ -69,7 +69,7 @@ async def stand_aside(scene: Scene, *apps: str) -> list[int]:
             f"evt-{factory.number()}",
             factory.instant(),
         )
-    assert (await scene.store.relay(100)).set_aside == len(apps)
+    assert (await scene.store.pipeline.relay(100)).set_aside == len(apps)
     return [row["id"] for row in await scene.raw.rows("SELECT id FROM outbox ORDER BY id")]
 
 
@@ -91,15 +91,15 @@ async def test_rows_set_aside_are_listed_shown_retried_and_discarded(cli: Cli, s
     shown = await cli.json("outbox", "show", str(second))
     assert shown["payload"] == '{"for": "never"}'
 
-    await scene.store.create_application(scene.organization.id, factory.new_application(uid="late"))
+    await scene.store.catalogue.create_application(scene.organization.id, factory.new_application(uid="late"))
     assert await cli.json("outbox", "retry", str(first)) == {"retried": 1}
-    assert (await scene.store.relay(10)).relayed == 1
+    assert (await scene.store.pipeline.relay(10)).relayed == 1
     assert await cli.json("outbox", "discard", str(third), "--yes") == {"discarded": 1}
     assert await cli.json("outbox", "retry", "--all") == {"retried": 1}
     again = await cli("relay", "--once", "--json")
     assert again.code == 1, again
     assert '"setAside":1,"reasons":["no such application: never"]' in again.out
-    assert [row.id for row in await scene.store.set_aside(Page())] == [second]
+    assert [row.id for row in await scene.store.repair.set_aside(Page())] == [second]
 
 
 async def test_the_text_output_about_rows_set_aside(cli: Cli, scene: Scene) -> None:
@@ -118,7 +118,7 @@ async def test_unknown_row_ids_change_nothing(cli: Cli, scene: Scene) -> None:
     (await cli("outbox", "discard", str(number))).refused(2, "--yes")
     (await cli("outbox", "retry", str(number), "--all")).refused(2)
     assert (await cli("outbox", "retry", "9" * 30)).code == 2
-    assert len(await scene.store.set_aside(Page())) == 1
+    assert len(await scene.store.repair.set_aside(Page())) == 1
 
 
 # ── set-up ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -31,11 +31,11 @@ MANY = 700  # number of endpoints, enough for several batches
 async def fill(scene: Scene) -> list[Endpoint]:
     """Store a value in every encrypted column, also for a deleted endpoint."""
     made = [await scene.endpoint(headers={"authorization": f"Bearer {number}"}) for number in range(3)]
-    await scene.store.delete_endpoint(made[2].no)
+    await scene.store.catalogue.delete_endpoint(made[2].no)
     await alert_channels.settle(scene.store, Guard(()), Channels(slack_url=SLACK))
-    held = await scene.store.hold_answer(KEY, b"asked", 30.0)
+    held = await scene.store.access.hold_answer(KEY, b"asked", 30.0)
     assert held.claim is not None
-    assert await scene.store.keep_answer(KEY, held.claim, 201, b'{"key": "hk_secret"}')
+    assert await scene.store.access.keep_answer(KEY, held.claim, 201, b'{"key": "hk_secret"}')
     return made[:2]
 
 
@@ -59,9 +59,9 @@ async def test_every_encrypted_column_is_encrypted_again(
 
     later = await opened_with(database_url, new)
     try:
-        assert await later.endpoints_for([one.no for one in endpoints]) == endpoints
+        assert await later.catalogue.endpoints_for([one.no for one in endpoints]) == endpoints
         assert (await alert_channels.endpoints(later))["slack"].url == SLACK
-        kept = await later.answer(KEY)
+        kept = await later.access.answer(KEY)
         assert kept is not None
         assert kept.response == b'{"key": "hk_secret"}'
     finally:
@@ -84,7 +84,7 @@ async def test_killed_in_the_middle_it_goes_on_and_then_the_old_key_can_go(
                 await asyncio.sleep(0.005)  # Another process does the work.
             await command.stop(signal.SIGKILL)
         halfway = await opened_with(database_url, new, secret_key)
-        seals = await halfway.seals(10 * MANY)
+        seals = await halfway.access.seals(10 * MANY)
         await halfway.close()
         assert seals.first.count + seals.left == 2 * MANY + 1
         assert seals.unknown == 0
@@ -110,8 +110,8 @@ async def test_a_concurrent_rotation_and_a_concurrent_reseal_are_safe(
 
     async def rotate() -> None:
         for _ in range(20):
-            await scene.store.change_endpoint(busy.no, EndpointChange(secrets=(Secret(key=new_secret()),)))
-        await scene.store.change_endpoint(busy.no, EndpointChange(secrets=(last,)))
+            await scene.store.catalogue.change_endpoint(busy.no, EndpointChange(secrets=(Secret(key=new_secret()),)))
+        await scene.store.catalogue.change_endpoint(busy.no, EndpointChange(secrets=(last,)))
 
     first, second, _ = await asyncio.gather(rotating("reseal", "--json"), rotating("reseal", "--json"), rotate())
     for done in (first, second):
@@ -120,7 +120,7 @@ async def test_a_concurrent_rotation_and_a_concurrent_reseal_are_safe(
     assert (await rotating.json("reseal"))["left"] == 0
     later = await opened_with(database_url, new)
     try:
-        (found,) = await later.endpoints_for([busy.no])
+        (found,) = await later.catalogue.endpoints_for([busy.no])
         assert found.secrets == (last,)
     finally:
         await later.close()
@@ -172,7 +172,7 @@ async def test_on_sqlite_the_key_file_is_replaced_in_the_same_steps(alone: Cli, 
     file.write_text(f"HOOKLINE_JWT_SECRET={JWT_SECRET}\nHOOKLINE_SECRET_KEY={new}\n")
     later = await opened_with(f"sqlite:///{tmp_path / 'hookline.db'}", new)
     try:
-        (found,) = await later.endpoints_for([1])
+        (found,) = await later.catalogue.endpoints_for([1])
         assert found.secrets
     finally:
         await later.close()

@@ -10,7 +10,7 @@ from tests.support.scene import Scene
 
 
 async def add(scene: Scene, kind: TaskKind = TaskKind.REPLAY_DEAD) -> Task:
-    return await scene.store.add_task(
+    return await scene.store.repair.add_task(
         NewTask(org_id=scene.organization.id, app_no=scene.app.no, kind=kind, work=TaskWork())
     )
 
@@ -29,13 +29,13 @@ async def test_listed_shown_and_canceled(cli: Cli, scene: Scene) -> None:
     assert canceled["data"]["state"] == "canceled"
     running = (await cli.json("tasks", "list", "--status", "running", "--app", scene.app.id))["data"]
     assert [each["id"] for each in running] == [two.id]
-    await scene.store.step_task(two.id)
+    await scene.store.repair.step_task(two.id)
     (await cli("tasks", "cancel", two.id)).refused(5, "finished")
 
 
 async def test_the_output_without_json(cli: Cli, scene: Scene) -> None:
     task = await add(scene)
-    await scene.store.fail_task(task.id, "the disk is full")
+    await scene.store.repair.fail_task(task.id, "the disk is full")
     assert task.id in (await cli("tasks", "list")).out
     shown = (await cli("tasks", "show", task.id)).out
     assert "replay_dead" in shown
@@ -43,7 +43,7 @@ async def test_the_output_without_json(cli: Cli, scene: Scene) -> None:
 
 
 async def test_tasks_of_another_organization_are_not_accessible(cli: Cli, scene: Scene) -> None:
-    other = await scene.store.save_organization(factory.organization())
+    other = await scene.store.catalogue.save_organization(factory.organization())
     task = await add(scene)
     assert (await cli.json("tasks", "list", "--org", other.id))["data"] == []
     (await cli("tasks", "show", task.id, "--org", other.id)).refused(3, task.id)

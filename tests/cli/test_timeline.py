@@ -20,8 +20,8 @@ async def test_the_timeline_in_a_pipe_and_as_json(cli: Cli, scene: Scene) -> Non
     endpoint, other = await scene.endpoint(), await scene.endpoint(event_types=("other",))
     await scene.trip(endpoint)
     deploy = Actor(kind=ActorKind.KEY, name="deploy")
-    await scene.store.reset_circuit(endpoint.no, "their disk is no longer full", actor=deploy)
-    await scene.store.open_circuit(other.no, "another's")
+    await scene.store.catalogue.reset_circuit(endpoint.no, "their disk is no longer full", actor=deploy)
+    await scene.store.catalogue.open_circuit(other.no, "another's")
     header, *rows = (await cli("endpoints", "timeline", endpoint.id)).out.splitlines()
     assert header.split("\t") == ["at", "kind", "by", "cause"]
     assert [row.split("\t")[1:3] for row in rows] == [["circuit_reset", "key deploy"], ["circuit_opened", ""]]
@@ -72,9 +72,9 @@ def _read(terminal: int) -> bytes:
 
 async def test_the_timeline_on_a_terminal(cli: Cli, scene: Scene) -> None:
     endpoint = await scene.endpoint()
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "long before the window")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "long before the window")
     await scene.age(20 * 3600)
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "they asked us to")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "they asked us to")
     await scene.recover(endpoint)  # The circuit is open for 5,000 seconds of the last hours.
     lines = (await on_a_terminal(cli, "endpoints", "timeline", endpoint.id, "--since", "10h")).splitlines()
     circuit, probes, status, legend, scale, empty, header, *rows = lines

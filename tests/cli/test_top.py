@@ -33,7 +33,7 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 async def beat(scene: Scene, process: str = "one", **fields: object) -> None:
-    await scene.store.add_pulse(process, Pulse(at=NOW, slots=512, **fields))  # type: ignore[arg-type]
+    await scene.store.monitoring.add_pulse(process, Pulse(at=NOW, slots=512, **fields))  # type: ignore[arg-type]
 
 
 @both_engines

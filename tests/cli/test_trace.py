@@ -30,12 +30,12 @@ async def test_trace_shows_every_step_of_a_message_and_the_next_command(cli: Cli
     [message] = await scene.send(event_id=ids.mint(ids.EVENT, published))
     [job] = await scene.claim()
     await scene.record(factory.retry(job, after=0.001))
-    await scene.store.open_circuit(endpoint.no, "they deploy", actor=BY_HAND)
+    await scene.store.catalogue.open_circuit(endpoint.no, "they deploy", actor=BY_HAND)
     held = (await cli("trace", message)).out
     assert f"hookline endpoints close {endpoint.id}" in held
     assert "state     held" in held
     await scene.age(2)
-    await scene.store.reset_circuit(endpoint.no, "done", actor=BY_HAND)
+    await scene.store.catalogue.reset_circuit(endpoint.no, "done", actor=BY_HAND)
     died = await die(scene)
 
     people = (await cli("trace", message)).out
@@ -60,20 +60,20 @@ async def test_trace_shows_every_step_of_a_message_and_the_next_command(cli: Cli
 async def test_a_message_of_another_organization_needs_the_org_option(cli: Cli, scene: Scene) -> None:
     """An id from the log does not show its organization, so the error suggests `--org`."""
     [message] = await scene.send()
-    other = await scene.store.save_organization(factory.organization())
+    other = await scene.store.catalogue.save_organization(factory.organization())
     (await cli("trace", message, "--org", other.id)).refused(3, "another organization", "--org")
 
 
 @pytest.mark.parametrize("state", ["paused", "open", "held", "dead"])
 async def test_the_suggested_commands_work_for_another_organization(cli: Cli, scene: Scene, state: str) -> None:
-    other = await scene.store.save_organization(factory.organization())
-    scene.app = await scene.store.create_application(other.id, factory.new_application())
+    other = await scene.store.catalogue.save_organization(factory.organization())
+    scene.app = await scene.store.catalogue.create_application(other.id, factory.new_application())
     endpoint = await scene.endpoint()
     [message] = await scene.send()
     if state == "paused":
-        await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "holidays")
+        await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "holidays")
     elif state == "open":
-        await scene.store.open_circuit(endpoint.no, "they deploy")
+        await scene.store.catalogue.open_circuit(endpoint.no, "they deploy")
     elif state == "held":
         [job] = await scene.claim()
         await scene.record(factory.retry(job, after=1, hold_until=job.claimed_at + timedelta(seconds=100)))
@@ -120,6 +120,6 @@ async def test_an_event_that_is_still_in_the_outbox(cli: Cli, scene: Scene) -> N
     )
     waiting = await cli("trace", "order-7-paid", "--app", scene.app.id)
     waiting.refused(3, "order-7-paid", "1 rows wait in the outbox")
-    await scene.store.relay(10)
+    await scene.store.pipeline.relay(10)
     aside = await cli("trace", "order-7-paid", "--app", scene.app.id)
     aside.refused(3, "never became a message", "event type", "hookline outbox show 1")

@@ -33,19 +33,21 @@ class Holding(NamedTuple):
 
 async def hold(store: Store, organization: Organization, app: Application, mark: str) -> Holding:
     new = factory.new_endpoint(url=f"https://{mark}.example.com/hook", description=f"{mark} endpoint")
-    endpoint = await store.create_endpoint(app.no, new)
+    endpoint = await store.catalogue.create_endpoint(app.no, new)
     event_type = f"{mark}.paid"
-    await store.save_event_type(factory.event_type(organization.id, name=event_type))
-    [accepted] = await store.ingest([factory.new_message(app.no, event_type=event_type)])
+    await store.catalogue.save_event_type(factory.event_type(organization.id, name=event_type))
+    [accepted] = await store.pipeline.ingest([factory.new_message(app.no, event_type=event_type)])
     [job] = [
-        job for job in (await store.claim(100, SlotBudgets(lane_limit=100))).jobs if job.endpoint_no == endpoint.no
+        job
+        for job in (await store.pipeline.claim(100, SlotBudgets(lane_limit=100))).jobs
+        if job.endpoint_no == endpoint.no
     ]
     verdict = Dead(reason=Reason.PERMANENT_FAILURE, detail=f"{mark} detail")
-    await store.record([factory.result(job, verdict, Health.GOOD, factory.answered(422))])
-    [attempt] = await store.attempts(accepted.message_id)
+    await store.pipeline.record([factory.result(job, verdict, Health.GOOD, factory.answered(422))])
+    [attempt] = await store.history.attempts(accepted.message_id)
     where = DeadFilter(org_id=organization.id, app_no=app.no)
-    [letter] = await store.dead_letters(where, Page())
-    task = await store.add_task(
+    [letter] = await store.repair.dead_letters(where, Page())
+    task = await store.repair.add_task(
         NewTask(org_id=organization.id, app_no=app.no, kind=TaskKind.REPLAY_DEAD, work=TaskWork())
     )
     key, _ = await add_key(store, organization.id, name=f"{mark} key", scope=Scope.FULL, app=app, expires_at=None)
@@ -147,17 +149,17 @@ def fields(of: Holding) -> dict[str, str]:
 
 
 async def everything(store: Store, of: Holding) -> list[object]:
-    app = await store.application(of.app.org_id, of.app.id)
+    app = await store.catalogue.application(of.app.org_id, of.app.id)
     message, where = of.named["message_id"], DeadFilter(org_id=of.app.org_id, app_no=of.app.no)
     return [
         app,
-        await store.endpoints(of.app.no, Page()),
-        await store.message_by_id(message),
-        await store.deliveries(message),
-        await store.attempts(message),
-        await store.dead_letters(where, Page()),
-        await store.task(of.app.org_id, of.named["task_id"]),
-        await store.api_key(of.app.org_id, of.named["key_id"]),
-        await store.event_type(of.app.org_id, of.named["name"]),
-        await store.lane_events((await store.endpoints(of.app.no, Page()))[0].no),
+        await store.catalogue.endpoints(of.app.no, Page()),
+        await store.history.message_by_id(message),
+        await store.history.deliveries(message),
+        await store.history.attempts(message),
+        await store.repair.dead_letters(where, Page()),
+        await store.repair.task(of.app.org_id, of.named["task_id"]),
+        await store.access.api_key(of.app.org_id, of.named["key_id"]),
+        await store.catalogue.event_type(of.app.org_id, of.named["name"]),
+        await store.history.lane_events((await store.catalogue.endpoints(of.app.no, Page()))[0].no),
     ]

@@ -127,7 +127,7 @@ async def chief(enter: Enter, store: Store) -> Client:
 @pytest.fixture
 async def other_app(store: Store, organization: Organization) -> Application:
     """Another application of the same organization. `portal` must not show anything of it."""
-    return await store.create_application(organization.id, factory.new_application())
+    return await store.catalogue.create_application(organization.id, factory.new_application())
 
 
 # ── one object of each kind, for tests that open every page ───────────────────────────────────────────────────────
@@ -147,6 +147,6 @@ async def neighbour(store: Store, organization: Organization, other_app: Applica
 @pytest.fixture
 async def foreign(store: Store) -> Holding:
     """Objects of another organization."""
-    other = await store.save_organization(factory.organization())
-    app = await store.create_application(other.id, factory.new_application(name="foreign application"))
+    other = await store.catalogue.save_organization(factory.organization())
+    app = await store.catalogue.create_application(other.id, factory.new_application(name="foreign application"))
     return await hold(store, other, app, "foreign")

@@ -33,7 +33,7 @@ async def bury(
 
 
 async def letter(scene: Scene, dead: str) -> DeadLetter:
-    found = await scene.store.dead_letter(int(dead[3:]))
+    found = await scene.store.repair.dead_letter(int(dead[3:]))
     assert found is not None
     return found
 
@@ -41,7 +41,7 @@ async def letter(scene: Scene, dead: str) -> DeadLetter:
 async def left(scene: Scene, *, resolved: bool | None = False) -> set[str]:
     """Return the ids of the dead letters that the test's organization has."""
     where = DeadFilter(org_id=scene.organization.id, resolved=resolved)
-    return {f"dl_{each.id}" for each in await scene.store.dead_letters(where, Page(limit=1000))}
+    return {f"dl_{each.id}" for each in await scene.store.repair.dead_letters(where, Page(limit=1000))}
 
 
 def shown(page: Node) -> list[str]:

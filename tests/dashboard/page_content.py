@@ -42,12 +42,12 @@ def posting(page: Node, end: str) -> Node:
 
 async def audited(scene: Scene) -> list[AuditEntry]:
     """Return the audit entries about endpoints and applications, newest first."""
-    found = await scene.store.audit_log(AuditFilter(org_id=scene.organization.id), Page())
+    found = await scene.store.access.audit_log(AuditFilter(org_id=scene.organization.id), Page())
     return [each for each in found.rows if each.action.startswith(("endpoint.", "application."))]
 
 
 async def again(store: Store, endpoint: Endpoint) -> Endpoint:
     """Read the endpoint again from the store."""
-    found = await store.endpoint(endpoint.app_no, endpoint.id)
+    found = await store.catalogue.endpoint(endpoint.app_no, endpoint.id)
     assert found is not None
     return found

@@ -61,12 +61,12 @@ async def test_a_resolved_alert_shows_how_long_it_lasted(chief: Client, scene: S
 
 async def test_only_endpoints_of_the_own_organization_are_links(chief: Client, scene: Scene, store: Store) -> None:
     await organizations.open_or_create(store, ids.DEFAULT_ORG, await store.now())
-    own_app = await store.create_application(ids.DEFAULT_ORG, factory.new_application(name="Acme & Sons"))
+    own_app = await store.catalogue.create_application(ids.DEFAULT_ORG, factory.new_application(name="Acme & Sons"))
     own = await scene.endpoint(own_app, url="https://own.example.com/hook", description="the warehouse")
     theirs = await scene.endpoint(url="https://theirs.example.com/hook")
     fleet = Fleet(scene, only(circuits=True))
     for endpoint in (own, theirs):
-        await store.open_circuit(endpoint.no, "tests")
+        await store.catalogue.open_circuit(endpoint.no, "tests")
     await fleet.check()
     page = await chief.page("/alerts")
     told = {row[2]: row[1] for row in page.rows()}
@@ -80,23 +80,23 @@ async def test_only_endpoints_of_the_own_organization_are_links(chief: Client, s
         assert "https://theirs.example.com/hook" in each.text
         assert each.has("a", href=f"/endpoints/{own.id}")
         assert not each.has("a", href=f"/endpoints/{theirs.id}")
-    await store.delete_endpoint(theirs.no)
+    await store.catalogue.delete_endpoint(theirs.no)
     gone = next(row[2] for row in (await chief.page("/alerts")).rows() if "theirs" in row[2])
     assert gone.endswith("· deleted")
-    await store.set_endpoint_status(own.no, EndpointStatus.PAUSED, "tests")
+    await store.catalogue.set_endpoint_status(own.no, EndpointStatus.PAUSED, "tests")
 
 
 async def test_paging(chief: Client, scene: Scene) -> None:
     fleet = Fleet(scene, only(circuits=True))
     for _ in range(18):
-        await scene.store.open_circuit((await scene.endpoint()).no, "tests")
+        await scene.store.catalogue.open_circuit((await scene.endpoint()).no, "tests")
     await fleet.check()
     for _ in range(2):
-        for endpoint in await scene.store.lanes(scene.organization.id):
-            await scene.store.reset_circuit(endpoint.lane.endpoint_no, "tests")
+        for endpoint in await scene.store.history.lanes(scene.organization.id):
+            await scene.store.catalogue.reset_circuit(endpoint.lane.endpoint_no, "tests")
         await fleet.settle()
-        for endpoint in await scene.store.lanes(scene.organization.id):
-            await scene.store.open_circuit(endpoint.lane.endpoint_no, "tests")
+        for endpoint in await scene.store.history.lanes(scene.organization.id):
+            await scene.store.catalogue.open_circuit(endpoint.lane.endpoint_no, "tests")
         await fleet.check()
     first = await chief.page("/alerts")
     assert len(first.rows()) == 50

@@ -29,7 +29,7 @@ def listed(page: Node) -> dict[str, list[str]]:
 
 
 async def found(scene: Scene, ref: str) -> Application:
-    app = await scene.store.application(scene.organization.id, ref)
+    app = await scene.store.catalogue.application(scene.organization.id, ref)
     assert app is not None
     return app
 
@@ -59,9 +59,11 @@ async def test_each_application_shows_its_own_state_however_many_others_fail(
     operator: Client, scene: Scene, other_app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hookline.dashboard.pages.applications.MAX_UNHEALTHY", 1)
-    quiet = await scene.store.create_application(scene.organization.id, factory.new_application())
+    quiet = await scene.store.catalogue.create_application(scene.organization.id, factory.new_application())
     await scene.trip(await scene.endpoint())
-    await scene.store.set_endpoint_status((await scene.endpoint(other_app)).no, EndpointStatus.PAUSED, "", actor=HAND)
+    await scene.store.catalogue.set_endpoint_status(
+        (await scene.endpoint(other_app)).no, EndpointStatus.PAUSED, "", actor=HAND
+    )
     page = await operator.page("/applications")
     assert verdict(page).startswith("❚❚ At least 1 application with unhealthy endpoints.")
     assert listed(page)[scene.app.id][1] == "❚❚ 1 unhealthy endpoint, 5 deliveries held"
@@ -82,7 +84,7 @@ async def test_an_application_with_too_many_endpoints_to_check_is_not_called_hea
 
 
 async def test_an_application_is_found_by_its_id_or_uid(operator: Client, scene: Scene, other_app: Application) -> None:
-    await scene.store.change_application(other_app.no, ApplicationChange(uid="customer-9"))
+    await scene.store.catalogue.change_application(other_app.no, ApplicationChange(uid="customer-9"))
     assert set(listed(await operator.page("/applications?q=customer-9"))) == {other_app.id}
     assert set(listed(await operator.page(f"/applications?q={scene.app.id}"))) == {scene.app.id}
     assert (await operator.page("/applications?q=nobody")).first(
@@ -93,8 +95,10 @@ async def test_an_application_is_found_by_its_id_or_uid(operator: Client, scene:
 async def test_applications_are_found_by_a_part_of_their_name(
     operator: Client, scene: Scene, other_app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await scene.store.change_application(scene.app.no, ApplicationChange(name="Bäckerei Müller & Co", uid="baker"))
-    await scene.store.change_application(other_app.no, ApplicationChange(name="Bäcker, baker of bread"))
+    await scene.store.catalogue.change_application(
+        scene.app.no, ApplicationChange(name="Bäckerei Müller & Co", uid="baker")
+    )
+    await scene.store.catalogue.change_application(other_app.no, ApplicationChange(name="Bäcker, baker of bread"))
     assert set(listed(await operator.page("/applications?q=m%C3%9Cller"))) == {scene.app.id}
     assert set(listed(await operator.page("/applications?q=BAKER"))) == {scene.app.id, other_app.id}
     assert set(listed(await operator.page("/applications?q=baker"))) == {scene.app.id, other_app.id}
@@ -114,7 +118,7 @@ async def test_applications_are_found_by_a_part_of_their_name(
 async def test_a_long_list_has_pages(operator: Client, scene: Scene) -> None:
     made = {scene.app.id}
     for _ in range(51):
-        made.add((await scene.store.create_application(scene.organization.id, factory.new_application())).id)
+        made.add((await scene.store.catalogue.create_application(scene.organization.id, factory.new_application())).id)
     first = await operator.page("/applications")
     second = await operator.page(first.first(class_="more").first("a")["href"])
     assert (len(listed(first)), len(listed(second))) == (50, 2)
@@ -129,7 +133,7 @@ async def test_customers_have_no_such_pages(portal: Client, scene: Scene) -> Non
 
 
 async def test_an_application_of_another_organization_is_404(enter: Enter, scene: Scene) -> None:
-    other = await scene.store.save_organization(factory.organization())
+    other = await scene.store.catalogue.save_organization(factory.organization())
     stranger = await enter(org_id=other.id)
     assert scene.app.name not in (await stranger.get("/applications")).text
     for rest in ("", "/edit", "/delete", "/portal-link"):
@@ -171,7 +175,7 @@ async def test_the_first_one_of_a_new_deployment(chief: Client, scene: Scene) ->
 
 
 async def test_errors_are_shown_and_the_input_is_kept(operator: Client, scene: Scene) -> None:
-    await scene.store.change_application(scene.app.no, ApplicationChange(uid="taken"))
+    await scene.store.catalogue.change_application(scene.app.no, ApplicationChange(uid="taken"))
     for change in (
         {"name": ""},
         {"uid": "app_x"},
@@ -186,7 +190,7 @@ async def test_errors_are_shown_and_the_input_is_kept(operator: Client, scene: S
         assert posting(page, "/new").fields()[name] == [change[name]]
     page = (await operator.post("/applications/new", name="kept", uid="taken")).page(409)
     assert "taken" in verdict(page)
-    assert len(await scene.store.applications(scene.organization.id, Page())) == 1
+    assert len(await scene.store.catalogue.applications(scene.organization.id, Page())) == 1
 
 
 async def test_editing_one(operator: Client, scene: Scene) -> None:
@@ -212,7 +216,7 @@ async def test_the_page_of_an_application_shows_the_state_of_its_endpoints(
     assert "no endpoints" in verdict(await operator.page(path))
     well, paused = await scene.endpoint(), await scene.endpoint()
     await scene.endpoint(other_app)
-    await scene.store.set_endpoint_status(paused.no, EndpointStatus.PAUSED, "a cause", actor=HAND)
+    await scene.store.catalogue.set_endpoint_status(paused.no, EndpointStatus.PAUSED, "a cause", actor=HAND)
     await scene.send(2)
     page = await operator.page(path)
     assert verdict(page).startswith(f"❚❚ 1 of 2 endpoints is held: 2 deliveries waiting. See {paused.url}")
@@ -238,9 +242,9 @@ async def test_delete_first_shows_what_it_deletes(operator: Client, scene: Scene
     assert "deletes 2 endpoints, turns 4 open deliveries into dead letters" in verdict(page)
     answer = await operator.submit(posting(page, "/delete"))
     assert answer.location == "/applications"
-    assert await scene.store.application(scene.organization.id, scene.app.id) is None
+    assert await scene.store.catalogue.application(scene.organization.id, scene.app.id) is None
     assert (await operator.get(f"/applications/{scene.app.id}")).status == 404
-    await scene.store.sweep_deleted()
+    await scene.store.upkeep.sweep_deleted()
 
 
 # ── the portal ────────────────────────────────────────────────────────────────────────────────────────────────────

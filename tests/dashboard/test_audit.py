@@ -48,7 +48,7 @@ async def test_actions_on_pages_are_in_the_audit_log(operator: Client, scene: Sc
 
 
 async def test_each_kind_of_actor_has_a_label(operator: Client, store: Store, organization: Organization) -> None:
-    await store.add_audit(
+    await store.access.add_audit(
         [entry(organization.id, actor=Actor(kind=kind), action=f"k.{kind.value}", address="") for kind in ActorKind]
     )
     found = {row[2].removeprefix("k."): row for row in await rows(operator)}
@@ -60,7 +60,7 @@ async def test_each_kind_of_actor_has_a_label(operator: Client, store: Store, or
 @pytest.mark.parametrize("name", ["actor", "action", "subject"])
 async def test_filters(operator: Client, store: Store, organization: Organization, name: str) -> None:
     wanted, other = entry(organization.id), entry(organization.id, action="key.revoke")
-    await store.add_audit([wanted, other])
+    await store.access.add_audit([wanted, other])
     value = {"actor": wanted.actor.name, "action": wanted.action, "subject": wanted.subject}[name]
     assert [row[4] for row in await rows(operator, f"/audit?{name}={value}")] == [wanted.detail]
     assert "No entry matches" in (await operator.page(f"/audit?{name}=nobody")).text
@@ -70,9 +70,9 @@ async def test_filters(operator: Client, store: Store, organization: Organizatio
 
 async def test_entries_are_filtered_by_time(operator: Client, scene: Scene) -> None:
     old, new = entry(scene.organization.id), entry(scene.organization.id)
-    await scene.store.add_audit([old])
+    await scene.store.access.add_audit([old])
     await scene.age(7200)
-    await scene.store.add_audit([new])
+    await scene.store.access.add_audit([new])
     hour_ago = f"{await scene.store.now() - timedelta(hours=1):%Y-%m-%dT%H:%M}"
     assert [row[4] for row in await rows(operator)] == [new.detail, old.detail]
     assert [row[4] for row in await rows(operator, f"/audit?since={hour_ago}")] == [new.detail]
@@ -91,16 +91,16 @@ async def test_an_invalid_filter_shows_an_error_and_keeps_the_others(operator: C
 
 async def test_one_application(operator: Client, store: Store, scene: Scene) -> None:
     mine = entry(scene.organization.id, app_id=scene.app.id)
-    await store.add_audit([mine, entry(scene.organization.id)])
+    await store.access.add_audit([mine, entry(scene.organization.id)])
     assert [row[4] for row in await rows(operator, f"/audit?app={scene.app.id}")] == [mine.detail]
 
 
 async def test_tenants_see_only_their_own_entries(
     operator: Client, portal: Client, enter: Enter, store: Store, organization: Organization
 ) -> None:
-    other = await store.save_organization(factory.organization())
+    other = await store.catalogue.save_organization(factory.organization())
     theirs = entry(other.id)
-    await store.add_audit([theirs, entry(organization.id)])
+    await store.access.add_audit([theirs, entry(organization.id)])
     assert theirs.detail not in (await operator.get("/audit")).text
     assert [row[4] for row in await rows(await enter(org_id=other.id))] == [theirs.detail]
     assert (await portal.get("/portal/audit")).status == 404
@@ -108,7 +108,7 @@ async def test_tenants_see_only_their_own_entries(
 
 async def test_paging(operator: Client, store: Store, organization: Organization) -> None:
     made = [entry(organization.id, action="a.b") for _ in range(120)]
-    await store.add_audit(made)
+    await store.access.add_audit(made)
     path, seen = "/audit?action=a.b", []
     for _ in range(3):
         page = await operator.page(path)
@@ -123,7 +123,7 @@ async def test_paging(operator: Client, store: Store, organization: Organization
 
 async def test_text_of_others_is_escaped(operator: Client, store: Store, organization: Organization) -> None:
     actor = Actor(kind=ActorKind.KEY, name=HOSTILE)
-    await store.add_audit(
+    await store.access.add_audit(
         [entry(organization.id, actor=actor, subject=f"ep_{HOSTILE}", detail=HOSTILE, address=HOSTILE)]
     )
     shown = await operator.get("/audit")

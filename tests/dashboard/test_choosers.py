@@ -57,7 +57,7 @@ async def test_event_types_beyond_the_bound_can_be_typed(
 ) -> None:
     endpoint = await scene.endpoint()
     for name in ("order.paid", "order.sent"):
-        await scene.store.save_event_type(factory.event_type(scene.organization.id, name=name))
+        await scene.store.catalogue.save_event_type(factory.event_type(scene.organization.id, name=name))
     for page in ("endpoint.controls", "endpoint.form", "messages"):
         monkeypatch.setattr(f"hookline.dashboard.pages.{page}.MAX_TYPES", 1)
     shown = await operator.page(f"/endpoints/{endpoint.id}")

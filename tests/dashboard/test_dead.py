@@ -89,7 +89,7 @@ async def test_each_filter_chooses_and_stays_in_the_url(operator: Client, scene:
     one = await bury(scene, event_type="a", channels=("left",))
     two = await bury(scene, Reason.ATTEMPTS_EXHAUSTED, event_type="b", channels=("right",))
     three = await bury(scene, event_type="b", channels=("right",))
-    await scene.store.resolve(DeadFilter(ids=(int(three[3:]),)), "done by hand")
+    await scene.store.repair.resolve(DeadFilter(ids=(int(three[3:]),)), "done by hand")
     died = quote((await letter(scene, two)).died_at.isoformat())
     for query, expected in {
         "": [two, one],
@@ -116,8 +116,8 @@ async def test_each_filter_chooses_and_stays_in_the_url(operator: Client, scene:
 async def test_the_letters_of_a_deleted_endpoint_are_found(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.send()
-    await scene.store.delete_endpoint(endpoint.no)
-    await scene.store.sweep_deleted()
+    await scene.store.catalogue.delete_endpoint(endpoint.no)
+    await scene.store.upkeep.sweep_deleted()
     page = await operator.page(f"/dead-letters?endpoint={endpoint.id}")
     assert len(shown(page)) == 1
     assert "endpoint_deleted: its endpoint was deleted" in verdict(page)
@@ -180,8 +180,8 @@ async def test_pages_go_on(operator: Client, scene: Scene, monkeypatch: pytest.M
 async def test_an_unknown_application_never_means_all_applications(operator: Client, scene: Scene) -> None:
     await scene.endpoint()
     dead = await bury(scene)
-    stranger = await scene.store.save_organization(factory.organization())
-    theirs = await scene.store.create_application(stranger.id, factory.new_application())
+    stranger = await scene.store.catalogue.save_organization(factory.organization())
+    theirs = await scene.store.catalogue.create_application(stranger.id, factory.new_application())
     for ref in ("nobody", theirs.id):
         for path in (
             "/dead-letters",
@@ -199,7 +199,7 @@ async def test_an_unknown_application_never_means_all_applications(operator: Cli
 
 async def test_texts_of_tenants_are_escaped(operator: Client, scene: Scene) -> None:
     await scene.endpoint(url="https://hooks.example.com/?q=<script>alert(1)</script>")
-    await scene.store.create_application(scene.organization.id, factory.new_application(name=HOSTILE))
+    await scene.store.catalogue.create_application(scene.organization.id, factory.new_application(name=HOSTILE))
     await scene.send()
     (job,) = await scene.claim_all()
     result = factory.dead(job)
@@ -247,7 +247,7 @@ async def test_the_button_replays_one_dead_letter(operator: Client, scene: Scene
 async def test_a_dead_letter_that_cannot_be_sent_is_refused_and_stays(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     dead = await bury(scene)
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "left us")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "left us")
     answer = await operator.post(f"/dead-letters/{dead}/replay")
     assert "its endpoint is disabled" in alerts(answer.page(409))
     answer = await operator.post("/dead-letters/replay", {"id": dead})

@@ -42,7 +42,7 @@ async def test_selected_ones_are_counted_and_then_replayed(operator: Client, sce
 async def test_resolved_ones_can_be_selected_and_replayed(operator: Client, scene: Scene) -> None:
     await scene.endpoint()
     dead = await bury(scene)
-    await scene.store.resolve(DeadFilter(ids=(int(dead[3:]),)), "too early")
+    await scene.store.repair.resolve(DeadFilter(ids=(int(dead[3:]),)), "too early")
     page = await operator.page(f"/dead-letters/replay?id={dead}&state=resolved")
     await operator.submit(posting(page, "/dead-letters/replay"))
     assert await left(scene, resolved=None) == set()
@@ -53,7 +53,7 @@ async def test_a_dead_letter_that_is_gone_refuses_the_request(operator: Client, 
     chosen = [await bury(scene), await bury(scene)]
     asked = await operator.page("/dead-letters/replay?" + "&".join(f"id={each}" for each in chosen))
     form = posting(asked, "/dead-letters/replay")
-    await scene.store.replay(DeadFilter(ids=(int(chosen[0][3:]),)))
+    await scene.store.repair.replay(DeadFilter(ids=(int(chosen[0][3:]),)))
     assert f"no dead letter '{chosen[0]}'" in alerts((await operator.submit(form)).page(404))
     assert await left(scene) == {chosen[1]}  # one missing dead letter refuses the whole request
 
@@ -123,7 +123,7 @@ async def test_an_empty_selection_is_refused(operator: Client, scene: Scene) -> 
     for path in ("/dead-letters/replay", "/dead-letters/resolve"):
         assert (await operator.post(path, {"id": "dl_999999", "note": "n"})).status == 404
     assert await left(scene) == {dead}
-    assert await scene.store.tasks(TaskFilter(org_id=scene.organization.id), Page()) == []
+    assert await scene.store.repair.tasks(TaskFilter(org_id=scene.organization.id), Page()) == []
 
 
 # ── all that match ──
@@ -221,7 +221,7 @@ async def test_the_confirmation_names_what_cannot_be_sent(operator: Client, scen
     shut = await scene.endpoint(channels=("r",))
     await bury(scene, channels=("l",))
     await bury(scene, channels=("r",))
-    await scene.store.set_endpoint_status(shut.no, EndpointStatus.DISABLED, "left us")
+    await scene.store.catalogue.set_endpoint_status(shut.no, EndpointStatus.DISABLED, "left us")
     page = await operator.page("/dead-letters/replay?all=1")
     assert "1 delivery to 1 endpoint will be sent again" in verdict(page)
     assert "1 more stay dead" in verdict(page)

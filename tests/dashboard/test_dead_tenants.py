@@ -60,7 +60,7 @@ async def test_a_customer_reaches_only_their_own_dead_letters(
 async def test_another_organization_reaches_nothing(enter: Enter, operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     dead = await bury(scene)
-    stranger = await scene.store.save_organization(factory.organization())
+    stranger = await scene.store.catalogue.save_organization(factory.organization())
     client = await enter(org_id=stranger.id)
     assert shown(await client.page("/dead-letters")) == []
     assert (await client.get(f"/dead-letters?endpoint={endpoint.id}")).status == 422
@@ -79,9 +79,9 @@ async def test_the_actor_is_in_the_audit_log(operator: Client, scene: Scene) -> 
     await operator.post(f"/dead-letters/{one}/replay")
     await operator.post("/dead-letters/resolve", {"id": two, "note": "x"})
     await operator.post("/dead-letters/replay", {"all": "1", "reason": "permanent_failure"})
-    log = await scene.store.audit_log(AuditFilter(org_id=scene.organization.id), Page())
+    log = await scene.store.access.audit_log(AuditFilter(org_id=scene.organization.id), Page())
     entries = [(each.action, each.subject, each.detail) for each in log.rows if each.action.startswith("dead_letter")]
-    (task,) = await scene.store.tasks(TaskFilter(org_id=scene.organization.id), Page())
+    (task,) = await scene.store.repair.tasks(TaskFilter(org_id=scene.organization.id), Page())
     assert task.kind == TaskKind.REPLAY_DEAD
     assert task.work.died_until is not None
     assert entries == [

@@ -33,7 +33,7 @@ async def test_a_failing_endpoint_shows_cause_start_and_backlog(operator: Client
     endpoint = await scene.endpoint()
     messages = await scene.trip(endpoint)
     deed = EndpointWork(app_no=endpoint.app_no, endpoint_no=endpoint.no, delivered=1, retried=5)
-    await scene.store.add_pulse("a worker", Pulse(at=await scene.store.now()), [deed])
+    await scene.store.monitoring.add_pulse("a worker", Pulse(at=await scene.store.now()), [deed])
     page = await operator.page(f"/endpoints/{endpoint.id}")
     words = verdict(page)
     assert words.startswith("❚❚ The circuit is open: failing for ")
@@ -104,8 +104,8 @@ async def test_the_page_shows_the_settings_and_no_secret(operator: Client, scene
 
 async def test_texts_of_customers_and_receivers_are_escaped(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint(description=HOSTILE, headers={"x-a": "<b>"}, metadata={HOSTILE: HOSTILE})
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, HOSTILE, actor=HAND)
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, HOSTILE, actor=HAND)
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, HOSTILE, actor=HAND)
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, HOSTILE, actor=HAND)
     await scene.send()
     (job,) = await scene.claim()
     sent = factory.answered(422, detail=HOSTILE, body=HOSTILE.encode())
@@ -119,7 +119,7 @@ async def test_texts_of_customers_and_receivers_are_escaped(operator: Client, sc
 
 async def test_customers_do_not_see_the_names_of_operators(operator: Client, portal: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "a cause", actor=HAND)
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "a cause", actor=HAND)
     ours = await operator.page(f"/endpoints/{endpoint.id}")
     theirs = await portal.page(f"/portal/endpoints/{endpoint.id}")
     assert section(ours, "Timeline").rows()[0][2:] == ["a cause", "with an API key: the key of the night shift"]

@@ -28,7 +28,7 @@ async def test_pause_and_resume(operator: Client, scene: Scene) -> None:
     resumed, paused = await audited(scene)
     assert (paused.action, paused.subject, paused.detail) == ("endpoint.pause", endpoint.id, "they move house")
     assert (resumed.action, resumed.app_id) == ("endpoint.resume", scene.app.id)
-    event = (await scene.store.lane_events(endpoint.no, 1))[0]
+    event = (await scene.store.history.lane_events(endpoint.no, 1))[0]
     assert (event.kind, event.cause) == (LaneEventKind.ENDPOINT_RESUMED, "resumed in the dashboard")
 
 
@@ -44,7 +44,7 @@ async def test_a_customer_pauses_in_their_portal(portal: Client, scene: Scene) -
     endpoint = await scene.endpoint()
     answer = await portal.post(f"/portal/endpoints/{endpoint.id}/pause")
     assert answer.location == f"/portal/endpoints/{endpoint.id}"
-    event = (await scene.store.lane_events(endpoint.no, 1))[0]
+    event = (await scene.store.history.lane_events(endpoint.no, 1))[0]
     assert event.actor == Actor(kind=ActorKind.PORTAL)
     assert event.cause == "paused in the portal"
 
@@ -79,7 +79,7 @@ async def test_a_cause_that_is_too_long_changes_nothing(operator: Client, scene:
 
 
 async def test_a_test_event_goes_to_this_endpoint_alone(operator: Client, scene: Scene) -> None:
-    event_type = await scene.store.save_event_type(factory.event_type(scene.organization.id))
+    event_type = await scene.store.catalogue.save_event_type(factory.event_type(scene.organization.id))
     endpoint, other = await scene.endpoint(), await scene.endpoint()
     page = await operator.page(f"/endpoints/{endpoint.id}")
     answer = await operator.submit(page.form(f"/endpoints/{endpoint.id}/test"), event_type=event_type.name)
@@ -99,7 +99,7 @@ async def test_delete_first_shows_what_it_deletes(operator: Client, scene: Scene
     assert "turns 2 open deliveries into dead letters, and 1 dead letter can no longer be replayed" in verdict(page)
     answer = await operator.submit(posting(page, "/delete"))
     assert answer.location == "/endpoints"
-    assert await scene.store.endpoint(scene.app.no, endpoint.id) is None
+    assert await scene.store.catalogue.endpoint(scene.app.no, endpoint.id) is None
     assert (await operator.get(f"/endpoints/{endpoint.id}")).status == 404
-    await scene.store.sweep_deleted()
+    await scene.store.upkeep.sweep_deleted()
     assert (await audited(scene))[0].detail == endpoint.url

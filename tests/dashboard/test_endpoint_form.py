@@ -36,7 +36,7 @@ async def test_a_new_endpoint_explains_test_events(operator: Client, portal: Cli
     assert page.first(class_="notice").text == "The endpoint is created."
     assert leads_to_the_catalogue(page)
     assert not leads_to_the_catalogue(await added(portal, f"/portal{NEW}"))
-    await scene.store.save_event_type(factory.event_type(scene.organization.id))
+    await scene.store.catalogue.save_event_type(factory.event_type(scene.organization.id))
     page = await added(operator, f"{NEW}?app={scene.app.id}")
     assert "Send a test event" in page.first(class_="notice").text
     assert not leads_to_the_catalogue(page)
@@ -54,7 +54,7 @@ async def test_a_customer_at_the_endpoint_limit_sees_an_error(operator: Client, 
 
 
 async def test_adding_an_endpoint_with_every_field(operator: Client, scene: Scene) -> None:
-    types = [await scene.store.save_event_type(factory.event_type(scene.organization.id)) for _ in range(3)]
+    types = [await scene.store.catalogue.save_event_type(factory.event_type(scene.organization.id)) for _ in range(3)]
     page = await operator.page(f"{NEW}?app={scene.app.id}")
     answer = await operator.submit(
         posting(page, NEW),
@@ -76,7 +76,7 @@ async def test_adding_an_endpoint_with_every_field(operator: Client, scene: Scen
         policy_max_attempts="4",
         policy_max_age="7200.5",
     )
-    endpoint = await scene.store.endpoint(scene.app.no, "gate-7")
+    endpoint = await scene.store.catalogue.endpoint(scene.app.no, "gate-7")
     assert endpoint is not None
     assert answer.location == f"/endpoints/{endpoint.id}?app={scene.app.id}"
     assert endpoint.url == "https://hooks.example.com/new"
@@ -98,7 +98,7 @@ async def test_adding_an_endpoint_with_every_field(operator: Client, scene: Scen
 async def test_adding_an_endpoint_with_only_the_required_fields(portal: Client, scene: Scene) -> None:
     page = await portal.page("/portal/endpoints/new")
     answer = await portal.submit(posting(page, NEW), url="https://hooks.example.com/least")
-    [endpoint] = await scene.store.endpoints(scene.app.no, Page())
+    [endpoint] = await scene.store.catalogue.endpoints(scene.app.no, Page())
     assert answer.location == f"/portal/endpoints/{endpoint.id}"
     assert endpoint.event_types is None
     assert endpoint.policy is None
@@ -114,8 +114,8 @@ async def test_an_application_is_chosen_where_there_are_several(
     strange = await operator.submit(form, url="https://hooks.example.com/x", application="app_nobody")
     assert "no application" in verdict(strange.page(404))
     assert (await operator.submit(form, url="https://hooks.example.com/x", application=other_app.id)).status == 303
-    assert len(await scene.store.endpoints(other_app.no, Page())) == 1
-    assert await scene.store.endpoints(scene.app.no, Page()) == []
+    assert len(await scene.store.catalogue.endpoints(other_app.no, Page())) == 1
+    assert await scene.store.catalogue.endpoints(scene.app.no, Page()) == []
 
 
 async def test_without_applications_it_says_what_to_do_first(chief: Client) -> None:
@@ -153,7 +153,7 @@ async def test_errors_appear_beside_the_field_and_the_input_is_kept(operator: Cl
         assert fields[name] == [text]
         if name != "description":
             assert fields["description"] == [HOSTILE]
-    assert len(await scene.store.endpoints(scene.app.no, Page())) == 1
+    assert len(await scene.store.catalogue.endpoints(scene.app.no, Page())) == 1
 
 
 async def test_errors_without_a_field_appear_above_the_form(operator: Client, scene: Scene) -> None:
@@ -184,8 +184,8 @@ async def test_errors_without_a_field_appear_above_the_form(operator: Client, sc
 
 async def test_saving_a_form_as_it_is_changes_nothing(operator: Client, scene: Scene) -> None:
     for name in ("order.paid", "order.shipped"):
-        await scene.store.save_event_type(factory.event_type(scene.organization.id, name=name))
-    endpoint = await scene.store.create_endpoint(scene.app.no, factory.full_endpoint())
+        await scene.store.catalogue.save_event_type(factory.event_type(scene.organization.id, name=name))
+    endpoint = await scene.store.catalogue.create_endpoint(scene.app.no, factory.full_endpoint())
     page = await operator.page(f"/endpoints/{endpoint.id}/edit")
     answer = await operator.submit(posting(page, "/edit"))
     assert answer.status == 303
@@ -207,7 +207,7 @@ async def test_only_what_is_changed_is_changed(operator: Client, scene: Scene) -
 async def test_a_concurrent_change_is_not_overwritten(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     form = posting(await operator.page(f"/endpoints/{endpoint.id}/edit"), "/edit")
-    await scene.store.change_endpoint(endpoint.no, EndpointChange(description="theirs"))
+    await scene.store.catalogue.change_endpoint(endpoint.no, EndpointChange(description="theirs"))
     page = (await operator.submit(form, description="ours")).page(409)
     assert "Somebody else changed the endpoint" in verdict(page)
     assert (await again(scene.store, endpoint)).description == "theirs"

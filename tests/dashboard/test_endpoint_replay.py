@@ -32,11 +32,11 @@ async def test_disabled_enabled_and_what_it_missed(operator: Client, scene: Scen
     assert only.text == "Enable only"
     answer = await operator.submit(both)
     task_id = answer.location.rpartition("/")[2]
-    task = await scene.store.task(scene.organization.id, task_id)
+    task = await scene.store.repair.task(scene.organization.id, task_id)
     assert task is not None
     assert (task.kind, task.total) == (TaskKind.REPLAY_MISSING, 3)
     assert (await again(scene.store, endpoint)).status == EndpointStatus.ACTIVE
-    while await scene.store.step_task(task_id):
+    while await scene.store.repair.step_task(task_id):
         pass
     assert len(await scene.claim_all()) == 3
     assert verdict(await operator.page(f"/endpoints/{endpoint.id}/enable")) == "● The endpoint is not disabled."
@@ -55,7 +55,7 @@ async def test_recover_shows_the_count_and_then_sends(operator: Client, scene: S
     assert verdict(page).startswith("◐ This sends 4 dead letters to 1 endpoint, since")
     answer = await operator.submit(posting(page, "/recover"))
     task_id = answer.location.rpartition("/")[2]
-    while await scene.store.step_task(task_id):
+    while await scene.store.repair.step_task(task_id):
         pass
     assert len(await scene.claim_all()) == 4
     assert (await audited(scene))[0].action == "endpoint.recover"
@@ -68,7 +68,7 @@ async def test_replay_missing_since_a_time(operator: Client, scene: Scene) -> No
     page = await operator.page(f"/endpoints/{endpoint.id}/replay-missing?since={since}")
     assert "This sends 2 messages to 1 endpoint" in verdict(page)
     await operator.submit(posting(page, "/replay-missing"))
-    [task] = await scene.store.tasks(TaskFilter(org_id=scene.organization.id), Page())
+    [task] = await scene.store.repair.tasks(TaskFilter(org_id=scene.organization.id), Page())
     assert (task.kind, task.endpoint_id) == (TaskKind.REPLAY_MISSING, endpoint.id)
     assert task.work == TaskWork(since=datetime.fromisoformat(f"{since}+00:00"))
 
@@ -88,12 +88,12 @@ async def test_an_invalid_time_starts_no_task(operator: Client, scene: Scene) ->
         answer = await operator.post(path, since=since)
         assert answer.page(422).has(role="alert"), since
         assert (await operator.get(f"{path}?since={since}")).status == (422 if since else 200)
-    assert await scene.store.tasks(TaskFilter(org_id=scene.organization.id), Page()) == []
+    assert await scene.store.repair.tasks(TaskFilter(org_id=scene.organization.id), Page()) == []
 
 
 async def test_nothing_is_replayed_to_a_disabled_endpoint(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "autumn", actor=HAND)
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "autumn", actor=HAND)
     since = "2026-01-02T03:04"
     page = await operator.page(f"/endpoints/{endpoint.id}/recover?since={since}")
     assert "enable it first" in verdict(page)

@@ -31,7 +31,7 @@ def verdict(page: Node) -> str:
 
 async def did(store: Store, endpoint: Endpoint, **outcomes: int) -> None:
     deed = EndpointWork(app_no=endpoint.app_no, endpoint_no=endpoint.no, **outcomes)
-    await store.add_pulse("a worker", Pulse(at=await store.now()), [deed])
+    await store.monitoring.add_pulse("a worker", Pulse(at=await store.now()), [deed])
 
 
 async def test_an_empty_list_explains_the_next_step(operator: Client, portal: Client) -> None:
@@ -47,8 +47,8 @@ async def test_failing_endpoints_come_first_with_the_button_that_helps(operator:
     sick = await scene.endpoint(description="the warehouse")
     messages = await scene.trip(sick)
     well, paused, disabled = await scene.endpoint(), await scene.endpoint(), await scene.endpoint()
-    await scene.store.set_endpoint_status(paused.no, EndpointStatus.PAUSED, "spring", actor=HAND)
-    await scene.store.set_endpoint_status(disabled.no, EndpointStatus.DISABLED, "summer", actor=HAND)
+    await scene.store.catalogue.set_endpoint_status(paused.no, EndpointStatus.PAUSED, "spring", actor=HAND)
+    await scene.store.catalogue.set_endpoint_status(disabled.no, EndpointStatus.DISABLED, "summer", actor=HAND)
 
     page = await operator.page("/endpoints")
     assert listed(page) == [sick.id, disabled.id, paused.id, well.id]
@@ -99,7 +99,7 @@ async def test_the_limits_of_an_endpoint_are_shown(operator: Client, scene: Scen
 async def test_filters_by_state_url_and_id(operator: Client, scene: Scene) -> None:
     one = await scene.endpoint(url="https://hooks.example.com/Alpha")
     two = await scene.endpoint(url="https://hooks.example.com/beta")
-    await scene.store.set_endpoint_status(two.no, EndpointStatus.PAUSED, "winter", actor=HAND)
+    await scene.store.catalogue.set_endpoint_status(two.no, EndpointStatus.PAUSED, "winter", actor=HAND)
     assert listed(await operator.page("/endpoints?q=alpha")) == [one.id]
     assert listed(await operator.page(f"/endpoints?q={two.id}")) == [two.id]
     for state, expected in (("well", [one.id]), ("paused", [two.id]), ("sick", [two.id]), ("", [two.id, one.id])):
@@ -115,8 +115,8 @@ async def test_a_filter_by_state_finds_every_failing_endpoint(
     """Those of the state that is asked for may be less sick than all that are looked at for the first lines."""
     monkeypatch.setattr("hookline.dashboard.pages.endpoints.MAX_UNHEALTHY", 1)
     worst, paused, slowed = [await scene.endpoint() for _ in range(3)]
-    await scene.store.open_circuit(worst.no, "they deploy")
-    await scene.store.set_endpoint_status(paused.no, EndpointStatus.PAUSED, "winter", actor=HAND)
+    await scene.store.catalogue.open_circuit(worst.no, "they deploy")
+    await scene.store.catalogue.set_endpoint_status(paused.no, EndpointStatus.PAUSED, "winter", actor=HAND)
     await scene.raw.execute("UPDATE lane SET pace = 5.0 WHERE endpoint_no = $1", slowed.no)
     for state, expected in (("open", worst), ("paused", paused), ("slowed", slowed)):
         assert listed(await operator.page(f"/endpoints?state={state}")) == [expected.id]
@@ -162,11 +162,11 @@ async def test_invalid_filters_are_refused(operator: Client, scene: Scene) -> No
 
 async def test_a_long_list_has_failing_endpoints_first(operator: Client, scene: Scene) -> None:
     made = [(await scene.endpoint()).id for _ in range(53)]
-    last = await scene.store.endpoint(scene.app.no, max(made))
+    last = await scene.store.catalogue.endpoint(scene.app.no, max(made))
     assert last is not None
     first = await operator.page("/endpoints")
     assert listed(first) == sorted(made)[:50]
-    await scene.store.set_endpoint_status(last.no, EndpointStatus.PAUSED, "spring", actor=HAND)
+    await scene.store.catalogue.set_endpoint_status(last.no, EndpointStatus.PAUSED, "spring", actor=HAND)
     first = await operator.page("/endpoints")
     further = first.first(class_="more").first("a")
     second = await operator.page(further["href"])
@@ -187,7 +187,7 @@ async def test_users_see_only_their_own_endpoints(
     assert listed(await operator.page(f"/endpoints?app={other_app.id}")) == [others.id]
     assert listed(await portal.page("/portal/endpoints")) == [own.id]
     assert listed(await portal.page(f"/portal/endpoints?app={other_app.id}")) == [own.id]
-    stranger = await scene.store.save_organization(factory.organization())
+    stranger = await scene.store.catalogue.save_organization(factory.organization())
     page = await (await enter(org_id=stranger.id)).page("/endpoints")
     assert own.url not in page.text
     assert page.has(class_="empty")
@@ -202,7 +202,7 @@ async def test_readers_have_no_buttons(reader: Client, portal_reader: Client, sc
 
 async def test_texts_of_customers_are_escaped(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint(description=HOSTILE, url="https://hooks.example.com/?<script>")
-    await scene.store.change_application(scene.app.no, ApplicationChange(name=HOSTILE))
+    await scene.store.catalogue.change_application(scene.app.no, ApplicationChange(name=HOSTILE))
     await scene.send()
     (job,) = await scene.claim()
     await scene.record(factory.retry(job))

@@ -22,7 +22,7 @@ HOSTILE = "</pre><script>alert(1)</script>"
 
 @pytest.fixture
 async def paid(store: Store, organization: Organization) -> EventType:
-    return await store.save_event_type(
+    return await store.catalogue.save_event_type(
         factory.event_type(
             organization.id, name="order.paid", description="An order was paid", schemas={"1": SCHEMA}, validated=True
         ),
@@ -46,8 +46,10 @@ async def test_an_empty_catalogue_teaches_the_next_step(operator: Client, portal
 
 
 async def test_the_catalogue(operator: Client, store: Store, organization: Organization, paid: EventType) -> None:
-    await store.save_event_type(factory.event_type(organization.id, name="z.gone", archived=True))
-    await store.save_event_type(factory.event_type(organization.id, name="a.old", deprecated=True, group_name="old"))
+    await store.catalogue.save_event_type(factory.event_type(organization.id, name="z.gone", archived=True))
+    await store.catalogue.save_event_type(
+        factory.event_type(organization.id, name="a.old", deprecated=True, group_name="old")
+    )
     page = await operator.page("/event-types")
     assert [row[0] for row in page.rows()] == ["a.old ✓ deprecated", "order.paid"]
     assert [row[2:5] for row in page.rows()] == [["old", "none", "not validated"], ["", "version 1", "validated"]]
@@ -67,7 +69,7 @@ async def test_the_page_of_an_event_type_has_schema_example_and_command(operator
 async def test_customers_read_it_and_cannot_change_it(
     portal: Client, store: Store, organization: Organization, paid: EventType
 ) -> None:
-    await store.save_event_type(factory.event_type(organization.id, name="z.gone", archived=True))
+    await store.catalogue.save_event_type(factory.event_type(organization.id, name="z.gone", archived=True))
     page = await portal.page("/portal/event-types?archived=1")
     assert [row[0] for row in page.rows()] == ["order.paid"]
     one = await portal.page("/portal/event-types/order.paid")
@@ -79,17 +81,17 @@ async def test_customers_read_it_and_cannot_change_it(
         assert (await portal.get(path)).status == 404
     for path in ("/portal/event-types/order.paid/archive", "/portal/new-event-type"):
         assert (await portal.post(path)).status in (404, 405)
-    assert await store.event_type(organization.id, "order.paid") == paid
+    assert await store.catalogue.event_type(organization.id, "order.paid") == paid
 
 
 async def test_an_event_type_of_another_organization_is_404(enter: Enter, store: Store, paid: EventType) -> None:
-    other = await enter(org_id=(await store.save_organization(factory.organization())).id)
+    other = await enter(org_id=(await store.catalogue.save_organization(factory.organization())).id)
     assert not (await other.page("/event-types")).has("a", href="/event-types/order.paid")
     assert (await other.get("/event-types/order.paid")).status == 404
     assert (await other.get("/event-types/order.paid/edit")).status == 404
     for step in ("edit", "archive", "restore"):
         assert (await other.post(f"/event-types/order.paid/{step}")).status == 404
-    assert await store.event_type(paid.org_id, paid.name) == paid
+    assert await store.catalogue.event_type(paid.org_id, paid.name) == paid
 
 
 async def test_readers_change_nothing(reader: Client, store: Store, paid: EventType) -> None:
@@ -97,12 +99,12 @@ async def test_readers_change_nothing(reader: Client, store: Store, paid: EventT
     assert not page.first("main").has("form")
     for path in ("/new-event-type", "/event-types/order.paid/edit", "/event-types/order.paid/archive"):
         assert (await reader.post(path)).status == 403
-    assert await store.event_type(paid.org_id, paid.name) == paid
+    assert await store.catalogue.event_type(paid.org_id, paid.name) == paid
 
 
 async def test_texts_are_escaped(operator: Client, store: Store, organization: Organization) -> None:
     schema = {"type": "object", "properties": {HOSTILE: {"type": "string", "example": HOSTILE}}}
-    await store.save_event_type(
+    await store.catalogue.save_event_type(
         factory.event_type(organization.id, name="a", description=HOSTILE, group_name="g", schemas={"1": schema})
     )
     for path in ("/event-types", "/event-types/a", "/event-types/a/edit"):
@@ -128,7 +130,7 @@ async def test_adding_one(operator: Client, store: Store, organization: Organiza
     )
     assert answer.location == "/event-types/order.shipped"
     assert "order.shipped is added to the catalogue." in (await operator.follow(answer)).page().text
-    made = await store.event_type(organization.id, "order.shipped")
+    made = await store.catalogue.event_type(organization.id, "order.shipped")
     assert made is not None
     assert (made.description, made.group_name, made.feature_flags) == (
         "It is on its way\nto them",
@@ -136,7 +138,9 @@ async def test_adding_one(operator: Client, store: Store, organization: Organiza
         ("beta", "alpha"),
     )
     assert (made.schemas, made.validated, made.deprecated, made.archived) == ({"2": SCHEMA}, True, False, False)
-    (entry,) = (await store.audit_log(AuditFilter(org_id=organization.id, action="event_type.create"), Page())).rows
+    (entry,) = (
+        await store.access.audit_log(AuditFilter(org_id=organization.id, action="event_type.create"), Page())
+    ).rows
     assert entry.subject == "order.shipped"
 
 
@@ -167,7 +171,7 @@ async def test_errors_appear_at_their_field_and_the_input_is_kept(
         kept = form_of(page, "/new-event-type").fields()
         assert {name: kept[name][0] for name in good} == good | {field: value}
         assert kept["validated"] == ["1"]
-    assert [each.name for each in await store.event_types(organization.id, Page())] == ["order.paid"]
+    assert [each.name for each in await store.catalogue.event_types(organization.id, Page())] == ["order.paid"]
 
 
 async def test_checking_payloads_needs_a_schema(operator: Client) -> None:
@@ -178,7 +182,7 @@ async def test_checking_payloads_needs_a_schema(operator: Client) -> None:
 async def test_editing_keeps_what_the_form_does_not_have(
     operator: Client, served: WebContext, store: Store, organization: Organization
 ) -> None:
-    before = await store.save_event_type(
+    before = await store.catalogue.save_event_type(
         replace(factory.full_event_type(organization.id), name="full", group_name="g", schemas={"9": {}, "10": SCHEMA}),
     )
     await served.schemas.check(organization.id, "full", b'{"id": 1}')
@@ -188,7 +192,7 @@ async def test_editing_keeps_what_the_form_does_not_have(
     strict = SCHEMA | {"additionalProperties": False}
     answer = await operator.submit(form, description="new", version="11", schema=text(strict))
     assert "Saved." in (await operator.follow(answer)).page().text
-    after = await store.event_type(organization.id, "full")
+    after = await store.catalogue.event_type(organization.id, "full")
     assert after is not None
     wanted = replace(
         before, description="new", schemas={"9": {}, "10": SCHEMA, "11": strict}, updated_at=after.updated_at
@@ -204,7 +208,7 @@ async def test_a_schema_version_with_an_empty_text_is_removed(operator: Client, 
     fields = {name: values[0] for name, values in form.fields().items()}
     del fields["validated"]
     await operator.post("/event-types/order.paid/edit", fields | {"schema": ""})
-    after = await store.event_type(paid.org_id, paid.name)
+    after = await store.catalogue.event_type(paid.org_id, paid.name)
     assert after is not None
     assert (after.schemas, after.validated) == (None, False)
 
@@ -217,7 +221,7 @@ async def test_two_who_edit_at_once_do_not_undo_each_other(operator: Client, sto
     assert "somebody else changed the event type" in page.first(class_="verdict").text
     again = form_of(page, path)
     assert again.fields()["description"] == ["the slow one"]
-    changed = await store.event_type(paid.org_id, paid.name)
+    changed = await store.catalogue.event_type(paid.org_id, paid.name)
     assert changed is not None
     assert changed.description == "the quick one"
     assert (await operator.submit(again)).status == 303
@@ -227,19 +231,19 @@ async def test_archiving_and_bringing_back(operator: Client, store: Store, paid:
     page = await operator.page("/event-types/order.paid")
     gone = (await operator.follow(await operator.submit(form_of(page, "/event-types/order.paid/archive")))).page()
     assert "✓ Archived" in gone.first(class_="verdict").text
-    archived = await store.event_type(paid.org_id, paid.name)
+    archived = await store.catalogue.event_type(paid.org_id, paid.name)
     assert archived is not None
     assert archived.archived
     back = (await operator.follow(await operator.submit(form_of(gone, "/event-types/order.paid/restore")))).page()
     assert "● Messages whose payload" in back.first(class_="verdict").text
-    restored = await store.event_type(paid.org_id, paid.name)
+    restored = await store.catalogue.event_type(paid.org_id, paid.name)
     assert restored is not None
     assert restored == replace(paid, updated_at=restored.updated_at)
 
 
 async def test_paging(operator: Client, store: Store, organization: Organization) -> None:
     for number in range(101):
-        await store.save_event_type(factory.event_type(organization.id, name=f"t{number:03}"))
+        await store.catalogue.save_event_type(factory.event_type(organization.id, name=f"t{number:03}"))
     first = await operator.page("/event-types")
     second = await operator.page(first.first(class_="more").first("a")["href"])
     assert [row[0] for row in second.rows()] == ["t100"]
@@ -247,5 +251,5 @@ async def test_paging(operator: Client, store: Store, organization: Organization
 
 
 async def test_an_event_type_named_new_has_a_page(operator: Client, store: Store, organization: Organization) -> None:
-    await store.save_event_type(factory.event_type(organization.id, name="new"))
+    await store.catalogue.save_event_type(factory.event_type(organization.id, name="new"))
     assert (await operator.page("/event-types/new")).first("h1").text == "new"

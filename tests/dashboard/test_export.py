@@ -51,7 +51,7 @@ async def test_a_table_for_spreadsheets(operator: Client, scene: Scene) -> None:
 async def test_lines_of_json_are_what_the_api_gives(operator: Client, scene: Scene) -> None:
     await scene.endpoint()
     dead = await bury(scene)
-    await scene.store.resolve(DeadFilter(ids=(int(dead[3:]),)), FORMULA)
+    await scene.store.repair.resolve(DeadFilter(ids=(int(dead[3:]),)), FORMULA)
     answer = await operator.get("/dead-letters/export?format=jsonl&state=all")
     assert answer.headers["content-type"].startswith("application/x-ndjson")
     (found,) = objects(answer)
@@ -78,7 +78,7 @@ async def test_texts_of_tenants_are_no_spreadsheet_formulas(operator: Client, sc
 async def test_the_export_uses_the_filters(operator: Client, scene: Scene) -> None:
     await scene.endpoint()
     one, two = await bury(scene, event_type="a"), await bury(scene, event_type="b")
-    await scene.store.resolve(DeadFilter(ids=(int(one[3:]),)), "done")
+    await scene.store.repair.resolve(DeadFilter(ids=(int(one[3:]),)), "done")
     for query, expected in {"": [two], "state=all": [two, one], "type=a&state=all": [one], "type=c": []}.items():
         assert [row["id"] for row in table(await operator.get(f"/dead-letters/export?{query}"))] == expected
     for wrong in ("format=exe", "reason=x", "after=1", "state=x"):
@@ -92,7 +92,7 @@ async def test_pages_are_read_one_after_another(
     await scene.endpoint()
     await scene.send(7)
     await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
-    expected = [f"dl_{each.id}" for each in await scene.store.dead_letters(DeadFilter(), Page())]
+    expected = [f"dl_{each.id}" for each in await scene.store.repair.dead_letters(DeadFilter(), Page())]
     assert [row["id"] for row in table(await operator.get("/dead-letters/export"))] == expected
     assert [row["id"] for row in objects(await operator.get("/dead-letters/export?format=jsonl"))] == expected
 
@@ -112,5 +112,5 @@ async def test_an_incomplete_export_says_so_and_where_to_continue(
     assert (len(lines), end["more"]) == (4, True)
     (rest,) = objects(await operator.get(f"/dead-letters/export?format=jsonl&after={end['after']}"))
     assert rest["id"] not in {line["id"] for line in lines}
-    await scene.store.replay(DeadFilter(ids=(int(str(rest["id"])[3:]),)))
+    await scene.store.repair.replay(DeadFilter(ids=(int(str(rest["id"])[3:]),)))
     assert len(objects(await operator.get("/dead-letters/export?format=jsonl"))) == 4

@@ -45,8 +45,8 @@ async def test_a_key_is_shown_once_and_works(
     assert row[:3] == ["checkout", "full", "all"]
     assert row[5].startswith("in 29 d")
     assert (await Api(address, key).get("/api/v1/app")).status == 200
-    (entry,) = (await store.audit_log(AuditFilter(org_id=organization.id, action="api_key.create"), Page())).rows
-    (kept,) = await store.api_keys(organization.id, Page())
+    (entry,) = (await store.access.audit_log(AuditFilter(org_id=organization.id, action="api_key.create"), Page())).rows
+    (kept,) = await store.access.api_keys(organization.id, Page())
     assert (entry.subject, entry.detail) == (kept.id, "checkout, full")
     assert key not in repr(entry)
     answer = await operator.get("/api-keys/new")
@@ -65,8 +65,8 @@ async def test_a_key_for_one_application(
 async def test_errors_are_shown_and_the_input_is_kept(
     operator: Client, store: Store, organization: Organization, enter: Enter
 ) -> None:
-    foreign = await store.create_application(
-        (await store.save_organization(factory.organization())).id, factory.new_application()
+    foreign = await store.catalogue.create_application(
+        (await store.catalogue.save_organization(factory.organization())).id, factory.new_application()
     )
     good = {"name": "ci <b>", "scope": "read", "app": "", "days": "7"}
     for wrong in (
@@ -84,7 +84,7 @@ async def test_errors_are_shown_and_the_input_is_kept(
         if "name" not in wrong:
             assert fields["name"] == ["ci <b>"]
     assert (await operator.post("/api-keys/new", good | {"name": "a\x00b"})).status == 422
-    assert await store.api_keys(organization.id, Page()) == []
+    assert await store.access.api_keys(organization.id, Page()) == []
 
 
 async def test_revoking_says_what_it_touches_and_ends_it_at_once(
@@ -102,7 +102,7 @@ async def test_revoking_says_what_it_touches_and_ends_it_at_once(
     assert (await api.get("/api/v1/app")).status == 401
     assert (await operator.get(link["href"])).status == 404
     assert (await operator.post(link["href"])).status == 404
-    (entry,) = (await store.audit_log(AuditFilter(org_id=organization.id, action="api_key.revoke"), Page())).rows
+    (entry,) = (await store.access.audit_log(AuditFilter(org_id=organization.id, action="api_key.revoke"), Page())).rows
     assert entry.subject.startswith(ids.API_KEY)
 
 
@@ -130,13 +130,13 @@ async def test_other_organizations_and_customers_do_not_see_them(
     operator: Client, portal: Client, enter: Enter, store: Store, organization: Organization
 ) -> None:
     key = await make(operator)
-    (kept,) = await store.api_keys(organization.id, Page())
-    other = await enter(org_id=(await store.save_organization(factory.organization())).id)
+    (kept,) = await store.access.api_keys(organization.id, Page())
+    other = await enter(org_id=(await store.catalogue.save_organization(factory.organization())).id)
     assert api_keys.hint(key) not in (await other.get("/api-keys")).text
     for step in (other.get, other.post):
         assert (await step(f"/api-keys/{kept.id}/revoke")).status == 404
     assert (await portal.get("/portal/api-keys")).status == 404
-    assert await store.api_key(organization.id, kept.id) == kept
+    assert await store.access.api_key(organization.id, kept.id) == kept
 
 
 async def test_the_expiry_of_keys_is_shown(operator: Client, store: Store, organization: Organization) -> None:

@@ -106,7 +106,7 @@ async def test_a_customer_has_one_application_and_nothing_to_switch(portal: Clie
 
 async def test_an_applications_name_is_text(operator: Client, store: Store, organization: Organization) -> None:
     evil = "</option><script>alert(1)</script>"
-    await store.create_application(organization.id, factory.new_application(name=evil))
+    await store.catalogue.create_application(organization.id, factory.new_application(name=evil))
     page = await operator.page("/")
     assert evil in [option.text for option in page.first("select", name="app").all("option")]
 

@@ -82,7 +82,7 @@ async def test_the_stream_sends_every_live_part_and_then_changes(
         assert first.keys() == on_page
         assert app.name in first["live-applications"]
 
-        added = await store.create_application(app.org_id, factory.new_application(name="Acme & Söhne"))
+        added = await store.catalogue.create_application(app.org_id, factory.new_application(name="Acme & Söhne"))
         changed = await stream.parts()
         shown = parse(changed["live-applications"])
         assert added.name in shown.text

@@ -42,7 +42,7 @@ async def delivered(scene: Scene) -> list[LeasedDelivery]:
 
 
 async def kept(scene: Scene, message_id: str) -> Message:
-    found = await scene.store.message_by_id(message_id)
+    found = await scene.store.history.message_by_id(message_id)
     assert found is not None
     return found
 
@@ -71,9 +71,9 @@ async def test_the_page_shows_the_whole_history_of_a_message(operator: Client, s
     )
     [job] = await scene.claim()
     await scene.record(factory.retry(job, after=0.001))
-    await scene.store.open_circuit(endpoint.no, "they deploy")
+    await scene.store.catalogue.open_circuit(endpoint.no, "they deploy")
     await scene.age(30)
-    await scene.store.reset_circuit(endpoint.no, "done")
+    await scene.store.catalogue.reset_circuit(endpoint.no, "done")
     job = await died(scene)
 
     page = await operator.page(f"/messages/{message}")
@@ -124,7 +124,7 @@ async def test_a_pending_delivery_shows_its_next_attempt(operator: Client, scene
 
 async def test_a_held_delivery_shows_what_holds_it(operator: Client, portal: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
-    await scene.store.open_circuit(endpoint.no, "they deploy")
+    await scene.store.catalogue.open_circuit(endpoint.no, "they deploy")
     [message] = await scene.send()
     page = await operator.page(f"/messages/{message}")
     assert page.first(class_="verdict").text.startswith("❚❚ The delivery is held: the circuit is open; next probe ")
@@ -161,13 +161,13 @@ async def test_a_common_cause_is_shown_only_if_all_deliveries_have_it(operator: 
     paused, shut = await scene.endpoint(), await scene.endpoint()
     [message] = await scene.send()
     for endpoint in (paused, shut):
-        await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "they asked")
+        await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "they asked")
     page = await operator.page(f"/messages/{message}")
     assert page.first(class_="verdict").text.startswith(
         "❚❚ 2 of 2 deliveries are held: the endpoint is paused. What to do"
     )
-    await scene.store.set_endpoint_status(shut.no, EndpointStatus.ACTIVE, "done")
-    await scene.store.open_circuit(shut.no, "they deploy")
+    await scene.store.catalogue.set_endpoint_status(shut.no, EndpointStatus.ACTIVE, "done")
+    await scene.store.catalogue.open_circuit(shut.no, "they deploy")
     page = await operator.page(f"/messages/{message}")
     assert page.first(class_="verdict").text.startswith("❚❚ 2 of 2 deliveries are held. What to do")
 
@@ -203,9 +203,9 @@ async def test_all_deliveries_are_listed_by_state(
     [message] = await scene.send()
     jobs = {job.endpoint_no: job for job in await scene.claim_all()}
     await scene.record(*(factory.delivered(jobs[endpoint.no]) for endpoint in endpoints[:3]))
-    await scene.store.release([jobs[endpoint.no] for endpoint in endpoints[3:]])
+    await scene.store.pipeline.release([jobs[endpoint.no] for endpoint in endpoints[3:]])
     for endpoint in endpoints[3:]:
-        await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "they asked")
+        await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "they asked")
     page = await operator.page(f"/messages/{message}")
     numbers = {node.text: node["href"] for node in page.first(class_="numbers").all(class_="number")}
     assert list(numbers) == ["2❚❚ held", "3● delivered"]
@@ -287,8 +287,8 @@ async def test_texts_of_tenants_and_receivers_are_escaped(operator: Client, port
         tags=(HOSTILE[:100],), ordering_key=HOSTILE, payload=msgspec.json.encode({"x": HOSTILE})
     )
     await died(scene, detail=HOSTILE)
-    [attempt] = await scene.store.attempts(message)
-    [delivery] = await scene.store.deliveries(message)
+    [attempt] = await scene.store.history.attempts(message)
+    [delivery] = await scene.store.history.deliveries(message)
     paths = ["", f"/attempts/{attempt.id}", f"/curl/{delivery.endpoint_id}", "/resend", "/expunge"]
     for client, prefix in ((operator, ""), (portal, "/portal")):
         for path in paths:
@@ -301,16 +301,16 @@ async def test_texts_of_tenants_and_receivers_are_escaped(operator: Client, port
 
 
 async def test_messages_of_other_tenants_are_404(enter: Enter, operator: Client, portal: Client, scene: Scene) -> None:
-    other = await scene.store.save_organization(factory.organization())
+    other = await scene.store.catalogue.save_organization(factory.organization())
     theirs = await enter(org_id=other.id)
-    neighbour = await scene.store.create_application(scene.organization.id, factory.new_application())
+    neighbour = await scene.store.catalogue.create_application(scene.organization.id, factory.new_application())
     next_door = await enter(app=neighbour)
     endpoint = await scene.endpoint()
     beside = await scene.endpoint(neighbour)
     [message] = await scene.send()
     await died(scene)
-    [attempt] = await scene.store.attempts(message)
-    [delivery] = await scene.store.deliveries(message)
+    [attempt] = await scene.store.history.attempts(message)
+    [delivery] = await scene.store.history.deliveries(message)
     views = ["", "/payload", "/resend", "/expunge"]
     views += [f"/attempts/{attempt.id}", f"/curl/{endpoint.id}"]
     for client, prefix in ((theirs, ""), (next_door, "/portal")):
@@ -328,7 +328,7 @@ async def test_messages_of_other_tenants_are_404(enter: Enter, operator: Client,
     assert (await operator.get(f"/messages/{message}/curl/{beside.id}")).status == 404
     assert (await operator.post(f"/messages/{message}/resend", endpoint=beside.id)).status == 404
     assert (await portal.post(f"/portal/messages/{message}/resend", endpoint=beside.id)).status == 404
-    assert [each.state for each in await scene.store.deliveries(message)] == [DeliveryState.DEAD]
+    assert [each.state for each in await scene.store.history.deliveries(message)] == [DeliveryState.DEAD]
     assert (await kept(scene, message)).payload is not None
 
 
@@ -372,7 +372,7 @@ async def test_readers_have_no_buttons_and_change_nothing(reader: Client, portal
 
 
 async def audited(scene: Scene) -> list[tuple[str, str, str, str | None]]:
-    found = await scene.store.audit_log(AuditFilter(org_id=scene.organization.id), Page())
+    found = await scene.store.access.audit_log(AuditFilter(org_id=scene.organization.id), Page())
     return [
         (each.action, each.subject, each.detail, each.app_id) for each in found.rows if each.action != "session.begin"
     ]
@@ -400,10 +400,10 @@ async def test_a_delivery_that_cannot_be_sent_is_not_replayed(operator: Client, 
     endpoint = await scene.endpoint()
     [message] = await scene.send()
     job = await died(scene)
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "broken")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "broken")
     answer = await operator.post(f"/messages/{message}/replay", dead=str(job.delivery_id))
     assert "its endpoint is disabled" in answer.page(409).text
-    await scene.store.delete_endpoint(endpoint.no)
+    await scene.store.catalogue.delete_endpoint(endpoint.no)
     page = await operator.page(f"/messages/{message}")
     assert "Replay" not in buttons(page)
     assert "The endpoint was deleted." in page.text
@@ -414,7 +414,7 @@ async def test_resolve_leads_to_the_note(operator: Client, scene: Scene) -> None
     await scene.endpoint()
     [message] = await scene.send()
     job = await died(scene)
-    other = await scene.store.create_application(scene.organization.id, factory.new_application())
+    other = await scene.store.catalogue.create_application(scene.organization.id, factory.new_application())
     for query in ("", f"?app={scene.app.id}", f"?app={other.id}"):
         page = await operator.page(f"/messages/{message}{query}")
         [link] = [node for node in page.all("a") if node.text == "Resolve"]
@@ -448,7 +448,7 @@ async def test_resend_to_an_endpoint_that_never_matched(portal: Client, scene: S
     assert "no enabled endpoint" in empty.first(class_="empty").text
     endpoint = await scene.endpoint(event_types=("something.else",))
     off = await scene.endpoint()
-    await scene.store.set_endpoint_status(off.no, EndpointStatus.DISABLED, "broken")
+    await scene.store.catalogue.set_endpoint_status(off.no, EndpointStatus.DISABLED, "broken")
     form = form_to(await portal.page(f"/portal/messages/{message}/resend"), f"/portal/messages/{message}/resend")
     assert form.fields()["endpoint"] == [endpoint.id]
     assert [option["value"] for option in form.all("option")] == [endpoint.id]
@@ -490,7 +490,7 @@ async def test_an_attempts_page(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     [message] = await scene.send()
     await died(scene)
-    [attempt] = await scene.store.attempts(message)
+    [attempt] = await scene.store.history.attempts(message)
     page = await operator.page(f"/messages/{message}/attempts/{attempt.id}")
     assert page.first(class_="verdict").text == "✕ Failed, and the delivery gave up. it is not for us"
     for word in (attempt.id, endpoint.url, attempt.address, "422 dead", HOSTILE, f"x-answer: {HOSTILE}"):
@@ -507,7 +507,7 @@ async def test_requests_are_what_a_worker_sends(scheme: Scheme, scene: Scene) ->
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     [message_id] = await scene.send(trace=trace)
     [job] = await scene.claim()
-    [opened] = await scene.store.endpoints_for([endpoint.no])
+    [opened] = await scene.store.catalogue.endpoints_for([endpoint.no])
     message, now = await kept(scene, message_id), clock.wall()
     sent = Target(opened).headers(job, now)
     signed = request_preview.request(opened, message, number=job.sent + 1, at=now, signed=True)
@@ -561,7 +561,7 @@ async def test_copied_as_curl_it_is_signed_for_those_who_may_resend(
     assert words[words.index("--url") + 1] == endpoint.url
     assert words[-1].encode() == payload
     lines = dict(word.split(": ", 1) for at, word in enumerate(words) if words[at - 1] == "--header")
-    [opened] = await scene.store.endpoints_for([endpoint.no])
+    [opened] = await scene.store.catalogue.endpoints_for([endpoint.no])
     signing.verify(opened.scheme, opened.secrets, lines, payload, clock.wall() + timedelta(seconds=1))
     assert lines["authorization"] == request_preview.HIDDEN
     theirs = await reader.page(f"/messages/{message}/curl/{endpoint.id}")
@@ -581,5 +581,5 @@ async def test_only_an_event_type_of_the_catalogue_is_a_link(operator: Client, s
     [message] = await scene.send(event_type="order.known")
     page = f"/messages/{message}"
     assert not (await operator.page(page)).has("a", href="/event-types/order.known")
-    await scene.store.save_event_type(factory.event_type(scene.organization.id, name="order.known"))
+    await scene.store.catalogue.save_event_type(factory.event_type(scene.organization.id, name="order.known"))
     assert (await operator.page(page)).has("a", href="/event-types/order.known")

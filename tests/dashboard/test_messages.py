@@ -133,7 +133,7 @@ async def test_time_filters_are_shown_like_other_times(operator: Client, scene: 
 async def test_a_held_delivery_has_the_same_state_as_on_its_own_page(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     message = await send(scene)
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "they asked")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "they asked")
     page = await search(operator)
     assert page.first("main").rows()[0][4] == "❚❚ 1 held"
     assert page.first(class_="verdict").text.startswith("❚❚ 1 message on this page is held.")
@@ -210,8 +210,8 @@ async def test_a_search_for_an_id_leads_to_its_object(operator: Client, portal: 
 
 
 async def test_ids_of_others_lead_nowhere(enter: Enter, scene: Scene) -> None:
-    neighbour = await scene.store.create_application(scene.organization.id, factory.new_application())
-    other = await scene.store.save_organization(factory.organization())
+    neighbour = await scene.store.catalogue.create_application(scene.organization.id, factory.new_application())
+    other = await scene.store.catalogue.save_organization(factory.organization())
     endpoint = await scene.endpoint()
     message = await send(scene, event_id="order-7", tags=("eu",))
     [job] = await scene.claim()
@@ -238,7 +238,7 @@ async def test_ids_of_others_lead_nowhere(enter: Enter, scene: Scene) -> None:
 
 
 async def test_the_same_event_id_in_two_applications(operator: Client, scene: Scene) -> None:
-    other = await scene.store.create_application(scene.organization.id, factory.new_application())
+    other = await scene.store.catalogue.create_application(scene.organization.id, factory.new_application())
     here = await send(scene, event_id="order-7")
     [there] = await scene.ingest([factory.new_message(other.no, event_id="order-7")])
     assert set(listed(await search(operator, q="order-7"))) == {here, there.message_id}
@@ -296,7 +296,7 @@ async def test_only_the_newest_page_is_live(operator: Client, scene: Scene) -> N
 
 
 async def test_hostile_names_are_escaped(operator: Client, scene: Scene) -> None:
-    scene.app = await scene.store.create_application(scene.organization.id, NewApplication(name=HOSTILE))
+    scene.app = await scene.store.catalogue.create_application(scene.organization.id, NewApplication(name=HOSTILE))
     await send(scene, tags=(HOSTILE,))
     page = await search(operator)
     assert HOSTILE in page.first("main").first("tbody").text

@@ -97,7 +97,7 @@ async def test_a_known_browser_is_known_after_the_change(
     async with server(store, database_url, f"{NEW},{OLD}") as (address, found):
         for number in range(60):
             guess = lockout.password(found.pages.key, "ada", f"198.51.100.{number}")
-            await store.take_guess(guess.rules)
+            await store.access.take_guess(guess.rules)
         assert (await Client(address).sign_in(name="ada", password=RIGHT)).status == 429
         assert (await moved(browser, address).sign_in(name="ada", password=RIGHT)).location == "/"
     keys = found.pages.keys

@@ -34,7 +34,7 @@ def numbers(page: Node) -> dict[str, str]:
 async def own(store: Store) -> Application:
     """An application of the default organization, to which the operators of the deployment belong."""
     await organizations.open_or_create(store, ids.DEFAULT_ORG, await store.now())
-    return await store.create_application(ids.DEFAULT_ORG, factory.new_application())
+    return await store.catalogue.create_application(ids.DEFAULT_ORG, factory.new_application())
 
 
 async def dead_letters(scene: Scene, count: int, reason: Reason = Reason.PERMANENT_FAILURE) -> None:
@@ -114,7 +114,7 @@ async def test_an_endpoint_that_refuses_messages_is_named_with_its_dead_letters(
 async def test_several_failing_endpoints_are_counted_and_the_first_is_named(operator: Client, scene: Scene) -> None:
     for _ in range(2):
         endpoint = await scene.endpoint()
-        await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "tests")
+        await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "tests")
     await scene.send(3)
     page = await operator.page("/")
     (verdict,) = verdicts(page)
@@ -174,8 +174,8 @@ async def test_the_overview_of_one_application_shows_only_its_own_data(
 ) -> None:
     mine, theirs = await scene.endpoint(), await scene.endpoint(other_app)
     for endpoint in (mine, theirs):
-        await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "tests")
-    await scene.store.ingest(factory.new_messages(other_app.no, 5))
+        await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "tests")
+    await scene.store.pipeline.ingest(factory.new_messages(other_app.no, 5))
     await scene.send(2)
     for client, path in ((portal, "/portal"), (operator, f"/?app={scene.app.id}")):
         page = await client.page(path)
@@ -195,7 +195,7 @@ async def test_an_unknown_application_never_means_all_applications(operator: Cli
 async def test_the_overview_shows_nothing_of_another_organization(enter: Enter, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.trip(endpoint)
-    other = await scene.store.save_organization(factory.organization())
+    other = await scene.store.catalogue.save_organization(factory.organization())
     page = await (await enter(org_id=other.id)).page("/")
     assert endpoint.url not in page.text
     assert verdicts(page) == ["◐ No endpoints yet, so nothing is sent."]
@@ -208,7 +208,7 @@ async def test_attempts_of_others_are_not_counted(
     await scene.endpoint(other_app)
     fleet = Fleet(scene)
     await fleet.attempt(2, factory.delivered)
-    await scene.store.ingest(factory.new_messages(other_app.no, 3))
+    await scene.store.pipeline.ingest(factory.new_messages(other_app.no, 3))
     await fleet.work(factory.delivered)
     await fleet.beat()
     assert numbers(await portal.page("/portal"))["delivered, last hour"] == "2"
@@ -243,7 +243,7 @@ async def test_an_endpoint_of_the_operators_own_organization_has_a_button(
     chief: Client, scene: Scene, own: Application
 ) -> None:
     endpoint = await scene.endpoint(own)
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "tests")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "tests")
     page = await chief.page("/")
     assert page.has("a", href=f"/endpoints/{endpoint.id}")
     assert page.form(f"/endpoints/{endpoint.id}/resume")
@@ -285,7 +285,7 @@ async def test_deliveries_are_counted_in_every_range_that_contains_them(
         await fleet.attempt(count, factory.delivered)
         await fleet.beat()
         await scene.age(180)
-        await scene.store.roll_pulses()
+        await scene.store.monitoring.roll_pulses()
         await scene.age(until_the_next)
 
     chief = await enter(org_id=own.org_id)
@@ -313,7 +313,7 @@ async def test_an_unknown_range_is_refused(operator: Client, scene: Scene) -> No
 async def test_the_overview_lists_ten_failing_endpoints_and_counts_all(operator: Client, scene: Scene) -> None:
     for _ in range(14):
         endpoint = await scene.endpoint()
-        await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "tests")
+        await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "tests")
     page = await operator.page("/")
     assert len(page.first("section", id="troubled").rows()) == 10
     assert verdicts(page)[0].startswith("❚❚ 14 endpoints held")
@@ -323,9 +323,9 @@ async def test_the_overview_lists_ten_failing_endpoints_and_counts_all(operator:
 
 
 async def test_texts_of_tenants_and_receivers_are_escaped(operator: Client, scene: Scene) -> None:
-    app = await scene.store.create_application(scene.organization.id, factory.new_application(name=HOSTILE))
+    app = await scene.store.catalogue.create_application(scene.organization.id, factory.new_application(name=HOSTILE))
     endpoint = await scene.endpoint(app, url="https://hooks.example.com/?a=<script>alert(2)</script>")
-    await scene.store.ingest(factory.new_messages(app.no, 1))
+    await scene.store.pipeline.ingest(factory.new_messages(app.no, 1))
     (job,) = await scene.claim_all()
     until = job.claimed_at + timedelta(seconds=500)
     result = factory.retry(job, after=900, hold_until=until)

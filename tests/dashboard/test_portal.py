@@ -184,7 +184,7 @@ async def test_signing_out_of_the_portal(portal: Client) -> None:
 
 async def test_the_portal_of_a_deleted_application_is_closed(portal: Client, store: Store, app: Application) -> None:
     assert (await portal.get("/portal/endpoints")).status == 200
-    await store.delete_application(app.no)
+    await store.catalogue.delete_application(app.no)
     assert (await portal.get("/portal/endpoints")).status == 303
 
 
@@ -202,7 +202,7 @@ async def test_a_key_of_one_application_opens_its_portal(
     stranger.portal = True
     assert (await stranger.sign_in("/portal/login", key=key)).location == "/portal"
     assert (await stranger.post("/portal/messages/none/resend")).status == 403
-    await store.revoke_api_key(organization.id, made.id)
+    await store.access.revoke_api_key(organization.id, made.id)
     assert (await stranger.get("/portal/endpoints")).status == 303
 
 

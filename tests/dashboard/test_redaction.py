@@ -75,24 +75,28 @@ async def fail(store: Store, raw: Raw, app: Application, policy: RetryPolicy) ->
     """Send one message for each way to fail, to an endpoint whose circuit then opens. Return the message ids."""
     name = f"policy{factory.number()}"
     new = factory.new_endpoint(url=f"https://{name}.example/", event_types=(name,))
-    endpoint = await store.create_endpoint(app.no, new)
-    accepted = await store.ingest(factory.new_messages(app.no, len(DETAILS), event_type=name))
-    jobs = [job for job in (await store.claim(100, SlotBudgets(lane_limit=100))).jobs if job.endpoint_no == endpoint.no]
+    endpoint = await store.catalogue.create_endpoint(app.no, new)
+    accepted = await store.pipeline.ingest(factory.new_messages(app.no, len(DETAILS), event_type=name))
+    jobs = [
+        job
+        for job in (await store.pipeline.claim(100, SlotBudgets(lane_limit=100))).jobs
+        if job.endpoint_no == endpoint.no
+    ]
     results = [failed(job, kind, policy) for job, kind in zip(jobs, DETAILS, strict=True)]
-    await store.record(results[:-1])
+    await store.pipeline.record(results[:-1])
     await age(raw, 1.5)
-    await store.record(results[-1:])
-    assert await store.lane_events(endpoint.no)
+    await store.pipeline.record(results[-1:])
+    assert await store.history.lane_events(endpoint.no)
     return [answer.message_id for answer in accepted]
 
 
 async def named(store: Store, own: Holding, messages: list[str]) -> list[Holding]:
     """Return one copy of `own` for each message, with the ids of that message."""
     where = DeadFilter(org_id=own.app.org_id, app_no=own.app.no)
-    letters = {each.message_id: each.id for each in await store.dead_letters(where, Page(limit=100))}
+    letters = {each.message_id: each.id for each in await store.repair.dead_letters(where, Page(limit=100))}
     found = []
     for message in messages:
-        [attempt] = await store.attempts(message)
+        [attempt] = await store.history.attempts(message)
         names = {"endpoint_id": attempt.endpoint_id, "message_id": message, "attempt_id": attempt.id}
         if message in letters:
             names["dead_letter_id"] = f"{ids.DEAD_LETTER}{letters[message]}"
@@ -188,14 +192,14 @@ async def test_a_name_with_an_internal_address_is_refused_without_the_address(
     address: str, store: Store, organization: Organization, app: Application
 ) -> None:
     """The test uses a real worker and a real resolver."""
-    endpoint = await store.create_endpoint(app.no, factory.new_endpoint(url="https://priv.example/"))
+    endpoint = await store.catalogue.create_endpoint(app.no, factory.new_endpoint(url="https://priv.example/"))
     with NameServer() as names:
         names.answer("priv.example", "10.9.9.9")
         settings = Settings(slots=4, body_limit=1024, connect_timeout=5.0, dns_servers=(names.address,))
         async with working(store, make_sender=lambda on_results: SenderProcess(settings, on_results)):
-            [accepted] = await store.ingest(factory.new_messages(app.no, 1))
+            [accepted] = await store.pipeline.ingest(factory.new_messages(app.no, 1))
             await settled(store, accepted.message_id)
-    [attempt] = await store.attempts(accepted.message_id)
+    [attempt] = await store.history.attempts(accepted.message_id)
     assert "10.9.9.9" in attempt.detail
     there = f"{PREFIX}/app/{app.id}/attempt/endpoint/{endpoint.id}"
     theirs = Caller(address, tokens.issue(JWT_SECRET, organization.id, app_id=app.id, now=clock.wall()))

@@ -67,7 +67,7 @@ async def test_version_engine_and_schema(chief: Client, store: Store) -> None:
 
 async def test_operators_are_for_those_who_may_change_something(chief: Client, enter: Enter, store: Store) -> None:
     assert "hookline operators add" in (await chief.page("/settings")).text
-    await store.create_operator(
+    await store.access.create_operator(
         Operator(
             name="ada<b>",
             org_id=ids.DEFAULT_ORG,

@@ -53,7 +53,7 @@ async def ada(store: Store, organization: Organization) -> Operator:
 
 async def let_in(store: Store, organization: Organization, name: str, role: Scope = Scope.FULL) -> Operator:
     new = Operator(name=name, org_id=organization.id, role=role, password=KEPT, created_at=clock.EPOCH)
-    return await store.create_operator(new)
+    return await store.access.create_operator(new)
 
 
 async def wrong(client: Client, name: str = "ada", password: str = "wrong password") -> Shown:
@@ -297,20 +297,20 @@ async def test_a_new_password_a_sign_out_and_a_removal_end_an_operators_sessions
         return client
 
     one, two = await enter(), await enter()
-    assert await store.end_sessions("ada") == 2
+    assert await store.access.end_sessions("ada") == 2
     assert {(await each.get("/audit")).status for each in (one, two)} == {303}
     three = await enter()
-    await store.change_operator("ada", password=KEPT)
+    await store.access.change_operator("ada", password=KEPT)
     assert (await three.get("/audit")).status == 303
     four = await enter()
-    await store.delete_operator("ada")
+    await store.access.delete_operator("ada")
     assert (await four.get("/audit")).status == 303
 
 
 async def test_a_changed_role_counts_at_once(stranger: Client, store: Store, ada: Operator) -> None:
     await stranger.sign_in(name="ada", password=RIGHT)
     assert (await stranger.post("/messages/none/resend")).status == 404
-    await store.change_operator("ada", role=Scope.READ)
+    await store.access.change_operator("ada", role=Scope.READ)
     assert (await stranger.post("/messages/none/resend")).status == 403
 
 
@@ -353,7 +353,7 @@ async def test_guesses_from_many_addresses_do_not_lock_out_a_known_browser(
     assert "hookline_browser" in stranger.cookies
     for number in range(60):
         guess = lockout.password(served.pages.key, "ada", f"198.51.100.{number}")
-        await served.store.take_guess(guess.rules)
+        await served.store.access.take_guess(guess.rules)
     assert (await Client(address).sign_in(name="ada", password=RIGHT)).status == 429
     assert (await stranger.sign_in(name="ada", password=RIGHT)).location == "/"
 
@@ -383,7 +383,7 @@ async def test_guesses_from_an_owners_own_address_do_not_lock_the_browser_that_t
     ).status == 429  # a sign-in in the known browser does not unlock others
     for number in range(100):
         guess = lockout.password(served.pages.key, f"somebody-{number}", "127.0.0.1")
-        await served.store.take_guess(guess.rules)
+        await served.store.access.take_guess(guess.rules)
     assert (await wrong(neighbour, "bob")).status == 429
     assert (await owner.sign_in(name="ada", password=RIGHT)).location == "/"
 
@@ -408,7 +408,7 @@ async def test_a_known_browser_cookie_is_valid_for_one_name_and_its_current_pass
     name = "bob" if changed == "name" else "ada"
     await let_in(store, organization, "bob")
     if changed == "password":
-        await store.change_operator("ada", password=OTHER_KEPT)
+        await store.access.change_operator("ada", password=OTHER_KEPT)
     right = OTHER if changed == "password" else RIGHT
     assert [(await wrong(owner, name)).status for _ in range(5)] == [401] * 5
     assert (await owner.sign_in(name=name, password=right)).status == 429
@@ -511,7 +511,7 @@ async def test_a_valid_link_or_token_signs_in_despite_guesses_from_its_address(
     them."""
     token = tokens.issue(JWT_SECRET, organization.id, now=clock.wall())
     for _ in range(20):
-        await served.store.take_guess(lockout.token(served.pages.key, "127.0.0.1").rules)
+        await served.store.access.take_guess(lockout.token(served.pages.key, "127.0.0.1").rules)
     clients = [Client(address) for _ in range(25)]
     assert (await clients[0].sign_in(token="a.b.c")).status == 429
     answers = await asyncio.gather(*(client.sign_in(token=token) for client in clients))
@@ -560,7 +560,7 @@ async def test_sign_ins_are_in_the_audit_log(
     await wrong(stranger)
     await stranger.sign_in(name="ada", password=RIGHT)
     await enter(app=app)
-    found = (await store.audit_log(AuditFilter(org_id=organization.id), Page())).rows
+    found = (await store.access.audit_log(AuditFilter(org_id=organization.id), Page())).rows
     assert [(each.action, each.actor.kind.value, each.actor.name, each.app_id, each.address) for each in found] == [
         ("session.begin", "portal", None, app.id, "127.0.0.1"),
         ("session.begin", "operator", "ada", None, "127.0.0.1"),

@@ -81,7 +81,7 @@ async def test_a_used_link_is_stored_for_longer_than_its_lifetime(
     """The database deletes old rows by its own clock, which may be ahead of the clock that checks the link."""
     assert (await stranger.sign_in(token=link)).location == "/"
     await age(raw, tokens.LINK_LIFETIME + 3600)
-    await store.retire()
+    await store.upkeep.retire()
     assert await refused(stranger, link) == USED
 
 

@@ -29,7 +29,7 @@ async def graves(scene: Scene, count: int) -> None:
 async def add(scene: Scene, kind: TaskKind = TaskKind.REPLAY_DEAD, app: Application | None = None, **work: Any) -> Task:
     given = TaskWork(**work)
     new = NewTask(org_id=scene.organization.id, app_no=(app or scene.app).no, kind=kind, work=given)
-    return await scene.store.add_task(new)
+    return await scene.store.repair.add_task(new)
 
 
 def bar(page: Node) -> tuple[str | None, str | None]:
@@ -52,12 +52,12 @@ async def test_a_task_shows_its_progress_from_start_to_end(operator: Client, sce
     assert page.has("button", aria_label=f"Stop {task.id}")
     for text in (task.id, "permanent_failure", "order.paid", scene.app.id):
         assert text in page.text, text
-    await scene.store.step_task(task.id, 2)
+    await scene.store.repair.step_task(task.id, 2)
     page = await operator.page(f"/tasks/{task.id}")
     assert bar(page) == ("2", "5")
     assert "2 of 5" in page.text
-    await scene.store.step_task(task.id, 2)
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "left us")
+    await scene.store.repair.step_task(task.id, 2)
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "left us")
     await work(scene)
     page = await operator.page(f"/tasks/{task.id}")
     assert "Finished: 4 replayed; 1 skipped, because nothing could be sent." in verdict(page)
@@ -69,7 +69,7 @@ async def test_a_task_shows_its_rate_and_remaining_time(operator: Client, scene:
     await scene.endpoint()
     await graves(scene, 30)
     task = await add(scene)
-    found = await scene.store.step_task(task.id, 20)
+    found = await scene.store.repair.step_task(task.id, 20)
     assert found is not None
     later = found.created_at + timedelta(seconds=10)
     assert task_parts.pace(found, later) == "2 per second, about 5 s left"
@@ -97,7 +97,7 @@ async def test_a_stopped_task_leaves_the_rest_unchanged(operator: Client, scene:
     await scene.endpoint()
     await graves(scene, 5)
     task = await add(scene)
-    await scene.store.step_task(task.id, 2)
+    await scene.store.repair.step_task(task.id, 2)
     page = await operator.page(f"/tasks/{task.id}")
     page = (await operator.follow(await operator.submit(posting(page, f"/tasks/{task.id}/stop")))).page()
     assert "Stopped: 2 done." in page.first(class_="notice").text
@@ -109,7 +109,7 @@ async def test_a_stopped_task_leaves_the_rest_unchanged(operator: Client, scene:
     assert posting(asked, "/dead-letters/replay").first("button").text == "Replay 3 deliveries to 1 endpoint"
     again = await operator.done(f"/tasks/{task.id}/stop")
     assert "Stopped: 2 done." in again.first(class_="notice").text
-    log = await scene.store.audit_log(AuditFilter(org_id=scene.organization.id), Page())
+    log = await scene.store.access.audit_log(AuditFilter(org_id=scene.organization.id), Page())
     told = [(each.action, each.subject, each.app_id) for each in log.rows if each.action == "task.cancel"]
     assert told[0] == ("task.cancel", task.id, scene.app.id)
 
@@ -124,7 +124,7 @@ async def test_a_finished_task_cannot_be_stopped(operator: Client, scene: Scene)
 
 async def test_a_failed_task_shows_its_error(operator: Client, scene: Scene) -> None:
     task = await add(scene)
-    await scene.store.fail_task(task.id, "the <b>endpoint</b> is disabled")
+    await scene.store.repair.fail_task(task.id, "the <b>endpoint</b> is disabled")
     page = await operator.page(f"/tasks/{task.id}")
     assert "Failed: the <b>endpoint</b> is disabled." in verdict(page)
     assert b"<b>endpoint" not in (await operator.get(f"/tasks/{task.id}")).body
@@ -158,7 +158,7 @@ async def test_tasks_are_listed_newest_first_and_by_status(
     operator: Client, scene: Scene, other_app: Application
 ) -> None:
     one = await add(scene)
-    await scene.store.cancel_task(one.id)
+    await scene.store.repair.cancel_task(one.id)
     two = await add(scene, TaskKind.RESOLVE_DEAD, other_app, note="n")
 
     async def listed(query: str) -> list[str | None]:
@@ -190,12 +190,12 @@ async def test_tasks_of_one_group_are_stopped_together(operator: Client, scene: 
     assert "Resolve dead letters: 2 applications" in (await operator.page(second.location)).text
     page = (await operator.follow(await operator.submit(posting(page, "/tasks/stop")))).page()
     assert "Stopped 2 tasks: 0 done." in page.first(class_="notice").text
-    kept = await scene.store.task(scene.organization.id, alone.id)
+    kept = await scene.store.repair.task(scene.organization.id, alone.id)
     assert kept is not None
     assert kept.status == TaskStatus.RUNNING
     assert len(await left(scene)) == 2
     batch = answer.location.partition("batch=")[2]
-    stranger = await scene.store.save_organization(factory.organization())
+    stranger = await scene.store.catalogue.save_organization(factory.organization())
     assert stranger.id != scene.organization.id
     for wrong in ("batch_", "x", f"{batch}x", "batch_" + "0" * 27, alone.id):
         assert (await operator.get(f"/tasks?batch={wrong}")).status == 404, wrong
@@ -206,7 +206,7 @@ async def test_tasks_of_other_tenants_are_not_shown(
     enter: Enter, portal: Client, reader: Client, scene: Scene, other_app: Application
 ) -> None:
     mine, theirs = await add(scene), await add(scene, app=other_app)
-    stranger = await enter(org_id=(await scene.store.save_organization(factory.organization())).id)
+    stranger = await enter(org_id=(await scene.store.catalogue.save_organization(factory.organization())).id)
     assert mine.id in (await portal.get("/portal/tasks")).text
     assert theirs.id not in (await portal.get("/portal/tasks")).text
     page = await portal.page(f"/portal/tasks/{mine.id}")
@@ -221,6 +221,6 @@ async def test_tasks_of_other_tenants_are_not_shown(
     assert not page.all("button", aria_label=f"Stop {mine.id}")
     assert (await reader.post(f"/tasks/{mine.id}/stop")).status == 403
     for task in (mine, theirs):
-        found = await scene.store.task(scene.organization.id, task.id)
+        found = await scene.store.repair.task(scene.organization.id, task.id)
         assert found is not None
         assert found.status == TaskStatus.RUNNING

@@ -63,8 +63,10 @@ async def test_a_long_notice_fits_into_its_cookie(
     operator: Client, store: Store, app: Application, own: Holding
 ) -> None:
     """Browsers drop a cookie of more than 4 KB, and proxies refuse an answer with such a cookie."""
-    await store.create_endpoint(app.no, long := factory.new_endpoint(url="https://own.example.com/" + "é'" * 3900))
-    [endpoint] = [each for each in await store.endpoints(app.no, Page(limit=10)) if each.url == long.url]
+    await store.catalogue.create_endpoint(
+        app.no, long := factory.new_endpoint(url="https://own.example.com/" + "é'" * 3900)
+    )
+    [endpoint] = [each for each in await store.catalogue.endpoints(app.no, Page(limit=10)) if each.url == long.url]
     answer = await operator.post(f"/messages/{own.named['message_id']}/resend", endpoint=endpoint.id)
     assert all(len(line) < 4000 for line in answer.set_cookies), answer
     assert (

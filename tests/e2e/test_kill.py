@@ -124,10 +124,10 @@ class Fleet:
 
 
 async def _endpoints(store: Store, url: str) -> tuple[Application, dict[str, Endpoint]]:
-    organization = await store.save_organization(factory.organization())
-    app = await store.create_application(organization.id, factory.new_application())
+    organization = await store.catalogue.save_organization(factory.organization())
+    app = await store.catalogue.create_application(organization.id, factory.new_application())
     endpoints = {
-        path: await store.create_endpoint(
+        path: await store.catalogue.create_endpoint(
             app.no, factory.new_endpoint(url=url + path, secrets=(Secret(key=new_secret()),))
         )
         for path in ("/steady", "/failing")
@@ -140,7 +140,7 @@ async def _publish(store: Store, app: Application) -> dict[str, bytes]:
     acknowledged: dict[str, bytes] = {}
     for _ in range(MESSAGES // 10):
         batch = factory.new_messages(app.no, 10)
-        for message, answer in zip(batch, await store.ingest(batch), strict=True):
+        for message, answer in zip(batch, await store.pipeline.ingest(batch), strict=True):
             assert answer.deliveries == 2
             acknowledged[answer.message_id] = message.payload
         await asyncio.sleep(0.02)  # spread the messages over the kills
@@ -150,11 +150,11 @@ async def _publish(store: Store, app: Application) -> dict[str, bytes]:
 async def _until_nothing_is_open(store: Store, fleet: Fleet) -> None:
     until = time.monotonic() + 150
     while time.monotonic() < until:
-        counts = await store.counts()
+        counts = await store.monitoring.counts()
         if counts.pending + counts.scheduled + counts.queued + counts.delivering == 0:
             return
         await asyncio.sleep(0.2)  # other processes do the work: there is no event to await here
-    pytest.fail(f"{counts}; asleep for good: {await store.find_stuck_lanes(repair=False)}\n{fleet.output()}")
+    pytest.fail(f"{counts}; asleep for good: {await store.upkeep.find_stuck_lanes(repair=False)}\n{fleet.output()}")
 
 
 async def _check(
@@ -164,10 +164,10 @@ async def _check(
     endpoints: dict[str, Endpoint],
     kills: list[tuple[float, float]],
 ) -> None:
-    assert await store.find_stuck_lanes(repair=False) == []
+    assert await store.upkeep.find_stuck_lanes(repair=False) == []
     delivered = dead = 0
     for message_id, payload in acknowledged.items():
-        found = await store.deliveries(message_id)
+        found = await store.history.deliveries(message_id)
         assert {delivery.endpoint_no for delivery in found} == {endpoint.no for endpoint in endpoints.values()}
         assert {delivery.state for delivery in found} <= {DeliveryState.DELIVERED, DeliveryState.DEAD}
         assert history.copies[message_id] == {payload}
@@ -183,7 +183,7 @@ async def _check(
             if _copies_without_a_kill(accepted, kills):
                 # On a machine that stalls, the answer may come after the deadline: accepted by the receiver, a timeout
                 # for the sender.
-                tried = [each for each in await store.attempts(message_id) if each.delivery_id == delivery.id]
+                tried = [each for each in await store.history.attempts(message_id) if each.delivery_id == delivery.id]
                 assert any(each.error == ErrorKind.TIMEOUT for each in tried), (
                     f"{message_id} was accepted twice without a kill between: {tried}"
                 )
@@ -211,7 +211,7 @@ async def test_a_receiver_can_verify_requests_of_a_worker_process(
         with Receiver() as receiver:
             app, endpoints = await _endpoints(store, receiver.url)
             message = factory.new_message(app.no, event_type="order.paid")
-            await store.ingest([message])
+            await store.pipeline.ingest([message])
             arrived = await receiver.arrived(2)
         for received in arrived:
             endpoint = endpoints[received.path]

@@ -76,8 +76,8 @@ async def test_each_key_arrives_in_order_although_workers_are_killed(
             await _until_nothing_is_open(store)
         finally:
             fleet.end()
-    assert await store.find_stuck_lanes(repair=False) == []
-    assert (await store.counts()).dead == 0
+    assert await store.upkeep.find_stuck_lanes(repair=False) == []
+    assert (await store.monitoring.counts()).dead == 0
     await store.close()
     for path in ("/one", "/two"):
         for key in range(KEYS):
@@ -94,12 +94,12 @@ def _check(seen: list[int], count: int) -> None:
 
 async def _endpoints(store: Store, url: str) -> int:
     """Create two endpoints that keep the order per key, and one that keeps the order of all its few messages."""
-    organization = await store.save_organization(factory.organization())
-    app = await store.create_application(organization.id, factory.new_application())
+    organization = await store.catalogue.save_organization(factory.organization())
+    app = await store.catalogue.create_application(organization.id, factory.new_application())
     for path in ("/one", "/two"):
-        await store.create_endpoint(app.no, factory.new_endpoint(url=url + path))
+        await store.catalogue.create_endpoint(app.no, factory.new_endpoint(url=url + path))
     fifo = factory.new_endpoint(url=url + "/fifo", ordering=Ordering.FIFO, event_types=("order.first",))
-    await store.create_endpoint(app.no, fifo)
+    await store.catalogue.create_endpoint(app.no, fifo)
     return app.no
 
 
@@ -107,7 +107,7 @@ async def _publish(store: Store, app_no: int) -> None:
     """Publish a message of every key in each round, a few keys at a time, so that kills fall in between."""
     for turn in range(ROUNDS):
         for first in range(0, KEYS, 10):
-            await store.ingest([_message(app_no, key, turn) for key in range(first, first + 10)])
+            await store.pipeline.ingest([_message(app_no, key, turn) for key in range(first, first + 10)])
             await asyncio.sleep(0.04)  # spread the messages over the kills
 
 
@@ -124,7 +124,7 @@ def _message(app_no: int, key: int, turn: int) -> factory.NewMessage:
 async def _until_nothing_is_open(store: Store) -> None:
     async with asyncio.timeout(PATIENCE):
         while True:
-            counts = await store.counts()
+            counts = await store.monitoring.counts()
             if counts.pending + counts.scheduled + counts.queued + counts.delivering == 0:
                 return
             await asyncio.sleep(0.2)  # other processes do the work, so there is no event to await

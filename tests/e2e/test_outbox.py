@@ -166,16 +166,19 @@ class Shops:
 async def _endpoint(url: str, env: dict[str, str], receiver: str) -> None:
     store = await open_store(url, vault=Vault([env["HOOKLINE_SECRET_KEY"]]), options=StoreOptions())
     await store.migrate()
-    organization = await store.save_organization(factory.organization())
-    app = await store.create_application(organization.id, NewApplication(name="Shop", uid="shop"))
-    await store.create_endpoint(app.no, factory.new_endpoint(url=receiver, secrets=(Secret(key=new_secret()),)))
+    organization = await store.catalogue.save_organization(factory.organization())
+    app = await store.catalogue.create_application(organization.id, NewApplication(name="Shop", uid="shop"))
+    await store.catalogue.create_endpoint(
+        app.no, factory.new_endpoint(url=receiver, secrets=(Secret(key=new_secret()),))
+    )
     await store.close()
 
 
 async def _state(url: str, env: dict[str, str]) -> str:
     store = await open_store(url, vault=Vault([env["HOOKLINE_SECRET_KEY"]]), options=StoreOptions())
     try:
-        return f"{await store.counts()} {await store.outbox()} asleep for good: {await store.find_stuck_lanes(repair=False)}"
+        stuck = await store.upkeep.find_stuck_lanes(repair=False)
+        return f"{await store.monitoring.counts()} {await store.repair.outbox()} asleep for good: {stuck}"
     finally:
         await store.close()
 

@@ -84,8 +84,8 @@ async def test_each_key_arrives_in_the_order_committed(urls: tuple[str, str], tm
         await _sell(theirs, range(1, TURNS))
         await asyncio.to_thread(arrivals.wait)
         await _until_nothing_is_open(store)
-    assert (await store.counts()).dead == 0
-    assert await store.find_stuck_lanes(repair=False) == []
+    assert (await store.monitoring.counts()).dead == 0
+    assert await store.upkeep.find_stuck_lanes(repair=False) == []
     await store.close()
     keys = [f"k{shop}.{key}" for shop in range(SHOPS) for key in range(KEYS)]
     for key in keys:
@@ -153,15 +153,15 @@ def transaction(conn: Any) -> Any:
 
 
 async def _endpoint(store: Store, url: str) -> None:
-    organization = await store.save_organization(factory.organization())
-    app = await store.create_application(organization.id, NewApplication(name="Shop", uid="shop"))
-    await store.create_endpoint(app.no, factory.new_endpoint(url=url))
+    organization = await store.catalogue.save_organization(factory.organization())
+    app = await store.catalogue.create_application(organization.id, NewApplication(name="Shop", uid="shop"))
+    await store.catalogue.create_endpoint(app.no, factory.new_endpoint(url=url))
 
 
 async def _until_nothing_is_open(store: Store) -> None:
     async with asyncio.timeout(60):
         while True:
-            counts = await store.counts()
+            counts = await store.monitoring.counts()
             if counts.pending + counts.scheduled + counts.queued + counts.delivering == 0:
                 return
             await asyncio.sleep(0.05)  # another process records them, so there is no event to await

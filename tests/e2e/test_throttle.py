@@ -43,7 +43,7 @@ async def test_a_throttled_endpoint_gets_no_more_than_its_rate(engine: str, data
         app_no = await endpoints(store, receiver.url)
         slow = await all_at_work(store, app_no, receiver, WORKERS[engine])
         began = monotonic()
-        await store.ingest(factory.new_messages(app_no, 2 * COUNTED, event_type="throttled"))
+        await store.pipeline.ingest(factory.new_messages(app_no, 2 * COUNTED, event_type="throttled"))
         received = (await receiver.arrived(slow + COUNTED))[: slow + COUNTED]
     await store.close()
     arrived = [one.at for one in received if one.path == "/throttled"]
@@ -61,11 +61,11 @@ def workers(count: int, env: dict[str, str], directory: Path) -> Iterator[None]:
 
 
 async def endpoints(store: Store, url: str) -> int:
-    organization = await store.save_organization(factory.organization())
-    app = await store.create_application(organization.id, factory.new_application())
+    organization = await store.catalogue.save_organization(factory.organization())
+    app = await store.catalogue.create_application(organization.id, factory.new_application())
     throttled = factory.new_endpoint(url=url + "/throttled", throttle_rate=float(RATE), event_types=("throttled",))
-    await store.create_endpoint(app.no, throttled)
-    await store.create_endpoint(app.no, factory.new_endpoint(url=url + "/slow", event_types=("slow",)))
+    await store.catalogue.create_endpoint(app.no, throttled)
+    await store.catalogue.create_endpoint(app.no, factory.new_endpoint(url=url + "/slow", event_types=("slow",)))
     return app.no
 
 
@@ -73,7 +73,7 @@ async def all_at_work(store: Store, app_no: int, receiver: Receiver, count: int)
     """Fill the slow lane until every worker holds its share of it, the most it may hold. Return the number of requests."""
     answered = threading.Event()
     receiver.behave(Behaviour(answer_when=answered), path="/slow")
-    await store.ingest(factory.new_messages(app_no, count * SHARE, event_type="slow"))
+    await store.pipeline.ingest(factory.new_messages(app_no, count * SHARE, event_type="slow"))
     await receiver.arrived(count * SHARE)
     answered.set()
     return count * SHARE

@@ -51,7 +51,7 @@ async def test_a_cancelled_caller_does_not_affect_the_others(scene: Scene) -> No
 
 async def test_applications_take_turns_and_a_wide_one_is_committed_apart(scene: Scene) -> None:
     """The messages of the wide application came first. Those of the narrow one must not wait for all of them."""
-    narrow = await scene.store.create_application(scene.organization.id, factory.new_application())
+    narrow = await scene.store.catalogue.create_application(scene.organization.id, factory.new_application())
     ingest = GroupCommit(scene.store)
     ingest._last_fanout[scene.app.no] = MAX_DELIVERIES  # what the first message would have taught it
     loop = asyncio.get_running_loop()

@@ -77,7 +77,7 @@ async def test_a_failing_endpoint_causes_signed_events(scene: Scene, receiver: R
     bodies = {each.headers["webhook-event-type"]: webhook.verify(each.body, each.headers) for each in arrived}
     assert bodies.keys() == {"endpoint.created", "message.attempt.failing", "message.attempt.exhausted"}
     assert [body["type"] for body in bodies.values()] == list(bodies)
-    attempts = await scene.store.attempts(message)
+    attempts = await scene.store.history.attempts(message)
     failing, exhausted = (bodies[f"message.attempt.{how}"]["data"] for how in ("failing", "exhausted"))
     assert (failing["msgId"], failing["msgEventId"], failing["endpointId"]) == (message, "order-17", endpoint.id)
     assert failing["lastAttempt"]["id"] == attempts[3].id
@@ -100,11 +100,11 @@ async def test_a_receiver_that_refuses_makes_no_further_events(scene: Scene, rec
 
 
 async def test_another_organization_gets_no_event(scene: Scene, receiver: Receiver) -> None:
-    other = await scene.store.save_organization(factory.organization())
+    other = await scene.store.catalogue.save_organization(factory.organization())
     await listen(scene.store, other.id, receiver.url + "/theirs")
     await listen(scene.store, scene.organization.id, receiver.url + "/ours")
     async with delivering(scene.store):
         endpoint = await scene.endpoint()
-        await scene.store.delete_endpoint(endpoint.no)
+        await scene.store.catalogue.delete_endpoint(endpoint.no)
         await received_at(receiver, "/ours", 2)
     assert {each.path for each in receiver.requests} == {"/ours"}

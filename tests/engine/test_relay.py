@@ -198,13 +198,13 @@ async def relaying(store: Store) -> AsyncIterator[None]:
 async def test_rows_of_the_own_database_reach_a_worker_that_sleeps(scene: Scene) -> None:
     await scene.endpoint()
     async with relaying(scene.store):
-        await scene.store.arm()
-        waiting = asyncio.create_task(scene.store.wait(120))
+        await scene.store.pipeline.arm()
+        waiting = asyncio.create_task(scene.store.pipeline.wait(120))
         await publish(scene.raw, scene.app.id)
         await asyncio.wait_for(waiting, SOON)
         async with asyncio.timeout(SOON):
-            await scene.store.arm()
+            await scene.store.pipeline.arm()
             while not (jobs := await scene.claim()):  # the new endpoint may have woken it earlier
-                await scene.store.wait(120)
-                await scene.store.arm()
+                await scene.store.pipeline.wait(120)
+                await scene.store.pipeline.arm()
         assert len(jobs) == 1

@@ -26,7 +26,7 @@ def receiver() -> Iterator[Receiver]:
 
 
 async def application(scene: Scene, **fields: object) -> Application:
-    return await scene.store.create_application(scene.organization.id, factory.new_application(**fields))
+    return await scene.store.catalogue.create_application(scene.organization.id, factory.new_application(**fields))
 
 
 async def add_hanging_application(scene: Scene, receiver: Receiver, lanes: int, messages: int = 4) -> None:
@@ -58,14 +58,14 @@ async def test_lanes_that_wait_for_their_application_keep_no_worker_busy(
     """Hundreds of lanes wait and no slot is free. The worker checks only now and then."""
     await add_hanging_application(scene, receiver, lanes=250, messages=1)
     refused_counts: list[int] = []
-    claim = scene.store.claim
+    claim = scene.store.pipeline.claim
 
     async def counted(want: int, budgets: SlotBudgets) -> ClaimBatch:
         batch = await claim(want, budgets)
         refused_counts.append(len(batch.refused))
         return batch
 
-    monkeypatch.setattr(scene.store, "claim", counted)
+    monkeypatch.setattr(scene.store.pipeline, "claim", counted)
     async with working(scene.store, drain=0.2, deadline=500.0, poll=5.0):
         await receiver.arrived(48)
         async with asyncio.timeout(60):
@@ -102,7 +102,7 @@ async def test_an_applications_rate_holds_over_all_workers(scene: Scene, second:
         await workers.enter_async_context(working(scene.store))
         await workers.enter_async_context(working(second))
         arrived = [one.at for one in await receiver.arrived(101)]
-        await scene.store.change_application(app.no, ApplicationChange(throttle_rate=None))
+        await scene.store.catalogue.change_application(app.no, ApplicationChange(throttle_rate=None))
         await receiver.arrived(200)
     # A delayed request comes later, never sooner. So at no time have more arrived than the rate allows since the start.
     assert all(number <= 3 + 20 * (at - began) for number, at in enumerate(arrived, 1))

@@ -43,7 +43,7 @@ async def ended(store: Store, task: Task, within: float = 60.0) -> Task:
     """Wait for the end of a task. Another asyncio task or process does the work, so there is no event to await."""
     async with asyncio.timeout(within):
         while True:
-            found = await store.task(task.org_id, task.id)
+            found = await store.repair.task(task.org_id, task.id)
             assert found is not None
             if found.status != TaskStatus.RUNNING:
                 return found
@@ -58,7 +58,7 @@ async def buried(scene: Scene, count: int) -> list[str]:
 
 async def add(scene: Scene, by: Store | None = None) -> Task:
     new = NewTask(org_id=scene.organization.id, app_no=scene.app.no, kind=TaskKind.REPLAY_DEAD, work=TaskWork())
-    return await (by or scene.store).add_task(new)
+    return await (by or scene.store).repair.add_task(new)
 
 
 async def test_a_task_that_is_added_here_is_done_at_once(scene: Scene) -> None:
@@ -75,13 +75,13 @@ async def test_a_task_that_is_added_here_is_done_at_once(scene: Scene) -> None:
 
 async def test_the_runner_stops_checking_when_all_tasks_are_done(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     checks: list[list[str]] = []
-    check = scene.store.open_tasks
+    check = scene.store.repair.open_tasks
 
     async def counted(limit: int) -> list[str]:
         checks.append(await check(limit))
         return list(checks[-1])
 
-    monkeypatch.setattr(scene.store, "open_tasks", counted)
+    monkeypatch.setattr(scene.store.repair, "open_tasks", counted)
     async with working(runner(scene.store, poll=3600)):
         await ended(scene.store, await add(scene))
         async with asyncio.timeout(60):
@@ -115,7 +115,7 @@ async def test_each_round_gives_every_task_one_step(scene: Scene) -> None:
     await buried(scene, 30)
     tasks = [await add(scene) for _ in range(3)]
     assert await runner(scene.store, step=4).once() == 3
-    found = [await scene.store.task(task.org_id, task.id) for task in tasks]
+    found = [await scene.store.repair.task(task.org_id, task.id) for task in tasks]
     assert sum(task.done for task in found if task is not None) == 12
     await scene.claim_all()
 
@@ -126,7 +126,7 @@ async def test_cancel_ends_a_task_between_two_steps(scene: Scene) -> None:
     task = await add(scene)
     each = runner(scene.store, step=10)
     await each.once()
-    await scene.store.cancel_task(task.id)
+    await scene.store.repair.cancel_task(task.id)
     assert await each.once() == 0
     assert len(await scene.claim_all()) == 10
 
@@ -157,7 +157,7 @@ async def test_a_failed_step_is_retried_later(scene: Scene) -> None:
     with capture_logs():
         assert [await each.once() for _ in range(20)] == [0] * 20
     await scene.raw.execute("UPDATE task SET position = NULL")
-    assert (await scene.store.task(task.org_id, task.id)).status == TaskStatus.RUNNING  # type: ignore[union-attr]
+    assert (await scene.store.repair.task(task.org_id, task.id)).status == TaskStatus.RUNNING  # type: ignore[union-attr]
     each._failing.clear()
     await each.once()
     assert (await ended(scene.store, task)).status == TaskStatus.FINISHED
@@ -182,11 +182,13 @@ async def test_a_killed_worker_loses_and_repeats_no_row(database_url: str, tmp_p
     store = await open_store(database_url, vault=Vault([env["HOOKLINE_SECRET_KEY"]]), options=StoreOptions())
     await store.migrate()
     with Receiver() as receiver:
-        organization = await store.save_organization(factory.organization())
-        app = await store.create_application(organization.id, factory.new_application())
-        endpoint = await store.create_endpoint(app.no, factory.new_endpoint(url=receiver.url, throttle_rate=1.0))
+        organization = await store.catalogue.save_organization(factory.organization())
+        app = await store.catalogue.create_application(organization.id, factory.new_application())
+        endpoint = await store.catalogue.create_endpoint(
+            app.no, factory.new_endpoint(url=receiver.url, throttle_rate=1.0)
+        )
         messages = await _dead(store, database_url, app.no, LETTERS)
-        task = await store.add_task(
+        task = await store.repair.add_task(
             NewTask(
                 org_id=organization.id,
                 app_no=app.no,
@@ -214,7 +216,7 @@ async def _dead(store: Store, url: str, app_no: int, count: int) -> list[str]:
     messages: list[str] = []
     while len(messages) < count:
         batch = factory.new_messages(app_no, 1000)
-        await store.ingest(batch)
+        await store.pipeline.ingest(batch)
         messages += [message.id for message in batch]
     await _make_all_dead(url)
     return messages
@@ -241,7 +243,7 @@ async def _make_all_dead(url: str) -> None:
 async def _under_way(store: Store, task: Task) -> Task:
     async with asyncio.timeout(120):
         while True:
-            found = await store.task(task.org_id, task.id)
+            found = await store.repair.task(task.org_id, task.id)
             assert found is not None
             assert found.status == TaskStatus.RUNNING
             if found.done:

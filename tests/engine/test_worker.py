@@ -48,7 +48,7 @@ async def test_a_message_is_delivered_and_its_attempt_kept(scene: Scene, receive
     [received] = receiver.requests
     assert (received.method, received.path, received.headers["x-tenant"]) == ("POST", "/hook", "blue")
     assert received.headers["content-type"] == "application/json"
-    [attempt] = await scene.store.attempts(message_id)
+    [attempt] = await scene.store.history.attempts(message_id)
     assert (attempt.endpoint_id, attempt.number, attempt.outcome) == (endpoint.id, 1, "delivered")
     assert (attempt.status_code, attempt.response_body) == (202, b"thank\x00you")
     assert attempt.response_headers["x-request-id"] == "r-17"
@@ -69,7 +69,7 @@ async def test_a_failure_is_retried_with_the_same_id_and_bytes(scene: Scene, rec
     assert {received.headers["webhook-id"] for received in receiver.requests} == {message_id}
     assert len({received.body for received in receiver.requests}) == 1
     assert len({received.headers["webhook-created-at"] for received in receiver.requests}) == 1
-    attempts = await scene.store.attempts(message_id)
+    attempts = await scene.store.history.attempts(message_id)
     assert [(a.number, a.status_code, a.outcome) for a in attempts] == [
         (1, 503, "retry"),
         (2, 503, "retry"),
@@ -94,7 +94,7 @@ async def test_an_endpoint_that_is_gone_is_disabled(scene: Scene, receiver: Rece
         [message_id] = await scene.send()
         [delivery] = await settled(scene.store, message_id)
     assert (delivery.state, delivery.reason) == (DeliveryState.DEAD, Reason.ENDPOINT_GONE)
-    found = await scene.store.endpoint(scene.app.no, endpoint.id)
+    found = await scene.store.catalogue.endpoint(scene.app.no, endpoint.id)
     assert found is not None
     assert found.status == EndpointStatus.DISABLED
 
@@ -183,7 +183,7 @@ async def test_a_new_message_wakes_a_sleeping_worker(scene: Scene, second: Store
         await scene.send()
         await receiver.arrived(1)
         for expected in range(2, 6):
-            await second.ingest(factory.new_messages(scene.app.no, 1))
+            await second.pipeline.ingest(factory.new_messages(scene.app.no, 1))
             await receiver.arrived(expected)
 
 
@@ -192,7 +192,7 @@ async def test_a_changed_endpoint_is_used_by_the_next_attempt(scene: Scene, rece
     async with working(scene.store):
         await scene.send()
         await receiver.arrived(1)
-        await scene.store.change_endpoint(endpoint.no, EndpointChange(url=receiver.url + "/new"))
+        await scene.store.catalogue.change_endpoint(endpoint.no, EndpointChange(url=receiver.url + "/new"))
         await scene.send()
         arrived = await receiver.arrived(2)
     assert [received.path for received in arrived] == ["/old", "/new"]
@@ -233,7 +233,7 @@ async def test_an_endpoint_that_refuses_is_slowed_and_gets_everything(scene: Sce
         for message_id in messages:
             [delivery] = await settled(scene.store, message_id)
             assert delivery.state == DeliveryState.DELIVERED
-    kinds = [event.kind for event in await scene.store.lane_events(endpoint.no, limit=50)]
+    kinds = [event.kind for event in await scene.store.history.lane_events(endpoint.no, limit=50)]
     assert kinds[-1] == LaneEventKind.LANE_SLOWED
     assert set(kinds) <= {LaneEventKind.LANE_SLOWED, LaneEventKind.LANE_AT_SPEED}
     assert len(receiver.requests) > 150
@@ -275,7 +275,9 @@ async def test_a_request_unfinished_at_shutdown_is_released_and_spends_no_attemp
         await receiver.arrived(1)
     delivery = await scene.delivery(message_id)
     assert (delivery.state, delivery.attempts, delivery.sent) == (DeliveryState.SCHEDULED, 0, 1)
-    [attempt] = await scene.store.attempts(message_id)  # the request may have arrived, and the result must show that
+    [attempt] = await scene.store.history.attempts(
+        message_id
+    )  # the request may have arrived, and the result must show that
     assert (attempt.outcome, attempt.detail) == ("retry", "waiting for the response: shutting down")
 
 
@@ -330,12 +332,12 @@ async def test_an_outage_of_the_database_loses_no_outcome(receiver: Receiver) ->
     with private_server() as server:
         store = await open_store(server.url("postgres"), vault=Vault([new_key()]), options=StoreOptions(lease=600.0))
         await store.migrate()
-        organization = await store.save_organization(factory.organization())
-        app = await store.create_application(organization.id, factory.new_application())
-        await store.create_endpoint(app.no, factory.new_endpoint(url=receiver.url))
+        organization = await store.catalogue.save_organization(factory.organization())
+        app = await store.catalogue.create_application(organization.id, factory.new_application())
+        await store.catalogue.create_endpoint(app.no, factory.new_endpoint(url=receiver.url))
         async with working(store, deadline=500.0) as worker:
             messages = factory.new_messages(app.no, 20)
-            await store.ingest(messages)
+            await store.pipeline.ingest(messages)
             await receiver.arrived(20)
             await asyncio.to_thread(server.stop)
             stopped.set()
@@ -367,7 +369,7 @@ async def test_a_refused_connection_is_tried_once_more_within_the_attempt(scene:
         async with working(scene.store):
             [message_id] = await scene.send(policy=PolicyOverride(max_attempts=1))
             [delivery] = await settled(scene.store, message_id)
-    [attempt] = await scene.store.attempts(message_id)
+    [attempt] = await scene.store.history.attempts(message_id)
     assert (delivery.reason, attempt.error) == (Reason.ATTEMPTS_EXHAUSTED, ErrorKind.REFUSED)
 
 

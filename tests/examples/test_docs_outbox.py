@@ -70,7 +70,7 @@ async def paid(shop: asyncpg.Connection) -> list[int]:
 
 async def relayed(scene: Scene, store: Store) -> list[Any]:
     """Relay the outbox. Return the payloads of the resulting messages."""
-    await store.relay(100)
+    await store.pipeline.relay(100)
     return [msgspec.json.decode(job.payload) for job in await scene.claim()]
 
 

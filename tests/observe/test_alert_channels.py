@@ -58,7 +58,7 @@ async def an_alert(scene: Scene, channels: Channels, guard: Guard = LOOPBACK) ->
 async def test_alerts_arrive_signed_and_in_the_slack_format(scene: Scene, receiver: Receiver) -> None:
     receiver.behave(lambda request: Behaviour(status=503 if len(receiver.requests) < 3 else 200))
     fleet = await an_alert(scene, both(receiver))
-    assert (await scene.store.relay(10)).relayed == 2
+    assert (await scene.store.pipeline.relay(10)).relayed == 2
     async with working(scene.store):
         arrived = await receiver.arrived(4)  # each alert was sent twice, because the first response was an error
     by_path = {request.path: request for request in arrived}
@@ -94,7 +94,7 @@ async def test_the_resolved_notification_has_the_duration(scene: Scene, receiver
     began = clock.monotonic()
     fleet = await an_alert(scene, both(receiver))
     await scene.raw.execute("DELETE FROM outbox")
-    await scene.store.resolve(DeadFilter(org_id=scene.organization.id), "looked at")
+    await scene.store.repair.resolve(DeadFilter(org_id=scene.organization.id), "looked at")
     await fleet.settle()
     took = clock.monotonic() - began  # the real time that passed, beside the 136 seconds that the test simulates
     told = await outbox(scene)
@@ -135,7 +135,7 @@ async def test_a_failed_notification_rolls_back_the_change_of_state(scene: Scene
         raise RuntimeError("on purpose")
 
     with pytest.raises(RuntimeError, match="on purpose"):
-        await scene.store.judge_alerts(0, every=EVERY, decide=decide, tell=tell)
+        await scene.store.monitoring.judge_alerts(0, every=EVERY, decide=decide, tell=tell)
     (after,) = await fleet.firing()
     assert (after.id, after.resolved_at) == (before.id, None)
     assert await outbox(scene) == []
@@ -154,7 +154,7 @@ async def test_channels_follow_the_configuration(scene: Scene, receiver: Receive
     assert {channel: endpoint.url for channel, endpoint in first.items()} == channels.urls
     await alert_channels.settle(scene.store, LOOPBACK, channels)
     assert await alert_channels.endpoints(scene.store) == first
-    await scene.store.set_endpoint_status(first[WEBHOOK].no, EndpointStatus.DISABLED, "gone")
+    await scene.store.catalogue.set_endpoint_status(first[WEBHOOK].no, EndpointStatus.DISABLED, "gone")
     await alert_channels.settle(scene.store, LOOPBACK, Channels(webhook_url=f"{receiver.url}/other"))
     (only_one,) = (await alert_channels.endpoints(scene.store)).values()
     assert (only_one.id, only_one.url, only_one.status) == (

@@ -7,6 +7,7 @@ import asyncio
 import random
 import re
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from hookline.errors import InvalidInput, StoreUnavailable
 from hookline.model.alerts import EarlierChecks
 from hookline.rules.guard import Guard
 from hookline.store import Store
-from hookline.store.protocols import Page
+from hookline.store.protocols import PARTS, Page
 from tests.support import factory
 from tests.support.alerts import EVERY, Fleet, only
 from tests.support.raw import RawPostgres
@@ -112,10 +113,10 @@ async def test_old_checks_and_alerts_are_deleted_but_not_firing_alerts(scene: Sc
     await scene.endpoint()
     fleet = Fleet(scene, only(dead_letters=1, circuits=True))
     endpoint = await scene.endpoint()
-    await scene.store.open_circuit(endpoint.no, "by hand")
+    await scene.store.catalogue.open_circuit(endpoint.no, "by hand")
     await fleet.attempt(2, factory.dead)
     await fleet.check()
-    await scene.store.reset_circuit(endpoint.no, "by hand")
+    await scene.store.catalogue.reset_circuit(endpoint.no, "by hand")
     await fleet.check()
     assert [alert.name for alert in await fleet.resolved()] == ["circuit_open"]
     await scene.age(31 * 86_400)
@@ -126,7 +127,7 @@ async def test_old_checks_and_alerts_are_deleted_but_not_firing_alerts(scene: Sc
 
 
 class Away:
-    """A store whose database is unavailable for the first calls."""
+    """The monitoring part of a store whose database is unavailable for the first calls."""
 
     def __init__(self, store: Store, calls: int) -> None:
         self._store = store
@@ -136,15 +137,17 @@ class Away:
         self._calls -= 1
         if self._calls >= 0:
             raise StoreUnavailable("away")
-        return await self._store.alert_checks(seconds)
+        return await self._store.monitoring.alert_checks(seconds)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
+        return getattr(self._store.monitoring, name)
 
 
 async def test_the_watch_waits_for_an_unavailable_database(scene: Scene) -> None:
     settings = WatchSettings(guard=Guard(), every=0.01)
-    watch = Watch(Away(scene.store, 2), settings, random.Random(1))
+    parts = {part: getattr(scene.store, part) for part in PARTS}
+    away: Any = SimpleNamespace(**parts | {"monitoring": Away(scene.store, 2)})
+    watch = Watch(away, settings, random.Random(1))
     stop = asyncio.Event()
     with capture_logs() as logs:
         running = asyncio.create_task(watch.run(stop))
@@ -172,21 +175,21 @@ async def test_alerts_are_listed_newest_first_in_pages(scene: Scene) -> None:
     fleet = Fleet(scene, only(circuits=True))
     endpoints = [await scene.endpoint() for _ in range(5)]
     for endpoint in endpoints:
-        await scene.store.open_circuit(endpoint.no, "by hand")
+        await scene.store.catalogue.open_circuit(endpoint.no, "by hand")
         await fleet.check()
-    await scene.store.reset_circuit(endpoints[1].no, "by hand")
+    await scene.store.catalogue.reset_circuit(endpoints[1].no, "by hand")
     await fleet.check()
 
     async def subjects(firing: bool | None = None, **page: Any) -> list[int]:
-        found = await scene.store.alerts(Page(**page), firing=firing)
+        found = await scene.store.monitoring.alerts(Page(**page), firing=firing)
         names = [endpoint.id for endpoint in endpoints]
         return [names.index(alert.subject) for alert in found]
 
     assert await subjects() == [4, 3, 2, 1, 0]
     assert await subjects(firing=True) == [4, 3, 2, 0]
     assert await subjects(firing=False) == [1]
-    first = (await scene.store.alerts(Page(limit=2)))[-1]
+    first = (await scene.store.monitoring.alerts(Page(limit=2)))[-1]
     assert await subjects(limit=2, iterator=str(first.id)) == [2, 1]
     assert await subjects(limit=3, iterator=str(first.id - 2), backwards=True) == [4, 3, 2]
     with pytest.raises(InvalidInput):
-        await scene.store.alerts(Page(iterator="x"))
+        await scene.store.monitoring.alerts(Page(iterator="x"))

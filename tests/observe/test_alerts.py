@@ -18,7 +18,7 @@ async def test_a_circuit_that_opens_fires_until_it_is_closed(scene: Scene) -> No
     await fleet.work(lambda job: factory.retry(job, after=0.001))
     await fleet.check()
     assert await fleet.firing() == []
-    await scene.store.reset_circuit(endpoint.no, "by hand")
+    await scene.store.catalogue.reset_circuit(endpoint.no, "by hand")
     await fleet.work(factory.delivered)
     await scene.trip(endpoint)
     await fleet.check()
@@ -27,7 +27,7 @@ async def test_a_circuit_that_opens_fires_until_it_is_closed(scene: Scene) -> No
     await scene.record(factory.delivered(await scene.probe(endpoint)))
     await fleet.check()
     assert await fleet.names() == ["circuit_open"]  # the circuit recovers
-    await scene.store.reset_circuit(endpoint.no, "by hand")
+    await scene.store.catalogue.reset_circuit(endpoint.no, "by hand")
     await fleet.check()
     assert await fleet.firing() == []
 
@@ -35,7 +35,7 @@ async def test_a_circuit_that_opens_fires_until_it_is_closed(scene: Scene) -> No
 async def test_the_alert_begins_when_the_circuit_opened_not_when_it_was_noticed(scene: Scene) -> None:
     fleet = Fleet(scene, only(circuits=True))
     endpoint = await scene.endpoint()
-    await scene.store.open_circuit(endpoint.no, "by hand")
+    await scene.store.catalogue.open_circuit(endpoint.no, "by hand")
     await scene.age(600)
     await fleet.check()
     (alert,) = await fleet.firing()
@@ -47,11 +47,11 @@ async def test_the_alert_of_a_paused_or_deleted_endpoint_is_resolved(scene: Scen
     fleet = Fleet(scene, only(circuits=True))
     one, other = await scene.endpoint(), await scene.endpoint()
     for endpoint in (one, other):
-        await scene.store.open_circuit(endpoint.no, "by hand")
+        await scene.store.catalogue.open_circuit(endpoint.no, "by hand")
     await fleet.check()
     assert len(await fleet.firing()) == 2
-    await scene.store.set_endpoint_status(one.no, EndpointStatus.PAUSED, "by hand")
-    await scene.store.delete_endpoint(other.no)
+    await scene.store.catalogue.set_endpoint_status(one.no, EndpointStatus.PAUSED, "by hand")
+    await scene.store.catalogue.delete_endpoint(other.no)
     await fleet.check()
     assert await fleet.firing() == []
 
@@ -60,7 +60,7 @@ async def test_too_many_open_circuits_are_combined_into_one_alert(scene: Scene) 
     fleet = Fleet(scene, only(circuits=True))
     endpoints = [await scene.endpoint() for _ in range(23)]
     for endpoint in endpoints:
-        await scene.store.open_circuit(endpoint.no, "by hand")
+        await scene.store.catalogue.open_circuit(endpoint.no, "by hand")
     await fleet.check()
     firing = await fleet.firing()
     assert len(firing) == 21
@@ -69,7 +69,7 @@ async def test_too_many_open_circuits_are_combined_into_one_alert(scene: Scene) 
     assert rest.value == 3
     assert rest.text.startswith("3 more of these; the worst: the circuit of endpoint ")
     for endpoint in endpoints[20:]:
-        await scene.store.reset_circuit(endpoint.no, "by hand")
+        await scene.store.catalogue.reset_circuit(endpoint.no, "by hand")
     await fleet.check()
     assert OTHERS not in {alert.subject for alert in await fleet.firing()}
 
@@ -98,7 +98,7 @@ async def test_every_rule_can_be_disabled(scene: Scene) -> None:
     await fleet.attempt(150, factory.dead)
     await fleet.attempt(50, fails, last_left=True)
     await fleet.work(fails)
-    await scene.store.open_circuit(endpoint.no, "by hand")
+    await scene.store.catalogue.open_circuit(endpoint.no, "by hand")
     await fleet.beat()
     await fleet.settle()
     assert await fleet.firing() == []

@@ -52,10 +52,10 @@ async def test_deliveries_that_are_held_or_not_due_are_no_backlog(scene: Scene) 
     fleet = Fleet(scene, only(backlog=3))
     paused = await scene.endpoint()
     await scene.send(9)
-    await scene.store.set_endpoint_status(paused.no, EndpointStatus.PAUSED, "by hand")
+    await scene.store.catalogue.set_endpoint_status(paused.no, EndpointStatus.PAUSED, "by hand")
     await fleet.check_for(120)
     assert await fleet.firing() == []
-    await scene.store.set_endpoint_status(paused.no, EndpointStatus.ACTIVE, "by hand")
+    await scene.store.catalogue.set_endpoint_status(paused.no, EndpointStatus.ACTIVE, "by hand")
     await fleet.check_for(90)
     assert await fleet.names() == ["backlog"]
 
@@ -173,7 +173,7 @@ async def test_an_outbox_row_that_waits_for_a_minute_fires(scene: Scene) -> None
     (alert,) = await fleet.firing()
     assert alert.name == "outbox_lag"
     assert alert.text.startswith("the oldest of 1 outbox rows has waited for 1 min ")
-    moved: RelayReport = await scene.store.relay(10)
+    moved: RelayReport = await scene.store.pipeline.relay(10)
     assert moved.relayed == 1
     await fleet.settle()
     assert await fleet.firing() == []
@@ -207,7 +207,7 @@ async def test_expired_leases_fire(scene: Scene) -> None:
         await scene.send(count)
         assert len(await scene.claim_all()) == count
         await scene.age(61)
-        fleet.tally.swept(await scene.store.sweep_leases())
+        fleet.tally.swept(await scene.store.upkeep.sweep_leases())
         await fleet.beat()
         await fleet.check()
         await fleet.work(factory.delivered)

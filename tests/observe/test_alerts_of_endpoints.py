@@ -61,7 +61,7 @@ async def test_an_endpoint_that_fails_at_once_fires_although_its_open_circuit_al
     (alert,) = await fleet.firing()
     assert alert.text.startswith(f"no attempt was made at endpoint {endpoint.id} of application ")
     assert alert.text.endswith(" within 15 min: its circuit is open")
-    await scene.store.reset_circuit(endpoint.no, "by hand")
+    await scene.store.catalogue.reset_circuit(endpoint.no, "by hand")
     await fleet.settle()
     assert await fleet.firing() == []
 
@@ -69,7 +69,7 @@ async def test_an_endpoint_that_fails_at_once_fires_although_its_open_circuit_al
 async def test_an_endpoint_whose_circuit_an_operator_opened_does_not_fire(scene: Scene) -> None:
     fleet = Fleet(scene, only(endpoint=0.5))
     endpoint = await scene.endpoint()
-    await scene.store.open_circuit(endpoint.no, "by hand")
+    await scene.store.catalogue.open_circuit(endpoint.no, "by hand")
     await scene.age(1000)
     await fleet.check()
     assert await fleet.firing() == []

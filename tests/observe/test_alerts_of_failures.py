@@ -30,13 +30,13 @@ async def test_the_dead_letter_alert_becomes_critical_and_then_a_warning_again(s
     await fleet.attempt(1, factory.dead)
     assert await severities() == [Severity.CRITICAL]
     everything = DeadFilter(org_id=scene.organization.id)
-    await scene.store.resolve(everything, "looked at", limit=15)
+    await scene.store.repair.resolve(everything, "looked at", limit=15)
     assert await severities() == [Severity.CRITICAL]  # 86 is below the threshold, but not far enough
-    await scene.store.resolve(everything, "looked at", limit=20)
+    await scene.store.repair.resolve(everything, "looked at", limit=20)
     assert await severities() == [Severity.WARNING]
     (alert,) = await fleet.firing()
     assert alert.text == "there are 66 unresolved dead letters (limit 10); most frequent reason: permanent_failure"
-    await scene.store.resolve(everything, "looked at", limit=100)
+    await scene.store.repair.resolve(everything, "looked at", limit=100)
     await fleet.settle()
     assert await fleet.firing() == []
     assert len(await fleet.resolved()) == 1
@@ -49,7 +49,7 @@ async def test_more_dead_letters_than_usual_fire(scene: Scene) -> None:
         await fleet.attempt(6, factory.dead)
         await fleet.beat()
         await scene.age(3607 + 7 * hour)  # a different time each hour, so that no two pulses fall into the same minute
-        await scene.store.roll_pulses()
+        await scene.store.monitoring.roll_pulses()
     await fleet.attempt(17, factory.dead)
     await fleet.beat()
     await fleet.check()

@@ -229,7 +229,7 @@ async def test_a_failed_log_write_does_not_record_an_attempt_twice(scene: Scene)
     with capture_logs() as logged:
         await recorder.run()
     assert [entry["event"] for entry in logged] == []
-    assert len(await scene.store.attempts(job.message_id)) == 1
+    assert len(await scene.store.history.attempts(job.message_id)) == 1
 
 
 async def test_an_attempt_that_could_not_be_recorded_is_still_logged(scene: Scene) -> None:

@@ -81,7 +81,7 @@ def selectors(expr: Any) -> list[Any]:
 async def shown(scene: Scene) -> AsyncIterator[Scrape]:
     """Return the metrics of a process in which every metric has changed."""
     endpoint = await scene.endpoint()
-    await scene.store.add_pulse("one", Pulse(at=EPOCH, endpoints={endpoint.no: [1, 3]}))
+    await scene.store.monitoring.add_pulse("one", Pulse(at=EPOCH, endpoints={endpoint.no: [1, 3]}))
     async with measuring(scene, sampler=Sampler(scene.store, endpoints=EndpointLabels.TOP, every=0.0)) as measured:
         await measured.post(f"/api/v1/app/{scene.app.id}/msg", {"eventType": "order.paid", "payload": {}})
         await scene.send(2)

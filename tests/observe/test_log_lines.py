@@ -134,7 +134,7 @@ async def test_a_delivery_that_dies_while_it_waits_has_a_line_with_its_message_i
     deleted = await scene.endpoint(event_types=("order.gone",))
     [waiting] = await scene.send()
     [orphan] = await scene.send(event_type="order.gone")
-    await scene.store.delete_endpoint(deleted.no)
+    await scene.store.catalogue.delete_endpoint(deleted.no)
     sweeper = Sweeper(scene.store, SweepSettings(every=0.001), Outage(random.Random(3)), random.Random(4))
     with capture_logs() as logged:
         await swept(sweeper, logged, orphan)

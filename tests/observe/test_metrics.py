@@ -305,7 +305,7 @@ async def test_an_outcome_after_a_lost_lease_is_counted(measured: Measured) -> N
     (job,) = await scene.claim()
     recorder = Recorder(scene.store, factory.slots(), Outage(random.Random(1)), lambda: None, str, measured.tally)
     await scene.age(100)
-    await scene.store.sweep_leases()
+    await scene.store.upkeep.sweep_leases()
     before = await measured.scrape()
     recorder.add(factory.delivered(job))
     recorder.close()
@@ -345,7 +345,7 @@ async def test_deliveries_of_a_deleted_endpoint_are_counted(measured: Measured) 
     scene = measured.scene
     endpoint = await scene.endpoint()
     await scene.send(3)
-    await scene.store.delete_endpoint(endpoint.no)
+    await scene.store.catalogue.delete_endpoint(endpoint.no)
     before = await measured.scrape()
     await sweep(scene.store, measured.tally)
     assert (await measured.scrape()).grown(before) == {"dead_letters{reason=endpoint_deleted}": 3}

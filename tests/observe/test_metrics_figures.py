@@ -34,7 +34,7 @@ async def test_every_figure_of_depths_is_shown(measured: Measured) -> None:
         await scene.store.now(),
     )
     await scene.send(2)
-    found, depths = await measured.sampled(), await scene.store.depths()
+    found, depths = await measured.sampled(), await scene.store.monitoring.depths()
     assert found.by("hookline_deliveries", "state") == depths.states
     assert found["hookline_deliveries_due"] == depths.due == 2
     assert found["hookline_deliveries_held"] == depths.held

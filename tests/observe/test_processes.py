@@ -95,7 +95,7 @@ async def test_workers_end_when_their_parent_is_killed(
         process.kill()
         release.set()
         await ended(workers)
-    [delivery] = await deployment.store.deliveries(arrived.headers["webhook-id"])
+    [delivery] = await deployment.store.history.deliveries(arrived.headers["webhook-id"])
     assert delivery.state == DeliveryState.DELIVERED
 
 

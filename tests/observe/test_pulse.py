@@ -117,42 +117,42 @@ def test_the_number_of_names_is_limited() -> None:
 
 async def test_the_database_stores_pulses_of_all_processes(scene: Scene) -> None:
     since = await scene.store.now() - timedelta(seconds=1)
-    await scene.store.add_pulse("one", Pulse(at=AT, accepted=3))
-    await scene.store.add_pulse("other", Pulse(at=AT, accepted=4))
-    found = await scene.store.pulses(since)
+    await scene.store.monitoring.add_pulse("one", Pulse(at=AT, accepted=3))
+    await scene.store.monitoring.add_pulse("other", Pulse(at=AT, accepted=4))
+    found = await scene.store.monitoring.pulses(since)
     assert sorted((pulse.process, pulse.accepted) for pulse in found) == [("one", 3.0), ("other", 4.0)]
     assert all(pulse.at > since for pulse in found)
-    assert await scene.store.pulses(await scene.store.now() + timedelta(seconds=1)) == []
+    assert await scene.store.monitoring.pulses(await scene.store.now() + timedelta(seconds=1)) == []
 
 
 async def test_pulses_are_aggregated_to_whole_minutes_once(scene: Scene) -> None:
     for process, accepted in (("one", 1), ("one", 2), ("other", 4)):
-        await scene.store.add_pulse(process, Pulse(at=AT, accepted=accepted, slots=512))
+        await scene.store.monitoring.add_pulse(process, Pulse(at=AT, accepted=accepted, slots=512))
     await age_pulses(scene, seconds=300)
     since = await scene.store.now() - timedelta(minutes=10)
     for _ in range(2):
-        await scene.store.roll_pulses()
-        minutes = await scene.store.pulses(since, minutes=True)
+        await scene.store.monitoring.roll_pulses()
+        minutes = await scene.store.monitoring.pulses(since, minutes=True)
         assert sum(minute.accepted for minute in minutes) == 7
-    assert len(await scene.store.pulses(since)) == 3  # single pulses stay for a while
+    assert len(await scene.store.monitoring.pulses(since)) == 3  # single pulses stay for a while
 
 
 async def test_a_minute_that_is_not_over_is_not_aggregated(scene: Scene) -> None:
-    await scene.store.add_pulse("one", Pulse(at=AT, accepted=1))
-    await scene.store.roll_pulses()
-    assert await scene.store.pulses(await scene.store.now() - timedelta(minutes=5), minutes=True) == []
+    await scene.store.monitoring.add_pulse("one", Pulse(at=AT, accepted=1))
+    await scene.store.monitoring.roll_pulses()
+    assert await scene.store.monitoring.pulses(await scene.store.now() - timedelta(minutes=5), minutes=True) == []
 
 
 async def test_old_pulses_are_deleted(scene: Scene) -> None:
-    await scene.store.add_pulse("one", Pulse(at=AT, accepted=1))
+    await scene.store.monitoring.add_pulse("one", Pulse(at=AT, accepted=1))
     await age_pulses(scene, seconds=3 * 3600)
-    await scene.store.roll_pulses()
+    await scene.store.monitoring.roll_pulses()
     since = await scene.store.now() - timedelta(days=1)
-    assert await scene.store.pulses(since) == []
-    assert [minute.accepted for minute in await scene.store.pulses(since, minutes=True)] == [1]
+    assert await scene.store.monitoring.pulses(since) == []
+    assert [minute.accepted for minute in await scene.store.monitoring.pulses(since, minutes=True)] == [1]
     await age_pulses(scene, seconds=8 * 86_400)
-    await scene.store.roll_pulses()
-    assert await scene.store.pulses(since - timedelta(days=30), minutes=True) == []
+    await scene.store.monitoring.roll_pulses()
+    assert await scene.store.monitoring.pulses(since - timedelta(days=30), minutes=True) == []
 
 
 async def test_work_of_a_pulse_that_could_not_be_stored_is_in_the_next_one(scene: Scene) -> None:
@@ -162,7 +162,7 @@ async def test_work_of_a_pulse_that_could_not_be_stored_is_in_the_next_one(scene
         async def add_pulse(self, process: str, pulse: Pulse, deeds: Sequence[EndpointWork]) -> None:
             if self.gone:
                 raise StoreUnavailable("away")
-            await scene.store.add_pulse(process, pulse, deeds)
+            await scene.store.monitoring.add_pulse(process, pulse, deeds)
 
     endpoint = await scene.endpoint()
     await scene.send(5)
@@ -177,11 +177,11 @@ async def test_work_of_a_pulse_that_could_not_be_stored_is_in_the_next_one(scene
     store.gone = False
     await heart.beat()
     await heart.beat()
-    found = await scene.store.pulses(await scene.store.now() - timedelta(minutes=1))
+    found = await scene.store.monitoring.pulses(await scene.store.now() - timedelta(minutes=1))
     assert [pulse.accepted for pulse in found] == [7, 0]
     assert found[0].processes == 1
     since = await scene.store.now() - timedelta(minutes=1)
-    done = await scene.store.activity(
+    done = await scene.store.monitoring.activity(
         since, org_id=scene.organization.id, app_no=scene.app.no, endpoint_no=endpoint.no, grain=MINUTE
     )
     assert [(each.delivered, each.retried, each.dead) for each in done] == [(4, 1, 0)]
@@ -203,11 +203,11 @@ async def test_deliveries_held_by_a_pause_or_throttle_are_not_late(scene: Scene,
         throttle = 50.0 if held_by == "throttle" else None
         endpoint = await scene.endpoint(url=receiver.url, throttle_rate=throttle)
         if held_by == "pause":
-            await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "a look at it")
+            await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "a look at it")
         await scene.send(3)
         await age(scene.raw, 600)
         if held_by == "pause":
-            await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "well again")
+            await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "well again")
         async with working(scene.store, tally=tally, retry=RetryPolicy()):
             await receiver.arrived(3)
     late = sum(tally.first_latency.of()[SECONDS.index(300.0) + 1 : -1])

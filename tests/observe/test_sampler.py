@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from tests.support.scene import Scene
 
 
 class Counted:
-    """A store whose count takes a given time, or fails."""
+    """The monitoring part of a store, whose count takes a given time, or fails."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
@@ -33,36 +34,40 @@ class Counted:
         self.asked.append(fresh)
         if self.away:
             raise StoreUnavailable("away")
-        return replace(await self._scene.store.depths(), seconds=self.seconds)
+        return replace(await self._scene.store.monitoring.depths(), seconds=self.seconds)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._scene.store, name)
+        return getattr(self._scene.store.monitoring, name)
+
+    @property
+    def store(self) -> Any:
+        return SimpleNamespace(monitoring=self, catalogue=self._scene.store.catalogue)
 
 
 @pytest.mark.parametrize("engine", ["sqlite"])
 async def test_a_slow_count_makes_the_sampler_count_less_often(scene: Scene) -> None:
-    store = Counted(scene)
-    sampler = Sampler(store, every=5.0)  # type: ignore[arg-type]
+    counted = Counted(scene)
+    sampler = Sampler(counted.store, every=5.0)
     for seconds, rest in ((0.01, 5.0), (0.1, 5.0), (2.0, 2.0 * COUNTING)):
-        store.seconds = seconds
+        counted.seconds = seconds
         await sampler.take()
         assert sampler._interval() == pytest.approx(rest)
         assert seconds / sampler._interval() <= 0.02
-    assert store.asked == [5.0, 5.0, 5.0]
+    assert counted.asked == [5.0, 5.0, 5.0]
 
 
 @pytest.mark.parametrize("engine", ["sqlite"])
 async def test_while_the_database_is_unavailable_the_last_sample_stays(scene: Scene) -> None:
-    store = Counted(scene)
-    sampler = Sampler(store)  # type: ignore[arg-type]
-    store.away = True
+    counted = Counted(scene)
+    sampler = Sampler(counted.store)
+    counted.away = True
     await sampler.take()
     assert sampler.last() is None
-    store.away = False
+    counted.away = False
     await sampler.take()
     first = sampler.last()
     assert first is not None
-    store.away = True
+    counted.away = True
     await sampler.take()
     after = sampler.last()
     assert after is not None
@@ -71,8 +76,8 @@ async def test_while_the_database_is_unavailable_the_last_sample_stays(scene: Sc
 
 
 async def test_the_sampler_runs_until_it_is_stopped(scene: Scene) -> None:
-    store = Counted(scene)  # a count without cost, because the sampler pauses for long after a slow one
-    sampler, stop = Sampler(store, every=0.01), asyncio.Event()  # type: ignore[arg-type]  # it asks for nothing else of it
+    counted = Counted(scene)  # a count without cost, because the sampler pauses for long after a slow one
+    sampler, stop = Sampler(counted.store, every=0.01), asyncio.Event()  # it asks for nothing else of it
     running = asyncio.create_task(sampler.run(stop))
     await scene.endpoint()
     await scene.send(3)
@@ -87,7 +92,7 @@ async def test_the_sampler_runs_until_it_is_stopped(scene: Scene) -> None:
 
 
 async def beat(scene: Scene, endpoints: dict[int, list[int]]) -> None:
-    await scene.store.add_pulse("one", Pulse(at=EPOCH, endpoints=endpoints))
+    await scene.store.monitoring.add_pulse("one", Pulse(at=EPOCH, endpoints=endpoints))
 
 
 @pytest.mark.parametrize("labels", list(EndpointLabels))

@@ -101,7 +101,7 @@ async def test_one_trace_from_the_caller_to_the_receiver(
     }
     assert delivery.attributes == about | {"hookline.outcome": "delivered", "hookline.attempts": 2}
     ids = [first.attributes.pop("hookline.attempt.id"), second.attributes.pop("hookline.attempt.id")]
-    assert sorted(ids) == sorted(one.id for one in await scene.store.attempts(message_id))
+    assert sorted(ids) == sorted(one.id for one in await scene.store.history.attempts(message_id))
     peer = {"network.peer.address": "127.0.0.1", "network.peer.port": receiver.port}
     sent = about | peer | {"http.request.method": "POST"}
     assert first.attributes == sent | {
@@ -133,7 +133,7 @@ async def test_a_batch_is_accepted_under_one_span(scene: Scene, collector: Colle
         made = [one["message"]["id"] for one in msgspec.json.decode(body)["results"]]
         [accept] = await collector.wait_for_spans(1)
     assert (accept.attributes["hookline.messages"], accept.parent_id) == (2, PUBLISHER)
-    assert [one.trace for one in await scene.store.messages_of(scene.app.no, made)] == [accept.parent] * 2
+    assert [one.trace for one in await scene.store.history.messages_of(scene.app.no, made)] == [accept.parent] * 2
 
 
 async def test_a_request_without_a_trace_starts_one(
@@ -197,7 +197,7 @@ async def test_the_span_of_a_dead_delivery_has_the_reason_and_its_replay_has_no_
         [message_id] = await scene.send(trace=PARENT)
         await reaches(scene.store, message_id, DeliveryState.DEAD)
         receiver.behave(Behaviour())
-        assert await scene.store.replay(DeadFilter(app_no=scene.app.no), limit=10)
+        assert await scene.store.repair.replay(DeadFilter(app_no=scene.app.no), limit=10)
         await reaches(scene.store, message_id, DeliveryState.DELIVERED)
         spans = await collector.wait_for_spans(3)
     [delivery] = named(spans, "delivery")
@@ -235,7 +235,7 @@ async def test_an_attempt_with_a_lost_lease_does_not_end_the_delivery_span(
     await scene.send(2, trace=PARENT)
     stale = await scene.claim()
     await scene.age(3600)
-    await scene.store.sweep_leases()
+    await scene.store.upkeep.sweep_leases()
     [held, *_rest] = current = await scene.claim()
     late = next(job for job in stale if job.delivery_id == held.delivery_id)
     recorder = Recorder(scene.store, factory.slots(), Outage(random.Random(1)), lambda: None, str, traces=traces)

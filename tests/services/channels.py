@@ -86,13 +86,13 @@ class World:
         store, now = scene.store, await scene.store.now()
         disabled = await scene.endpoint(channels=("disabled",))
         lost = await bury(scene, channels=("disabled",))
-        await store.set_endpoint_status(disabled.no, EndpointStatus.DISABLED, "broken")
+        await store.catalogue.set_endpoint_status(disabled.no, EndpointStatus.DISABLED, "broken")
         endpoint = await scene.endpoint(channels=("own",))
         letter, resolved = await bury(scene, channels=("own",)), await bury(scene, channels=("own",))
-        await store.resolve(DeadFilter(ids=(int(resolved.removeprefix(ids.DEAD_LETTER)),)), "before")
-        await store.open_circuit(endpoint.no, "for now")
+        await store.repair.resolve(DeadFilter(ids=(int(resolved.removeprefix(ids.DEAD_LETTER)),)), "before")
+        await store.catalogue.open_circuit(endpoint.no, "for now")
         running, over = await _task(scene), await _task(scene)
-        await store.fail_task(over, "the disk is full")
+        await store.repair.fail_task(over, "the disk is full")
         values = {
             "app": scene.app.id,
             "endpoint": endpoint.id,
@@ -115,17 +115,17 @@ class World:
     async def snapshot(self) -> list[Any]:
         """Return everything in the database that an action could change."""
         store, org = self.scene.store, self.scene.organization.id
-        endpoints = await store.endpoints(self.scene.app.no, Page(limit=100))
+        endpoints = await store.catalogue.endpoints(self.scene.app.no, Page(limit=100))
         return [
             endpoints,
-            [await store.lane_view(each.no) for each in endpoints],
-            await store.dead_letters(DeadFilter(org_id=org, resolved=None), Page(limit=100)),
-            await store.tasks(TaskFilter(org_id=org), Page(limit=100)),
+            [await store.history.lane_view(each.no) for each in endpoints],
+            await store.repair.dead_letters(DeadFilter(org_id=org, resolved=None), Page(limit=100)),
+            await store.repair.tasks(TaskFilter(org_id=org), Page(limit=100)),
             await self.audited(),
         ]
 
     async def audited(self) -> list[tuple[str, str | None]]:
-        log = await self.scene.store.audit_log(AuditFilter(org_id=self.scene.organization.id), Page(limit=100))
+        log = await self.scene.store.access.audit_log(AuditFilter(org_id=self.scene.organization.id), Page(limit=100))
         return [(each.action, each.app_id) for each in log.rows if each.action != "session.begin"]
 
     async def ask(
@@ -188,7 +188,7 @@ class World:
 async def _task(scene: Scene) -> str:
     work = TaskWork(died_until=await scene.store.now() - 2 * HOUR)
     new = NewTask(org_id=scene.organization.id, app_no=scene.app.no, kind=TaskKind.RESOLVE_DEAD, work=work)
-    return (await scene.store.add_task(new)).id
+    return (await scene.store.repair.add_task(new)).id
 
 
 def _path(template: str, values: Mapping[str, str]) -> str:
@@ -220,5 +220,5 @@ def unknown(kind: str, name: str, *refs: str) -> tuple[Bad, ...]:
 
 
 async def another_organization(scene: Scene) -> tuple[str, Application]:
-    other = await scene.store.save_organization(factory.organization())
-    return other.id, await scene.store.create_application(other.id, factory.new_application())
+    other = await scene.store.catalogue.save_organization(factory.organization())
+    return other.id, await scene.store.catalogue.create_application(other.id, factory.new_application())

@@ -86,7 +86,7 @@ async def test_nobody_signs_in_without_an_entry(scene: Scene, enter: Enter) -> N
     sessions = await scene.raw.rows("SELECT * FROM session")
     assert sessions == []
     await enter()
-    log = await scene.store.audit_log(AuditFilter(org_id=scene.organization.id), Page())
+    log = await scene.store.access.audit_log(AuditFilter(org_id=scene.organization.id), Page())
     assert [each.action for each in log.rows] == ["session.begin"]
 
 
@@ -98,7 +98,7 @@ async def test_an_edit_that_also_disables_notes_both_changes(scene: Scene, addre
     path = f"/api/v1/app/{scene.app.id}/endpoint/{endpoint.id}"
     answer = await client.request("PATCH", path, b'{"description": "new", "disabled": true}', {})
     assert answer.status == 200, answer
-    log = await scene.store.audit_log(AuditFilter(org_id=scene.organization.id), Page())
+    log = await scene.store.access.audit_log(AuditFilter(org_id=scene.organization.id), Page())
     assert [(each.action, each.detail) for each in log.rows] == [
         ("endpoint.edit", "status"),
         ("endpoint.edit", "description"),

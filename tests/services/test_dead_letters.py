@@ -30,7 +30,7 @@ async def test_dead_letters_of_a_deleted_endpoint_are_found(
     others = await left(scene)
     gone = await scene.endpoint(channels=("gone",))
     await bury(scene, channels=("gone",))
-    await scene.store.delete_endpoint(gone.no)
+    await scene.store.catalogue.delete_endpoint(gone.no)
     answer = await world.ask(channel, _RESOLVE, {"gone": gone.id})
     assert answer.code in (0, 202, 303), answer
     await work(scene)

@@ -206,7 +206,7 @@ def test_a_bar_is_as_long_as_its_part_of_the_longest() -> None:
 
 
 async def read(scene: Scene, message_id: str) -> explain.MessageHistory:
-    message = await scene.store.message_by_id(message_id)
+    message = await scene.store.history.message_by_id(message_id)
     assert message is not None
     return await explain.read(scene.store, message, ids.DEFAULT_ORG)
 
@@ -215,11 +215,11 @@ async def test_the_explanation_of_a_delivery_that_was_held_and_died(scene: Scene
     endpoint = await scene.endpoint()
     other = await scene.endpoint(event_types=("order.other",))
     actor = Actor(kind=ActorKind.COMMAND_LINE)
-    await scene.store.open_circuit(other.no, "not its own", actor=actor)
+    await scene.store.catalogue.open_circuit(other.no, "not its own", actor=actor)
     [message] = await scene.send()
     [job] = await scene.claim()
     await scene.record(factory.retry(job, after=0.001))
-    await scene.store.open_circuit(endpoint.no, "they deploy", actor=actor)
+    await scene.store.catalogue.open_circuit(endpoint.no, "they deploy", actor=actor)
     told = (await read(scene, message)).ways[0]
     now = await scene.store.now()
     assert explain.current_state(told, now) == "held"
@@ -227,7 +227,7 @@ async def test_the_explanation_of_a_delivery_that_was_held_and_died(scene: Scene
     assert explain.advice(told, now)[-1] == f"hookline endpoints close {endpoint.id}"
 
     await scene.age(5)
-    await scene.store.reset_circuit(endpoint.no, "well again", actor=actor)
+    await scene.store.catalogue.reset_circuit(endpoint.no, "well again", actor=actor)
     [job] = await scene.claim()
     verdict = Dead(reason=Reason.PERMANENT_FAILURE, detail="422")
     await scene.record(factory.result(job, verdict, Health.GOOD, factory.answered(422)))
@@ -307,7 +307,7 @@ async def test_a_delivered_message_has_no_advice(scene: Scene) -> None:
 
 async def test_the_advice_for_a_paused_endpoint_is_to_resume_it(scene: Scene) -> None:
     endpoint = await scene.endpoint()
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "holidays")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "holidays")
     [message] = await scene.send()
     told = (await read(scene, message)).ways[0]
     now = await scene.store.now()

@@ -64,14 +64,14 @@ class Catalogue(World):
     async def made(cls, scene: Scene, cli: Cli, address: str, enter: Enter) -> Catalogue:
         store, org = scene.store, scene.organization.id
         for name, fields in (("order.paid", {}), ("order.sent", {"schemas": SCHEMA, "validated": True})):
-            await store.save_event_type(factory.event_type(org, name=name, **fields))
+            await store.catalogue.save_event_type(factory.event_type(org, name=name, **fields))
         endpoint = await scene.endpoint(uid="there", channels=("own",))
         disabled = await scene.endpoint(channels=("disabled",))
-        await store.set_endpoint_status(disabled.no, EndpointStatus.DISABLED, "broken")
+        await store.catalogue.set_endpoint_status(disabled.no, EndpointStatus.DISABLED, "broken")
         end = await store.now() + timedelta(days=1)
         old = tuple(Secret(key=new_secret(), expires_at=end) for _ in range(9))
         crowded = await scene.endpoint(channels=("crowded",), secrets=(Secret(key=new_secret()), *old))
-        other = await store.create_application(org, factory.new_application(uid="taken"))
+        other = await store.catalogue.create_application(org, factory.new_application(uid="taken"))
         elsewhere = await scene.endpoint(other)
         (message,) = await scene.send(channels=("nobody",))
         (needed,) = await scene.send(channels=("own",), event_id="once")
@@ -97,21 +97,21 @@ class Catalogue(World):
             "header": "x-team",
             "header_value": "gold",
             "payload": '{"id": 1}',
-            "seen": _seen(await store.event_type(org, "order.paid")),
+            "seen": _seen(await store.catalogue.event_type(org, "order.paid")),
         }
         return cls(scene, cli, address, enter, values)
 
     async def snapshot(self) -> list[Any]:
         store, org = self.scene.store, self.scene.organization.id
-        apps = await store.applications(org, Page(limit=100))
+        apps = await store.catalogue.applications(org, Page(limit=100))
         return [
             apps,
-            [await store.endpoints(app.no, Page(limit=100)) for app in apps],
-            await store.event_types(org, Page(limit=100)),
-            await store.api_keys(org, Page(limit=100)),
-            [(await store.messages(app.no, MessageFilter(), Page(limit=100))).rows for app in apps],
-            [await store.deliveries(self.values[name]) for name in ("message", "needed")],
-            await store.organization(org),
+            [await store.catalogue.endpoints(app.no, Page(limit=100)) for app in apps],
+            await store.catalogue.event_types(org, Page(limit=100)),
+            await store.access.api_keys(org, Page(limit=100)),
+            [(await store.history.messages(app.no, MessageFilter(), Page(limit=100))).rows for app in apps],
+            [await store.history.deliveries(self.values[name]) for name in ("message", "needed")],
+            await store.catalogue.organization(org),
             await self.audited(),
         ]
 

@@ -19,7 +19,7 @@ Numbers = tuple[int, int, int]
 
 
 async def tell(store: Store, *deeds: EndpointWork, process: str = "one") -> None:
-    await store.add_pulse(process, Pulse(at=AT), deeds)
+    await store.monitoring.add_pulse(process, Pulse(at=AT), deeds)
 
 
 def deed(app: Application, endpoint_no: int, delivered: int = 0, retried: int = 0, dead: int = 0) -> EndpointWork:
@@ -46,7 +46,7 @@ async def move(raw: Raw, grain: int, seconds: int) -> None:
 async def by_endpoint(store: Store, since: datetime, grain: int, *nos: tuple[int, int]) -> dict[int, list[Activity]]:
     """Return the activity of each endpoint in steps of one grain."""
     first = since.replace(minute=0, second=0, microsecond=0)
-    return await store.endpoint_activity(nos, since, grain=grain, first=first, step=timedelta(seconds=grain))
+    return await store.monitoring.endpoint_activity(nos, since, grain=grain, first=first, step=timedelta(seconds=grain))
 
 
 @pytest.fixture
@@ -56,20 +56,22 @@ async def since(store: Store) -> datetime:
 
 @pytest.fixture
 async def neighbour(store: Store, organization: Organization) -> Application:
-    return await store.create_application(organization.id, factory.new_application())
+    return await store.catalogue.create_application(organization.id, factory.new_application())
 
 
 @pytest.mark.parametrize("grain", [MINUTE, QUARTER])
 async def test_activity_is_summed_by_endpoint_application_and_organization(
     store: Store, organization: Organization, app: Application, neighbour: Application, since: datetime, grain: int
 ) -> None:
-    other = await store.save_organization(factory.organization())
-    foreign = await store.create_application(other.id, factory.new_application())
+    other = await store.catalogue.save_organization(factory.organization())
+    foreign = await store.catalogue.create_application(other.id, factory.new_application())
     await tell(store, deed(app, 7, 1, 2, 3), deed(app, 8, 10, 20, 30), deed(neighbour, 9, 100), deed(foreign, 5, 5000))
     await tell(store, deed(app, 7, 4), process="other")
 
     async def of(org_id: str, app_no: int | None = None, endpoint_no: int | None = None) -> Numbers:
-        return total(await store.activity(since, org_id=org_id, app_no=app_no, endpoint_no=endpoint_no, grain=grain))
+        return total(
+            await store.monitoring.activity(since, org_id=org_id, app_no=app_no, endpoint_no=endpoint_no, grain=grain)
+        )
 
     assert await of(organization.id) == (115, 22, 33)
     assert await of(organization.id, app.no) == (15, 22, 33)
@@ -88,7 +90,7 @@ async def test_endpoints_beyond_the_limit_are_in_the_sum_of_their_application(
     store: Store, organization: Organization, app: Application, since: datetime
 ) -> None:
     await tell(store, deed(app, 7, 1), deed(app, ALL, 2, 3, 4))
-    found = await store.activity(since, org_id=organization.id, app_no=app.no, grain=MINUTE)
+    found = await store.monitoring.activity(since, org_id=organization.id, app_no=app.no, grain=MINUTE)
     assert total(found) == (3, 3, 4)
     assert [each.attempts for each in found] == [10]
 
@@ -99,7 +101,7 @@ async def test_intervals_begin_on_the_minute_and_the_quarter_of_an_hour(
     await tell(store, deed(app, 7, 1))
     before = await store.now()
     for grain in (MINUTE, QUARTER):
-        (found,) = await store.activity(since, org_id=organization.id, grain=grain)
+        (found,) = await store.monitoring.activity(since, org_id=organization.id, grain=grain)
         assert found.at.timestamp() % grain == 0
         assert found.at <= before < found.at + timedelta(seconds=2 * grain)
 
@@ -110,12 +112,14 @@ async def test_activity_starts_with_the_interval_of_since_oldest_first(
     for number in range(1, 5):
         await tell(store, deed(app, 7, number))
         await move(raw, MINUTE, 300)
-    found = await store.activity(await store.now() - timedelta(hours=1), org_id=organization.id, grain=MINUTE)
+    found = await store.monitoring.activity(
+        await store.now() - timedelta(hours=1), org_id=organization.id, grain=MINUTE
+    )
     assert [each.delivered for each in found] == [1, 2, 3, 4]
     inside = found[1].at + timedelta(seconds=59)
-    assert await store.activity(inside, org_id=organization.id, grain=MINUTE) == found[1:]
+    assert await store.monitoring.activity(inside, org_id=organization.id, grain=MINUTE) == found[1:]
     behind = found[1].at + timedelta(seconds=60)
-    assert await store.activity(behind, org_id=organization.id, grain=MINUTE) == found[2:]
+    assert await store.monitoring.activity(behind, org_id=organization.id, grain=MINUTE) == found[2:]
     assert (await by_endpoint(store, inside, MINUTE, (app.no, 7)))[7] == found[1:]
 
 
@@ -126,9 +130,11 @@ async def test_activity_of_several_endpoints_is_summed_in_steps(
         await tell(store, deed(app, 7, number, 2 * number, 3 * number), deed(app, 8, 5))
         await move(raw, MINUTE, 120)
     hour_ago = await store.now() - timedelta(hours=1)
-    _, *inside = await store.activity(hour_ago, org_id=organization.id, app_no=app.no, endpoint_no=7, grain=MINUTE)
+    _, *inside = await store.monitoring.activity(
+        hour_ago, org_id=organization.id, app_no=app.no, endpoint_no=7, grain=MINUTE
+    )
     first, step = inside[0].at - timedelta(minutes=1), timedelta(minutes=3)
-    found = await store.endpoint_activity(
+    found = await store.monitoring.endpoint_activity(
         [(app.no, 7), (app.no, 8)], inside[0].at, grain=MINUTE, first=first, step=step
     )
     within = [[each for each in inside if (each.at - first) // step == at] for at in range(4)]
@@ -146,7 +152,7 @@ async def test_concurrent_pulses_of_many_processes_lose_nothing(
         for number in range(10):
             given = deeds if number % 2 else deeds[::-1]
             group.create_task(tell(store if number % 4 < 2 else second, *given, process=f"p{number}"))
-    found = await store.activity(since, org_id=organization.id, grain=QUARTER)
+    found = await store.monitoring.activity(since, org_id=organization.id, grain=QUARTER)
     assert total(found) == (10 * len(deeds), 0, 0)
 
 
@@ -159,16 +165,16 @@ async def test_a_pulse_without_activity_writes_none(store: Store, raw: Raw) -> N
 async def test_old_activity_is_deleted(store: Store, raw: Raw, organization: Organization, app: Application) -> None:
     async def kept(grain: int) -> int:
         long_ago = await store.now() - timedelta(days=30)
-        return len(await store.activity(long_ago, org_id=organization.id, app_no=app.no, grain=grain))
+        return len(await store.monitoring.activity(long_ago, org_id=organization.id, app_no=app.no, grain=grain))
 
     await tell(store, deed(app, 7, 1))
     await move(raw, MINUTE, 2 * 3600 - 120)
     await move(raw, QUARTER, 7 * 86_400 - 1800)
-    await store.roll_pulses()
+    await store.monitoring.roll_pulses()
     assert (await kept(MINUTE), await kept(QUARTER)) == (1, 1)
     await move(raw, MINUTE, 240)
-    await store.roll_pulses()
+    await store.monitoring.roll_pulses()
     assert (await kept(MINUTE), await kept(QUARTER)) == (0, 1)
     await move(raw, QUARTER, 3600)
-    await store.roll_pulses()
+    await store.monitoring.roll_pulses()
     assert (await kept(MINUTE), await kept(QUARTER)) == (0, 0)

@@ -21,7 +21,9 @@ TURN = 50  # seconds between two starts after `slowed`
 
 
 async def limited(scene: Scene, rate: int | None = SLOW) -> Application:
-    return await scene.store.create_application(scene.organization.id, factory.new_application(throttle_rate=rate))
+    return await scene.store.catalogue.create_application(
+        scene.organization.id, factory.new_application(throttle_rate=rate)
+    )
 
 
 async def fill(scene: Scene, app: Application, lanes: int, messages: int = 3, **fields: Any) -> list[Endpoint]:
@@ -61,7 +63,7 @@ async def test_the_lanes_of_an_application_share_one_rate(scene: Scene) -> None:
     jobs = await start_for(scene, 8)
     real = (await scene.store.now() - begun).total_seconds()
     assert 7 <= len(jobs) <= 9 + real
-    assert await scene.store.find_stuck_lanes(repair=False) == []
+    assert await scene.store.upkeep.find_stuck_lanes(repair=False) == []
 
 
 async def test_lanes_take_turns_and_none_twice_before_all(scene: Scene) -> None:
@@ -138,10 +140,12 @@ async def test_workers_share_the_rate(scene: Scene, second: Store) -> None:
     app = await limited(scene, rate=2)
     await fill(scene, app, lanes=12)
     begun = await scene.store.now()
-    batches = await asyncio.gather(*(one.claim(20, SlotBudgets(lane_limit=20)) for one in (scene.store, second) * 6))
+    batches = await asyncio.gather(
+        *(one.pipeline.claim(20, SlotBudgets(lane_limit=20)) for one in (scene.store, second) * 6)
+    )
     real = (await scene.store.now() - begun).total_seconds()
     assert 1 <= sum(len(batch.jobs) for batch in batches) <= 2 + 2 * real
-    assert await scene.store.find_stuck_lanes(repair=False) == []
+    assert await scene.store.upkeep.find_stuck_lanes(repair=False) == []
 
 
 async def test_a_probe_is_a_start_like_any_other(scene: Scene) -> None:
@@ -166,12 +170,12 @@ async def test_limits_of_one_lane_apply_too_and_cost_other_lanes_nothing(scene: 
     app = await limited(scene, rate=50)
     narrow, held, wide = await fill(scene, app, lanes=3, messages=30)
     await scene.raw.execute("UPDATE lane SET concurrency = 1 WHERE endpoint_no = $1", narrow.no)
-    await scene.store.set_endpoint_status(held.no, EndpointStatus.PAUSED, "maintenance")
+    await scene.store.catalogue.set_endpoint_status(held.no, EndpointStatus.PAUSED, "maintenance")
     jobs = await start_for(scene, 10)
     counts = Counter(job.endpoint_no for job in jobs)
     assert (counts[narrow.no], counts[held.no]) == (1, 0)
     assert counts[wide.no] >= 20
-    assert await scene.store.find_stuck_lanes(repair=False) == []
+    assert await scene.store.upkeep.find_stuck_lanes(repair=False) == []
 
 
 async def test_a_paused_lane_that_had_a_turn_sends_again_after_resume(scene: Scene) -> None:
@@ -180,9 +184,9 @@ async def test_a_paused_lane_that_had_a_turn_sends_again_after_resume(scene: Sce
     await slowed(scene)
     await scene.claim_all()
     waiting = [one for one in endpoints if (await scene.lane(one)).turn_at is not None]
-    await scene.store.set_endpoint_status(waiting[0].no, EndpointStatus.PAUSED, "maintenance")
+    await scene.store.catalogue.set_endpoint_status(waiting[0].no, EndpointStatus.PAUSED, "maintenance")
     assert {job.endpoint_no for job in await start_for(scene, 5, TURN)} == {waiting[1].no}
-    await scene.store.set_endpoint_status(waiting[0].no, EndpointStatus.ACTIVE, "back")
+    await scene.store.catalogue.set_endpoint_status(waiting[0].no, EndpointStatus.ACTIVE, "back")
     assert [job.endpoint_no for job in await scene.claim_all()] == [waiting[0].no]
     assert (await scene.lane(waiting[0])).turn_at is None
 
@@ -197,7 +201,7 @@ async def test_a_delivery_that_is_due_later_takes_no_turn_meanwhile(scene: Scene
     jobs = await scene.claim_all() + await start_for(scene, 6)
     assert Counter(job.endpoint_no for job in jobs)[busy.no] == 3
     assert len(jobs) == 6  # the three due messages, to both endpoints
-    assert await scene.store.find_stuck_lanes(repair=False) == []
+    assert await scene.store.upkeep.find_stuck_lanes(repair=False) == []
 
 
 # ── changed while it runs ──
@@ -208,7 +212,7 @@ async def test_a_raised_rate_applies_at_once(scene: Scene) -> None:
     endpoints = await fill(scene, app, lanes=30)
     await slowed(scene)
     assert len(await scene.claim_all()) == 1
-    changed = await scene.store.change_application(app.no, ApplicationChange(throttle_rate=400))
+    changed = await scene.store.catalogue.change_application(app.no, ApplicationChange(throttle_rate=400))
     assert changed.throttle_rate == 400
     assert {(await scene.lane(one)).app_rate for one in endpoints} == {400.0}
     first = await start_for(scene, 1)
@@ -223,10 +227,10 @@ async def test_repeated_changes_of_the_rate_do_not_circumvent_it(scene: Scene) -
     jobs: list[LeasedDelivery] = []
     for turn in range(12):
         jobs += await scene.claim_all()
-        await scene.store.change_application(app.no, ApplicationChange(throttle_rate=SLOW + (turn + 1) % 2))
+        await scene.store.catalogue.change_application(app.no, ApplicationChange(throttle_rate=SLOW + (turn + 1) % 2))
     real = (await scene.store.now() - begun).total_seconds()
     assert len(jobs) <= 1 + (SLOW + 1) * real
-    assert await scene.store.find_stuck_lanes(repair=False) == []
+    assert await scene.store.upkeep.find_stuck_lanes(repair=False) == []
 
 
 async def test_a_changed_rate_counts_recent_starts_within_its_own_burst(scene: Scene) -> None:
@@ -237,17 +241,17 @@ async def test_a_changed_rate_counts_recent_starts_within_its_own_burst(scene: S
         found: datetime | None = await scene.raw.value("SELECT tat FROM app_pace")
         return found
 
-    await scene.store.change_application(app.no, ApplicationChange(throttle_rate=3))
+    await scene.store.catalogue.change_application(app.no, ApplicationChange(throttle_rate=3))
     assert await starts_again() is None  # no delivery was started yet
     await scene.claim_all()
     before = await starts_again()
     assert before is not None
-    await scene.store.change_application(app.no, ApplicationChange(throttle_rate=2))
+    await scene.store.catalogue.change_application(app.no, ApplicationChange(throttle_rate=2))
     assert await starts_again() == before
     await slowed(scene)
     await scene.age(3600)
     await scene.claim_all()
-    await scene.store.change_application(app.no, ApplicationChange(throttle_rate=320))
+    await scene.store.catalogue.change_application(app.no, ApplicationChange(throttle_rate=320))
     after = await starts_again()
     assert after is not None
     assert after <= await scene.store.now() + timedelta(seconds=1 / 16)
@@ -258,7 +262,7 @@ async def test_a_removed_rate_leaves_nothing_behind(scene: Scene) -> None:
     endpoints = await fill(scene, app, lanes=8)
     await slowed(scene)
     assert len(await scene.claim_all()) == 1
-    await scene.store.change_application(app.no, ApplicationChange(throttle_rate=None))
+    await scene.store.catalogue.change_application(app.no, ApplicationChange(throttle_rate=None))
     assert len(await scene.claim_all()) == 23
     assert await scene.raw.count("app_pace") == 0
     assert {((await scene.lane(one)).app_rate, (await scene.lane(one)).turn_at) for one in endpoints} == {(None, None)}
@@ -268,7 +272,7 @@ async def test_a_rate_can_be_set_later(scene: Scene) -> None:
     app = await limited(scene, rate=None)
     await fill(scene, app, lanes=3)
     assert len(await scene.claim(2)) == 2
-    await scene.store.change_application(app.no, ApplicationChange(throttle_rate=SLOW))
+    await scene.store.catalogue.change_application(app.no, ApplicationChange(throttle_rate=SLOW))
     await slowed(scene)
     assert len(await scene.claim_all()) == 1
     later = await scene.endpoint(app)
@@ -282,7 +286,7 @@ async def test_other_changes_of_the_application_do_not_touch_its_lanes(scene: Sc
     endpoints = await fill(scene, app, lanes=4)
     await scene.claim_all()
     before = await turns(scene, endpoints)
-    await scene.store.change_application(app.no, ApplicationChange(name="Acme Ltd.", throttle_rate=SLOW))
+    await scene.store.catalogue.change_application(app.no, ApplicationChange(name="Acme Ltd.", throttle_rate=SLOW))
     assert await turns(scene, endpoints) == before
 
 
@@ -291,10 +295,10 @@ async def test_deleting_an_application_deletes_its_pace(scene: Scene) -> None:
     await fill(scene, app, lanes=2)
     await slowed(scene)
     await scene.claim_all()
-    await scene.store.delete_application(app.no)
+    await scene.store.catalogue.delete_application(app.no)
     assert await scene.raw.count("app_pace") == 0
     assert await scene.claim_all() == []
-    assert (await scene.store.sweep_deleted()).deleted == 5
+    assert (await scene.store.upkeep.sweep_deleted()).deleted == 5
 
 
 async def test_the_audit_finds_a_lane_that_lost_the_token_of_its_turn(scene: Scene) -> None:
@@ -305,7 +309,7 @@ async def test_the_audit_finds_a_lane_that_lost_the_token_of_its_turn(scene: Sce
     await scene.claim_all()
     waiting = [one.no for one in endpoints if (await scene.lane(one)).turn_at is not None]
     await scene.raw.execute("DELETE FROM wake WHERE endpoint_no = $1", waiting[0])
-    assert await scene.store.find_stuck_lanes(repair=True) == waiting[:1]
+    assert await scene.store.upkeep.find_stuck_lanes(repair=True) == waiting[:1]
     assert len(await start_for(scene, 4, TURN)) == 2
 
 
@@ -318,7 +322,7 @@ async def test_the_audit_accepts_a_turn_that_is_minutes_away(scene: Scene) -> No
     far = await scene.store.now() + timedelta(minutes=10)
     await scene.raw.execute("UPDATE lane SET turn_at = $1 WHERE endpoint_no = $2", far, waiting)
     await scene.raw.execute("UPDATE wake SET at = $1 WHERE endpoint_no = $2", far, waiting)
-    assert await scene.store.find_stuck_lanes(repair=False) == []
+    assert await scene.store.upkeep.find_stuck_lanes(repair=False) == []
 
 
 @pytest.mark.parametrize("rate", [1, 3, 40])

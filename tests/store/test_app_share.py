@@ -14,12 +14,12 @@ from tests.support.scene import Scene
 
 
 async def neighbour(scene: Scene) -> Application:
-    return await scene.store.create_application(scene.organization.id, factory.new_application())
+    return await scene.store.catalogue.create_application(scene.organization.id, factory.new_application())
 
 
 async def claim(scene: Scene, free: int, held: dict[int, int], *, most: float = 0.75, waiting: int = 0) -> ClaimBatch:
     budgets = SlotBudgets(lane_limit=1000, held_by_app=held, app_part=most, waiting=waiting)
-    return await scene.store.claim(free, budgets)
+    return await scene.store.pipeline.claim(free, budgets)
 
 
 async def fill(scene: Scene, lanes: int, messages: int = 3) -> list[Endpoint]:
@@ -67,7 +67,7 @@ async def test_refused_lanes_wake_by_themselves_a_few_at_a_time(scene: Scene) ->
     assert looks.total() == 60
     assert max(looks.values()) <= REFUSED_TOGETHER
     assert max(looks) <= now + MAX_REFUSED
-    assert await scene.store.find_stuck_lanes(repair=False) == []
+    assert await scene.store.upkeep.find_stuck_lanes(repair=False) == []
     await scene.age(MAX_REFUSED.total_seconds())
     assert len((await claim(scene, 640, {})).jobs) >= 60
 
@@ -83,7 +83,7 @@ async def test_freed_slots_wake_the_refused_lanes(scene: Scene) -> None:
     assert set(passed) == {one.no for one in endpoints}
     await scene.raw.execute("UPDATE wake SET at = $1", await scene.store.now() + timedelta(hours=1))
     assert (await claim(scene, 4, {})).jobs == []
-    report = await scene.store.record(factory.all_delivered(first), wake=set(passed))
+    report = await scene.store.pipeline.record(factory.all_delivered(first), wake=set(passed))
     assert report.recorded == 3
     assert len((await claim(scene, 4, {})).jobs) == 3
 

@@ -30,7 +30,7 @@ async def test_the_url_of_an_alert_channel_is_not_readable_in_the_database(scene
 async def test_a_changed_url_stays_encrypted_and_an_equal_one_changes_nothing(scene: Scene, database_url: str) -> None:
     endpoint = await channel(scene)
     for change in (EndpointChange(description="other"), EndpointChange(url=OTHER), EndpointChange(headers={"a": "b"})):
-        endpoint = await scene.store.change_endpoint(endpoint.no, change)
+        endpoint = await scene.store.catalogue.change_endpoint(endpoint.no, change)
     assert endpoint.url == OTHER
     held = await at_rest(scene, database_url)
     assert (SENTINEL in held, b"user-sentinel" in held) == (False, False)
@@ -40,7 +40,7 @@ async def test_a_changed_url_stays_encrypted_and_an_equal_one_changes_nothing(sc
 
 async def test_views_show_only_the_host_of_the_url(scene: Scene) -> None:
     endpoint = await channel(scene)
-    view = await scene.store.lane_view(endpoint.no)
+    view = await scene.store.history.lane_view(endpoint.no)
     assert view is not None
     assert view.url == SHOWN
 
@@ -56,7 +56,7 @@ async def test_an_encrypted_url_is_bound_to_its_endpoint_and_column(scene: Scene
             source,
             thief.no,
         )
-        (found,) = await scene.store.endpoints_for([thief.no])
+        (found,) = await scene.store.catalogue.endpoints_for([thief.no])
         assert (found.secrets, bool(found.status_reason)) == ((), True), column
 
 

@@ -20,7 +20,7 @@ from tests.support.timeshift import age
 
 
 async def _all(store: Store, where: AuditFilter) -> list[AuditEntry]:
-    found = await store.audit_log(where, Page(limit=1000))
+    found = await store.access.audit_log(where, Page(limit=1000))
     assert found.end is None
     return found.rows
 
@@ -28,7 +28,7 @@ async def _all(store: Store, where: AuditFilter) -> list[AuditEntry]:
 async def test_every_field_of_an_entry_is_stored(store: Store, organization: Organization) -> None:
     given = [new_audit(organization.id), new_audit(organization.id, app_id=None, detail="", address="")]
     before = await store.now()
-    await store.add_audit(given)
+    await store.access.add_audit(given)
     newer, older = await _all(store, AuditFilter(org_id=organization.id))
 
     for entry, found in zip(given, (older, newer), strict=True):
@@ -41,7 +41,7 @@ async def test_every_field_of_an_entry_is_stored(store: Store, organization: Org
 
 @pytest.mark.parametrize("kind", ActorKind)
 async def test_every_kind_of_actor_is_stored(store: Store, organization: Organization, kind: ActorKind) -> None:
-    await store.add_audit([new_audit(organization.id, actor=Actor(kind=kind))])
+    await store.access.add_audit([new_audit(organization.id, actor=Actor(kind=kind))])
     (found,) = await _all(store, AuditFilter(org_id=organization.id))
     assert found.actor == Actor(kind=kind)
 
@@ -56,7 +56,7 @@ async def test_invalid_or_long_texts_do_not_prevent_an_entry(store: Store, organ
         detail="d" * 100_000,
         address=odd,
     )
-    await store.add_audit([entry])
+    await store.access.add_audit([entry])
     (found,) = await _all(store, AuditFilter(org_id=organization.id))
     assert found.action == found.actor.name == found.address == "a�b?c"
     assert found.subject == "s" * (MAX_NAME - 1) + "…"
@@ -64,19 +64,21 @@ async def test_invalid_or_long_texts_do_not_prevent_an_entry(store: Store, organ
 
 
 async def test_writing_no_entries_does_nothing(store: Store, organization: Organization) -> None:
-    await store.add_audit([])
+    await store.access.add_audit([])
     assert await _all(store, AuditFilter(org_id=organization.id)) == []
 
 
 async def test_each_field_of_the_filter_works(store: Store, organization: Organization) -> None:
-    other = await store.save_organization(factory.organization())
+    other = await store.catalogue.save_organization(factory.organization())
     ada = Actor(kind=ActorKind.OPERATOR, name="ada")
     given = [
         new_audit(organization.id, actor=ada, action="key.create", app_id="app_1", subject="x"),
         new_audit(organization.id, actor=ada, action="key.revoke", app_id="app_2", subject="y"),
         new_audit(organization.id, actor=Actor(kind=ActorKind.COMMAND_LINE), action="key.create", app_id=None),
     ]
-    await store.add_audit([*given, new_audit(other.id, actor=ada, action="key.create", app_id="app_1", subject="x")])
+    await store.access.add_audit(
+        [*given, new_audit(other.id, actor=ada, action="key.create", app_id="app_1", subject="x")]
+    )
 
     async def subjects(**fields: str) -> list[str]:
         found = await _all(store, AuditFilter(org_id=organization.id, **fields))  # type: ignore[arg-type]
@@ -98,7 +100,7 @@ async def test_each_field_of_the_filter_works(store: Store, organization: Organi
 async def test_entries_are_filtered_by_time(store: Store, raw: Raw, organization: Organization) -> None:
     """The entries are from several days. Days outside the time window are not read."""
     for number in range(4):
-        await store.add_audit([new_audit(organization.id, subject=f"day {number}") for _ in range(2)])
+        await store.access.add_audit([new_audit(organization.id, subject=f"day {number}") for _ in range(2)])
         await age(raw, 86_400)
     now = await store.now()
 
@@ -119,14 +121,14 @@ async def test_entries_are_filtered_by_time(store: Store, raw: Raw, organization
 
 
 async def test_entries_are_paged_in_both_directions(store: Store, organization: Organization) -> None:
-    other = await store.save_organization(factory.organization())
+    other = await store.catalogue.save_organization(factory.organization())
     for _ in range(7):
-        await store.add_audit([new_audit(organization.id), new_audit(other.id)])
+        await store.access.add_audit([new_audit(organization.id), new_audit(other.id)])
     where = AuditFilter(org_id=organization.id)
     every = [each.id for each in await _all(store, where)]
 
     async def page(**fields: object) -> list[int]:
-        found = await store.audit_log(where, Page(**fields))  # type: ignore[arg-type]
+        found = await store.access.audit_log(where, Page(**fields))  # type: ignore[arg-type]
         return [each.id for each in found.rows]
 
     assert every == sorted(every, reverse=True)
@@ -137,7 +139,7 @@ async def test_entries_are_paged_in_both_directions(store: Store, organization: 
     assert await page(limit=3, backwards=True) == every[4:]
     for wrong in ("", "-1", "x", "9" * 30):
         with pytest.raises(InvalidInput):
-            await store.audit_log(where, Page(iterator=wrong))
+            await store.access.audit_log(where, Page(iterator=wrong))
 
 
 async def test_a_filter_that_rarely_matches_reads_in_bounded_steps(
@@ -145,7 +147,7 @@ async def test_a_filter_that_rarely_matches_reads_in_bounded_steps(
 ) -> None:
     """One call reads a limited number of entries and returns where to continue. This holds in both directions."""
     monkeypatch.setattr(listing, "STRIDE", 5)
-    await store.add_audit(
+    await store.access.add_audit(
         [new_audit(organization.id, subject="rare" if n in (1, 4, 9) else "usual") for n in range(14)]
     )
     where = AuditFilter(org_id=organization.id, subject="rare")
@@ -154,7 +156,7 @@ async def test_a_filter_that_rarely_matches_reads_in_bounded_steps(
     async def walked(*, backwards: bool) -> list[list[int]]:
         found, iterator = [], None
         while True:
-            page = await store.audit_log(where, Page(limit=3, iterator=iterator, backwards=backwards))
+            page = await store.access.audit_log(where, Page(limit=3, iterator=iterator, backwards=backwards))
             found.append([each.id for each in page.rows])
             if page.end is None:
                 return found
@@ -169,24 +171,24 @@ async def test_entries_outside_the_time_window_are_not_read(
 ) -> None:
     monkeypatch.setattr(listing, "STRIDE", 4)
     for _ in range(5):
-        await store.add_audit([new_audit(organization.id) for _ in range(3)])
+        await store.access.add_audit([new_audit(organization.id) for _ in range(3)])
         await age(raw, 86_400)
     now = await store.now()
     third = {"since": now - timedelta(days=3, hours=12), "until": now - timedelta(days=2, hours=12)}
     for backwards in (False, True):
         where = AuditFilter(org_id=organization.id, subject="none", **third)
-        assert (await store.audit_log(where, Page(backwards=backwards))).end is None
+        assert (await store.access.audit_log(where, Page(backwards=backwards))).end is None
         unbounded = AuditFilter(org_id=organization.id, subject="none")
-        assert (await store.audit_log(unbounded, Page(backwards=backwards))).end is not None
+        assert (await store.access.audit_log(unbounded, Page(backwards=backwards))).end is not None
 
 
 @pytest.mark.store_options(audit_retention_days=10, retention_days=2)
 async def test_old_entries_are_deleted(store: Store, raw: Raw, organization: Organization) -> None:
-    await store.add_audit([new_audit(organization.id, subject="old")])
+    await store.access.add_audit([new_audit(organization.id, subject="old")])
     await age(raw, 86_400)
-    await store.add_audit([new_audit(organization.id, subject="new")])
+    await store.access.add_audit([new_audit(organization.id, subject="new")])
     await age(raw, 9 * 86_400 - 60)
-    assert (await store.retire()).retired == 0
+    assert (await store.upkeep.retire()).retired == 0
     await age(raw, 120)
-    assert (await store.retire()).retired == 1
+    assert (await store.upkeep.retire()).retired == 1
     assert [each.subject for each in await _all(store, AuditFilter(org_id=organization.id))] == ["new"]

@@ -17,7 +17,7 @@ NOBODY = 987_654_321
 
 
 async def test_a_claim_without_due_deliveries_is_empty(store: Store) -> None:
-    batch = await store.claim(10, SlotBudgets(lane_limit=5))
+    batch = await store.pipeline.claim(10, SlotBudgets(lane_limit=5))
     assert (batch.jobs, batch.next_at) == ([], None)
 
 
@@ -25,7 +25,7 @@ async def test_a_claim_without_due_deliveries_is_empty(store: Store) -> None:
 async def test_a_job_has_all_that_is_needed_to_send_it(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     (answer,) = await scene.ingest([factory.new_message(scene.app.no, event_type="order.lost", payload=b'{"a": 1 }')])
-    batch = await scene.store.claim(5, SlotBudgets(lane_limit=5))
+    batch = await scene.store.pipeline.claim(5, SlotBudgets(lane_limit=5))
     (job,) = batch.jobs
     delivery = await scene.delivery(answer.message_id)
     assert (job.delivery_id, job.message_id, job.app_no) == (delivery.id, answer.message_id, scene.app.no)
@@ -64,7 +64,7 @@ async def test_a_delivery_that_is_not_due_is_not_claimed(scene: Scene) -> None:
     await scene.endpoint()
     later = await scene.store.now() + timedelta(seconds=300)
     (message,) = await scene.send(deliver_at=later)
-    batch = await scene.store.claim(5, SlotBudgets(lane_limit=5))
+    batch = await scene.store.pipeline.claim(5, SlotBudgets(lane_limit=5))
     assert (batch.jobs, batch.next_at) == ([], later)
     await scene.age(301)
     assert [job.message_id for job in await scene.claim()] == [message]
@@ -76,7 +76,7 @@ async def test_the_next_due_time_is_the_earliest_of_all_lanes(scene: Scene) -> N
     now = await scene.store.now()
     await scene.send(event_type="a", deliver_at=now + timedelta(seconds=500))
     await scene.send(event_type="b", deliver_at=now + timedelta(seconds=400))
-    assert (await scene.store.claim(5, SlotBudgets(lane_limit=5))).next_at == now + timedelta(seconds=400)
+    assert (await scene.store.pipeline.claim(5, SlotBudgets(lane_limit=5))).next_at == now + timedelta(seconds=400)
 
 
 async def test_each_delivery_goes_to_one_worker(scene: Scene, second: Store) -> None:
@@ -84,7 +84,7 @@ async def test_each_delivery_goes_to_one_worker(scene: Scene, second: Store) -> 
         await scene.endpoint()
     await scene.send(40)
     workers = [scene.store, second] * 8
-    batches = await asyncio.gather(*(worker.claim(10, SlotBudgets(lane_limit=100)) for worker in workers))
+    batches = await asyncio.gather(*(worker.pipeline.claim(10, SlotBudgets(lane_limit=100)) for worker in workers))
     rest = await scene.claim_all(10)
     taken = [job.delivery_id for batch in batches for job in batch.jobs] + [job.delivery_id for job in rest]
     assert len(taken) == len(set(taken)) == 120
@@ -155,9 +155,9 @@ async def test_a_lane_with_a_full_share_is_reported_as_refused(scene: Scene) -> 
     full, roomy = await scene.endpoint(event_types=("a",)), await scene.endpoint(event_types=("b",))
     await scene.send(3, event_type="a")
     await scene.send(2, event_type="b")
-    batch = await scene.store.claim(20, SlotBudgets(lane_limit=8, held_by_lane={full.no: 8, roomy.no: 7}))
+    batch = await scene.store.pipeline.claim(20, SlotBudgets(lane_limit=8, held_by_lane={full.no: 8, roomy.no: 7}))
     assert ([job.endpoint_no for job in batch.jobs], full.no in batch.refused) == ([roomy.no], True)
-    alone = await scene.store.claim(20, SlotBudgets(lane_limit=8, held_by_lane={full.no: 8, roomy.no: 8}))
+    alone = await scene.store.pipeline.claim(20, SlotBudgets(lane_limit=8, held_by_lane={full.no: 8, roomy.no: 8}))
     assert alone.jobs == []
 
 
@@ -167,15 +167,15 @@ async def test_a_refused_lane_is_claimable_after_the_record_frees_its_slots(scen
     earlier for this worker."""
     endpoint, other = await scene.endpoint(event_types=("a",)), await scene.endpoint(event_types=("b",))
     await scene.send(5, event_type="a")
-    first = await scene.store.claim(10, SlotBudgets(lane_limit=2))
-    full = await scene.store.claim(10, SlotBudgets(lane_limit=2, held_by_lane={endpoint.no: 2}))
+    first = await scene.store.pipeline.claim(10, SlotBudgets(lane_limit=2))
+    full = await scene.store.pipeline.claim(10, SlotBudgets(lane_limit=2, held_by_lane={endpoint.no: 2}))
     # an engine that reads twice in one claim refuses the lane already in the first claim
     crowded = {*first.refused, *full.refused}
     assert (len(first.jobs), full.jobs, crowded) == (2, [], {endpoint.no})
     later = await scene.store.now() + timedelta(hours=1)
     # a long delay, so that the token does not become due on a slow machine
     await scene.raw.execute("UPDATE wake SET at = $1", later)
-    report = await scene.store.record(factory.all_delivered(first.jobs), wake=crowded if named else ())
+    report = await scene.store.pipeline.record(factory.all_delivered(first.jobs), wake=crowded if named else ())
     assert report.recorded == 2
     assert len(await scene.claim(10, share=2)) == (2 if named else 0)
     assert await scene.tokens(other) == []
@@ -231,7 +231,7 @@ async def test_tokens_without_a_lane_do_not_stop_the_claim(scene: Scene) -> None
     for _ in range(20):
         taken += len(await scene.claim(10))
     assert taken == 1
-    await scene.store.sweep_deleted()
+    await scene.store.upkeep.sweep_deleted()
     assert await scene.raw.count("wake", "endpoint_no >= $1", NOBODY) == 0
 
 
@@ -244,19 +244,19 @@ async def test_concurrent_claims_and_ingest_lose_nothing(scene: Scene, second: S
 
     async def produce(handle: Store) -> int:
         for _ in range(10):
-            await handle.ingest(factory.new_messages(scene.app.no, 3))
+            await handle.pipeline.ingest(factory.new_messages(scene.app.no, 3))
         return 30 * endpoints
 
     async def consume(handle: Store) -> int:
         done = 0
         for _ in range(25):
-            batch = await handle.claim(7, SlotBudgets(lane_limit=100))
-            done += (await handle.record(factory.all_delivered(batch.jobs))).recorded if batch.jobs else 0
+            batch = await handle.pipeline.claim(7, SlotBudgets(lane_limit=100))
+            done += (await handle.pipeline.record(factory.all_delivered(batch.jobs))).recorded if batch.jobs else 0
         return done
 
     work = [produce(scene.store), produce(second), *(consume(handle) for handle in (scene.store, second, scene.store))]
     made_a, made_b, *done = await asyncio.gather(*work)
-    assert await scene.store.find_stuck_lanes(repair=False) == []
+    assert await scene.store.upkeep.find_stuck_lanes(repair=False) == []
     while jobs := await scene.claim(50):
         done.append((await scene.record(*factory.all_delivered(jobs))).recorded)
     assert sum(done) == made_a + made_b
@@ -268,7 +268,7 @@ async def test_a_lane_whose_rows_another_worker_has_locked_still_wakes(scene: Sc
     await scene.send(4)
     held = await scene.claim(2, by=second)
     assert len(await scene.claim(10)) == 2
-    await second.release(held)
+    await second.pipeline.release(held)
     assert len(await scene.claim(10)) == 2
 
 
@@ -279,7 +279,7 @@ async def test_a_released_job_is_pending_again_without_using_an_attempt(scene: S
     await scene.endpoint()
     (message,) = await scene.send()
     jobs = await scene.claim()
-    assert await scene.store.release(jobs) == 1
+    assert await scene.store.pipeline.release(jobs) == 1
     delivery = await scene.delivery(message)
     assert (delivery.state, delivery.attempts, delivery.sent) == (DeliveryState.PENDING, 0, 0)
     (again,) = await scene.claim()
@@ -288,7 +288,7 @@ async def test_a_released_job_is_pending_again_without_using_an_attempt(scene: S
 
 
 async def test_releasing_no_jobs_does_nothing(store: Store) -> None:
-    assert await store.release([]) == 0
+    assert await store.pipeline.release([]) == 0
 
 
 async def test_a_release_after_a_lost_lease_changes_nothing(scene: Scene, second: Store) -> None:
@@ -296,11 +296,11 @@ async def test_a_release_after_a_lost_lease_changes_nothing(scene: Scene, second
     (message,) = await scene.send()
     stale = await scene.claim()
     await scene.age(61)
-    assert (await second.sweep_leases()).leases == 1
+    assert (await second.upkeep.sweep_leases()).leases == 1
     (fresh,) = await scene.claim(by=second)
-    assert await scene.store.release(stale) == 0
+    assert await scene.store.pipeline.release(stale) == 0
     assert await scene.state(message) == DeliveryState.DELIVERING
-    assert (await second.record([factory.delivered(fresh)])).recorded == 1
+    assert (await second.pipeline.record([factory.delivered(fresh)])).recorded == 1
 
 
 async def test_a_release_after_the_outcome_changes_nothing(scene: Scene) -> None:
@@ -308,7 +308,7 @@ async def test_a_release_after_the_outcome_changes_nothing(scene: Scene) -> None
     (message,) = await scene.send()
     jobs = await scene.claim()
     await scene.record(factory.delivered(jobs[0]))
-    assert await scene.store.release(jobs) == 0
+    assert await scene.store.pipeline.release(jobs) == 0
     assert await scene.state(message) == DeliveryState.DELIVERED
 
 
@@ -317,6 +317,6 @@ async def test_releases_of_many_lanes_do_not_deadlock(scene: Scene, second: Stor
         await scene.endpoint(concurrency=50)
     await scene.send(8)
     mine, other = await scene.claim(24), await scene.claim(24, by=second)
-    released = await asyncio.gather(scene.store.release(mine), second.release(other[::-1]))
+    released = await asyncio.gather(scene.store.pipeline.release(mine), second.pipeline.release(other[::-1]))
     assert sum(released) == 48
     assert await scene.raw.value("SELECT sum(in_flight) AS n FROM lane") == 0

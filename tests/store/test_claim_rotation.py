@@ -22,7 +22,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def neighbour(scene: Scene, lanes: int = 1) -> Application:
-    app = await scene.store.create_application(scene.organization.id, factory.new_application())
+    app = await scene.store.catalogue.create_application(scene.organization.id, factory.new_application())
     for _ in range(lanes):
         await scene.endpoint(app)
     return app
@@ -124,12 +124,12 @@ async def test_an_application_that_may_not_send_takes_no_turn_of_others(scene: S
     held = await neighbour(scene, lanes=0)
     endpoints = [await scene.endpoint(held) for _ in range(6)]
     if why == "slow":
-        await scene.store.change_application(held.no, ApplicationChange(throttle_rate=1))
+        await scene.store.catalogue.change_application(held.no, ApplicationChange(throttle_rate=1))
     for one in endpoints:
         if why == "open":
-            await scene.store.open_circuit(one.no, "they deploy")
+            await scene.store.catalogue.open_circuit(one.no, "they deploy")
         elif why == "paused":
-            await scene.store.set_endpoint_status(one.no, EndpointStatus.PAUSED, "by hand")
+            await scene.store.catalogue.set_endpoint_status(one.no, EndpointStatus.PAUSED, "by hand")
     await publish(scene, held, 3)
     quiet = await neighbour(scene)
     for _ in range(5):

@@ -32,7 +32,7 @@ async def claimers(scene: Scene, engine: str, options: StoreOptions, open_store_
 async def claims(claimers: Sequence[Store], count: int = CLAIMERS) -> list[LeasedDelivery]:
     """Run this many concurrent claims, spread over all stores, and return their jobs."""
     turns = itertools.islice(itertools.cycle(claimers), count)
-    batches = await asyncio.gather(*(store.claim(50, SlotBudgets(lane_limit=50)) for store in turns))
+    batches = await asyncio.gather(*(store.pipeline.claim(50, SlotBudgets(lane_limit=50)) for store in turns))
     return [job for batch in batches for job in batch.jobs]
 
 
@@ -56,7 +56,7 @@ async def test_each_expired_lease_of_a_probe_leads_to_one_new_probe(scene: Scene
     await scene.age(5000)
     probes: list[LeasedDelivery] = []
     for _ in range(3):
-        found, *_ = await asyncio.gather(claims(claimers), *(store.sweep_leases() for store in claimers))
+        found, *_ = await asyncio.gather(claims(claimers), *(store.upkeep.sweep_leases() for store in claimers))
         probes += found
         await scene.age(LEASE / 2)
         assert await claims(claimers, 60) == []  # the probe in flight still holds the lane

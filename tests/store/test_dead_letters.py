@@ -24,8 +24,8 @@ class Graveyard:
 
     async def fill(self) -> Graveyard:
         scene = self.scene
-        stranger = await scene.store.save_organization(factory.organization())
-        self.stranger = await scene.store.create_application(stranger.id, factory.new_application())
+        stranger = await scene.store.catalogue.save_organization(factory.organization())
+        self.stranger = await scene.store.catalogue.create_application(stranger.id, factory.new_application())
         self.left = await scene.endpoint(channels=("left",))
         self.right = await scene.endpoint(channels=("right",))
         self.theirs = await scene.endpoint(self.stranger)
@@ -58,11 +58,11 @@ async def graves(scene: Scene) -> Graveyard:
 )
 async def test_an_invalid_iterator_is_refused(store: Store, iterator: str) -> None:
     with pytest.raises(InvalidInput):
-        await store.dead_letters(DeadFilter(), Page(iterator=iterator))
+        await store.repair.dead_letters(DeadFilter(), Page(iterator=iterator))
 
 
 async def listed(graves: Graveyard, where: DeadFilter, page: Page = Page()) -> list[str]:  # noqa: B008
-    return graves.names([letter.id for letter in await graves.scene.store.dead_letters(where, page)])
+    return graves.names([letter.id for letter in await graves.scene.store.repair.dead_letters(where, page)])
 
 
 async def test_dead_letters_are_listed_newest_first(graves: Graveyard) -> None:
@@ -84,8 +84,8 @@ async def test_each_filter_selects_its_dead_letters(graves: Graveyard) -> None:
 
 
 async def test_a_time_window_is_half_open(graves: Graveyard) -> None:
-    letter = await graves.scene.store.dead_letter(graves.ids["right-b"])
-    later = await graves.scene.store.dead_letter(graves.ids["right-c"])
+    letter = await graves.scene.store.repair.dead_letter(graves.ids["right-b"])
+    later = await graves.scene.store.repair.dead_letter(graves.ids["right-c"])
     assert letter is not None
     assert later is not None
     assert "right-b" in await listed(graves, DeadFilter(since=letter.died_at))
@@ -104,7 +104,7 @@ async def test_filters_must_all_match(graves: Graveyard) -> None:
 
 
 async def place(graves: Graveyard, name: str) -> str:
-    letter = await graves.scene.store.dead_letter(graves.ids[name])
+    letter = await graves.scene.store.repair.dead_letter(graves.ids[name])
     assert letter is not None
     return death(letter.died_at, letter.id)
 
@@ -120,13 +120,13 @@ async def test_the_next_page_continues_after_the_last_dead_letter(graves: Gravey
 
 async def test_paging_continues_from_a_dead_letter_that_was_replayed(graves: Graveyard) -> None:
     middle = await place(graves, "right-b")
-    await graves.scene.store.replay(DeadFilter(ids=(graves.ids["right-b"],)))
+    await graves.scene.store.repair.replay(DeadFilter(ids=(graves.ids["right-b"],)))
     assert await listed(graves, DeadFilter(), Page(iterator=middle)) == ["left-b", "left-a"]
     assert await listed(graves, DeadFilter(), Page(iterator=middle, backwards=True)) == ["theirs", "right-c"]
 
 
 async def test_a_dead_letter_that_was_replayed_and_died_again_is_the_newest(graves: Graveyard) -> None:
-    await graves.scene.store.replay(DeadFilter(ids=(graves.ids["left-a"],)))
+    await graves.scene.store.repair.replay(DeadFilter(ids=(graves.ids["left-a"],)))
     (job,) = await graves.scene.claim_all()
     await graves.scene.record(factory.dead(job))
     assert (await listed(graves, DeadFilter()))[0] == "left-a"
@@ -141,7 +141,7 @@ async def test_dead_letters_of_the_same_instant_are_ordered_by_id(scene: Scene) 
     store, found = scene.store, list[int]()
     assert await scene.raw.value("SELECT count(DISTINCT died_at) AS n FROM dead_letter") == 1
     iterator: str | None = None
-    while page := await store.dead_letters(DeadFilter(), Page(limit=3, iterator=iterator)):
+    while page := await store.repair.dead_letters(DeadFilter(), Page(limit=3, iterator=iterator)):
         found += [letter.id for letter in page]
         iterator = death(page[-1].died_at, page[-1].id)
     assert found == sorted(found, reverse=True)
@@ -155,33 +155,33 @@ async def test_a_dead_letter_has_only_its_own_attempts(scene: Scene) -> None:
     for _ in range(2):
         await scene.record(*(factory.retry(job, after=0) for job in await scene.claim_all()))
     await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
-    one, two = await scene.store.dead_letters(DeadFilter(), Page())
+    one, two = await scene.store.repair.dead_letters(DeadFilter(), Page())
     for letter in (one, two):
-        attempts = await scene.store.dead_attempts(letter)
+        attempts = await scene.store.repair.dead_attempts(letter)
         assert [(attempt.number, attempt.outcome) for attempt in attempts] == [(1, "retry"), (2, "retry"), (3, "dead")]
         assert {(attempt.delivery_id, attempt.message_id) for attempt in attempts} == {(letter.id, message)}
 
 
 async def test_statistics_count_by_reason(graves: Graveyard) -> None:
     where = DeadFilter(org_id=graves.scene.organization.id)
-    await graves.scene.store.resolve(DeadFilter(ids=(graves.ids["right-c"],)), "known")
-    stats = await graves.scene.store.dead_stats(where)
-    oldest = await graves.scene.store.dead_letter(graves.ids["left-a"])
+    await graves.scene.store.repair.resolve(DeadFilter(ids=(graves.ids["right-c"],)), "known")
+    stats = await graves.scene.store.repair.dead_stats(where)
+    oldest = await graves.scene.store.repair.dead_letter(graves.ids["left-a"])
     assert oldest is not None
     assert (stats.dead, stats.resolved, stats.oldest) == (3, 1, oldest.died_at)
     assert stats.by_reason == {"permanent_failure": 1, "attempts_exhausted": 2}
     assert stats.by_application == (
         DeadOfApplication(org_id=graves.scene.app.org_id, app_id=graves.scene.app.id, dead=3),
     )
-    everybody = await graves.scene.store.dead_stats(DeadFilter())
+    everybody = await graves.scene.store.repair.dead_stats(DeadFilter())
     assert [each.dead for each in everybody.by_application] == [3, 1]
 
 
 async def test_replayed_dead_letters_count_as_pending_until_delivered(graves: Graveyard) -> None:
     scene, store = graves.scene, graves.scene.store
-    await store.replay(DeadFilter(ids=(graves.ids["left-a"], graves.ids["theirs"])))
+    await store.repair.replay(DeadFilter(ids=(graves.ids["left-a"], graves.ids["theirs"])))
     counted = [
-        await store.dead_stats(where)
+        await store.repair.dead_stats(where)
         for where in (
             DeadFilter(),
             DeadFilter(org_id=scene.organization.id),
@@ -192,11 +192,11 @@ async def test_replayed_dead_letters_count_as_pending_until_delivered(graves: Gr
     ]
     assert [stats.pending for stats in counted] == [2, 1, 1, 0, 2]
     await scene.record(*factory.all_delivered(await scene.claim_all()))
-    assert (await store.dead_stats(DeadFilter())).pending == 0
+    assert (await store.repair.dead_stats(DeadFilter())).pending == 0
 
 
 async def test_statistics_without_dead_letters_are_zero(store: Store) -> None:
-    stats = await store.dead_stats(DeadFilter())
+    stats = await store.repair.dead_stats(DeadFilter())
     assert (stats.dead, stats.resolved, stats.by_reason, stats.oldest) == (0, 0, {}, None)
     assert (stats.pending, stats.by_application) == (0, ())
 
@@ -205,7 +205,7 @@ async def test_statistics_without_dead_letters_are_zero(store: Store) -> None:
 
 
 async def summed(graves: Graveyard, where: DeadFilter) -> dict[tuple[str, str], int]:
-    found = await graves.scene.store.dead_summary(where)
+    found = await graves.scene.store.repair.dead_summary(where)
     assert found.dead == sum(group.dead for group in found.groups)
     assert not found.more
     return {(group.endpoint_id, group.reason.value): group.dead for group in found.groups}
@@ -214,9 +214,9 @@ async def summed(graves: Graveyard, where: DeadFilter) -> dict[tuple[str, str], 
 async def test_a_summary_counts_by_endpoint_and_reason(graves: Graveyard) -> None:
     left, right, theirs = graves.left, graves.right, graves.theirs
     await graves.bury("left-d", Reason.ATTEMPTS_EXHAUSTED, event_type="b", channels=("left",))
-    found = await graves.scene.store.dead_summary(DeadFilter(org_id=graves.scene.organization.id))
+    found = await graves.scene.store.repair.dead_summary(DeadFilter(org_id=graves.scene.organization.id))
     first, *rest = found.groups
-    oldest = await graves.scene.store.dead_letter(graves.ids["left-b"])
+    oldest = await graves.scene.store.repair.dead_letter(graves.ids["left-b"])
     assert oldest is not None
     assert (first.endpoint_no, first.endpoint_url, first.app_id) == (left.no, left.url, graves.scene.app.id)
     assert (first.reason, first.dead, first.oldest) == (Reason.ATTEMPTS_EXHAUSTED, 2, oldest.died_at)
@@ -238,7 +238,7 @@ async def test_a_summary_uses_its_filter(graves: Graveyard) -> None:
     assert await summed(graves, DeadFilter(event_type="b")) == both
     assert await summed(graves, DeadFilter(reason=Reason.ATTEMPTS_EXHAUSTED)) == both
     assert await summed(graves, DeadFilter(ids=(graves.ids["right-c"],))) == {(right, "blocked_address"): 1}
-    await graves.scene.store.resolve(DeadFilter(ids=(graves.ids["right-c"],)), "known")
+    await graves.scene.store.repair.resolve(DeadFilter(ids=(graves.ids["right-c"],)), "known")
     assert await summed(graves, DeadFilter(ids=(graves.ids["right-c"],))) == {}
     assert await summed(graves, DeadFilter(resolved=True)) == {(right, "blocked_address"): 1}
     assert await summed(graves, DeadFilter(app_no=999_999)) == {}
@@ -248,41 +248,43 @@ async def test_a_summary_counts_up_to_a_limit_and_reports_that_there_are_more(
     graves: Graveyard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hookline.store.plans.dead_letters.COUNTED", 3)
-    found = await graves.scene.store.dead_summary(DeadFilter(org_id=graves.scene.organization.id))
+    found = await graves.scene.store.repair.dead_summary(DeadFilter(org_id=graves.scene.organization.id))
     assert (found.dead, found.more) == (3, True)
-    oldest = await graves.scene.store.dead_letter(graves.ids["left-b"])
+    oldest = await graves.scene.store.repair.dead_letter(graves.ids["left-b"])
     assert oldest is not None
     assert min(group.oldest for group in found.groups) == oldest.died_at  # only the newest dead letters are counted
-    few = await graves.scene.store.dead_summary(DeadFilter(endpoint_no=graves.right.no))
+    few = await graves.scene.store.repair.dead_summary(DeadFilter(endpoint_no=graves.right.no))
     assert (few.dead, few.more) == (2, False)
 
 
 async def test_applications_with_dead_letters_are_listed(graves: Graveyard) -> None:
     scene, store, org_id = graves.scene, graves.scene.store, graves.scene.organization.id
-    second = await store.create_application(org_id, factory.new_application())
-    await store.create_application(org_id, factory.new_application())  # this application has no dead letters
+    second = await store.catalogue.create_application(org_id, factory.new_application())
+    await store.catalogue.create_application(org_id, factory.new_application())  # this application has no dead letters
     await scene.endpoint(second)
     await graves.bury("second", Reason.UNSENDABLE, event_type="z", app_no=second.no)
     both = [scene.app.no, second.no]
-    assert await store.dead_applications(DeadFilter(org_id=org_id), 10) == both
-    assert await store.dead_applications(DeadFilter(org_id=org_id), 1) == both[:1]
-    assert await store.dead_applications(DeadFilter(org_id=org_id, app_no=second.no), 10) == [second.no]
-    assert await store.dead_applications(DeadFilter(org_id=org_id, app_no=graves.stranger.no), 10) == []
-    assert await store.dead_applications(DeadFilter(org_id=org_id, event_type="z"), 10) == [second.no]
-    assert await store.dead_applications(DeadFilter(org_id=org_id, reason=Reason.BLOCKED_ADDRESS), 10) == both[:1]
-    assert await store.dead_applications(DeadFilter(org_id=org_id, endpoint_no=graves.left.no), 10) == both[:1]
-    await store.resolve(DeadFilter(app_no=second.no), "known")
-    assert await store.dead_applications(DeadFilter(org_id=org_id), 10) == both[:1]
+    assert await store.repair.dead_applications(DeadFilter(org_id=org_id), 10) == both
+    assert await store.repair.dead_applications(DeadFilter(org_id=org_id), 1) == both[:1]
+    assert await store.repair.dead_applications(DeadFilter(org_id=org_id, app_no=second.no), 10) == [second.no]
+    assert await store.repair.dead_applications(DeadFilter(org_id=org_id, app_no=graves.stranger.no), 10) == []
+    assert await store.repair.dead_applications(DeadFilter(org_id=org_id, event_type="z"), 10) == [second.no]
+    assert (
+        await store.repair.dead_applications(DeadFilter(org_id=org_id, reason=Reason.BLOCKED_ADDRESS), 10) == both[:1]
+    )
+    assert await store.repair.dead_applications(DeadFilter(org_id=org_id, endpoint_no=graves.left.no), 10) == both[:1]
+    await store.repair.resolve(DeadFilter(app_no=second.no), "known")
+    assert await store.repair.dead_applications(DeadFilter(org_id=org_id), 10) == both[:1]
 
 
 async def test_an_unknown_dead_letter_is_not_found(store: Store) -> None:
-    assert await store.dead_letter(4711) is None
+    assert await store.repair.dead_letter(4711) is None
 
 
 async def test_a_resolved_dead_letter_has_its_note(graves: Graveyard) -> None:
     store, dead_id = graves.scene.store, graves.ids["left-a"]
-    assert await store.resolve(DeadFilter(ids=(dead_id,)), "refunded by hand") == 1
-    letter = await store.dead_letter(dead_id)
+    assert await store.repair.resolve(DeadFilter(ids=(dead_id,)), "refunded by hand") == 1
+    letter = await store.repair.dead_letter(dead_id)
     assert letter is not None
     assert letter.note == "refunded by hand"
     assert letter.resolved_at is not None
@@ -295,20 +297,20 @@ async def test_a_resolved_dead_letter_has_its_note(graves: Graveyard) -> None:
 
 async def test_a_resolved_dead_letter_is_not_resolved_again(graves: Graveyard) -> None:
     store, where = graves.scene.store, DeadFilter(ids=(graves.ids["left-a"],))
-    await store.resolve(where, "first")
-    assert await store.resolve(where, "second") == 0
-    letter = await store.dead_letter(graves.ids["left-a"])
+    await store.repair.resolve(where, "first")
+    assert await store.repair.resolve(where, "second") == 0
+    letter = await store.repair.dead_letter(graves.ids["left-a"])
     assert letter is not None
     assert letter.note == "first"
 
 
 async def test_many_dead_letters_are_resolved_in_batches(graves: Graveyard) -> None:
     store, where = graves.scene.store, DeadFilter(org_id=graves.scene.organization.id)
-    assert [await store.resolve(where, "all of them", limit=3) for _ in range(3)] == [3, 1, 0]
+    assert [await store.repair.resolve(where, "all of them", limit=3) for _ in range(3)] == [3, 1, 0]
     assert await listed(graves, DeadFilter()) == ["theirs"]
 
 
 async def test_a_filter_for_resolved_dead_letters_resolves_nothing(graves: Graveyard) -> None:
     store = graves.scene.store
-    assert await store.resolve(DeadFilter(resolved=True), "none of them") == 0
+    assert await store.repair.resolve(DeadFilter(resolved=True), "none of them") == 0
     assert len(await listed(graves, DeadFilter())) == 5

@@ -50,7 +50,7 @@ async def test_two_messages_of_one_batch_with_one_key_become_one(scene: Scene) -
 
 async def test_two_processes_with_one_key_create_one_message(scene: Scene, second: Store) -> None:
     batches = [[keyed(scene), keyed(scene, OTHER_KEY)], [keyed(scene, OTHER_KEY), keyed(scene)]]
-    answers = await asyncio.gather(scene.store.ingest(batches[0]), second.ingest(batches[1]))
+    answers = await asyncio.gather(scene.store.pipeline.ingest(batches[0]), second.pipeline.ingest(batches[1]))
     statuses = sorted(answer.status for batch in answers for answer in batch)
     assert statuses == [IngestStatus.ACCEPTED, IngestStatus.ACCEPTED, IngestStatus.REPLAYED, IngestStatus.REPLAYED]
     assert answers[0][0].message_id == answers[1][1].message_id
@@ -61,10 +61,10 @@ async def test_two_processes_with_one_key_create_one_message(scene: Scene, secon
 async def test_a_key_is_free_again_after_its_time(scene: Scene) -> None:
     (first,) = await scene.ingest([keyed(scene)])
     await scene.age(7100)
-    await scene.store.retire()
+    await scene.store.upkeep.retire()
     assert (await scene.ingest([keyed(scene)]))[0].status == IngestStatus.REPLAYED
     await scene.age(200)
-    await scene.store.retire()
+    await scene.store.upkeep.retire()
     (later,) = await scene.ingest([keyed(scene)])
     assert later.status == IngestStatus.ACCEPTED
     assert later.message_id != first.message_id
@@ -74,7 +74,7 @@ async def test_an_event_id_is_taken_once_in_an_application(scene: Scene) -> None
     (first,) = await scene.ingest([factory.new_message(scene.app.no, event_id="evt-1")])
     (again,) = await scene.ingest([factory.new_message(scene.app.no, event_id="evt-1")])
     assert (again.status, again.message_id) == (IngestStatus.EVENT_ID_TAKEN, first.message_id)
-    sibling = await scene.store.create_application(scene.organization.id, factory.new_application())
+    sibling = await scene.store.catalogue.create_application(scene.organization.id, factory.new_application())
     (other,) = await scene.ingest([factory.new_message(sibling.no, event_id="evt-1")])
     assert other.status == IngestStatus.ACCEPTED
     assert await scene.raw.count("message") == 2
@@ -107,8 +107,8 @@ async def test_two_processes_with_the_same_event_ids_in_another_order_do_not_dea
 ) -> None:
     names = [f"evt-{n}" for n in range(20)]
     answers = await asyncio.gather(
-        scene.store.ingest([factory.new_message(scene.app.no, event_id=name) for name in names]),
-        second.ingest([factory.new_message(scene.app.no, event_id=name) for name in reversed(names)]),
+        scene.store.pipeline.ingest([factory.new_message(scene.app.no, event_id=name) for name in names]),
+        second.pipeline.ingest([factory.new_message(scene.app.no, event_id=name) for name in reversed(names)]),
     )
     accepted = [answer for batch in answers for answer in batch if answer.status == IngestStatus.ACCEPTED]
     assert len(accepted) == await scene.raw.count("message") == 20
@@ -142,26 +142,28 @@ async def test_the_same_batch_again_gets_the_same_answers(scene: Scene) -> None:
         factory.new_message(scene.app.no, event_id="taken"),
         factory.new_message(scene.app.no, event_id="mine"),
     )
-    first = await scene.store.ingest_batch(batch(scene, messages=messages, faults={1: "too late", 4: "no ünicode"}))
+    first = await scene.store.pipeline.ingest_batch(
+        batch(scene, messages=messages, faults={1: "too late", 4: "no ünicode"})
+    )
     await scene.raw.execute("DELETE FROM event_id")
-    again = await scene.store.ingest_batch(batch(scene, 5))
+    again = await scene.store.pipeline.ingest_batch(batch(scene, 5))
     assert (first.status, again.status) == (IngestStatus.ACCEPTED, IngestStatus.REPLAYED)
     assert (again.answers, again.faults) == (first.answers, {1: "too late", 4: "no ünicode"})
     assert await scene.raw.count("message") == 3
 
 
 async def test_the_answers_of_a_batch_with_only_errors_are_stored_too(scene: Scene) -> None:
-    await scene.store.ingest_batch(batch(scene, 0, faults={0: "no message"}))
-    again = await scene.store.ingest_batch(batch(scene, 2))
+    await scene.store.pipeline.ingest_batch(batch(scene, 0, faults={0: "no message"}))
+    again = await scene.store.pipeline.ingest_batch(batch(scene, 2))
     assert (again.status, again.answers, again.faults) == (IngestStatus.REPLAYED, (), {0: "no message"})
     assert await scene.raw.count("message") == 0
 
 
 async def test_a_batch_with_the_key_of_another_is_refused(scene: Scene) -> None:
-    await scene.store.ingest_batch(batch(scene))
-    again = await scene.store.ingest_batch(batch(scene, body=OTHER_BODY))
+    await scene.store.pipeline.ingest_batch(batch(scene))
+    again = await scene.store.pipeline.ingest_batch(batch(scene, body=OTHER_BODY))
     assert (again.status, again.answers) == (IngestStatus.KEY_REUSED, ())
-    other = await scene.store.ingest_batch(batch(scene, key=OTHER_KEY, body=OTHER_BODY))
+    other = await scene.store.pipeline.ingest_batch(batch(scene, key=OTHER_KEY, body=OTHER_BODY))
     assert other.status == IngestStatus.ACCEPTED
     assert await scene.raw.count("message") == 6
 
@@ -169,7 +171,7 @@ async def test_a_batch_with_the_key_of_another_is_refused(scene: Scene) -> None:
 async def test_the_same_batch_in_two_processes_is_stored_once(scene: Scene, second: Store) -> None:
     await scene.endpoint()
     stores = [scene.store, second] * 4
-    found = await asyncio.gather(*(store.ingest_batch(batch(scene, 100)) for store in stores))
+    found = await asyncio.gather(*(store.pipeline.ingest_batch(batch(scene, 100)) for store in stores))
     assert len({tuple(ids_of(accepted)) for accepted in found}) == 1
     assert [accepted.status for accepted in found].count(IngestStatus.ACCEPTED) == 1
     assert await scene.raw.count("message") == await scene.raw.count("delivery") == 100
@@ -187,16 +189,18 @@ async def test_batches_with_the_same_event_ids_in_another_order_do_not_deadlock(
         for number, way in enumerate(ways)
     ]
     stores = (scene.store, second, scene.store, second)
-    found = await asyncio.gather(*(store.ingest_batch(given) for store, given in zip(stores, batches, strict=True)))
+    found = await asyncio.gather(
+        *(store.pipeline.ingest_batch(given) for store, given in zip(stores, batches, strict=True))
+    )
     taken = [answer for accepted in found for answer in accepted.answers if answer.status == IngestStatus.ACCEPTED]
     assert len(taken) == await scene.raw.count("message") == 50
 
 
 @pytest.mark.store_options(idempotency_hours=2.0)
 async def test_the_key_of_a_batch_is_free_again_after_its_time(scene: Scene) -> None:
-    await scene.store.ingest_batch(batch(scene))
+    await scene.store.pipeline.ingest_batch(batch(scene))
     await scene.age(7300)
-    again = await scene.store.ingest_batch(batch(scene, body=OTHER_BODY))
+    again = await scene.store.pipeline.ingest_batch(batch(scene, body=OTHER_BODY))
     assert again.status == IngestStatus.ACCEPTED
-    replayed = await scene.store.ingest_batch(batch(scene, body=OTHER_BODY))
+    replayed = await scene.store.pipeline.ingest_batch(batch(scene, body=OTHER_BODY))
     assert ids_of(replayed) == ids_of(again)

@@ -20,7 +20,7 @@ NOBODY = 987_654_321
 
 
 async def test_an_empty_batch_does_nothing(store: Store) -> None:
-    assert await store.ingest([]) == []
+    assert await store.pipeline.ingest([]) == []
 
 
 async def test_every_field_of_a_message_is_stored(scene: Scene) -> None:
@@ -38,7 +38,7 @@ async def test_every_field_of_a_message_is_stored(scene: Scene) -> None:
     )
     (answer,) = await scene.ingest([given])
     assert (answer.status, answer.message_id, answer.deliveries) == (IngestStatus.ACCEPTED, given.id, 0)
-    found = await scene.store.message(scene.app.no, given.id)
+    found = await scene.store.history.message(scene.app.no, given.id)
     assert found is not None
     for field in (
         "id",
@@ -68,7 +68,7 @@ async def test_the_database_numbers_messages_in_the_order_of_the_batch(scene: Sc
     batch = factory.new_messages(scene.app.no, 5)
     batch.sort(key=lambda message: message.id, reverse=True)
     await scene.ingest(batch)
-    found = [await scene.store.message_by_id(message.id) for message in batch]
+    found = [await scene.store.history.message_by_id(message.id) for message in batch]
     seqs = [message.seq for message in found if message is not None]
     assert len(seqs) == 5
     assert seqs == sorted(seqs)
@@ -105,14 +105,16 @@ async def test_a_past_deliver_at_does_not_change_the_time_budget(scene: Scene) -
 
 async def test_the_nearest_override_sets_the_budget(scene: Scene) -> None:
     org = scene.organization.id
-    await scene.store.save_event_type(factory.event_type(org, name="typed", policy=PolicyOverride(max_age=111.0)))
+    await scene.store.catalogue.save_event_type(
+        factory.event_type(org, name="typed", policy=PolicyOverride(max_age=111.0))
+    )
     await scene.endpoint(event_types=("typed",), policy=PolicyOverride(max_attempts=3))
     await scene.endpoint(event_types=("typed",), policy=PolicyOverride(max_age=222.0))
     (plain,) = await scene.send(event_type="typed")
     (own,) = await scene.send(event_type="typed", policy=PolicyOverride(max_age=333.0))
 
     async def budgets(message: str) -> list[float]:
-        found = await scene.store.deliveries(message)
+        found = await scene.store.history.deliveries(message)
         return sorted((d.expires_at - d.accepted_at).total_seconds() for d in found if d.expires_at)
 
     assert await budgets(plain) == [111.0, 222.0]
@@ -122,7 +124,7 @@ async def test_the_nearest_override_sets_the_budget(scene: Scene) -> None:
 async def test_the_three_overrides_are_merged_into_the_delivery(scene: Scene) -> None:
     org = scene.organization.id
     by_type = PolicyOverride(base=2.0, factor=5.0, cap=60.0)
-    await scene.store.save_event_type(factory.event_type(org, name="typed", policy=by_type))
+    await scene.store.catalogue.save_event_type(factory.event_type(org, name="typed", policy=by_type))
     await scene.endpoint(policy=PolicyOverride(factor=6.0, cap=70.0))
     await scene.send(event_type="typed", policy=PolicyOverride(cap=80.0))
     await scene.send(event_type="plain")
@@ -139,8 +141,8 @@ async def test_without_overrides_a_delivery_has_no_policy(scene: Scene) -> None:
 
 
 async def test_an_unknown_application_gets_an_answer_and_does_not_affect_others(scene: Scene) -> None:
-    gone = await scene.store.create_application(scene.organization.id, factory.new_application())
-    await scene.store.delete_application(gone.no)
+    gone = await scene.store.catalogue.create_application(scene.organization.id, factory.new_application())
+    await scene.store.catalogue.delete_application(gone.no)
     answers = await scene.ingest([factory.new_message(no) for no in (NOBODY, scene.app.no, gone.no)])
     assert [answer.status for answer in answers] == [
         IngestStatus.NO_APPLICATION,
@@ -189,7 +191,11 @@ async def test_two_processes_that_accept_for_the_same_endpoints_do_not_deadlock(
     for _ in range(4):
         await scene.endpoint()
     answers = await asyncio.gather(
-        *(handle.ingest(factory.new_messages(scene.app.no, 10)) for _ in range(5) for handle in (scene.store, second))
+        *(
+            handle.pipeline.ingest(factory.new_messages(scene.app.no, 10))
+            for _ in range(5)
+            for handle in (scene.store, second)
+        )
     )
     assert sum(answer.deliveries for batch in answers for answer in batch) == 400
     assert await scene.raw.count("delivery") == 400
@@ -213,7 +219,7 @@ async def test_a_batch_is_one_transaction_with_an_answer_for_each_message(scene:
     await scene.endpoint()
     await scene.send(event_id="taken")
     given = [factory.new_message(scene.app.no, event_id=name) for name in ("a", "taken", "b", "a", None)]
-    accepted = await scene.store.ingest_batch(batch_of(scene.app.no, *given, faults={7: "no message"}))
+    accepted = await scene.store.pipeline.ingest_batch(batch_of(scene.app.no, *given, faults={7: "no message"}))
     assert accepted.status == IngestStatus.ACCEPTED
     assert [answer.status for answer in accepted.answers] == [
         IngestStatus.ACCEPTED,
@@ -231,20 +237,22 @@ async def test_a_batch_is_one_transaction_with_an_answer_for_each_message(scene:
 async def test_a_batch_for_an_unknown_application_is_refused_as_a_whole(scene: Scene) -> None:
     given = batch_of(NOBODY, factory.new_message(NOBODY), idempotency_key=b"gone", idempotency_body=b"b")
     with pytest.raises(NotFound):
-        await scene.store.ingest_batch(given)
+        await scene.store.pipeline.ingest_batch(given)
     assert await scene.raw.count("idempotency") == await scene.raw.count("message") == 0
 
 
 async def test_a_batch_that_the_database_refuses_stores_nothing(scene: Scene) -> None:
     good, bad = factory.new_message(scene.app.no), factory.new_message(scene.app.no, event_type="a\ud800b")
     with pytest.raises(InvalidInput):
-        await scene.store.ingest_batch(batch_of(scene.app.no, good, bad, idempotency_key=b"k", idempotency_body=b"b"))
+        await scene.store.pipeline.ingest_batch(
+            batch_of(scene.app.no, good, bad, idempotency_key=b"k", idempotency_body=b"b")
+        )
     assert await scene.raw.count("idempotency") == await scene.raw.count("message") == 0
 
 
 async def test_a_thousand_messages_with_one_event_id_become_one(scene: Scene) -> None:
     given = factory.new_messages(scene.app.no, 1000, event_id="all-the-same")
-    accepted = await scene.store.ingest_batch(batch_of(scene.app.no, *given))
+    accepted = await scene.store.pipeline.ingest_batch(batch_of(scene.app.no, *given))
     assert accepted.answers[0].status == IngestStatus.ACCEPTED
     assert {answer.message_id for answer in accepted.answers} == {given[0].id}
     assert await scene.raw.count("message") == 1
@@ -252,7 +260,7 @@ async def test_a_thousand_messages_with_one_event_id_become_one(scene: Scene) ->
 
 async def test_a_batch_wakes_its_lanes(scene: Scene) -> None:
     endpoint = await scene.endpoint()
-    await scene.store.ingest_batch(
+    await scene.store.pipeline.ingest_batch(
         batch_of(scene.app.no, *factory.new_messages(scene.app.no, 30), idempotency_key=b"k", idempotency_body=b"b")
     )
     assert len(await scene.tokens(endpoint)) == 1

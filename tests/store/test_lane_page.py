@@ -17,7 +17,7 @@ async def walked(scene: Scene, app_no: int | None = None, limit: int = 2, url: s
     iterator = None
     while True:
         page = Page(limit=limit, iterator=iterator)
-        rows = await scene.store.lane_page(scene.organization.id, app_no, page, url=url)
+        rows = await scene.store.history.lane_page(scene.organization.id, app_no, page, url=url)
         found += rows
         if len(rows) < limit:
             return found
@@ -25,7 +25,7 @@ async def walked(scene: Scene, app_no: int | None = None, limit: int = 2, url: s
 
 
 async def test_pages_have_each_lane_once_with_its_state(scene: Scene) -> None:
-    other_app = await scene.store.create_application(scene.organization.id, factory.new_application())
+    other_app = await scene.store.catalogue.create_application(scene.organization.id, factory.new_application())
     made = [await scene.endpoint(app) for app in (scene.app, other_app, scene.app, other_app, scene.app)]
     await scene.send(3)
     (job,) = await scene.claim(1)
@@ -33,7 +33,7 @@ async def test_pages_have_each_lane_once_with_its_state(scene: Scene) -> None:
     found = await walked(scene)
     assert [view.endpoint_id for view in found] == sorted(endpoint.id for endpoint in made)
     assert sorted(found, key=lambda view: view.endpoint_id) == sorted(
-        await scene.store.lanes(scene.organization.id), key=lambda view: view.endpoint_id
+        await scene.store.history.lanes(scene.organization.id), key=lambda view: view.endpoint_id
     )
     assert {view.depth for view in found} == {3, 0}
     assert await walked(scene, other_app.no) == [view for view in found if view.lane.app_no == other_app.no]
@@ -57,9 +57,9 @@ async def test_the_state_filter_agrees_with_the_state_on_the_pages(scene: Scene)
         await scene.raw.execute(f"UPDATE lane SET {values} WHERE endpoint_no = $1", made[name].no, *given)
     now = await scene.store.now()
     for name, endpoint in made.items():
-        (view,) = await scene.store.lane_page(scene.organization.id, None, Page(limit=9), state=name)
+        (view,) = await scene.store.history.lane_page(scene.organization.id, None, Page(limit=9), state=name)
         assert (view.endpoint_id, endpoint_health.condition(view.lane, now).name) == (endpoint.id, name)
-    sick = await scene.store.lane_page(scene.organization.id, None, Page(limit=9), state="sick")
+    sick = await scene.store.history.lane_page(scene.organization.id, None, Page(limit=9), state="sick")
     assert {view.endpoint_id for view in sick} == {made[name].id for name in endpoint_health.WORDS if name != "well"}
 
 
@@ -73,13 +73,13 @@ async def test_lanes_are_filtered_by_a_part_of_the_url(scene: Scene) -> None:
 
 
 async def test_lanes_of_other_tenants_and_deleted_lanes_are_left_out(scene: Scene) -> None:
-    other = await scene.store.save_organization(factory.organization())
-    theirs = await scene.store.create_application(other.id, factory.new_application())
+    other = await scene.store.catalogue.save_organization(factory.organization())
+    theirs = await scene.store.catalogue.create_application(other.id, factory.new_application())
     await scene.endpoint(theirs)
     kept, gone = await scene.endpoint(), await scene.endpoint()
-    await scene.store.delete_endpoint(gone.no)
-    dropped = await scene.store.create_application(scene.organization.id, factory.new_application())
+    await scene.store.catalogue.delete_endpoint(gone.no)
+    dropped = await scene.store.catalogue.create_application(scene.organization.id, factory.new_application())
     await scene.endpoint(dropped)
-    await scene.store.delete_application(dropped.no)
+    await scene.store.catalogue.delete_application(dropped.no)
     assert [view.endpoint_id for view in await walked(scene)] == [kept.id]
     assert await walked(scene, theirs.no) == []

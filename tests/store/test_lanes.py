@@ -31,7 +31,9 @@ async def test_a_burst_of_failures_does_not_open_the_circuit(scene: Scene) -> No
     lane = await scene.lane(endpoint)
     assert (lane.circuit, lane.failures, lane.trips, lane.epoch) == (Circuit.OPEN, 6, 1, 1)
     assert [event.kind for event in report.events] == [LaneEventKind.CIRCUIT_OPENED]
-    assert [event.kind for event in await scene.store.lane_events(endpoint.no)] == [LaneEventKind.CIRCUIT_OPENED]
+    assert [event.kind for event in await scene.store.history.lane_events(endpoint.no)] == [
+        LaneEventKind.CIRCUIT_OPENED
+    ]
 
 
 async def test_a_success_between_failures_keeps_the_circuit_closed(scene: Scene) -> None:
@@ -100,7 +102,7 @@ async def test_one_probe_at_a_time_over_all_workers(scene: Scene, second: Store)
         await scene.send(2)  # one token for each claimer
     await scene.age(5000)
     batches = await asyncio.gather(
-        *(handle.claim(50, SlotBudgets(lane_limit=50)) for handle in (scene.store, second) * 6)
+        *(handle.pipeline.claim(50, SlotBudgets(lane_limit=50)) for handle in (scene.store, second) * 6)
     )
     jobs = [job for batch in batches for job in batch.jobs]
     assert [(job.probe, job.counted) for job in jobs] == [(True, True)]
@@ -168,7 +170,7 @@ async def test_the_only_delivery_of_an_expired_probe_is_probed_again_after_the_s
     lost = await scene.probe(endpoint)
     await scene.age(61)
     assert await scene.claim_all() == []
-    assert (await scene.store.sweep_leases()).leases == 1
+    assert (await scene.store.upkeep.sweep_leases()).leases == 1
     (again,) = await scene.claim_all()
     assert (again.delivery_id, again.probe) == (lost.delivery_id, True)
 
@@ -176,7 +178,7 @@ async def test_the_only_delivery_of_an_expired_probe_is_probed_again_after_the_s
 async def test_after_a_released_probe_the_next_one_is_sent_at_once(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     probe = await scene.half_open(endpoint)
-    assert await scene.store.release([probe]) == 1
+    assert await scene.store.pipeline.release([probe]) == 1
     lane = await scene.lane(endpoint)
     assert (lane.circuit, lane.in_flight) == (Circuit.OPEN, 0)
     (again,) = await scene.claim_all()
@@ -228,7 +230,7 @@ async def test_the_window_doubles_with_successes_until_the_circuit_is_closed(sce
     assert windows == [2, 4, 8]
     lane = await scene.lane(endpoint)
     assert (lane.circuit, lane.window, lane.trips, lane.failures) == (Circuit.CLOSED, None, 0, 0)
-    kinds = [event.kind for event in await scene.store.lane_events(endpoint.no)]
+    kinds = [event.kind for event in await scene.store.history.lane_events(endpoint.no)]
     assert kinds == [LaneEventKind.CIRCUIT_CLOSED, LaneEventKind.CIRCUIT_RECOVERING, LaneEventKind.CIRCUIT_OPENED]
 
 
@@ -277,7 +279,7 @@ async def test_no_more_requests_are_in_flight_than_the_concurrency_limit(scene: 
     endpoint = await scene.endpoint(concurrency=3)
     await scene.send(12)
     batches = await asyncio.gather(
-        *(handle.claim(10, SlotBudgets(lane_limit=100)) for handle in (scene.store, second) * 3)
+        *(handle.pipeline.claim(10, SlotBudgets(lane_limit=100)) for handle in (scene.store, second) * 3)
     )
     jobs = [job for batch in batches for job in batch.jobs]
     assert len(jobs) == 3
@@ -292,10 +294,10 @@ async def test_a_record_that_frees_a_slot_wakes_the_lane(scene: Scene, second: S
     jobs = await scene.claim_all()
     await scene.claim()
     assert await scene.tokens(endpoint) == []
-    await second.record([factory.delivered(jobs[0])])
+    await second.pipeline.record([factory.delivered(jobs[0])])
     assert len(await scene.tokens(endpoint)) == 1
     assert len(await scene.claim_all()) == 1
-    await second.release([jobs[1]])
+    await second.pipeline.release([jobs[1]])
     assert len(await scene.claim_all()) == 1
     assert (await scene.lane(endpoint)).in_flight == 3
 
@@ -305,7 +307,7 @@ async def test_the_slot_of_an_expired_lease_is_freed_once(scene: Scene) -> None:
     await scene.send(6)
     lost = await scene.claim_all()
     await scene.age(61)
-    assert (await scene.store.sweep_leases()).leases == 2
+    assert (await scene.store.upkeep.sweep_leases()).leases == 2
     assert (await scene.lane(endpoint)).in_flight == 0
     assert len(await scene.claim_all()) == 2
     await scene.record(*factory.all_delivered(lost))
@@ -328,9 +330,9 @@ async def test_a_raised_concurrency_limit_wakes_the_lane(scene: Scene) -> None:
     endpoint = await scene.endpoint(concurrency=1)
     await scene.send(9)
     assert len(await scene.claim_all()) == 1
-    await scene.store.change_endpoint(endpoint.no, EndpointChange(concurrency=5))
+    await scene.store.catalogue.change_endpoint(endpoint.no, EndpointChange(concurrency=5))
     assert len(await scene.claim_all()) == 4
-    await scene.store.change_endpoint(endpoint.no, EndpointChange(concurrency=None))
+    await scene.store.catalogue.change_endpoint(endpoint.no, EndpointChange(concurrency=None))
     assert len(await scene.claim_all()) == 4
 
 
@@ -338,12 +340,12 @@ async def test_the_count_in_flight_is_right_after_a_limit_is_set_and_removed(sce
     endpoint = await scene.endpoint()
     await scene.send(9)
     free = await scene.claim(3)
-    await scene.store.change_endpoint(endpoint.no, EndpointChange(concurrency=2))
+    await scene.store.catalogue.change_endpoint(endpoint.no, EndpointChange(concurrency=2))
     counted = await scene.claim_all()
     assert (len(counted), {job.counted for job in free}, {job.counted for job in counted}) == (2, {False}, {True})
     await scene.record(*factory.all_delivered(free))
     assert (await scene.lane(endpoint)).in_flight == 2
-    await scene.store.change_endpoint(endpoint.no, EndpointChange(concurrency=None))
+    await scene.store.catalogue.change_endpoint(endpoint.no, EndpointChange(concurrency=None))
     await scene.record(*factory.all_delivered(counted))
     assert (await scene.lane(endpoint)).in_flight == 0
     assert len(await scene.claim_all()) == 4
@@ -352,7 +354,7 @@ async def test_the_count_in_flight_is_right_after_a_limit_is_set_and_removed(sce
 async def test_a_throttle_lets_a_sixteenth_of_its_rate_through_at_once(scene: Scene) -> None:
     endpoint = await scene.endpoint(throttle_rate=80.0)
     await scene.send(40)
-    batch = await scene.store.claim(40, SlotBudgets(lane_limit=100))
+    batch = await scene.store.pipeline.claim(40, SlotBudgets(lane_limit=100))
     assert len(batch.jobs) == 5
     lane = await scene.lane(endpoint)
     assert lane.tat is not None
@@ -379,7 +381,7 @@ async def test_a_removed_throttle_wakes_the_lane(scene: Scene) -> None:
     endpoint = await scene.endpoint(throttle_rate=0.01)
     await scene.send(5)
     assert len(await scene.claim_all()) == 1
-    await scene.store.change_endpoint(endpoint.no, EndpointChange(throttle_rate=None))
+    await scene.store.catalogue.change_endpoint(endpoint.no, EndpointChange(throttle_rate=None))
     assert len(await scene.claim_all()) == 4
 
 
@@ -407,7 +409,7 @@ async def test_an_endpoint_that_answers_gone_is_disabled(scene: Scene) -> None:
     jobs = {job.message_id: job for job in await scene.claim()}
     report = await scene.record(factory.dead(jobs[first], Reason.ENDPOINT_GONE), factory.retry(jobs[held], after=0))
     assert [event.kind for event in report.events] == [LaneEventKind.ENDPOINT_DISABLED]
-    after = await scene.store.endpoint(scene.app.no, endpoint.id)
+    after = await scene.store.catalogue.endpoint(scene.app.no, endpoint.id)
     assert after is not None
     assert (after.status, after.revision > endpoint.revision) == (EndpointStatus.DISABLED, True)
     assert after.status_reason
@@ -416,24 +418,24 @@ async def test_an_endpoint_that_answers_gone_is_disabled(scene: Scene) -> None:
     assert await scene.claim_all() == []
     (answer,) = await scene.ingest([factory.new_message(scene.app.no)])
     assert answer.deliveries == 0
-    letter = await scene.store.dead_letter(jobs[first].delivery_id)
+    letter = await scene.store.repair.dead_letter(jobs[first].delivery_id)
     assert letter is not None
     assert letter.reason == Reason.ENDPOINT_GONE
 
 
 async def test_a_paused_lane_holds_and_resumes_with_a_new_budget(scene: Scene) -> None:
     endpoint = await scene.endpoint()
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "maintenance")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "maintenance")
     (message,) = await scene.send()
     assert await scene.claim_all() == []
     await scene.age(30 * 3600)
-    assert (await scene.store.sweep_expired()).expired == 0
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "back")
+    assert (await scene.store.upkeep.sweep_expired()).expired == 0
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "back")
     delivery, now = await scene.delivery(message), await scene.store.now()
     assert delivery.expires_at is not None
     budget = (delivery.expires_at - now).total_seconds()
     assert RetryPolicy().max_age - 30 < budget <= RetryPolicy().max_age
-    assert (await scene.store.sweep_expired()).expired == 0
+    assert (await scene.store.upkeep.sweep_expired()).expired == 0
     (job,) = await scene.claim_all()
     assert job.message_id == message
 
@@ -441,10 +443,10 @@ async def test_a_paused_lane_holds_and_resumes_with_a_new_budget(scene: Scene) -
 async def test_deliveries_of_a_paused_lane_get_a_new_time_budget_when_it_is_disabled(scene: Scene) -> None:
     """The time budget did not run while the lane was paused. It runs from now on."""
     endpoint = await scene.endpoint()
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "maintenance")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "maintenance")
     (message,) = await scene.send(policy=PolicyOverride(max_age=500.0))
     await scene.age(3600)
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "for good")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "for good")
     delivery, now = await scene.delivery(message), await scene.store.now()
     assert delivery.expires_at is not None
     assert 470 < (delivery.expires_at - now).total_seconds() <= 500
@@ -453,9 +455,9 @@ async def test_deliveries_of_a_paused_lane_get_a_new_time_budget_when_it_is_disa
 async def test_a_resumed_delivery_keeps_the_length_of_its_own_budget(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     (message,) = await scene.send(policy=PolicyOverride(max_age=500.0))
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "maintenance")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "maintenance")
     await scene.age(400)
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "back")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "back")
     delivery, now = await scene.delivery(message), await scene.store.now()
     assert delivery.expires_at is not None
     assert 470 < (delivery.expires_at - now).total_seconds() <= 500
@@ -465,18 +467,18 @@ async def test_requests_in_flight_when_a_lane_is_paused_are_recorded(scene: Scen
     endpoint = await scene.endpoint(concurrency=5)
     await scene.send(3)
     good, bad, given_back = await scene.claim()
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "maintenance")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "maintenance")
     await scene.record(factory.delivered(good), factory.retry(bad, after=0))
-    await scene.store.release([given_back])
+    await scene.store.pipeline.release([given_back])
     assert await scene.claim_all() == []
     assert (await scene.lane(endpoint)).in_flight == 0
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "back")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "back")
     assert {job.message_id for job in await scene.claim_all()} == {bad.message_id, given_back.message_id}
 
 
 async def test_a_paused_lane_with_a_backlog_stops_no_claim(scene: Scene) -> None:
     paused = await scene.endpoint(event_types=("a",))
-    await scene.store.set_endpoint_status(paused.no, EndpointStatus.PAUSED, "maintenance")
+    await scene.store.catalogue.set_endpoint_status(paused.no, EndpointStatus.PAUSED, "maintenance")
     for _ in range(10):
         await scene.send(20, event_type="a")
     await scene.endpoint(event_types=("b",))
@@ -493,23 +495,23 @@ async def test_a_disabled_lane_holds_while_the_budget_runs(scene: Scene) -> None
         await scene.store.now() + timedelta(seconds=50),
         early,
     )
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "left us")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "left us")
     assert await scene.claim_all() == []
     await scene.age(60)
-    assert (await scene.store.sweep_expired()).expired == 1
+    assert (await scene.store.upkeep.sweep_expired()).expired == 1
     assert await scene.state(early) == DeliveryState.DEAD
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "back")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "back")
     assert [job.message_id for job in await scene.claim_all()] == [late]
 
 
 async def test_a_lane_with_an_open_circuit_still_wakes_after_pause_and_resume(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.trip(endpoint)
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "maintenance")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "maintenance")
     assert await scene.claim_all() == []
     await scene.age(5000)
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "back")
-    assert await scene.store.find_stuck_lanes(repair=False) == []
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "back")
+    assert await scene.store.upkeep.find_stuck_lanes(repair=False) == []
     jobs = await scene.claim_all()
     assert len(jobs) == 1
 
@@ -519,8 +521,8 @@ async def test_an_endpoint_that_is_activated_again_is_probed_at_once(scene: Scen
     """An operator who activates the endpoint says that it is healthy. A probe checks that."""
     endpoint = await scene.endpoint()
     await scene.trip(endpoint)
-    await scene.store.set_endpoint_status(endpoint.no, held, "maintenance")
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "back")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, held, "maintenance")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "back")
     lane = await scene.lane(endpoint)
     assert (lane.circuit, lane.failures, lane.failing_since) == (Circuit.OPEN, 0, None)
     (job,) = await scene.claim_all()
@@ -545,10 +547,10 @@ async def test_the_audit_finds_and_repairs_a_lane_that_lost_its_token(scene: Sce
     asleep, awake = await scene.endpoint(), await scene.endpoint()
     (message,) = await scene.send()
     await scene.raw.execute("DELETE FROM wake WHERE endpoint_no = $1", asleep.no)
-    assert await scene.store.find_stuck_lanes(repair=False) == [asleep.no]
+    assert await scene.store.upkeep.find_stuck_lanes(repair=False) == [asleep.no]
     assert {job.endpoint_no for job in await scene.claim_all()} == {awake.no}
-    assert await scene.store.find_stuck_lanes(repair=True) == [asleep.no]
-    assert await scene.store.find_stuck_lanes(repair=False) == []
+    assert await scene.store.upkeep.find_stuck_lanes(repair=True) == [asleep.no]
+    assert await scene.store.upkeep.find_stuck_lanes(repair=False) == []
     assert [job.message_id for job in await scene.claim_all()] == [message]
 
 
@@ -558,7 +560,7 @@ async def test_the_audit_finds_a_token_that_comes_too_late(scene: Scene) -> None
     await scene.send()
     late = await scene.store.now() + timedelta(days=3)
     await scene.raw.execute("UPDATE wake SET at = $1", late)
-    assert await scene.store.find_stuck_lanes(repair=True) == [endpoint.no]
+    assert await scene.store.upkeep.find_stuck_lanes(repair=True) == [endpoint.no]
     assert len(await scene.claim_all()) == 1
 
 
@@ -566,8 +568,8 @@ async def test_the_audit_ignores_lanes_that_wait_for_a_reason(scene: Scene) -> N
     paused = await scene.endpoint()
     full = await scene.endpoint(concurrency=1)
     await scene.send(3)
-    await scene.store.set_endpoint_status(paused.no, EndpointStatus.PAUSED, "maintenance")
+    await scene.store.catalogue.set_endpoint_status(paused.no, EndpointStatus.PAUSED, "maintenance")
     await scene.claim_all()
     await scene.claim_all()
     assert (await scene.lane(full)).waiting_floor is not None
-    assert await scene.store.find_stuck_lanes(repair=True) == []
+    assert await scene.store.upkeep.find_stuck_lanes(repair=True) == []

@@ -95,10 +95,10 @@ async def test_messages_are_filtered(scene: Scene, where: MessageFilter, matches
         for n in range(24)
     ]
     await scene.ingest(sent)
-    other = await scene.store.create_application(scene.organization.id, factory.new_application())
+    other = await scene.store.catalogue.create_application(scene.organization.id, factory.new_application())
     await scene.ingest(factory.new_messages(other.no, 3, event_type="a"))
     expected = sorted((message.id for message in sent if matches(message)), reverse=True)  # type: ignore[arg-type]
-    assert await both_ways(lambda page: scene.store.messages(scene.app.no, where, page)) == expected
+    assert await both_ways(lambda page: scene.store.history.messages(scene.app.no, where, page)) == expected
 
 
 async def test_time_filters_are_exact_although_the_clocks_differ(scene: Scene) -> None:
@@ -110,7 +110,7 @@ async def test_time_filters_are_exact_although_the_clocks_differ(scene: Scene) -
         )
 
     async def found(**bounds: datetime) -> list[str]:
-        return await both_ways(lambda page: scene.store.messages(scene.app.no, MessageFilter(**bounds), page))
+        return await both_ways(lambda page: scene.store.history.messages(scene.app.no, MessageFilter(**bounds), page))
 
     at = [start + timedelta(seconds=n - 2) for n in range(5)]
     assert await found(after=at[1]) == sent[:1:-1]
@@ -125,9 +125,9 @@ async def test_payloads_are_returned_on_request(scene: Scene) -> None:
     sent = factory.new_messages(scene.app.no, 3)
     await scene.ingest(sent)
     payloads = {message.id: message.payload for message in sent}
-    with_content = (await scene.store.messages(scene.app.no, MessageFilter(), Page(), content=True)).rows
+    with_content = (await scene.store.history.messages(scene.app.no, MessageFilter(), Page(), content=True)).rows
     assert {message.id: message.payload for message in with_content} == payloads
-    without = (await scene.store.messages(scene.app.no, MessageFilter(), Page())).rows
+    without = (await scene.store.history.messages(scene.app.no, MessageFilter(), Page())).rows
     assert {message.payload for message in without} == {None}
     assert {message.id: message.size for message in without} == {id_: len(text) for id_, text in payloads.items()}
 
@@ -137,10 +137,12 @@ async def test_a_page_of_large_payloads_is_shortened_and_the_next_one_continues(
     large = b'"%s"' % (b"x" * (listing.MAX_BYTES // 5 * 2))  # two such payloads fit on a page, three do not
     for _ in range(5):
         await scene.ingest([factory.new_message(scene.app.no, payload=large)])
-    expected = [message.id for message in (await scene.store.messages(scene.app.no, MessageFilter(), Page())).rows]
+    expected = [
+        message.id for message in (await scene.store.history.messages(scene.app.no, MessageFilter(), Page())).rows
+    ]
 
     async def ask(page: Page) -> Walk[Message]:
-        found = await scene.store.messages(scene.app.no, MessageFilter(), page, content=True)
+        found = await scene.store.history.messages(scene.app.no, MessageFilter(), page, content=True)
         assert len(found.rows) <= 2
         assert {message.payload for message in found.rows} <= {large}
         return found
@@ -152,13 +154,13 @@ async def test_a_page_of_large_payloads_is_shortened_and_the_next_one_continues(
 
 async def test_messages_are_found_by_id_only_in_their_application(scene: Scene) -> None:
     own = await scene.send(2)
-    other = await scene.store.create_application(scene.organization.id, factory.new_application())
+    other = await scene.store.catalogue.create_application(scene.organization.id, factory.new_application())
     (theirs,) = [answer.message_id for answer in await scene.ingest(factory.new_messages(other.no, 1))]
     long_ago = ids.mint(ids.MESSAGE, await scene.store.now() - timedelta(days=90))  # an id made by a wrong clock
     await scene.ingest([factory.new_message(scene.app.no, id=long_ago)])
-    found = await scene.store.messages_of(scene.app.no, [*own, theirs, long_ago, "msg_unknown"])
+    found = await scene.store.history.messages_of(scene.app.no, [*own, theirs, long_ago, "msg_unknown"])
     assert {message.id for message in found} == {*own, long_ago}
-    assert await scene.store.messages_of(scene.app.no, []) == []
+    assert await scene.store.history.messages_of(scene.app.no, []) == []
 
 
 # ── attempts ──
@@ -212,7 +214,7 @@ async def test_attempts_are_filtered(scene: Scene, where: dict[str, Any], expect
     names = await mixed_attempts(scene, endpoint)
 
     async def ask(page: Page) -> Walk[Any]:
-        return await scene.store.endpoint_attempts(endpoint.no, AttemptFilter(**where), page)
+        return await scene.store.history.endpoint_attempts(endpoint.no, AttemptFilter(**where), page)
 
     found = await both_ways(ask, limit=2)
     assert found == sorted(found, reverse=True)
@@ -225,10 +227,10 @@ async def test_attempts_are_filtered(scene: Scene, where: dict[str, Any], expect
 async def test_attempts_are_filtered_by_their_message(scene: Scene, where: dict[str, Any], types: set[str]) -> None:
     endpoint = await scene.endpoint()
     names = await mixed_attempts(scene, endpoint)
-    every = (await scene.store.endpoint_attempts(endpoint.no, AttemptFilter(), Page())).rows
+    every = (await scene.store.history.endpoint_attempts(endpoint.no, AttemptFilter(), Page())).rows
 
     async def ask(page: Page) -> Walk[Any]:
-        return await scene.store.endpoint_attempts(endpoint.no, AttemptFilter(**where), page)
+        return await scene.store.history.endpoint_attempts(endpoint.no, AttemptFilter(**where), page)
 
     assert len(every) == len(names)
     assert await both_ways(ask, limit=2) == [each.id for each in every if each.event_type in types] != []
@@ -237,15 +239,15 @@ async def test_attempts_are_filtered_by_their_message(scene: Scene, where: dict[
 async def test_attempts_are_filtered_by_when_they_started(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await mixed_attempts(scene, endpoint)
-    every = (await scene.store.endpoint_attempts(endpoint.no, AttemptFilter(), Page())).rows
+    every = (await scene.store.history.endpoint_attempts(endpoint.no, AttemptFilter(), Page())).rows
     starts = sorted(each.started_at for each in every)
     middle = AttemptFilter(after=starts[0], before=starts[-1])
-    found = (await scene.store.endpoint_attempts(endpoint.no, middle, Page())).rows
+    found = (await scene.store.history.endpoint_attempts(endpoint.no, middle, Page())).rows
     assert [each.id for each in found] == [each.id for each in every if starts[0] < each.started_at < starts[-1]]
     for message in {each.message_id for each in every}:
-        of = await scene.store.message_by_id(message)
+        of = await scene.store.history.message_by_id(message)
         assert of is not None
-        listed = await scene.store.message_attempts(of, middle, Page())
+        listed = await scene.store.history.message_attempts(of, middle, Page())
         assert [each.id for each in listed] == [each.id for each in found if each.message_id == message]
 
 
@@ -255,18 +257,20 @@ async def test_responses_are_returned_on_request(scene: Scene) -> None:
     (job,) = await scene.claim()
     result = factory.delivered(job)
     await scene.record(result)
-    of = await scene.store.message_by_id(sent)
+    of = await scene.store.history.message_by_id(sent)
     assert of is not None
     for content in (True, False):
-        (listed,) = (await scene.store.endpoint_attempts(endpoint.no, AttemptFilter(), Page(), content=content)).rows
-        (again,) = await scene.store.message_attempts(of, AttemptFilter(), Page(), content=content)
+        (listed,) = (
+            await scene.store.history.endpoint_attempts(endpoint.no, AttemptFilter(), Page(), content=content)
+        ).rows
+        (again,) = await scene.store.history.message_attempts(of, AttemptFilter(), Page(), content=content)
         assert listed == again
         assert listed.response_body == (result.sent.body if content else b"")
         assert listed.response_headers == (result.sent.headers if content else {})
         assert listed.timing == result.sent.timing
         assert listed.endpoint_url == endpoint.url
-    whole = await scene.store.attempt(of, result.attempt_id)
-    assert whole == (await scene.store.attempts(sent))[0]
+    whole = await scene.store.history.attempt(of, result.attempt_id)
+    assert whole == (await scene.store.history.attempts(sent))[0]
 
 
 async def test_attempts_of_a_message_can_be_filtered_by_endpoint(scene: Scene) -> None:
@@ -275,21 +279,23 @@ async def test_attempts_of_a_message_can_be_filtered_by_endpoint(scene: Scene) -
     for _ in range(3):
         await scene.record(*(factory.retry(job, after=0, health=Health.NONE) for job in await scene.claim_all()))
         await scene.age(1)
-    of = await scene.store.message_by_id(sent)
+    of = await scene.store.history.message_by_id(sent)
     assert of is not None
-    every = sorted((each.id for each in await scene.store.attempts(sent)), reverse=True)
+    every = sorted((each.id for each in await scene.store.history.attempts(sent)), reverse=True)
     assert len(every) == 6
 
     async def ask(page: Page) -> Walk[Any]:
-        return Walk(rows=await scene.store.message_attempts(of, AttemptFilter(), page))
+        return Walk(rows=await scene.store.history.message_attempts(of, AttemptFilter(), page))
 
     assert await both_ways(ask, limit=2) == every
     for endpoint in (one, two):
-        own = await scene.store.message_attempts(of, AttemptFilter(), Page(), endpoint_no=endpoint.no)
+        own = await scene.store.history.message_attempts(of, AttemptFilter(), Page(), endpoint_no=endpoint.no)
         assert {each.endpoint_id for each in own} == {endpoint.id}
         assert [each.number for each in own] == [3, 2, 1]
-    assert await scene.store.message_attempts(of, AttemptFilter(delivered=True), Page()) == []
-    assert len(await scene.store.message_attempts(of, AttemptFilter(delivered=False, code_class=500), Page())) == 6
+    assert await scene.store.history.message_attempts(of, AttemptFilter(delivered=True), Page()) == []
+    assert (
+        len(await scene.store.history.message_attempts(of, AttemptFilter(delivered=False, code_class=500), Page())) == 6
+    )
 
 
 # ── messages attempted at an endpoint ──
@@ -307,12 +313,12 @@ async def test_a_message_is_listed_once_at_its_first_attempt(scene: Scene) -> No
     await scene.age(40)
     await scene.record(factory.retry((await claim())[retried], after=700))
     for message in (delivered, dead):
-        await scene.store.resend(endpoint.no, message)
+        await scene.store.repair.resend(endpoint.no, message)
     jobs = await claim()
     await scene.record(factory.dead(jobs[delivered]), factory.delivered(jobs[dead]))
 
     async def ask(page: Page) -> Walk[Any]:
-        return await scene.store.attempted_messages(endpoint.no, AttemptedFilter(), page)
+        return await scene.store.history.attempted_messages(endpoint.no, AttemptedFilter(), page)
 
     rows, _ = await walk_through(ask, first_attempt, limit=2)
     assert await both_ways(ask, first_attempt, limit=2) == [row.attempt_id for row in rows]
@@ -323,7 +329,7 @@ async def test_a_message_is_listed_once_at_its_first_attempt(scene: Scene) -> No
     }
     assert leased not in {row.message.id for row in rows}  # this message was never attempted
     waiting = next(row for row in rows if row.message.id == retried)
-    due = [each.due_at for each in await scene.store.deliveries(retried) if each.endpoint_no == endpoint.no]
+    due = [each.due_at for each in await scene.store.history.deliveries(retried) if each.endpoint_no == endpoint.no]
     assert [waiting.next_at] == due
     assert {row.next_at for row in rows if row is not waiting} == {None}
     first = {each.message_id: each for each in await _all_attempts(scene, endpoint)}
@@ -332,7 +338,7 @@ async def test_a_message_is_listed_once_at_its_first_attempt(scene: Scene) -> No
 
 
 async def _all_attempts(scene: Scene, endpoint: Endpoint) -> list[Any]:
-    return (await scene.store.endpoint_attempts(endpoint.no, AttemptFilter(), Page())).rows
+    return (await scene.store.history.endpoint_attempts(endpoint.no, AttemptFilter(), Page())).rows
 
 
 async def test_attempted_messages_are_filtered_by_state_and_message(scene: Scene) -> None:
@@ -340,7 +346,7 @@ async def test_attempted_messages_are_filtered_by_state_and_message(scene: Scene
     await mixed_attempts(scene, endpoint)
 
     async def found(**where: Any) -> list[str]:
-        ask: Ask = lambda page: scene.store.attempted_messages(endpoint.no, AttemptedFilter(**where), page)  # noqa: E731
+        ask: Ask = lambda page: scene.store.history.attempted_messages(endpoint.no, AttemptedFilter(**where), page)  # noqa: E731
         rows, _ = await walk_through(ask, first_attempt, limit=2)
         return [row.message.event_type + "/" + row.state.name for row in rows]
 
@@ -355,7 +361,7 @@ async def test_attempted_messages_are_filtered_by_state_and_message(scene: Scene
     assert await found(channel="eu", tag="x") == []
     starts = sorted(each.started_at for each in await _all_attempts(scene, endpoint))
     assert len(await found(after=starts[0], before=starts[-1])) < 6
-    await scene.store.resolve(DeadFilter(app_no=scene.app.no), "seen to")
+    await scene.store.repair.resolve(DeadFilter(app_no=scene.app.no), "seen to")
     assert await found(states=(DeliveryState.DEAD, DeliveryState.RESOLVED)) == ["b/RESOLVED"]
     await scene.raw.execute("DELETE FROM dead_letter")  # its own retention is over
     assert await found(states=(DeliveryState.DEAD,)) == ["b/DEAD"]
@@ -367,7 +373,9 @@ async def test_attempted_messages_have_payloads_on_request(scene: Scene) -> None
     await scene.ingest(sent)
     await scene.record(*factory.all_delivered(await scene.claim_all()))
     for content in (True, False):
-        rows = (await scene.store.attempted_messages(endpoint.no, AttemptedFilter(), Page(), content=content)).rows
+        rows = (
+            await scene.store.history.attempted_messages(endpoint.no, AttemptedFilter(), Page(), content=content)
+        ).rows
         found = {row.message.id: row.message.payload for row in rows}
         assert found == {message.id: message.payload if content else None for message in sent}
 
@@ -390,10 +398,10 @@ async def test_a_rare_match_is_found_in_bounded_steps(scene: Scene, kind: str, b
 
     async def ask(page: Page) -> Walk[Any]:
         if kind == "messages":
-            return await scene.store.messages(scene.app.no, MessageFilter(event_types=("rare",)), page)
+            return await scene.store.history.messages(scene.app.no, MessageFilter(event_types=("rare",)), page)
         if kind == "attempts":
-            return await scene.store.endpoint_attempts(endpoint.no, AttemptFilter(event_types=("rare",)), page)
-        return await scene.store.attempted_messages(endpoint.no, AttemptedFilter(event_types=("rare",)), page)
+            return await scene.store.history.endpoint_attempts(endpoint.no, AttemptFilter(event_types=("rare",)), page)
+        return await scene.store.history.attempted_messages(endpoint.no, AttemptedFilter(event_types=("rare",)), page)
 
     key = first_attempt if kind == "attempted" else own_id
     rows, requests = await walk_through(ask, key, limit=2, backwards=backwards)
@@ -406,7 +414,7 @@ async def test_a_rare_match_is_found_in_bounded_steps(scene: Scene, kind: str, b
 
 
 async def the(scene: Scene, message_id: str) -> Message:
-    found = await scene.store.message_by_id(message_id)
+    found = await scene.store.history.message_by_id(message_id)
     assert found is not None
     return found
 
@@ -415,31 +423,31 @@ async def test_a_payload_is_expunged_when_no_delivery_needs_it(scene: Scene) -> 
     await scene.endpoint()
     delivered, dead, open_ = await scene.send(3)
     jobs = {job.message_id: job for job in await scene.claim_all()}
-    assert not await scene.store.expunge_message(await the(scene, delivered))  # the message is being sent
+    assert not await scene.store.history.expunge_message(await the(scene, delivered))  # the message is being sent
     await scene.record(factory.delivered(jobs[delivered]), factory.dead(jobs[dead]), factory.retry(jobs[open_]))
 
-    assert await scene.store.expunge_message(await the(scene, delivered))
+    assert await scene.store.history.expunge_message(await the(scene, delivered))
     gone = await the(scene, delivered)
     assert (gone.payload, gone.size) == (None, None)
-    assert await scene.store.expunge_message(gone)
+    assert await scene.store.history.expunge_message(gone)
     for message in (dead, open_):
-        assert not await scene.store.expunge_message(await the(scene, message))
+        assert not await scene.store.history.expunge_message(await the(scene, message))
         assert (await the(scene, message)).payload is not None
-    await scene.store.resolve(DeadFilter(app_no=scene.app.no), "never mind")
-    assert await scene.store.expunge_message(await the(scene, dead))
-    listed = {m.id: m.size for m in (await scene.store.messages(scene.app.no, MessageFilter(), Page())).rows}
+    await scene.store.repair.resolve(DeadFilter(app_no=scene.app.no), "never mind")
+    assert await scene.store.history.expunge_message(await the(scene, dead))
+    listed = {m.id: m.size for m in (await scene.store.history.messages(scene.app.no, MessageFilter(), Page())).rows}
     assert {id_ for id_, size in listed.items() if size is None} == {delivered, dead}
 
 
 async def test_a_payload_expunged_by_force_ends_its_open_delivery(scene: Scene) -> None:
     await scene.endpoint()
     (message,) = await scene.send()
-    assert not await scene.store.expunge_message(await the(scene, message))
-    assert await scene.store.expunge_message(await the(scene, message), force=True)
+    assert not await scene.store.history.expunge_message(await the(scene, message))
+    assert await scene.store.history.expunge_message(await the(scene, message), force=True)
     assert await scene.claim_all() == []
-    (letter,) = await scene.store.dead_letters(DeadFilter(app_no=scene.app.no), Page())
+    (letter,) = await scene.store.repair.dead_letters(DeadFilter(app_no=scene.app.no), Page())
     assert (letter.message_id, letter.reason) == (message, Reason.UNSENDABLE)
-    assert await scene.store.replay(DeadFilter(app_no=scene.app.no)) == 0
+    assert await scene.store.repair.replay(DeadFilter(app_no=scene.app.no)) == 0
 
 
 async def test_a_response_is_expunged_and_its_attempt_stays(scene: Scene) -> None:
@@ -448,25 +456,25 @@ async def test_a_response_is_expunged_and_its_attempt_stays(scene: Scene) -> Non
     jobs = {job.message_id: job for job in await scene.claim_all()}
     results = {id_: factory.delivered(job) for id_, job in jobs.items()}
     await scene.record(*results.values())
-    before = (await scene.store.attempts(one))[0]
-    other = (await scene.store.attempts(two))[0]
-    assert not await scene.store.expunge_attempt(await the(scene, one), results[two].attempt_id)
-    assert await scene.store.expunge_attempt(await the(scene, one), results[one].attempt_id)
-    after = (await scene.store.attempts(one))[0]
+    before = (await scene.store.history.attempts(one))[0]
+    other = (await scene.store.history.attempts(two))[0]
+    assert not await scene.store.history.expunge_attempt(await the(scene, one), results[two].attempt_id)
+    assert await scene.store.history.expunge_attempt(await the(scene, one), results[one].attempt_id)
+    after = (await scene.store.history.attempts(one))[0]
     assert (after.response_body, after.response_headers) == (b"", {})
     assert (after.status_code, after.timing, after.detail) == (before.status_code, before.timing, before.detail)
-    assert (await scene.store.attempts(two))[0] == other
-    assert await scene.store.attempt(await the(scene, one), results[two].attempt_id) is None
+    assert (await scene.store.history.attempts(two))[0] == other
+    assert await scene.store.history.attempt(await the(scene, one), results[two].attempt_id) is None
 
 
 async def test_nothing_is_resent_to_a_deleted_endpoint(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     (message,) = await scene.send()
     await scene.record(*factory.all_delivered(await scene.claim_all()))
-    await scene.store.delete_endpoint(endpoint.no)
+    await scene.store.catalogue.delete_endpoint(endpoint.no)
     for ref in (message, "msg_unknown"):
         with pytest.raises(NotFound):
-            await scene.store.resend(endpoint.no, ref)
+            await scene.store.repair.resend(endpoint.no, ref)
     assert await scene.raw.count("delivery") == 0
 
 
@@ -474,5 +482,5 @@ async def test_a_message_without_a_payload_is_not_resent(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     (message,) = await scene.send()
     await scene.record(*factory.all_delivered(await scene.claim_all()))
-    assert await scene.store.expunge_message(await the(scene, message))
-    assert await scene.store.resend(endpoint.no, message) is None
+    assert await scene.store.history.expunge_message(await the(scene, message))
+    assert await scene.store.repair.resend(endpoint.no, message) is None

@@ -27,18 +27,18 @@ def own_id(each: Any) -> str:
 
 async def ids(scene: Scene, where: MessageSearch, *, limit: int = 3) -> list[str]:
     return await both_ways(
-        lambda page: scene.store.search_messages(scene.organization.id, where, page), own_id, limit=limit
+        lambda page: scene.store.history.search_messages(scene.organization.id, where, page), own_id, limit=limit
     )
 
 
 async def first(scene: Scene, where: MessageSearch) -> list[FoundMessage]:
-    return (await scene.store.search_messages(scene.organization.id, where, Page())).rows
+    return (await scene.store.history.search_messages(scene.organization.id, where, Page())).rows
 
 
 @pytest.fixture(params=["app", "few", "all"])
 async def way(request: pytest.FixtureRequest, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> int | None:
     """The application to search in, for each of the three kinds of query."""
-    await scene.store.create_application(scene.organization.id, factory.new_application())
+    await scene.store.catalogue.create_application(scene.organization.id, factory.new_application())
     if request.param == "few":
         monkeypatch.setattr(found, "FIRST", 1)
     return scene.app.no if request.param == "app" else None
@@ -46,15 +46,15 @@ async def way(request: pytest.FixtureRequest, scene: Scene, monkeypatch: pytest.
 
 @pytest.fixture
 async def neighbour(scene: Scene) -> Application:
-    return await scene.store.create_application(scene.organization.id, factory.new_application())
+    return await scene.store.catalogue.create_application(scene.organization.id, factory.new_application())
 
 
 @pytest.fixture
 async def stranger(scene: Scene) -> Application:
     """An application of another organization, with messages in every state."""
-    other = await scene.store.save_organization(factory.organization())
-    app = await scene.store.create_application(other.id, factory.new_application())
-    await scene.store.create_endpoint(app.no, factory.new_endpoint())
+    other = await scene.store.catalogue.save_organization(factory.organization())
+    app = await scene.store.catalogue.create_application(other.id, factory.new_application())
+    await scene.store.catalogue.create_endpoint(app.no, factory.new_endpoint())
     await scene.ingest(factory.new_messages(app.no, 9, event_type="a", tags=("x",), channels=None))
     jobs = await scene.claim(100)
     await scene.record(*[factory.dead(job) for job in jobs[:3]], *[factory.delivered(job) for job in jobs[3:6]])
@@ -129,9 +129,9 @@ async def test_all_applications_of_the_organization_are_searched_together(
 async def test_messages_of_a_deleted_application_are_not_found(
     scene: Scene, neighbour: Application, way: int | None
 ) -> None:
-    await scene.store.create_endpoint(neighbour.no, factory.new_endpoint())
+    await scene.store.catalogue.create_endpoint(neighbour.no, factory.new_endpoint())
     await scene.ingest(factory.new_messages(neighbour.no, 2))
-    await scene.store.delete_application(neighbour.no)
+    await scene.store.catalogue.delete_application(neighbour.no)
     for where in ({}, {"state": "open"}):
         assert await ids(scene, MessageSearch(app_no=way and neighbour.no, **where)) == []  # type: ignore[arg-type]
 
@@ -158,11 +158,11 @@ async def states_of(scene: Scene, endpoints: list[Endpoint]) -> dict[str, str]:
     )
     (resolved,) = [
         letter
-        for letter in (await scene.store.dead_letters(DeadFilter(app_no=scene.app.no), Page()))
+        for letter in (await scene.store.repair.dead_letters(DeadFilter(app_no=scene.app.no), Page()))
         if letter.message_id == made["resolved"]
     ]
-    assert await scene.store.resolve(DeadFilter(ids=(resolved.id,)), "known", limit=5) == 1
-    await scene.store.release([two[made["half"]], one[made["pending"]]])
+    assert await scene.store.repair.resolve(DeadFilter(ids=(resolved.id,)), "known", limit=5) == 1
+    await scene.store.pipeline.release([two[made["half"]], one[made["pending"]]])
     (made["none"],) = await scene.send(1, event_type="other")
     return made
 
@@ -218,17 +218,19 @@ async def test_the_deliveries_of_a_message_are_paged_by_state(scene: Scene) -> N
     job = {each.endpoint_no: each for each in await scene.claim()}
     done, died, resolved, again, kept = (job[endpoint.no] for endpoint in endpoints[:5])
     await scene.record(factory.delivered(done), factory.dead(died), factory.dead(resolved), factory.retry(again))
-    await scene.store.resolve(DeadFilter(ids=(resolved.delivery_id,)), "known", limit=5)
-    await scene.store.release([kept])
-    await scene.store.set_endpoint_status(kept.endpoint_no, EndpointStatus.PAUSED, "they asked")
-    message = await scene.store.message_by_id(message_id)
+    await scene.store.repair.resolve(DeadFilter(ids=(resolved.delivery_id,)), "known", limit=5)
+    await scene.store.pipeline.release([kept])
+    await scene.store.catalogue.set_endpoint_status(kept.endpoint_no, EndpointStatus.PAUSED, "they asked")
+    message = await scene.store.history.message_by_id(message_id)
     assert message is not None
-    every = await scene.store.deliveries(message_id)
-    words = await scene.store.delivery_words(message)
+    every = await scene.store.history.deliveries(message_id)
+    words = await scene.store.history.delivery_words(message)
     assert words == dict.fromkeys(("delivered", "dead", "resolved", "scheduled", "held", "delivering"), 1)
     for word in (None, *words, "pending"):
         listed: list[Delivery] = []
-        while found := await scene.store.deliveries_page(message, word, after=listed[-1].id if listed else 0, limit=1):
+        while found := await scene.store.history.deliveries_page(
+            message, word, after=listed[-1].id if listed else 0, limit=1
+        ):
             listed += found
         assert listed == [each for each in every if word in (None, explain.word(each))]
 
@@ -239,20 +241,20 @@ async def test_a_delivery_that_its_lane_holds_is_shown_as_held(
     await scene.send(1, event_type="order.paid")
     one, two = sorted(await scene.claim(), key=lambda job: job.endpoint_no)
     await scene.record(factory.retry(one, after=60, health=Health.NONE))
-    await scene.store.release([two])
+    await scene.store.pipeline.release([two])
 
     async def seen() -> dict[str, int]:
         [shown] = await first(scene, MessageSearch(app_no=way, state="open"))
-        told = Counter(explain.word(each) for each in await scene.store.deliveries(shown.message.id))
-        assert told == shown.states == await scene.store.delivery_words(shown.message)
+        told = Counter(explain.word(each) for each in await scene.store.history.deliveries(shown.message.id))
+        assert told == shown.states == await scene.store.history.delivery_words(shown.message)
         return shown.states
 
     assert await seen() == {"scheduled": 1, "pending": 1}
-    await scene.store.set_endpoint_status(endpoints[0].no, EndpointStatus.PAUSED, "they asked")
+    await scene.store.catalogue.set_endpoint_status(endpoints[0].no, EndpointStatus.PAUSED, "they asked")
     assert await seen() == {"held": 1, "pending": 1}
-    await scene.store.open_circuit(endpoints[1].no, "they deploy")
+    await scene.store.catalogue.open_circuit(endpoints[1].no, "they deploy")
     assert await seen() == {"held": 2}
-    await scene.store.reset_circuit(endpoints[1].no, "done")
+    await scene.store.catalogue.reset_circuit(endpoints[1].no, "done")
     assert await seen() == {"held": 1, "pending": 1}
 
 
@@ -261,7 +263,7 @@ async def test_a_delivery_due_before_the_end_of_a_hold_is_shown_as_held(
 ) -> None:
     await scene.send(2, event_type="order.paid")
     job, *others = await scene.claim()
-    await scene.store.release(others)
+    await scene.store.pipeline.release(others)
     until = job.claimed_at + timedelta(seconds=90)
     await scene.record(factory.retry(job, after=120, health=Health.NONE, hold_until=until))
     states: Counter[str] = Counter()
@@ -316,14 +318,14 @@ async def test_a_filter_that_rarely_matches_is_searched_in_steps(
     newest = sorted(message.id for message in sent)
     for backwards in (False, True):
         rows, requests = await walk_through(
-            lambda page: scene.store.search_messages(scene.organization.id, MessageSearch(tag="rare"), page),
+            lambda page: scene.store.history.search_messages(scene.organization.id, MessageSearch(tag="rare"), page),
             own_id,
             limit=2,
             backwards=backwards,
         )
         assert rows == []
         assert requests >= 4
-    page = await scene.store.search_messages(scene.organization.id, MessageSearch(tag="rare"), Page(limit=2))
+    page = await scene.store.history.search_messages(scene.organization.id, MessageSearch(tag="rare"), Page(limit=2))
     assert page.end is not None
     assert page.end >= newest[-7]
 
@@ -335,8 +337,8 @@ async def test_open_or_dead_messages_are_found_among_those_of_other_applications
     monkeypatch.setattr(found, "FIRST", 2)
     monkeypatch.setattr(found, "HELD", 4)
     for app in (neighbour, scene.app):
-        await scene.store.create_endpoint(app.no, factory.new_endpoint())
-        await scene.store.create_endpoint(app.no, factory.new_endpoint())
+        await scene.store.catalogue.create_endpoint(app.no, factory.new_endpoint())
+        await scene.store.catalogue.create_endpoint(app.no, factory.new_endpoint())
     sent = [factory.new_message((scene.app.no, neighbour.no)[n not in (2, 11)]) for n in range(14)]
     await scene.ingest(sent)
     if state == "dead":
@@ -346,7 +348,7 @@ async def test_open_or_dead_messages_are_found_among_those_of_other_applications
     assert await ids(scene, where, limit=2) == expected
 
     async def ask(page: Page) -> Walk[FoundMessage]:
-        return await scene.store.search_messages(scene.organization.id, where, page)
+        return await scene.store.history.search_messages(scene.organization.id, where, page)
 
     _, requests = await walk_through(ask, own_id, limit=2)
     assert requests >= 6

@@ -47,8 +47,8 @@ async def test_an_empty_database_is_migrated_once(empty: list[Store], engine: st
     assert await store.migrate() == numbers(engine)
     assert await store.version() == SCHEMA_VERSION
     assert await store.migrate() == []
-    org = await store.save_organization(factory.organization())
-    assert await empty[1].organization(org.id) == org
+    org = await store.catalogue.save_organization(factory.organization())
+    assert await empty[1].catalogue.organization(org.id) == org
 
 
 async def test_processes_that_start_together_migrate_once(empty: list[Store], engine: str) -> None:
@@ -81,11 +81,11 @@ async def test_a_later_migration_is_applied_to_a_database_that_is_in_use(
 ) -> None:
     store, later = empty[0], SCHEMA_VERSION + 1
     await store.migrate()
-    org = await store.save_organization(factory.organization())
+    org = await store.catalogue.save_organization(factory.organization())
     install(monkeypatch, engine, column(engine, "later"))
     assert await store.migrate() == [later]
     assert (await store.version(), await store.migrate()) == (later, [])
-    assert await store.organization(org.id) == org
+    assert await store.catalogue.organization(org.id) == org
     raw = await open_raw(empty_url)
     assert await raw.rows("SELECT id, later FROM organization") == [{"id": org.id, "later": "of old"}]
     await raw.close()

@@ -139,8 +139,8 @@ class StoreMachine(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.run(self.world.empty())
-        org = self.run(self.store.save_organization(factory.organization()))
-        self.app = self.run(self.store.create_application(org.id, factory.new_application()))
+        org = self.run(self.store.catalogue.save_organization(factory.organization()))
+        self.app = self.run(self.store.catalogue.create_application(org.id, factory.new_application()))
         self.add_endpoint(None, None, Ordering.KEY, OnDeath.SKIP)
         self.add_endpoint(2, None, Ordering.KEY, OnDeath.BLOCK)
 
@@ -154,7 +154,7 @@ class StoreMachine(RuleBasedStateMachine):
         if len(self.status) == 4:
             return
         new = factory.new_endpoint(concurrency=cap, throttle_rate=rate, ordering=ordering, on_death=on_death)
-        endpoint = self.run(self.store.create_endpoint(self.app.no, new))
+        endpoint = self.run(self.store.catalogue.create_endpoint(self.app.no, new))
         self.status[endpoint.no] = EndpointStatus.ACTIVE
         self.caps[endpoint.no] = cap
         self.ordering[endpoint.no], self.on_death[endpoint.no] = ordering, on_death
@@ -162,7 +162,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(which=PICK, on_death=st.sampled_from(OnDeath))
     def set_on_death(self, which: int, on_death: OnDeath) -> None:
         no = pick(self.living(), which)
-        self.run(self.store.change_endpoint(no, EndpointChange(on_death=on_death)))
+        self.run(self.store.catalogue.change_endpoint(no, EndpointChange(on_death=on_death)))
         self.on_death[no] = on_death
 
     def living(self) -> list[int]:
@@ -171,7 +171,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(which=PICK, status=st.sampled_from([EndpointStatus.ACTIVE, EndpointStatus.PAUSED, EndpointStatus.DISABLED]))
     def set_status(self, which: int, status: EndpointStatus) -> None:
         no = pick(self.living(), which)
-        self.run(self.store.set_endpoint_status(no, status, "an operator"))
+        self.run(self.store.catalogue.set_endpoint_status(no, status, "an operator"))
         self.status[no] = status
 
     @rule(which=PICK)
@@ -179,7 +179,7 @@ class StoreMachine(RuleBasedStateMachine):
         if len(self.living()) == 1:
             return
         no = pick(self.living(), which)
-        self.run(self.store.delete_endpoint(no))
+        self.run(self.store.catalogue.delete_endpoint(no))
         self.status[no] = EndpointStatus.DELETED
 
     # ── deliveries ──
@@ -192,11 +192,11 @@ class StoreMachine(RuleBasedStateMachine):
     def ingest(self, keys: list[str | None], short_lived: bool, worker: int) -> None:
         policy, count = PolicyOverride(max_age=BUDGET) if short_lived else None, len(keys)
         messages = [factory.new_message(self.app.no, policy=policy, ordering_key=key) for key in keys]
-        answers = self.run(self.world.workers[worker].ingest(messages))
+        answers = self.run(self.world.workers[worker].pipeline.ingest(messages))
         takers = {no for no, s in self.status.items() if s in (EndpointStatus.ACTIVE, EndpointStatus.PAUSED)}
         assert [answer.deliveries for answer in answers] == [len(takers)] * count
         for message in messages:
-            made = self.run(self.store.deliveries(message.id))
+            made = self.run(self.store.history.deliveries(message.id))
             assert {delivery.endpoint_no for delivery in made} == takers
             self.messages += 1
             for delivery in made:
@@ -209,7 +209,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.take(want, worker, share)
 
     def take(self, want: int, worker: int, share: int) -> list[Known]:
-        jobs = self.run(self.world.workers[worker].claim(want, SlotBudgets(lane_limit=share))).jobs
+        jobs = self.run(self.world.workers[worker].pipeline.claim(want, SlotBudgets(lane_limit=share))).jobs
         assert len(jobs) <= want
         self.promote([job.delivery_id for job in jobs])
         for job in jobs:
@@ -249,7 +249,7 @@ class StoreMachine(RuleBasedStateMachine):
     def work(self, want: int, worker: int, outcomes: list[str]) -> None:
         """Claim deliveries and record their outcomes in one batch, as a worker does."""
         taken = list(zip(self.take(want, worker, 100), outcomes, strict=False))
-        report = self.run(self.store.record([self.result(known, outcome, 0.0) for known, outcome in taken]))
+        report = self.run(self.store.pipeline.record([self.result(known, outcome, 0.0) for known, outcome in taken]))
         assert (report.recorded, report.stale) == (len(taken), 0)
         for known, outcome in taken:
             self.settle(known, outcome)
@@ -272,7 +272,7 @@ class StoreMachine(RuleBasedStateMachine):
         flying = self.of(S.DELIVERING)
         chosen = [pick(flying, which + turn) for turn in range(min(count, len(flying)))]
         results = [self.result(known, outcome, after) for known in chosen]
-        report = self.run(self.store.record(results))
+        report = self.run(self.store.pipeline.record(results))
         assert (report.recorded, report.stale, report.refused) == (len(chosen), 0, ())
         for known in chosen:
             self.settle(known, outcome)
@@ -307,7 +307,7 @@ class StoreMachine(RuleBasedStateMachine):
         known = pick(flying, which)
         assert known.job is not None
         self.stale.append(known.job)
-        assert self.run(self.store.release([known.job])) == 1
+        assert self.run(self.store.pipeline.release([known.job])) == 1
         known.go(S.PENDING)
 
     @rule(which=PICK, outcome=OUTCOMES)
@@ -317,9 +317,9 @@ class StoreMachine(RuleBasedStateMachine):
         job = pick(self.stale, which)
         known = Known(job.delivery_id, job.endpoint_no)
         known.job = job
-        report = self.run(self.store.record([self.result(known, outcome, 1.0)]))
+        report = self.run(self.store.pipeline.record([self.result(known, outcome, 1.0)]))
         assert (report.recorded, report.stale, report.events) == (0, 1, ())
-        assert self.run(self.store.release([job])) == 0
+        assert self.run(self.store.pipeline.release([job])) == 0
 
     # ── time and the sweep ──
 
@@ -332,7 +332,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule()
     def sweep_leases(self) -> None:
         lost = [known for known in self.known.values() if known.lost]
-        assert self.run(self.store.sweep_leases()).leases == len(lost)
+        assert self.run(self.store.upkeep.sweep_leases()).leases == len(lost)
         for known in lost:
             assert known.job is not None
             self.stale.append(known.job)
@@ -345,7 +345,7 @@ class StoreMachine(RuleBasedStateMachine):
             for known in self.of(S.PENDING, S.SCHEDULED, S.QUEUED)
             if self.status[known.endpoint_no] == EndpointStatus.DELETED
         ]
-        assert self.run(self.store.sweep_deleted()).deleted == len(doomed)
+        assert self.run(self.store.upkeep.sweep_deleted()).deleted == len(doomed)
         for known in doomed:
             known.go(S.DEAD)
 
@@ -358,7 +358,7 @@ class StoreMachine(RuleBasedStateMachine):
             )
         )
         doomed = [self.known[row["id"]] for row in over if self.status[row["endpoint_no"]] != EndpointStatus.PAUSED]
-        assert self.run(self.store.sweep_expired()).expired == len(doomed)
+        assert self.run(self.store.upkeep.sweep_expired()).expired == len(doomed)
         for known in doomed:
             known.go(S.DEAD)
 
@@ -368,7 +368,7 @@ class StoreMachine(RuleBasedStateMachine):
     def replay(self, limit: int) -> None:
         takers = {no for no, s in self.status.items() if s in (EndpointStatus.ACTIVE, EndpointStatus.PAUSED)}
         dead = [known for known in self.of(S.DEAD) if known.endpoint_no in takers]
-        count = self.run(self.store.replay(DeadFilter(), limit))
+        count = self.run(self.store.repair.replay(DeadFilter(), limit))
         assert count == min(limit, len(dead))
         back = {row["id"] for row in self.run(self.world.raw.rows("SELECT id FROM delivery"))}
         replayed = [known for known in dead if known.id in back]
@@ -381,7 +381,7 @@ class StoreMachine(RuleBasedStateMachine):
         dead = self.of(S.DEAD)
         chosen = [pick(dead, which + turn) for turn in range(min(count, len(dead)))]
         ids = tuple(known.id for known in chosen)
-        assert self.run(self.store.resolve(DeadFilter(ids=ids), "by hand")) == len(chosen)
+        assert self.run(self.store.repair.resolve(DeadFilter(ids=ids), "by hand")) == len(chosen)
         for known in chosen:
             known.go(S.RESOLVED)
 
@@ -418,7 +418,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_lane_with_something_to_do_will_wake(self) -> None:
-        assert self.run(self.store.find_stuck_lanes(repair=False)) == []
+        assert self.run(self.store.upkeep.find_stuck_lanes(repair=False)) == []
 
     @invariant()
     def every_token_says_whose_lane_it_wakes(self) -> None:
@@ -430,14 +430,14 @@ class StoreMachine(RuleBasedStateMachine):
         if not self.status:
             return
         for no in self.living():
-            self.run(self.store.set_endpoint_status(no, EndpointStatus.ACTIVE, "the end"))
-        self.run(self.store.resolve(DeadFilter(), "the end: nothing is blocked"))
+            self.run(self.store.catalogue.set_endpoint_status(no, EndpointStatus.ACTIVE, "the end"))
+        self.run(self.store.repair.resolve(DeadFilter(), "the end: nothing is blocked"))
         for _ in range(80):
             self.run(age(self.world.raw, LONG))
-            self.run(self.store.sweep_leases())
-            self.run(self.store.sweep_deleted())
-            while jobs := self.run(self.store.claim(50, SlotBudgets(lane_limit=100))).jobs:
-                self.run(self.store.record([factory.delivered(job) for job in jobs]))
+            self.run(self.store.upkeep.sweep_leases())
+            self.run(self.store.upkeep.sweep_deleted())
+            while jobs := self.run(self.store.pipeline.claim(50, SlotBudgets(lane_limit=100))).jobs:
+                self.run(self.store.pipeline.record([factory.delivered(job) for job in jobs]))
             if self.run(self.world.raw.count("delivery")) == 0:
                 return
         raise AssertionError("some deliveries can never be delivered")

@@ -12,7 +12,9 @@ from tests.support.scene import Scene
 
 
 async def named(scene: Scene, name: str, uid: str | None = None) -> Application:
-    return await scene.store.create_application(scene.organization.id, factory.new_application(name=name, uid=uid))
+    return await scene.store.catalogue.create_application(
+        scene.organization.id, factory.new_application(name=name, uid=uid)
+    )
 
 
 async def called(scene: Scene, text: str, *, limit: int = 2) -> tuple[list[str], int]:
@@ -20,7 +22,7 @@ async def called(scene: Scene, text: str, *, limit: int = 2) -> tuple[list[str],
     found: list[str] = []
     page, calls = Page(limit=limit), 0
     while True:
-        walk = await scene.store.applications_called(scene.organization.id, text, page)
+        walk = await scene.store.catalogue.applications_called(scene.organization.id, text, page)
         calls += 1
         found += [app.name for app in walk.rows]
         onward = walk.end or (walk.rows[-1].id if len(walk.rows) == limit else None)
@@ -34,9 +36,9 @@ async def test_applications_are_found_by_a_part_of_their_name_or_uid(scene: Scen
         await named(scene, name, uid)
         for name, uid in (("Acme & Söhne", None), ("acme 100%", "ten"), ("Other", "ACME-3"), ("Nobody", "nobody"))
     ]
-    other = await scene.store.save_organization(factory.organization())
-    await scene.store.create_application(other.id, factory.new_application(name="Acme of others"))
-    await scene.store.delete_application((await named(scene, "Acme that was")).no)
+    other = await scene.store.catalogue.save_organization(factory.organization())
+    await scene.store.catalogue.create_application(other.id, factory.new_application(name="Acme of others"))
+    await scene.store.catalogue.delete_application((await named(scene, "Acme that was")).no)
     by_id = {app.name: app.id for app in made}
     expected = sorted(("Acme & Söhne", "acme 100%", "Other"), key=by_id.__getitem__)
     assert (await called(scene, "aCMe"))[0] == expected
@@ -51,7 +53,7 @@ async def test_one_call_reads_a_bounded_number_of_applications(scene: Scene, mon
     monkeypatch.setattr(names, "MAX_SEARCHED", 2)
     made = [await named(scene, f"Shop {number}") for number in range(5)]
     last = max(made, key=lambda app: app.id)
-    first = await scene.store.applications_called(scene.organization.id, last.name, Page())
+    first = await scene.store.catalogue.applications_called(scene.organization.id, last.name, Page())
     assert (first.rows, first.end is None) == ([], False)
     found, calls = await called(scene, last.name)
     assert found == [last.name]
@@ -60,15 +62,15 @@ async def test_one_call_reads_a_bounded_number_of_applications(scene: Scene, mon
 
 async def test_names_are_returned_for_the_ids_on_a_page(scene: Scene) -> None:
     endpoint = await scene.endpoint(url="https://a.example.com/hook", description="the warehouse")
-    other = await scene.store.save_organization(factory.organization())
-    theirs = await scene.store.create_application(other.id, factory.new_application())
+    other = await scene.store.catalogue.save_organization(factory.organization())
+    theirs = await scene.store.catalogue.create_application(other.id, factory.new_application())
     asked = (scene.app.id, theirs.id, "app_none")
-    assert await scene.store.application_names(scene.organization.id, asked) == {scene.app.id: scene.app.name}
-    assert await scene.store.application_names(scene.organization.id, ()) == {}
-    found = await scene.store.endpoint_names((endpoint.id, "ep_none"))
+    assert await scene.store.catalogue.application_names(scene.organization.id, asked) == {scene.app.id: scene.app.name}
+    assert await scene.store.catalogue.application_names(scene.organization.id, ()) == {}
+    found = await scene.store.catalogue.endpoint_names((endpoint.id, "ep_none"))
     [name] = found.values()
     assert (found.keys(), name.url, name.description) == ({endpoint.id}, endpoint.url, "the warehouse")
     assert (name.app_id, name.app_name, name.org_id) == (scene.app.id, scene.app.name, scene.organization.id)
     assert not name.deleted
-    await scene.store.delete_endpoint(endpoint.no)
-    assert (await scene.store.endpoint_names((endpoint.id,)))[endpoint.id].deleted
+    await scene.store.catalogue.delete_endpoint(endpoint.no)
+    assert (await scene.store.catalogue.endpoint_names((endpoint.id,)))[endpoint.id].deleted

@@ -54,112 +54,116 @@ def new_session(scene: Scene) -> NewSession:
 
 
 async def create_api_key(scene: Scene) -> Change:
-    return lambda note: scene.store.create_api_key(scene.organization.id, new_key(), note=note)
+    return lambda note: scene.store.access.create_api_key(scene.organization.id, new_key(), note=note)
 
 
 async def revoke_api_key(scene: Scene) -> Change:
-    made = await scene.store.create_api_key(scene.organization.id, new_key())
-    return lambda note: scene.store.revoke_api_key(scene.organization.id, made.id, note=note)
+    made = await scene.store.access.create_api_key(scene.organization.id, new_key())
+    return lambda note: scene.store.access.revoke_api_key(scene.organization.id, made.id, note=note)
 
 
 async def revoke_token(scene: Scene) -> Change:
-    return lambda note: scene.store.revoke_token(b"token", factory.instant(), note=note)
+    return lambda note: scene.store.access.revoke_token(b"token", factory.instant(), note=note)
 
 
 async def create_operator(scene: Scene) -> Change:
-    return lambda note: scene.store.create_operator(new_operator(scene), note=note)
+    return lambda note: scene.store.access.create_operator(new_operator(scene), note=note)
 
 
 async def change_operator(scene: Scene) -> Change:
-    made = await scene.store.create_operator(new_operator(scene))
-    return lambda note: scene.store.change_operator(made.name, role=Scope.FULL, password="another", note=note)
+    made = await scene.store.access.create_operator(new_operator(scene))
+    return lambda note: scene.store.access.change_operator(made.name, role=Scope.FULL, password="another", note=note)
 
 
 async def delete_operator(scene: Scene) -> Change:
-    made = await scene.store.create_operator(new_operator(scene))
-    return lambda note: scene.store.delete_operator(made.name, note=note)
+    made = await scene.store.access.create_operator(new_operator(scene))
+    return lambda note: scene.store.access.delete_operator(made.name, note=note)
 
 
 async def add_session(scene: Scene) -> Change:
-    return lambda note: scene.store.add_session(new_session(scene), note=note)
+    return lambda note: scene.store.access.add_session(new_session(scene), note=note)
 
 
 async def end_session(scene: Scene) -> Change:
     made = new_session(scene)
-    await scene.store.add_session(made)
-    return lambda note: scene.store.end_session(made.hash, note=note)
+    await scene.store.access.add_session(made)
+    return lambda note: scene.store.access.end_session(made.hash, note=note)
 
 
 async def end_sessions(scene: Scene) -> Change:
-    return lambda note: scene.store.end_sessions("nobody", note=note)
+    return lambda note: scene.store.access.end_sessions("nobody", note=note)
 
 
 async def revoke_tokens(scene: Scene) -> Change:
-    return lambda note: scene.store.revoke_tokens(scene.organization.id, scene.app.no, factory.instant(), note=note)
+    return lambda note: scene.store.access.revoke_tokens(
+        scene.organization.id, scene.app.no, factory.instant(), note=note
+    )
 
 
 async def create_application(scene: Scene) -> Change:
     new = factory.new_application(throttle_rate=7)
-    return lambda note: scene.store.create_application(scene.organization.id, new, note=note)
+    return lambda note: scene.store.catalogue.create_application(scene.organization.id, new, note=note)
 
 
 async def change_application(scene: Scene) -> Change:
     await scene.endpoint()
     await scene.send()
     change = ApplicationChange(name="other", throttle_rate=9)
-    return lambda note: scene.store.change_application(scene.app.no, change, note=note)
+    return lambda note: scene.store.catalogue.change_application(scene.app.no, change, note=note)
 
 
 async def delete_application(scene: Scene) -> Change:
     await scene.endpoint()
-    return lambda note: scene.store.delete_application(scene.app.no, note=note)
+    return lambda note: scene.store.catalogue.delete_application(scene.app.no, note=note)
 
 
 async def save_event_type(scene: Scene) -> Change:
-    return lambda note: scene.store.save_event_type(factory.event_type(scene.organization.id), note=note)
+    return lambda note: scene.store.catalogue.save_event_type(factory.event_type(scene.organization.id), note=note)
 
 
 async def expunge_event_type(scene: Scene) -> Change:
-    made = await scene.store.save_event_type(factory.event_type(scene.organization.id))
-    return lambda note: scene.store.expunge_event_type(scene.organization.id, made.name, note=note)
+    made = await scene.store.catalogue.save_event_type(factory.event_type(scene.organization.id))
+    return lambda note: scene.store.catalogue.expunge_event_type(scene.organization.id, made.name, note=note)
 
 
 async def create_endpoint(scene: Scene) -> Change:
-    return lambda note: scene.store.create_endpoint(scene.app.no, factory.new_endpoint(), max_endpoints=5, note=note)
+    return lambda note: scene.store.catalogue.create_endpoint(
+        scene.app.no, factory.new_endpoint(), max_endpoints=5, note=note
+    )
 
 
 async def change_endpoint(scene: Scene) -> Change:
     endpoint = await scene.endpoint()
     await scene.send()
     change = EndpointChange(description="other", on_death=OnDeath.SKIP)
-    return lambda note: scene.store.change_endpoint(endpoint.no, change, note=note)
+    return lambda note: scene.store.catalogue.change_endpoint(endpoint.no, change, note=note)
 
 
 async def delete_endpoint(scene: Scene) -> Change:
     endpoint = await scene.endpoint()
-    return lambda note: scene.store.delete_endpoint(endpoint.no, note=note)
+    return lambda note: scene.store.catalogue.delete_endpoint(endpoint.no, note=note)
 
 
 async def set_endpoint_status(scene: Scene) -> Change:
     endpoint = await scene.endpoint()
-    return lambda note: scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "why", note=note)
+    return lambda note: scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "why", note=note)
 
 
 async def open_circuit(scene: Scene) -> Change:
     endpoint = await scene.endpoint()
-    return lambda note: scene.store.open_circuit(endpoint.no, "why", note=note)
+    return lambda note: scene.store.catalogue.open_circuit(endpoint.no, "why", note=note)
 
 
 async def close_circuit(scene: Scene) -> Change:
     endpoint = await scene.endpoint()
-    await scene.store.open_circuit(endpoint.no, "why")
-    return lambda note: scene.store.close_circuit(endpoint.no, "why", note=note)
+    await scene.store.catalogue.open_circuit(endpoint.no, "why")
+    return lambda note: scene.store.catalogue.close_circuit(endpoint.no, "why", note=note)
 
 
 async def reset_circuit(scene: Scene) -> Change:
     endpoint = await scene.endpoint()
-    await scene.store.open_circuit(endpoint.no, "why")
-    return lambda note: scene.store.reset_circuit(endpoint.no, "why", note=note)
+    await scene.store.catalogue.open_circuit(endpoint.no, "why")
+    return lambda note: scene.store.catalogue.reset_circuit(endpoint.no, "why", note=note)
 
 
 async def bury(scene: Scene, **fields: Any) -> tuple[Endpoint, DeadFilter]:
@@ -172,31 +176,31 @@ async def bury(scene: Scene, **fields: Any) -> tuple[Endpoint, DeadFilter]:
 
 async def replay(scene: Scene) -> Change:
     _, where = await bury(scene)
-    return lambda note: scene.store.replay(where, note=note)
+    return lambda note: scene.store.repair.replay(where, note=note)
 
 
 async def resolve(scene: Scene) -> Change:
     _, where = await bury(scene)
-    return lambda note: scene.store.resolve(where, "seen", note=note)
+    return lambda note: scene.store.repair.resolve(where, "seen", note=note)
 
 
 async def replay_missing(scene: Scene) -> Change:
     await scene.send()
     endpoint, now = await scene.endpoint(), await scene.store.now()
     span = (now - timedelta(hours=1), now + timedelta(hours=1))
-    return lambda note: scene.store.replay_missing(endpoint.no, *span, note=note)
+    return lambda note: scene.store.repair.replay_missing(endpoint.no, *span, note=note)
 
 
 async def resend(scene: Scene) -> Change:
     (message,) = await scene.send()
     endpoint = await scene.endpoint()
-    return lambda note: scene.store.resend(endpoint.no, message, note=note)
+    return lambda note: scene.store.repair.resend(endpoint.no, message, note=note)
 
 
 async def send_example(scene: Scene) -> Change:
     endpoint = await scene.endpoint()
     (new,) = factory.new_messages(scene.app.no, 1)
-    return lambda note: scene.store.send_example(endpoint.no, new, note=note)
+    return lambda note: scene.store.repair.send_example(endpoint.no, new, note=note)
 
 
 def new_task(scene: Scene) -> NewTask:
@@ -204,44 +208,44 @@ def new_task(scene: Scene) -> NewTask:
 
 
 async def add_task(scene: Scene) -> Change:
-    return lambda note: scene.store.add_task(new_task(scene), note=note)
+    return lambda note: scene.store.repair.add_task(new_task(scene), note=note)
 
 
 async def cancel_task(scene: Scene) -> Change:
-    task = await scene.store.add_task(new_task(scene))
-    return lambda note: scene.store.cancel_task(task.id, note=note)
+    task = await scene.store.repair.add_task(new_task(scene))
+    return lambda note: scene.store.repair.cancel_task(task.id, note=note)
 
 
 async def expunge_message(scene: Scene) -> Change:
     (message_id,) = await scene.send()
-    message = await scene.store.message_by_id(message_id)
+    message = await scene.store.history.message_by_id(message_id)
     assert message is not None
-    return lambda note: scene.store.expunge_message(message, note=note)
+    return lambda note: scene.store.history.expunge_message(message, note=note)
 
 
 async def expunge_attempt(scene: Scene) -> Change:
     await bury(scene)
-    (letter,) = await scene.store.dead_letters(DeadFilter(), Page())
-    message = await scene.store.message_by_id(letter.message_id)
+    (letter,) = await scene.store.repair.dead_letters(DeadFilter(), Page())
+    message = await scene.store.history.message_by_id(letter.message_id)
     assert message is not None
-    (attempt,) = await scene.store.attempts(message.id)
-    return lambda note: scene.store.expunge_attempt(message, attempt.id, note=note)
+    (attempt,) = await scene.store.history.attempts(message.id)
+    return lambda note: scene.store.history.expunge_attempt(message, attempt.id, note=note)
 
 
 async def aside(scene: Scene) -> list[int]:
     row = OutboxRow(id=1, app="nobody", event_type="order.paid", payload=b"{}", event_id="evt_1")
-    await scene.store.take([row], source="elsewhere")
-    return [each.id for each in await scene.store.set_aside(Page())]
+    await scene.store.pipeline.take([row], source="elsewhere")
+    return [each.id for each in await scene.store.repair.set_aside(Page())]
 
 
 async def retry_set_aside(scene: Scene) -> Change:
     ids = await aside(scene)
-    return lambda note: scene.store.retry_set_aside(ids, note=note)
+    return lambda note: scene.store.repair.retry_set_aside(ids, note=note)
 
 
 async def discard_set_aside(scene: Scene) -> Change:
     ids = await aside(scene)
-    return lambda note: scene.store.discard_set_aside(ids, note=note)
+    return lambda note: scene.store.repair.discard_set_aside(ids, note=note)
 
 
 CHANGES: list[Prepare] = [
@@ -288,7 +292,7 @@ def entry(scene: Scene) -> NewAuditEntry:
 
 
 async def actions(scene: Scene) -> list[str]:
-    log = await scene.store.audit_log(AuditFilter(org_id=scene.organization.id), Page())
+    log = await scene.store.access.audit_log(AuditFilter(org_id=scene.organization.id), Page())
     return [each.action for each in log.rows]
 
 

@@ -32,7 +32,7 @@ from tests.support.scene import Scene
 async def scene(scene: Scene) -> Scene:
     """A scene whose application has a uid."""
     change = ApplicationChange(uid=f"tenant-{factory.number()}")
-    scene.app = await scene.store.change_application(scene.app.no, change)
+    scene.app = await scene.store.catalogue.change_application(scene.app.no, change)
     return scene
 
 
@@ -78,9 +78,9 @@ async def fail(scene: Scene, times: int, **fields: Any) -> LeasedDelivery:
 async def test_creating_updating_and_deleting_an_endpoint_sends_events(scene: Scene) -> None:
     await add_listener(scene.store, scene.organization.id)
     endpoint = await scene.endpoint(uid=f"gate-{factory.number()}")
-    changed = await scene.store.change_endpoint(endpoint.no, EndpointChange(description="new"))
-    again = await scene.store.change_endpoint(endpoint.no, EndpointChange(description="newer"))
-    await scene.store.delete_endpoint(endpoint.no)
+    changed = await scene.store.catalogue.change_endpoint(endpoint.no, EndpointChange(description="new"))
+    again = await scene.store.catalogue.change_endpoint(endpoint.no, EndpointChange(description="newer"))
+    await scene.store.catalogue.delete_endpoint(endpoint.no)
     found = await outbox_events(scene.raw)
     assert [each.type for each in found] == [
         "endpoint.created",
@@ -99,7 +99,7 @@ async def test_creating_updating_and_deleting_an_endpoint_sends_events(scene: Sc
 
 
 async def test_missing_uids_are_null_in_the_event(scene: Scene) -> None:
-    app = await scene.store.create_application(scene.organization.id, NewApplication(name="without a uid"))
+    app = await scene.store.catalogue.create_application(scene.organization.id, NewApplication(name="without a uid"))
     await add_listener(scene.store, scene.organization.id)
     endpoint = await scene.endpoint(app)
     assert (await only(scene)).data == {
@@ -112,9 +112,9 @@ async def test_missing_uids_are_null_in_the_event(scene: Scene) -> None:
 
 async def test_deleting_an_application_sends_an_event_for_each_endpoint(scene: Scene) -> None:
     one, two, gone = [await scene.endpoint() for _ in range(3)]
-    await scene.store.delete_endpoint(gone.no)
+    await scene.store.catalogue.delete_endpoint(gone.no)
     await add_listener(scene.store, scene.organization.id)
-    await scene.store.delete_application(scene.app.no)
+    await scene.store.catalogue.delete_application(scene.app.no)
     assert sorted((each.type, each.data["endpointId"]) for each in await outbox_events(scene.raw)) == sorted(
         [("endpoint.deleted", one.id), ("endpoint.deleted", two.id)]
     )
@@ -129,7 +129,7 @@ async def test_status_changes_by_an_operator_send_events(scene: Scene) -> None:
         (EndpointStatus.DISABLED, "their wish"),
         (EndpointStatus.ACTIVE, "their other wish"),
     ):
-        await scene.store.set_endpoint_status(endpoint.no, status, cause)
+        await scene.store.catalogue.set_endpoint_status(endpoint.no, status, cause)
     found = await outbox_events(scene.raw)
     assert [(each.type, each.data["cause"]) for each in found] == [
         ("endpoint.paused", "their deploy"),
@@ -162,12 +162,12 @@ async def test_endpoints_that_the_sweep_pauses_or_disables_send_events(scene: Sc
     await scene.claim_all()
     since = (await scene.lane(failing)).failing_since
     for job in [job for job in await scene.claim_all() if job.endpoint_no == dying.no]:
-        await scene.store.release([job])
+        await scene.store.pipeline.release([job])
     await scene.send(3)
     jobs = [job for job in await scene.claim_all() if job.endpoint_no == dying.no]
     await scene.record(*(factory.dead(job) for job in jobs))
     await add_listener(scene.store, scene.organization.id)
-    report = await scene.store.sweep_failing(pause_dead=2, disable_after=0.0)
+    report = await scene.store.upkeep.sweep_failing(pause_dead=2, disable_after=0.0)
     assert (report.paused, report.disabled) == (1, 1)
     by_type = {each.type: each.data for each in await outbox_events(scene.raw)}
     assert set(by_type) == {"endpoint.paused", "endpoint.disabled"}
@@ -206,7 +206,7 @@ async def test_a_reset_circuit_sends_an_event(scene: Scene) -> None:
     endpoint = await a_listened_endpoint(scene)
     await scene.trip(endpoint)
     await clear_outbox(scene.raw)
-    await scene.store.reset_circuit(endpoint.no, "they say it is fine")
+    await scene.store.catalogue.reset_circuit(endpoint.no, "they say it is fine")
     closed = await only(scene)
     assert (closed.type, closed.data["cause"]) == ("circuit.closed", "they say it is fine")
 
@@ -216,7 +216,7 @@ async def test_resetting_the_failures_of_a_closed_circuit_sends_no_event(scene: 
     await scene.send()
     (job,) = await scene.claim()
     await scene.record(factory.retry(job))
-    assert await scene.store.reset_circuit(endpoint.no, "a hiccup") is not None
+    assert await scene.store.catalogue.reset_circuit(endpoint.no, "a hiccup") is not None
     assert await outbox_events(scene.raw) == []
 
 
@@ -288,7 +288,7 @@ async def test_a_dead_letter_that_is_replayed_and_delivered_sends_a_recovery_eve
     await scene.send()
     (job,) = await scene.claim()
     await scene.record(factory.dead(job))
-    assert await scene.store.replay(DeadFilter(ids=(job.delivery_id,))) == 1
+    assert await scene.store.repair.replay(DeadFilter(ids=(job.delivery_id,))) == 1
     (again,) = await scene.claim_all()
     await scene.record(factory.delivered(again))
     told_of = ["message.attempt.exhausted", "dead_letter.replayed", "message.attempt.recovered"]
@@ -299,15 +299,15 @@ async def test_a_delivery_that_dies_twice_sends_two_events(scene: Scene) -> None
     await a_listened_endpoint(scene)
     await scene.send(policy=PolicyOverride(max_age=1000.0))
     (job,) = await scene.claim()
-    await scene.store.release([job])
+    await scene.store.pipeline.release([job])
     for _ in range(2):
         await scene.age(1001)
-        assert (await scene.store.sweep_expired()).expired == 1
-        assert await scene.store.replay(DeadFilter(ids=(job.delivery_id,))) == 1
+        assert (await scene.store.upkeep.sweep_expired()).expired == 1
+        assert await scene.store.repair.replay(DeadFilter(ids=(job.delivery_id,))) == 1
     found = await outbox_events(scene.raw)
     assert [each.type for each in found] == ["message.attempt.exhausted", "dead_letter.replayed"] * 2
     assert len({each.event_id for each in found}) == 4
-    assert (await scene.store.relay(10)).relayed == 4
+    assert (await scene.store.pipeline.relay(10)).relayed == 4
 
 
 async def test_an_exhausted_time_budget_sends_an_event(scene: Scene) -> None:
@@ -316,14 +316,14 @@ async def test_an_exhausted_time_budget_sends_an_event(scene: Scene) -> None:
     jobs = {job.message_id: job for job in await scene.claim()}
     first = factory.retry(jobs[tried], after=0.001, health=Health.NONE)
     await scene.record(first)
-    await scene.store.release([jobs[fresh]])
+    await scene.store.pipeline.release([jobs[fresh]])
     await scene.age(1)
     again = {job.message_id: job for job in await scene.claim_all()}
     last = factory.retry(again[tried], after=5000, health=Health.NONE)
     await scene.record(last)
-    await scene.store.release([again[fresh]])
+    await scene.store.pipeline.release([again[fresh]])
     await scene.age(1001)
-    assert (await scene.store.sweep_expired()).expired == 2
+    assert (await scene.store.upkeep.sweep_expired()).expired == 2
     found = {each.data["msgId"]: each.data for each in await outbox_events(scene.raw)}
     assert {data["reason"] for data in found.values()} == {"budget_exhausted"}
     assert found[tried]["lastAttempt"]["id"] == last.attempt_id, "the event has the newest of its two attempts"
@@ -335,8 +335,8 @@ async def test_an_exhausted_time_budget_sends_an_event(scene: Scene) -> None:
 async def test_deliveries_of_a_deleted_endpoint_send_events(scene: Scene) -> None:
     endpoint = await a_listened_endpoint(scene)
     messages = await scene.send(2)
-    await scene.store.delete_endpoint(endpoint.no)
-    assert (await scene.store.sweep_deleted()).deleted == 2
+    await scene.store.catalogue.delete_endpoint(endpoint.no)
+    assert (await scene.store.upkeep.sweep_deleted()).deleted == 2
     gone, *dead = await outbox_events(scene.raw)
     assert gone.type == "endpoint.deleted"
     assert [each.type for each in dead] == ["message.attempt.exhausted"] * 2
@@ -376,13 +376,13 @@ async def test_a_refused_change_sends_no_event(scene: Scene) -> None:
     with pytest.raises(Conflict):
         await scene.endpoint(uid="taken")
     with pytest.raises(Conflict):
-        await scene.store.change_endpoint(endpoint.no, EndpointChange(uid=taken.uid))
-    await scene.store.delete_endpoint(taken.no)
+        await scene.store.catalogue.change_endpoint(endpoint.no, EndpointChange(uid=taken.uid))
+    await scene.store.catalogue.delete_endpoint(taken.no)
     await clear_outbox(scene.raw)
     with pytest.raises(NotFound):
-        await scene.store.delete_endpoint(taken.no)
+        await scene.store.catalogue.delete_endpoint(taken.no)
     with pytest.raises(NotFound):
-        await scene.store.set_endpoint_status(taken.no, EndpointStatus.PAUSED, "too late")
+        await scene.store.catalogue.set_endpoint_status(taken.no, EndpointStatus.PAUSED, "too late")
     assert await outbox_events(scene.raw) == []
 
 
@@ -405,11 +405,11 @@ async def test_a_change_whose_event_cannot_be_written_is_rolled_back(scene: Scen
     endpoint = await a_listened_endpoint(scene)
     await scene.raw.execute("ALTER TABLE outbox RENAME TO elsewhere")
     with pytest.raises(HooklineError):
-        await scene.store.delete_endpoint(endpoint.no)
+        await scene.store.catalogue.delete_endpoint(endpoint.no)
     with pytest.raises(HooklineError):
-        await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "their deploy")
+        await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "their deploy")
     await scene.raw.execute("ALTER TABLE elsewhere RENAME TO outbox")
-    found = await scene.store.endpoint(scene.app.no, endpoint.id)
+    found = await scene.store.catalogue.endpoint(scene.app.no, endpoint.id)
     assert found is not None
     assert (found.status, found.revision) == (EndpointStatus.ACTIVE, endpoint.revision)
     assert await outbox_events(scene.raw) == []
@@ -441,12 +441,12 @@ async def test_successes_do_not_query_the_subscribers(scene: Scene) -> None:
 
 async def test_without_subscribers_no_event_is_written(scene: Scene) -> None:
     listener = await add_listener(scene.store, scene.organization.id)
-    await scene.store.delete_endpoint(listener.no)
+    await scene.store.catalogue.delete_endpoint(listener.no)
     endpoint = await scene.endpoint()
     await scene.trip(endpoint)
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "their wish")
-    await scene.store.delete_endpoint(endpoint.no)
-    await scene.store.sweep_deleted()
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "their wish")
+    await scene.store.catalogue.delete_endpoint(endpoint.no)
+    await scene.store.upkeep.sweep_deleted()
     assert await outbox_events(scene.raw) == []
 
 
@@ -455,29 +455,29 @@ async def test_without_subscribers_no_event_is_written(scene: Scene) -> None:
 
 @pytest.fixture
 async def other(store: Store) -> Organization:
-    return await store.save_organization(factory.organization())
+    return await store.catalogue.save_organization(factory.organization())
 
 
 async def test_an_organization_gets_only_its_own_events(scene: Scene, other: Organization) -> None:
-    theirs = await scene.store.create_application(other.id, factory.new_application())
+    theirs = await scene.store.catalogue.create_application(other.id, factory.new_application())
     listener = await add_listener(scene.store, other.id)
     mine = await scene.endpoint()
     assert await outbox_events(scene.raw) == []
     their_endpoint = await scene.endpoint(theirs)
     await add_listener(scene.store, scene.organization.id)
-    await scene.store.delete_endpoint(mine.no)
+    await scene.store.catalogue.delete_endpoint(mine.no)
     assert [(each.org_id, each.type, each.data["endpointId"]) for each in await outbox_events(scene.raw)] == [
         (other.id, "endpoint.created", their_endpoint.id),
         (scene.organization.id, "endpoint.deleted", mine.id),
     ]
-    assert (await scene.store.relay(10)).relayed == 2
+    assert (await scene.store.pipeline.relay(10)).relayed == 2
     jobs = await scene.claim_all()
     assert [job.event_type for job in jobs if job.endpoint_no == listener.no] == ["endpoint.created"]
     assert sorted(job.event_type for job in jobs) == ["endpoint.created", "endpoint.deleted"]
 
 
 async def test_one_batch_of_two_organizations_sends_each_its_own_events(scene: Scene, other: Organization) -> None:
-    theirs = await scene.store.create_application(other.id, factory.new_application())
+    theirs = await scene.store.catalogue.create_application(other.id, factory.new_application())
     await scene.endpoint()
     await scene.endpoint(theirs)
     await add_listener(scene.store, other.id)
@@ -493,17 +493,17 @@ async def test_changes_of_an_operational_endpoint_send_no_event(scene: Scene) ->
     """Neither its own organization nor the management organization gets an event, even with a subscription."""
     await add_listener(scene.store, MANAGEMENT)
     listener = await add_listener(scene.store, scene.organization.id)
-    await scene.store.change_endpoint(listener.no, EndpointChange(description="new"))
+    await scene.store.catalogue.change_endpoint(listener.no, EndpointChange(description="new"))
     endpoint = await scene.endpoint()
     assert await kinds(scene) == ["endpoint.created"]
-    assert (await scene.store.relay(10)).relayed == 1
+    assert (await scene.store.pipeline.relay(10)).relayed == 1
     (job,) = await scene.claim_all()
     assert job.endpoint_no == listener.no
     await scene.record(factory.dead(job, Reason.ENDPOINT_GONE))
-    await scene.store.set_endpoint_status(listener.no, EndpointStatus.ACTIVE, "again")
-    await scene.store.delete_endpoint(listener.no)
-    await scene.store.delete_endpoint(endpoint.no)
-    await scene.store.sweep_deleted()
+    await scene.store.catalogue.set_endpoint_status(listener.no, EndpointStatus.ACTIVE, "again")
+    await scene.store.catalogue.delete_endpoint(listener.no)
+    await scene.store.catalogue.delete_endpoint(endpoint.no)
+    await scene.store.upkeep.sweep_deleted()
     assert await outbox_events(scene.raw) == []
 
 
@@ -514,12 +514,12 @@ async def test_an_event_that_is_relayed_again_is_dropped(scene: Scene) -> None:
     listener = await add_listener(scene.store, scene.organization.id)
     await scene.endpoint()
     (row,) = await scene.raw.rows("SELECT * FROM outbox")
-    assert (await scene.store.relay(10)).relayed == 1
+    assert (await scene.store.pipeline.relay(10)).relayed == 1
     await scene.raw.execute(
         "INSERT INTO outbox (org_id, app, event_type, payload, event_id, created_at) VALUES ($1, $2, $3, $4, $5, $6)",
         *(row[name] for name in ("org_id", "app", "event_type", "payload", "event_id", "created_at")),
     )
-    report = await scene.store.relay(10)
+    report = await scene.store.pipeline.relay(10)
     assert (report.relayed, report.repeated, report.set_aside) == (0, 1, 0)
     assert [job.endpoint_no for job in await scene.claim_all()] == [listener.no]
 
@@ -527,8 +527,8 @@ async def test_an_event_that_is_relayed_again_is_dropped(scene: Scene) -> None:
 @pytest.mark.store_options(max_payload=10)
 async def test_the_payload_limit_of_publishers_does_not_apply_to_events(scene: Scene) -> None:
     endpoint = await a_listened_endpoint(scene)
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "\x01" * 5000)
-    report = await scene.store.relay(10)
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "\x01" * 5000)
+    report = await scene.store.pipeline.relay(10)
     assert (report.relayed, report.set_aside) == (1, 0)
 
 
@@ -543,7 +543,7 @@ async def test_the_management_organization_does_not_count_as_a_second_one(scene:
         b"{}",
         await scene.store.now(),
     )
-    report = await scene.store.relay(10)
+    report = await scene.store.pipeline.relay(10)
     assert (report.relayed, report.set_aside) == (1, 0)
 
 
@@ -554,8 +554,8 @@ async def test_an_operational_endpoint_gets_only_its_subscribed_events(scene: Sc
     some = await add_listener(scene.store, scene.organization.id, event_types=("endpoint.deleted",))
     every = await add_listener(scene.store, scene.organization.id)
     endpoint = await scene.endpoint()
-    await scene.store.delete_endpoint(endpoint.no)
-    await scene.store.relay(10)
+    await scene.store.catalogue.delete_endpoint(endpoint.no)
+    await scene.store.pipeline.relay(10)
     heard: dict[int, list[str]] = {}
     for job in await scene.claim_all():
         heard.setdefault(job.endpoint_no, []).append(job.event_type)
@@ -571,14 +571,14 @@ async def test_concurrent_first_uses_create_the_management_organization_once(
     app = await endpoints.operational_application(store, organization.id)
     assert app is not None
     assert (app.org_id, app.uid, app.no) == (MANAGEMENT, organization.id, made[0].app_no)
-    names = [each.name for each in await store.event_types(MANAGEMENT, Page(limit=100))]
+    names = [each.name for each in await store.catalogue.event_types(MANAGEMENT, Page(limit=100))]
     assert names == sorted(Kind)
 
 
 async def test_a_refused_endpoint_leaves_nothing_behind(store: Store, organization: Organization) -> None:
     with pytest.raises(InvalidInput):
         await add_listener(store, organization.id, url="ftp://hooks.example.com/")
-    assert await store.organization(MANAGEMENT) is None
+    assert await store.catalogue.organization(MANAGEMENT) is None
 
 
 # ── dead letters ──
@@ -589,8 +589,8 @@ async def test_a_replay_sends_one_event_for_each_endpoint(scene: Scene) -> None:
     await scene.send(3)
     await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
     await clear_outbox(scene.raw)
-    assert await scene.store.replay(DeadFilter(org_id=scene.organization.id, endpoint_no=one.no), limit=2) == 2
-    assert await scene.store.replay(DeadFilter(org_id=scene.organization.id)) == 4
+    assert await scene.store.repair.replay(DeadFilter(org_id=scene.organization.id, endpoint_no=one.no), limit=2) == 2
+    assert await scene.store.repair.replay(DeadFilter(org_id=scene.organization.id)) == 4
     found = await outbox_events(scene.raw)
     assert [each.type for each in found] == [Kind.DEAD_REPLAYED] * 3
     assert found[0].data == who(scene, one) | {"count": 2, "note": None}
@@ -604,8 +604,8 @@ async def test_a_resolution_sends_an_event_with_its_note(scene: Scene) -> None:
     await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
     await clear_outbox(scene.raw)
     everything = DeadFilter(org_id=scene.organization.id)
-    assert await scene.store.resolve(everything, "refunded by hand") == 2
-    assert await scene.store.resolve(everything, "again") == 0
+    assert await scene.store.repair.resolve(everything, "refunded by hand") == 2
+    assert await scene.store.repair.resolve(everything, "again") == 0
     found = await only(scene)
     assert (found.type, found.data) == (
         Kind.DEAD_RESOLVED,
@@ -617,6 +617,6 @@ async def test_dead_letters_of_organizations_without_subscribers_send_no_event(s
     await scene.endpoint()
     await scene.send(2)
     await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
-    assert await scene.store.replay(DeadFilter(org_id=scene.organization.id), limit=1) == 1
-    assert await scene.store.resolve(DeadFilter(org_id=scene.organization.id), "enough") == 1
+    assert await scene.store.repair.replay(DeadFilter(org_id=scene.organization.id), limit=1) == 1
+    assert await scene.store.repair.resolve(DeadFilter(org_id=scene.organization.id), "enough") == 1
     assert await outbox_events(scene.raw) == []

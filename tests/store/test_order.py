@@ -122,7 +122,7 @@ async def test_an_endpoint_can_ignore_keys(scene: Scene) -> None:
 
 async def test_a_change_of_ordering_applies_to_later_messages(scene: Scene, endpoint: Endpoint) -> None:
     before = await send(scene, "a", "a")
-    await scene.store.change_endpoint(endpoint.no, EndpointChange(ordering=Ordering.NONE))
+    await scene.store.catalogue.change_endpoint(endpoint.no, EndpointChange(ordering=Ordering.NONE))
     after = await send(scene, "a", "a")
     assert {job.message_id for job in await scene.claim_all()} == {before[0], *after}
 
@@ -139,10 +139,10 @@ async def test_a_message_for_later_delays_its_key(scene: Scene, endpoint: Endpoi
 
 async def test_released_and_lost_deliveries_stay_first_of_their_key(scene: Scene, endpoint: Endpoint) -> None:
     head, behind = await send(scene, "k", "k")
-    await scene.store.release([await only(scene)])
+    await scene.store.pipeline.release([await only(scene)])
     assert (await only(scene)).message_id == head
     await scene.age(100)
-    assert (await scene.store.sweep_leases()).leases == 1
+    assert (await scene.store.upkeep.sweep_leases()).leases == 1
     again = await only(scene)
     assert again.message_id == head
     await scene.record(factory.delivered(again))
@@ -157,7 +157,7 @@ async def test_messages_from_the_outbox_are_ordered_too(scene: Scene, endpoint: 
             b'{"turn":%d}' % turn,
             await scene.store.now(),
         )
-    await scene.store.relay(100)
+    await scene.store.pipeline.relay(100)
     for turn in range(3):
         job = await only(scene)
         assert job.payload == b'{"turn":%d}' % turn
@@ -213,9 +213,9 @@ async def test_a_time_budget_runs_while_a_delivery_is_queued(scene: Scene, endpo
     await scene.ingest(messages)
     job = await only(scene)
     await scene.age(150)
-    assert (await scene.store.sweep_expired()).expired == 1
+    assert (await scene.store.upkeep.sweep_expired()).expired == 1
     assert (await scene.delivery(messages[1].id)).reason == Reason.BUDGET_EXHAUSTED
-    await scene.store.release([job])
+    await scene.store.pipeline.release([job])
     assert await deliver_all(scene) == [messages[0].id, messages[2].id]
 
 
@@ -225,15 +225,15 @@ async def test_the_next_delivery_is_sent_when_the_first_of_a_key_expires(scene: 
     (behind,) = await send(scene, "k")
     await scene.record(factory.retry(await only(scene), after=99))
     await scene.age(150)
-    assert (await scene.store.sweep_expired()).expired == 1
+    assert (await scene.store.upkeep.sweep_expired()).expired == 1
     assert (await only(scene)).message_id == behind
 
 
 async def test_a_delivery_without_a_payload_does_not_block_its_key(scene: Scene, endpoint: Endpoint) -> None:
     first, second = await send(scene, "k", "k")
-    message = await scene.store.message_by_id(first)
+    message = await scene.store.history.message_by_id(first)
     assert message is not None
-    assert await scene.store.expunge_message(message, force=True)
+    assert await scene.store.history.expunge_message(message, force=True)
     # the first claim may find only the delivery that it declares dead
     jobs = await scene.claim_all() or await scene.claim_all()
     assert [job.message_id for job in jobs] == [second]
@@ -243,9 +243,9 @@ async def test_a_delivery_without_a_payload_does_not_block_its_key(scene: Scene,
 async def test_queued_deliveries_of_a_deleted_endpoint_die(scene: Scene, endpoint: Endpoint) -> None:
     messages = await send(scene, "k", "k", "k", "j")
     jobs = await scene.claim_all()
-    await scene.store.delete_endpoint(endpoint.no)
-    await scene.store.release([job for job in jobs if job.message_id == messages[0]])
-    assert (await scene.store.sweep_deleted()).deleted == 3
+    await scene.store.catalogue.delete_endpoint(endpoint.no)
+    await scene.store.pipeline.release([job for job in jobs if job.message_id == messages[0]])
+    assert (await scene.store.upkeep.sweep_deleted()).deleted == 3
     await scene.record(*(factory.delivered(job) for job in jobs if job.message_id == messages[3]))
     assert await states(scene, messages) == [S.DEAD] * 3 + [S.DELIVERED]
     assert await scene.raw.count("delivery") == 0
@@ -253,8 +253,8 @@ async def test_queued_deliveries_of_a_deleted_endpoint_die(scene: Scene, endpoin
 
 async def test_an_endpoint_with_only_queued_deliveries_can_be_deleted(scene: Scene, endpoint: Endpoint) -> None:
     messages = await send(scene, "k", "k")
-    await scene.store.delete_endpoint(endpoint.no)
-    assert (await scene.store.sweep_deleted()).deleted == 2
+    await scene.store.catalogue.delete_endpoint(endpoint.no)
+    assert (await scene.store.upkeep.sweep_deleted()).deleted == 2
     assert await states(scene, messages) == [S.DEAD] * 2
     assert await scene.raw.count("lane") == 0
 
@@ -263,23 +263,23 @@ async def test_a_paused_endpoint_holds_its_queues_and_their_time_budgets(scene: 
     policy = PolicyOverride(max_age=1000.0)
     messages = [factory.new_message(scene.app.no, ordering_key="k", policy=policy) for _ in range(3)]
     await scene.ingest(messages)
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "a pause")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "a pause")
     assert await scene.claim_all() == []
     await scene.age(2000)
-    assert (await scene.store.sweep_expired()).expired == 0
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "on")
+    assert (await scene.store.upkeep.sweep_expired()).expired == 0
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "on")
     await scene.age(900)
-    assert (await scene.store.sweep_expired()).expired == 0
+    assert (await scene.store.upkeep.sweep_expired()).expired == 0
     assert await deliver_all(scene) == [message.id for message in messages]
 
 
 async def test_an_enabled_endpoint_continues_its_queues_in_order(scene: Scene, endpoint: Endpoint) -> None:
     _, behind = await send(scene, "k", "k")
     job = await only(scene)
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "off")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "off")
     await scene.record(factory.delivered(job))
     assert await scene.claim_all() == []
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "on")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "on")
     assert await deliver_all(scene) == [behind]
 
 
@@ -287,7 +287,7 @@ async def test_an_endpoint_that_answers_gone_keeps_its_queue(scene: Scene, endpo
     _, behind = await send(scene, "k", "k")
     await scene.record(factory.dead(await only(scene), Reason.ENDPOINT_GONE))
     assert await scene.claim_all() == []
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "back")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "back")
     assert await deliver_all(scene) == [behind]
 
 
@@ -311,14 +311,14 @@ async def test_resolving_a_dead_letter_unblocks_its_key(scene: Scene, blocking: 
     _, second, third = await send(scene, "k", "k", "k")
     await scene.record(factory.dead(await only(scene)))
     assert await scene.claim_all() == []
-    assert await scene.store.resolve(DeadFilter(), "never mind") == 1
+    assert await scene.store.repair.resolve(DeadFilter(), "never mind") == 1
     assert await deliver_all(scene) == [second, third]
 
 
 async def test_replaying_a_dead_letter_keeps_the_order(scene: Scene, blocking: Endpoint) -> None:
     messages = await send(scene, "k", "k", "k")
     await scene.record(factory.dead(await only(scene)))
-    assert await scene.store.replay(DeadFilter()) == 1
+    assert await scene.store.repair.replay(DeadFilter()) == 1
     assert await scene.state(messages[0]) == S.QUEUED
     assert await deliver_all(scene) == messages
 
@@ -327,7 +327,7 @@ async def test_changing_the_endpoint_to_not_block_unblocks_its_keys(scene: Scene
     _, behind = await send(scene, "k", "k")
     await scene.record(factory.dead(await only(scene)))
     assert await scene.claim_all() == []
-    await scene.store.change_endpoint(blocking.no, EndpointChange(on_death=OnDeath.SKIP))
+    await scene.store.catalogue.change_endpoint(blocking.no, EndpointChange(on_death=OnDeath.SKIP))
     assert await deliver_all(scene) == [behind]
 
 
@@ -338,7 +338,7 @@ async def test_a_dead_letter_that_retention_deletes_no_longer_blocks(scene: Scen
     await scene.record(factory.dead(await only(scene)))
     await scene.age(31 * 86_400)
     assert await scene.claim_all() == []
-    assert (await scene.store.retire()).dead_expired == 1
+    assert (await scene.store.upkeep.retire()).dead_expired == 1
     assert await deliver_all(scene) == [messages[1].id]
 
 
@@ -350,8 +350,8 @@ async def test_a_delivery_that_expires_in_the_queue_blocks_those_behind_it(scene
     await scene.ingest(messages)
     job = await only(scene)
     await scene.age(150)
-    await scene.store.sweep_expired()
-    await scene.store.release([job])
+    await scene.store.upkeep.sweep_expired()
+    await scene.store.pipeline.release([job])
     assert await deliver_all(scene) == [messages[0].id]
     assert await scene.state(messages[2].id) == S.QUEUED
 
@@ -364,9 +364,9 @@ async def test_a_dead_delivery_does_not_block_those_before_it(scene: Scene, bloc
     await scene.ingest(messages)
     first = await only(scene)
     await scene.age(150)
-    await scene.store.sweep_expired()
+    await scene.store.upkeep.sweep_expired()
     await scene.record(factory.dead(first))
-    assert await scene.store.replay(DeadFilter(ids=(first.delivery_id,))) == 1
+    assert await scene.store.repair.replay(DeadFilter(ids=(first.delivery_id,))) == 1
     assert await deliver_all(scene) == [messages[0].id]
     assert await scene.state(messages[2].id) == S.QUEUED
 
@@ -378,7 +378,7 @@ async def test_a_replayed_delivery_is_sent_before_those_not_sent_yet(scene: Scen
     messages = await send(scene, "k", "k", "k", "k")
     await scene.record(factory.dead(await only(scene)))
     job = await only(scene)
-    assert await scene.store.replay(DeadFilter()) == 1
+    assert await scene.store.repair.replay(DeadFilter()) == 1
     assert await scene.claim_all() == []  # the active delivery ends first, because only one is active at a time
     await scene.record(factory.delivered(job))
     assert await deliver_all(scene) == [messages[0], messages[2], messages[3]]
@@ -388,7 +388,7 @@ async def test_a_resent_delivery_waits_for_the_active_one(scene: Scene, endpoint
     messages = await send(scene, "k", "k", "k")
     await scene.record(factory.delivered(await only(scene)))
     job = await only(scene)
-    assert await scene.store.resend(endpoint.no, messages[0]) is not None
+    assert await scene.store.repair.resend(endpoint.no, messages[0]) is not None
     assert await scene.claim_all() == []
     await scene.record(factory.delivered(job))
     assert await deliver_all(scene) == [messages[0], messages[2]]
@@ -396,11 +396,13 @@ async def test_a_resent_delivery_waits_for_the_active_one(scene: Scene, endpoint
 
 async def test_missed_messages_are_sent_in_order(scene: Scene, endpoint: Endpoint) -> None:
     begin = await scene.store.now() - timedelta(minutes=1)
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "off")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "off")
     missed = await send(scene, "k", "k")
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "on")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "on")
     later = await send(scene, "k")
-    assert await scene.store.replay_missing(endpoint.no, begin, await scene.store.now() + timedelta(minutes=1)) == 2
+    assert (
+        await scene.store.repair.replay_missing(endpoint.no, begin, await scene.store.now() + timedelta(minutes=1)) == 2
+    )
     assert await deliver_all(scene) == [*missed, *later]
 
 
@@ -419,7 +421,7 @@ async def test_concurrent_workers_promote_one_delivery_of_a_key(
         sent += [job.message_id for job in jobs]
         if jobs:
             reports = await asyncio.gather(
-                *(store.record([factory.delivered(jobs[0])]) for store in (scene.store, second))
+                *(store.pipeline.record([factory.delivered(jobs[0])]) for store in (scene.store, second))
             )
             assert sum(report.recorded for report in reports) == 1
     assert sent == messages
@@ -436,14 +438,14 @@ async def test_a_message_accepted_while_the_last_delivery_ends_is_not_forgotten(
         sent += [job.message_id for job in jobs]
         fresh = factory.new_message(scene.app.no, ordering_key="k")
         *_, early = await asyncio.gather(
-            second.ingest([fresh]),
-            scene.store.record(factory.all_delivered(jobs)),
+            second.pipeline.ingest([fresh]),
+            scene.store.pipeline.record(factory.all_delivered(jobs)),
             scene.claim(by=second),
         )
         accepted.append(fresh.id)
         sent += [job.message_id for job in early]
         await scene.record(*factory.all_delivered(early))
-        assert await scene.store.find_stuck_lanes(repair=False) == []
+        assert await scene.store.upkeep.find_stuck_lanes(repair=False) == []
     sent += await deliver_all(scene)
     assert sent == accepted
 
@@ -455,10 +457,10 @@ async def test_the_audit_finds_a_queue_without_a_token(scene: Scene, endpoint: E
     head, behind = await send(scene, "k", "k")
     await only(scene)
     await scene.raw.execute("DELETE FROM delivery WHERE message_id = $1", head)  # no code of Hookline does this
-    assert await scene.store.find_stuck_lanes(repair=False) == [endpoint.no]
+    assert await scene.store.upkeep.find_stuck_lanes(repair=False) == [endpoint.no]
     assert await scene.claim_all() == []
-    assert await scene.store.find_stuck_lanes(repair=True) == [endpoint.no]
-    assert await scene.store.find_stuck_lanes(repair=False) == []
+    assert await scene.store.upkeep.find_stuck_lanes(repair=True) == [endpoint.no]
+    assert await scene.store.upkeep.find_stuck_lanes(repair=False) == []
     assert await deliver_all(scene) == [behind]
 
 
@@ -472,8 +474,8 @@ async def test_the_database_refuses_a_second_active_delivery_of_a_key(scene: Sce
 async def test_queued_deliveries_are_counted(scene: Scene, endpoint: Endpoint) -> None:
     await send(scene, "k", "k", "k", None)
     await scene.claim_all()
-    counts = await scene.store.counts()
+    counts = await scene.store.monitoring.counts()
     assert (counts.queued, counts.delivering, counts.pending) == (2, 2, 0)
-    view = await scene.store.lane_view(endpoint.no)
+    view = await scene.store.history.lane_view(endpoint.no)
     assert view is not None
     assert view.depth == 2

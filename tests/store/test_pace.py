@@ -60,7 +60,7 @@ async def test_a_slow_down_response_slows_the_lane_and_does_not_open_its_circuit
     lane = await scene.lane(endpoint)
     assert (lane.circuit, lane.failures, lane.failing_since) == (Circuit.CLOSED, 0, None)
     assert (lane.pace is not None, lane.in_flight) == (True, 0)
-    (event,) = await scene.store.lane_events(endpoint.no)
+    (event,) = await scene.store.history.lane_events(endpoint.no)
     assert event.kind == K.LANE_SLOWED
     assert "503" in event.cause
 
@@ -70,7 +70,7 @@ async def test_a_slowed_lane_starts_no_more_than_its_pace_over_all_workers(scene
     await scene.age(1.0)
     begun = await scene.store.now()
     batches = await asyncio.gather(
-        *(handle.claim(50, SlotBudgets(lane_limit=50)) for handle in (scene.store, second) * 4)
+        *(handle.pipeline.claim(50, SlotBudgets(lane_limit=50)) for handle in (scene.store, second) * 4)
     )
     real = (await scene.store.now() - begun).total_seconds()
     jobs = [job for batch in batches for job in batch.jobs]
@@ -167,7 +167,10 @@ async def test_long_after_the_last_slow_down_the_lane_has_no_pace_limit(scene: S
     assert len(rest) == 60 - 5 - len(jobs) + 1  # the delivery that got the slow-down response is due again as well
     assert not any(job.counted for job in rest)
     await scene.record(*factory.all_delivered([*before, *rest]))
-    assert [event.kind for event in await scene.store.lane_events(endpoint.no)] == [K.LANE_AT_SPEED, K.LANE_SLOWED]
+    assert [event.kind for event in await scene.store.history.lane_events(endpoint.no)] == [
+        K.LANE_AT_SPEED,
+        K.LANE_SLOWED,
+    ]
 
 
 async def test_waiting_deliveries_are_sent_at_once_when_the_pace_limit_ends(scene: Scene) -> None:
@@ -185,7 +188,7 @@ async def test_a_reset_removes_the_pace_limit(scene: Scene) -> None:
     endpoint, _ = await slowed(scene)
     await set_pace(scene, endpoint, FLOOR)
     await scene.claim_all()
-    event = await scene.store.reset_circuit(endpoint.no, "they have moved")
+    event = await scene.store.catalogue.reset_circuit(endpoint.no, "they have moved")
     assert event is not None
     assert event.kind == K.CIRCUIT_RESET
     lane = await scene.lane(endpoint)
@@ -199,9 +202,9 @@ async def test_a_released_or_lost_job_does_not_change_the_pace(scene: Scene) -> 
     given_back = await scene.claim(50)
     await scene.age(1 / START)
     lost = await scene.claim(50)
-    await scene.store.release(given_back)
+    await scene.store.pipeline.release(given_back)
     await scene.age(61)
-    await scene.store.sweep_leases()
+    await scene.store.upkeep.sweep_leases()
     lane = await scene.lane(endpoint)
     assert (lane.pace, lane.in_flight) == (START, 0)
     assert len(given_back) == len(lost) == 1
@@ -222,7 +225,7 @@ async def test_a_raised_throttle_applies_at_once(scene: Scene) -> None:
     endpoint = await scene.endpoint(throttle_rate=0.01)
     await scene.send(40)
     assert len(await scene.claim_all()) == 1
-    await scene.store.change_endpoint(endpoint.no, EndpointChange(throttle_rate=100.0))
+    await scene.store.catalogue.change_endpoint(endpoint.no, EndpointChange(throttle_rate=100.0))
     before = await scene.claim(40)
     assert len(before) <= burst(100.0)
     now = await scene.store.now()
@@ -235,7 +238,7 @@ async def test_a_lowered_throttle_applies_at_once(scene: Scene) -> None:
     endpoint = await scene.endpoint(throttle_rate=100.0)
     await scene.send(40)
     assert len(await scene.claim(40)) == int(burst(100.0))
-    await scene.store.change_endpoint(endpoint.no, EndpointChange(throttle_rate=0.01))
+    await scene.store.catalogue.change_endpoint(endpoint.no, EndpointChange(throttle_rate=0.01))
     await scene.age(1.0)
     assert len(await scene.claim_all()) == 1
     await scene.age(80.0)
@@ -248,7 +251,7 @@ async def test_a_throttle_that_is_set_while_running_applies_at_once(scene: Scene
     endpoint = await scene.endpoint()
     await scene.send(40)
     assert len(await scene.claim(20)) == 20
-    await scene.store.change_endpoint(endpoint.no, EndpointChange(throttle_rate=0.01))
+    await scene.store.catalogue.change_endpoint(endpoint.no, EndpointChange(throttle_rate=0.01))
     assert len(await scene.claim_all()) == 1
 
 
@@ -256,7 +259,7 @@ async def test_a_lowered_concurrency_limit_applies_at_once(scene: Scene) -> None
     endpoint = await scene.endpoint(concurrency=4)
     await scene.send(9)
     *most, last = await scene.claim_all()
-    await scene.store.change_endpoint(endpoint.no, EndpointChange(concurrency=1))
+    await scene.store.catalogue.change_endpoint(endpoint.no, EndpointChange(concurrency=1))
     await scene.record(*factory.all_delivered(most))
     assert await scene.claim_all() == []
     await scene.record(factory.delivered(last))
@@ -267,7 +270,7 @@ async def test_a_lowered_concurrency_limit_applies_at_once(scene: Scene) -> None
 async def test_a_changed_throttle_does_not_change_the_pace(scene: Scene, throttle: float | None) -> None:
     endpoint, _ = await slowed(scene, throttle_rate=50.0)
     before = await scene.lane(endpoint)
-    await scene.store.change_endpoint(endpoint.no, EndpointChange(throttle_rate=throttle))
+    await scene.store.catalogue.change_endpoint(endpoint.no, EndpointChange(throttle_rate=throttle))
     after = await scene.lane(endpoint)
     assert (after.pace, after.pace_top, after.slowed_at) == (before.pace, 50.0, before.slowed_at)
     await scene.age(5.0)

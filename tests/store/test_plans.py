@@ -136,78 +136,78 @@ class TestPostgres:
         """Do everything that a worker and an operator do, except counting."""
         now, app_no, lane = await store.now(), lanes[0].app_no, lanes[0].no
         (message, *_) = factory.new_messages(app_no, 1)
-        await store.ingest([message, *factory.new_messages(app_no, 5, event_id=None)])
-        jobs = (await store.claim(60, SlotBudgets(lane_limit=100))).jobs
+        await store.pipeline.ingest([message, *factory.new_messages(app_no, 5, event_id=None)])
+        jobs = (await store.pipeline.claim(60, SlotBudgets(lane_limit=100))).jobs
         assert jobs
         makers = (factory.delivered, factory.dead, factory.retry)
-        await store.record([makers[turn % 3](job) for turn, job in enumerate(jobs[5:])])
-        await store.release(jobs[:5])
+        await store.pipeline.record([makers[turn % 3](job) for turn, job in enumerate(jobs[5:])])
+        await store.pipeline.release(jobs[:5])
         for _ in range(3):
-            await store.claim(10, SlotBudgets(lane_limit=100))
-        await store.sweep_leases()
-        await store.sweep_expired()
-        await store.sweep_deleted()
-        found = await store.message(app_no, message.id)
+            await store.pipeline.claim(10, SlotBudgets(lane_limit=100))
+        await store.upkeep.sweep_leases()
+        await store.upkeep.sweep_expired()
+        await store.upkeep.sweep_deleted()
+        found = await store.history.message(app_no, message.id)
         assert found is not None
         await self.check(store, app_no, lane, found)
         await self.search(store, lanes[0], found)
-        await store.deliveries(message.id)
-        await store.delivery_words(found)
-        await store.deliveries_page(found, "delivered", after=0, limit=5)
-        await store.attempts(message.id)
-        await store.lane_view(lane)
+        await store.history.deliveries(message.id)
+        await store.history.delivery_words(found)
+        await store.history.deliveries_page(found, "delivered", after=0, limit=5)
+        await store.history.attempts(message.id)
+        await store.history.lane_view(lane)
         where = DeadFilter(endpoint_no=lane, reason=Reason.PERMANENT_FAILURE, since=now - timedelta(days=1))
         wider = [DeadFilter(app_no=app_no), DeadFilter(org_id=lanes[0].org_id), DeadFilter(ids=(1, 2)), DeadFilter()]
         for each in (where, *wider):
-            await store.dead_letters(each, Page(limit=5))
-            await store.dead_summary(each)
-        await store.dead_applications(DeadFilter(org_id=lanes[0].org_id), 5)
-        await store.app_health([app_no], lanes=100, counted=100)
+            await store.repair.dead_letters(each, Page(limit=5))
+            await store.repair.dead_summary(each)
+        await store.repair.dead_applications(DeadFilter(org_id=lanes[0].org_id), 5)
+        await store.history.app_health([app_no], lanes=100, counted=100)
         for org_id, one in ((None, None), (lanes[0].org_id, None), (lanes[0].org_id, app_no)):
-            await store.unhealthy_lanes(10, org_id=org_id, app_no=one)
-        await store.replay(where, limit=3)
-        await store.resolve(DeadFilter(app_no=app_no), "done", limit=3)
-        await store.resend(lane, message.id)
+            await store.history.unhealthy_lanes(10, org_id=org_id, app_no=one)
+        await store.repair.replay(where, limit=3)
+        await store.repair.resolve(DeadFilter(app_no=app_no), "done", limit=3)
+        await store.repair.resend(lane, message.id)
         await self.do_tasks(store, lanes[0])
 
     async def search(self, store: Store, endpoint: Endpoint, message: Message) -> None:
         """Search messages with every kind of query and every state, in one application and in all."""
-        await store.create_application(endpoint.org_id, factory.new_application())
+        await store.catalogue.create_application(endpoint.org_id, factory.new_application())
         for app_no in (endpoint.app_no, None):
-            await store.search_messages(endpoint.org_id, MessageSearch(app_no=app_no, ref=message.id), Page())
+            await store.history.search_messages(endpoint.org_id, MessageSearch(app_no=app_no, ref=message.id), Page())
             for state in (None, "open", "dead", "delivered", "none"):
                 for tag in (None, "x"):
                     where = MessageSearch(app_no=app_no, state=state, tag=tag)
                     for page in (Page(), Page(backwards=True)):
-                        await store.search_messages(endpoint.org_id, where, page)
+                        await store.history.search_messages(endpoint.org_id, where, page)
 
     async def do_tasks(self, store: Store, endpoint: Endpoint) -> None:
         work = TaskWork(since=await store.now() - timedelta(days=1), reason=Reason.ENDPOINT_GONE)
         for kind in TaskKind:
             new = NewTask(org_id=endpoint.org_id, app_no=endpoint.app_no, endpoint_no=endpoint.no, kind=kind, work=work)
-            task = await store.add_task(new)
-            assert task.id in await store.open_tasks(50)
-            await store.step_task(task.id, 20)
-            await store.cancel_task(task.id)
+            task = await store.repair.add_task(new)
+            assert task.id in await store.repair.open_tasks(50)
+            await store.repair.step_task(task.id, 20)
+            await store.repair.cancel_task(task.id)
 
     async def check(self, store: Store, app_no: int, lane: int, message: Message) -> None:
         """Read the listings of history with and without filters, in both directions."""
         by_message = MessageFilter(event_types=("order.paid",), channel="eu", tag="x", after=message.created_at)
         for page in (Page(), Page(backwards=True)):
             for where in (MessageFilter(), by_message):
-                await store.messages(app_no, where, page, content=True)
+                await store.history.messages(app_no, where, page, content=True)
             for attempts in (
                 AttemptFilter(),
                 AttemptFilter(delivered=False),
                 AttemptFilter(code_class=500, channel="eu"),
             ):
-                await store.endpoint_attempts(lane, attempts, page)
-                await store.message_attempts(message, attempts, page)
-            await store.attempted_messages(lane, AttemptedFilter(tag="x"), page, content=True)
-        await store.messages_of(app_no, [message.id])
-        await store.attempt(message, "atmpt_unknown")
-        await store.expunge_attempt(message, "atmpt_unknown")
-        await store.expunge_message(message)
+                await store.history.endpoint_attempts(lane, attempts, page)
+                await store.history.message_attempts(message, attempts, page)
+            await store.history.attempted_messages(lane, AttemptedFilter(tag="x"), page, content=True)
+        await store.history.messages_of(app_no, [message.id])
+        await store.history.attempt(message, "atmpt_unknown")
+        await store.history.expunge_attempt(message, "atmpt_unknown")
+        await store.history.expunge_message(message)
 
     async def rows_read_by_scans(self, scene: Scene) -> dict[str, int]:
         await scene.raw.execute("SELECT pg_stat_clear_snapshot()")

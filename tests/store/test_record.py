@@ -17,7 +17,7 @@ from tests.support.scene import Scene
 
 
 async def test_recording_no_outcomes_does_nothing(store: Store) -> None:
-    report = await store.record([])
+    report = await store.pipeline.record([])
     assert (report.recorded, report.stale, report.events, report.refused) == (0, 0, (), ())
 
 
@@ -42,7 +42,7 @@ async def test_every_field_of_an_attempt_is_stored(scene: Scene) -> None:
     (job,) = await scene.claim()
     result = factory.delivered(job)
     await scene.record(result)
-    (attempt,) = await scene.store.attempts(message)
+    (attempt,) = await scene.store.history.attempts(message)
     sent = result.sent
     assert (attempt.id, attempt.delivery_id, attempt.message_id) == (result.attempt_id, job.delivery_id, message)
     assert (attempt.endpoint_no, attempt.endpoint_id, attempt.event_type) == (endpoint.no, endpoint.id, "order.lost")
@@ -58,7 +58,7 @@ async def test_a_network_failure_is_stored_with_its_kind(scene: Scene) -> None:
     (message,) = await scene.send()
     (job,) = await scene.claim()
     await scene.record(replace(factory.retry(job), sent=factory.failed(ErrorKind.TLS)))
-    (attempt,) = await scene.store.attempts(message)
+    (attempt,) = await scene.store.history.attempts(message)
     assert (attempt.error, attempt.status_code, attempt.outcome) == (ErrorKind.TLS, None, "retry")
     assert (attempt.response_body, attempt.response_headers, attempt.truncated) == (b"", {}, False)
 
@@ -98,7 +98,7 @@ async def test_all_attempts_of_a_delivery_are_numbered_in_sequence(scene: Scene)
         await scene.age(6)
     (job,) = await scene.claim()
     await scene.record(factory.delivered(job))
-    attempts = await scene.store.attempts(message)
+    attempts = await scene.store.history.attempts(message)
     assert [attempt.number for attempt in attempts] == [1, 2, 3, 4]
     assert [attempt.outcome for attempt in attempts] == ["retry", "retry", "retry", "delivered"]
 
@@ -109,7 +109,7 @@ async def test_a_dead_delivery_becomes_a_dead_letter(scene: Scene) -> None:
     (job,) = await scene.claim()
     result = factory.dead(job, Reason.PERMANENT_FAILURE)
     await scene.record(result)
-    letter = await scene.store.dead_letter(job.delivery_id)
+    letter = await scene.store.repair.dead_letter(job.delivery_id)
     assert letter is not None
     assert (letter.reason, letter.detail) == (Reason.PERMANENT_FAILURE, result.judgement.verdict.detail)  # type: ignore[union-attr]
     assert (letter.app_no, letter.app_id) == (scene.app.no, scene.app.id)
@@ -133,7 +133,7 @@ async def test_a_batch_may_hold_every_kind_of_outcome(scene: Scene) -> None:
     chosen = dict(zip(messages, makers, strict=True))
     report = await scene.record(*(chosen[job.message_id](job) for job in jobs))
     assert report.recorded == 8
-    states = [{delivery.state for delivery in await scene.store.deliveries(message)} for message in messages]
+    states = [{delivery.state for delivery in await scene.store.history.deliveries(message)} for message in messages]
     assert states == [
         {DeliveryState.DELIVERED},
         {DeliveryState.SCHEDULED},
@@ -167,7 +167,7 @@ async def test_an_outcome_is_written_once(scene: Scene) -> None:
     report = await scene.record(factory.dead(job))
     assert (report.recorded, report.stale) == (0, 1)
     assert await scene.state(message) == DeliveryState.DELIVERED
-    assert len(await scene.store.attempts(message)) == 1
+    assert len(await scene.store.history.attempts(message)) == 1
     assert await scene.raw.count("dead_letter") == 0
 
 
@@ -177,7 +177,7 @@ async def test_the_late_outcome_of_a_stalled_worker_changes_nothing(scene: Scene
     (message,) = await scene.send()
     (stalled,) = await scene.claim()
     await scene.age(61)
-    await second.sweep_leases()
+    await second.upkeep.sweep_leases()
     (taken,) = await scene.claim(by=second)
     lane = await scene.lane(endpoint)
     for late in (factory.delivered(stalled), factory.retry(stalled), factory.dead(stalled, Reason.ENDPOINT_GONE)):
@@ -185,8 +185,8 @@ async def test_the_late_outcome_of_a_stalled_worker_changes_nothing(scene: Scene
         assert (report.recorded, report.stale, report.events) == (0, 1, ())
     assert await scene.state(message) == DeliveryState.DELIVERING
     assert await scene.lane(endpoint) == lane
-    assert await scene.store.attempts(message) == []
-    assert (await second.record([factory.delivered(taken)])).recorded == 1
+    assert await scene.store.history.attempts(message) == []
+    assert (await second.pipeline.record([factory.delivered(taken)])).recorded == 1
 
 
 async def test_an_outcome_after_the_sweep_of_its_lease_changes_nothing(scene: Scene) -> None:
@@ -194,7 +194,7 @@ async def test_an_outcome_after_the_sweep_of_its_lease_changes_nothing(scene: Sc
     (message,) = await scene.send()
     (job,) = await scene.claim()
     await scene.age(61)
-    await scene.store.sweep_leases()
+    await scene.store.upkeep.sweep_leases()
     assert (await scene.record(factory.delivered(job))).stale == 1
     assert await scene.state(message) == DeliveryState.PENDING
 
@@ -215,7 +215,7 @@ async def test_a_stale_outcome_does_not_prevent_the_current_one_of_its_delivery(
     [message_id] = await scene.send()
     [lost] = await scene.claim()
     await scene.age(3600)
-    await scene.store.sweep_leases()
+    await scene.store.upkeep.sweep_leases()
     [held] = await scene.claim()
     assert held.claim != lost.claim
     late = factory.retry(lost)
@@ -265,7 +265,7 @@ async def test_whatever_an_endpoint_sends_every_outcome_is_recorded(scene: Scene
     report = await scene.record(*results)
     assert (report.recorded, report.stale, report.refused) == (5, 0, ())
     assert [await scene.state(message) for message in messages] == [DeliveryState.DELIVERED] * 5
-    assert [len(await scene.store.attempts(message)) for message in messages] == [1] * 5
+    assert [len(await scene.store.history.attempts(message)) for message in messages] == [1] * 5
 
 
 REFUSED = 1 << 63  # as a status code, too large for either database
@@ -306,12 +306,12 @@ async def test_an_outcome_that_the_database_always_refuses_ends_its_delivery(sce
     refused = results[5].job
     report = await scene.record(*results)
     assert (report.recorded, report.stale, report.refused) == (7, 0, (refused.delivery_id,))
-    letter = await scene.store.dead_letter(refused.delivery_id)
+    letter = await scene.store.repair.dead_letter(refused.delivery_id)
     assert letter is not None
     assert (letter.reason, letter.attempts, letter.sent) == (Reason.UNSENDABLE, 1, 1)
     assert (letter.message_id, letter.last_status, bool(letter.detail)) == (messages[5], None, True)
     assert await scene.raw.count("delivery") == 0
-    (attempt,) = await scene.store.attempts(messages[5])
+    (attempt,) = await scene.store.history.attempts(messages[5])
     assert (attempt.outcome, attempt.number, attempt.status_code) == ("dead", 1, None)
 
 
@@ -320,13 +320,13 @@ async def test_a_refused_outcome_with_a_stale_claim_does_not_end_the_delivery(sc
     (message,) = await scene.send()
     (stalled,) = await scene.claim()
     await scene.age(61)
-    await second.sweep_leases()
+    await second.upkeep.sweep_leases()
     (taken,) = await scene.claim(by=second)
     late = factory.delivered(stalled)
     report = await scene.record(replace(late, sent=replace(late.sent, status=REFUSED)))
     assert (report.recorded, report.stale, report.refused) == (0, 1, ())
     assert await scene.state(message) == DeliveryState.DELIVERING
-    assert (await second.record([factory.delivered(taken)])).recorded == 1
+    assert (await second.pipeline.record([factory.delivered(taken)])).recorded == 1
 
 
 async def test_a_refused_outcome_frees_its_slot_and_wakes_the_requested_lanes(scene: Scene) -> None:
@@ -334,7 +334,7 @@ async def test_a_refused_outcome_frees_its_slot_and_wakes_the_requested_lanes(sc
     await scene.send(2)
     (job,) = await scene.claim_all()
     result = factory.delivered(job)
-    await scene.store.record([replace(result, sent=replace(result.sent, status=REFUSED))], wake=[endpoint.no])
+    await scene.store.pipeline.record([replace(result, sent=replace(result.sent, status=REFUSED))], wake=[endpoint.no])
     assert (await scene.lane(endpoint)).in_flight == 0
     assert len(await scene.claim_all()) == 1
 
@@ -368,7 +368,7 @@ async def test_recorders_of_the_same_lanes_do_not_deadlock(scene: Scene, second:
     batches = [(handle, await scene.claim(60, by=handle)) for handle in (scene.store, second, scene.store, second)]
     reports = await asyncio.gather(
         *(
-            handle.record([factory.retry(job, after=60) for job in (jobs if turn % 2 else jobs[::-1])])
+            handle.pipeline.record([factory.retry(job, after=60) for job in (jobs if turn % 2 else jobs[::-1])])
             for turn, (handle, jobs) in enumerate(batches)
         )
     )

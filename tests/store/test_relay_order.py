@@ -31,8 +31,8 @@ async def publish_turns(scene: Scene, turns: Sequence[tuple[str | None, int]]) -
 async def relay_all(store: Store, limit: int) -> None:
     """Relay until the outbox is empty. Under load, a relay may read only new rows for a while, and none with a key."""
     async with asyncio.timeout(60):
-        while (await store.outbox()).waiting:
-            await store.relay(limit)
+        while (await store.repair.outbox()).waiting:
+            await store.pipeline.relay(limit)
 
 
 def interleaved(count: int) -> list[tuple[str | None, int]]:
@@ -105,7 +105,7 @@ async def test_a_long_backlog_keeps_its_order(scene: Scene) -> None:
     endpoints = [await scene.endpoint()]
     turns = interleaved(40)
     await publish_turns(scene, turns[:120])
-    await scene.store.relay(60)
+    await scene.store.pipeline.relay(60)
     await publish_turns(scene, turns[120:])
     await relay_all(scene.store, 60)
     check(await sent_in_turn(scene), endpoints, 40)
@@ -125,9 +125,9 @@ async def test_concurrent_relays_keep_the_order(scene: Scene, second: Store) -> 
         moved = 0
         while True:
             done = published.is_set()
-            report = await store.relay(limit)
+            report = await store.pipeline.relay(limit)
             moved += report.relayed
-            if done and not (await store.outbox()).waiting:
+            if done and not (await store.repair.outbox()).waiting:
                 return moved
 
     moved = await asyncio.gather(publishing(), relaying(scene.store, 2), relaying(second, 7), relaying(second, 60))
@@ -138,12 +138,12 @@ async def test_concurrent_relays_keep_the_order(scene: Scene, second: Store) -> 
 async def test_a_retry_delays_only_its_own_key(scene: Scene) -> None:
     endpoint, other = await scene.endpoint(), await scene.endpoint()
     await publish_turns(scene, [("a", 0), ("b", 0)])
-    assert (await scene.store.relay(10)).relayed == 2
+    assert (await scene.store.pipeline.relay(10)).relayed == 2
     jobs = await scene.claim()
     (head,) = [job for job in jobs if (job.endpoint_no, job.ordering_key) == (endpoint.no, "a")]
     await scene.record(factory.retry(head, after=3600.0), *(factory.delivered(job) for job in jobs if job != head))
     await publish_turns(scene, [("a", 1), ("b", 1), (None, 0)])
-    assert (await scene.store.relay(10)).relayed == 3
+    assert (await scene.store.pipeline.relay(10)).relayed == 3
     assert await sent_in_turn(scene) == {
         (endpoint.no, "b"): [1],
         (endpoint.no, None): [0],
@@ -160,12 +160,12 @@ async def test_an_invalid_row_delays_no_other_row(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await publish(scene.raw, "nobody's", ordering_key="a", payload=_payload("a", 2))
     await publish_turns(scene, [("a", 0), ("a", 1)])
-    report = await scene.store.relay(10)
+    report = await scene.store.pipeline.relay(10)
     assert (report.relayed, report.set_aside) == (2, 1)
     await scene.raw.execute("UPDATE outbox SET app = $1", scene.app.id)
-    assert await scene.store.retry_set_aside(None) == 1
+    assert await scene.store.repair.retry_set_aside(None) == 1
     await publish_turns(scene, [("a", 3)])
-    assert (await scene.store.relay(10)).relayed == 2
+    assert (await scene.store.pipeline.relay(10)).relayed == 2
     assert (await sent_in_turn(scene))[endpoint.no, "a"] == [0, 1, 2, 3]
 
 
@@ -177,7 +177,7 @@ async def test_copies_keep_the_order_of_each_key(scene: Scene, step: int) -> Non
     endpoints = [await scene.endpoint() for _ in range(2)]
     rows = copies(scene, interleaved(5))
     for start in range(0, len(rows), step):
-        assert await scene.store.take(rows[start : start + step], source="shop") is not None
+        assert await scene.store.pipeline.take(rows[start : start + step], source="shop") is not None
     check(await sent_in_turn(scene), endpoints, 5)
 
 
@@ -185,9 +185,9 @@ async def test_a_second_copy_does_not_change_the_order(scene: Scene) -> None:
     """A process died before the copied rows were deleted, and the first of them are being sent."""
     endpoints = [await scene.endpoint()]
     rows = copies(scene, interleaved(4))
-    await scene.store.take(rows[:9], source="shop")
+    await scene.store.pipeline.take(rows[:9], source="shop")
     jobs = await scene.claim()
-    report = await scene.store.take(rows, source="shop")
+    report = await scene.store.pipeline.take(rows, source="shop")
     assert report is not None
     assert (report.relayed, report.repeated) == (len(rows) - 9, 9)
     await scene.record(*factory.all_delivered(jobs))
@@ -206,7 +206,7 @@ async def test_two_processes_that_copy_one_file_copy_each_row_once(scene: Scene,
         part = rows[start : start + 5]
         place = OutboxPlace(row_id=part[-1].id, row_uid=f"uid-{part[-1].id}")
         reports = await asyncio.gather(
-            *(store.take(part, source="shop", place=place, after=after) for store in (scene.store, second))
+            *(store.pipeline.take(part, source="shop", place=place, after=after) for store in (scene.store, second))
         )
         assert [report.relayed for report in reports if report is not None] == [len(part)]
         after = place

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.store_options(retention_days=10, dead_retention_days=20
 async def retire(store: Store) -> int:
     """Run retention until nothing more is deleted. Return the number of deleted rows."""
     taken = 0
-    while gone := (await store.retire()).retired:
+    while gone := (await store.upkeep.retire()).retired:
         taken += gone
     return taken
 
@@ -31,7 +31,7 @@ async def settle(scene: Scene, how: str) -> str:
     (job,) = [job for job in await scene.claim_all() if job.message_id == message]
     await scene.record(factory.delivered(job) if how == "delivered" else factory.dead(job))
     if how == "resolved":
-        await scene.store.resolve(DeadFilter(ids=(job.delivery_id,)), "by hand")
+        await scene.store.repair.resolve(DeadFilter(ids=(job.delivery_id,)), "by hand")
     return message
 
 
@@ -41,10 +41,10 @@ async def test_nothing_is_deleted_before_its_time(scene: Scene) -> None:
     await scene.age(9 * DAY)
     await retire(scene.store)
     for message in messages:
-        found = await scene.store.message_by_id(message)
+        found = await scene.store.history.message_by_id(message)
         assert found is not None
         assert found.payload is not None
-        assert len(await scene.store.deliveries(message)) == 1
+        assert len(await scene.store.history.deliveries(message)) == 1
 
 
 async def test_a_delivered_message_is_deleted_with_all_its_history(scene: Scene) -> None:
@@ -54,12 +54,12 @@ async def test_a_delivered_message_is_deleted_with_all_its_history(scene: Scene)
     young = await settle(scene, "delivered")
     await scene.age(2 * DAY)
     assert await retire(scene.store) > 0
-    assert await scene.store.message_by_id(old) is None
-    assert await scene.store.deliveries(old) == []
-    assert await scene.store.attempts(old) == []
-    assert await scene.store.message_by_id(young) is not None
-    assert len(await scene.store.attempts(young)) == 1
-    assert len((await scene.store.endpoint_attempts(endpoint.no, AttemptFilter(), Page())).rows) == 1
+    assert await scene.store.history.message_by_id(old) is None
+    assert await scene.store.history.deliveries(old) == []
+    assert await scene.store.history.attempts(old) == []
+    assert await scene.store.history.message_by_id(young) is not None
+    assert len(await scene.store.history.attempts(young)) == 1
+    assert len((await scene.store.history.endpoint_attempts(endpoint.no, AttemptFilter(), Page())).rows) == 1
 
 
 async def test_the_payload_of_an_open_delivery_stays(scene: Scene) -> None:
@@ -69,7 +69,7 @@ async def test_the_payload_of_an_open_delivery_stays(scene: Scene) -> None:
     await scene.raw.execute("UPDATE delivery SET expires_at = due_at")
     await scene.age(50 * DAY)
     await retire(scene.store)
-    found = await scene.store.message_by_id(message)
+    found = await scene.store.history.message_by_id(message)
     assert found is not None
     assert found.payload is not None
     (job,) = await scene.claim_all()
@@ -81,10 +81,10 @@ async def test_the_payload_of_a_dead_letter_stays_until_the_dead_letter_retentio
     message = await settle(scene, "dead")
     await scene.age(15 * DAY)
     await retire(scene.store)
-    found = await scene.store.message_by_id(message)
+    found = await scene.store.history.message_by_id(message)
     assert found is not None
     assert found.payload is not None
-    assert await scene.store.replay(DeadFilter()) == 1
+    assert await scene.store.repair.replay(DeadFilter()) == 1
     (job,) = await scene.claim_all()
     assert job.payload == found.payload
 
@@ -95,11 +95,11 @@ async def test_an_old_message_that_died_recently_can_be_replayed(scene: Scene) -
     message = await settle(scene, "open")
     await scene.raw.execute("UPDATE delivery SET expires_at = due_at")
     await scene.age(30 * DAY)
-    assert (await scene.store.sweep_expired()).expired == 1
+    assert (await scene.store.upkeep.sweep_expired()).expired == 1
     await scene.age(1 * DAY)
     await retire(scene.store)
     assert await scene.state(message) == DeliveryState.DEAD
-    assert await scene.store.replay(DeadFilter()) == 1
+    assert await scene.store.repair.replay(DeadFilter()) == 1
     assert len(await scene.claim_all()) == 1
 
 
@@ -109,14 +109,14 @@ async def test_dead_letters_are_deleted_after_their_own_retention_and_counted(sc
     await settle(scene, "dead")
     await settle(scene, "resolved")
     await scene.age(21 * DAY)
-    report = await scene.store.retire()
+    report = await scene.store.upkeep.retire()
     assert report.dead_expired == 2  # nobody has resolved the dead letters
     assert report.retired >= 3
-    assert (await scene.store.retire()).dead_expired == 0
-    assert (await scene.store.dead_stats(DeadFilter(resolved=None))).dead == 0
-    assert await scene.store.deliveries(message) == []
+    assert (await scene.store.upkeep.retire()).dead_expired == 0
+    assert (await scene.store.repair.dead_stats(DeadFilter(resolved=None))).dead == 0
+    assert await scene.store.history.deliveries(message) == []
     await retire(scene.store)
-    assert await scene.store.message_by_id(message) is None
+    assert await scene.store.history.message_by_id(message) is None
 
 
 async def test_a_message_with_an_open_delivery_is_kept(scene: Scene) -> None:
@@ -125,7 +125,7 @@ async def test_a_message_with_an_open_delivery_is_kept(scene: Scene) -> None:
     (message,) = await scene.send()
     jobs = {job.endpoint_no: job for job in await scene.claim_all()}
     await scene.record(factory.delivered(jobs[quick.no]))
-    await scene.store.release([jobs[slow.no]])
+    await scene.store.pipeline.release([jobs[slow.no]])
     await scene.age(11 * DAY)
     await retire(scene.store)
     assert [job.message_id for job in await scene.claim_all()] == [message]
@@ -137,7 +137,7 @@ async def test_retention_deletes_in_batches(scene: Scene) -> None:
     await scene.record(*factory.all_delivered(await scene.claim_all()))
     await scene.age(11 * DAY)
     rounds = 0
-    while (await scene.store.retire(limit=7)).retired:
+    while (await scene.store.upkeep.retire(limit=7)).retired:
         rounds += 1
         assert rounds < 100
     assert (
@@ -180,6 +180,6 @@ async def test_a_partition_with_a_dead_letter_is_kept(scene: Scene) -> None:
     await settle(scene, "delivered")
     await scene.age(11 * DAY)
     await retire(scene.store)
-    assert await scene.store.replay(DeadFilter()) == 1
+    assert await scene.store.repair.replay(DeadFilter()) == 1
     (job,) = await scene.claim_all()
     assert (job.message_id, bool(job.payload)) == (message, True)

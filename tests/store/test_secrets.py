@@ -25,7 +25,7 @@ SENTINELS = [b"cGxhaW50ZXh0LXNlbnRpbmVs", b"plaintext-sentinel", b"x-sentinel-na
 async def sealed(scene: Scene) -> Endpoint:
     endpoint = await scene.endpoint(secrets=(Secret(key=SECRET),), headers={"x-sentinel-name": HEADER})
     rotated = (Secret(key=SUCCESSOR), Secret(key=SECRET, expires_at=factory.instant()))
-    return await scene.store.change_endpoint(endpoint.no, EndpointChange(secrets=rotated))
+    return await scene.store.catalogue.change_endpoint(endpoint.no, EndpointChange(secrets=rotated))
 
 
 async def at_rest(scene: Scene, database_url: str) -> bytes:
@@ -51,7 +51,7 @@ async def test_no_secret_and_no_header_is_readable_in_the_database(scene: Scene,
 
 async def test_the_store_returns_secrets_and_headers_unchanged(scene: Scene) -> None:
     endpoint = await sealed(scene)
-    (found,) = await scene.store.endpoints_for([endpoint.no])
+    (found,) = await scene.store.catalogue.endpoints_for([endpoint.no])
     assert [secret.key for secret in found.secrets] == [SUCCESSOR, SECRET]
     assert found.secrets[1].expires_at is not None
     assert found.headers == {"x-sentinel-name": HEADER}
@@ -63,7 +63,7 @@ async def test_a_sealed_secret_is_bound_to_its_endpoint(scene: Scene) -> None:
     await scene.raw.execute(
         "UPDATE endpoint SET secrets = (SELECT secrets FROM endpoint WHERE no = $1) WHERE no = $2", victim.no, thief.no
     )
-    (found,) = await scene.store.endpoints_for([thief.no])
+    (found,) = await scene.store.catalogue.endpoints_for([thief.no])
     assert (found.secrets, bool(found.status_reason)) == ((), True)
 
 
@@ -71,7 +71,7 @@ async def test_a_sealed_secret_is_bound_to_its_endpoint(scene: Scene) -> None:
 async def test_an_endpoint_that_no_key_decrypts_does_not_block_the_others(scene: Scene, broken: bytes) -> None:
     sick, healthy = await scene.endpoint(), await scene.endpoint()
     await scene.raw.execute("UPDATE endpoint SET secrets = $1 WHERE no = $2", broken, sick.no)
-    found = {endpoint.no: endpoint for endpoint in await scene.store.endpoints_for([sick.no, healthy.no])}
+    found = {endpoint.no: endpoint for endpoint in await scene.store.catalogue.endpoints_for([sick.no, healthy.no])}
     assert (found[sick.no].secrets, bool(found[sick.no].status_reason)) == ((), True)
     assert found[healthy.no] == healthy
 
@@ -81,14 +81,14 @@ async def test_keys_can_be_rotated(database_url: str, with_old_key: bool, engine
     old, new = new_key(), new_key()
     first = await open_store(database_url, vault=Vault([old]), options=StoreOptions(pool_size=2))
     await first.migrate()
-    org = await first.save_organization(factory.organization())
-    app = await first.create_application(org.id, factory.new_application())
-    endpoint = await first.create_endpoint(app.no, factory.new_endpoint(headers={"x-a": "b"}))
+    org = await first.catalogue.save_organization(factory.organization())
+    app = await first.catalogue.create_application(org.id, factory.new_application())
+    endpoint = await first.catalogue.create_endpoint(app.no, factory.new_endpoint(headers={"x-a": "b"}))
     await first.close()
     later = await open_store(
         database_url, vault=Vault([new, old] if with_old_key else [new]), options=StoreOptions(pool_size=2)
     )
-    (found,) = await later.endpoints_for([endpoint.no])
+    (found,) = await later.catalogue.endpoints_for([endpoint.no])
     if with_old_key:
         assert found == endpoint
     else:
@@ -121,13 +121,13 @@ async def swapped(scene: Scene) -> tuple[Endpoint, Endpoint]:
 
 async def test_an_endpoint_that_no_key_decrypts_is_still_found_and_listed(scene: Scene) -> None:
     sick, healthy = await swapped(scene)
-    listed = {endpoint.no: endpoint for endpoint in await scene.store.endpoints(scene.app.no, Page())}
+    listed = {endpoint.no: endpoint for endpoint in await scene.store.catalogue.endpoints(scene.app.no, Page())}
     assert listed[healthy.no] == healthy
     found = [
         listed[sick.no],
-        await scene.store.endpoint(scene.app.no, sick.id),
-        await scene.store.endpoint(scene.app.no, "sick"),
-        await scene.store.endpoint_by_id(scene.organization.id, sick.id),
+        await scene.store.catalogue.endpoint(scene.app.no, sick.id),
+        await scene.store.catalogue.endpoint(scene.app.no, "sick"),
+        await scene.store.catalogue.endpoint_by_id(scene.organization.id, sick.id),
     ]
     assert [(one.no, one.secrets, bool(one.status_reason)) for one in found if one is not None] == [
         (sick.no, (), True)
@@ -137,13 +137,13 @@ async def test_an_endpoint_that_no_key_decrypts_is_still_found_and_listed(scene:
 async def test_the_status_of_an_endpoint_that_no_key_decrypts_can_be_set(scene: Scene) -> None:
     sick, _ = await swapped(scene)
     for status in (EndpointStatus.PAUSED, EndpointStatus.ACTIVE, EndpointStatus.DISABLED):
-        changed = await scene.store.set_endpoint_status(sick.no, status, "an operator")
+        changed = await scene.store.catalogue.set_endpoint_status(sick.no, status, "an operator")
         assert (changed.no, changed.status) == (sick.no, status)
 
 
 async def test_a_new_secret_repairs_an_endpoint_that_no_key_decrypts(scene: Scene) -> None:
     sick, _ = await swapped(scene)
-    mended = await scene.store.change_endpoint(sick.no, EndpointChange(secrets=(Secret(key=SUCCESSOR),)))
+    mended = await scene.store.catalogue.change_endpoint(sick.no, EndpointChange(secrets=(Secret(key=SUCCESSOR),)))
     assert [secret.key for secret in mended.secrets] == [SUCCESSOR]
     assert (mended.headers, mended.status_reason) == ({"x-kept": "as it was"}, None)
 
@@ -152,6 +152,6 @@ async def test_a_change_keeps_secrets_that_no_key_decrypts(scene: Scene) -> None
     """The key may be missing only for an hour. A change of other fields must not replace the secrets by nothing."""
     sick, _ = await swapped(scene)
     before = await scene.raw.row("SELECT secrets, headers FROM endpoint WHERE no = $1", sick.no)
-    changed = await scene.store.change_endpoint(sick.no, EndpointChange(description="looked at"))
+    changed = await scene.store.catalogue.change_endpoint(sick.no, EndpointChange(description="looked at"))
     assert (changed.description, changed.secrets) == ("looked at", ())
     assert await scene.raw.row("SELECT secrets, headers FROM endpoint WHERE no = $1", sick.no) == before

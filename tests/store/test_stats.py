@@ -26,7 +26,7 @@ async def count(scene: Scene, since: datetime | None = None, until: datetime | N
     where = StatsFilter(
         **({"org_id": scene.organization.id, "since": since or now - HOUR, "until": until or now + HOUR} | of)
     )
-    return await scene.store.stats(where)
+    return await scene.store.monitoring.stats(where)
 
 
 def tried_at(result: Result, at: datetime) -> Result:
@@ -50,9 +50,9 @@ async def test_each_state_and_outcome_has_its_own_figure(scene: Scene) -> None:
     )
     await scene.send(6)
     await scene.send(5, ordering_key="k")
-    letters = await scene.store.dead_letters(DeadFilter(endpoint_no=endpoint.no), Page(limit=7))
-    await scene.store.resolve(DeadFilter(ids=tuple(letter.id for letter in letters[:2])), "by hand")
-    await scene.store.replay(DeadFilter(ids=(letters[2].id,)))
+    letters = await scene.store.repair.dead_letters(DeadFilter(endpoint_no=endpoint.no), Page(limit=7))
+    await scene.store.repair.resolve(DeadFilter(ids=tuple(letter.id for letter in letters[:2])), "by hand")
+    await scene.store.repair.replay(DeadFilter(ids=(letters[2].id,)))
     wanted = Stats(
         messages=30,
         pending=7,  # includes the replayed delivery
@@ -70,15 +70,15 @@ async def test_each_state_and_outcome_has_its_own_figure(scene: Scene) -> None:
     assert await count(scene) == await count(scene, app_no=scene.app.no) == wanted
     alone = await count(scene, app_no=scene.app.no, endpoint_no=endpoint.no)
     assert alone == replace(wanted, messages=0)
-    assert await scene.store.in_flight(endpoint.no) == 7
+    assert await scene.store.monitoring.in_flight(endpoint.no) == 7
 
 
 async def test_each_lane_application_and_organization_counts_its_own(scene: Scene) -> None:
     one, two = await scene.endpoint(), await scene.endpoint()
-    other = await scene.store.create_application(scene.organization.id, factory.new_application())
+    other = await scene.store.catalogue.create_application(scene.organization.id, factory.new_application())
     third = await scene.endpoint(other)
-    stranger = await scene.store.save_organization(factory.organization())
-    foreign = await scene.store.create_application(stranger.id, factory.new_application())
+    stranger = await scene.store.catalogue.save_organization(factory.organization())
+    foreign = await scene.store.catalogue.create_application(stranger.id, factory.new_application())
     fourth = await scene.endpoint(foreign)
     await scene.send(2)
     await scene.ingest(factory.new_messages(other.no, 3))
@@ -100,9 +100,9 @@ async def test_each_lane_application_and_organization_counts_its_own(scene: Scen
 async def test_deleted_endpoints_and_applications_still_count(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.record(*factory.all_delivered(await claimed(scene, 2)))
-    await scene.store.delete_endpoint(endpoint.no)
+    await scene.store.catalogue.delete_endpoint(endpoint.no)
     assert (await count(scene, app_no=scene.app.no)).delivered == 2
-    await scene.store.delete_application(scene.app.no)
+    await scene.store.catalogue.delete_application(scene.app.no)
     found = await count(scene)
     assert (found.messages, found.delivered) == (2, 2)
 
@@ -132,7 +132,7 @@ async def test_dead_letters_count_by_when_they_died(scene: Scene) -> None:
 
 async def test_an_example_counts_as_a_message(scene: Scene) -> None:
     endpoint = await scene.endpoint()
-    await scene.store.send_example(endpoint.no, factory.new_message(scene.app.no))
+    await scene.store.repair.send_example(endpoint.no, factory.new_message(scene.app.no))
     found = await count(scene)
     assert (found.messages, found.pending) == (1, 1)
 
@@ -179,5 +179,5 @@ async def test_concurrent_statistics_agree(scene: Scene, second: Store) -> None:
     await scene.send(3)
     now = clock.wall()
     where = StatsFilter(org_id=scene.organization.id, since=now - HOUR, until=now + HOUR, endpoint_no=endpoint.no)
-    found = await asyncio.gather(*(store.stats(where) for store in (scene.store, second) for _ in range(8)))
+    found = await asyncio.gather(*(store.monitoring.stats(where) for store in (scene.store, second) for _ in range(8)))
     assert {each.pending for each in found} == {3}

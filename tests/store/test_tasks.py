@@ -42,7 +42,7 @@ async def new_task(scene: Scene, kind: TaskKind, endpoint: Endpoint | None = Non
 
 
 async def add(scene: Scene, kind: TaskKind, endpoint: Endpoint | None = None, **work: Any) -> Task:
-    return await scene.store.add_task(await new_task(scene, kind, endpoint, **work))
+    return await scene.store.repair.add_task(await new_task(scene, kind, endpoint, **work))
 
 
 async def last_hour(scene: Scene) -> dict[str, Any]:
@@ -53,7 +53,7 @@ async def last_hour(scene: Scene) -> dict[str, Any]:
 async def finish(store: Store, task: Task, limit: int = 3) -> list[Task]:
     """Run every step of the task."""
     steps = []
-    while (stepped := await store.step_task(task.id, limit)) is not None:
+    while (stepped := await store.repair.step_task(task.id, limit)) is not None:
         steps.append(stepped)
         assert len(steps) < 100
     return steps
@@ -85,30 +85,30 @@ async def test_every_field_of_a_task_is_stored(scene: Scene) -> None:
     assert (added.endpoint_no, added.endpoint_id, added.kind) == (endpoint.no, endpoint.id, TaskKind.RECOVER)
     assert (added.status, added.done, added.skipped, added.position) == (TaskStatus.RUNNING, 0, 0, None)
     assert added.work == TaskWork(**window, reason=Reason.PERMANENT_FAILURE, event_types=("a", "b"))
-    assert await scene.store.task(scene.organization.id, added.id) == added
+    assert await scene.store.repair.task(scene.organization.id, added.id) == added
 
 
 async def test_a_task_of_another_organization_is_not_found(scene: Scene) -> None:
-    other = await scene.store.save_organization(factory.organization())
+    other = await scene.store.catalogue.save_organization(factory.organization())
     task = await add(scene, TaskKind.REPLAY_DEAD)
-    assert await scene.store.task(other.id, task.id) is None
-    assert await scene.store.task(scene.organization.id, "qtask_unknown") is None
-    assert await scene.store.tasks(TaskFilter(org_id=other.id), Page()) == []
+    assert await scene.store.repair.task(other.id, task.id) is None
+    assert await scene.store.repair.task(scene.organization.id, "qtask_unknown") is None
+    assert await scene.store.repair.tasks(TaskFilter(org_id=other.id), Page()) == []
 
 
 async def test_tasks_are_listed_in_both_directions_and_filtered(scene: Scene) -> None:
-    sibling = await scene.store.create_application(scene.organization.id, factory.new_application())
+    sibling = await scene.store.catalogue.create_application(scene.organization.id, factory.new_application())
     kinds = [TaskKind.REPLAY_DEAD, TaskKind.RESOLVE_DEAD, TaskKind.REPLAY_DEAD]
     mine = [(await add(scene, kind)).id for kind in kinds]
-    theirs = await scene.store.add_task(
+    theirs = await scene.store.repair.add_task(
         NewTask(org_id=scene.organization.id, app_no=sibling.no, kind=TaskKind.REPLAY_DEAD, work=TaskWork())
     )
-    await scene.store.cancel_task(mine[0])
+    await scene.store.repair.cancel_task(mine[0])
     everything = sorted([*mine, theirs.id])
 
     async def listed(page: Page = Page(), *, newest_first: bool = True, **where: Any) -> list[str]:  # noqa: B008
         chosen = TaskFilter(org_id=scene.organization.id, **where)
-        return [task.id for task in await scene.store.tasks(chosen, page, newest_first=newest_first)]
+        return [task.id for task in await scene.store.repair.tasks(chosen, page, newest_first=newest_first)]
 
     assert await listed() == everything[::-1]
     assert await listed(newest_first=False) == everything
@@ -128,8 +128,8 @@ async def test_the_number_of_open_tasks_of_an_application_is_limited(scene: Scen
     tasks = [await add(scene, TaskKind.REPLAY_DEAD) for _ in range(MAX_RUNNING)]
     with pytest.raises(Conflict, match=str(MAX_RUNNING)):
         await add(scene, TaskKind.REPLAY_DEAD)
-    sibling = await scene.store.create_application(scene.organization.id, factory.new_application())
-    await scene.store.add_task(
+    sibling = await scene.store.catalogue.create_application(scene.organization.id, factory.new_application())
+    await scene.store.repair.add_task(
         NewTask(org_id=scene.organization.id, app_no=sibling.no, kind=TaskKind.REPLAY_DEAD, work=TaskWork())
     )
     await finish(scene.store, tasks[3])
@@ -158,9 +158,9 @@ async def test_retention_deletes_finished_tasks(scene: Scene) -> None:
     await finish(scene.store, finished)
     await scene.age(31 * 86_400)
     await finish(scene.store, young)
-    while (await scene.store.retire()).retired:
+    while (await scene.store.upkeep.retire()).retired:
         pass
-    left = {task.id for task in await scene.store.tasks(TaskFilter(org_id=scene.organization.id), Page())}
+    left = {task.id for task in await scene.store.repair.tasks(TaskFilter(org_id=scene.organization.id), Page())}
     assert left == {running.id, young.id}
 
 
@@ -171,14 +171,14 @@ async def test_dead_letters_are_replayed_in_steps_oldest_first(scene: Scene) -> 
     await scene.endpoint()
     messages = [message for _ in range(8) for message in await bury(scene)]
     task = await add(scene, TaskKind.REPLAY_DEAD)
-    first = await scene.store.step_task(task.id, 3)
+    first = await scene.store.repair.step_task(task.id, 3)
     assert first is not None
     assert (first.status, first.done, first.total) == (TaskStatus.RUNNING, 3, 8)
     assert messages_of(await scene.claim_all()) == sorted(messages[:3])
     steps = await finish(scene.store, task)
     assert [(step.status, step.done) for step in steps] == [(TaskStatus.RUNNING, 6), (TaskStatus.FINISHED, 8)]
     assert messages_of(await scene.claim_all()) == sorted(messages[3:])
-    assert await scene.store.open_tasks(10) == []
+    assert await scene.store.repair.open_tasks(10) == []
 
 
 @pytest.mark.parametrize("ahead", [False, True])
@@ -190,16 +190,16 @@ async def test_a_delivery_that_dies_again_while_a_task_runs_is_not_replayed_agai
     window = {"died_until": await scene.store.now() + HOUR} if ahead else {}
     task = await add(scene, TaskKind.REPLAY_DEAD, **window)
     for _ in range(20):
-        if (stepped := await scene.store.step_task(task.id, 2)) is None:
+        if (stepped := await scene.store.repair.step_task(task.id, 2)) is None:
             break
         await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
         last = stepped
     assert (last.status, last.done, last.skipped) == (TaskStatus.FINISHED, 5, 0)
-    assert (await scene.store.dead_stats(DeadFilter())).dead == 5
+    assert (await scene.store.repair.dead_stats(DeadFilter())).dead == 5
 
 
 async def test_a_task_uses_its_filter_and_leaves_other_applications(scene: Scene) -> None:
-    sibling = await scene.store.create_application(scene.organization.id, factory.new_application())
+    sibling = await scene.store.catalogue.create_application(scene.organization.id, factory.new_application())
     await scene.endpoint(sibling)
     endpoint = await scene.endpoint()
     await bury(scene, 2, event_type="a")
@@ -214,14 +214,14 @@ async def test_a_task_uses_its_filter_and_leaves_other_applications(scene: Scene
         (job,) = await scene.claim_all()
         assert job.message_id == wanted
         await scene.record(factory.dead(job, Reason.ATTEMPTS_EXHAUSTED))
-    assert (await scene.store.dead_stats(DeadFilter(app_no=sibling.no))).dead == 2
+    assert (await scene.store.repair.dead_stats(DeadFilter(app_no=sibling.no))).dead == 2
 
 
 async def test_the_time_window_of_deaths_is_half_open(scene: Scene) -> None:
     await scene.endpoint()
     for _ in range(4):
         await bury(scene)
-    letters = (await scene.store.dead_letters(DeadFilter(), Page()))[::-1]
+    letters = (await scene.store.repair.dead_letters(DeadFilter(), Page()))[::-1]
     task = await add(scene, TaskKind.REPLAY_DEAD, died_since=letters[1].died_at, died_until=letters[3].died_at)
     assert (await finish(scene.store, task, 1))[-1].done == 2
     assert messages_of(await scene.claim_all()) == sorted(letter.message_id for letter in letters[1:3])
@@ -233,14 +233,14 @@ async def test_a_recovery_selects_by_the_time_of_acceptance(scene: Scene) -> Non
     await scene.age(7200)
     (recovered,) = await bury(scene)
     await bury(scene, 1, Reason.BUDGET_EXHAUSTED)
-    resolved = (await scene.store.dead_letters(DeadFilter(endpoint_no=endpoint.no), Page(limit=1)))[0]
-    await scene.store.resolve(DeadFilter(ids=(resolved.id,)), "by hand")
+    resolved = (await scene.store.repair.dead_letters(DeadFilter(endpoint_no=endpoint.no), Page(limit=1)))[0]
+    await scene.store.repair.resolve(DeadFilter(ids=(resolved.id,)), "by hand")
     task = await add(scene, TaskKind.RECOVER, endpoint, **await last_hour(scene))
     assert (await finish(scene.store, task))[-1].done == 1
     assert [(job.message_id, job.endpoint_no, job.trigger) for job in await scene.claim_all()] == [
         (recovered, endpoint.no, 1)
     ]
-    assert (await scene.store.dead_stats(DeadFilter(endpoint_no=other.no))).dead == 3
+    assert (await scene.store.repair.dead_stats(DeadFilter(endpoint_no=other.no))).dead == 3
 
 
 async def test_dead_letters_that_cannot_be_sent_are_skipped_and_counted(scene: Scene) -> None:
@@ -249,22 +249,22 @@ async def test_dead_letters_that_cannot_be_sent_are_skipped_and_counted(scene: S
     await bury(scene, 4, event_type="b")
     (lost,) = await bury(scene, 1, event_type="b")
     await scene.raw.execute("UPDATE message SET payload = NULL WHERE id = $1", lost)
-    await scene.store.set_endpoint_status(disabled.no, EndpointStatus.DISABLED, "left us")
+    await scene.store.catalogue.set_endpoint_status(disabled.no, EndpointStatus.DISABLED, "left us")
     task = await add(scene, TaskKind.REPLAY_DEAD)
     last = (await finish(scene.store, task, 2))[-1]
     assert (last.status, last.done, last.skipped, last.total) == (TaskStatus.FINISHED, 4, 4, 8)
     assert {job.endpoint_no for job in await scene.claim_all()} == {well.no}
-    assert (await scene.store.dead_stats(DeadFilter())).dead == 4
+    assert (await scene.store.repair.dead_stats(DeadFilter())).dead == 4
 
 
 async def test_many_dead_letters_are_resolved_with_the_note_whatever_their_endpoint(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await bury(scene, 5)
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "left us")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "left us")
     task = await add(scene, TaskKind.RESOLVE_DEAD, endpoint, note="refunded")
     last = (await finish(scene.store, task, 2))[-1]
     assert (last.status, last.done, last.skipped) == (TaskStatus.FINISHED, 5, 0)
-    found = await scene.store.dead_letters(DeadFilter(resolved=True), Page())
+    found = await scene.store.repair.dead_letters(DeadFilter(resolved=True), Page())
     assert [letter.note for letter in found] == ["refunded"] * 5
     assert await scene.claim_all() == []
 
@@ -295,7 +295,7 @@ async def test_a_message_whose_delivery_record_was_deleted_is_not_missed(scene: 
     jobs = {job.endpoint_no: job for job in await scene.claim_all()}
     await scene.record(factory.delivered(jobs[well.no]), factory.dead(jobs[sick.no]))
     await scene.age(12 * 86_400)
-    while (await scene.store.retire()).retired:
+    while (await scene.store.upkeep.retire()).retired:
         pass
     assert await scene.raw.count("delivery_done") == 0
     assert await scene.raw.count("message") == 1
@@ -303,7 +303,7 @@ async def test_a_message_whose_delivery_record_was_deleted_is_not_missed(scene: 
     since, until = now - timedelta(days=30), now + HOUR
     task = await add(scene, TaskKind.REPLAY_MISSING, well, since=since, until=until)
     assert (await finish(scene.store, task))[-1].done == 0
-    assert await scene.store.replay_missing(well.no, since, until) == 0
+    assert await scene.store.repair.replay_missing(well.no, since, until) == 0
     assert await scene.claim_all() == []
 
 
@@ -319,8 +319,8 @@ async def settle(scene: Scene, endpoint: Endpoint) -> dict[str, str]:
             await scene.record(factory.retry(job, after=3000))
         else:
             await scene.record(factory.dead(job))
-    letters = {letter.message_id: letter.id for letter in await scene.store.dead_letters(DeadFilter(), Page())}
-    await scene.store.resolve(DeadFilter(ids=(letters[names["resolved"]],)), "by hand")
+    letters = {letter.message_id: letter.id for letter in await scene.store.repair.dead_letters(DeadFilter(), Page())}
+    await scene.store.repair.resolve(DeadFilter(ids=(letters[names["resolved"]],)), "by hand")
     return names
 
 
@@ -373,53 +373,53 @@ async def test_a_task_of_an_endpoint_that_cannot_receive_fails(scene: Scene, kin
     await bury(scene, 4)
     window = await last_hour(scene)
     tasks = [await add(scene, kind, endpoint, **window) for _ in range(2)]
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "left us")
-    disabled = await scene.store.step_task(tasks[0].id)
-    await scene.store.delete_endpoint(endpoint.no)
-    deleted = await scene.store.step_task(tasks[1].id)
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "left us")
+    disabled = await scene.store.repair.step_task(tasks[0].id)
+    await scene.store.catalogue.delete_endpoint(endpoint.no)
+    deleted = await scene.store.repair.step_task(tasks[1].id)
     assert disabled is not None
     assert deleted is not None
     assert (disabled.status, deleted.status) == (TaskStatus.FAILED, TaskStatus.FAILED)
     assert "disabled" in (disabled.error or "")
     assert deleted.error
-    assert (await scene.store.dead_stats(DeadFilter())).dead == 4
+    assert (await scene.store.repair.dead_stats(DeadFilter())).dead == 4
     with pytest.raises(Conflict):
-        await scene.store.replay_missing((await disabled_one(scene)).no, **window)
+        await scene.store.repair.replay_missing((await disabled_one(scene)).no, **window)
     with pytest.raises(NotFound):
-        await scene.store.replay_missing(endpoint.no, **window)
+        await scene.store.repair.replay_missing(endpoint.no, **window)
 
 
 async def disabled_one(scene: Scene) -> Endpoint:
     endpoint = await scene.endpoint()
-    return await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "left us")
+    return await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "left us")
 
 
 async def test_a_canceled_task_does_no_more(scene: Scene) -> None:
     await scene.endpoint()
     await bury(scene, 6)
     task = await add(scene, TaskKind.REPLAY_DEAD)
-    await scene.store.step_task(task.id, 2)
-    canceled = await scene.store.cancel_task(task.id)
+    await scene.store.repair.step_task(task.id, 2)
+    canceled = await scene.store.repair.cancel_task(task.id)
     assert (canceled.status, canceled.done) == (TaskStatus.CANCELED, 2)
-    assert await scene.store.step_task(task.id) is None
-    assert await scene.store.open_tasks(10) == []
-    assert (await scene.store.cancel_task(task.id)).status == TaskStatus.CANCELED
+    assert await scene.store.repair.step_task(task.id) is None
+    assert await scene.store.repair.open_tasks(10) == []
+    assert (await scene.store.repair.cancel_task(task.id)).status == TaskStatus.CANCELED
     assert len(await scene.claim_all()) == 2
     with pytest.raises(NotFound):
-        await scene.store.cancel_task("qtask_unknown")
+        await scene.store.repair.cancel_task("qtask_unknown")
 
 
 async def test_a_finished_task_cannot_be_canceled_or_failed(scene: Scene) -> None:
     task = await add(scene, TaskKind.REPLAY_DEAD)
     await finish(scene.store, task)
-    await scene.store.fail_task(task.id, "too late")
-    assert (await scene.store.cancel_task(task.id)).status == TaskStatus.FINISHED
+    await scene.store.repair.fail_task(task.id, "too late")
+    assert (await scene.store.repair.cancel_task(task.id)).status == TaskStatus.FINISHED
 
 
 async def test_a_failed_task_has_the_reason(scene: Scene) -> None:
     task = await add(scene, TaskKind.REPLAY_DEAD)
-    await scene.store.fail_task(task.id, "the disk is full")
-    failed = await scene.store.task(scene.organization.id, task.id)
+    await scene.store.repair.fail_task(task.id, "the disk is full")
+    failed = await scene.store.repair.task(scene.organization.id, task.id)
     assert failed is not None
     assert (failed.status, failed.error) == (TaskStatus.FAILED, "the disk is full")
 
@@ -433,9 +433,9 @@ async def test_tasks_take_turns(scene: Scene) -> None:
     tasks = [(await add(scene, TaskKind.REPLAY_DEAD)).id for _ in range(3)]
     order = []
     for _ in range(6):
-        (turn,) = await scene.store.open_tasks(1)
+        (turn,) = await scene.store.repair.open_tasks(1)
         order.append(turn)
-        await scene.store.step_task(turn, 1)
+        await scene.store.repair.step_task(turn, 1)
     assert order[:3] == order[3:]
     assert sorted(order[:3]) == sorted(tasks)
 
@@ -446,11 +446,11 @@ async def test_two_workers_never_process_a_row_twice(scene: Scene, second: Store
     task = await add(scene, TaskKind.REPLAY_DEAD)
 
     async def work(store: Store) -> None:
-        while (await scene.store.task(scene.organization.id, task.id)).status == TaskStatus.RUNNING:  # type: ignore[union-attr]
-            await store.step_task(task.id, 4)
+        while (await scene.store.repair.task(scene.organization.id, task.id)).status == TaskStatus.RUNNING:  # type: ignore[union-attr]
+            await store.repair.step_task(task.id, 4)
 
     await asyncio.gather(*(work(store) for store in (scene.store, second) * 2))
-    ended = await scene.store.task(scene.organization.id, task.id)
+    ended = await scene.store.repair.task(scene.organization.id, task.id)
     assert ended is not None
     assert (ended.status, ended.done, ended.skipped) == (TaskStatus.FINISHED, 60, 0)
     assert messages_of(await scene.claim_all()) == sorted(messages)
@@ -471,22 +471,22 @@ async def test_a_step_of_a_worker_that_dies_is_undone_and_done_by_the_next(scene
     await scene.endpoint()
     messages = await bury(scene, 6)
     task = await add(scene, TaskKind.REPLAY_DEAD)
-    await scene.store.step_task(task.id, 2)
+    await scene.store.repair.step_task(task.id, 2)
     dying = await RawPostgres.connect(scene.url)
     try:
         await dying.execute("BEGIN")
         await dying.execute("SELECT * FROM task WHERE id = $1 FOR UPDATE", task.id)
         await dying.execute("DELETE FROM dead_letter")
         await dying.execute("UPDATE task SET done = 6, position = $1", "9_9")
-        assert await scene.store.step_task(task.id, 2) is None
+        assert await scene.store.repair.step_task(task.id, 2) is None
         pid = await dying.value("SELECT pg_backend_pid() AS pid")
         await scene.raw.execute("SELECT pg_terminate_backend($1)", pid)
     finally:
         dying.connection.terminate()
     async with asyncio.timeout(60):
-        while await scene.store.step_task(task.id, 100) is None:
+        while await scene.store.repair.step_task(task.id, 100) is None:
             await asyncio.sleep(0.01)  # the server needs a moment to end the session
-    ended = await scene.store.task(scene.organization.id, task.id)
+    ended = await scene.store.repair.task(scene.organization.id, task.id)
     assert ended is not None
     assert (ended.status, ended.done) == (TaskStatus.FINISHED, 6)
     assert messages_of(await scene.claim_all()) == sorted(messages)
@@ -503,11 +503,11 @@ async def test_a_dead_letter_that_stays_locked_is_left_to_a_later_step(
     holder = await RawPostgres.connect(scene.url)
     await holder.execute("BEGIN")
     await holder.execute("SELECT * FROM dead_letter ORDER BY id LIMIT 1 FOR UPDATE")
-    assert await scene.store.step_task(task.id) is None
-    assert await scene.store.task(scene.organization.id, task.id) == task
+    assert await scene.store.repair.step_task(task.id) is None
+    assert await scene.store.repair.task(scene.organization.id, task.id) == task
     await holder.execute("ROLLBACK")
     await holder.close()
-    stepped = await scene.store.step_task(task.id)
+    stepped = await scene.store.repair.step_task(task.id)
     assert stepped is not None
     assert (stepped.status, stepped.done) == (TaskStatus.FINISHED, 3)
     await scene.claim_all()
@@ -522,7 +522,7 @@ async def test_a_step_waits_for_a_locked_dead_letter(scene: Scene, monkeypatch: 
     holder = await RawPostgres.connect(scene.url)
     await holder.execute("BEGIN")
     await holder.execute("SELECT * FROM dead_letter ORDER BY id LIMIT 1 FOR UPDATE")
-    stepping = asyncio.create_task(scene.store.step_task(task.id))
+    stepping = asyncio.create_task(scene.store.repair.step_task(task.id))
     waiting = (
         "SELECT count(*) AS n FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     )

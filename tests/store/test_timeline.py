@@ -30,7 +30,7 @@ async def happen(scene: Scene, endpoint: Endpoint, *kinds: LaneEventKind, apart:
 
 
 async def kinds(scene: Scene, endpoint: Endpoint, where: LaneEventFilter, page: Page) -> list[LaneEventKind]:
-    return [entry.event.kind for entry in (await scene.store.timeline(endpoint.no, where, page)).rows]
+    return [entry.event.kind for entry in (await scene.store.history.timeline(endpoint.no, where, page)).rows]
 
 
 async def test_the_timeline_is_listed_newest_first_in_both_directions(scene: Scene) -> None:
@@ -42,7 +42,7 @@ async def test_the_timeline_is_listed_newest_first_in_both_directions(scene: Sce
 
     seen, iterator = [], None
     while True:
-        found = await scene.store.timeline(endpoint.no, LaneEventFilter(), Page(limit=2, iterator=iterator))
+        found = await scene.store.history.timeline(endpoint.no, LaneEventFilter(), Page(limit=2, iterator=iterator))
         assert found.end is None
         if not found.rows:
             break
@@ -52,9 +52,9 @@ async def test_the_timeline_is_listed_newest_first_in_both_directions(scene: Sce
     assert {entry.event.endpoint_no for entry in seen} == {endpoint.no}
 
     back = Page(limit=2, iterator=str(seen[-1].id), backwards=True)
-    assert (await scene.store.timeline(endpoint.no, LaneEventFilter(), back)).rows == seen[2:4]
+    assert (await scene.store.history.timeline(endpoint.no, LaneEventFilter(), back)).rows == seen[2:4]
     first = Page(limit=2, backwards=True)
-    assert (await scene.store.timeline(endpoint.no, LaneEventFilter(), first)).rows == seen[3:]
+    assert (await scene.store.history.timeline(endpoint.no, LaneEventFilter(), first)).rows == seen[3:]
 
 
 async def test_the_timeline_is_filtered_by_kind_and_time(scene: Scene) -> None:
@@ -91,7 +91,7 @@ async def test_one_request_reads_a_bounded_number_of_events(scene: Scene, monkey
     instants = await happen(scene, endpoint, K.CIRCUIT_OPENED, *[K.LANE_HELD] * 9, apart=7200.0)
     ends, iterator = [], None
     while True:
-        found = await scene.store.timeline(endpoint.no, rare, Page(limit=2, iterator=iterator))
+        found = await scene.store.history.timeline(endpoint.no, rare, Page(limit=2, iterator=iterator))
         ends.append(found.end)
         if found.end is None:
             break
@@ -100,9 +100,9 @@ async def test_one_request_reads_a_bounded_number_of_events(scene: Scene, monkey
     assert [entry.event.at for entry in found.rows] == instants[:1]
     assert len(ends) == 3
     recent = LaneEventFilter(kinds=rare.kinds, since=instants[-2])
-    assert await scene.store.timeline(endpoint.no, recent, Page(limit=2)) == Walk(rows=[])
+    assert await scene.store.history.timeline(endpoint.no, recent, Page(limit=2)) == Walk(rows=[])
     until = LaneEventFilter(kinds=rare.kinds, until=instants[1])
-    back = await scene.store.timeline(endpoint.no, until, Page(limit=2, backwards=True))
+    back = await scene.store.history.timeline(endpoint.no, until, Page(limit=2, backwards=True))
     assert ([entry.event.at for entry in back.rows], back.end) == (instants[:1], None)
 
 
@@ -110,18 +110,18 @@ async def test_one_request_reads_a_bounded_number_of_events(scene: Scene, monkey
 async def test_an_iterator_of_another_listing_is_refused(scene: Scene, iterator: str) -> None:
     endpoint = await scene.endpoint()
     with pytest.raises(InvalidInput):
-        await scene.store.timeline(endpoint.no, LaneEventFilter(), Page(iterator=iterator))
+        await scene.store.history.timeline(endpoint.no, LaneEventFilter(), Page(iterator=iterator))
 
 
 @pytest.mark.store_options(retention_days=10)
 async def test_events_are_kept_as_long_as_the_retention(scene: Scene) -> None:
     endpoint = await scene.endpoint()
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "long ago")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "long ago")
     await scene.age(9 * 86_400)
-    await scene.store.retire()
-    assert len(await scene.store.lane_events(endpoint.no)) == 1
-    await scene.store.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "lately")
+    await scene.store.upkeep.retire()
+    assert len(await scene.store.history.lane_events(endpoint.no)) == 1
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "lately")
     await scene.age(2 * 86_400)
-    while (await scene.store.retire()).retired:
+    while (await scene.store.upkeep.retire()).retired:
         pass
-    assert [event.cause for event in await scene.store.lane_events(endpoint.no)] == ["lately"]
+    assert [event.cause for event in await scene.store.history.lane_events(endpoint.no)] == ["lately"]

@@ -36,7 +36,7 @@ def hostile(text: str) -> str:
 
 
 async def kept(scene: Scene, ref: str) -> Message:
-    found = await scene.store.message(scene.app.no, ref)
+    found = await scene.store.history.message(scene.app.no, ref)
     assert found is not None
     return found
 
@@ -54,20 +54,22 @@ async def test_a_message_keeps_its_trace_in_every_view(scene: Scene) -> None:
     store, page = scene.store, Page(limit=10)
     assert (await kept(scene, "evt-1")).trace == (await kept(scene, traced.id)).trace == traced.trace
     assert (await kept(scene, plain.id)).trace is None
-    by_id = await store.message_by_id(traced.id)
+    by_id = await store.history.message_by_id(traced.id)
     assert by_id is not None
     assert by_id.trace == traced.trace
-    listed = (await store.messages(scene.app.no, MessageFilter(), page)).rows
-    backwards = (await store.messages(scene.app.no, MessageFilter(), Page(limit=10, backwards=True))).rows
-    some = await store.messages_of(scene.app.no, [plain.id, traced.id])
-    tried = (await store.attempted_messages(endpoint.no, AttemptedFilter(), page)).rows
+    listed = (await store.history.messages(scene.app.no, MessageFilter(), page)).rows
+    backwards = (await store.history.messages(scene.app.no, MessageFilter(), Page(limit=10, backwards=True))).rows
+    some = await store.history.messages_of(scene.app.no, [plain.id, traced.id])
+    tried = (await store.history.attempted_messages(endpoint.no, AttemptedFilter(), page)).rows
     for found in (listed, backwards, some, [each.message for each in tried]):
         assert {each.id: each.trace for each in found} == {traced.id: traced.trace, plain.id: None}
 
 
 async def test_each_message_of_a_batch_has_its_own_trace(scene: Scene) -> None:
     batch = [factory.new_message(scene.app.no, trace=trace) for trace in (new_trace(), None, new_trace("a=1"))]
-    await scene.store.ingest_batch(NewBatch(app_no=scene.app.no, messages=tuple(batch), idempotency_key=b"k" * 32))
+    await scene.store.pipeline.ingest_batch(
+        NewBatch(app_no=scene.app.no, messages=tuple(batch), idempotency_key=b"k" * 32)
+    )
     assert [(await kept(scene, new.id)).trace for new in batch] == [new.trace for new in batch]
 
 
@@ -84,7 +86,7 @@ async def test_an_outbox_row_brings_its_trace(scene: Scene) -> None:
     trace = new_trace("a=1")
     await publish(scene.raw, scene.app.id, event_id="evt-1", trace=trace)
     await publish(scene.raw, scene.app.id, event_id="evt-2")
-    assert (await scene.store.relay(10)).relayed == 2
+    assert (await scene.store.pipeline.relay(10)).relayed == 2
     assert ((await kept(scene, "evt-1")).trace, (await kept(scene, "evt-2")).trace) == (trace, None)
 
 
@@ -94,7 +96,7 @@ async def test_no_row_is_set_aside_for_its_trace(scene: Scene) -> None:
     traces = [hostile(text) for text in HOSTILE] + [new_trace("a=1")]
     for n, trace in enumerate(traces):
         await publish(scene.raw, scene.app.id, event_id=f"evt-{n}", trace=trace)
-    report = await scene.store.relay(100)
+    report = await scene.store.pipeline.relay(100)
     assert (report.relayed, report.set_aside) == (len(traces), 0)
     expected = [well_formed(trace) for trace in traces]
     assert [(await kept(scene, f"evt-{n}")).trace for n in range(len(traces))] == expected
@@ -107,7 +109,7 @@ async def test_no_row_of_another_database_is_set_aside_for_its_trace(scene: Scen
         OutboxRow(id=n, app=scene.app.id, event_type="order.paid", payload=b"{}", event_id=f"evt-{n}", trace=trace)
         for n, trace in enumerate(traces)
     ]
-    report = await scene.store.take(rows, source="elsewhere")
+    report = await scene.store.pipeline.take(rows, source="elsewhere")
     assert report is not None
     assert (report.relayed, report.set_aside) == (len(traces), 0)
     expected = [well_formed(trace) for trace in traces]
@@ -120,12 +122,12 @@ async def test_a_row_set_aside_for_another_reason_can_have_any_trace(scene: Scen
         OutboxRow(id=n, app="later", event_type="order.paid", payload=b"{}", event_id=f"evt-{n}", trace=trace)
         for n, trace in enumerate(traces)
     ]
-    report = await scene.store.take(rows, source="elsewhere")
+    report = await scene.store.pipeline.take(rows, source="elsewhere")
     assert report is not None
     assert (report.relayed, report.set_aside) == (0, len(traces))
     await scene.raw.execute("UPDATE outbox SET app = $1", scene.app.id)
-    await scene.store.retry_set_aside(None)
-    assert (await scene.store.relay(10)).relayed == len(traces)
+    await scene.store.repair.retry_set_aside(None)
+    assert (await scene.store.pipeline.relay(10)).relayed == len(traces)
     expected = [well_formed(trace) for trace in traces]
     assert [(await kept(scene, f"evt-{n}")).trace for n in range(len(traces))] == expected
 
@@ -155,10 +157,10 @@ async def test_a_replay_and_a_resend_have_the_trace_of_the_message(scene: Scene)
     await scene.ingest([traced])
     (job,) = await scene.claim()
     await scene.record(factory.dead(job))
-    assert await scene.store.replay(DeadFilter(org_id=scene.organization.id)) == 1
+    assert await scene.store.repair.replay(DeadFilter(org_id=scene.organization.id)) == 1
     (replayed,) = await scene.claim()
     assert (replayed.trigger, replayed.trace) == (1, traced.trace)
-    await scene.store.resend(endpoint.no, traced.id)
+    await scene.store.repair.resend(endpoint.no, traced.id)
     (resent,) = await scene.claim()
     assert resent.trace == traced.trace
 
@@ -176,5 +178,5 @@ async def test_an_operational_event_about_a_message_has_its_trace(scene: Scene) 
     deaths = [row["trace"] for row in found if row["event_type"] == "message.attempt.exhausted"]
     assert sorted(deaths, key=str) == [traced.trace, None]
     assert [row["trace"] for row in found if row["event_type"] == "endpoint.created"] == [None]
-    assert (await scene.store.relay(10)).relayed == 3
+    assert (await scene.store.pipeline.relay(10)).relayed == 3
     assert sorted([job.trace for job in await scene.claim_all()], key=str) == [traced.trace, None, None]

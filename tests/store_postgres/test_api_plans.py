@@ -45,8 +45,8 @@ VALUES: dict[str, object] = {
 )
 async def test_an_index_is_used(scene: Scene, name: str, index: str) -> None:
     store = scene.store
-    await store.revoke_token(b"h", ENDS)
-    await store.hold_answer(b"k", b"r", 30)
+    await store.access.revoke_token(b"h", ENDS)
+    await store.access.hold_answer(b"k", b"r", 30)
     args = (10,) if name.startswith("retire") else ()
     plan = await explain(cast(PostgresStore, store), name, *args, **VALUES)
     assert index in indexes(plan), plan

@@ -18,7 +18,9 @@ from tests.support.scene import Scene
 
 
 async def limited(scene: Scene, rate: int | None) -> Application:
-    return await scene.store.create_application(scene.organization.id, factory.new_application(throttle_rate=rate))
+    return await scene.store.catalogue.create_application(
+        scene.organization.id, factory.new_application(throttle_rate=rate)
+    )
 
 
 async def again(times: int, work: Callable[[int], Awaitable[object]]) -> None:
@@ -39,16 +41,16 @@ async def test_claims_records_and_changes_of_the_rate_never_deadlock(
 
     async def claim_and_record(turn: int) -> None:
         worker = (scene.store, second)[turn % 2]
-        batch = await worker.claim(20, SlotBudgets(lane_limit=20))
+        batch = await worker.pipeline.claim(20, SlotBudgets(lane_limit=20))
         if batch.jobs:
-            await worker.record(factory.all_delivered(batch.jobs))
+            await worker.pipeline.record(factory.all_delivered(batch.jobs))
 
     async def change(turn: int) -> None:
         rate = (None, 1000, 60_000)[turn % 3]
-        await scene.store.change_application(apps[turn % 2].no, ApplicationChange(throttle_rate=rate))
+        await scene.store.catalogue.change_application(apps[turn % 2].no, ApplicationChange(throttle_rate=rate))
 
     async def add(turn: int) -> None:
-        await second.create_endpoint(apps[turn % 2].no, factory.new_endpoint())
+        await second.catalogue.create_endpoint(apps[turn % 2].no, factory.new_endpoint())
         await scene.ingest(factory.new_messages(apps[turn % 2].no, 2))
 
     await asyncio.gather(
@@ -59,25 +61,25 @@ async def test_claims_records_and_changes_of_the_rate_never_deadlock(
         known = await scene.raw.rows("SELECT DISTINCT app_rate FROM lane WHERE app_no = $1", app.no)
         assert [row["app_rate"] for row in known] == [rate]
         assert await scene.raw.count("app_pace", "app_no = $1", app.no) == (rate is not None)
-    assert await scene.store.find_stuck_lanes(repair=False) == []
+    assert await scene.store.upkeep.find_stuck_lanes(repair=False) == []
 
 
 async def test_an_endpoint_created_during_a_rate_change_has_the_new_rate(scene: Scene, second: Store) -> None:
     app = await limited(scene, 5)
     for rate in range(6, 26):
         made, _ = await asyncio.gather(
-            second.create_endpoint(app.no, factory.new_endpoint()),
-            scene.store.change_application(app.no, ApplicationChange(throttle_rate=rate)),
+            second.catalogue.create_endpoint(app.no, factory.new_endpoint()),
+            scene.store.catalogue.change_application(app.no, ApplicationChange(throttle_rate=rate)),
         )
         assert (await scene.lane(made)).app_rate == rate
 
 
 async def test_a_refused_change_does_not_change_the_rate(scene: Scene) -> None:
-    await scene.store.create_application(scene.organization.id, factory.new_application(uid="taken"))
+    await scene.store.catalogue.create_application(scene.organization.id, factory.new_application(uid="taken"))
     app = await limited(scene, 5)
     endpoint = await scene.endpoint(app)
     with pytest.raises(Conflict):
-        await scene.store.change_application(app.no, ApplicationChange(uid="taken", throttle_rate=9))
+        await scene.store.catalogue.change_application(app.no, ApplicationChange(uid="taken", throttle_rate=9))
     assert (await scene.lane(endpoint)).app_rate == 5
 
 

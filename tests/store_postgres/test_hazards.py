@@ -46,7 +46,7 @@ async def test_recorders_of_the_same_lanes_lock_them_in_one_order(
         # Every recorder blocks in the middle. A recorder that locks lanes in another order would deadlock here.
         await other.execute("SELECT FROM lane WHERE endpoint_no = $1 FOR UPDATE", lanes[6].no)
         recording = [
-            asyncio.create_task(store.record(batch[:: 1 if turn % 2 else -1]))
+            asyncio.create_task(store.pipeline.record(batch[:: 1 if turn % 2 else -1]))
             for turn, (store, batch) in enumerate(zip(recorders, batches, strict=True))
         ]
         await until(scene, WAITING, 4)
@@ -76,7 +76,7 @@ async def test_ingest_of_the_same_keys_in_another_order_does_not_deadlock(scene:
         keys = [f"{turn}-{index}" for index in range(40)]
         one = [factory.new_message(scene.app.no, event_id=key, idempotency_key=key.encode()) for key in keys]
         two = [factory.new_message(scene.app.no, event_id=key, idempotency_key=key.encode()) for key in reversed(keys)]
-        answers = await asyncio.gather(scene.store.ingest(one), second.ingest(two))
+        answers = await asyncio.gather(scene.store.pipeline.ingest(one), second.pipeline.ingest(two))
         assert sum(answer.status == "accepted" for batch in answers for answer in batch) == len(keys)
     assert await scene.raw.count("message") == 400
     assert await scene.raw.count("idempotency") == 400
@@ -92,15 +92,15 @@ async def test_claims_records_and_sweeps_at_once_do_not_deadlock(
     done = asyncio.Event()
 
     async def work(store: Store) -> None:
-        while not finished(await store.counts()):
+        while not finished(await store.monitoring.counts()):
             jobs = await scene.claim(20, by=store)
-            await store.record([factory.delivered(job) if job.sent else late(job) for job in jobs])
+            await store.pipeline.record([factory.delivered(job) if job.sent else late(job) for job in jobs])
 
     async def sweep() -> None:
         while not done.is_set():
-            await sweeper.sweep_leases()
-            await sweeper.sweep_expired()
-            await sweeper.sweep_deleted()
+            await sweeper.upkeep.sweep_leases()
+            await sweeper.upkeep.sweep_expired()
+            await sweeper.upkeep.sweep_deleted()
 
     sweeping = asyncio.create_task(sweep())
     async with asyncio.timeout(120):
@@ -139,7 +139,7 @@ async def test_tokens_of_a_busy_lane_do_not_accumulate(scene: Scene) -> None:
     most = 0
     for _ in range(40):
         await scene.send(1)
-        await scene.store.record(factory.all_delivered(await scene.claim(4)))
+        await scene.store.pipeline.record(factory.all_delivered(await scene.claim(4)))
         most = max(most, len(await scene.tokens(endpoint)))
     assert most <= 3
 
@@ -173,7 +173,7 @@ async def test_a_delivery_that_commits_late_is_claimed(scene: Scene, other: RawP
         await other.execute("INSERT INTO outbox (app, event_type, payload) VALUES ($1, 'late', '{}')", scene.app.id)
         assert len(await scene.claim_all()) == 3
     await scene.raw.execute("UPDATE wake SET at = at - interval '10 s'")
-    assert (await scene.store.relay(5)).relayed == 1
+    assert (await scene.store.pipeline.relay(5)).relayed == 1
     await scene.raw.execute("UPDATE wake SET at = at - interval '10 s'")
     async with asyncio.timeout(60):  # the next full scan finds it; a scan that took long delays the next one
         while not (late := await scene.claim_all()):
@@ -197,9 +197,9 @@ async def test_a_freed_concurrency_slot_wakes_a_sleeping_worker(scene: Scene, se
     await scene.send(5)
     jobs = await scene.claim()
     assert len(jobs) == 2
-    assert await second.arm()
+    assert await second.pipeline.arm()
     assert await scene.claim(by=second) == []
-    sleeping = asyncio.create_task(second.wait(120))
+    sleeping = asyncio.create_task(second.pipeline.wait(120))
     await scene.record(*factory.all_delivered(jobs))
     await asyncio.wait_for(sleeping, 60)
     assert len(await scene.claim(by=second)) == 2
@@ -211,11 +211,11 @@ async def test_a_lane_refused_for_lack_of_slots_is_reported_and_woken_by_the_rec
     endpoint = await scene.endpoint()
     await scene.send(6)
     jobs = await scene.claim(share=2)
-    crowded = await scene.store.claim(10, SlotBudgets(lane_limit=2, held_by_lane={endpoint.no: 2}))
+    crowded = await scene.store.pipeline.claim(10, SlotBudgets(lane_limit=2, held_by_lane={endpoint.no: 2}))
     assert (crowded.jobs, crowded.refused) == ([], {endpoint.no: None})
-    assert await second.arm()
-    sleeping = asyncio.create_task(second.wait(120))
-    await scene.store.record(factory.all_delivered(jobs), wake=crowded.refused)
+    assert await second.pipeline.arm()
+    sleeping = asyncio.create_task(second.pipeline.wait(120))
+    await scene.store.pipeline.record(factory.all_delivered(jobs), wake=crowded.refused)
     await asyncio.wait_for(sleeping, 60)
     assert len(await scene.claim()) == 4
 
@@ -229,15 +229,15 @@ async def test_a_worker_that_stalled_past_its_lease_cannot_change_anything(scene
     (message,) = await scene.send()
     (stalled,) = await scene.claim()
     await scene.age(21)
-    assert (await second.sweep_leases()).leases == 1
+    assert (await second.upkeep.sweep_leases()).leases == 1
     (again,) = await scene.claim(by=second)
-    late = await scene.store.record([factory.retry(stalled)])
+    late = await scene.store.pipeline.record([factory.retry(stalled)])
     assert (late.recorded, late.stale) == (0, 1)
-    assert await scene.store.release([stalled]) == 0
-    assert await scene.store.attempts(message) == []
+    assert await scene.store.pipeline.release([stalled]) == 0
+    assert await scene.store.history.attempts(message) == []
     lane = await scene.lane(endpoint)
     assert (lane.failures, lane.in_flight) == (0, 1)
-    await second.record([factory.delivered(again)])
+    await second.pipeline.record([factory.delivered(again)])
     assert await scene.state(message) == DeliveryState.DELIVERED
 
 
@@ -245,11 +245,11 @@ async def test_a_stale_and_a_live_claim_of_one_delivery_in_one_batch(scene: Scen
     await scene.endpoint()
     (message,) = await scene.send()
     (stale,) = await scene.claim()
-    assert await second.release([stale]) == 1
+    assert await second.pipeline.release([stale]) == 1
     (live,) = await scene.claim()
-    report = await scene.store.record([factory.dead(stale), factory.retry(live), factory.retry(live)])
+    report = await scene.store.pipeline.record([factory.dead(stale), factory.retry(live), factory.retry(live)])
     assert (report.recorded, report.stale) == (1, 2)
-    assert [attempt.outcome for attempt in await scene.store.attempts(message)] == ["retry"]
+    assert [attempt.outcome for attempt in await scene.store.history.attempts(message)] == ["retry"]
 
 
 async def test_of_twenty_claimers_one_gets_the_probe(
@@ -273,7 +273,7 @@ async def test_nul_and_broken_text_from_an_endpoint_are_stored_and_block_nothing
     await scene.endpoint()
     await scene.send(3)
     nul, broken, plain = await scene.claim()
-    report = await scene.store.record(
+    report = await scene.store.pipeline.record(
         [
             factory.delivered(
                 nul, body=b"\x00\xff\x00", detail="a\x00b", headers={"x-odd": "c\x00d"}, address="127.0.0.1\x00"
@@ -283,7 +283,7 @@ async def test_nul_and_broken_text_from_an_endpoint_are_stored_and_block_nothing
         ]
     )
     assert (report.recorded, report.refused) == (3, ())
-    (attempt,) = await scene.store.attempts(nul.message_id)
+    (attempt,) = await scene.store.history.attempts(nul.message_id)
     assert (attempt.response_body, attempt.detail) == (b"\x00\xff\x00", "a\ufffdb")
 
 
@@ -293,7 +293,7 @@ async def test_one_row_that_the_database_refuses_does_not_stop_the_batch(scene: 
     jobs = await scene.claim()
     results = factory.all_delivered(jobs)
     results[4] = factory.result(jobs[4], Delivered(), Health.GOOD, factory.answered(2**40))
-    report = await scene.store.record(results)
+    report = await scene.store.pipeline.record(results)
     assert (report.recorded, report.refused) == (8, (jobs[4].delivery_id,))
 
 
@@ -321,10 +321,10 @@ async def test_an_endpoint_created_while_its_application_is_deleted_is_deleted_t
         await other.execute("LOCK TABLE hookline.lane IN SHARE ROW EXCLUSIVE MODE")
         making = asyncio.create_task(scene.endpoint())
         await until(scene, WAITING, 1)
-        deleting = asyncio.create_task(second.delete_application(scene.app.no))
+        deleting = asyncio.create_task(second.catalogue.delete_application(scene.app.no))
         await until(scene, WAITING, 2)
     made, _ = await asyncio.gather(making, deleting)
-    assert await scene.store.endpoint(scene.app.no, made.id) is None
+    assert await scene.store.catalogue.endpoint(scene.app.no, made.id) is None
     assert await scene.raw.value("SELECT status FROM lane WHERE endpoint_no = $1", made.no) == EndpointStatus.DELETED
 
 

@@ -103,27 +103,27 @@ async def test_one_relay_at_a_time_takes_the_outbox_rows_with_keys(scene: Scene,
         )
     async with other.connection.transaction():
         assert await other.connection.fetchval(SQL["relay_guard"])  # another relay holds the guard lock
-        assert (await scene.store.relay(100)).relayed == 1
+        assert (await scene.store.pipeline.relay(100)).relayed == 1
         assert await scene.raw.count("outbox", "ordering_key IS NOT NULL") == 2
-    assert (await scene.store.relay(100)).relayed == 2
+    assert (await scene.store.pipeline.relay(100)).relayed == 2
 
 
 async def test_one_relay_at_a_time_takes_the_outbox_rows_of_a_fifo_endpoint(scene: Scene, other: RawPostgres) -> None:
     """Every outbox row of the application is ordered, with or without a key, and whether it names the application by id
     or uid."""
     org_id = scene.app.org_id
-    by_uid = await scene.store.create_application(org_id, factory.new_application(uid="in-line"))
-    free = await scene.store.create_application(org_id, factory.new_application())
+    by_uid = await scene.store.catalogue.create_application(org_id, factory.new_application(uid="in-line"))
+    free = await scene.store.catalogue.create_application(org_id, factory.new_application())
     for app in (scene.app, by_uid):
-        await scene.store.create_endpoint(app.no, factory.new_endpoint(ordering=Ordering.FIFO))
-    await scene.store.create_endpoint(free.no, factory.new_endpoint())
+        await scene.store.catalogue.create_endpoint(app.no, factory.new_endpoint(ordering=Ordering.FIFO))
+    await scene.store.catalogue.create_endpoint(free.no, factory.new_endpoint())
     for app in (scene.app.id, "in-line", free.id):
         await scene.raw.execute("INSERT INTO outbox (app, event_type, payload) VALUES ($1, 'order.paid', '{}')", app)
     async with other.connection.transaction():
         assert await other.connection.fetchval(SQL["relay_guard"])  # another relay holds the guard lock
-        assert (await scene.store.relay(100)).relayed == 1
+        assert (await scene.store.pipeline.relay(100)).relayed == 1
         assert await scene.raw.count("outbox") == 2
-    assert (await scene.store.relay(100)).relayed == 2
+    assert (await scene.store.pipeline.relay(100)).relayed == 2
 
 
 async def test_concurrent_claims_records_ingests_and_sweeps_keep_the_order(scene: Scene, second: Store) -> None:
@@ -141,16 +141,18 @@ async def test_concurrent_claims_records_ingests_and_sweeps_keep_the_order(scene
             messages = [factory.new_message(scene.app.no, ordering_key=f"k{turn % 5}") for _ in range(3)]
             for message in messages:
                 turns[f"k{turn % 5}"] = place[message.id] = turns.get(f"k{turn % 5}", 0) + 1
-            await store.ingest(messages)
+            await store.pipeline.ingest(messages)
         published.set()
 
     async def work(store: Store) -> None:
-        while not published.is_set() or any(open_of(await store.counts())):
+        while not published.is_set() or any(open_of(await store.monitoring.counts())):
             jobs = await scene.claim(20, by=store)
             for job in jobs:
                 seen.setdefault((job.endpoint_no, job.ordering_key or ""), []).append(place[job.message_id])
-            await store.record([factory.delivered(job) if job.sent else factory.retry(job, after=0) for job in jobs])
-            await store.sweep_expired()
+            await store.pipeline.record(
+                [factory.delivered(job) if job.sent else factory.retry(job, after=0) for job in jobs]
+            )
+            await store.upkeep.sweep_expired()
 
     async with asyncio.timeout(120):
         await asyncio.gather(publish(second), work(scene.store), work(second))
@@ -158,7 +160,7 @@ async def test_concurrent_claims_records_ingests_and_sweeps_keep_the_order(scene
     for order in seen.values():
         assert order == sorted(order)
         assert set(order) == set(range(1, 16))
-    assert await scene.store.find_stuck_lanes(repair=False) == []
+    assert await scene.store.upkeep.find_stuck_lanes(repair=False) == []
 
 
 def open_of(counts: Counts) -> tuple[int, ...]:
@@ -191,7 +193,7 @@ async def test_messages_without_keys_do_not_touch_the_indexes_of_ordering(scene:
     assert not indexes(ingest) & OF_ORDER
     for name in OF_ORDER:  # an index of one page has never held a row
         assert await scene.raw.value("SELECT pg_relation_size($1::text::regclass) AS size", f"hookline.{name}") == 8192
-    await scene.store.release(jobs)
+    await scene.store.pipeline.release(jobs)
 
 
 async def test_a_promotion_costs_the_same_however_many_deliveries_wait(scene: Scene) -> None:
@@ -248,7 +250,7 @@ async def test_the_audit_compares_no_queue_with_all_tokens(scene: Scene) -> None
         endpoint.no,
     )
     assert most_read(await explain(engine_of(scene), "stuck_queues")) <= 1000
-    assert await scene.store.find_stuck_lanes(repair=False) == [endpoint.no]  # no token names the key k299
+    assert await scene.store.upkeep.find_stuck_lanes(repair=False) == [endpoint.no]  # no token names the key k299
     await scene.raw.execute("DELETE FROM delivery")
 
 

@@ -50,23 +50,29 @@ async def healed(call: Callable[[], Awaitable[object]]) -> None:
 
 
 async def test_the_pools_recover_after_a_restart(own: Store, server: PostgresServer) -> None:
-    org = await own.save_organization(factory.organization())
-    app = await own.create_application(org.id, factory.new_application())
-    await own.create_endpoint(app.no, factory.new_endpoint())
-    await own.ingest(factory.new_messages(app.no, 4))
-    assert await own.arm()
+    org = await own.catalogue.save_organization(factory.organization())
+    app = await own.catalogue.create_application(org.id, factory.new_application())
+    await own.catalogue.create_endpoint(app.no, factory.new_endpoint())
+    await own.pipeline.ingest(factory.new_messages(app.no, 4))
+    assert await own.pipeline.arm()
     await asyncio.to_thread(server.stop)
-    await own.wait(60)  # a lost connection wakes a sleeping worker
-    for call in (own.counts, own.now, lambda: own.claim(5, SlotBudgets(lane_limit=5)), own.sweep_leases, own.arm):
+    await own.pipeline.wait(60)  # a lost connection wakes a sleeping worker
+    for call in (
+        own.monitoring.counts,
+        own.now,
+        lambda: own.pipeline.claim(5, SlotBudgets(lane_limit=5)),
+        own.upkeep.sweep_leases,
+        own.pipeline.arm,
+    ):
         with pytest.raises(StoreUnavailable):
             await call()
     await asyncio.to_thread(server.start)
     await healed(own.now)
-    await healed(lambda: own.claim(0, SlotBudgets(lane_limit=5)))
-    batch = await own.claim(5, SlotBudgets(lane_limit=5))
+    await healed(lambda: own.pipeline.claim(0, SlotBudgets(lane_limit=5)))
+    batch = await own.pipeline.claim(5, SlotBudgets(lane_limit=5))
     assert len(batch.jobs) == 4
-    assert (await own.record(factory.all_delivered(batch.jobs))).recorded == 4
-    await healed(own.arm)
+    assert (await own.pipeline.record(factory.all_delivered(batch.jobs))).recorded == 4
+    await healed(own.pipeline.arm)
 
 
 def test_an_internal_driver_error_becomes_a_plain_connection_error() -> None:
@@ -86,15 +92,15 @@ def test_a_deadlock_is_not_reported_as_a_network_error() -> None:
 
 
 async def test_acknowledged_messages_survive_a_crash(own: Store, server: PostgresServer) -> None:
-    org = await own.save_organization(factory.organization())
-    app = await own.create_application(org.id, factory.new_application())
-    await own.create_endpoint(app.no, factory.new_endpoint())
-    accepted = await own.ingest(factory.new_messages(app.no, 7))
+    org = await own.catalogue.save_organization(factory.organization())
+    app = await own.catalogue.create_application(org.id, factory.new_application())
+    await own.catalogue.create_endpoint(app.no, factory.new_endpoint())
+    accepted = await own.pipeline.ingest(factory.new_messages(app.no, 7))
     await asyncio.to_thread(server.crash)
     await asyncio.to_thread(server.start)
     await healed(own.now)
-    await healed(lambda: own.claim(0, SlotBudgets(lane_limit=5)))
-    jobs = (await own.claim(20, SlotBudgets(lane_limit=20))).jobs
+    await healed(lambda: own.pipeline.claim(0, SlotBudgets(lane_limit=5)))
+    jobs = (await own.pipeline.claim(20, SlotBudgets(lane_limit=20))).jobs
     assert {job.message_id for job in jobs if job.app_no == app.no} == {answer.message_id for answer in accepted}
 
 
@@ -105,12 +111,12 @@ async def test_a_connection_lost_before_the_commit_stores_nothing_and_a_retry_st
     message = factory.new_message(scene.app.no, event_id="lost", idempotency_key=b"lost")
     async with other.connection.transaction():
         await other.execute("LOCK TABLE delivery IN ACCESS EXCLUSIVE MODE")  # ingest blocks in the middle
-        ingesting = asyncio.create_task(scene.store.ingest([message]))
+        ingesting = asyncio.create_task(scene.store.pipeline.ingest([message]))
         await cut(scene)
         # The query that checks whether the message was stored waits for the table lock too.
     with pytest.raises(StoreUnavailable):
         await ingesting
-    (again,) = await scene.store.ingest([message])
+    (again,) = await scene.store.pipeline.ingest([message])
     assert (again.status, again.deliveries) == (IngestStatus.ACCEPTED, 1)
     assert await scene.raw.count("message") == 1
 
@@ -122,10 +128,10 @@ async def test_a_connection_lost_after_the_commit_is_answered_with_the_stored_me
     await scene.endpoint()
     async with deaf_line(database_url) as (url, line):
         store = await open_store(url, vault=vault, options=StoreOptions(pool_size=3))
-        await store.ingest([factory.new_message(scene.app.no)])  # from now on, ingest takes one round trip
+        await store.pipeline.ingest([factory.new_message(scene.app.no)])  # from now on, ingest takes one round trip
         line.deaf = True
         message = factory.new_message(scene.app.no)
-        (answer,) = await store.ingest([message])
+        (answer,) = await store.pipeline.ingest([message])
         assert (answer.status, answer.message_id, answer.deliveries) == (IngestStatus.ACCEPTED, message.id, 2)
         await store.close()
     assert line.cut == 1
@@ -138,13 +144,13 @@ async def test_a_message_whose_answer_was_lost_is_not_duplicated_when_it_is_sent
     await scene.endpoint()
     async with deaf_line(database_url) as (url, line):
         store = await open_store(url, vault=vault, options=StoreOptions(pool_size=3))
-        await store.ingest([factory.new_message(scene.app.no)])
+        await store.pipeline.ingest([factory.new_message(scene.app.no)])
         line.deaf = line.broken = True
         message = factory.new_message(scene.app.no)
         with pytest.raises(StoreUnavailable):
-            await store.ingest([message])
+            await store.pipeline.ingest([message])
         line.broken = False
-        (answer,) = await store.ingest([message])
+        (answer,) = await store.pipeline.ingest([message])
         assert (answer.status, answer.deliveries) == (IngestStatus.ACCEPTED, 1)
         await store.close()
     assert await scene.raw.count("message", "id = $1", message.id) == 1
@@ -155,10 +161,10 @@ async def test_each_message_of_a_group_whose_answer_was_lost_gets_its_own_answer
 ) -> None:
     """Each message of the group gets its own answer. A stored message must not be answered with a request to retry."""
     await scene.send(event_id="taken")
-    (first,) = await scene.store.ingest([factory.new_message(scene.app.no, idempotency_key=b"key")])
+    (first,) = await scene.store.pipeline.ingest([factory.new_message(scene.app.no, idempotency_key=b"key")])
     async with deaf_line(database_url) as (url, line):
         store = await open_store(url, vault=vault, options=StoreOptions(pool_size=3))
-        await store.ingest([factory.new_message(scene.app.no)])
+        await store.pipeline.ingest([factory.new_message(scene.app.no)])
         line.deaf = True
         group = [
             factory.new_message(scene.app.no),
@@ -166,7 +172,7 @@ async def test_each_message_of_a_group_whose_answer_was_lost_gets_its_own_answer
             factory.new_message(scene.app.no, idempotency_key=b"key"),
             factory.new_message(scene.app.no),
         ]
-        answers = await store.ingest(group)
+        answers = await store.pipeline.ingest(group)
         await store.close()
     assert line.cut == 1
     assert [answer.status for answer in answers] == [
@@ -192,10 +198,10 @@ async def test_a_batch_whose_connection_is_lost_anywhere_is_accepted_once(
     )
     async with deaf_line(database_url) as (url, line):
         store = await open_store(url, vault=vault, options=StoreOptions(pool_size=3))
-        await store.ingest_batch(msgspec.structs.replace(batch, messages=(), idempotency_key=b"to warm up"))
+        await store.pipeline.ingest_batch(msgspec.structs.replace(batch, messages=(), idempotency_key=b"to warm up"))
         line.after = lost
-        accepted = await store.ingest_batch(batch)
-        again = await store.ingest_batch(batch)
+        accepted = await store.pipeline.ingest_batch(batch)
+        again = await store.pipeline.ingest_batch(batch)
         await store.close()
     assert again.answers == accepted.answers
     assert len(accepted.answers) == await scene.raw.count("message") == 3
@@ -216,12 +222,14 @@ async def test_a_machine_that_vanishes_in_the_middle_of_a_batch_locks_no_key(
     async with deaf_line(database_url) as (url, line):
         store = await open_store(url, vault=vault, options=StoreOptions(pool_size=3))
         other = factory.new_message(scene.app.no)
-        await store.ingest_batch(msgspec.structs.replace(batch, messages=(other,), idempotency_key=b"to warm up"))
+        await store.pipeline.ingest_batch(
+            msgspec.structs.replace(batch, messages=(other,), idempotency_key=b"to warm up")
+        )
         line.after = lost
         line.thawed.clear()
-        vanished = asyncio.create_task(store.ingest_batch(batch))
+        vanished = asyncio.create_task(store.pipeline.ingest_batch(batch))
         await asyncio.wait_for(line.frozen.wait(), 60)
-        accepted = await scene.store.ingest_batch(batch)
+        accepted = await scene.store.pipeline.ingest_batch(batch)
         line.thawed.set()
         assert (await vanished).answers == accepted.answers
         await store.close()

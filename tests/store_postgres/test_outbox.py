@@ -109,9 +109,9 @@ async def test_a_transaction_that_was_opened_first_and_commits_last_is_not_skipp
     await opened.start()
     await put(early, scene, "first-written")
     await put(late, scene, "first-committed")
-    assert (await scene.store.relay(10)).relayed == 1
+    assert (await scene.store.pipeline.relay(10)).relayed == 1
     await opened.commit()
-    assert (await scene.store.relay(10)).relayed == 1
+    assert (await scene.store.pipeline.relay(10)).relayed == 1
     assert await events(scene) == ["first-committed", "first-written"]
 
 
@@ -195,9 +195,9 @@ async def test_rows_with_a_key_wait_while_another_relay_holds_the_guard_lock(
     keyed = (count + 2) // 3
     async with other.connection.transaction():
         await other.execute("SELECT pg_advisory_xact_lock(1214542, 1)")
-        assert (await scene.store.relay(500)).relayed == count - keyed
-        assert (await scene.store.relay(500)).relayed == 0
-    assert (await scene.store.relay(500)).relayed == keyed
+        assert (await scene.store.pipeline.relay(500)).relayed == count - keyed
+        assert (await scene.store.pipeline.relay(500)).relayed == 0
+    assert (await scene.store.pipeline.relay(500)).relayed == keyed
     assert (await events(scene))[-keyed:] == [f"evt-{n}" for n in range(0, count, 3)]
 
 
@@ -207,8 +207,8 @@ async def test_rows_that_another_relay_has_locked_are_skipped(scene: Scene, othe
         await publish(scene.raw, scene.app.id, event_id=f"evt-{n}")
     async with other.connection.transaction():
         await other.rows("SELECT id FROM outbox ORDER BY id LIMIT 2 FOR UPDATE")
-        assert (await scene.store.relay(500)).relayed == count - 2
-    assert (await scene.store.relay(500)).relayed == 2
+        assert (await scene.store.pipeline.relay(500)).relayed == count - 2
+    assert (await scene.store.pipeline.relay(500)).relayed == 2
 
 
 async def test_no_row_is_lost_when_its_application_is_deleted_between_the_read_and_the_move(scene: Scene) -> None:
@@ -216,9 +216,9 @@ async def test_no_row_is_lost_when_its_application_is_deleted_between_the_read_a
     await publish(scene.raw, scene.app.id)
     async with store._db.indexed() as connection:
         found = await store._read(connection, "relay_find", True, 0, 10)
-        await store.delete_application(scene.app.no)
+        await store.catalogue.delete_application(scene.app.no)
         assert await store._move_few(connection, messages(found, clock.wall(), 1000)[0]) == (0, 0)
-    assert (await scene.store.relay(10)).set_aside == 1
+    assert (await scene.store.pipeline.relay(10)).set_aside == 1
     assert await scene.raw.count("outbox") == 1
 
 
@@ -228,7 +228,7 @@ async def test_no_row_is_lost_when_its_application_is_deleted_while_many_are_mov
     faults: dict[int, str] = {}
     async with store._db.indexed() as connection, connection.transaction():
         found = await store._read(connection, "relay_rows", True, 0, 10)
-        await store.delete_application(scene.app.no)
+        await store.catalogue.delete_application(scene.app.no)
         assert await store.accept_each(connection, messages(found, clock.wall(), 1000)[0], faults) == {}
     assert faults == {found[0][0].id: "no such application"}
 
@@ -240,7 +240,7 @@ async def test_a_row_that_another_relay_set_aside_after_the_read_stays_set_aside
         found = await store._read(connection, "relay_find", True, 0, 10)
         await scene.raw.execute("UPDATE outbox SET error = 'a fault', set_aside_at = now()")
         assert await store._move_few(connection, messages(found, clock.wall(), 1000)[0]) == (0, 0)
-    assert [one.reason for one in await scene.store.set_aside(Page())] == ["a fault"]
+    assert [one.reason for one in await scene.store.repair.set_aside(Page())] == ["a fault"]
     assert await scene.raw.count("message") == 0
 
 
@@ -254,9 +254,9 @@ async def test_a_row_that_only_the_database_refuses_is_set_aside_alone(scene: Sc
     for n in range(count):
         event_type = "poison" if n in poisoned else "order.paid"
         await publish(scene.raw, scene.app.id, event_id=f"evt-{n}", event_type=event_type)
-    report = await scene.store.relay(500)
+    report = await scene.store.pipeline.relay(500)
     assert (report.relayed, report.repeated, report.set_aside) == (count - 2, 0, 2)
-    kept = await scene.store.set_aside(Page())
+    kept = await scene.store.repair.set_aside(Page())
     assert [each.event_id for each in kept] == [f"evt-{n}" for n in sorted(poisoned)]
     assert all("sober" in each.reason for each in kept)
 
@@ -291,14 +291,14 @@ async def test_invalid_rows_are_set_aside_and_the_others_are_relayed(scene: Scen
     for name in ("before", "bad", "after"):
         await publish(scene.raw, scene.app.id, event_id=name)
     await scene.raw.execute(f"UPDATE outbox SET {change} WHERE event_id = 'bad'")
-    report = await scene.store.relay(10)
+    report = await scene.store.pipeline.relay(10)
     assert (report.relayed, report.set_aside) == (2, 1)
-    (kept,) = await scene.store.set_aside(Page())
+    (kept,) = await scene.store.repair.set_aside(Page())
     assert kept.reason.startswith(reason)
-    await scene.store.outbox()
-    assert await scene.store.retry_set_aside(None) == 1
-    await scene.store.outbox()
-    assert (await scene.store.relay(500)).set_aside == 1
+    await scene.store.repair.outbox()
+    assert await scene.store.repair.retry_set_aside(None) == 1
+    await scene.store.repair.outbox()
+    assert (await scene.store.pipeline.relay(500)).set_aside == 1
 
 
 async def test_large_payloads_are_read_a_few_at_a_time(scene: Scene) -> None:
@@ -307,7 +307,7 @@ async def test_large_payloads_are_read_a_few_at_a_time(scene: Scene) -> None:
         " SELECT $1, 'order.paid', convert_to('\"' || repeat('x', 1000000) || '\"', 'UTF8') FROM generate_series(1, 40)",
         scene.app.id,
     )
-    found = [(await scene.store.relay(500)).relayed for _ in range(4)]
+    found = [(await scene.store.pipeline.relay(500)).relayed for _ in range(4)]
     assert found == [17, 17, 6, 0]
 
 

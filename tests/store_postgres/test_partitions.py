@@ -41,10 +41,10 @@ async def test_partitions_older_than_the_retention_are_dropped(scene: Scene) -> 
     old, young = await scene.send(2)
     await scene.record(*factory.all_delivered(await scene.claim()))
     await move_to_the_past(scene, old)
-    assert (await scene.store.retire()).retired >= 9
+    assert (await scene.store.upkeep.retire()).retired >= 9
     assert not any("_2021" in name for name in await days(scene))
-    assert await scene.store.message_by_id(old) is None
-    assert await scene.store.message_by_id(young) is not None
+    assert await scene.store.history.message_by_id(old) is None
+    assert await scene.store.history.message_by_id(young) is not None
 
 
 async def test_a_partition_with_needed_rows_loses_only_its_other_rows(scene: Scene) -> None:
@@ -54,15 +54,15 @@ async def test_a_partition_with_needed_rows_loses_only_its_other_rows(scene: Sce
     jobs = {job.message_id: job for job in await scene.claim()}
     await scene.record(factory.delivered(jobs[done]), factory.dead(jobs[dead]), factory.retry(jobs[opened], after=0))
     await move_to_the_past(scene, done, dead, opened)
-    await scene.store.retire()
+    await scene.store.upkeep.retire()
     kept = {name for name in await days(scene) if "_2021" in name}
     assert kept == {"message_20210304", "attempt_20210304", "attempt_20210305"}
-    assert await scene.store.message_by_id(done) is None
+    assert await scene.store.history.message_by_id(done) is None
     for message in (dead, opened):
-        found = await scene.store.message_by_id(message)
+        found = await scene.store.history.message_by_id(message)
         assert found is not None
         assert found.payload is not None
-        assert len(await scene.store.attempts(message)) == 1
+        assert len(await scene.store.history.attempts(message)) == 1
     (again,) = await scene.claim_all()
     assert (again.message_id, again.accepted_at) == (opened, OLD)
 
@@ -73,10 +73,10 @@ async def test_retention_that_waits_for_a_reader_does_not_block_ingest(scene: Sc
     await scene.endpoint()
     async with other.connection.transaction():
         await other.rows("SELECT * FROM message WHERE created_at < $1", OLD + timedelta(days=10))
-        await scene.store.retire()
+        await scene.store.upkeep.retire()
         assert len(await scene.send(2)) == 2
         assert {name for name in await days(scene) if "_2021" in name and name.startswith("message")} != set()
-    await scene.store.retire()
+    await scene.store.upkeep.retire()
     assert not any("_2021" in name for name in await days(scene))
     await scene.claim()
 
@@ -91,7 +91,7 @@ async def test_future_partitions_are_created_and_rows_of_a_missing_day_go_to_the
     await scene.endpoint()
     (message,) = await scene.send()
     assert await scene.raw.count("message_default") == 1
-    await scene.store.retire()
+    await scene.store.upkeep.retire()
     assert ahead in await days(scene)
     assert today not in await days(scene)  # today's rows are already in the default partition
     assert [job.message_id for job in await scene.claim()] == [message]

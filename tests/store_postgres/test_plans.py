@@ -306,8 +306,8 @@ async def test_a_message_is_searched_only_in_partitions_that_can_hold_it(scene: 
     store, now = engine_of(scene), await scene.store.now()
     plan = await explain(store, "message_by_id", calm=True, id=message, since=now - timedelta(minutes=1), until=now)
     assert buffers(plan) < 20
-    assert (await scene.store.message_by_id(message)) is not None
-    assert await scene.store.dead_letters(DeadFilter(app_no=scene.app.no), Page()) == []
+    assert (await scene.store.history.message_by_id(message)) is not None
+    assert await scene.store.repair.dead_letters(DeadFilter(app_no=scene.app.no), Page()) == []
 
 
 async def test_a_long_transaction_elsewhere_does_not_slow_the_scan_of_a_lane(scene: Scene, other: RawPostgres) -> None:
@@ -379,7 +379,7 @@ async def test_the_next_application_is_found_without_reading_tokens_of_another(
     """One lookup for each application. It reads neither the ready tokens of another application nor dead tokens that a
     long transaction keeps."""
     busy = await scene.endpoint()
-    quiet = await scene.store.create_application(scene.organization.id, factory.new_application())
+    quiet = await scene.store.catalogue.create_application(scene.organization.id, factory.new_application())
     await scene.endpoint(quiet)
     many = many_tokens(scene.app.no, busy.no)
     async with other.connection.transaction(isolation="repeatable_read"):
@@ -398,7 +398,7 @@ async def test_the_next_application_is_found_without_reading_tokens_of_another(
 async def test_the_kept_plan_of_application_turns_reads_no_other_tokens(scene: Scene, *, analyzed: bool) -> None:
     """The plan is made on empty tables, or with statistics that know only one application."""
     store, busy = engine_of(scene), await scene.endpoint()
-    quiet = await scene.store.create_application(scene.organization.id, factory.new_application())
+    quiet = await scene.store.catalogue.create_application(scene.organization.id, factory.new_application())
     await scene.endpoint(quiet)
     many = many_tokens(scene.app.no, busy.no)
 

@@ -57,8 +57,8 @@ async def test_every_argument_is_in_the_message(scene: Scene, other: RawPostgres
         trace=f"{TRACE} a=1",
     )
     assert event_id == "evt-7"
-    assert (await scene.store.relay(10)).relayed == 1
-    found = await scene.store.message(scene.app.no, "evt-7")
+    assert (await scene.store.pipeline.relay(10)).relayed == 1
+    found = await scene.store.history.message(scene.app.no, "evt-7")
     assert found is not None
     assert (found.event_type, found.payload) == ("order.shipped", '{ "as" : "it came", "é": 1 }'.encode())
     assert (found.channels, found.tags, found.ordering_key) == (("eu", "us"), ("red, blue", '"'), "customer-4")
@@ -72,8 +72,8 @@ async def test_the_payload_can_have_any_type_that_holds_json(scene: Scene, other
         f"""SELECT hookline.publish($1, 'a', '{{"b": [1, null]}}'{kind}) AS id""", scene.app.id
     )
     assert event_id.startswith("evt_")
-    assert (await scene.store.relay(10)).relayed == 1
-    found = await scene.store.message(scene.app.no, event_id)
+    assert (await scene.store.pipeline.relay(10)).relayed == 1
+    found = await scene.store.history.message(scene.app.no, event_id)
     assert found is not None
     assert found.payload == b'{"b": [1, null]}'
 
@@ -184,7 +184,7 @@ async def test_values_at_the_limits_are_accepted(scene: Scene, other: RawPostgre
         max_age=timedelta(days=30),
         trace=f"{TRACE} {'a' * 9}=1",
     )
-    assert (await scene.store.relay(10)).relayed == 1
+    assert (await scene.store.pipeline.relay(10)).relayed == 1
 
 
 # ── permissions ──
@@ -215,7 +215,7 @@ async def test_a_role_that_may_publish_can_do_that(scene: Scene, stranger: async
     await stranger.execute("SELECT hookline.publish($1, 'a', $2::jsonb, 'jsonb')", scene.app.id, "2")
     document = json.dumps([{"app": scene.app.id, "event_type": "a", "payload": "3", "event_id": "many"}])
     assert await stranger.fetchval("SELECT hookline.publish_events($1)", document) == 1
-    assert (await scene.store.relay(10)).relayed == 3
+    assert (await scene.store.pipeline.relay(10)).relayed == 3
 
 
 @pytest.mark.parametrize(
@@ -264,8 +264,8 @@ async def test_the_setup_may_run_again_beside_hookline(store: Store, scene: Scen
     for _ in range(2):
         await other.connection.execute(SETUP)
     await call(other.connection, scene.app.id, "a", "2")
-    assert (await scene.store.relay(10)).relayed == 2
-    assert await scene.store.message(scene.app.no, before) is not None
+    assert (await scene.store.pipeline.relay(10)).relayed == 2
+    assert await scene.store.history.message(scene.app.no, before) is not None
     assert await scene.raw.value("SELECT count(*) FROM pg_trigger WHERE tgname = 'outbox_written'") == 1
 
 
@@ -280,8 +280,8 @@ async def test_hookline_adopts_an_outbox_that_was_set_up_first(empty_url: str, v
             await store.migrate()
             await session.execute(SETUP)
             await call(session, "acme", "order.paid", "2", event_id="after")
-            assert (await store.outbox()).waiting == 2
-            assert (await store.relay(10)).set_aside == 2
+            assert (await store.repair.outbox()).waiting == 2
+            assert (await store.pipeline.relay(10)).set_aside == 2
         finally:
             await store.close()
     finally:

@@ -40,10 +40,10 @@ async def test_the_row_that_commits_last_is_sent_last(
     await late.execute(_PUBLISH, scene.app.id, "opened-first", "a")
     for event_id, key in (("second", "a"), ("other", "b")):
         await early.execute(_PUBLISH, scene.app.id, event_id, key)
-    assert (await scene.store.relay(10)).relayed == 2
+    assert (await scene.store.pipeline.relay(10)).relayed == 2
     await held.commit()
     await early.execute(_PUBLISH, scene.app.id, "third", "a")
-    assert (await scene.store.relay(10)).relayed == 2
+    assert (await scene.store.pipeline.relay(10)).relayed == 2
     assert await in_order(scene, "a") == ["second", "opened-first", "third"]
     assert await in_order(scene, "b") == ["other"]
 
@@ -59,7 +59,7 @@ async def test_a_savepoint_that_was_rolled_back_leaves_no_gap(
         await shop.execute(_PUBLISH, scene.app.id, "never", "a")
         await inner.rollback()
         await shop.execute(_PUBLISH, scene.app.id, "two", "a")
-    assert (await scene.store.relay(10)).relayed == 2
+    assert (await scene.store.pipeline.relay(10)).relayed == 2
     assert await in_order(scene, "a") == ["one", "two"]
 
 
@@ -78,12 +78,12 @@ async def test_only_one_relay_at_a_time_moves_rows_with_a_key(
     for n in range(backlog + 1):
         await shop.execute(_PUBLISH, scene.app.id, f"free-{n}", None)
     moved = 0
-    while report := (await second.relay(1000)).relayed:
+    while report := (await second.pipeline.relay(1000)).relayed:
         moved += report
     assert moved == backlog + 1
     assert await in_order(scene, "a") == []
     await held.rollback()
-    await asyncio.gather(*(store.relay(1000) for store in (scene.store, second)))
-    while (await scene.store.relay(1000)).relayed:
+    await asyncio.gather(*(store.pipeline.relay(1000) for store in (scene.store, second)))
+    while (await scene.store.pipeline.relay(1000)).relayed:
         pass
     assert await in_order(scene, "a") == ["a-0", "a-1", "a-2"]

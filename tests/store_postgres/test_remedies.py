@@ -100,7 +100,7 @@ async def test_a_delivery_whose_payload_is_gone_dies_and_delays_no_other(scene: 
     await scene.raw.execute("DELETE FROM message WHERE id = $1", gone)
     jobs = await scene.claim() or await scene.claim()
     assert [job.message_id for job in jobs] == [kept]
-    (letter,) = await scene.store.dead_letters(DeadFilter(), Page())
+    (letter,) = await scene.store.repair.dead_letters(DeadFilter(), Page())
     assert (letter.message_id, letter.reason, letter.detail) == (gone, Reason.UNSENDABLE, "the payload is gone")
     assert (await scene.lane(endpoint)).in_flight == (1 if concurrency else 0)
     await scene.record(*factory.all_delivered(jobs))
@@ -122,10 +122,10 @@ async def test_a_sweep_keeps_changes_made_after_its_first_read(scene: Scene, sec
     await scene.age(21)
     async with other.connection.transaction():
         await other.execute("SELECT FROM lane WHERE endpoint_no = $1 FOR UPDATE", limited.no)
-        sweeping = asyncio.create_task(second.sweep_leases())
+        sweeping = asyncio.create_task(second.upkeep.sweep_leases())
         await waits_for_a_lock(scene)
         assert (await scene.record(factory.retry(jobs[recorded], after=700))).recorded == 1
-        assert await scene.store.release([jobs[leased]]) == 1
+        assert await scene.store.pipeline.release([jobs[leased]]) == 1
         (again,) = await scene.claim()
     assert (await sweeping).leases == 1
     states = [await scene.state(message) for message in (lost, recorded, leased)]
@@ -158,7 +158,7 @@ async def test_a_token_that_becomes_due_during_an_empty_claim_ends_the_sleep_at_
     try:
         async with other.connection.transaction():
             await other.execute("SELECT FROM lane WHERE endpoint_no = $1 FOR UPDATE", endpoint.no)
-            batch = await scene.store.claim(10, SlotBudgets(lane_limit=10))
+            batch = await scene.store.pipeline.claim(10, SlotBudgets(lane_limit=10))
             assert batch.jobs == []
             assert batch.next_at is not None
             assert batch.next_at <= batch.now

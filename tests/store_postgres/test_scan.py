@@ -64,11 +64,11 @@ async def test_rows_with_a_key_wait_for_the_next_full_scan(scene: Scene, clock: 
     clock.step = DEAR
     for number in range(5):
         await publish(scene.raw, scene.app.id, event_id=f"dear-{number}")
-        assert (await scene.store.relay(10)).relayed == 1
+        assert (await scene.store.pipeline.relay(10)).relayed == 1
     clock.step = 0.0
     await publish(scene.raw, scene.app.id, event_id="keyed", ordering_key="k")
     await publish(scene.raw, scene.app.id, event_id="plain")
-    assert (await scene.store.relay(10)).relayed == 1
-    assert (await scene.store.relay(10)).relayed == 0
+    assert (await scene.store.pipeline.relay(10)).relayed == 1
+    assert (await scene.store.pipeline.relay(10)).relayed == 0
     clock.now += 2.1
-    assert (await scene.store.relay(10)).relayed == 1
+    assert (await scene.store.pipeline.relay(10)).relayed == 1

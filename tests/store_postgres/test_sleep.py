@@ -44,7 +44,7 @@ async def held_by(scene: Scene, count: int) -> None:
 
 
 def asleep(worker: Store) -> asyncio.Task[None]:
-    return asyncio.create_task(worker.wait(LONG))
+    return asyncio.create_task(worker.pipeline.wait(LONG))
 
 
 # ── many sleepers ──
@@ -52,7 +52,7 @@ def asleep(worker: Store) -> asyncio.Task[None]:
 
 async def test_any_number_of_workers_can_sleep_and_each_is_notified(scene: Scene, workers: list[Store]) -> None:
     await scene.endpoint()
-    assert [await worker.arm() for worker in workers] == [True] * MANY
+    assert [await worker.pipeline.arm() for worker in workers] == [True] * MANY
     waiting = [asleep(worker) for worker in workers]
     await scene.send()
     await asyncio.wait_for(asyncio.gather(*waiting), SOON)
@@ -64,11 +64,11 @@ async def test_the_last_sleeping_worker_is_notified(scene: Scene, workers: list[
     """The workers that fell asleep beside it have woken by then. A publisher must detect each sleeper separately."""
     await scene.endpoint()
     for worker in workers:
-        assert await worker.arm()
+        assert await worker.pipeline.arm()
     last = asleep(workers.pop(place))
     for worker in workers:
-        worker.wake()
-        await worker.wait(LONG)
+        worker.pipeline.wake()
+        await worker.pipeline.wait(LONG)
     await held_by(scene, 1)
     await scene.send()
     await asyncio.wait_for(last, SOON)
@@ -81,21 +81,21 @@ async def test_a_worker_cannot_fall_asleep_while_a_transaction_adds_work(
     """The open transaction may have checked for sleepers already. A worker that slept now would get no notification."""
     async with other.connection.transaction():
         await other.execute("SELECT announce()")
-        assert [await worker.arm() for worker in workers[:3]] == [False] * 3
+        assert [await worker.pipeline.arm() for worker in workers[:3]] == [False] * 3
         assert len(await holders(scene)) == 1  # only the transaction's own lock: a worker that could not arm holds none
-    assert [await worker.arm() for worker in workers[:3]] == [True] * 3
+    assert [await worker.pipeline.arm() for worker in workers[:3]] == [True] * 3
 
 
 async def test_a_sleeping_worker_is_notified_although_another_failed_to_fall_asleep(
     scene: Scene, workers: list[Store], other: RawPostgres
 ) -> None:
     sleeper, late, *_ = workers
-    assert await sleeper.arm()
+    assert await sleeper.pipeline.arm()
     waiting = asleep(sleeper)
     async with other.connection.transaction():
         await other.execute("SELECT announce()")
-        assert not await late.arm()
-        await late.wait(0)
+        assert not await late.pipeline.arm()
+        await late.pipeline.wait(0)
     await asyncio.wait_for(waiting, SOON)
 
 
@@ -105,7 +105,7 @@ async def test_publishers_do_not_mistake_each_other_for_sleepers(
     await scene.endpoint()
     async with notifications(scene.url, "hookline_wake") as heard, other.connection.transaction():
         await other.execute("SELECT announce()")
-        await second.ingest(factory.new_messages(scene.app.no, 2))
+        await second.pipeline.ingest(factory.new_messages(scene.app.no, 2))
         await other.execute("SELECT announce()")
     assert heard == []
     assert len(await scene.claim()) == 2
@@ -117,7 +117,7 @@ async def test_publishers_do_not_mistake_each_other_for_sleepers(
 async def test_a_worker_that_finds_work_after_arming_is_not_notified(scene: Scene) -> None:
     await scene.endpoint()
     await scene.send()
-    assert await scene.store.arm()
+    assert await scene.store.pipeline.arm()
     assert len(await scene.claim()) == 1
     await held_by(scene, 0)
     async with notifications(scene.url, "hookline_wake") as heard:
@@ -128,7 +128,7 @@ async def test_a_worker_that_finds_work_after_arming_is_not_notified(scene: Scen
 
 async def test_a_worker_that_claims_nothing_after_arming_stays_asleep(scene: Scene) -> None:
     await scene.endpoint()
-    assert await scene.store.arm()
+    assert await scene.store.pipeline.arm()
     assert await scene.claim() == []
     assert len(await holders(scene)) == 1
     async with notifications(scene.url, "hookline_wake") as heard:
@@ -140,11 +140,11 @@ async def test_a_worker_that_claims_nothing_after_arming_stays_asleep(scene: Sce
 async def test_a_worker_that_sleeps_again_holds_one_lock(scene: Scene) -> None:
     await scene.endpoint()
     for _ in range(5):
-        assert await scene.store.arm()
-        assert await scene.store.arm()
+        assert await scene.store.pipeline.arm()
+        assert await scene.store.pipeline.arm()
         assert len(await holders(scene)) == 1
         await scene.send()
-        await asyncio.wait_for(scene.store.wait(LONG), SOON)
+        await asyncio.wait_for(scene.store.pipeline.wait(LONG), SOON)
         assert len(await scene.claim()) == 1
     await held_by(scene, 0)
 
@@ -154,16 +154,16 @@ async def test_the_claim_after_a_notification_does_not_wait_for_the_lock(
 ) -> None:
     monkeypatch.setattr(claiming, "_ANSWER", LONG)
     await scene.endpoint()
-    assert await scene.store.arm()
+    assert await scene.store.pipeline.arm()
     (listener,) = await holders(scene)
-    scene.store.wake()
+    scene.store.pipeline.wake()
     with stopped(listener):
         await scene.send()
-        await asyncio.wait_for(scene.store.wait(LONG), SOON)
+        await asyncio.wait_for(scene.store.pipeline.wait(LONG), SOON)
         assert len(await asyncio.wait_for(scene.claim(), SOON)) == 1
         assert await holders(scene) == [listener]
     await held_by(scene, 0)
-    assert await scene.store.arm()
+    assert await scene.store.pipeline.arm()
 
 
 @contextmanager
@@ -178,21 +178,21 @@ def stopped(backend: int) -> Iterator[None]:
 
 async def test_a_sleeping_worker_whose_session_ended_can_sleep_again(scene: Scene, second: Store) -> None:
     await scene.endpoint()
-    assert await scene.store.arm()
+    assert await scene.store.pipeline.arm()
     waiting = asleep(scene.store)
     (listener,) = await holders(scene)
     await scene.raw.execute("SELECT pg_terminate_backend($1)", listener)
     await asyncio.wait_for(waiting, SOON)
-    assert await scene.store.arm()
+    assert await scene.store.pipeline.arm()
     assert await holders(scene) != [listener]
     waiting = asleep(scene.store)
-    await second.ingest(factory.new_messages(scene.app.no, 1))
+    await second.pipeline.ingest(factory.new_messages(scene.app.no, 1))
     await asyncio.wait_for(waiting, SOON)
     assert len(await scene.claim()) == 1
 
 
 async def test_a_store_may_close_while_it_releases_its_lock(scene: Scene, second: Store) -> None:
-    assert await second.arm()
-    await second.wait(0)
+    assert await second.pipeline.arm()
+    await second.pipeline.wait(0)
     await second.close()
     await held_by(scene, 0)

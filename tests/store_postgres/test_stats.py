@@ -68,7 +68,7 @@ async def idle(scene: Scene) -> list[Endpoint]:
     sick = await scene.endpoint()
     scene.broken_on_purpose = True
     await bulk.load(scene.raw, [sick])
-    other = await scene.store.create_application(scene.organization.id, factory.new_application())
+    other = await scene.store.catalogue.create_application(scene.organization.id, factory.new_application())
     lanes = [await scene.endpoint(other) for _ in range(40)]
     await scene.raw.execute("ANALYZE")
     return lanes

@@ -45,7 +45,7 @@ async def test_a_running_dump_delays_a_migration_but_not_ingest(
         await until(lambda: migrating.done() or any(line["waits_for"].startswith(held) for line in told))
         async with asyncio.timeout(60):
             for _ in range(20):
-                await scene.store.ingest(factory.new_messages(scene.app.no, 1))
+                await scene.store.pipeline.ingest(factory.new_messages(scene.app.no, 1))
         assert not migrating.done()
         await dump.rollback()
         assert await migrating == [NEXT]

@@ -52,7 +52,7 @@ async def test_a_lone_surrogate_in_a_response_does_not_prevent_the_record(scene:
     results[1] = replace(results[1], sent=replace(results[1].sent, **{field: LONE, "headers": {"x": LONE}}))
     report = await scene.record(*results)
     assert (report.recorded, report.refused) == (3, ())
-    (attempt,) = await scene.store.attempts(jobs[1].message_id)
+    (attempt,) = await scene.store.history.attempts(jobs[1].message_id)
     assert getattr(attempt, field).startswith("half a pair: ")
 
 
@@ -62,7 +62,7 @@ async def test_a_response_that_the_database_refuses_is_left_out(scene: Scene) ->
     results[2] = replace(results[2], sent=replace(results[2].sent, body=TOO_BIG))
     report = await scene.record(*results)
     assert (report.recorded, report.refused) == (3, ())
-    (attempt,) = await scene.store.attempts(jobs[2].message_id)
+    (attempt,) = await scene.store.history.attempts(jobs[2].message_id)
     assert (attempt.response_body, attempt.detail, attempt.status_code) == (b"", "", 200)
 
 
@@ -73,4 +73,4 @@ async def test_a_batch_with_a_message_that_cannot_be_stored_is_refused_as_a_whol
         await scene.ingest(batch)
     assert await scene.raw.count("message") == await scene.raw.count("wake") == 0
     with pytest.raises(InvalidInput, match="cannot hold"):
-        await scene.store.application(scene.organization.id, LONE)
+        await scene.store.catalogue.application(scene.organization.id, LONE)

@@ -104,10 +104,10 @@ async def test_retention_deletes_nothing_after_the_clock_jumped(scene: Scene, mo
     await scene.record(*(factory.dead(job) for job in await scene.claim()))
     right = clock.wall
     monkeypatch.setattr(clock, "wall", lambda: right() + timedelta(days=11))
-    report = await scene.store.retire()
+    report = await scene.store.upkeep.retire()
     assert (report.retired, report.dead_expired) == (0, 0)
     assert await scene.state(message) == DeliveryState.DEAD
     monkeypatch.setattr(clock, "wall", right)
     await scene.age(11 * DAY)
-    assert (await scene.store.retire()).retired == 0  # the store's clock is still ahead
+    assert (await scene.store.upkeep.retire()).retired == 0  # the store's clock is still ahead
     assert await scene.state(message) == DeliveryState.DEAD

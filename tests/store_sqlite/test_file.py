@@ -110,9 +110,9 @@ async def test_the_error_for_a_database_without_migrations_names_the_command_to_
     store = await opened(tmp_path / "empty.db")
     assert await store.version() == 0
     with pytest.raises(MigrationNeeded, match="hookline migrate"):
-        await store.organization("org_1")
+        await store.catalogue.organization("org_1")
     with pytest.raises(MigrationNeeded, match="hookline migrate"):
-        await store.save_organization(factory.organization())
+        await store.catalogue.save_organization(factory.organization())
     await store.close()
 
 
@@ -164,6 +164,6 @@ async def test_a_closed_store_raises_an_error(database_url: str, vault: Vault) -
     await store.close()
     await store.close()
     with pytest.raises(StoreUnavailable, match="closed"):
-        await store.counts()
+        await store.monitoring.counts()
     with pytest.raises(StoreUnavailable, match="closed"):
-        await store.claim(1, SlotBudgets(lane_limit=1))
+        await store.pipeline.claim(1, SlotBudgets(lane_limit=1))

@@ -18,7 +18,7 @@ async def main():
     store = await open_store(sys.argv[1], vault=Vault([new_key()]), options=StoreOptions())
     while True:
         batches = [factory.new_messages(int(sys.argv[2]), 7) for _ in range(5)]
-        for accepted in await asyncio.gather(*map(store.ingest, batches)):
+        for accepted in await asyncio.gather(*map(store.pipeline.ingest, batches)):
             print(*(answer.message_id for answer in accepted), flush=True)
 
 asyncio.run(main())

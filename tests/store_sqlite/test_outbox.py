@@ -27,19 +27,19 @@ async def test_a_row_that_is_not_utf_8_is_set_aside_and_blocks_nothing(scene: Sc
     for column in ("event_id", "ordering_key", "channels", "tags", "policy", "org_id"):
         _written(scene, column, "CAST(x'ff41' AS text)")
     _written(scene, "event_id", "'good'")
-    report = await scene.store.relay(100)
+    report = await scene.store.pipeline.relay(100)
     assert (report.relayed, report.set_aside) == (1, 6)
-    shown = await scene.store.set_aside(Page())
+    shown = await scene.store.repair.set_aside(Page())
     assert [one.app for one in shown] == [scene.app.id] * 6
     assert shown[0].event_id == "\ufffdA"
-    assert await scene.store.discard_set_aside([one.id for one in shown]) == 6
+    assert await scene.store.repair.discard_set_aside([one.id for one in shown]) == 6
 
 
 async def test_a_commit_of_another_process_ends_the_wait(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox, "_MAX_POLL", 60.0)
-    await scene.store.wait_outbox(0)
-    waiting = asyncio.create_task(scene.store.wait_outbox(60))
+    await scene.store.pipeline.wait_outbox(0)
+    waiting = asyncio.create_task(scene.store.pipeline.wait_outbox(60))
     await asyncio.to_thread(_written, scene, "event_id", "'one'")
     async with asyncio.timeout(60):
         await waiting
-    assert (await scene.store.relay(10)).relayed == 1
+    assert (await scene.store.pipeline.relay(10)).relayed == 1

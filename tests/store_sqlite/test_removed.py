@@ -17,10 +17,10 @@ async def test_nothing_is_acknowledged_after_the_file_is_deleted(tmp_path: Path,
     path = tmp_path / "hookline.db"
     store = await open_store(f"sqlite:///{path}", vault=Vault([new_key()]), options=StoreOptions())
     await store.migrate()
-    organization = await store.save_organization(factory.organization())
+    organization = await store.catalogue.save_organization(factory.organization())
     path.rename(tmp_path / "elsewhere.db")
     if replaced:
         path.write_bytes(b"")
     with pytest.raises(StoreUnavailable, match="removed or replaced"):
-        await store.create_application(organization.id, factory.new_application())
+        await store.catalogue.create_application(organization.id, factory.new_application())
     await store.close()

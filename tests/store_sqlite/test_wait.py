@@ -12,8 +12,8 @@ FOREVER = 120.0  # a test that waits this long fails by its own timeout first
 
 
 async def asleep(store: Store) -> asyncio.Task[None]:
-    assert await store.arm()
-    waiting = asyncio.create_task(store.wait(FOREVER))
+    assert await store.pipeline.arm()
+    waiting = asyncio.create_task(store.pipeline.wait(FOREVER))
     await asyncio.sleep(0)
     return waiting
 
@@ -38,17 +38,17 @@ async def test_reads_and_its_own_claims_do_not_end_the_wait(scene: Scene) -> Non
     waiting = await asleep(scene.store)
     for _ in range(3):
         await scene.claim()
-        await scene.store.counts()
+        await scene.store.monitoring.counts()
     assert not waiting.done()
-    await asyncio.to_thread(scene.store.wake)
+    await asyncio.to_thread(scene.store.pipeline.wake)
     await asyncio.wait_for(waiting, 60)
 
 
 async def test_work_that_arrives_between_arming_and_waiting_ends_the_wait(scene: Scene) -> None:
     await scene.endpoint()
-    await scene.store.arm()
+    await scene.store.pipeline.arm()
     await scene.send()
-    await asyncio.wait_for(scene.store.wait(FOREVER), 60)
+    await asyncio.wait_for(scene.store.pipeline.wait(FOREVER), 60)
 
 
 async def test_a_retry_that_is_due_sooner_ends_the_wait(scene: Scene) -> None:

@@ -44,7 +44,7 @@ async def test_a_failed_operation_does_not_affect_others_of_the_same_commit(
     other.execute("BEGIN IMMEDIATE")
     news = [factory.new_application(uid=uid) for uid in ("one", "two", "one", "three")]
     making = [
-        asyncio.create_task(scene.store.create_application(org_id, new))
+        asyncio.create_task(scene.store.catalogue.create_application(org_id, new))
         for new in news
         for org_id in (scene.organization.id, "org_nobody")
     ]
@@ -56,7 +56,7 @@ async def test_a_failed_operation_does_not_affect_others_of_the_same_commit(
     for place in (0, 2, 6):
         assert not isinstance(made[place], BaseException)
     for uid in ("one", "two", "three"):
-        assert await scene.store.application(scene.organization.id, uid) is not None
+        assert await scene.store.catalogue.application(scene.organization.id, uid) is not None
 
 
 async def test_an_error_in_the_middle_of_an_operation_rolls_it_back(scene: Scene) -> None:
@@ -111,7 +111,7 @@ async def test_a_lock_that_is_held_too_long_is_an_outage(
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreUnavailable, match="another process holds its lock"):
         await scene.send()
-    assert (await scene.store.counts()).pending == 0  # readers do not wait for the lock
+    assert (await scene.store.monitoring.counts()).pending == 0  # readers do not wait for the lock
     other.execute("ROLLBACK")
     await scene.send()
     assert len(await scene.claim()) == 1
@@ -139,11 +139,11 @@ async def test_another_process_can_write_in_between(scene: Scene, database_url: 
 
 async def test_operations_queued_before_the_close_are_written(scene: Scene, second: Store) -> None:
     await scene.endpoint()
-    queued = asyncio.create_task(second.ingest(factory.new_messages(scene.app.no, 3)))
+    queued = asyncio.create_task(second.pipeline.ingest(factory.new_messages(scene.app.no, 3)))
     await asyncio.sleep(0)
     await second.close()
     assert len(await queued) == 3
-    assert (await scene.store.counts()).pending == 3
+    assert (await scene.store.monitoring.counts()).pending == 3
 
 
 async def test_a_caller_that_gives_up_does_not_stop_the_work(scene: Scene, other: sqlite3.Connection) -> None:
@@ -161,9 +161,9 @@ async def test_a_new_endpoint_of_another_process_gets_the_next_message(scene: Sc
     """The fan-out caches endpoints. A commit of another process makes it read them again."""
     first = await scene.endpoint()
     await scene.send()
-    later = await second.create_endpoint(scene.app.no, factory.new_endpoint())
+    later = await second.catalogue.create_endpoint(scene.app.no, factory.new_endpoint())
     (message,) = await scene.send()
-    assert {found.endpoint_no for found in await scene.store.deliveries(message)} == {first.no, later.no}
+    assert {found.endpoint_no for found in await scene.store.history.deliveries(message)} == {first.no, later.no}
 
 
 async def test_an_endpoint_that_was_rolled_back_gets_nothing(scene: Scene) -> None:
@@ -192,7 +192,7 @@ async def test_the_search_for_failing_endpoints_does_not_wait_for_the_writer(
     await scene.record(*(factory.dead(job) for job in await scene.claim_all()))
     other.execute("BEGIN IMMEDIATE")
     async with asyncio.timeout(60):
-        report = await scene.store.sweep_failing(pause_dead=3, disable_after=1e9)
+        report = await scene.store.upkeep.sweep_failing(pause_dead=3, disable_after=1e9)
     other.execute("ROLLBACK")
     assert (report.paused, report.disabled) == (0, 0)
-    assert (await scene.store.sweep_failing(pause_dead=2, disable_after=1e9)).paused == 1
+    assert (await scene.store.upkeep.sweep_failing(pause_dead=2, disable_after=1e9)).paused == 1

@@ -76,7 +76,7 @@ class Fleet:
         return results
 
     async def record(self, results: Sequence[Result]) -> None:
-        self.tally.recorded(results, await self.store.record(results), 0.001)
+        self.tally.recorded(results, await self.store.pipeline.record(results), 0.001)
 
     async def beat(self) -> None:
         await self._heart.beat()
@@ -99,10 +99,10 @@ class Fleet:
         await self.check()
 
     async def firing(self) -> list[Alert]:
-        return await self.store.alerts(Page(limit=100), firing=True)
+        return await self.store.monitoring.alerts(Page(limit=100), firing=True)
 
     async def resolved(self) -> list[Alert]:
-        return await self.store.alerts(Page(limit=100), firing=False)
+        return await self.store.monitoring.alerts(Page(limit=100), firing=False)
 
     async def names(self) -> list[str]:
         return sorted(alert.name for alert in await self.firing())

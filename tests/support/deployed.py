@@ -25,16 +25,16 @@ class Deployment:
         self.env = env
 
     async def send(self, count: int) -> None:
-        await self.store.ingest(factory.new_messages(self.app_no, count))
+        await self.store.pipeline.ingest(factory.new_messages(self.app_no, count))
 
 
 @asynccontextmanager
 async def deployed(database_url: str, receiver: Receiver) -> AsyncIterator[Deployment]:
     env = environment(database_url, HOOKLINE_METRICS_PORT=free_port(), HOOKLINE_POOL_SIZE="6")
     store = await open_store(database_url, vault=Vault([env["HOOKLINE_SECRET_KEY"]]), options=StoreOptions(pool_size=3))
-    organization = await store.save_organization(factory.organization())
-    app = await store.create_application(organization.id, factory.new_application())
-    await store.create_endpoint(app.no, factory.new_endpoint(url=receiver.url))
+    organization = await store.catalogue.save_organization(factory.organization())
+    app = await store.catalogue.create_application(organization.id, factory.new_application())
+    await store.catalogue.create_endpoint(app.no, factory.new_endpoint(url=receiver.url))
     yield Deployment(store, app.no, env)
     await store.close()
 

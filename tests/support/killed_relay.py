@@ -73,8 +73,8 @@ def _made(hookline: Path) -> str:
     async def make() -> str:
         store = await open_store(f"sqlite:///{hookline}", vault=Vault([new_key()]), options=StoreOptions())
         await store.migrate()
-        org = await store.save_organization(factory.organization())
-        app = await store.create_application(org.id, factory.new_application())
+        org = await store.catalogue.save_organization(factory.organization())
+        app = await store.catalogue.create_application(org.id, factory.new_application())
         await store.close()
         return app.id
 
@@ -94,7 +94,7 @@ async def _relayed(shop: AppFile, hookline: Path, last: int) -> int:
     source = SqliteSource(shop.url, store)
     newest = shop.ids()[-1]
     calls.counted = True
-    while (place := await store.place(source.name)) is None or place.row_id < newest:
+    while (place := await store.pipeline.place(source.name)) is None or place.row_id < newest:
         await source.move(BATCH)
         await source.wait(1.0)
     await source.close()

@@ -13,15 +13,15 @@ from tests.support import factory
 async def create_path_parameters(store: Store, organization: Organization) -> dict[str, str]:
     """Create an application with an endpoint, a delivered message and a dead letter; return their ids by path
     parameter."""
-    event_type = await store.save_event_type(factory.event_type(organization.id))
-    app = await store.create_application(organization.id, factory.new_application())
-    endpoint = await store.create_endpoint(app.no, factory.new_endpoint())
-    await store.ingest(factory.new_messages(app.no, 2, event_type=event_type.name))
-    batch = await store.claim(1000, SlotBudgets(lane_limit=1000))
+    event_type = await store.catalogue.save_event_type(factory.event_type(organization.id))
+    app = await store.catalogue.create_application(organization.id, factory.new_application())
+    endpoint = await store.catalogue.create_endpoint(app.no, factory.new_endpoint())
+    await store.pipeline.ingest(factory.new_messages(app.no, 2, event_type=event_type.name))
+    batch = await store.pipeline.claim(1000, SlotBudgets(lane_limit=1000))
     delivered, dead = (job for job in batch.jobs if job.endpoint_no == endpoint.no)
-    await store.record([factory.delivered(delivered), factory.dead(dead)])
-    letters = await store.dead_letters(DeadFilter(org_id=organization.id, app_no=app.no), Page(limit=1))
-    attempts = await store.attempts(delivered.message_id)
+    await store.pipeline.record([factory.delivered(delivered), factory.dead(dead)])
+    letters = await store.repair.dead_letters(DeadFilter(org_id=organization.id, app_no=app.no), Page(limit=1))
+    attempts = await store.history.attempts(delivered.message_id)
     return {
         "app_id": app.id,
         "attempt_id": attempts[0].id,

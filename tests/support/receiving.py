@@ -108,18 +108,18 @@ class Sending:
         self.message_id = message_id
 
     async def attempts(self) -> list[Attempt]:
-        return await self._store.attempts(self.message_id)
+        return await self._store.history.attempts(self.message_id)
 
     async def statuses(self) -> list[int | None]:
         return [attempt.status_code for attempt in await self.attempts()]
 
     async def ends(self) -> DeliveryState:
         async def ended() -> bool:
-            (delivery,) = await self._store.deliveries(self.message_id)
+            (delivery,) = await self._store.history.deliveries(self.message_id)
             return delivery.state in {DeliveryState.DELIVERED, DeliveryState.DEAD}
 
         await until(ended)
-        (delivery,) = await self._store.deliveries(self.message_id)
+        (delivery,) = await self._store.history.deliveries(self.message_id)
         return delivery.state
 
 
@@ -136,11 +136,13 @@ async def sending(receiving: Receiving, directory: Path, **settings: str) -> Asy
     store = await open_store(url, vault=Vault([env["HOOKLINE_SECRET_KEY"]]), options=StoreOptions())
     try:
         await store.migrate()
-        organization = await store.save_organization(factory.organization())
-        app = await store.create_application(organization.id, factory.new_application())
+        organization = await store.catalogue.save_organization(factory.organization())
+        app = await store.catalogue.create_application(organization.id, factory.new_application())
         secrets = (Secret(key=receiving.settings.secret),)
-        await store.create_endpoint(app.no, factory.new_endpoint(url=receiving.url, secrets=secrets, policy=IMPATIENT))
-        (accepted,) = await store.ingest([factory.new_message(app.no)])
+        await store.catalogue.create_endpoint(
+            app.no, factory.new_endpoint(url=receiving.url, secrets=secrets, policy=IMPATIENT)
+        )
+        (accepted,) = await store.pipeline.ingest([factory.new_message(app.no)])
         with running(["worker"], env, directory / "worker.log"):
             yield Sending(store, accepted.message_id)
     finally:

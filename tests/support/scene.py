@@ -35,10 +35,10 @@ class Scene:
         self.broken_on_purpose = False  # True if the test created a lane that cannot wake
 
     async def endpoint(self, app: Application | None = None, **fields: Any) -> Endpoint:
-        return await self.store.create_endpoint((app or self.app).no, factory.new_endpoint(**fields))
+        return await self.store.catalogue.create_endpoint((app or self.app).no, factory.new_endpoint(**fields))
 
     async def ingest(self, messages: Sequence[NewMessage]) -> list[Accepted]:
-        return await self.store.ingest(messages)
+        return await self.store.pipeline.ingest(messages)
 
     async def send(self, count: int = 1, **fields: Any) -> list[str]:
         """Accept messages in one transaction and return their ids."""
@@ -49,7 +49,7 @@ class Scene:
         self, want: int = 100, *, by: Store | None = None, held: Mapping[int, int] | None = None, share: int = 1000
     ) -> list[LeasedDelivery]:
         budgets = SlotBudgets(lane_limit=share, held_by_lane=held or {})
-        batch = await (by or self.store).claim(want, budgets)
+        batch = await (by or self.store).pipeline.claim(want, budgets)
         return batch.jobs
 
     async def claim_all(self, want: int = 100, *, by: Store | None = None) -> list[LeasedDelivery]:
@@ -60,13 +60,13 @@ class Scene:
         return jobs
 
     async def record(self, *results: Result) -> RecordReport:
-        return await self.store.record(results)
+        return await self.store.pipeline.record(results)
 
     async def age(self, seconds: float) -> None:
         await age(self.raw, seconds)
 
     async def lane(self, endpoint: Endpoint) -> Lane:
-        view = await self.store.lane_view(endpoint.no)
+        view = await self.store.history.lane_view(endpoint.no)
         assert view is not None
         return view.lane
 
@@ -75,7 +75,7 @@ class Scene:
 
     async def delivery(self, message_id: str) -> Delivery:
         """Return the only delivery of this message."""
-        found = await self.store.deliveries(message_id)
+        found = await self.store.history.deliveries(message_id)
         assert len(found) == 1, found
         return found[0]
 

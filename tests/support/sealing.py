@@ -16,7 +16,7 @@ SHORTEST = 33  # length in bytes of version, key id, nonce and tag
 
 async def add_sealed_endpoints(scene: Scene, vault: Vault, count: int) -> None:
     """Create endpoints in an application that gets no messages."""
-    app = await scene.store.create_application(scene.organization.id, factory.new_application())
+    app = await scene.store.catalogue.create_application(scene.organization.id, factory.new_application())
     secrets = (Secret(key=factory.secret_key()),)
     rows = []
     for number in range(count):

@@ -16,7 +16,7 @@ from hookline.store import Store
 
 def deps(store: Store, guard: Guard | None = None) -> Deps:
     async def ingest(new: NewMessage) -> Accepted:
-        (accepted,) = await store.ingest([new])
+        (accepted,) = await store.pipeline.ingest([new])
         return accepted
 
     return Deps(
@@ -24,7 +24,7 @@ def deps(store: Store, guard: Guard | None = None) -> Deps:
         guard=guard or Guard(),
         schemas=Schemas(store, clock.monotonic),
         submit=ingest,
-        submit_batch=store.ingest_batch,
+        submit_batch=store.pipeline.ingest_batch,
         wall=clock.wall,
         max_payload=64 * 1024,
         retention_days=30,
@@ -54,4 +54,4 @@ async def add_key(
         app_no=None if app is None else app.no,
         expires_at=expires_at,
     )
-    return await store.create_api_key(org_id, new), key
+    return await store.access.create_api_key(org_id, new), key

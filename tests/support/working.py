@@ -68,7 +68,7 @@ async def settled(store: Store, message_id: str, *, within: float = PATIENCE) ->
     wait for."""
     async with asyncio.timeout(within):
         while True:
-            found = await store.deliveries(message_id)
+            found = await store.history.deliveries(message_id)
             if found and not any(delivery.state in OPEN for delivery in found):
                 return found
             await asyncio.sleep(0.01)
@@ -78,7 +78,7 @@ async def reaches(store: Store, message_id: str, state: DeliveryState, *, within
     """Return the only delivery of a message once it has that state."""
     async with asyncio.timeout(within):
         while True:
-            found = await store.deliveries(message_id)
+            found = await store.history.deliveries(message_id)
             if len(found) == 1 and found[0].state == state:
                 return found[0]
             await asyncio.sleep(0.01)

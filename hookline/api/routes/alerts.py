@@ -29,5 +29,5 @@ async def list_all(call: Call) -> Response:
     asked = call.query(AlertQuery)
     page = page_of(asked)
     firing = None if asked.status is None else asked.status == AlertStatus.FIRING
-    found = await call.store.alerts(page, firing=firing)
+    found = await call.store.monitoring.alerts(page, firing=firing)
     return listing([alert(each) for each in found], [str(each.id) for each in found], page)

@@ -53,7 +53,7 @@ async def create(call: Call) -> Response:
 async def list_all(call: Call) -> Response:
     """List the applications."""
     page = page_of(call.query(ApplicationsQuery), ids.APP)
-    found = await call.store.applications(call.organization(), page)
+    found = await call.store.catalogue.applications(call.organization(), page)
     return listing([application(app) for app in found], [app.id for app in found], page)
 
 

@@ -110,7 +110,7 @@ async def list_by_endpoint(call: Call) -> Response:
     endpoint = await lookup.endpoint(call.deps, call.caller, call.endpoint_ref)
     if asked.empty:
         return listing([], [], page)
-    found = await call.store.endpoint_attempts(endpoint.no, asked.filter(), page, content=asked.with_content)
+    found = await call.store.history.endpoint_attempts(endpoint.no, asked.filter(), page, content=asked.with_content)
     return await _listed(call, app, found, page, with_msg=asked.with_msg)
 
 
@@ -128,7 +128,7 @@ async def list_by_message(call: Call) -> Response:
     endpoint_no = await _endpoint_no(call, asked.endpoint_id)
     if asked.empty or not _matches(of, asked.common()):
         return listing([], [], page)
-    found = await call.store.message_attempts(
+    found = await call.store.history.message_attempts(
         of, asked.filter(), page, endpoint_no=endpoint_no, content=asked.with_content
     )
     return await _listed(call, app, Walk(rows=found), page, with_msg=asked.with_msg)
@@ -157,7 +157,7 @@ async def _listed(call: Call, app: Application, found: Walk[Attempt], page: Page
 async def _messages_of(call: Call, app: Application, attempts: Sequence[Attempt]) -> dict[str, MessageOut]:
     """Return the messages of these attempts by id. Messages that retention has deleted are missing."""
     wanted = {each.message_id for each in attempts}
-    found = await call.store.messages_of(app.no, sorted(wanted))
+    found = await call.store.history.messages_of(app.no, sorted(wanted))
     return {each.id: message(each, with_payload=False) for each in found}
 
 
@@ -175,7 +175,7 @@ async def list_attempted_messages(call: Call) -> Response:
     asked = call.query(AttemptedQuery)
     page = page_of(asked, ids.ATTEMPT)
     endpoint = await lookup.endpoint(call.deps, call.caller, call.endpoint_ref)
-    found = await call.store.attempted_messages(endpoint.no, asked.filter(), page, content=asked.with_content)
+    found = await call.store.history.attempted_messages(endpoint.no, asked.filter(), page, content=asked.with_content)
     shown = [attempted_message(each, with_payload=asked.with_content) for each in found.rows]
     return listing(shown, [each.attempt_id for each in found.rows], page, found.end)
 
@@ -190,8 +190,10 @@ async def list_destinations(call: Call) -> Response:
     """List the endpoints that a message is for, and how it stands at each."""
     page = page_of(call.query(ListQuery), ids.ENDPOINT)
     of = await lookup.message(call.deps, call.caller, call.message_ref)
-    chosen = _page_of(_latest(await call.store.deliveries(of.id)), page)
-    endpoints = {each.no: each for each in await call.store.endpoints_for([each.endpoint_no for each in chosen])}
+    chosen = _page_of(_latest(await call.store.history.deliveries(of.id)), page)
+    endpoints = {
+        each.no: each for each in await call.store.catalogue.endpoints_for([each.endpoint_no for each in chosen])
+    }
     shown = [destination(each, endpoints[each.endpoint_no]) for each in chosen]
     return listing(shown, [each.id for each in shown], page)
 
@@ -213,7 +215,7 @@ async def show(call: Call) -> Response:
     """Show one attempt."""
     call.query(AttemptQuery)
     of = await lookup.message(call.deps, call.caller, call.message_ref)
-    found = await call.store.attempt(of, call.path("attempt_id"))
+    found = await call.store.history.attempt(of, call.path("attempt_id"))
     if found is None:
         raise NoSuch("attempt", call.path("attempt_id"))
     return respond(attempt(found))

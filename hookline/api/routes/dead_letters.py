@@ -85,8 +85,8 @@ async def resolve_many(call: Call) -> Response:
 async def show(call: Call) -> Response:
     """Show one dead letter with its message and every attempt."""
     letter = await _find(call)
-    message = await call.store.message(letter.app_no, letter.message_id)
-    return respond(wire.history(letter, message, await call.store.dead_attempts(letter)))
+    message = await call.store.history.message(letter.app_no, letter.message_id)
+    return respond(wire.history(letter, message, await call.store.repair.dead_attempts(letter)))
 
 
 @OPERATIONS.post(f"{_ONE}/replay", "v1.dead-letter.replay", {202: wire.ReplayedOut})
@@ -135,7 +135,7 @@ async def _listed(call: Call, app: str | None) -> Response:
         query = _query(asked, app, resolved=_RESOLVED[asked.state])
         where = await dead_letters.filter_of(call.deps, call.caller, query)
     page = page_of(asked)
-    found = await call.store.dead_letters(where, page)
+    found = await call.store.repair.dead_letters(where, page)
     places = [death(each.died_at, each.id) for each in found]
     return listing([wire.dead_letter(each) for each in found], places, page)
 
@@ -143,7 +143,7 @@ async def _listed(call: Call, app: str | None) -> Response:
 async def _stats(call: Call, app: str | None) -> Response:
     query = DeadLetterQuery(app=app, endpoint=call.query(StatsQuery).endpoint_id)
     where = await dead_letters.filter_of(call.deps, call.caller, query)
-    return respond(wire.dead_stats(await call.store.dead_stats(where)))
+    return respond(wire.dead_stats(await call.store.repair.dead_stats(where)))
 
 
 def _query(given: DeadQuery | wire.DeadFilterIn, app: str | None, resolved: bool | None = False) -> DeadLetterQuery:

@@ -38,15 +38,15 @@ async def _shown(call: Call, found: Endpoint) -> Response:
 
 
 async def _health(call: Call, found: Endpoint) -> EndpointHealthOut:
-    view = await call.store.lane_view(found.no)
+    view = await call.store.history.lane_view(found.no)
     if view is None:
         raise NoSuch("endpoint", found.id)
     return endpoint_health(
         view,
         reason=found.status_reason,
-        in_flight=await call.store.in_flight(found.no),
+        in_flight=await call.store.monitoring.in_flight(found.no),
         next_start_at=next_start(view.lane, now=await call.store.now(), policy=call.services.circuit),
-        events=[_event(call, event) for event in await call.store.lane_events(found.no, EVENTS)],
+        events=[_event(call, event) for event in await call.store.history.lane_events(found.no, EVENTS)],
     )
 
 
@@ -71,7 +71,7 @@ async def timeline(call: Call) -> Response:
         if value is not None:
             text_checks.check_instant(name, value)
     where, page = LaneEventFilter(kinds=asked.kind, since=asked.since, until=asked.until), page_of(asked)
-    walk = await call.store.timeline(found.no, where, page)
+    walk = await call.store.history.timeline(found.no, where, page)
     shown = [_event(call, entry.event) for entry in walk.rows]
     return listing(shown, [str(entry.id) for entry in walk.rows], page, walk.end)
 

@@ -50,7 +50,7 @@ async def create(call: Call) -> Response:
 async def list_all(call: Call) -> Response:
     """List the endpoints of an application."""
     app, page = await call.application(), page_of(call.query(OrderedQuery), ids.ENDPOINT)
-    found = await call.store.endpoints(app.no, page)
+    found = await call.store.catalogue.endpoints(app.no, page)
     return listing([endpoint(each) for each in found], [each.id for each in found], page)
 
 

@@ -35,7 +35,7 @@ async def create(call: Call) -> Response:
 async def list_all(call: Call) -> Response:
     """List the API keys that were not revoked."""
     page = page_of(call.query(ListQuery), ids.API_KEY)
-    found = await call.store.api_keys(call.organization(), page)
+    found = await call.store.access.api_keys(call.organization(), page)
     return listing([api_key(each) for each in found], [each.id for each in found], page)
 
 

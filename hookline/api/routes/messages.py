@@ -40,7 +40,7 @@ async def list_all(call: Call) -> Response:
     """List the messages of an application, newest first."""
     app, asked = await call.application(), call.query(MessagesQuery)
     page = page_of(asked, ids.MESSAGE)
-    found = await call.store.messages(app.no, asked.common(), page, content=asked.with_content)
+    found = await call.store.history.messages(app.no, asked.common(), page, content=asked.with_content)
     shown = [message(each, with_payload=asked.with_content) for each in found.rows]
     return listing(shown, [each.id for each in found.rows], page, found.end)
 

@@ -47,7 +47,7 @@ async def list_all(call: Call) -> Response:
     """List the organization's operational webhook endpoints."""
     page = page_of(call.query(OrderedQuery), ids.ENDPOINT)
     app = await endpoints.operational_application(call.store, call.organization())
-    found = [] if app is None else await call.store.endpoints(app.no, page)
+    found = [] if app is None else await call.store.catalogue.endpoints(app.no, page)
     return listing([operational_endpoint(each) for each in found], [each.id for each in found], page)
 
 

@@ -284,7 +284,7 @@ def _note(call: Call, app: Application, deliveries: int, facts: dict[str, str | 
 async def _first_trace(call: Call, app: Application, answers: Sequence[Accepted]) -> str | None:
     """Return the trace of the first request with the same idempotency key, because its message stays unchanged."""
     made = [answer.message_id for answer in answers if answer.status != IngestStatus.EVENT_ID_TAKEN]
-    return next((found.trace for found in await call.store.messages_of(app.no, made[:1])), None)
+    return next((found.trace for found in await call.store.history.messages_of(app.no, made[:1])), None)
 
 
 def _respond(value: object, status: IngestStatus) -> Response:

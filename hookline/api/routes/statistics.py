@@ -33,7 +33,7 @@ async def of_endpoint(call: Call) -> Response:
     found = await find(call)
     since, until = _window(call, LONGEST)
     where = StatsFilter(org_id=found.org_id, app_no=found.app_no, endpoint_no=found.no, since=since, until=until)
-    return respond(wire.endpoint_stats(await call.store.stats(where)))
+    return respond(wire.endpoint_stats(await call.store.monitoring.stats(where)))
 
 
 @OPERATIONS.get(f"{_APP}/stats", "v1.statistics.application", wire.StatsOut, query=WindowQuery)
@@ -52,7 +52,7 @@ async def of_organization(call: Call) -> Response:
 
 
 async def _shown(call: Call, where: StatsFilter) -> Response:
-    return respond(wire.stats(await call.store.stats(where), where))
+    return respond(wire.stats(await call.store.monitoring.stats(where), where))
 
 
 def _window(call: Call, usual: timedelta) -> tuple[datetime, datetime]:

@@ -79,7 +79,7 @@ async def list_all(call: Call) -> Response:
     """List the background tasks, newest first."""
     asked = call.query(TaskQuery)
     page = page_of(asked, ids.TASK)
-    found = await call.store.tasks(_filter(call, asked), page, newest_first=asked.order == Order.DESCENDING)
+    found = await call.store.repair.tasks(_filter(call, asked), page, newest_first=asked.order == Order.DESCENDING)
     return listing([wire.task(each) for each in found], [each.id for each in found], page)
 
 

@@ -38,9 +38,9 @@ async def show(context: PageContext) -> Page:
     state, after = context.param("state"), context.param("after")
     if state is not None:
         one_of("state", state, _STATES)
-    firing = await context.store.alerts(Rows(limit=SHOWN), firing=True)
+    firing = await context.store.monitoring.alerts(Rows(limit=SHOWN), firing=True)
     wanted = _STATES[state] if state is not None else None
-    found = await context.store.alerts(Rows(limit=SHOWN + 1, iterator=after), firing=wanted)
+    found = await context.store.monitoring.alerts(Rows(limit=SHOWN + 1, iterator=after), firing=wanted)
     shown = found[:SHOWN]
     after = str(shown[-1].id) if len(found) > SHOWN else None
     names = await names_of(context, [*firing, *shown])
@@ -59,7 +59,7 @@ async def show(context: PageContext) -> Page:
 async def names_of(context: PageContext, alerts: Iterable[Alert]) -> Names:
     """Return the endpoints that these alerts are about, by endpoint id."""
     about = {alert.subject for alert in alerts if alert.subject.startswith(ids.ENDPOINT)}
-    return await context.store.endpoint_names(about) if about else {}
+    return await context.store.catalogue.endpoint_names(about) if about else {}
 
 
 def _verdict(firing: Sequence[Alert], names: Names) -> Safe:

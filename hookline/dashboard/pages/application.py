@@ -35,9 +35,9 @@ async def find(context: PageContext) -> Application:
 async def show(context: PageContext) -> Page:
     app = await find(context)
     health = await endpoints.read(context, app.no)
-    dead = await context.store.dead_summary(DeadFilter(org_id=context.org_id, app_no=app.no))
+    dead = await context.store.repair.dead_summary(DeadFilter(org_id=context.org_id, app_no=app.no))
     since = series.begins(context.span, context.now)
-    did = await context.store.activity(since, org_id=context.org_id, app_no=app.no, grain=context.span.grain)
+    did = await context.store.monitoring.activity(since, org_id=context.org_id, app_no=app.no, grain=context.span.grain)
     laid = series.laid_out(did, series.steps(context.span, context.now))
     body: list[Child] = [
         context.live(
@@ -97,7 +97,7 @@ async def _endpoints(context: PageContext, app: Application, health: EndpointsHe
         empty = components.empty("No endpoints yet. Create one that prints each message it receives:", command)
         return components.section("Endpoints", empty, aside=add)
     known = {view.endpoint_id for view in health.unhealthy}
-    rest = await context.store.lane_page(context.org_id, app.no, Rows(limit=endpoints.SHOWN - len(known)))
+    rest = await context.store.history.lane_page(context.org_id, app.no, Rows(limit=endpoints.SHOWN - len(known)))
     listed = [*health.unhealthy, *(view for view in rest if view.endpoint_id not in known)]
     left = health.backlog.lanes - len(listed)
     more = tag("p", tag("a", f"and {left:,} more", href=context.link("/endpoints", app=app.id))) if left > 0 else None
@@ -228,8 +228,8 @@ def _danger(context: PageContext, app: Application) -> Safe | None:
 
 async def show_delete(context: PageContext) -> Page:
     app = await find(context)
-    backlog = await context.store.backlog(context.org_id, app.no)
-    dead = await context.store.dead_summary(DeadFilter(org_id=context.org_id, app_no=app.no))
+    backlog = await context.store.history.backlog(context.org_id, app.no)
+    dead = await context.store.repair.dead_summary(DeadFilter(org_id=context.org_id, app_no=app.no))
     waiting = backlog.waiting + backlog.held
     body: list[Child] = [
         components.verdict(

@@ -66,7 +66,9 @@ async def show(context: PageContext) -> Page:
 
 async def _listed(context: PageContext) -> ApplicationPage:
     """Return one page of all applications. The query reads one row more, to know whether another page follows."""
-    found = await context.store.applications(context.org_id, Rows(limit=SHOWN + 1, iterator=context.param("after")))
+    found = await context.store.catalogue.applications(
+        context.org_id, Rows(limit=SHOWN + 1, iterator=context.param("after"))
+    )
     return ApplicationPage(found[:SHOWN], found[SHOWN - 1].id if len(found) > SHOWN else None)
 
 
@@ -76,10 +78,12 @@ async def _search(context: PageContext, text: str) -> ApplicationPage:
     No index covers parts of names, so one page searches a limited number of applications.
     """
     after = context.param("after")
-    one = await context.store.application(context.org_id, text) if after is None else None
+    one = await context.store.catalogue.application(context.org_id, text) if after is None else None
     if one is not None and one.id == text:
         return ApplicationPage([one])
-    found = await context.store.applications_called(context.org_id, text, Rows(limit=SHOWN + 1, iterator=after))
+    found = await context.store.catalogue.applications_called(
+        context.org_id, text, Rows(limit=SHOWN + 1, iterator=after)
+    )
     matches = found.rows[:SHOWN]
     rows = [*([] if one is None else [one]), *(app for app in matches if one is None or app.id != one.id)]
     last = matches[-1].id if len(found.rows) > SHOWN else None
@@ -117,7 +121,7 @@ def _empty(context: PageContext) -> Safe:
 
 
 async def _problems(context: PageContext) -> ProblemCounts:
-    found = await context.store.unhealthy_lanes(MAX_UNHEALTHY, org_id=context.org_id, counted=1)
+    found = await context.store.history.unhealthy_lanes(MAX_UNHEALTHY, org_id=context.org_id, counted=1)
     unhealthy = {each.view.app_id for each in found if not endpoint_health.condition(each.view.lane, context.now).well}
     dead = {each.view.app_id for each in found if each.dead}
     return ProblemCounts(len(unhealthy), len(dead), len(found) == MAX_UNHEALTHY)
@@ -141,7 +145,7 @@ def _many(applications: int, problems: ProblemCounts) -> str:
 
 
 async def _table(context: PageContext, found: Sequence[Application]) -> Safe:
-    health = await context.store.app_health([app.no for app in found], lanes=MAX_LANES, counted=MAX_LISTED)
+    health = await context.store.history.app_health([app.no for app in found], lanes=MAX_LANES, counted=MAX_LISTED)
     return components.table(
         ("Application", "State", "Dead letters", "Throttle", "Id", "Added"),
         [_row(context, app, health[app.no]) for app in found],

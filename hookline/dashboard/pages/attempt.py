@@ -19,10 +19,10 @@ INLINE = 16 * 1024  # bytes; a larger payload is a file beside the command, not 
 
 async def show(context: PageContext) -> Page:
     message = await context.message(context.path("message_id"))
-    attempt = await context.store.attempt(message, context.path("attempt_id"))
+    attempt = await context.store.history.attempt(message, context.path("attempt_id"))
     if attempt is None:
         raise NotFound("this message has no such attempt; retention may have deleted it")
-    found = await context.store.endpoints_for([attempt.endpoint_no])
+    found = await context.store.catalogue.endpoints_for([attempt.endpoint_no])
     endpoint = next((each for each in found if each.status != EndpointStatus.DELETED), None)
     request = None
     if endpoint is not None:
@@ -89,7 +89,9 @@ async def show_curl(context: PageContext) -> Page:
     endpoint = await context.endpoint(context.path("endpoint_id"))
     if endpoint.app_no != message.app_no:
         raise NotFound(f"the application of this message has no endpoint {endpoint.id!r}")
-    attempts = [each.sent for each in await context.store.deliveries(message.id) if each.endpoint_no == endpoint.no]
+    attempts = [
+        each.sent for each in await context.store.history.deliveries(message.id) if each.endpoint_no == endpoint.no
+    ]
     request = request_preview.request(
         endpoint, message, number=max(attempts, default=0) + 1, at=context.now, signed=context.may_change
     )

@@ -51,7 +51,9 @@ async def show(context: PageContext) -> Page:
     context.check_app()
     filters, after = _FilterInput(context), context.param("after")
     found = (
-        None if filters.errors else await context.store.audit_log(filters.where, Rows(limit=SHOWN + 1, iterator=after))
+        None
+        if filters.errors
+        else await context.store.access.audit_log(filters.where, Rows(limit=SHOWN + 1, iterator=after))
     )
     rows = [] if found is None else found.rows[:SHOWN]
     following = None if found is None else str(rows[-1].id) if len(found.rows) > SHOWN else found.end

@@ -39,12 +39,12 @@ class EndpointsHealth(Struct, frozen=True, kw_only=True):
 
 
 async def read(context: PageContext, app_no: int | None) -> EndpointsHealth:
-    unhealthy = await context.store.unhealthy_lanes(
+    unhealthy = await context.store.history.unhealthy_lanes(
         MAX_UNHEALTHY, org_id=context.org_id, app_no=app_no, counted=MAX_LISTED
     )
     views = [each.view for each in unhealthy if not condition(each.view.lane, context.now).well]
     return EndpointsHealth(
-        backlog=await context.store.backlog(context.org_id, app_no),
+        backlog=await context.store.history.backlog(context.org_id, app_no),
         unhealthy=sorted(views, key=lambda view: endpoint_health.sickest(view, context.now)),
         more=len(unhealthy) == MAX_UNHEALTHY,
         dead={each.view.endpoint_id: each.dead for each in unhealthy if each.dead},
@@ -118,7 +118,9 @@ async def _listed(context: PageContext, health: EndpointsHealth) -> tuple[list[L
     after = context.param("after")
     first = _in_state(context, health.unhealthy, state) if text is None and after is None else []
     page = Rows(limit=SHOWN - len(first), iterator=after)
-    found = await context.store.lane_page(context.org_id, context.app_no, page, url=(text or "").lower(), state=state)
+    found = await context.store.history.lane_page(
+        context.org_id, context.app_no, page, url=(text or "").lower(), state=state
+    )
     following = found[-1].endpoint_id if len(found) == page.limit else None
     known = {view.endpoint_id for view in first}
     return _in_state(context, [*first, *(view for view in found if view.endpoint_id not in known)], state), following
@@ -129,7 +131,7 @@ async def _named_by_id(context: PageContext, endpoint_id: str) -> list[LaneView]
         found = await context.endpoint(endpoint_id)
     except NotFound:
         return []
-    view = await context.store.lane_view(found.no) if context.app_no in (None, found.app_no) else None
+    view = await context.store.history.lane_view(found.no) if context.app_no in (None, found.app_no) else None
     return [] if view is None else [view]
 
 
@@ -215,7 +217,7 @@ async def table(
     """Return the table of these endpoints. The activity of all of them is read with one query."""
     numbers = [(view.lane.app_no, view.lane.endpoint_no) for view in views]
     steps = series.few_steps(context.span, context.now)
-    activity = await context.store.endpoint_activity(
+    activity = await context.store.monitoring.endpoint_activity(
         numbers, steps.since, grain=context.span.grain, first=steps.first, step=steps.length
     )
     return components.table(

@@ -32,7 +32,7 @@ async def show(context: PageContext) -> Page:
     after, with_archived = context.param("after"), context.param("archived") is not None and not context.viewer.portal
     if after is not None:
         check_name("after", after)
-    found = await context.store.event_types(
+    found = await context.store.catalogue.event_types(
         context.org_id, Rows(limit=SHOWN + 1, iterator=after), archived=with_archived
     )
     types = [each for each in found[:SHOWN] if _visible(context, each)]

@@ -44,9 +44,9 @@ async def show(context: PageContext) -> Page:
     after = context.param("after")
     if after is not None and not after.startswith(ids.API_KEY):
         raise InvalidInput("is not a position in this list", field="after")
-    found = await context.store.api_keys(context.org_id, Rows(limit=SHOWN + 1, iterator=after))
+    found = await context.store.access.api_keys(context.org_id, Rows(limit=SHOWN + 1, iterator=after))
     keys = found[:SHOWN]
-    names = await context.store.application_names(
+    names = await context.store.catalogue.application_names(
         context.org_id, {key.app_id for key in keys if key.app_id is not None}
     )
     listed = _table(context, keys, names) if keys else _empty()
@@ -171,7 +171,7 @@ def _field_error(error: InvalidInput | NotFound) -> tuple[str, str]:
 
 async def _form(context: PageContext, typed: Mapping[str, str], error: InvalidInput | NotFound | None = None) -> Page:
     errors = {} if error is None else dict([_field_error(error)])
-    apps = await context.store.applications(context.org_id, Rows(limit=MAX_LISTED + 1))
+    apps = await context.store.catalogue.applications(context.org_id, Rows(limit=MAX_LISTED + 1))
     form = components.form(
         context,
         context.link("/api-keys/new"),

@@ -76,7 +76,7 @@ async def _list(context: PageContext, search: SearchInput) -> MessagePage:
     """Read one page. The query reads one row more, to know whether another page follows."""
     before = _key(context, "before")
     page = Rows(limit=SHOWN + 1, iterator=before or _key(context, "after"), backwards=before is not None)
-    found = await context.store.search_messages(context.org_id, search.where, page)
+    found = await context.store.history.search_messages(context.org_id, search.where, page)
     more = len(found.rows) > SHOWN
     rows = found.rows[-SHOWN:] if page.backwards else found.rows[:SHOWN]
     first, last = (rows[0].message.id, rows[-1].message.id) if rows else (None, None)
@@ -143,7 +143,7 @@ def _verdict(context: PageContext, search: SearchInput, listed: MessagePage) -> 
 
 async def _filters(context: PageContext, search: SearchInput) -> Safe:
     typed, errors = search.typed, search.errors
-    known = await context.store.event_types(context.org_id, Rows(limit=MAX_TYPES + 1), archived=False)
+    known = await context.store.catalogue.event_types(context.org_id, Rows(limit=MAX_TYPES + 1), archived=False)
     return components.filters(
         context,
         components.field(

@@ -38,28 +38,30 @@ async def show(context: PageContext) -> Page:
 
 async def _deployment(context: PageContext) -> OverviewData:
     store, span, now = context.store, context.span, context.now
-    depths = await store.depths(fresh=FRESH)
+    depths = await store.monitoring.depths(fresh=FRESH)
     steps = _steps(context, await _work(context))
-    firing = await store.alerts(Rows(limit=MAX_ALERTS), firing=True)
+    firing = await store.monitoring.alerts(Rows(limit=MAX_ALERTS), firing=True)
     fleet = Fleet(
         depths=depths,
         alerts=firing,
         names=await alerts.names_of(context, firing),
-        living=living(await store.pulses(now - ALIVE), now),
+        living=living(await store.monitoring.pulses(now - ALIVE), now),
         steps=steps,
-        checks=(await store.alert_checks(span.length.total_seconds())).checks if span.length <= CHECKS_KEPT else (),
+        checks=(await store.monitoring.alert_checks(span.length.total_seconds())).checks
+        if span.length <= CHECKS_KEPT
+        else (),
     )
     return OverviewData(
         series=_outcomes(context, steps),
         backlog=_backlog(depths),
         dead={reason: count for reason, count in depths.dead.items() if count},
-        unhealthy=await store.unhealthy_lanes(MAX_UNHEALTHY + 1),
+        unhealthy=await store.history.unhealthy_lanes(MAX_UNHEALTHY + 1),
         fleet=fleet,
     )
 
 
 async def _work(context: PageContext) -> list[Work]:
-    past, read = context.services.history, context.store.pulses
+    past, read = context.services.history, context.store.monitoring.pulses
     since = series.begins(context.span, context.now)
     if context.span.grain == MINUTE:
         return await past.minutes(read, since)
@@ -102,17 +104,17 @@ def _backlog(depths: Depths) -> Backlog:
 async def _organization(context: PageContext) -> OverviewData:
     store, span = context.store, context.span
     since = series.begins(span, context.now)
-    activity = await store.activity(since, org_id=context.org_id, app_no=context.app_no, grain=span.grain)
-    dead = await store.dead_summary(DeadFilter(org_id=context.org_id, app_no=context.app_no))
+    activity = await store.monitoring.activity(since, org_id=context.org_id, app_no=context.app_no, grain=span.grain)
+    dead = await store.repair.dead_summary(DeadFilter(org_id=context.org_id, app_no=context.app_no))
     by_reason: Counter[str] = Counter()
     for group in dead.groups:
         by_reason[group.reason.value] += group.dead
     return OverviewData(
         series=series.laid_out(activity, series.steps(span, context.now)),
-        backlog=await store.backlog(context.org_id, context.app_no),
+        backlog=await store.history.backlog(context.org_id, context.app_no),
         dead=by_reason,
         more_dead=dead.more,
-        unhealthy=await store.unhealthy_lanes(MAX_UNHEALTHY + 1, org_id=context.org_id, app_no=context.app_no),
+        unhealthy=await store.history.unhealthy_lanes(MAX_UNHEALTHY + 1, org_id=context.org_id, app_no=context.app_no),
     )
 
 

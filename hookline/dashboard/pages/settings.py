@@ -25,7 +25,7 @@ async def show(context: PageContext) -> Page:
     schema = await context.store.version()
     body: list[Child] = [_verdict(settings, schema), _about(context, schema)]
     if context.may_change:
-        found = await context.store.operators(None, Rows(limit=MAX_OPERATORS + 1))
+        found = await context.store.access.operators(None, Rows(limit=MAX_OPERATORS + 1))
         body.append(_operators(context, found))
     return Page(title="Settings", rail="settings", body=[*body, _table(settings)], refresh=None)
 

@@ -85,7 +85,7 @@ def filter_of(context: PageContext, *statuses: TaskStatus) -> TaskFilter:
 
 async def running(context: PageContext) -> Safe | None:
     """Return the running tasks with their progress."""
-    found = await context.store.tasks(filter_of(context, TaskStatus.RUNNING), Rows(limit=MAX_RUNNING))
+    found = await context.store.repair.tasks(filter_of(context, TaskStatus.RUNNING), Rows(limit=MAX_RUNNING))
     return tag("section", *(_line(context, task) for task in found), aria_label="Running tasks") if found else None
 
 

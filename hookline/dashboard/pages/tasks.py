@@ -37,7 +37,7 @@ async def show(context: PageContext) -> Page:
     if after is not None:
         check_name("after", after)
     where = task_parts.filter_of(context, *(() if status is None else (TaskStatus(status),)))
-    found = await context.store.tasks(where, Rows(limit=SHOWN, iterator=after))
+    found = await context.store.repair.tasks(where, Rows(limit=SHOWN, iterator=after))
     body = context.live(
         "tasks",
         _verdict(found),
@@ -173,7 +173,7 @@ async def _failed_again(context: PageContext, task: Task) -> Safe | None:
     if task.kind not in _REPLAYS:
         return None
     where = DeadFilter(org_id=context.org_id, app_no=task.app_no, endpoint_no=task.endpoint_no, since=task.created_at)
-    summary = await context.store.dead_summary(where)
+    summary = await context.store.repair.dead_summary(where)
     if not summary.groups:
         return None
     href = context.link(

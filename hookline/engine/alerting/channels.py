@@ -19,7 +19,7 @@ _DESCRIPTIONS = {WEBHOOK: "alerts, signed", SLACK: "alerts in Slack's format"}
 
 
 async def find(store: Store) -> Application | None:
-    return await store.application(MANAGEMENT, ALERTS)
+    return await store.catalogue.application(MANAGEMENT, ALERTS)
 
 
 async def endpoints(store: Store) -> dict[str, Endpoint]:
@@ -27,7 +27,7 @@ async def endpoints(store: Store) -> dict[str, Endpoint]:
     app = await find(store)
     if app is None:
         return {}
-    found = {channel: await store.endpoint(app.no, channel) for channel in _DESCRIPTIONS}
+    found = {channel: await store.catalogue.endpoint(app.no, channel) for channel in _DESCRIPTIONS}
     return {channel: endpoint for channel, endpoint in found.items() if endpoint is not None}
 
 
@@ -48,9 +48,11 @@ async def _application(store: Store) -> Application:
     if found is not None:
         return found
     management = Organization(id=MANAGEMENT, name="operational webhooks", created_at=await store.now())
-    await store.save_organization(management)
+    await store.catalogue.save_organization(management)
     try:
-        return await store.create_application(MANAGEMENT, NewApplication(name="alerts of Hookline", uid=ALERTS))
+        return await store.catalogue.create_application(
+            MANAGEMENT, NewApplication(name="alerts of Hookline", uid=ALERTS)
+        )
     except Conflict:  # another process, started at the same time, has created it
         found = await find(store)
         if found is None:
@@ -59,20 +61,22 @@ async def _application(store: Store) -> Application:
 
 
 async def _endpoint(store: Store, guard: Guard, app: Application, channel: str, url: str | None) -> None:
-    found = await store.endpoint(app.no, channel)
+    found = await store.catalogue.endpoint(app.no, channel)
     if url is None:
         if found is not None:
-            await store.delete_endpoint(found.no)
+            await store.catalogue.delete_endpoint(found.no)
         return
     guard.check_url(url)
     if found is None:
         await _create(store, app, channel, url)
         return
     if found.url != url:
-        await store.change_endpoint(found.no, EndpointChange(url=url))
+        await store.catalogue.change_endpoint(found.no, EndpointChange(url=url))
     if found.status != EndpointStatus.ACTIVE:
         log.warning("alert_channel_enabled", channel=channel, was=found.status.name.lower())
-        await store.set_endpoint_status(found.no, EndpointStatus.ACTIVE, "a process that sends alerts has started")
+        await store.catalogue.set_endpoint_status(
+            found.no, EndpointStatus.ACTIVE, "a process that sends alerts has started"
+        )
 
 
 async def _create(store: Store, app: Application, channel: str, url: str) -> None:
@@ -84,6 +88,6 @@ async def _create(store: Store, app: Application, channel: str, url: str) -> Non
         secrets=(Secret(key=signing.new_secret()),),
     )
     try:
-        await store.create_endpoint(app.no, new)
+        await store.catalogue.create_endpoint(app.no, new)
     except Conflict:
         log.debug("alert_channel_made_elsewhere", channel=channel)

@@ -87,7 +87,9 @@ class Watch:
         if not self._has_endpoints:
             await self._settle()
         every = self._settings.every
-        earlier = await self._store.alert_checks(conditions.history_needed(self._settings.thresholds.backlog_growing))
+        earlier = await self._store.monitoring.alert_checks(
+            conditions.history_needed(self._settings.thresholds.backlog_growing)
+        )
         wait = until_due(earlier, every)
         if wait > 0:
             return wait
@@ -115,21 +117,21 @@ class Watch:
         failed = conditions.failed_lately(pulses, now, thresholds)
         usual = 0.0
         if thresholds.dead_letters_growing and conditions.deaths(pulses, now) > conditions.LEAST_DEATHS:
-            usual = conditions.usual_deaths(await store.pulses(now - DAY, minutes=True), now)
+            usual = conditions.usual_deaths(await store.monitoring.pulses(now - DAY, minutes=True), now)
         return FleetState(
             now=now,
-            depths=await store.depths(fresh=self._settings.fresh),
+            depths=await store.monitoring.depths(fresh=self._settings.fresh),
             pulses=pulses,
             checks=earlier.checks,
-            unhealthy=await store.unhealthy_endpoints(failed, MAX_UNWELL),
+            unhealthy=await store.monitoring.unhealthy_endpoints(failed, MAX_UNWELL),
             usual_deaths=usual,
         )
 
     async def _pulses(self, earlier: EarlierChecks) -> list[Pulse]:
         """Return the pulses of the last hour. Older ones are summed by minute, which are far fewer with many processes."""
         since = earlier.now - LOOKED_BACK
-        minutes = await self._store.pulses(since, minutes=True)
-        latest = await self._store.pulses(minutes[-1].at if minutes else since)
+        minutes = await self._store.monitoring.pulses(since, minutes=True)
+        latest = await self._store.monitoring.pulses(minutes[-1].at if minutes else since)
         return [*minutes, *latest]
 
     # ── judge and announce ──
@@ -141,7 +143,7 @@ class Watch:
         def decide(known: Remembered) -> list[Change]:
             return judge(readings, known)
 
-        return await self._store.judge_alerts(
+        return await self._store.monitoring.judge_alerts(
             sight.depths.due,
             every=self._settings.every,
             decide=decide,

@@ -99,7 +99,9 @@ class PostgresSource:
             rows = await self._rows(connection, transaction, limit)
             if rows is None:
                 return RelayReport()
-            report = await self._store.take(rows, source=self.name) if rows else await self._set_aside(connection)
+            report = (
+                await self._store.pipeline.take(rows, source=self.name) if rows else await self._set_aside(connection)
+            )
             assert report is not None  # `take` returns None only if it is given a place
             with reaching(self.name):
                 await connection.execute(_DELETE, [row.id for row in rows])

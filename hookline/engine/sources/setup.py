@@ -142,7 +142,7 @@ async def prune(url: str, store: Store) -> int:
     if path is None:
         raise InvalidInput("prune is for SQLite: a row of PostgreSQL is deleted when it is relayed")
     _check_there(path)
-    place = await store.place(open_source(url, store).name)
+    place = await store.pipeline.place(open_source(url, store).name)
     return 0 if place is None else await asyncio.to_thread(_prune, path, shown_url(url), place)
 
 

@@ -54,7 +54,7 @@ class SqliteSource:
 
     async def move(self, limit: int) -> RelayReport:
         self._more = False
-        self._place = place = await self._store.place(self.name)
+        self._place = place = await self._store.pipeline.place(self.name)
         if self._marked is UNSET:
             await self._mark()
         try:
@@ -73,7 +73,7 @@ class SqliteSource:
         if batch.end is None:
             return RelayReport()
         rows = [row_of(raw) for raw in batch.rows]
-        report = await self._store.take(rows, source=self.name, place=batch.end, after=place)
+        report = await self._store.pipeline.take(rows, source=self.name, place=batch.end, after=place)
         if report is None:  # another process has moved the place, so read again from there
             self._more = True
             return RelayReport(more=True)

@@ -51,7 +51,7 @@ async def examine(url: str, store: Store) -> SourceView:
     path = sqlite_path(url)
     if path is None:
         return await _postgres(url)
-    place = await store.place(open_source(url, store).name)
+    place = await store.pipeline.place(open_source(url, store).name)
     return await asyncio.to_thread(_sqlite, path, place)
 
 

@@ -21,8 +21,8 @@ async def read(
     store: Store, message: Message, org_id: str, *, limit: int | None = None, content: bool = True
 ) -> MessageHistory:
     """Read the history of a message. At limit `limit` deliveries have details. Without `content`, responses are left out."""
-    deliveries = await store.deliveries(message.id)
-    attempts = await store.attempts(message.id) if content else await _outlines(store, message)
+    deliveries = await store.history.deliveries(message.id)
+    attempts = await store.history.attempts(message.id) if content else await _outlines(store, message)
     by_rank = sorted(deliveries, key=lambda each: (_rank(each), each.id))
     limit = MAX_DETAILED if limit is None else limit
     return MessageHistory(
@@ -35,7 +35,7 @@ async def read(
 
 
 async def _outlines(store: Store, message: Message) -> list[Attempt]:
-    newest = await store.message_attempts(message, AttemptFilter(), Page(limit=MAX_ATTEMPTS), content=False)
+    newest = await store.history.message_attempts(message, AttemptFilter(), Page(limit=MAX_ATTEMPTS), content=False)
     return newest[::-1]
 
 
@@ -46,10 +46,10 @@ def _rank(delivery: Delivery) -> int:
 
 async def _way(store: Store, delivery: Delivery, attempts: Sequence[Attempt], org_id: str) -> DeliveryHistory:
     own = [attempt for attempt in attempts if attempt.delivery_id == delivery.id]
-    lane = await store.lane_view(delivery.endpoint_no) if delivery.state in OPEN else None
+    lane = await store.history.lane_view(delivery.endpoint_no) if delivery.state in OPEN else None
     eventful = delivery.state != DeliveryState.DELIVERED or delivery.sent != 1
     closed = delivery.state in (DeliveryState.DEAD, DeliveryState.RESOLVED)
-    letter = await store.dead_letter(delivery.id) if closed else None
+    letter = await store.repair.dead_letter(delivery.id) if closed else None
     urls = [own[-1].endpoint_url if own else None, lane and lane.url, letter and letter.endpoint_url]
     return DeliveryHistory(
         delivery=delivery,
@@ -82,7 +82,7 @@ async def _newest(store: Store, endpoint_no: int, where: LaneEventFilter, limit:
     found: list[LaneEvent] = []
     page = Page(limit=limit)
     for _ in range(MAX_WALKS):
-        walk = await store.timeline(endpoint_no, where, page)
+        walk = await store.history.timeline(endpoint_no, where, page)
         found += [entry.event for entry in walk.rows]
         if walk.end is None or len(found) >= limit:
             break

@@ -116,7 +116,7 @@ class Schemas:
     # ── cache ──
 
     async def _look_up(self, org_id: str, name: str) -> _Rule | None:
-        found = await self._store.event_type(org_id, name)
+        found = await self._store.catalogue.event_type(org_id, name)
         rule = None if found is None or not found.validated else await self._rule(found)
         if len(self._recent) >= MAX_REMEMBERED:
             self._recent.clear()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from hookline.security.vault import Vault
 from hookline.store.plans.alerts import Alerts
 from hookline.store.plans.api_keys import ApiKeys
@@ -64,6 +66,34 @@ class PostgresStore(
     """`protocols.Store` on PostgreSQL. Its parts are the modules beside this one."""
 
     engine = "postgres"
+
+    @property
+    def pipeline(self) -> Self:
+        return self
+
+    @property
+    def catalogue(self) -> Self:
+        return self
+
+    @property
+    def access(self) -> Self:
+        return self
+
+    @property
+    def repair(self) -> Self:
+        return self
+
+    @property
+    def history(self) -> Self:
+        return self
+
+    @property
+    def monitoring(self) -> Self:
+        return self
+
+    @property
+    def upkeep(self) -> Self:
+        return self
 
     @classmethod
     async def open(cls, url: str, *, vault: Vault, options: StoreOptions) -> PostgresStore:

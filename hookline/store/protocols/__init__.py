@@ -27,4 +27,4 @@ from hookline.store.protocols.bounds import (
 )
 from hookline.store.protocols.options import StoreOptions
 from hookline.store.protocols.pages import Page, Walk, after_death, after_number, death
-from hookline.store.protocols.store import Store
+from hookline.store.protocols.store import PARTS, Store

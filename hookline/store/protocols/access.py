@@ -38,6 +38,12 @@ class ApiKeys(Protocol):
         """Revoke one token and remember this until the given instant. Return False if it was already revoked. If
         several callers revoke it at once, only one gets True."""
 
+    async def revoke_tokens(
+        self, org_id: str, app_no: int | None, before: datetime, *, note: Note[None] | None = None
+    ) -> None:
+        """Revoke all tokens of the organization, or of one application, that were issued before an instant. Raises
+        `NotFound` if the organization or application does not exist."""
+
     async def token_revoked(self, hashed: bytes) -> bool: ...
 
 

@@ -33,12 +33,6 @@ class Catalogue(Protocol):
         """Create the organization, or return the existing one with this id."""
 
     async def organization(self, org_id: str) -> Organization | None: ...
-    async def revoke_tokens(
-        self, org_id: str, app_no: int | None, before: datetime, *, note: Note[None] | None = None
-    ) -> None:
-        """Revoke all tokens of the organization, or of one application, that were issued before an instant. Raises
-        `NotFound` if the organization or application does not exist."""
-
     async def create_application(
         self, org_id: str, new: NewApplication, *, note: Note[Application] | None = None
     ) -> Application:

@@ -53,7 +53,7 @@ class Ingest(Protocol):
         None: the key is free."""
 
 
-class Outbox(Protocol):
+class Relay(Protocol):
     """Turn outbox rows, which applications wrote in their own transactions, into messages."""
 
     async def relay(self, limit: int) -> RelayReport:
@@ -87,6 +87,10 @@ class Outbox(Protocol):
 
     async def place(self, source: str) -> OutboxPlace | None:
         """Return how far the source's outbox has been copied."""
+
+
+class SetAsideRows(Protocol):
+    """Outbox rows that could not become messages."""
 
     async def outbox(self) -> OutboxView:
         """Return the state of the outbox. The cost does not grow with the backlog."""
@@ -142,7 +146,7 @@ class Record(Protocol):
         """
 
 
-class Sweep(Protocol):
+class Upkeep(Protocol):
     """Do the periodic work: expired leases and time budgets, failing endpoints, retention."""
 
     async def sweep_leases(self, limit: int = 1000) -> SweepReport:

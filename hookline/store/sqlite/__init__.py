@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Self
 
 from hookline.security.vault import Vault
 from hookline.store.plans.alerts import Alerts
@@ -74,6 +75,34 @@ class SqliteStore(
     async methods, and the functions that the writer or a reader runs for them."""
 
     engine = "sqlite"
+
+    @property
+    def pipeline(self) -> Self:
+        return self
+
+    @property
+    def catalogue(self) -> Self:
+        return self
+
+    @property
+    def access(self) -> Self:
+        return self
+
+    @property
+    def repair(self) -> Self:
+        return self
+
+    @property
+    def history(self) -> Self:
+        return self
+
+    @property
+    def monitoring(self) -> Self:
+        return self
+
+    @property
+    def upkeep(self) -> Self:
+        return self
 
     @classmethod
     async def open(cls, url: str, *, vault: Vault, options: StoreOptions) -> SqliteStore:

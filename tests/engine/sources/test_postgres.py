@@ -74,13 +74,13 @@ async def test_every_field_of_a_row_is_in_its_message(scene: Scene, shop: ShopDa
         trace=TRACE,
     )
     assert await source.move(10) == RelayReport(relayed=1)
-    found = await scene.store.message(scene.app.no, event_id)
+    found = await scene.store.history.message(scene.app.no, event_id)
     assert found is not None
     assert found.event_type == "order.shipped"
     assert (found.channels, found.tags, found.ordering_key) == (("eu", "us"), ("red",), "customer-4")
     assert (found.deliver_at, found.policy) == (deliver_at, PolicyOverride(max_age=60.5))
     assert (await scene.raw.rows("SELECT trace FROM message")) == [{"trace": TRACE}]
-    assert len(await scene.store.deliveries(found.id)) == 1
+    assert len(await scene.store.history.deliveries(found.id)) == 1
     assert await shop.waiting() == 0
 
 
@@ -139,7 +139,7 @@ async def test_rows_that_cannot_be_messages_are_set_aside_once_however_often_the
         await source.move(10)
     report = await source.move(10)
     assert (report.repeated, report.set_aside) == (2, 0)
-    assert len(await scene.store.set_aside(Page())) == 2
+    assert len(await scene.store.repair.set_aside(Page())) == 2
     assert await shop.waiting() == 0
 
 
@@ -157,6 +157,10 @@ async def test_rows_stay_in_the_outbox_while_hooklines_database_is_down(
 
 
 class _Away:
+    @property
+    def pipeline(self) -> _Away:
+        return self
+
     async def take(self, *_: object, **__: object) -> RelayReport:
         raise StoreUnavailable("Hookline's database is away")
 
@@ -367,12 +371,12 @@ async def test_rows_set_aside_can_be_retried_once_their_application_exists(
     (good,) = await shop.publish(scene.app.id)
     report = await source.move(10)
     assert (report.relayed, report.set_aside, report.reasons) == (1, 1, ("no such application: later",))
-    (aside,) = await scene.store.set_aside(Page())
+    (aside,) = await scene.store.repair.set_aside(Page())
     assert (aside.app, aside.event_id, aside.source) == ("later", event_id, source.name)
 
-    await scene.store.create_application(scene.organization.id, factory.new_application(uid="later"))
-    assert await scene.store.retry_set_aside([aside.id]) == 1
-    assert (await scene.store.relay(10)).relayed == 1
+    await scene.store.catalogue.create_application(scene.organization.id, factory.new_application(uid="later"))
+    assert await scene.store.repair.retry_set_aside([aside.id]) == 1
+    assert (await scene.store.pipeline.relay(10)).relayed == 1
     assert await messages(scene) == [good, event_id]
 
 
@@ -404,15 +408,15 @@ async def test_invalid_rows_are_set_aside_and_block_nothing(
     report = await source.move(100)
     assert (report.relayed, report.set_aside) == (2, len(HOSTILE))
     assert await messages(scene) == published
-    aside = await scene.store.set_aside(Page())
+    aside = await scene.store.repair.set_aside(Page())
     assert len({row.event_id for row in aside}) == len(HOSTILE)
     assert {row.source for row in aside} == {source.name}
     assert all(row.reason for row in aside)
     assert {row.payload for row in aside} == {b"{", b"\xff", b"{}"}
     assert await shop.waiting() == 0
 
-    assert await scene.store.retry_set_aside(None) == len(HOSTILE)
-    again = await scene.store.relay(100)
+    assert await scene.store.repair.retry_set_aside(None) == len(HOSTILE)
+    again = await scene.store.pipeline.relay(100)
     assert (again.relayed, again.set_aside) == (0, len(HOSTILE)), (
         "a retry must not drop the part of a row that could not be read"
     )
@@ -459,7 +463,7 @@ async def test_unreadable_rows_with_the_same_event_id_are_kept_apart(
     for app in ("app_a", "app_b"):
         await shop.write(app, **unreadable)
         assert (await source.move(10)).set_aside == 1
-    assert len(await scene.store.set_aside(Page())) == 2
+    assert len(await scene.store.repair.set_aside(Page())) == 2
 
 
 @pytest.mark.parametrize(("encoding", "letter"), [("SQL_ASCII", r"\xe9"), ("WIN1252", r"\x81")])

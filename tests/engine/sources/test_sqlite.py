@@ -100,7 +100,7 @@ def beside(path: Path) -> set[str]:
 
 
 async def reasons(store: Store) -> list[str]:
-    return [one.reason for one in await store.set_aside(Page())]
+    return [one.reason for one in await store.repair.set_aside(Page())]
 
 
 # ── normal operation ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -125,7 +125,7 @@ async def test_every_field_of_a_row_is_in_its_message(scene: Scene, source: Sqli
             trace="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
         )
     assert (await moved(source)).relayed == 1
-    found = await scene.store.message(scene.app.no, event_id)
+    found = await scene.store.history.message(scene.app.no, event_id)
     assert found is not None
     assert (found.event_type, found.payload) == ("order.shipped", '{"größe":"XL"}'.encode())
     assert (found.channels, found.tags, found.ordering_key) == (("eu", "us"), ("red",), "customer-4")
@@ -270,13 +270,13 @@ async def test_unreadable_rows_are_set_aside_and_block_nothing(
     (good,) = shop.publish(scene.app.id)
     report = await drained(source)
     assert (report.relayed, report.set_aside) == (1, len(GARBAGE))
-    assert await scene.store.message(scene.app.no, good) is not None
+    assert await scene.store.history.message(scene.app.no, good) is not None
     for name, reason in zip(GARBAGE, await reasons(scene.store), strict=True):
         assert reason.startswith(GARBAGE[name][1]), name
-    assert {one.source for one in await scene.store.set_aside(Page())} == {source.name}
+    assert {one.source for one in await scene.store.repair.set_aside(Page())} == {source.name}
 
-    assert await scene.store.retry_set_aside(None) == len(GARBAGE)
-    again = await scene.store.relay(100)
+    assert await scene.store.repair.retry_set_aside(None) == len(GARBAGE)
+    again = await scene.store.pipeline.relay(100)
     assert (again.relayed, again.set_aside) == (0, len(GARBAGE)), "a retry must not send a row without its invalid part"
 
 
@@ -305,7 +305,7 @@ async def test_a_table_made_by_hand_may_hold_anything(scene: Scene, source: Sqli
     report = await drained(source)
     assert (report.relayed, report.set_aside) == (4, 8)
     for event_id in ("e7", "e8", "e9", "e10"):
-        kept = await scene.store.message(scene.app.no, event_id)
+        kept = await scene.store.history.message(scene.app.no, event_id)
         assert kept is not None
         assert kept.trace is None
     shop.insert(app=scene.app.id, event_id="e11", uid=None)
@@ -317,14 +317,14 @@ async def test_nobody_reaches_the_management_organization_through_a_file(
 ) -> None:
     from hookline.rules.operational_events import MANAGEMENT
 
-    await scene.store.save_organization(factory.organization(id=MANAGEMENT))
-    own = await scene.store.create_application(MANAGEMENT, factory.new_application(uid=scene.organization.id))
+    await scene.store.catalogue.save_organization(factory.organization(id=MANAGEMENT))
+    own = await scene.store.catalogue.create_application(MANAGEMENT, factory.new_application(uid=scene.organization.id))
     shop.insert(app=own.id)
     shop.insert(app=own.id, organization=MANAGEMENT)
     shop.insert(app=scene.organization.id, organization=MANAGEMENT)
     assert (await drained(source)).set_aside == 3
-    await scene.store.retry_set_aside(None)
-    assert (await scene.store.relay(10)).set_aside == 3
+    await scene.store.repair.retry_set_aside(None)
+    assert (await scene.store.pipeline.relay(10)).set_aside == 3
 
 
 # ── the file appears, disappears and changes ──────────────────────────────────────────────────────────────────────
@@ -463,7 +463,7 @@ async def test_an_older_backup_is_restored(scene: Scene, source: SqliteSource, s
     later = shop.publish(scene.app.id, 4)  # these row numbers were used before by other rows
     report = await drained(source)
     assert (report.relayed, report.repeated) == (4, 3)
-    assert [await scene.store.message(scene.app.no, one) is not None for one in later] == [True] * 4
+    assert [await scene.store.history.message(scene.app.no, one) is not None for one in later] == [True] * 4
     assert await scene.raw.count("message") == 11
 
 
@@ -564,7 +564,7 @@ async def test_uncommitted_rows_of_a_killed_application_are_not_relayed(
         await drained(source)
     later = file.publish(scene.app.id)
     assert (await drained(source)).relayed == 1
-    assert await scene.store.message(scene.app.no, later[0]) is not None
+    assert await scene.store.history.message(scene.app.no, later[0]) is not None
     assert await scene.raw.count("message") == 2
 
 
@@ -644,6 +644,10 @@ async def test_the_marker_waits_for_the_commit(scene: Scene, shop: AppFile) -> N
 
 class _Away:
     """Hookline's own database fails between the reading and the copying of rows."""
+
+    @property
+    def pipeline(self) -> _Away:
+        return self
 
     async def place(self, _source: str) -> None:
         return None

@@ -73,7 +73,7 @@ async def show_replay(context: PageContext) -> Page:
     if not _has_selection(context):
         return _empty_page("Replay", context)
     selection = await _selection(context, context.param, _selected_ids(context), TaskKind.REPLAY_DEAD)
-    summary = await context.store.dead_summary(selection.where)
+    summary = await context.store.repair.dead_summary(selection.where)
     statuses = await _statuses(context, summary)
     not_sendable = sum(group.dead for group in summary.groups if refusal(statuses[group.endpoint_no]) is not None)
     endpoints = {group.endpoint_no for group in summary.groups if refusal(statuses[group.endpoint_no]) is None}
@@ -122,7 +122,7 @@ async def show_resolve(context: PageContext) -> Page:
 async def _resolve_page(
     context: PageContext, selection: Selection, note: str = "", error_text: str | None = None
 ) -> Page:
-    summary = await context.store.dead_summary(selection.where)
+    summary = await context.store.repair.dead_summary(selection.where)
     endpoints = len({group.endpoint_no for group in summary.groups})
     counted = (
         f"{components.count(summary.dead, 'dead letter', summary.more)} of {components.count(endpoints, 'endpoint')}"
@@ -160,7 +160,7 @@ def _confirm_form(context: PageContext, path: str, selection: Selection, *childr
 async def _statuses(context: PageContext, summary: DeadSummary) -> dict[int, EndpointStatus]:
     """Return the status of every endpoint in the summary. An endpoint that no longer exists counts as deleted."""
     nos = {group.endpoint_no for group in summary.groups}
-    found = {endpoint.no: endpoint.status for endpoint in await context.store.endpoints_for(sorted(nos))}
+    found = {endpoint.no: endpoint.status for endpoint in await context.store.catalogue.endpoints_for(sorted(nos))}
     return {no: found.get(no, EndpointStatus.DELETED) for no in nos}
 
 

@@ -70,13 +70,13 @@ async def _file(
             raise StoreUnavailable(
                 "the server is stopping"
             )  # breaks the download, so that nobody takes the file for complete
-        letters = await context.store.dead_letters(where, Page(limit=STEP, iterator=after))
+        letters = await context.store.repair.dead_letters(where, Page(limit=STEP, iterator=after))
         if letters:
             yield file_format.lines(context, letters)
             after = death(letters[-1].died_at, letters[-1].id)
         if len(letters) < STEP:
             return
-    if after is not None and await context.store.dead_letters(where, Page(limit=1, iterator=after)):
+    if after is not None and await context.store.repair.dead_letters(where, Page(limit=1, iterator=after)):
         yield file_format.more(after)
 
 

@@ -34,7 +34,7 @@ async def show(context: PageContext) -> Page:
     filters = await dead_letter_filter.read(context, context.param)
     if filters.error_texts:
         return Page(title="Dead letters", rail="dead", body=[_filters(context, filters, ())], status=422, refresh=None)
-    summary = await context.store.dead_summary(filters.where)
+    summary = await context.store.repair.dead_summary(filters.where)
     top = context.live(
         "dead",
         _verdict(filters, summary),
@@ -233,7 +233,7 @@ def _time_field(name: str, words: str, filters: FilterInput) -> Safe:
 async def _listing(context: PageContext, filters: FilterInput, summary: DeadSummary) -> Safe:
     page = Rows(limit=SHOWN, iterator=context.param("after"))
     after_death(page.iterator)  # refuses an invalid position even if there are no dead letters
-    letters = await context.store.dead_letters(filters.where, page) if summary.groups else []
+    letters = await context.store.repair.dead_letters(filters.where, page) if summary.groups else []
     names = await context.names(letter.app_id for letter in letters)
     following = death(letters[-1].died_at, letters[-1].id) if len(letters) == SHOWN else None
     table = context.live("letters", _table(context, filters, letters, names) if letters else _empty(context, filters))

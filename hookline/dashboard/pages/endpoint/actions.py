@@ -139,9 +139,9 @@ async def send_test(context: PageContext, form: Form) -> Done:
 
 async def show_delete(context: PageContext) -> Page:
     found = await find(context)
-    view = await context.store.lane_view(found.no)
+    view = await context.store.history.lane_view(found.no)
     where = DeadFilter(org_id=context.org_id, app_no=found.app_no, endpoint_no=found.no)
-    dead = await context.store.dead_summary(where)
+    dead = await context.store.repair.dead_summary(where)
     waiting, more = (0, False) if view is None else (view.depth, view.more)
     body = [
         components.verdict(

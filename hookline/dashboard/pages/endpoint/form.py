@@ -74,7 +74,7 @@ async def show_new(context: PageContext) -> Page:
 async def _new_page(context: PageContext, draft: Draft, application: str, error: FormError | None) -> Page:
     chooser: Child = None
     if context.app is None:
-        apps = await context.store.applications(context.org_id, Rows(limit=MAX_APPS + 1))
+        apps = await context.store.catalogue.applications(context.org_id, Rows(limit=MAX_APPS + 1))
         if not apps:
             first = components.link_button(context.link("/applications/new"), "Add an application", kind="main")
             return Page(
@@ -113,7 +113,7 @@ async def create(context: PageContext, form: Form) -> Done | Page:
         made = await endpoints.create(context.deps, context.caller, app, drafts.new(draft))
     except (InvalidInput, BlockedAddress, Conflict, NotFound) as refused:
         return await _new_page(context, draft, application, form_error(refused, portal=context.viewer.portal))
-    types = await context.store.event_types(context.org_id, Rows(limit=1), archived=False)
+    types = await context.store.catalogue.event_types(context.org_id, Rows(limit=1), archived=False)
     next_step = " Send a test event to check that it works." if types else ""
     return Done(to=context.link(path(made)), notice=f"The endpoint is created.{next_step}")
 
@@ -174,7 +174,7 @@ async def _form(
 ) -> list[Child]:
     error = error or FormError()
     field = DraftFields(draft, error.by_field)
-    known = await context.store.event_types(context.org_id, Rows(limit=MAX_TYPES + 1), archived=False)
+    known = await context.store.catalogue.event_types(context.org_id, Rows(limit=MAX_TYPES + 1), archived=False)
     return [
         components.verdict("dead", error.words) if error.words and not error.field else None,
         components.form(

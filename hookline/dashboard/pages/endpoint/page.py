@@ -90,10 +90,10 @@ def _heading(context: PageContext, data: EndpointData) -> Safe:
 async def _read(context: PageContext) -> EndpointData:
     found = await context.endpoint(context.path("endpoint_id"))
     store = context.store
-    view = await store.lane_view(found.no)
+    view = await store.history.lane_view(found.no)
     if view is None:
         raise NoSuch("endpoint", found.id)
-    activity = await store.activity(
+    activity = await store.monitoring.activity(
         series.begins(context.span, context.now),
         org_id=context.org_id,
         app_no=found.app_no,
@@ -101,25 +101,29 @@ async def _read(context: PageContext) -> EndpointData:
         grain=context.span.grain,
     )
     page = Rows(limit=ATTEMPTS, iterator=context.param("after"))
-    attempts = await store.endpoint_attempts(found.no, _attempt_filter(context), page, content=False)
+    attempts = await store.history.endpoint_attempts(found.no, _attempt_filter(context), page, content=False)
     return EndpointData(
         endpoint=found,
         app=await context.application(found.app_id),
         view=view,
-        in_flight=await store.in_flight(found.no),
+        in_flight=await store.monitoring.in_flight(found.no),
         activity=series.laid_out(activity, series.steps(context.span, context.now)),
-        events=await store.lane_events(found.no, EVENTS),
+        events=await store.history.lane_events(found.no, EVENTS),
         attempts=attempts,
         probes=[each for each in [*await _failed(context, found), *attempts.rows] if each.probe],
-        dead=await store.dead_summary(DeadFilter(org_id=context.org_id, app_no=found.app_no, endpoint_no=found.no)),
-        event_types=await store.event_types(context.org_id, Rows(limit=controls.MAX_TYPES + 1), archived=False),
+        dead=await store.repair.dead_summary(
+            DeadFilter(org_id=context.org_id, app_no=found.app_no, endpoint_no=found.no)
+        ),
+        event_types=await store.catalogue.event_types(
+            context.org_id, Rows(limit=controls.MAX_TYPES + 1), archived=False
+        ),
     )
 
 
 async def _failed(context: PageContext, found: Endpoint) -> list[Attempt]:
     """Return recent failed attempts without their bodies. Most probes of an open circuit are among them."""
     where = AttemptFilter(delivered=False, after=context.since)
-    return (await context.store.endpoint_attempts(found.no, where, Rows(limit=PROBED), content=False)).rows
+    return (await context.store.history.endpoint_attempts(found.no, where, Rows(limit=PROBED), content=False)).rows
 
 
 def _attempt_filter(context: PageContext) -> AttemptFilter:

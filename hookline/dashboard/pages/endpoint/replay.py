@@ -83,7 +83,7 @@ async def _page(context: PageContext, kind: ReplayKind, found: Endpoint, typed: 
         None if refused else confirm,
         tag("p", kind.description),
         tag("p", "To ", components.ident(found.url, href=context.link(path(found)), most=80)),
-        _start_times(context, await context.store.lane_events(found.no, EVENTS), since, error),
+        _start_times(context, await context.store.history.lane_events(found.no, EVENTS), since, error),
     ]
     return Page(
         title=kind.title,

@@ -29,7 +29,7 @@ async def offer_resend(context: PageContext) -> Page:
 
 
 async def _resend_page(context: PageContext, message: Message, chosen: str = "", error: NoSuch | None = None) -> Page:
-    found = await context.store.endpoints(message.app_no, Rows(limit=MAX_OFFERED + 1))
+    found = await context.store.catalogue.endpoints(message.app_no, Rows(limit=MAX_OFFERED + 1))
     enabled = [each for each in found[:MAX_OFFERED] if each.status != EndpointStatus.DISABLED]
     options, more = [(each.id, f"{each.url} ({each.id})") for each in enabled], len(found) > MAX_OFFERED
     body: list[Child] = [components.verdict("dead", str(error)) if error else None]
@@ -101,7 +101,7 @@ async def ask_expunge(context: PageContext) -> Page:
 
 async def _needed(context: PageContext, message: Message) -> int:
     """Return the number of deliveries that still need the payload."""
-    found = await context.store.deliveries(message.id)
+    found = await context.store.history.deliveries(message.id)
     return sum(each.state in OPEN or each.state == DeliveryState.DEAD for each in found)
 
 

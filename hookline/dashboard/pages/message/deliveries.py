@@ -21,8 +21,8 @@ SHOWN = 100  # deliveries on one page
 async def show(context: PageContext) -> Page:
     message = await context.message(context.path("message_id"))
     state, after = _state(context), after_number(context.param("after")) or 0
-    counts = await context.store.delivery_words(message)
-    found = await context.store.deliveries_page(message, state, after=after, limit=SHOWN + 1)
+    counts = await context.store.history.delivery_words(message)
+    found = await context.store.history.deliveries_page(message, state, after=after, limit=SHOWN + 1)
     rows = found[:SHOWN]
     return Page(
         title=f"Deliveries of {message.event_type}",
@@ -59,7 +59,7 @@ def _tabs(context: PageContext, counts: Counter[str], chosen: str | None) -> Saf
 
 
 async def table(context: PageContext, rows: Sequence[Delivery]) -> Safe:
-    known = await context.store.endpoint_names({row.endpoint_id for row in rows})
+    known = await context.store.catalogue.endpoint_names({row.endpoint_id for row in rows})
     return components.table(
         ("State", "Endpoint", "Attempts", "Due", "Ended"),
         [_row(context, each, known.get(each.endpoint_id)) for each in rows],

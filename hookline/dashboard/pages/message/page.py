@@ -50,14 +50,14 @@ async def show(context: PageContext) -> Page:
 
 async def _views(context: PageContext, history: MessageHistory) -> list[DeliveryView]:
     nos = {each.delivery.endpoint_no for each in history.ways}
-    endpoints = {each.no: each for each in await context.store.endpoints_for(nos)}
+    endpoints = {each.no: each for each in await context.store.catalogue.endpoints_for(nos)}
     found = [
         DeliveryView(
             history=each,
             message=history.message,
             now=history.now,
             endpoint=endpoints.get(each.delivery.endpoint_no),
-            last=await context.store.attempt(history.message, each.attempts[-1].id) if each.attempts else None,
+            last=await context.store.history.attempt(history.message, each.attempts[-1].id) if each.attempts else None,
         )
         for each in history.ways
     ]
@@ -182,7 +182,7 @@ async def _fields(context: PageContext, history: MessageHistory) -> Safe:
 
 async def _event_type(context: PageContext, message: Message) -> Safe:
     """Link the event type to the catalogue, if the catalogue has it."""
-    known = await context.store.event_type(context.org_id, message.event_type)
+    known = await context.store.catalogue.event_type(context.org_id, message.event_type)
     where = None if known is None else context.link(f"/event-types/{message.event_type}")
     return components.ident(message.event_type, href=where)
 

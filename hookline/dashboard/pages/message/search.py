@@ -103,7 +103,7 @@ async def page_of_id(context: PageContext, text: str) -> str | None:
 async def _page_of_dead_letter(context: PageContext, digits: str) -> str | None:
     if not (digits.isascii() and digits.isdigit() and len(digits) <= MAX_DIGITS):
         return None
-    letter = await context.store.dead_letter(int(digits))
+    letter = await context.store.repair.dead_letter(int(digits))
     if letter is None:
         return None
     message = await context.message(letter.message_id)
