@@ -19,9 +19,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from hookline.cli.demo import cast
 from hookline.cli.demo import command as demos
-from hookline.cli.demo.cast import CUSTOMERS, HAPPENINGS, Moment
+from hookline.cli.demo import scenario
+from hookline.cli.demo.scenario import CUSTOMERS, EVENT_TYPES, Request
 from hookline.cli.demo.traffic import Api
 from tests.support.ports import free_port
 from tests.support.processes import environment
@@ -133,28 +133,29 @@ def answer_once_a_connection(listener: socket.socket, connections: int) -> None:
             connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
 
 
-def moment(**fields: Any) -> Moment:
+def a_request(**fields: Any) -> Request:
     given = {"elapsed": 7.0, "recent": 1, "event_type": "order.paid", "chance": random.Random(3)}
-    return Moment(**(given | fields))
+    return Request(**(given | fields))
 
 
 def test_the_behaviour_of_each_receiver() -> None:
-    assert cast.behaves(moment()).status == 200
-    assert cast.is_slow(moment()).after > 0.5
-    assert cast.hangs(moment()).after == cast.HANGS
-    assert [cast.throttles(moment(recent=many)).status for many in (1, 2)] == [200, 429]
-    assert cast.refuses_invoices(moment()).status == 200
-    assert cast.refuses_invoices(moment(event_type="invoice.created")).status == 422
-    assert cast.has_gone(moment()).status == 410
-    assert [cast.recovers(moment(elapsed=at)).status for at in (0.0, 179.0, 181.0, 361.0)] == [503, 503, 200, 503]
+    assert scenario.behaves(a_request()).status == 200
+    assert scenario.is_slow(a_request()).after > 0.5
+    assert scenario.hangs(a_request()).after == scenario.HANGS
+    assert [scenario.throttles(a_request(recent=many)).status for many in (1, 2)] == [200, 429]
+    assert scenario.refuses_invoices(a_request()).status == 200
+    assert scenario.refuses_invoices(a_request(event_type="invoice.created")).status == 422
+    assert scenario.has_gone(a_request()).status == 410
+    over_time = [scenario.recovers(a_request(elapsed=at)).status for at in (0.0, 179.0, 181.0, 361.0)]
+    assert over_time == [503, 503, 200, 503]
     chance = random.Random(5)
-    assert {cast.flickers(moment(chance=chance)).status for _ in range(50)} == {200, 500}
+    assert {scenario.flickers(a_request(chance=chance)).status for _ in range(50)} == {200, 500}
 
 
 def test_each_event_matches_its_schema() -> None:
     import jsonschema_rs
 
-    for what in HAPPENINGS:
+    for what in EVENT_TYPES:
         validator = jsonschema_rs.validator_for(what.schema)
         for number in range(20):
             validator.validate(what.make(random.Random(number), number))
@@ -162,4 +163,4 @@ def test_each_event_matches_its_schema() -> None:
 
 def test_events_are_spread_over_customers() -> None:
     chance = random.Random(1)
-    assert {cast.event(chance, number).customer for number in range(200)} == {each.uid for each in CUSTOMERS}
+    assert {scenario.choose(chance, CUSTOMERS).uid for _ in range(200)} == {each.uid for each in CUSTOMERS}

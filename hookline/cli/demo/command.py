@@ -23,7 +23,7 @@ from msgspec import Struct
 from hookline import clock, config, ids
 from hookline.cli import params
 from hookline.cli.command import Command
-from hookline.cli.demo.cast import CUSTOMERS
+from hookline.cli.demo.scenario import ENDPOINTS
 from hookline.cli.demo.traffic import Api, DemoFailed, introduce, stream
 from hookline.cli.output import Output
 from hookline.config import PREFIX
@@ -162,9 +162,7 @@ async def _announced(child: asyncio.subprocess.Process) -> str:
     line = await child.stdout.readline()
     if not line:
         raise DemoFailed("the server did not start; its log lines above say why")
-    found = msgspec.json.decode(line)
-    address: str = found["address"]
-    return address
+    return str(msgspec.json.decode(line)["address"])
 
 
 async def _end(child: asyncio.subprocess.Process) -> None:
@@ -200,9 +198,8 @@ def _banner(out: Output, links: Links) -> None:
     out.line(f"  {links.dashboard if out.human else links.address}")
     out.line()
     out.line("The endpoints:")
-    for customer in CUSTOMERS:
-        for endpoint in customer.endpoints:
-            out.line(f"  {customer.name:<20}{endpoint.uid:<11}{endpoint.words}")
+    for endpoint in ENDPOINTS:
+        out.line(f"  {endpoint.customer.name:<20}{endpoint.uid:<11}{endpoint.words}")
     out.line()
     if out.human:
         out.line("The portal that the customer Globex sees:")

@@ -1,4 +1,4 @@
-"""The endpoints of `hookline demo`: one server on loopback, with a path for each endpoint of the cast."""
+"""The endpoints of `hookline demo`: one server on loopback, with a path for each endpoint."""
 
 from __future__ import annotations
 
@@ -7,49 +7,44 @@ import random
 from collections import deque
 from collections.abc import Callable
 
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from hookline.cli.demo.cast import CUSTOMERS, Moment, Plays, Reply
-
-
-def path(customer: str, endpoint: str) -> str:
-    return f"/{customer}/{endpoint}"
+from hookline.cli.demo.scenario import ENDPOINTS, Reply, Request
 
 
 class Receivers:
-    """An ASGI application that responds as each endpoint of the cast does."""
+    """An ASGI application that responds as each endpoint of the scenario does."""
 
     def __init__(self, monotonic: Callable[[], float], chance: random.Random) -> None:
         self._monotonic = monotonic
         self._chance = chance
         self._began = monotonic()
-        self._plays: dict[str, Plays] = {
-            path(customer.uid, endpoint.uid): endpoint.plays
-            for customer in CUSTOMERS
-            for endpoint in customer.endpoints
-        }
-        self._recent: dict[str, deque[float]] = {name: deque() for name in self._plays}
+        self._behaviours = {endpoint.path: endpoint.behaviour for endpoint in ENDPOINTS}
+        self._recent: dict[str, deque[float]] = {path: deque() for path in self._behaviours}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http"
-        plays = self._plays.get(scope["path"])
-        reply = (
-            Reply(status=404, body="there is no endpoint at this path") if plays is None else plays(self._moment(scope))
-        )
+        behaviour = self._behaviours.get(scope["path"])
+        if behaviour is None:
+            reply = Reply(status=404, body="there is no endpoint at this path")
+        else:
+            reply = behaviour(self._request(scope))
         while (await receive()).get("more_body"):
             pass
         if await _disconnects(receive, reply.after):
             return
-        await _respond(send, reply)
+        kind = "application/json" if reply.body.startswith("{") else "text/plain"
+        await Response(reply.body, reply.status, reply.headers, kind)(scope, receive, send)
 
-    def _moment(self, scope: Scope) -> Moment:
+    def _request(self, scope: Scope) -> Request:
         now = self._monotonic()
         recent = self._recent[scope["path"]]
         recent.append(now)
         while recent[0] < now - 1:
             recent.popleft()
         headers = dict(scope["headers"])
-        return Moment(
+        return Request(
             elapsed=now - self._began,
             recent=len(recent),
             event_type=headers.get(b"webhook-event-type", b"").decode("latin-1"),
@@ -66,12 +61,3 @@ async def _disconnects(receive: Receive, seconds: float) -> bool:
     except TimeoutError:
         return False
     return True
-
-
-async def _respond(send: Send, reply: Reply) -> None:
-    body = reply.body.encode()
-    kind = "application/json" if reply.body.startswith("{") else "text/plain; charset=utf-8"
-    given = {"content-type": kind, "content-length": str(len(body)), **reply.headers}
-    headers = [(name.encode(), value.encode()) for name, value in given.items()]
-    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from hookline.cli.demo.cast import CUSTOMERS, HAPPENINGS, Customer, Endpoint, event
-from hookline.cli.demo.receivers import path
+from hookline.cli.demo.scenario import CUSTOMERS, ENDPOINTS, EVENT_TYPES, choose, event
 from hookline.errors import HooklineError
 
 FIRST = 30  # messages that each customer gets at the start, so that the dashboard is not empty
@@ -48,30 +47,25 @@ class Api:
 
 async def introduce(api: Api, receivers: str) -> None:
     """Create the event types, the customers and their endpoints."""
-    for each in HAPPENINGS:
-        known = {"name": each.name, "description": each.words, "schemas": {"1": each.schema}}
+    for each in EVENT_TYPES:
+        known = {"name": each.name, "description": each.description, "schemas": {"1": each.schema}}
         await api.post("/event-type", known)
     for customer in CUSTOMERS:
         await api.post("/app", {"name": customer.name, "uid": customer.uid})
-        for endpoint in customer.endpoints:
-            await _add_endpoint(api, receivers, customer, endpoint)
-
-
-async def _add_endpoint(api: Api, receivers: str, customer: Customer, endpoint: Endpoint) -> None:
-    url = receivers + path(customer.uid, endpoint.uid)
-    given = {"url": url, "uid": endpoint.uid, "description": endpoint.title}
-    await api.post(f"/app/{customer.uid}/endpoint", given | endpoint.fields)
+    for endpoint in ENDPOINTS:
+        given = {"url": receivers + endpoint.path, "uid": endpoint.uid, "description": endpoint.title}
+        await api.post(f"/app/{endpoint.customer.uid}/endpoint", given | endpoint.fields)
 
 
 async def stream(api: Api, rate: float, chance: random.Random) -> None:
     """Publish some messages at once, then `rate` messages per second on average, without end."""
     number = 0
     for customer in CUSTOMERS:
-        many = [event(chance, number + at, customer).body for at in range(1, FIRST + 1)]
+        many = [event(chance, number + at, customer) for at in range(1, FIRST + 1)]
         await api.post(f"/app/{customer.uid}/msg/batch", {"messages": many})
         number += FIRST
     while True:
         await asyncio.sleep(chance.expovariate(rate))  # the time until the next event
         number += 1
-        new = event(chance, number)
-        await api.post(f"/app/{new.customer}/msg", new.body)
+        customer = choose(chance, CUSTOMERS)
+        await api.post(f"/app/{customer.uid}/msg", event(chance, number, customer))
