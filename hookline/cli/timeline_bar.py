@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from msgspec import Struct
 
+from hookline.cli import bars
 from hookline.model import LaneEvent, LaneEventKind
 
 K = LaneEventKind
@@ -23,7 +24,6 @@ MARKS = {
     "disabled": "█",
 }
 PROBE = "╵"  # marks a probe; the circuit is half-open only while the probe runs, which is too short for the bar
-_RANK = {state: rank for rank, state in enumerate(MARKS)}
 
 
 class Aspect(Struct, frozen=True):
@@ -61,38 +61,17 @@ PACE = Aspect(
 ASPECTS = (CIRCUIT, STATUS, PACE)
 
 
-class Stretch(Struct, frozen=True):
-    """A state that starts at `at` and lasts until the next stretch."""
-
-    at: datetime
-    state: str
-
-
-def stretches(aspect: Aspect, events: Iterable[LaneEvent], start: datetime) -> list[Stretch]:
+def stretches(aspect: Aspect, events: Iterable[LaneEvent], start: datetime, end: datetime) -> list[bars.Stretch]:
     """Turn events, oldest first, into states. An event before the window sets the state at its start."""
-    found = [Stretch(start, aspect.usual)]
+    begun = [(aspect.usual, start)]
     for event in events:
         state = aspect.begins.get(event.kind)
-        if state is None:
-            continue
-        if event.at <= start:
-            found = [Stretch(start, state)]
-        elif state != found[-1].state:
-            found.append(Stretch(event.at, state))
-    return found
-
-
-def draw(found: Sequence[Stretch], end: datetime, width: int) -> str:
-    """Draw the window from the first stretch to `end` with `width` characters."""
-    cells = [0] * width
-    start, span = found[0].at, end - found[0].at
-    for stretch, following in zip(found, [*found[1:], Stretch(end, "")], strict=True):
-        first = _cell(stretch.at - start, span, width)
-        past = max(first + 1, -((start - following.at) * width // span))  # rounded up
-        for cell in range(first, min(past, width)):
-            cells[cell] = max(cells[cell], _RANK[stretch.state])
-    marks = list(MARKS.values())
-    return "".join(marks[rank] for rank in cells)
+        if state is not None and event.at <= start:
+            begun = [(state, start)]
+        elif state is not None and state != begun[-1][0]:
+            begun.append((state, event.at))
+    ends = [*(at for _, at in begun[1:]), end]
+    return [(state, since, until) for (state, since), until in zip(begun, ends, strict=True)]
 
 
 def probes(events: Iterable[LaneEvent], start: datetime, end: datetime, width: int) -> str:
@@ -100,12 +79,8 @@ def probes(events: Iterable[LaneEvent], start: datetime, end: datetime, width: i
     cells = [" "] * width
     for event in events:
         if event.kind in (K.CIRCUIT_PROBE_FAILED, K.CIRCUIT_RECOVERING) and event.actor is None and event.at >= start:
-            cells[_cell(event.at - start, end - start, width)] = PROBE
+            cells[bars.cell(event.at - start, end - start, width)] = PROBE
     return "".join(cells).rstrip()
-
-
-def _cell(offset: timedelta, span: timedelta, width: int) -> int:
-    return min(width - 1, offset * width // span)
 
 
 def bands(events: Sequence[LaneEvent], start: datetime, end: datetime, width: int) -> list[tuple[str, str]]:
@@ -113,10 +88,10 @@ def bands(events: Sequence[LaneEvent], start: datetime, end: datetime, width: in
     shown: list[tuple[str, str]] = []
     seen: set[str] = set()
     for aspect in ASPECTS:
-        found = stretches(aspect, events, start)
-        states = {stretch.state for stretch in found}
+        found = stretches(aspect, events, start, end)
+        states = {state for state, _, _ in found}
         if aspect is CIRCUIT or states != {aspect.usual}:
-            shown.append((aspect.name, draw(found, end, width)))
+            shown.append((aspect.name, bars.band(found, MARKS, width)))
             seen |= states
         if aspect is CIRCUIT and (ticks := probes(events, start, end, width)):
             shown.append(("probes", ticks))

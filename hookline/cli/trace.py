@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from hookline.api import wire
-from hookline.cli import delivery_bar, params
+from hookline.cli import bars, params
 from hookline.cli.command import OrgCommand
 from hookline.cli.endpoint_state import actor_name
 from hookline.cli.output import Cell, Output, ago
@@ -160,9 +160,9 @@ def _print_delivery(out: Output, way: DeliveryHistory, now: datetime) -> None:
     delivery = way.delivery
     out.fields([("endpoint", delivery.endpoint_id), ("url", way.url), ("state", explain.current_state(way, now))])
     _print_bar(out, way, now)
-    bars = _print_events(out, way)
-    if bars:
-        out.note(f"  {delivery_bar.legend_of_phases(bars)}")
+    drawn = _print_events(out, way)
+    if drawn:
+        out.note(f"  {bars.legend(bars.PHASES, drawn)}")
     for line in explain.next_step_texts(way, now, lambda at: ago(at, now)):
         out.line(f"  {line}")
     for line in explain.advice(way, now):
@@ -172,25 +172,25 @@ def _print_delivery(out: Output, way: DeliveryHistory, now: datetime) -> None:
 def _print_bar(out: Output, way: DeliveryHistory, now: datetime) -> None:
     found = explain.stretches(way, now)
     width = min(MAX_WIDTH, max(MIN_WIDTH, out.width - _LABEL))
-    drawn = delivery_bar.band(found, width)
+    drawn = bars.band([(each.part, each.since, each.until) for each in found], bars.PARTS, width)
     taken = (found[-1].until - found[0].since).total_seconds() if found else 0.0
     out.line(f"{'life':<{_LABEL}}{drawn}")
-    out.line(f"{'':<{_LABEL}}{lasting(taken)} in all:   {delivery_bar.legend_of_parts(drawn)}", "bright_black")
+    out.line(f"{'':<{_LABEL}}{lasting(taken)} in all:   {bars.legend(bars.PARTS, drawn)}", "bright_black")
 
 
 def _print_events(out: Output, way: DeliveryHistory) -> str:
     """Print attempts and lane events in order of time. Return the characters of all bars, for the legend."""
     longest = max((attempt.timing.total for attempt in way.attempts), default=0)
-    bars = ""
+    all_drawn = ""
     for each in explain.happenings(way):
         if isinstance(each.what, LaneEvent):
             out.line(f"      {_clock(out, each.at)}  {_event(each.what)}", "bright_black")
             continue
-        drawn = delivery_bar.bar(explain.phases(each.what), longest, ATTEMPT_WIDTH)
+        drawn = bars.bar(explain.phases(each.what), longest, ATTEMPT_WIDTH)
         for line in _attempt(out, each.what, drawn, each.waited):
             out.line(line)
-        bars += drawn
-    return bars
+        all_drawn += drawn
+    return all_drawn
 
 
 def _event(event: LaneEvent) -> str:

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from hookline import clock, ids
-from hookline.cli import delivery_bar
+from hookline.cli import bars
 from hookline.model import (
     Actor,
     ActorKind,
@@ -187,19 +187,20 @@ def test_phases_add_up_to_the_whole(timing: Timing, fields: dict[str, object], e
 
 def test_the_timeline_is_drawn_to_scale_and_shows_short_attempts() -> None:
     told = way(attempt(1, 50, 0.001), attempt(2, 99.999, 0.001, "delivered"), events=(event(60, K.CIRCUIT_OPENED),))
-    assert delivery_bar.band(explain.stretches(told, at(100)), 10) == "·····✕░░░●"
-    assert delivery_bar.band([], 10) == ""
-    assert delivery_bar.band([Stretch(part=Part.DELIVERED, since=START, until=START)], 10) == "●"
-    assert delivery_bar.legend_of_parts("·✕") == "· waiting   ✕ failed"
+    told_parts = [(each.part, each.since, each.until) for each in explain.stretches(told, at(100))]
+    assert bars.band(told_parts, bars.PARTS, 10) == "·····✕░░░●"
+    assert bars.band([], bars.PARTS, 10) == ""
+    assert bars.band([(Part.DELIVERED, START, START)], bars.PARTS, 10) == "●"
+    assert bars.legend(bars.PARTS, "·✕") == "· waiting   ✕ failed"
 
 
 def test_a_bar_is_as_long_as_its_part_of_the_longest() -> None:
     whole = [(Phase.CONNECT, 25), (Phase.ANSWER, 50), (Phase.BODY, 25)]
-    assert delivery_bar.bar(whole, 100, 8) == "▒▒────██"
-    assert delivery_bar.bar(whole, 200, 8) == "▒──█"
-    assert delivery_bar.bar([(Phase.ANSWER, 1)], 10**6, 8) == "─"
-    assert delivery_bar.bar([], 0, 8) == ""
-    assert delivery_bar.legend_of_phases("▒█") == "▒ connect   █ body"
+    assert bars.bar(whole, 100, 8) == "▒▒────██"
+    assert bars.bar(whole, 200, 8) == "▒──█"
+    assert bars.bar([(Phase.ANSWER, 1)], 10**6, 8) == "─"
+    assert bars.bar([], 0, 8) == ""
+    assert bars.legend(bars.PHASES, "▒█") == "▒ connect   █ body"
 
 
 # ── from the database ─────────────────────────────────────────────────────────────────────────────────────────────

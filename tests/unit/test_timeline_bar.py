@@ -75,8 +75,8 @@ def test_every_band_is_as_wide_as_asked_for_and_shows_every_state(
     found = drawn(*events, width=width)
     for aspect in timeline_bar.ASPECTS:
         if (line := found.get(aspect.name)) is not None:
-            stretches = timeline_bar.stretches(aspect, events, START)
+            stretches = timeline_bar.stretches(aspect, events, START, END)
             assert len(line) == width
-            worst = max(stretches, key=lambda each: list(timeline_bar.MARKS).index(each.state))
-            assert timeline_bar.MARKS[worst.state] in line
+            worst = max((state for state, _, _ in stretches), key=list(timeline_bar.MARKS).index)
+            assert timeline_bar.MARKS[worst] in line
     assert len(found.get("probes", "")) <= width
