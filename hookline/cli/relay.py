@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -14,7 +12,7 @@ import typer
 from hookline import clock
 from hookline.cli.command import Command
 from hookline.cli.output import Output
-from hookline.cli.serve import run_parts
+from hookline.cli.serve import opened, run_parts
 from hookline.cli.session import load_config
 from hookline.config import Config, shown_url, urls
 from hookline.engine.relay import BATCH, Outbox
@@ -83,33 +81,13 @@ async def _relay(config: Config, urls: Sequence[str] | None, out: Output) -> Non
     port = sockets.bind(config.host, config.metrics_port) if config.metrics_port else None
     with sockets.stop_on_signals() as stop:
         tally = Tally()
-        async with _opened(config, port, stop, tally) as store, asyncio.TaskGroup() as parts:
+        async with opened(config, port, tally, stop) as store, asyncio.TaskGroup() as parts:
             names = [shown_url(url) for url in _urls(config, urls)]
             into = shown_url(config.database_url)
             out.answer({"relays": names, "into": into}, f"Hookline relays {', '.join(names)} into {into}")
             sys.stdout.flush()
             parts.create_task(process.relay(_outboxes(store, config, urls), stop=stop, tally=tally))
             parts.create_task(process.beat(store, tally, stop=stop))
-
-
-@asynccontextmanager
-async def _opened(
-    config: Config, port: socket.socket | None, stop: asyncio.Event, tally: Tally
-) -> AsyncIterator[Store]:
-    """Open the store, and serve `/metrics` and `/health` if there is a port for them."""
-    if port is None:
-        async with process.opened(config) as store:
-            yield store
-        return
-    from hookline.server import metrics_port, site
-
-    async with (
-        site.early_server(config, port, leaving=stop, stop=stop) as server,
-        process.opened(config) as store,
-        asyncio.TaskGroup() as parts,
-    ):
-        parts.create_task(metrics_port.MetricsExport(store, config, tally, None).run(server, stop))
-        yield store
 
 
 # ── once ──────────────────────────────────────────────────────────────────────────────────────────────────────────

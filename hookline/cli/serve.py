@@ -8,7 +8,7 @@ import shutil
 import socket
 import sys
 from collections.abc import Coroutine
-from contextlib import ExitStack
+from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -25,12 +25,13 @@ from hookline.config import Config, shown_url
 from hookline.config.urls import sqlite_path
 from hookline.errors import ConfigError
 from hookline.observe.otel import tracing
+from hookline.observe.process_reports import ProcessReports
 from hookline.observe.tally import Tally
 from hookline.security import tokens
-from hookline.server import lifeline, logs, process, sockets
-from hookline.server.process_reports import gathered, reporting
-from hookline.server.supervise import Supervisor
+from hookline.server import logs, process, sockets, supervised_worker
+from hookline.server.supervise import Supervisor, gathered_reports
 from hookline.services import organizations
+from hookline.store.protocols import Store
 from hookline.web.public_url import is_loopback
 
 
@@ -87,7 +88,7 @@ def worker(cmd: Command, processes: Processes = 1, supervised: Supervised = Fals
     config = load_config()
     _check(config, Role.WORKER, processes)
     logs.configure(config)
-    work = _worker(config, report) if supervised else _workers(config, processes, cmd.out)
+    work = _supervised_worker(config, report) if supervised else _workers(config, processes, cmd.out)
     run_parts(work)
 
 
@@ -113,60 +114,57 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 async def _workers(config: Config, processes: int, out: Output) -> None:
-    listener = sockets.bind(config.host, config.metrics_port) if config.metrics_port else None
+    port = sockets.bind(config.host, config.metrics_port) if config.metrics_port else None
     with sockets.stop_on_signals() as stop:
         document = {"role": Role.WORKER.value, "processes": processes}
         out.answer(document, f"Hookline works on {shown_url(config.database_url)}")
-        if listener is not None:
-            await _workers_with_metrics(config, listener, processes, stop)
-        elif processes > 1:
+        if processes == 1:
+            await _work(config, stop, port=port)
+        elif port is None:
             await Supervisor(processes, grace=config.shutdown_timeout).run(stop)
         else:
-            await _work(config, stop)
+            tally = Tally(event_types=config.metrics_event_types)
+            with gathered_reports(config, processes) as fleet:
+                async with opened(config, port, tally, stop, fleet):
+                    await Supervisor(processes, grace=config.shutdown_timeout, fleet=fleet).run(stop)
 
 
-async def _worker(config: Config, report: Path | None) -> None:
+async def _supervised_worker(config: Config, report: Path | None) -> None:
     """Run one of several workers. The parent process prints the output, serves the metrics port and reads `report`."""
     with sockets.stop_on_signals() as stop:
-        async with lifeline.tied(stop):
-            await _work(config, stop, report)
+        async with supervised_worker.tied_to_supervisor(stop):
+            await _work(config, stop, report=report)
 
 
-async def _work(config: Config, stop: asyncio.Event, report: Path | None = None) -> None:
+async def _work(
+    config: Config, stop: asyncio.Event, *, port: socket.socket | None = None, report: Path | None = None
+) -> None:
     tally = Tally(event_types=config.metrics_event_types)
     with tracing() as traces:
-        async with reporting(report, tally):
-            await process.run_worker(config, stop=stop, tally=tally, traces=traces)
+        async with supervised_worker.reporting(report, tally), opened(config, port, tally, stop) as store:
+            await process.work_and_beat(store, config, stop=stop, tally=tally, traces=traces)
 
 
-async def _workers_with_metrics(config: Config, listener: socket.socket, processes: int, stop: asyncio.Event) -> None:
-    """Run workers, and serve `/metrics` and `/health` on a port."""
-    from hookline.server import metrics_port, site
+def opened(
+    config: Config, port: socket.socket | None, tally: Tally, stop: asyncio.Event, fleet: ProcessReports | None = None
+) -> AbstractAsyncContextManager[Store]:
+    """Open the store. If there is a port for them, also serve `/metrics` and `/health`. A web server is imported only then."""
+    if port is None:
+        return process.opened(config)
+    from hookline.server import metrics_port
 
-    tally = Tally(event_types=config.metrics_event_types)
-    with gathered(config, processes) as fleet, ExitStack() as around:
-        async with (
-            site.early_server(config, listener, leaving=stop, stop=stop) as server,
-            process.opened(config) as store,
-            asyncio.TaskGroup() as parts,
-        ):
-            parts.create_task(metrics_port.MetricsExport(store, config, tally, fleet).run(server, stop))
-            if processes > 1:
-                parts.create_task(Supervisor(processes, grace=config.shutdown_timeout, fleet=fleet).run(stop))
-            else:
-                traces = around.enter_context(tracing())
-                parts.create_task(process.work_and_beat(store, config, stop=stop, tally=tally, traces=traces))
+    return metrics_port.opened_with_metrics(config, port, tally, stop, fleet)
 
 
 async def _serve(config: Config, listener: socket.socket, role: Role, processes: int, out: Output) -> None:
-    from hookline.server import metrics_port, site
+    from hookline.server import metrics_port, web_app
 
     metrics_listener = sockets.bind(config.host, config.metrics_port) if config.metrics_port else None
-    with sockets.stop_on_signals() as leaving, gathered(config, processes) as fleet, tracing() as traces:
+    with sockets.stop_on_signals() as leaving, gathered_reports(config, processes) as fleet, tracing() as traces:
         stop = asyncio.Event()
         # Start the servers before the database is opened, so that readiness checks get a response while migrations run.
         async with (
-            site.early_server(config, listener, leaving=leaving, stop=stop) as server,
+            web_app.early_server(config, listener, leaving=leaving, stop=stop) as server,
             metrics_port.metrics_server(config, metrics_listener, leaving=leaving, stop=stop) as metrics,
             process.opened(config) as store,
             asyncio.TaskGroup() as parts,
@@ -175,7 +173,7 @@ async def _serve(config: Config, listener: socket.socket, role: Role, processes:
             tally = Tally(event_types=config.metrics_event_types)
             export = metrics_port.MetricsExport(store, config, tally, fleet)
             parts.create_task(sockets.stop_after(leaving, config.shutdown_delay, stop))
-            parts.create_task(site.answer(store, config, server, tally=tally, traces=traces, pages=export.routes))
+            parts.create_task(web_app.answer(store, config, server, tally=tally, traces=traces, pages=export.routes))
             parts.create_task(export.run(metrics, stop))
             parts.create_task(process.beat(store, tally, stop=stop))
             parts.create_task(process.watch(store, config, stop=stop))

@@ -16,7 +16,8 @@ from hookline.config import Config
 from hookline.observe.process_reports import ProcessReports
 from hookline.observe.sampler import Sampler
 from hookline.observe.tally import Tally
-from hookline.server.site import EarlyServer, early_server
+from hookline.server.process import opened
+from hookline.server.web_app import EarlyServer, early_server
 from hookline.store.protocols import Store
 from hookline.web import metrics
 from hookline.web.errors import on_crash, on_http_exception
@@ -57,3 +58,17 @@ async def metrics_server(
         return
     async with early_server(config, listener, leaving=leaving, stop=stop) as server:
         yield server
+
+
+@contextlib.asynccontextmanager
+async def opened_with_metrics(
+    config: Config, listener: socket.socket, tally: Tally, stop: asyncio.Event, fleet: ProcessReports | None
+) -> AsyncIterator[Store]:
+    """Open the store, and serve `/metrics` and `/health` until `stop` is set."""
+    async with (
+        early_server(config, listener, leaving=stop, stop=stop) as server,
+        opened(config) as store,
+        asyncio.TaskGroup() as parts,
+    ):
+        parts.create_task(MetricsExport(store, config, tally, fleet).run(server, stop))
+        yield store

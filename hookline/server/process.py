@@ -63,15 +63,10 @@ def _check_version(version: int) -> None:
         raise MigrationNeeded("the database is older than this release: run `hookline migrate`")
 
 
-async def run_worker(config: Config, *, stop: asyncio.Event, tally: Tally, traces: Traces | None = None) -> None:
-    """Run a worker process until `stop` is set and every delivery that it holds is recorded or released."""
-    async with opened(config) as store:
-        await work_and_beat(store, config, stop=stop, tally=tally, traces=traces)
-
-
 async def work_and_beat(
     store: Store, config: Config, *, stop: asyncio.Event, tally: Tally, traces: Traces | None = None
 ) -> None:
+    """Run a worker process until `stop` is set and every delivery that it holds is recorded or released."""
     async with asyncio.TaskGroup() as parts:
         parts.create_task(work(store, config, stop=stop, tally=tally, traces=traces))
         parts.create_task(beat(store, tally, stop=stop))
@@ -89,15 +84,9 @@ async def watch(store: Store, config: Config, *, stop: asyncio.Event) -> None:
 
 
 async def work(
-    store: Store,
-    config: Config,
-    *,
-    stop: asyncio.Event,
-    tally: Tally | None = None,
-    traces: Traces | None = None,
+    store: Store, config: Config, *, stop: asyncio.Event, tally: Tally, traces: Traces | None = None
 ) -> None:
     """Deliver, relay, sweep and run tasks on an open store. When `stop` is set, the worker drains and the others end at once."""
-    tally = tally or Tally()
     await check_keys(store)
     outage = Outage(clock.chance)
     make_sender = sender_factory(config)
@@ -120,7 +109,7 @@ async def work(
         tasks.create_task(TaskRunner(store, outage, clock.chance).run(stop))
 
 
-async def relay(outboxes: Sequence[Outbox], *, stop: asyncio.Event, tally: Tally | None = None) -> None:
+async def relay(outboxes: Sequence[Outbox], *, stop: asyncio.Event, tally: Tally) -> None:
     """Relay each outbox. Each relay tracks outages of the store itself, because an empty source does not notice them."""
     async with asyncio.TaskGroup() as tasks:
         for outbox in outboxes:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import structlog
 
 from hookline import clock
+from hookline.config import Config
 from hookline.errors import ConfigError
 from hookline.observe.process_reports import ProcessReports
-from hookline.server import lifeline
+from hookline.server import supervised_worker
 
 log = structlog.get_logger(__name__)
 
@@ -86,7 +89,7 @@ class Supervisor:
 
     async def _watch(self, child: asyncio.subprocess.Process, connection: socket.socket, stop: asyncio.Event) -> int:
         ended, stopped = asyncio.create_task(child.wait()), asyncio.create_task(stop.wait())
-        stuck = asyncio.create_task(lifeline.wait_until_silent(connection, self._max_missed))
+        stuck = asyncio.create_task(wait_until_silent(connection, self._max_missed))
         try:
             first, _ = await asyncio.wait({ended, stopped, stuck}, return_when=asyncio.FIRST_COMPLETED)
             if first == {stuck}:
@@ -112,6 +115,42 @@ class Supervisor:
             log.error("worker_process_killed", pid=child.pid)
             child.kill()
             await ended
+
+
+async def wait_until_silent(connection: socket.socket, beats: int) -> None:
+    """Return when that many heartbeats in a row are missing, after the first one. The first one may take long.
+
+    The supervisor counts its own rounds, not seconds of a clock. While the machine is suspended or the supervisor is stuck, no
+    round passes. Heartbeats that were sent meanwhile are still in the socket.
+    """
+    begun, missed = False, 0
+    while missed < beats:
+        await asyncio.sleep(supervised_worker.BEAT)
+        if _has_heartbeat(connection):
+            begun, missed = True, 0
+        elif begun:
+            missed += 1
+
+
+def _has_heartbeat(connection: socket.socket) -> bool:
+    try:
+        return bool(connection.recv(4096, socket.MSG_DONTWAIT))
+    except OSError:  # no heartbeat; or the process has ended, which the supervisor notices by other means
+        return False
+
+
+@contextmanager
+def gathered_reports(config: Config, processes: int) -> Iterator[ProcessReports | None]:
+    """Make the directory in which the child processes write their reports. Yield None if there are no child processes."""
+    if processes == 1:
+        yield None
+        return
+    try:
+        directory = tempfile.TemporaryDirectory(prefix="hookline-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise ConfigError(f"--processes needs a directory for temporary files (TMPDIR): {error.strerror}") from None
+    with directory as path:
+        yield ProcessReports(Path(path), event_types=config.metrics_event_types)
 
 
 async def _sleep(stop: asyncio.Event, seconds: float) -> None:

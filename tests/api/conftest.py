@@ -21,7 +21,7 @@ from hookline.security import tokens
 from hookline.security.vault import new_key
 from hookline.server import http as server
 from hookline.server import sockets as listeners
-from hookline.server.site import compose, web_context
+from hookline.server.web_app import compose, web_context
 from hookline.store import Store
 from hookline.web import limits
 from hookline.web.context import WebContext

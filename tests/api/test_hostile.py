@@ -17,7 +17,7 @@ from hookline.errors import Busy, StoreUnavailable
 from hookline.model import Application, NewApplication
 from hookline.server import connection, http
 from hookline.server import sockets as listeners
-from hookline.server.site import compose
+from hookline.server.web_app import compose
 from hookline.services.tokens import sign
 from hookline.store import Store
 from hookline.web.body import BodyMemory

@@ -18,7 +18,7 @@ from hookline.model import Application, Organization, Scope
 from hookline.observe.tally import Tally
 from hookline.security import tokens
 from hookline.security.vault import new_key
-from hookline.server.site import web_context
+from hookline.server.web_app import web_context
 from hookline.services import organizations
 from hookline.store import Store
 from hookline.web.context import WebContext

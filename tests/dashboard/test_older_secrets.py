@@ -13,7 +13,7 @@ from hookline.model import Application, Organization
 from hookline.observe.tally import Tally
 from hookline.security import lockout, tokens
 from hookline.security.vault import new_key
-from hookline.server.site import web_context
+from hookline.server.web_app import web_context
 from hookline.services.tokens import sign
 from hookline.store import Store
 from hookline.web.context import WebContext

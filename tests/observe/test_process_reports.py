@@ -12,7 +12,7 @@ from hookline.clock import monotonic
 from hookline.model.measures import Snapshot
 from hookline.observe.process_reports import ProcessReports, Report, report, write
 from hookline.observe.tally import OTHER, Tally
-from hookline.server.process_reports import reporting
+from hookline.server.supervised_worker import reporting
 
 
 def accepted(found: Report) -> float:

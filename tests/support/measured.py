@@ -20,7 +20,7 @@ from hookline.security import tokens
 from hookline.security.vault import new_key
 from hookline.server import http as server
 from hookline.server import sockets as listeners
-from hookline.server.site import compose, web_context
+from hookline.server.web_app import compose, web_context
 from hookline.web.metrics import Metrics, MetricsAccess, route
 from tests.support.scene import Scene
 

@@ -1,4 +1,4 @@
-"""Composes the API and the dashboard on one store, and serves them. Only commands that serve import this module."""
+"""Composes the API and the dashboard into one web application, and serves it. Only commands that serve import this module."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hookline.server import lifeline
+from hookline.server import supervise, supervised_worker
 from hookline.server.supervise import WORKER, Supervisor
 from tests.support.processes import environment
 
@@ -20,13 +20,13 @@ from tests.support.processes import environment
 # is ready.
 STAND_IN = """
 import asyncio, os, signal, sys
-from hookline.server import lifeline
-lifeline.BEAT = 0.05
+from hookline.server import supervised_worker
+supervised_worker.BEAT = 0.05
 
 async def live():
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    async with lifeline.tied(stop):
+    async with supervised_worker.tied_to_supervisor(stop):
         _, writer = await asyncio.open_connection("127.0.0.1", int(sys.argv[1]))
         writer.write(b"%d\\n" % os.getpid())
         await stop.wait()
@@ -38,7 +38,7 @@ asyncio.run(live())
 async def test_a_blocked_process_is_replaced(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(lifeline, "BEAT", 0.05)
+    monkeypatch.setattr(supervised_worker, "BEAT", 0.05)
     born: asyncio.Queue[int] = asyncio.Queue()
 
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -64,11 +64,11 @@ async def test_a_blocked_process_is_replaced(
 async def test_time_in_which_the_supervisor_was_suspended_does_not_count_as_silence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lifeline, "BEAT", 0.01)
+    monkeypatch.setattr(supervised_worker, "BEAT", 0.01)
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.send(b".")
-        silence = asyncio.create_task(lifeline.wait_until_silent(ours, 20))
+        silence = asyncio.create_task(supervise.wait_until_silent(ours, 20))
         await asyncio.sleep(0)
         time.sleep(0.5)  # noqa: ASYNC251 - blocks the event loop for more than twenty heartbeats
         for _ in range(10):
@@ -80,10 +80,10 @@ async def test_time_in_which_the_supervisor_was_suspended_does_not_count_as_sile
 
 async def test_the_supervisor_waits_without_limit_for_the_first_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
     """When many processes start at once, their imports may take minutes."""
-    monkeypatch.setattr(lifeline, "BEAT", 0.001)
+    monkeypatch.setattr(supervised_worker, "BEAT", 0.001)
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        silence = asyncio.create_task(lifeline.wait_until_silent(ours, 1))
+        silence = asyncio.create_task(supervise.wait_until_silent(ours, 1))
         await asyncio.wait({silence}, timeout=0.1)
         assert not silence.done()
         theirs.send(b".")
@@ -93,11 +93,11 @@ async def test_the_supervisor_waits_without_limit_for_the_first_heartbeat(monkey
 async def test_a_worker_accepts_a_pipe_from_a_supervisor_of_the_previous_release() -> None:
     code = """
 import asyncio
-from hookline.server import lifeline
+from hookline.server import supervised_worker
 
 async def live():
     stop = asyncio.Event()
-    async with lifeline.tied(stop):
+    async with supervised_worker.tied_to_supervisor(stop):
         print("lives", flush=True)
         await stop.wait()
 

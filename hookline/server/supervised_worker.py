@@ -1,0 +1,115 @@
+"""The side of a worker process that a supervisor started: heartbeats, the end of the supervisor, and reports of counters.
+
+The standard input of the process is a socket from the supervisor. By this socket each of the two notices when the other has
+ended or is stuck. This module imports no web server, to keep workers small.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import stat
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from pathlib import Path
+
+import structlog
+
+from hookline.observe.process_reports import EVERY, report, write
+from hookline.observe.tally import Tally
+
+log = structlog.get_logger(__name__)
+
+STDIN = 0
+BEAT = 1.0  # seconds between two heartbeats of a process
+
+
+@contextlib.asynccontextmanager
+async def tied_to_supervisor(stop: asyncio.Event) -> AsyncIterator[None]:
+    """While the block runs, send heartbeats from the event loop, and set `stop` when the supervisor has ended."""
+    with _stop_with_supervisor(stop):
+        async with _beside(_beat()):
+            yield
+
+
+@contextlib.asynccontextmanager
+async def _beside(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    """Run a coroutine while the block runs."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+async def _beat() -> None:
+    if not stat.S_ISSOCK(os.fstat(STDIN).st_mode):
+        return  # a pipe from the supervisor of an earlier release, which expects no heartbeats
+    with socket.socket(fileno=os.dup(STDIN)) as connection:
+        while True:
+            with contextlib.suppress(OSError):  # the supervisor is stuck and the socket is full; or it has ended
+                connection.send(b".", socket.MSG_DONTWAIT)
+            await asyncio.sleep(BEAT)
+
+
+@contextlib.contextmanager
+def _stop_with_supervisor(stop: asyncio.Event) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+
+    def on_readable() -> None:
+        if _ended():
+            loop.remove_reader(STDIN)
+            stop.set()  # before the log line, because the reader of the log may have ended too
+            with contextlib.suppress(OSError, ValueError):
+                log.warning("supervisor_gone")
+
+    loop.add_reader(STDIN, on_readable)
+    try:
+        yield
+    finally:
+        loop.remove_reader(STDIN)
+
+
+def _ended() -> bool:
+    try:
+        return not os.read(STDIN, 1)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+# ── reports ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@contextlib.asynccontextmanager
+async def reporting(path: Path | None, tally: Tally) -> AsyncIterator[None]:
+    """Write the counters of this process to `path` while the block runs, and once more at its end."""
+    if path is None:
+        yield
+        return
+    try:
+        async with _beside(_write_regularly(path, tally)):
+            yield
+    finally:
+        _write(path, tally)
+
+
+async def _write_regularly(path: Path, tally: Tally) -> None:
+    succeeded = True
+    while True:
+        written = _write(path, tally)
+        if not written and succeeded:
+            log.warning("metrics_not_told", what="the metrics of the parent process will not include this process")
+        succeeded = written
+        await asyncio.sleep(EVERY)
+
+
+def _write(path: Path, tally: Tally) -> bool:
+    try:
+        write(path, report(tally))
+    except OSError:
+        return False
+    return True
