@@ -8,15 +8,14 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from ipaddress import ip_network
 
 from msgspec import Struct
 
 from bench.ground import BODY
 from bench.receiver import BenchReceiver
 from hookline.engine.sender.dns import Resolver
-from hookline.engine.sender.loop import Request, Results, Sender
-from hookline.rules.guard import Guard
+from hookline.engine.sender.loop import Sender
+from hookline.engine.sender.protocol import Request, Results, Settings
 
 HEADERS = [
     "content-type: application/json",
@@ -62,15 +61,8 @@ class _Run:
         self._done = threading.Event()
         self.failed = 0
         self._resolver = Resolver()
-        self._sender = Sender(
-            Guard([ip_network("127.0.0.0/8")]),
-            slots=slots,
-            body_limit=16_384,
-            ca_bundle=None,
-            connect_timeout=5.0,
-            resolver=self._resolver,
-            on_results=self._on_results,
-        )
+        settings = Settings(allow_nets=("127.0.0.0/8",), slots=slots, body_limit=16_384, connect_timeout=5.0)
+        self._sender = Sender(settings, resolver=self._resolver, on_results=self._on_results)
         self._measure()
         self._sender.start()
         self._submit(slots)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from hookline import clock, ids
-from hookline.engine.sender.loop import Request
+from hookline.engine.sender.protocol import Request
 from hookline.model import Judgement, LeasedDelivery, Result, Sent
 from hookline.model.states import ErrorKind
 from hookline.rules.request import Target

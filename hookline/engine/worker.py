@@ -16,8 +16,8 @@ from msgspec import Struct
 from hookline import clock
 from hookline.engine.in_flight import InFlight
 from hookline.engine.recorder import Recorder
-from hookline.engine.sender.loop import Request, Results
 from hookline.engine.sender.process import SenderProcess
+from hookline.engine.sender.protocol import Request, Results
 from hookline.engine.targets import Targets
 from hookline.errors import SignatureError, StoreUnavailable
 from hookline.model import Judgement, LeasedDelivery, Result, Retry, RetryPolicy, Sent

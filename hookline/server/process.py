@@ -12,8 +12,8 @@ from hookline.config import Config
 from hookline.engine.alerting.watch import Watch, WatchSettings
 from hookline.engine.heartbeat import Heartbeat
 from hookline.engine.relay import Outbox, OwnOutbox, Relay
-from hookline.engine.sender.frames import Settings
 from hookline.engine.sender.process import SenderProcess
+from hookline.engine.sender.protocol import Settings
 from hookline.engine.sources import open_source
 from hookline.engine.sweep import Sweeper, SweepSettings
 from hookline.engine.tasks import TaskRunner

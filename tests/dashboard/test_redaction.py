@@ -14,8 +14,8 @@ import pytest
 from hookline import clock, ids
 from hookline.api.operation import PREFIX
 from hookline.api.routes import OPERATIONS
-from hookline.engine.sender.frames import Settings
 from hookline.engine.sender.process import SenderProcess
+from hookline.engine.sender.protocol import Settings
 from hookline.model import (
     Application,
     DeadFilter,

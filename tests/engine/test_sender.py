@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from hookline import clock
-from hookline.engine.sender.loop import Results
 from hookline.engine.sender.poll import SelectWaiter
+from hookline.engine.sender.protocol import Results
 from hookline.model.states import ErrorKind
 from tests.support.certs import Authority
 from tests.support.ports import refused_port, refusing

@@ -18,9 +18,9 @@ import uvloop
 
 from hookline.engine.frames import Frames, frame
 from hookline.engine.sender import process as sender_process
-from hookline.engine.sender.frames import Settings
-from hookline.engine.sender.loop import SPARE_FILES, Request, Results, kept_connections
+from hookline.engine.sender.loop import SPARE_FILES, kept_connections
 from hookline.engine.sender.process import SenderProcess
+from hookline.engine.sender.protocol import Request, Results, Settings
 from hookline.model import Sent
 from hookline.model.states import ErrorKind
 from tests.support.receiver import Behaviour, Receiver
@@ -280,7 +280,7 @@ async def test_a_process_that_cannot_start_loses_no_request(monkeypatch: pytest.
 
 WORKER = """
 import asyncio
-from hookline.engine.sender.frames import Settings
+from hookline.engine.sender.protocol import Settings
 from hookline.engine.sender.process import SenderProcess
 
 async def main():

@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable
-from ipaddress import ip_network
 from types import TracebackType
 from typing import Any, Self
 
 from hookline.engine.sender.dns import Resolver
-from hookline.engine.sender.loop import Request, Results, Sender
+from hookline.engine.sender.loop import Sender
+from hookline.engine.sender.protocol import Request, Results, Settings
 from hookline.model import Sent
-from hookline.rules.guard import Guard
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 PATIENCE = 90.0  # seconds; longer than a request may take, because the machine may be busy
@@ -39,12 +38,13 @@ class Sending:
         self._news = threading.Condition()
         self._own = resolver is None
         self.resolver = resolver or Resolver()
-        settings = {"slots": 64, "body_limit": 1_000, "ca_bundle": None, "connect_timeout": 60.0} | settings
+        on_results, files = settings.pop("on_results", self._keep), settings.pop("files", None)
+        given = {"slots": 64, "body_limit": 1_000, "connect_timeout": 60.0} | settings
         self.sender = Sender(
-            Guard([ip_network(net) for net in allow], allow_ports),
+            Settings(allow_nets=allow, allow_ports=allow_ports, **given),
             resolver=self.resolver,
-            on_results=settings.pop("on_results", self._keep),
-            **settings,
+            on_results=on_results,
+            files=files,
         )
 
     def __enter__(self) -> Self:

@@ -8,9 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from hookline.engine.sender.frames import Settings
-from hookline.engine.sender.loop import Results
 from hookline.engine.sender.process import SenderProcess
+from hookline.engine.sender.protocol import Results, Settings
 from hookline.engine.worker import Worker, WorkerSettings
 from hookline.model import Delivery, RetryPolicy
 from hookline.model.states import OPEN, DeliveryState

@@ -11,14 +11,12 @@ import signal
 import socket
 import threading
 import traceback
-from ipaddress import ip_network
 
 from hookline.engine.child_processes import raised_file_limit
 from hookline.engine.frames import Frames, frame
 from hookline.engine.sender.dns import Resolver
-from hookline.engine.sender.frames import Settings, decode_orders, decode_settings
-from hookline.engine.sender.loop import SPARE_FILES, Results, Sender, kept_connections
-from hookline.rules.guard import Guard
+from hookline.engine.sender.loop import SPARE_FILES, Sender, kept_connections
+from hookline.engine.sender.protocol import Results, Settings, decode_orders, decode_settings
 
 CHUNK = 1 << 18
 STDIN = 0
@@ -86,16 +84,7 @@ def _sender(settings: Settings, resolver: Resolver, connection: _Connection) -> 
         connection.write([(request.ref, sent) for request, sent in results])
 
     wanted = kept_connections(settings.slots, None) + settings.slots + SPARE_FILES
-    return Sender(
-        Guard([ip_network(net) for net in settings.allow_nets], settings.allow_ports),
-        slots=settings.slots,
-        body_limit=settings.body_limit,
-        ca_bundle=settings.ca_bundle,
-        connect_timeout=settings.connect_timeout,
-        resolver=resolver,
-        on_results=report,
-        files=raised_file_limit(wanted),
-    )
+    return Sender(settings, resolver=resolver, on_results=report, files=raised_file_limit(wanted))
 
 
 def _serve(sender: Sender, connection: _Connection, frames: list[bytes]) -> None:

@@ -18,6 +18,8 @@ import certifi
 import pycurl
 
 from hookline import __version__
+from hookline.engine.sender.poll import Waiter
+from hookline.engine.sender.protocol import Request, Settings
 from hookline.engine.sender.result import Facts
 from hookline.model import Timing
 
@@ -40,31 +42,16 @@ def trust_store(bundle: str | None) -> str:
 
 
 class Exchange:
-    __slots__ = (
-        "_again", "_allows", "_asked", "_fresh", "_limit", "_literal", "_os_error", "_payload", "_progress", "_resolved", "_room",
-        "_size", "_url", "_watch", "blocked", "chunks", "curl", "cut", "dialled", "dns_us", "flooded", "job", "lines",
-        "started_at",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        *,
-        allows: Callable[[str, int], bool],
-        watch: Callable[[int], None],
-        again: Callable[[], None],
-        body_limit: int,
-        ca_bundle: str,
-        connect_timeout: float,
-    ) -> None:
-        self._allows, self._watch, self._again, self._limit = allows, watch, again, body_limit
+    def __init__(self, settings: Settings, ca_bundle: str, allows: Callable[[str, int], bool], waiter: Waiter) -> None:
+        self._allows, self._waiter, self._limit = allows, waiter, settings.body_limit
         self._url, self._fresh, self._resolved, self._literal = "", False, False, False
         self.chunks: list[bytes] = []
         self.lines: list[bytes] = []
         self.curl: Any = pycurl.Curl()
         self.curl.exchange = self
-        self.job: Any = None
+        self.request: Any = None
         self.clear()
-        for option, value in self._options(ca_bundle, connect_timeout):
+        for option, value in self._options(ca_bundle, settings.connect_timeout):
             self.curl.setopt(option, value)
 
     def _options(self, ca_bundle: str, connect_timeout: float) -> list[tuple[int, Any]]:
@@ -104,31 +91,22 @@ class Exchange:
 
     # ── one request ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def load(
-        self,
-        job: Any,
-        *,
-        url: str,
-        headers: list[str],
-        body: bytes,
-        seconds: float,
-        fresh: bool,
-        resolve: str | None,
-        started_at: datetime,
-        dns_us: int,
-    ) -> None:
-        """Set the options of this request. `resolve` is libcurl's "+host:port:address,…", or None if the host is an address."""
-        setopt = self.curl.setopt
-        self.job, self.started_at, self.dns_us = job, started_at, dns_us
+    def load(self, request: Request, resolve: str | None, started_at: datetime, waited: float) -> None:
+        """Set the options of this request, which has waited for DNS for some seconds.
+
+        `resolve` is libcurl's "+host:port:address,…", or None if the host is an address.
+        """
+        setopt, url, body = self.curl.setopt, request.url, request.body
+        self.request, self.started_at, self.dns_us = request, started_at, int(waited * 1_000_000)
         self._payload = body
-        setopt(pycurl.HTTPHEADER, _header_lines(headers, len(body)))
+        setopt(pycurl.HTTPHEADER, _header_lines(request.headers, len(body)))
         setopt(pycurl.POSTFIELDSIZE_LARGE, len(body))
-        setopt(pycurl.TIMEOUT_MS, max(1, int(seconds * 1_000)))
+        setopt(pycurl.TIMEOUT_MS, max(1, int((request.deadline - waited) * 1_000)))
         if url != self._url:
             setopt(pycurl.URL, url)
             self._url = url
         # libcurl can send an empty body twice, because it has nothing to rewind. Only a new connection prevents that.
-        fresh = fresh or not body
+        fresh = request.fresh or not body
         if fresh != self._fresh:
             setopt(pycurl.FRESH_CONNECT, fresh)
             self._fresh = fresh
@@ -142,7 +120,7 @@ class Exchange:
 
     def clear(self) -> None:
         """Remove the request and its response."""
-        self.job = None
+        self.request = None
         self._payload, self._asked = b"", 0
         self._room, self._size, self._os_error = self._limit, 0, 0
         self._progress: tuple[int, float] | None = None  # the last seen value of `_room`, and when it was first seen
@@ -206,7 +184,7 @@ class Exchange:
         if start == 0 and len(payload) <= size:
             return payload
         # libcurl sends one chunk per call and leaves the socket writable. No epoll edge follows, so ask for another round.
-        self._again()
+        self._waiter.wake()
         return payload[start : start + size]
 
     def _write(self, chunk: bytes) -> int | None:
@@ -248,7 +226,7 @@ class Exchange:
 
     def _opened(self, descriptor: int, _purpose: int) -> int:
         try:
-            self._watch(descriptor)
+            self._waiter.watch(descriptor)
         except OSError as error:
             self._os_error = error.errno or 0
             return int(pycurl.SOCKOPT_ERROR)

@@ -120,13 +120,14 @@ def _text(text: str | bytes) -> str:
     return text.decode("ascii") if isinstance(text, bytes) else text
 
 
+_PROBLEMS = {
+    pycares.errno.ARES_ETIMEOUT: "no name server answered in time",
+    pycares.errno.ARES_ENOTFOUND: "the name does not exist",
+    pycares.errno.ARES_ENODATA: "the name has no address",
+    pycares.errno.ARES_ECANCELLED: "the look-up was cancelled",
+    pycares.errno.ARES_EDESTRUCTION: "the look-up was cancelled",
+}
+
+
 def _describe(error: int) -> str:
-    if error == pycares.errno.ARES_ETIMEOUT:
-        return "no name server answered in time"
-    if error == pycares.errno.ARES_ENOTFOUND:
-        return "the name does not exist"
-    if error == pycares.errno.ARES_ENODATA:
-        return "the name has no address"
-    if error in (pycares.errno.ARES_ECANCELLED, pycares.errno.ARES_EDESTRUCTION):
-        return "the look-up was cancelled"
-    return f"the look-up failed: {_text(pycares.errno.strerror(error))}"
+    return _PROBLEMS.get(error) or f"the look-up failed: {_text(pycares.errno.strerror(error))}"

@@ -6,7 +6,6 @@ hands over the results, and waits until a socket or a timer is ready.
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import math
 import threading
@@ -14,7 +13,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Protocol
+from ipaddress import ip_address, ip_network
+from typing import Any
 from urllib.parse import urlsplit
 
 import pycurl
@@ -24,9 +24,11 @@ from hookline import clock
 from hookline.engine.sender.curl_handle import Exchange, trust_store
 from hookline.engine.sender.dns import Answer, Resolver
 from hookline.engine.sender.poll import MAX_WAIT, Waiter, waiter_for
+from hookline.engine.sender.protocol import Request, Results, Settings
 from hookline.engine.sender.result import conclude
 from hookline.model import Sent, Timing
 from hookline.model.states import ErrorKind
+from hookline.rules.guard import Guard
 
 log = logging.getLogger("hookline.send")
 
@@ -37,23 +39,6 @@ STALL_CHECK = 1.0  # seconds between two checks for stalled bodies
 CLOSE_MARGIN = 5.0  # seconds beyond its timeout that `close` waits for the thread
 MIN_KEPT = 64  # idle connections that are kept open at least, if enough files may be opened
 SPARE_FILES = 128  # descriptors for look-ups of names, libraries, and connections that are being closed
-
-
-class Guard(Protocol):
-    def allows(self, address: str, port: int = ...) -> bool: ...
-
-
-class Request(Struct, frozen=True, kw_only=True, array_like=True):
-    ref: Any  # an object of the caller, which the sender only returns
-    url: str  # in the normal form that the guard has checked
-    headers: list[str]  # complete lines "name: value", including the signature
-    body: bytes
-    deadline: float  # seconds for DNS, connect, TLS, headers and body together
-    fresh: bool = False  # whether to open a new connection
-    start_before: float = math.inf  # monotonic; the request is not sent after this time
-
-
-Results = list[tuple[Request, Sent]]
 
 
 class Route(Struct, frozen=True):
@@ -68,50 +53,51 @@ class _Job(Struct, eq=False):
     """A request between its start and its result."""
 
     request: Request
-    started_at: datetime
-    began: float
     route: Route
-    resolve_by: float  # monotonic; the request fails if its host is not resolved by then
+    started_at: datetime
+    began: float  # monotonic
+
+    @property
+    def resolve_by(self) -> float:
+        """When the request fails if its host is not resolved. Monotonic."""
+        return self.began + min(self.request.deadline, MAX_LOOKUP)
 
 
 class Sender:
     """Sends requests in its own thread, and calls `on_results` in that thread.
 
-    A result that has neither a status nor an error means that it was too late to start the request.
+    A result that has neither a status nor an error means that it was too late to start the request. `files` is the number of
+    files that this process may open; None means that there is no limit.
     """
 
     def __init__(
         self,
-        guard: Guard,
+        settings: Settings,
         *,
-        slots: int,
-        body_limit: int,
-        ca_bundle: str | None,
-        connect_timeout: float,
         resolver: Resolver,
         on_results: Callable[[Results], None],
-        files: int | None = None,  # number of files that this process may open; None: no limit
+        files: int | None = None,
     ) -> None:
-        self._guard, self._slots, self._resolver = guard, slots, resolver
+        self._settings = settings
+        self._guard = Guard([ip_network(net) for net in settings.allow_nets], settings.allow_ports)
+        self._resolver = resolver
         self._on_results = on_results
-        self._body_limit, self._connect_timeout = body_limit, connect_timeout
-        self._ca_bundle = trust_store(ca_bundle)
+        self._ca_bundle = trust_store(settings.ca_bundle)
         self._lock = threading.Lock()
         self._closing_at: float | None = None  # guarded by the lock, so that nothing is submitted after it is set
         self._shut_down = False
         self._accepted = 0
         self._reported = 0
         self._inbox: deque[Request] = deque()
-        self._answers: deque[tuple[str, Answer]] = deque()
-        self._unresolved: dict[str, list[_Job]] = {}
-        self._resolving = 0  # number of requests that wait for a look-up
+        self._answers: deque[tuple[_Job, Answer]] = deque()
+        self._unresolved: set[_Job] = set()
         self._lookups_due = math.inf  # monotonic; the earliest time at which a look-up is too late
         self._in_flight: set[Exchange] = set()
         self._stall_check_at = 0.0  # monotonic; time of the next check for stalled bodies
         self._free: list[Exchange] = []
         self._results: Results = []
         self._multi: Any = pycurl.CurlMulti()
-        self._multi.setopt(pycurl.M_MAXCONNECTS, kept_connections(slots, files))
+        self._multi.setopt(pycurl.M_MAXCONNECTS, kept_connections(settings.slots, files))
         self._waiter: Waiter = waiter_for(self._multi)
         self._sort = lru_cache(maxsize=4_096)(self._sort_addresses)
         self._thread = threading.Thread(target=self._run, name="hookline-send", daemon=True)
@@ -185,7 +171,7 @@ class Sender:
         return min(bounds, default=None)
 
     def _has_room(self) -> bool:
-        return len(self._in_flight) + self._resolving < self._slots
+        return len(self._in_flight) + len(self._unresolved) < self._settings.slots
 
     def _take_requests(self) -> None:
         """Start a few requests. The first ones can be answered while the next ones are prepared."""
@@ -193,17 +179,13 @@ class Sender:
         for _ in range(MAX_STARTED):
             if not inbox or not self._has_room():
                 return
-            self._begin(inbox.popleft())
+            self._begin(_job(inbox.popleft()))
 
-    def _begin(self, request: Request) -> None:
-        now, began = clock.wall(), clock.monotonic()
-        try:
-            route = route_of(request.url)
-        except ValueError:
-            self._give_up(request, now, ErrorKind.UNSENDABLE, "building the request: the URL has no host or port")
-            return
-        job = _Job(request, now, began, route, began + min(request.deadline, MAX_LOOKUP))
-        if route.literal:
+    def _begin(self, job: _Job) -> None:
+        route = job.route
+        if not route.host:
+            self._fail(job, ErrorKind.UNSENDABLE, "building the request: the URL has no host or port")
+        elif route.literal:
             self._dial(job, None)
         elif (answer := self._resolver.cached(route.host)) is not None:
             self._resolved(job, answer)
@@ -213,39 +195,30 @@ class Sender:
     # ── names ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _look_up(self, job: _Job) -> None:
-        name = job.route.host
-        waiting = self._unresolved.setdefault(name, [])
-        waiting.append(job)
-        self._resolving += 1
+        self._unresolved.add(job)
         self._lookups_due = min(self._lookups_due, job.resolve_by)
-        if len(waiting) == 1:
-            self._resolver.look_up(name, self._on_answer)
+        self._resolver.look_up(job.route.host, lambda _name, answer: self._on_answer(job, answer))
 
-    def _on_answer(self, name: str, answer: Answer) -> None:
+    def _on_answer(self, job: _Job, answer: Answer) -> None:
         """Store an answer. The resolver calls this in its own thread."""
-        self._answers.append((name, answer))
+        self._answers.append((job, answer))
         self._waiter.wake()
 
     def _take_answers(self) -> None:
         while self._answers:
-            name, answer = self._answers.popleft()
-            jobs = self._unresolved.pop(name, [])
-            self._resolving -= len(jobs)
-            for job in jobs:
+            job, answer = self._answers.popleft()
+            if job in self._unresolved:  # otherwise it has failed, because the answer came too late
+                self._unresolved.remove(job)
                 self._resolved(job, answer)
 
     def _expire_lookups(self) -> None:
         now = clock.monotonic()
         if now < self._lookups_due:
             return
-        waiting = [job for jobs in self._unresolved.values() for job in jobs]
-        for job in waiting:
-            if job.resolve_by <= now:
-                self._unresolved[job.route.host].remove(job)
-                self._resolving -= 1
-                self._unresolvable(job, "no answer in time")
-        self._unresolved = {name: jobs for name, jobs in self._unresolved.items() if jobs}
-        self._lookups_due = min((job.resolve_by for job in waiting if job.resolve_by > now), default=math.inf)
+        for job in [job for job in self._unresolved if job.resolve_by <= now]:
+            self._unresolved.remove(job)
+            self._unresolvable(job, "no answer in time")
+        self._lookups_due = min((job.resolve_by for job in self._unresolved), default=math.inf)
 
     def _resolved(self, job: _Job, answer: Answer) -> None:
         if answer.problem:
@@ -278,17 +251,7 @@ class Sender:
         waited = now - job.began if resolve is not None else 0.0
         exchange = self._free.pop() if self._free else self._new_exchange()
         try:
-            exchange.load(
-                request,
-                url=request.url,
-                headers=request.headers,
-                body=request.body,
-                seconds=request.deadline - waited,
-                fresh=request.fresh,
-                resolve=resolve,
-                started_at=job.started_at,
-                dns_us=int(waited * 1_000_000),
-            )
+            exchange.load(request, resolve, job.started_at, waited)
             self._multi.add_handle(exchange.curl)
         except (pycurl.error, ValueError, TypeError) as error:  # libcurl refuses a header or the URL
             exchange.clear()
@@ -298,14 +261,7 @@ class Sender:
         self._in_flight.add(exchange)
 
     def _new_exchange(self) -> Exchange:
-        return Exchange(
-            allows=self._guard.allows,
-            watch=self._waiter.watch,
-            again=self._waiter.wake,
-            body_limit=self._body_limit,
-            ca_bundle=self._ca_bundle,
-            connect_timeout=self._connect_timeout,
-        )
+        return Exchange(self._settings, self._ca_bundle, self._guard.allows, self._waiter)
 
     def _collect(self) -> None:
         queued = 1
@@ -329,7 +285,7 @@ class Sender:
         facts = exchange.facts(code, text)
         self._multi.remove_handle(exchange.curl)
         self._in_flight.discard(exchange)
-        self._results.append((exchange.job, conclude(facts)))
+        self._results.append((exchange.request, conclude(facts)))
         exchange.clear()
         self._free.append(exchange)
 
@@ -337,10 +293,8 @@ class Sender:
         """End a request before any of it was sent."""
         total = int((clock.monotonic() - job.began) * 1_000_000)
         timing = Timing(dns=0 if job.route.literal else total, total=total)
-        self._results.append((job.request, _failed(job.started_at, kind, detail, timing)))
-
-    def _give_up(self, request: Request, at: datetime, kind: ErrorKind, detail: str) -> None:
-        self._results.append((request, _failed(at, kind, detail)))
+        sent = Sent(error=kind, detail=detail, started_at=job.started_at, timing=timing, untouched=True)
+        self._results.append((job.request, sent))
 
     def _report(self) -> None:
         results = self._results
@@ -361,12 +315,10 @@ class Sender:
         why = "shutting down"
         for exchange in list(self._in_flight):
             self._finish(exchange, pycurl.E_ABORTED_BY_CALLBACK, why)
-        for jobs in self._unresolved.values():
-            for job in jobs:
-                self._fail(job, ErrorKind.NETWORK, why)
+        for job in (*self._unresolved, *map(_job, self._inbox)):
+            self._fail(job, ErrorKind.NETWORK, why)
         self._unresolved.clear()
-        while self._inbox:
-            self._give_up(self._inbox.popleft(), clock.wall(), ErrorKind.NETWORK, why)
+        self._inbox.clear()
         self._report()
         for exchange in self._free:
             exchange.curl.close()
@@ -384,22 +336,24 @@ def kept_connections(slots: int, files: int | None) -> int:
     return kept if files is None else max(1, min(kept, files - slots - SPARE_FILES))
 
 
+def _job(request: Request) -> _Job:
+    return _Job(request, route_of(request.url), clock.wall(), clock.monotonic())
+
+
 @lru_cache(maxsize=4_096)
 def route_of(url: str) -> Route:
-    parts = urlsplit(url)
-    host, port = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
-    if not host:
-        raise ValueError("a URL without a host")
-    return Route(host, port, _literal(host))
-
-
-def _literal(host: str) -> bool:
+    """Return the host and port. The host is empty if the URL cannot be parsed."""
     try:
-        ipaddress.ip_address(host)
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError:
+        return Route("", 0, literal=True)
+    return Route(host, port, _is_address(host))
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
     except ValueError:
         return False
     return True
-
-
-def _failed(at: datetime, kind: ErrorKind, detail: str, timing: Timing | None = None) -> Sent:
-    return Sent(error=kind, detail=detail, started_at=at, timing=timing or Timing(), untouched=True)

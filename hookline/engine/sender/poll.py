@@ -8,24 +8,12 @@ from __future__ import annotations
 import os
 import select
 import threading
-from typing import Any, Protocol
+from typing import Any
 
 # libcurl usually drains a socket, or asks to be called again. But a large upload that fills the socket's buffer can wait for
 # an epoll edge that never comes. This limit bounds that delay.
 MAX_WAIT = 0.05  # seconds
 NAP = 0.005  # seconds that a `SelectWaiter` waits at most before it checks whether `wake` was called
-
-
-class Waiter(Protocol):
-    def watch(self, descriptor: int) -> None:
-        """End the wait when this socket is ready. The registration ends when the socket is closed."""
-
-    def wait(self, seconds: float | None) -> None: ...
-
-    def wake(self) -> None:
-        """End the current wait, or the next one if none is running. Any thread may call this."""
-
-    def close(self) -> None: ...
 
 
 class EpollWaiter:
@@ -42,12 +30,14 @@ class EpollWaiter:
         self._epoll.register(self._wake_fd, select.EPOLLIN | select.EPOLLET)
 
     def watch(self, descriptor: int) -> None:
+        """End the wait when this socket is ready. The registration ends when the socket is closed."""
         self._epoll.register(descriptor, select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET)
 
     def wait(self, seconds: float | None) -> None:
         self._epoll.poll(seconds)
 
     def wake(self) -> None:
+        """End the current wait, or the next one if none is running. Any thread may call this."""
         with self._lock:  # a late look-up may call this after `close`, when another file may have the same descriptor
             if self._wake_fd is not None:
                 os.eventfd_write(self._wake_fd, 1)
@@ -82,6 +72,9 @@ class SelectWaiter:
 
     def close(self) -> None:
         """Do nothing: it holds no resources."""
+
+
+Waiter = EpollWaiter | SelectWaiter
 
 
 def waiter_for(multi: Any) -> Waiter:

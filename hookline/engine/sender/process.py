@@ -18,8 +18,7 @@ import structlog
 from hookline import clock
 from hookline.engine.child_processes import spawn
 from hookline.engine.frames import Frames, frame
-from hookline.engine.sender.frames import Settings, decode_reports
-from hookline.engine.sender.loop import Request, Results
+from hookline.engine.sender.protocol import Request, Results, Settings, decode_reports
 from hookline.model import Sent
 from hookline.model.states import ErrorKind
 

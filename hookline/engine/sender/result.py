@@ -121,6 +121,11 @@ _cached_field = lru_cache(maxsize=4_096)(_field)
 
 # This machine lacks a resource. These errors say nothing about the endpoint.
 _LOCAL = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
+_UNCONNECTED = {
+    errno.ECONNREFUSED: ErrorKind.REFUSED,
+    errno.ETIMEDOUT: ErrorKind.TIMEOUT,
+    errno.ECONNRESET: ErrorKind.RESET,
+}
 
 
 def explain(facts: Facts) -> tuple[ErrorKind, str]:
@@ -152,15 +157,9 @@ def explain(facts: Facts) -> tuple[ErrorKind, str]:
 
 def _unconnected(facts: Facts) -> tuple[ErrorKind, str]:
     what = os.strerror(facts.os_error).lower() if facts.os_error else facts.text
-    if facts.os_error == errno.ECONNREFUSED:
-        return ErrorKind.REFUSED, f"connecting: {what}"
-    if facts.os_error == errno.ETIMEDOUT:
-        return ErrorKind.TIMEOUT, f"connecting: {what}"
-    if facts.os_error == errno.ECONNRESET:
-        return ErrorKind.RESET, f"connecting: {what}"
     if facts.os_error in _LOCAL:
         return ErrorKind.INTERRUPTED, f"connecting: {what} on the sender's machine"
-    return ErrorKind.NETWORK, f"connecting: {what}"
+    return _UNCONNECTED.get(facts.os_error, ErrorKind.NETWORK), f"connecting: {what}"
 
 
 def _ended(facts: Facts) -> tuple[ErrorKind, str]:

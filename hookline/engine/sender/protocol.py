@@ -1,0 +1,42 @@
+"""What the worker and the sender's process send each other. `engine/frames.py` puts it on the socket."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from hookline.model import Sent
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """The settings of the sender's process, sent in the first frame. They contain no secret."""
+
+    allow_nets: tuple[str, ...] = ()
+    allow_ports: tuple[int, ...] = ()
+    slots: int
+    body_limit: int
+    connect_timeout: float
+    ca_bundle: str | None = None
+    dns_servers: tuple[str, ...] = ()
+
+
+class Request(Struct, frozen=True, kw_only=True, array_like=True):
+    ref: Any  # an object of the caller, which the sender only returns
+    url: str  # in the normal form that the guard has checked
+    headers: list[str]  # complete lines "name: value", including the signature
+    body: bytes
+    deadline: float  # seconds for DNS, connect, TLS, headers and body together
+    fresh: bool = False  # whether to open a new connection
+    start_before: float = math.inf  # monotonic; the request is not sent after this time
+
+
+Results = list[tuple[Request, Sent]]
+
+decode_settings = msgspec.msgpack.Decoder(Settings).decode
+# To the sender: requests whose `ref` is a number, or the number of seconds to finish the requests in flight before it exits.
+decode_orders = msgspec.msgpack.Decoder(list[Request] | float).decode
+# From the sender: the number of each request and its result, or a line for the worker's log.
+decode_reports = msgspec.msgpack.Decoder(list[tuple[int, Sent]] | str).decode
