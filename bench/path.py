@@ -156,7 +156,7 @@ async def _deliver(store: Store, config: Config, app: Application) -> tuple[floa
     worker = Worker(
         store,
         process.worker_settings(config),
-        make_sender=process.sender_factory(config),
+        sender=process.sender_settings(config),
         outage=Outage(clock.chance),
         chance=clock.chance,
         journal=AttemptLog(LogSettings(), lambda _line: recorded.release(), max_write=1),

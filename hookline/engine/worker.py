@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 import structlog
 from msgspec import Struct
 
-from hookline import clock
-from hookline.engine.in_flight import InFlight
+from hookline import clock, ids
 from hookline.engine.recorder import Recorder
 from hookline.engine.sender.process import SenderProcess
 from hookline.engine.sender.protocol import Request, Results
+from hookline.engine.sender.protocol import Settings as SenderSettings
 from hookline.engine.targets import Targets
 from hookline.errors import SignatureError, StoreUnavailable
 from hookline.model import Judgement, LeasedDelivery, Result, Retry, RetryPolicy, Sent
@@ -28,6 +28,7 @@ from hookline.observe.traces import Traces
 from hookline.rules import backoff
 from hookline.rules.claim.budgets import Slots
 from hookline.rules.judge import judge
+from hookline.rules.request import Target
 from hookline.store.outage import Outage, pause
 from hookline.store.protocols import Store
 
@@ -57,7 +58,18 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     drain: float = 20.0  # seconds to finish the requests in flight after the stop signal
 
 
-SenderFactory = Callable[[Callable[[Results], None]], SenderProcess]
+class InFlight(Struct, eq=False):
+    """A leased delivery from the claim to its result, and the endpoint to send it to. Times are monotonic."""
+
+    job: LeasedDelivery
+    target: Target | None
+    claimed: float
+    send_before: float  # a request that starts later could outlive its lease
+    resent: bool = False  # the request failed before any of it was sent, and was submitted a second time
+
+    def database_now(self) -> datetime:
+        """Return the current time by the database's clock: the time of the lease plus the time since then."""
+        return self.job.claimed_at + timedelta(seconds=max(0.0, clock.monotonic() - self.claimed))
 
 
 class Worker:
@@ -68,7 +80,7 @@ class Worker:
         store: Store,
         settings: WorkerSettings,
         *,
-        make_sender: SenderFactory,
+        sender: SenderSettings,
         outage: Outage,
         chance: random.Random,
         tally: Tally | None = None,
@@ -88,7 +100,7 @@ class Worker:
         self._recorder = Recorder(
             store, self._slots, outage, self._freed.set, self._targets.name_of, self._tally, journal, traces
         )
-        self._sender = make_sender(self._judge_all)
+        self._sender = SenderProcess(sender, self._judge_all)
         self._claimed_at = 0.0  # time of the last claim; monotonic
         self._settle_until: float | None = None  # when the wait for more free slots ends; monotonic
         self._fresh: set[int] = set()  # deliveries whose next attempt by this worker uses a new connection
@@ -141,7 +153,8 @@ class Worker:
         A small claim costs as much as a large one. So a worker with few free slots waits a moment for more.
         """
         if not self._sender.ready.is_set():
-            await self._wait_for_sender()
+            # Requests that are claimed before the sender has started would start all at once, faster than a throttle allows.
+            await pause(START_POLL, self._sender.ready)
             return False
         slots = self._slots
         if slots.usable >= slots.total / 4 and self._recorder.waiting < slots.total * MAX_UNRECORDED:
@@ -150,20 +163,10 @@ class Worker:
         if slots.free <= 0 or self._recorder.waiting >= slots.total * MAX_UNRECORDED:
             await self._freed.wait()
             return False
-        try:
-            async with asyncio.timeout(self._settle_time()):
-                await self._freed.wait()
-        except TimeoutError:
-            return True  # slow endpoints hold the other slots, so use the few that are free
-        return False
-
-    async def _wait_for_sender(self) -> None:
-        """Wait until the sender has started. Requests claimed earlier would start all at once, faster than a throttle allows."""
-        try:
-            async with asyncio.timeout(START_POLL):
-                await self._sender.ready.wait()
-        except TimeoutError:
-            return
+        seconds = self._settle_time()
+        await pause(seconds, self._freed)
+        # If no slot became free, slow endpoints hold the others. So use the few that are free.
+        return seconds == 0.0 or not self._freed.is_set()
 
     def _settle_time(self) -> float:
         """Return how many seconds to wait for more free slots.
@@ -233,10 +236,10 @@ class Worker:
             try:
                 requests.append(self._request(attempt))
             except SignatureError as error:
-                unsendable.append(attempt.unsendable(str(error)))
+                unsendable.append((attempt, _unsendable(str(error))))
             except Exception as error:  # a bug in Hookline; its text may contain a secret, so only its type is logged
                 log.error("signing_failed", message=attempt.job.message_id, error=type(error).__name__)
-                unsendable.append(attempt.unsendable(type(error).__name__))
+                unsendable.append((attempt, _unsendable(type(error).__name__)))
         if requests:
             self._sender.submit(requests)
         if unsendable:
@@ -275,19 +278,19 @@ class Worker:
     # ── judge ──
 
     def _judge_all(self, results: Results) -> None:
-        for request, sent in results:
-            attempt = request.ref
-            assert isinstance(attempt, InFlight)
+        attempt: InFlight
+        for attempt, sent in results:
             if self._may_resend(attempt, sent):
                 attempt.resent = True
                 self._submit([attempt])
                 continue
             self._free_slot(attempt.job)
             try:
-                if self._was_cut_off(sent):
-                    self._record_cut_off(attempt, sent)
+                cut_off = self._was_cut_off(sent)
+                if cut_off and (sent.error is None or sent.untouched):
+                    self._recorder.give_back(attempt.job)
                 else:
-                    self._recorder.add(self._result(attempt, sent))
+                    self._recorder.add(self._result(attempt, sent, cut_off))
             except Exception:
                 # A bug in Hookline. The other results of this batch go on. The lease of this delivery expires, and it is retried.
                 log.exception("judge_failed", message=attempt.job.message_id)
@@ -304,35 +307,36 @@ class Worker:
             return False
         return sent.error is None or (self._stopping and sent.error is ErrorKind.NETWORK)
 
-    def _record_cut_off(self, attempt: InFlight, sent: Sent) -> None:
-        """Release the delivery. If part of the request was sent, record the attempt too, because it may have arrived."""
-        if sent.error is None or sent.untouched:
-            self._recorder.give_back(attempt.job)
-            return
-        now = attempt.database_now()
-        verdict = Retry(at=now, spends=False)
-        self._recorder.add(attempt.result(sent, Judgement(verdict=verdict, health=Health.NONE), now))
-
     def _may_resend(self, attempt: InFlight, sent: Sent) -> bool:
         """Return whether to send the request again at once. An endpoint whose lane is not healthy gets no second request."""
         if not sent.untouched or attempt.resent or attempt.job.counted or self._stopping:
             return False
         return sent.error in _RETRIED_AT_ONCE
 
-    def _result(self, attempt: InFlight, sent: Sent) -> Result:
-        job, policy = attempt.job, self._settings.retry
+    def _result(self, attempt: InFlight, sent: Sent, cut_off: bool) -> Result:
+        """Judge an attempt. One that was cut off spends no attempt, but it is recorded, because it may have arrived."""
+        job, policy, now = attempt.job, self._settings.retry, attempt.database_now()
         if job.policy is not None:
             policy = backoff.merge(policy, job.policy)
-        now = attempt.database_now()
-        judgement = judge(sent, job, policy, now=now, chance=self._chance)
+        if cut_off:
+            judgement = Judgement(verdict=Retry(at=now, spends=False), health=Health.NONE)
+        else:
+            judgement = judge(sent, job, policy, now=now, chance=self._chance)
         last_left = False
         if isinstance(judgement.verdict, Retry):
             last_left = judgement.verdict.spends and job.attempts + 2 == policy.max_attempts
             if judgement.verdict.fresh and len(self._fresh) < MAX_FRESH:
                 self._fresh.add(job.delivery_id)
-        # The end of a pause restarts the time budget. So the budget's start says when the delivery became ready.
-        ready_at = max(job.due_at, job.expires_at - timedelta(seconds=policy.max_age))
-        return attempt.result(sent, judgement, now, last_left=last_left, ready_at=ready_at)
+        return Result(
+            job=job,
+            attempt_id=ids.mint(ids.ATTEMPT, sent.started_at),
+            sent=sent,
+            judgement=judgement,
+            ended_at=now,
+            last_left=last_left,
+            # The end of a pause restarts the time budget. So the budget's start says when the delivery became ready.
+            ready_at=max(job.due_at, job.expires_at - timedelta(seconds=policy.max_age)),
+        )
 
     # ── record ──
 
@@ -359,3 +363,8 @@ class Worker:
                 count=self._recorder.abandon(),
                 what="their leases expire, and the deliveries are retried",
             )
+
+
+def _unsendable(detail: str) -> Sent:
+    """Return the result of a request that cannot be signed."""
+    return Sent(started_at=clock.wall(), error=ErrorKind.UNSENDABLE, detail=f"signing the request: {detail}")

@@ -12,12 +12,11 @@ from hookline.config import Config
 from hookline.engine.alerting.watch import Watch, WatchSettings
 from hookline.engine.heartbeat import Heartbeat
 from hookline.engine.relay import Outbox, OwnOutbox, Relay
-from hookline.engine.sender.process import SenderProcess
 from hookline.engine.sender.protocol import Settings
 from hookline.engine.sources import open_source
 from hookline.engine.sweep import Sweeper, SweepSettings
 from hookline.engine.tasks import TaskRunner
-from hookline.engine.worker import SenderFactory, Worker, WorkerSettings
+from hookline.engine.worker import Worker, WorkerSettings
 from hookline.errors import MigrationNeeded, VaultError
 from hookline.model.states import EndpointStatus
 from hookline.observe.attempt_log import AttemptLog, LogSettings
@@ -89,11 +88,10 @@ async def work(
     """Deliver, relay, sweep and run tasks on an open store. When `stop` is set, the worker drains and the others end at once."""
     await check_keys(store)
     outage = Outage(clock.chance)
-    make_sender = sender_factory(config)
     worker = Worker(
         store,
         worker_settings(config),
-        make_sender=make_sender,
+        sender=sender_settings(config),
         outage=outage,
         chance=clock.chance,
         tally=tally,
@@ -167,11 +165,10 @@ def sweep_settings(config: Config) -> SweepSettings:
     return config.fill(SweepSettings, pause_dead=config.pause_dead_per_day)
 
 
-def sender_factory(config: Config) -> SenderFactory:
-    settings = config.fill(
+def sender_settings(config: Config) -> Settings:
+    return config.fill(
         Settings,
         allow_nets=tuple(map(str, config.allow_nets)),
         slots=config.concurrency,
         body_limit=config.response_body_limit,
     )
-    return lambda on_results: SenderProcess(settings, on_results)

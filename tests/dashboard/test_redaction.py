@@ -14,7 +14,6 @@ import pytest
 from hookline import clock, ids
 from hookline.api.operation import PREFIX
 from hookline.api.routes import OPERATIONS
-from hookline.engine.sender.process import SenderProcess
 from hookline.engine.sender.protocol import Settings
 from hookline.model import (
     Application,
@@ -196,7 +195,7 @@ async def test_a_name_with_an_internal_address_is_refused_without_the_address(
     with NameServer() as names:
         names.answer("priv.example", "10.9.9.9")
         settings = Settings(slots=4, body_limit=1024, connect_timeout=5.0, dns_servers=(names.address,))
-        async with working(store, make_sender=lambda on_results: SenderProcess(settings, on_results)):
+        async with working(store, sender=settings):
             [accepted] = await store.pipeline.ingest(factory.new_messages(app.no, 1))
             await settled(store, accepted.message_id)
     [attempt] = await store.history.attempts(accepted.message_id)

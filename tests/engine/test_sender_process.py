@@ -50,7 +50,7 @@ class AwaitableSender:
         self.sender = SenderProcess(settings, self._keep)
 
     def _keep(self, results: Results) -> None:
-        self._results |= {one.ref: sent for one, sent in results}
+        self._results |= dict(results)
         self._news.set()
 
     async def send(self, *requests: Request) -> list[Sent]:

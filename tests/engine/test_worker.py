@@ -13,9 +13,9 @@ import pytest
 from msgspec.structs import replace
 
 from hookline import clock
-from hookline.engine.in_flight import InFlight
 from hookline.engine.recorder import Recorder
 from hookline.engine.sweep import Sweeper, SweepSettings
+from hookline.engine.worker import InFlight
 from hookline.errors import StoreUnavailable
 from hookline.model import CircuitPolicy, EndpointChange, Judgement, LaneEventKind, LeasedDelivery, PolicyOverride, Sent
 from hookline.model.states import Circuit, DeliveryState, EndpointStatus, ErrorKind, Reason
@@ -312,7 +312,7 @@ async def test_a_job_whose_lease_is_nearly_over_is_given_back(scene: Scene, rece
     attempt = InFlight(job, Target(endpoint), claimed=clock.monotonic(), send_before=clock.monotonic() - 1)
     assert worker._request(attempt).start_before == attempt.send_before
     assert worker._attempt(job, 100.0).send_before == pytest.approx(125.0)
-    late = (worker._request(attempt), Sent(started_at=clock.wall()))
+    late = (attempt, Sent(started_at=clock.wall()))
     worker._slots.take([job])
     worker._judge_all([late])
     recording = asyncio.create_task(worker._recorder.run())

@@ -60,7 +60,7 @@ class Sending:
 
     def _keep(self, results: Results) -> None:
         with self._news:
-            self._results.update((request.ref, sent) for request, sent in results)
+            self._results.update(results)
             self._news.notify_all()
 
     def submit(self, *requests: Request) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from hookline.engine.sender.process import SenderProcess
-from hookline.engine.sender.protocol import Results, Settings
+from hookline.engine.sender.protocol import Settings
 from hookline.engine.worker import Worker, WorkerSettings
 from hookline.model import Delivery, RetryPolicy
 from hookline.model.states import OPEN, DeliveryState
@@ -19,15 +18,10 @@ from hookline.store import Store
 from hookline.store.outage import Outage
 
 QUICK_RETRY = RetryPolicy(base=0.02, factor=2.0, cap=0.2)
-MakeSender = Callable[[Callable[[Results], None]], SenderProcess]
 PATIENCE = 60.0  # seconds; long, because the machine may be busy
 
 
-def loopback_sender(on_results: Callable[[Results], None]) -> SenderProcess:
-    settings = Settings(
-        allow_nets=("127.0.0.0/8", "::1/128"), slots=64, body_limit=1024, ca_bundle=None, connect_timeout=30.0
-    )
-    return SenderProcess(settings, on_results)
+LOOPBACK = Settings(allow_nets=("127.0.0.0/8", "::1/128"), slots=64, body_limit=1024, connect_timeout=30.0)
 
 
 def make_worker(
@@ -35,14 +29,14 @@ def make_worker(
     *,
     tally: Tally | None = None,
     traces: Traces | None = None,
-    make_sender: MakeSender = loopback_sender,
+    sender: Settings = LOOPBACK,
     **settings: Any,
 ) -> Worker:
     given = {"slots": 64, "share": 64, "deadline": 30.0, "retry": QUICK_RETRY, "poll": 0.2, "drain": 5.0}
     return Worker(
         store,
         WorkerSettings(**(given | settings)),
-        make_sender=make_sender,
+        sender=sender,
         outage=Outage(random.Random(7)),
         chance=random.Random(11),
         tally=tally,

@@ -16,7 +16,7 @@ from hookline.engine.child_processes import raised_file_limit
 from hookline.engine.frames import Frames, frame
 from hookline.engine.sender.dns import Resolver
 from hookline.engine.sender.loop import SPARE_FILES, Sender, kept_connections
-from hookline.engine.sender.protocol import Results, Settings, decode_orders, decode_settings
+from hookline.engine.sender.protocol import decode_orders, decode_settings
 
 CHUNK = 1 << 18
 STDIN = 0
@@ -72,19 +72,12 @@ def main() -> None:
     first, *rest = connection.read()
     settings = decode_settings(first)
     resolver = Resolver(servers=settings.dns_servers)
-    sender = _sender(settings, resolver, connection)
+    files = raised_file_limit(kept_connections(settings.slots, None) + settings.slots + SPARE_FILES)
+    sender = Sender(settings, resolver=resolver, on_results=connection.write, files=files)
     sender.start()
     connection.write([])  # an empty report means that the process is ready
     _serve(sender, connection, rest)
     resolver.close()
-
-
-def _sender(settings: Settings, resolver: Resolver, connection: _Connection) -> Sender:
-    def report(results: Results) -> None:
-        connection.write([(request.ref, sent) for request, sent in results])
-
-    wanted = kept_connections(settings.slots, None) + settings.slots + SPARE_FILES
-    return Sender(settings, resolver=resolver, on_results=report, files=raised_file_limit(wanted))
 
 
 def _serve(sender: Sender, connection: _Connection, frames: list[bytes]) -> None:

@@ -246,7 +246,7 @@ class Sender:
         """Start the request, on an open connection or a new one."""
         request, now = job.request, clock.monotonic()
         if now > request.start_before:
-            self._results.append((request, Sent(started_at=job.started_at)))
+            self._results.append((request.ref, Sent(started_at=job.started_at)))
             return
         waited = now - job.began if resolve is not None else 0.0
         exchange = self._free.pop() if self._free else self._new_exchange()
@@ -285,7 +285,7 @@ class Sender:
         facts = exchange.facts(code, text)
         self._multi.remove_handle(exchange.curl)
         self._in_flight.discard(exchange)
-        self._results.append((exchange.request, conclude(facts)))
+        self._results.append((exchange.request.ref, conclude(facts)))
         exchange.clear()
         self._free.append(exchange)
 
@@ -294,7 +294,7 @@ class Sender:
         total = int((clock.monotonic() - job.began) * 1_000_000)
         timing = Timing(dns=0 if job.route.literal else total, total=total)
         sent = Sent(error=kind, detail=detail, started_at=job.started_at, timing=timing, untouched=True)
-        self._results.append((job.request, sent))
+        self._results.append((job.request.ref, sent))
 
     def _report(self) -> None:
         results = self._results

@@ -156,7 +156,7 @@ class SenderProcess:
             return
         self.ready.set()
         in_flight = self._in_flight
-        self._on_results([(in_flight.pop(number), sent) for number, sent in reports if number in in_flight])
+        self._on_results([(in_flight.pop(number).ref, sent) for number, sent in reports if number in in_flight])
 
     def _interrupt_all(self) -> None:
         """End the requests that the dead process had. Nobody knows how much of them it has sent."""
@@ -170,7 +170,7 @@ class SenderProcess:
             return
         now = clock.wall()
         results: Results = [
-            (one, Sent(started_at=now, error=kind, detail=why, untouched=untouched)) for one in requests.values()
+            (one.ref, Sent(started_at=now, error=kind, detail=why, untouched=untouched)) for one in requests.values()
         ]
         requests.clear()
         self._on_results(results)
