@@ -103,11 +103,11 @@ class Dashboard:
             return self._with_security_headers(context, shown)
         if not live.wanted(context.request):
             return await self._framed_page(context, shown)
-        if shown.refresh is None:
+        interval = shown.update_interval(context)
+        if interval is None:
             raise Refused(406, "this page has no live parts")
-        return self._with_security_headers(
-            context, self._streams.stream(live.holders(context), self._reader(context, view), shown.refresh)
-        )
+        stream = self._streams.stream(live.holders(context), self._reader(context, view), interval)
+        return self._with_security_headers(context, stream)
 
     def _reader(self, first: PageContext, view: View) -> live.Read:
         """Return a function that reads the page again, and first checks again that the viewer may still see it."""
@@ -195,11 +195,10 @@ class Dashboard:
             return self._with_security_headers(context, unavailable(context.request, error))
         message = tag("p", str(error), class_="verdict state dead", role="alert")
         back = tag("p", tag("a", "Back to the overview", href=context.link("/")))
+        title = _TITLES.get(status, "Error")
+        shown = Page(title=title, body=[message, back], status=status, rail="", refresh=None)
         try:
-            return await self._framed_page(
-                context,
-                Page(title=_TITLES.get(status, "Error"), body=[message, back], status=status, refresh=None),
-            )
+            return await self._framed_page(context, shown)
         except StoreUnavailable as outage:
             return self._with_security_headers(context, unavailable(context.request, outage))
 

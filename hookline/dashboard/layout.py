@@ -10,7 +10,7 @@ from msgspec import Struct
 from hookline.dashboard.components import offered
 from hookline.dashboard.icons import icon
 from hookline.dashboard.page import Page
-from hookline.dashboard.page_context import RANGES, PageContext
+from hookline.dashboard.page_context import PORTAL, RANGES, PageContext
 from hookline.dashboard.static import url
 from hookline.model import Application
 from hookline.web.context import Brand
@@ -96,7 +96,7 @@ def framed(context: PageContext, shown: Page, apps: Switched, notice: Notice | N
         ),
         brand=context.services.pages.brand.name if context.viewer.portal else "Hookline",
         portal=context.viewer.portal,
-        live=shown.refresh is not None,
+        live=shown.update_interval(context) is not None,
         now=context.now,
     )
 
@@ -107,6 +107,7 @@ def _title(shown: Page) -> Safe:
 
 def _rail(context: PageContext, shown: Page) -> Safe:
     entries = (entry for entry in RAIL if _may_open(context, entry))
+    current = _current(context) if shown.rail is None else shown.rail
     links = (
         tag(
             "li",
@@ -115,7 +116,7 @@ def _rail(context: PageContext, shown: Page) -> Safe:
                 icon(entry.key),
                 tag("span", entry.words),
                 href=context.link(entry.path),
-                aria_current="page" if entry.key == shown.rail else None,
+                aria_current="page" if entry.key == current else None,
                 data_go=entry.letter,
             ),
         )
@@ -128,6 +129,12 @@ def _rail(context: PageContext, shown: Page) -> Safe:
         class_="rail",
         aria_label="Main",
     )
+
+
+def _current(context: PageContext) -> str:
+    """Return the key of the entry whose path is the first part of this page's path."""
+    first = context.request.url.path.removeprefix(PORTAL).strip("/").partition("/")[0]
+    return next((entry.key for entry in RAIL if entry.path == f"/{first}"), "")
 
 
 def _may_open(context: PageContext, entry: Entry) -> bool:

@@ -1,8 +1,9 @@
-"""Types of pages and actions: `pages/` lists them, `app.py` serves them, `layout.py` draws the frame around them."""
+"""Types of pages and actions. Modules in `pages/` declare them, `app.py` serves them, `layout.py` draws the frame around them."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
 from urllib.parse import parse_qs
 
 from msgspec import Struct
@@ -20,9 +21,13 @@ class Page(Struct, frozen=True, kw_only=True):
     title: str
     body: Sequence[Child]
     aside: Child = None  # buttons and links beside the title
-    rail: str = ""  # the entry of the navigation that is marked as current
+    rail: str | None = None  # the entry of the navigation that is marked as current; None: the entry with the same path
     status: int = 200
     refresh: float | None = 3.0  # seconds between two updates of the live parts; None: the page never updates
+
+    def update_interval(self, context: PageContext) -> float | None:
+        """Return the seconds between two updates. None: the page has no live parts, or it never updates."""
+        return self.refresh if context.regions else None
 
 
 class Done(Struct, frozen=True, kw_only=True):
@@ -82,3 +87,30 @@ class Action(Struct, frozen=True, kw_only=True):
     path: str
     do: Do
     portal: bool = False
+
+
+VIEWS: list[View] = []
+ACTIONS: list[Action] = []
+
+_Show = TypeVar("_Show", bound=Show)
+_Do = TypeVar("_Do", bound=Do)
+
+
+def get(path: str, *, portal: bool = False, deployment: bool = False) -> Callable[[_Show], _Show]:
+    """Declare that the function below shows the page at this path. `View` describes the options."""
+
+    def declare(show: _Show) -> _Show:
+        VIEWS.append(View(path=path, show=show, portal=portal, deployment=deployment))
+        return show
+
+    return declare
+
+
+def post(path: str, *, portal: bool = False) -> Callable[[_Do], _Do]:
+    """Declare that the function below handles the forms that are posted to this path."""
+
+    def declare(do: _Do) -> _Do:
+        ACTIONS.append(Action(path=path, do=do, portal=portal))
+        return do
+
+    return declare

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from hookline import ids
 from hookline.dashboard import components
 from hookline.dashboard.field_parser import one_of
-from hookline.dashboard.page import Page, View
+from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
 from hookline.model import EndpointName
 from hookline.model.alerts import Alert, AlertName, Severity
@@ -34,6 +34,7 @@ _PAGES: dict[str, tuple[str, str]] = {
 Names = Mapping[str, EndpointName]
 
 
+@get("/alerts", deployment=True)
 async def show(context: PageContext) -> Page:
     state, after = context.param("state"), context.param("after")
     if state is not None:
@@ -46,7 +47,6 @@ async def show(context: PageContext) -> Page:
     names = await names_of(context, [*firing, *shown])
     return Page(
         title="Alerts",
-        rail="alerts",
         body=[
             context.live("verdict", _verdict(firing, names)),
             _tabs(context, state),
@@ -153,6 +153,3 @@ def _duration(alert: Alert) -> str:
     if alert.resolved_at is None:
         return "firing"
     return lasting(max(0.0, (alert.resolved_at - alert.began_at).total_seconds()))
-
-
-VIEWS = (View(path="/alerts", show=show, deployment=True),)

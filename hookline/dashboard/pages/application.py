@@ -7,7 +7,7 @@ from starlette.responses import RedirectResponse, Response
 from hookline.dashboard import components
 from hookline.dashboard.charts import figures, series
 from hookline.dashboard.charts.series import Series
-from hookline.dashboard.page import Action, Done, Form, Page, View
+from hookline.dashboard.page import Done, Form, Page, get, post
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages import application_form as drafts
 from hookline.dashboard.pages import endpoints
@@ -32,6 +32,7 @@ async def find(context: PageContext) -> Application:
     return await context.application(context.path("app_id"))
 
 
+@get("/applications/{app_id}")
 async def show(context: PageContext) -> Page:
     app = await find(context)
     health = await endpoints.read(context, app.no)
@@ -49,7 +50,7 @@ async def show(context: PageContext) -> Page:
         _portal(context, app),
         _danger(context, app),
     ]
-    return Page(title=app.name, rail="applications", body=body)
+    return Page(title=app.name, body=body)
 
 
 # ── health ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -124,6 +125,7 @@ def _settings(context: PageContext, app: Application) -> Safe:
 # ── editing ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@get("/applications/{app_id}/edit")
 async def show_edit(context: PageContext) -> Page:
     app = await find(context)
     return _edit_page(context, app, drafts.of(app), None)
@@ -134,6 +136,7 @@ def _edit_page(context: PageContext, app: Application, draft: Draft, error: Hook
     return drafts.page(context, "Edit the application", path(app, "/edit"), "Save", draft, error, back)
 
 
+@post("/applications/{app_id}/edit")
 async def edit(context: PageContext, form: Form) -> Done | Page:
     draft = drafts.read_draft(form)
     try:
@@ -169,6 +172,7 @@ def _portal(context: PageContext, app: Application) -> Safe | None:
     return components.section("Portal", tag("p", words), components.actions(form, end), tag("p", ends, class_="quiet"))
 
 
+@post("/applications/{app_id}/portal-link")
 async def create_link(context: PageContext, form: Form) -> Page:
     typed = form.text("lifetime")
     lifetime = int(typed) if typed in dict(LIFETIMES) else 0
@@ -180,22 +184,22 @@ async def create_link(context: PageContext, form: Form) -> Page:
     words = f"The link opens the portal of {made.app.name} for {lasting(lifetime)}. It is not shown again."
     return Page(
         title="Portal link",
-        rail="applications",
         body=[
             components.verdict("scheduled", words),
             components.code(made.url, name="link"),
             tag("p", "Send it to the customer, or use it in an iframe on a site listed in HOOKLINE_PORTAL_ORIGINS."),
             components.actions(components.link_button(context.link(path(made.app)), "Back to the application")),
         ],
-        refresh=None,
     )
 
 
+@get("/applications/{app_id}/portal-link")
 async def redirect_to_application(context: PageContext) -> Response:
     """Redirect to the application: a GET of this address, such as a reload, must not show the link again."""
     return RedirectResponse(context.link(path(await find(context))), 303)
 
 
+@post("/applications/{app_id}/end-portal")
 async def revoke_portal(context: PageContext, form: Form) -> Done | Page:
     if not form.flag("sure"):
         return _confirm_revoke(context, await find(context))
@@ -211,7 +215,7 @@ def _confirm_revoke(context: PageContext, app: Application) -> Page:
     )
     back = components.link_button(context.link(path(app)), "Cancel")
     body: list[Child] = [components.verdict("dead", words), components.actions(end, back)]
-    return Page(title=f"Revoke all links and sessions of {app.name}?", rail="applications", body=body, refresh=None)
+    return Page(title=f"Revoke all links and sessions of {app.name}?", body=body)
 
 
 # ── deleting ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -226,6 +230,7 @@ def _danger(context: PageContext, app: Application) -> Safe | None:
     )
 
 
+@get("/applications/{app_id}/delete")
 async def show_delete(context: PageContext) -> Page:
     app = await find(context)
     backlog = await context.store.history.backlog(context.org_id, app.no)
@@ -246,25 +251,10 @@ async def show_delete(context: PageContext) -> Page:
             components.link_button(context.link(path(app)), "Cancel"),
         ),
     ]
-    return Page(title="Delete the application", rail="applications", body=body, refresh=None)
+    return Page(title="Delete the application", body=body)
 
 
+@post("/applications/{app_id}/delete")
 async def delete(context: PageContext, _form: Form) -> Done:
     await applications.delete(context.deps, context.caller, context.path("app_id"))
     return Done(to=context.link("/applications", app=None), notice="The application is deleted.")
-
-
-_ONE = "/applications/{app_id}"
-
-VIEWS = (
-    View(path=_ONE, show=show),
-    View(path=f"{_ONE}/edit", show=show_edit),
-    View(path=f"{_ONE}/delete", show=show_delete),
-    View(path=f"{_ONE}/portal-link", show=redirect_to_application),
-)
-ACTIONS = (
-    Action(path=f"{_ONE}/edit", do=edit),
-    Action(path=f"{_ONE}/portal-link", do=create_link),
-    Action(path=f"{_ONE}/end-portal", do=revoke_portal),
-    Action(path=f"{_ONE}/delete", do=delete),
-)

@@ -59,7 +59,7 @@ def page(
         components.actions(tag("button", press, class_="button main")),
         class_="fill",
     )
-    return Page(title=title, rail="applications", body=[form], aside=back, refresh=None, status=http_status(error))
+    return Page(title=title, body=[form], aside=back, status=http_status(error))
 
 
 def _fields(draft: Draft, error: HooklineError | None) -> list[Child]:

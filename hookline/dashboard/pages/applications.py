@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from hookline.dashboard import components, endpoint_health
-from hookline.dashboard.page import Action, Done, Form, Page, View
+from hookline.dashboard.page import Done, Form, Page, get, post
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.application_form import Draft, page, read_draft
 from hookline.errors import Conflict, HooklineError, InvalidInput
@@ -39,15 +39,15 @@ class ProblemCounts(Struct, frozen=True):
     more: bool  # there may be more: the limit was reached
 
 
+@get("/applications")
 async def show(context: PageContext) -> Page:
     text = context.param("q")
     listed = await (_listed(context) if text is None else _search(context, text))
     if not listed.rows and text is None and context.param("after") is None:
-        return Page(title="Applications", rail="applications", body=[context.live("applications", _empty(context))])
+        return Page(title="Applications", body=[context.live("applications", _empty(context))])
     rows = await _table(context, listed.rows) if listed.rows else _no_match(listed)
     return Page(
         title="Applications",
-        rail="applications",
         body=[
             context.live("health", _verdict(context, await _problems(context))),
             components.filters(
@@ -186,6 +186,7 @@ def _state(context: PageContext, app: Application, health: AppHealth) -> Safe:
 # ── adding ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@get("/applications/new")
 async def show_new(context: PageContext) -> Page:
     return _new_page(context, Draft(), None)
 
@@ -195,6 +196,7 @@ def _new_page(context: PageContext, draft: Draft, error: HooklineError | None) -
     return page(context, "Add an application", "/applications/new", "Add the application", draft, error, back)
 
 
+@post("/applications/new")
 async def create(context: PageContext, form: Form) -> Done | Page:
     draft = read_draft(form)
     try:
@@ -204,7 +206,3 @@ async def create(context: PageContext, form: Form) -> Done | Page:
     return Done(
         to=context.link(f"/applications/{made.id}"), notice="The application is created. Now add an endpoint to it."
     )
-
-
-VIEWS = (View(path="/applications", show=show), View(path="/applications/new", show=show_new))
-ACTIONS = (Action(path="/applications/new", do=create),)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hookline.dashboard import components, curl, request_preview, request_response
 from hookline.dashboard.charts.scales import length
-from hookline.dashboard.page import Page, View
+from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.message import delivery as delivery_section
 from hookline.errors import NotFound
@@ -17,6 +17,7 @@ MAX_RESPONSE = 64 * 1024  # bytes of a response body that are stored
 INLINE = 16 * 1024  # bytes; a larger payload is a file beside the command, not a part of it
 
 
+@get("/messages/{message_id}/attempts/{attempt_id}", portal=True)
 async def show(context: PageContext) -> Page:
     message = await context.message(context.path("message_id"))
     attempt = await context.store.history.attempt(message, context.path("attempt_id"))
@@ -30,7 +31,6 @@ async def show(context: PageContext) -> Page:
     changed = endpoint is not None and endpoint.updated_at > attempt.started_at
     return Page(
         title=f"Attempt {attempt.number}",
-        rail="messages",
         body=[
             _verdict(attempt),
             _fields(context, message, attempt, endpoint),
@@ -39,7 +39,6 @@ async def show(context: PageContext) -> Page:
             components.actions(_as_curl(context, message, endpoint)) if endpoint is not None else None,
         ],
         aside=_back(context, message),
-        refresh=None,
     )
 
 
@@ -83,6 +82,7 @@ def _fields(context: PageContext, message: Message, attempt: Attempt, endpoint: 
 # ── copy as curl ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@get("/messages/{message_id}/curl/{endpoint_id}", portal=True)
 async def show_curl(context: PageContext) -> Page:
     """Show the request as a curl command. Viewers with read-only access get it without a valid signature."""
     message = await context.message(context.path("message_id"))
@@ -97,14 +97,12 @@ async def show_curl(context: PageContext) -> Page:
     )
     return Page(
         title="Copy as curl",
-        rail="messages",
         body=[
             tag("p", "The request as it would be sent now, for bash, zsh and any POSIX shell."),
             *_command(context, message, request),
             *(tag("p", note, class_="quiet") for note in _notes(message, request)),
         ],
         aside=_back(context, message),
-        refresh=None,
     )
 
 
@@ -139,9 +137,3 @@ def _as_curl(context: PageContext, message: Message, endpoint: Endpoint) -> Safe
 
 def _back(context: PageContext, message: Message) -> Safe:
     return tag("a", "Back to the message", href=context.link(f"/messages/{message.id}"))
-
-
-VIEWS = (
-    View(path="/messages/{message_id}/attempts/{attempt_id}", show=show, portal=True),
-    View(path="/messages/{message_id}/curl/{endpoint_id}", show=show_curl, portal=True),
-)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hookline import ids
 from hookline.dashboard import components, instants
 from hookline.dashboard.field_parser import FieldParser
-from hookline.dashboard.page import Page, View
+from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
 from hookline.model import Actor, ActorKind
 from hookline.model.audit import AuditEntry, AuditFilter
@@ -47,6 +47,7 @@ class _FilterInput:
         self.errors = parser.error_texts
 
 
+@get("/audit")
 async def show(context: PageContext) -> Page:
     context.check_app()
     filters, after = _FilterInput(context), context.param("after")
@@ -60,7 +61,6 @@ async def show(context: PageContext) -> Page:
     filtered = filters.where != AuditFilter(org_id=context.org_id)
     return Page(
         title="Audit log",
-        rail="audit",
         status=422 if filters.errors else 200,
         refresh=None if filters.errors else 5.0,
         body=[
@@ -152,6 +152,3 @@ def _subject(context: PageContext, each: AuditEntry) -> Child:
     if each.action.startswith("event_type."):
         return components.ident(each.subject, href=context.link(f"/event-types/{each.subject}"))
     return components.ident(each.subject)
-
-
-VIEWS = (View(path="/audit", show=show),)

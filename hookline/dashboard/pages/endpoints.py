@@ -11,7 +11,7 @@ from hookline.dashboard import components, endpoint_health
 from hookline.dashboard.charts import figures, series
 from hookline.dashboard.charts.series import Series
 from hookline.dashboard.endpoint_health import Condition, condition
-from hookline.dashboard.page import Page, View
+from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
 from hookline.errors import InvalidInput, NotFound
 from hookline.model import Backlog, LaneView
@@ -51,19 +51,17 @@ async def read(context: PageContext, app_no: int | None) -> EndpointsHealth:
     )
 
 
+@get("/endpoints", portal=True)
 async def show(context: PageContext) -> Page:
     context.check_app()
     health = await read(context, context.app_no)
     if not health.backlog.lanes:
-        return Page(
-            title="Endpoints", rail="endpoints", body=[context.live("endpoints", _none(context)), _contract(context)]
-        )
+        return Page(title="Endpoints", body=[context.live("endpoints", _none(context)), _contract(context)])
     listed, following = await _listed(context, health)
     names = await context.names(view.app_id for view in listed)
     rows = await table(context, listed, names, health) if listed else components.empty("No endpoint matches.")
     return Page(
         title="Endpoints",
-        rail="endpoints",
         body=[
             context.live("health", verdict(context, health), _numbers(context, health)),
             _filters(context),
@@ -314,6 +312,3 @@ def fix_button(context: PageContext, endpoint_id: str, found: Condition) -> Safe
             return components.link_button(context.link(f"{path}/enable"), "Enable…", kind="main")
         case _:
             return None
-
-
-VIEWS = (View(path="/endpoints", show=show, portal=True),)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from hookline.dashboard import components
 from hookline.dashboard.draft_fields import DraftFields
-from hookline.dashboard.page import Action, Done, Form, Page, View
+from hookline.dashboard.page import Done, Form, Page, get, post
 from hookline.dashboard.page_context import PageContext
 from hookline.errors import Busy, Conflict, HooklineError, InvalidInput
 from hookline.model import EventType
@@ -22,7 +22,6 @@ from hookline.web.html import Child, Safe, tag
 
 NEW = "/new-event-type"  # not below /event-types/, because an event type may be named `new`
 FIRST = "1"  # version of the first schema
-_ONE = "/event-types/{name}"
 _FIELDS = {
     "name": "name",
     "description": "description",
@@ -119,10 +118,12 @@ def _read(text: str) -> dict[str, Any]:
 # ── adding ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@get(NEW)
 async def show_new(context: PageContext) -> Page:
     return _page(context, "New event type", NEW, Draft())
 
 
+@post(NEW)
 async def create(context: PageContext, form: Form) -> Done | Page:
     draft = Draft.from_form(form, form.text("name"))
     try:
@@ -137,11 +138,13 @@ async def create(context: PageContext, form: Form) -> Done | Page:
 # ── changing ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@get("/event-types/{name}/edit")
 async def show_edit(context: PageContext) -> Page:
     found = await event_types.find(context.deps, context.caller, context.path("name"))
     return _page(context, f"Edit {found.name}", path(found.name, "/edit"), Draft.of(found))
 
 
+@post("/event-types/{name}/edit")
 async def edit(context: PageContext, form: Form) -> Done | Page:
     found = await event_types.find(context.deps, context.caller, context.path("name"))
     draft = Draft.from_form(form, found.name)
@@ -161,12 +164,14 @@ async def edit(context: PageContext, form: Form) -> Done | Page:
     return Done(to=context.link(path(found.name)), notice="Saved.")
 
 
+@post("/event-types/{name}/archive")
 async def archive(context: PageContext, _form: Form) -> Done:
     found = await event_types.archive(context.deps, context.caller, context.path("name"))
     notice = "Archived. Endpoints that subscribe to it keep it; no other endpoint can choose it."
     return Done(to=context.link(path(found.name)), notice=notice)
 
 
+@post("/event-types/{name}/restore")
 async def restore(context: PageContext, _form: Form) -> Done:
     found = await event_types.restore(context.deps, context.caller, context.path("name"))
     return Done(to=context.link(path(found.name)), notice="The event type is restored.")
@@ -179,9 +184,7 @@ def _page(context: PageContext, title: str, to: str, draft: Draft, error: Hookli
     errors = {} if error is None else dict([_field_error(error)])
     message = None if error is None else components.verdict("dead", f"Nothing was saved: {error}")
     body: list[Child] = [message, _form(context, to, draft, errors)]
-    return Page(
-        title=title, rail="event-types", body=body, aside=_back(context, to), status=http_status(error), refresh=None
-    )
+    return Page(title=title, rail="event-types", body=body, aside=_back(context, to), status=http_status(error))
 
 
 def _back(context: PageContext, to: str) -> Safe:
@@ -251,12 +254,3 @@ def _name(draft: Draft, errors: Mapping[str, str]) -> Safe:
 def _checkbox(name: str, words: str, value: bool) -> Safe:
     box = tag("input", type="checkbox", name=name, value="1", checked=value)
     return tag("div", tag("label", box, f" {words}"), class_="field")
-
-
-VIEWS = (View(path=NEW, show=show_new), View(path=f"{_ONE}/edit", show=show_edit))
-ACTIONS = (
-    Action(path=NEW, do=create),
-    Action(path=f"{_ONE}/edit", do=edit),
-    Action(path=f"{_ONE}/archive", do=archive),
-    Action(path=f"{_ONE}/restore", do=restore),
-)

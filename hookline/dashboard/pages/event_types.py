@@ -8,9 +8,8 @@ from collections.abc import Sequence
 import msgspec
 
 from hookline.dashboard import components
-from hookline.dashboard.page import Page, View
+from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
-from hookline.dashboard.pages import event_type_edit
 from hookline.dashboard.pages.event_type_edit import NEW, path, pretty
 from hookline.errors import NoSuch
 from hookline.model import EventType, PolicyOverride
@@ -28,6 +27,7 @@ MAX_EXAMPLE = 2000  # bytes; a longer example is not shown as a command
 # ── the catalogue ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@get("/event-types", portal=True)
 async def show(context: PageContext) -> Page:
     after, with_archived = context.param("after"), context.param("archived") is not None and not context.viewer.portal
     if after is not None:
@@ -40,7 +40,6 @@ async def show(context: PageContext) -> Page:
     new = components.link_button(context.link(NEW), "New event type", kind="main") if _may_edit(context) else None
     return Page(
         title="Event types",
-        rail="event-types",
         aside=new,
         body=[
             _verdict(types, following is not None or after is not None),
@@ -48,7 +47,6 @@ async def show(context: PageContext) -> Page:
             _table(context, types) if types else _empty(context),
             components.more(context, following, "More"),
         ],
-        refresh=None,
     )
 
 
@@ -119,6 +117,7 @@ def _flags(each: EventType) -> Safe | None:
 # ── one event type ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@get("/event-types/{name}", portal=True)
 async def show_one(context: PageContext) -> Page:
     found = await catalogue.find(context.deps, context.caller, context.path("name"))
     if not _visible(context, found):
@@ -126,7 +125,6 @@ async def show_one(context: PageContext) -> Page:
     payload = example_payload.payload(found, context.services.wall().replace(microsecond=0))
     return Page(
         title=found.name,
-        rail="event-types",
         aside=_buttons(context, found),
         body=[
             _state(found),
@@ -137,7 +135,6 @@ async def show_one(context: PageContext) -> Page:
             ),
             *_schemas(found),
         ],
-        refresh=None,
     )
 
 
@@ -209,11 +206,3 @@ def _schemas(found: EventType) -> list[Safe]:
         if version != last
     ]
     return [made, *older]
-
-
-VIEWS = (
-    View(path="/event-types", show=show, portal=True),
-    View(path="/event-types/{name}", show=show_one, portal=True),
-    *event_type_edit.VIEWS,
-)
-ACTIONS = event_type_edit.ACTIONS

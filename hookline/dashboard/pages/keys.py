@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from hookline import ids
 from hookline.dashboard import components
 from hookline.dashboard.field_parser import one_of
-from hookline.dashboard.page import Action, Done, Form, Page, View
+from hookline.dashboard.page import Done, Form, Page, get, post
 from hookline.dashboard.page_context import PageContext
 from hookline.errors import InvalidInput, NotFound
 from hookline.model import ApiKey, Application, Scope
@@ -39,6 +39,7 @@ def _check_access(context: PageContext) -> None:
 # ── list ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@get("/api-keys")
 async def show(context: PageContext) -> Page:
     _check_access(context)
     after = context.param("after")
@@ -52,7 +53,6 @@ async def show(context: PageContext) -> Page:
     listed = _table(context, keys, names) if keys else _empty()
     return Page(
         title="API keys",
-        rail="keys",
         aside=components.link_button(context.link("/api-keys/new"), "New API key", kind="main"),
         body=[
             context.live("verdict", _verdict(context, keys)),
@@ -122,11 +122,13 @@ def _expiry(context: PageContext, at: datetime | None) -> Child:
 # ── creating ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@get("/api-keys/new")
 async def show_new(context: PageContext) -> Page:
     _check_access(context)
     return await _form(context, {"scope": Scope.PUBLISH.value, "app": "" if context.app is None else context.app.id})
 
 
+@post("/api-keys/new")
 async def create(context: PageContext, form: Form) -> Page:
     typed = {name: form.text(name) for name in ("name", "scope", "app", "days")}
     try:
@@ -135,7 +137,6 @@ async def create(context: PageContext, form: Form) -> Page:
         return await _form(context, typed, error)
     return Page(
         title="API key created",
-        rail="keys",
         body=[
             components.verdict(
                 "scheduled", "Copy the key now. It is shown only once, because only its hash is stored."
@@ -144,7 +145,6 @@ async def create(context: PageContext, form: Form) -> Page:
             tag("p", f"{made.name} may {_SCOPES[made.scope].partition(': ')[2]}."),
             tag("p", components.link_button(context.link("/api-keys"), "I have copied it", kind="main")),
         ],
-        refresh=None,
     )
 
 
@@ -198,11 +198,9 @@ async def _form(context: PageContext, typed: Mapping[str, str], error: InvalidIn
     )
     return Page(
         title="New API key",
-        rail="keys",
         aside=tag("a", "Back to the keys", href=context.link("/api-keys")),
         body=[message if errors else None, form],
         status=http_status(error),
-        refresh=None,
     )
 
 
@@ -224,6 +222,7 @@ def _applications(apps: Sequence[Application], value: str, error: str | None) ->
 # ── revoking ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@get("/api-keys/{key_id}/revoke")
 async def show_revoke(context: PageContext) -> Page:
     """Ask before a key is revoked, and show when it was last used."""
     _check_access(context)
@@ -236,7 +235,6 @@ async def show_revoke(context: PageContext) -> Page:
     own = context.viewer.caller.key_id == key.id
     return Page(
         title="Revoke an API key",
-        rail="keys",
         body=[
             components.verdict("dead", f"Requests with the key {key.name} will be refused. You cannot undo this."),
             components.fields(
@@ -255,18 +253,10 @@ async def show_revoke(context: PageContext) -> Page:
                 components.link_button(context.link("/api-keys"), "Cancel"),
             ),
         ],
-        refresh=None,
     )
 
 
+@post("/api-keys/{key_id}/revoke")
 async def revoke(context: PageContext, _form: Form) -> Done:
     key = await api_keys.revoke(context.deps, context.caller, context.path("key_id"))
     return Done(to=context.link("/api-keys"), notice=f"{key.name} is revoked.")
-
-
-VIEWS = (
-    View(path="/api-keys", show=show),
-    View(path="/api-keys/new", show=show_new),
-    View(path="/api-keys/{key_id}/revoke", show=show_revoke),
-)
-ACTIONS = (Action(path="/api-keys/new", do=create), Action(path="/api-keys/{key_id}/revoke", do=revoke))

@@ -10,7 +10,7 @@ from starlette.responses import RedirectResponse, Response
 from hookline import ids
 from hookline.dashboard import components
 from hookline.dashboard.charts import drawing
-from hookline.dashboard.page import Page, View
+from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.message.search import FILTERS, SearchInput, page_of_id, read
 from hookline.errors import InvalidInput
@@ -49,6 +49,7 @@ class MessagePage(Struct, frozen=True, kw_only=True):
     stopped: bool = False  # the search reached its limit before the page was full; `older` or `newer` continues it
 
 
+@get("/messages", portal=True)
 async def show(context: PageContext) -> Page | Response:
     search = read(context)
     if search.text is not None and (target := await page_of_id(context, search.text)) is not None:
@@ -57,7 +58,6 @@ async def show(context: PageContext) -> Page | Response:
     first = context.param("after") is None and context.param("before") is None
     return Page(
         title="Messages",
-        rail="messages",
         body=[
             context.live("verdict", _verdict(context, search, listed)),
             await _filters(context, search),
@@ -288,6 +288,3 @@ def _other_searches(context: PageContext, text: str) -> Safe:
         for param, words in (("type", "event type"), ("tag", "tag"), ("channel", "channel"))
     )
     return tag("p", "Search for it as ", *(join(", " if at else None, link) for at, link in enumerate(links)), ".")
-
-
-VIEWS = (View(path="/messages", show=show, portal=True),)

@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from hookline.dashboard.charts import series
 from hookline.dashboard.charts.series import Series
-from hookline.dashboard.page import Page, View
+from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages import alerts
 from hookline.dashboard.pages.overview_view import MAX_UNHEALTHY, Fleet, OverviewData, body
@@ -27,10 +27,11 @@ FRESH = 2.0  # seconds that a count of open deliveries may be reused
 CHECKS_KEPT = timedelta(hours=2)  # earlier backlog checks are kept for this time
 
 
+@get("/", portal=True)
 async def show(context: PageContext) -> Page:
     context.check_app()
     data = await (_deployment(context) if context.runs_deployment and context.app is None else _organization(context))
-    return Page(title="Overview", body=body(context, data), rail="overview")
+    return Page(title="Overview", body=body(context, data))
 
 
 # ── the deployment ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -116,6 +117,3 @@ async def _organization(context: PageContext) -> OverviewData:
         more_dead=dead.more,
         unhealthy=await store.history.unhealthy_lanes(MAX_UNHEALTHY + 1, org_id=context.org_id, app_no=context.app_no),
     )
-
-
-VIEWS = (View(path="/", show=show, portal=True),)

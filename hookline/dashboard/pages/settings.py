@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hookline import __version__
 from hookline.config import PREFIX
 from hookline.dashboard import components
-from hookline.dashboard.page import Page, View
+from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
 from hookline.model import Scope
 from hookline.model.operators import Operator
@@ -20,6 +20,7 @@ MAX_OPERATORS = 200  # operators listed on the page
 _ROLES = {Scope.FULL: "full", Scope.READ: "read only", Scope.PUBLISH: "publish only"}
 
 
+@get("/settings", deployment=True)
 async def show(context: PageContext) -> Page:
     settings = context.services.pages.settings
     schema = await context.store.version()
@@ -27,7 +28,7 @@ async def show(context: PageContext) -> Page:
     if context.may_change:
         found = await context.store.access.operators(None, Rows(limit=MAX_OPERATORS + 1))
         body.append(_operators(context, found))
-    return Page(title="Settings", rail="settings", body=[*body, _table(settings)], refresh=None)
+    return Page(title="Settings", body=[*body, _table(settings)])
 
 
 def _verdict(settings: Sequence[ShownSetting], schema: int) -> Safe:
@@ -120,6 +121,3 @@ def _changed(each: ShownSetting) -> bool:
 def _with_code(text: str) -> Safe:
     """Format the text between backticks as code."""
     return join(*(tag("code", part) if at % 2 else part for at, part in enumerate(text.split("`"))))
-
-
-VIEWS = (View(path="/settings", show=show, deployment=True),)

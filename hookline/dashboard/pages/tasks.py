@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from hookline.dashboard import components
 from hookline.dashboard.field_parser import one_of
-from hookline.dashboard.page import Action, Done, Form, Page, View
+from hookline.dashboard.page import Done, Form, Page, get, post
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages import task_parts
 from hookline.model import DeadFilter, Task, TaskKind, TaskStatus
@@ -25,6 +25,7 @@ _REPLAYS = (TaskKind.RECOVER, TaskKind.REPLAY_DEAD, TaskKind.BULK_REPLAY)
 # ── list ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@get("/tasks", portal=True)
 async def show(context: PageContext) -> Page:
     batch = context.param("batch")
     if batch is not None:
@@ -103,6 +104,7 @@ async def _show_batch(context: PageContext, batch: str) -> Page:
 # ── one task ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@get("/tasks/{task_id}", portal=True)
 async def show_one(context: PageContext) -> Page:
     task = await services.find(context.deps, context.caller, context.path("task_id"))
     body = context.live(
@@ -222,20 +224,15 @@ def _link(context: PageContext, what: str, name: str) -> Safe:
 # ── stopping ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@post("/tasks/{task_id}/stop", portal=True)
 async def stop(context: PageContext, _form: Form) -> Done:
     task = await services.cancel(context.deps, context.caller, context.path("task_id"))
     return Done(to=context.link(f"/tasks/{task.id}"), notice=f"Stopped: {task.done:,} done.")
 
 
+@post("/tasks/stop", portal=True)
 async def stop_batch(context: PageContext, form: Form) -> Done:
     batch = form.text("batch")
     stopped = await services.cancel_batch(context.deps, context.caller, batch)
     notice = f"Stopped {components.count(len(stopped), 'task')}: {sum(task.done for task in stopped):,} done."
     return Done(to=context.link("/tasks", batch=batch), notice=notice)
-
-
-VIEWS = (View(path="/tasks", show=show, portal=True), View(path="/tasks/{task_id}", show=show_one, portal=True))
-ACTIONS = (
-    Action(path="/tasks/stop", do=stop_batch, portal=True),
-    Action(path="/tasks/{task_id}/stop", do=stop, portal=True),
-)

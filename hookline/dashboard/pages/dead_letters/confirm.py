@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hookline.dashboard import components
-from hookline.dashboard.page import Done, Form, Page
+from hookline.dashboard.page import Done, Form, Page, get, post
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.dead_letters import filter as dead_letter_filter
 from hookline.dashboard.pages.dead_letters.filter import FilterInput
@@ -69,6 +69,7 @@ async def _selection(
 # ── confirmation ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@get("/dead-letters/replay", portal=True)
 async def show_replay(context: PageContext) -> Page:
     if not _has_selection(context):
         return _empty_page("Replay", context)
@@ -99,7 +100,7 @@ def _empty_page(verb: str, context: PageContext) -> Page:
     context.check_app()
     back = tag("a", "Back to the dead letters", href=context.link("/dead-letters"))
     words = components.verdict("resolved", f"Nothing is selected: {NONE_SELECTED}.")
-    return Page(title=f"{verb} dead letters", rail="dead", body=[words], aside=back, refresh=None)
+    return Page(title=f"{verb} dead letters", body=[words], aside=back)
 
 
 def _summary_line(summary: DeadSummary, counted: str, not_sendable: int) -> Safe:
@@ -112,6 +113,7 @@ def _summary_line(summary: DeadSummary, counted: str, not_sendable: int) -> Safe
     return components.verdict("pending", words, rest)
 
 
+@get("/dead-letters/resolve", portal=True)
 async def show_resolve(context: PageContext) -> Page:
     if not _has_selection(context):
         return _empty_page("Resolve", context)
@@ -149,7 +151,7 @@ async def _resolve_page(
 
 def _page(verb: str, context: PageContext, selection: Selection, body: Sequence[Child], status: int = 200) -> Page:
     back = tag("a", "Back to the dead letters", href=context.link("/dead-letters", **selection.filters.typed))
-    return Page(title=f"{verb} dead letters", rail="dead", body=body, aside=back, status=status, refresh=None)
+    return Page(title=f"{verb} dead letters", body=body, aside=back, status=status)
 
 
 def _confirm_form(context: PageContext, path: str, selection: Selection, *children: Child) -> Safe:
@@ -204,6 +206,7 @@ def _status(status: EndpointStatus) -> Safe:
 # ── actions ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@post("/dead-letters/replay", portal=True)
 async def replay(context: PageContext, form: Form) -> Done:
     selection = await _selection(context, _getter(form), form.values("id"), TaskKind.REPLAY_DEAD)
     if not selection.by_id:
@@ -214,6 +217,7 @@ async def replay(context: PageContext, form: Form) -> Done:
     return _done(context, selection, done, "Replayed", dead_letters.CANNOT_BE_SENT)
 
 
+@post("/dead-letters/resolve", portal=True)
 async def resolve(context: PageContext, form: Form) -> Done | Page:
     selection = await _selection(context, _getter(form), form.values("id"), TaskKind.RESOLVE_DEAD)
     note, query = form.text("note").replace("\r\n", "\n"), selection.filters.query
@@ -240,6 +244,7 @@ def _done(context: PageContext, selection: Selection, made: dead_letters.Done, v
     )
 
 
+@post("/dead-letters/{dead_letter_id}/replay", portal=True)
 async def replay_one(context: PageContext, _form: Form) -> Done:
     ref = context.path("dead_letter_id")
     await dead_letters.replay(context.deps, context.caller, [ref], dead_letter_filter.chosen_app(context))

@@ -10,6 +10,7 @@ from starlette.responses import Response, StreamingResponse
 
 from hookline.dashboard import csv
 from hookline.dashboard.csv import BOM, Cell
+from hookline.dashboard.page import get
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.dead_letters import filter as dead_letter_filter
 from hookline.errors import InvalidInput, StoreUnavailable
@@ -47,6 +48,7 @@ class _Format(msgspec.Struct, frozen=True, kw_only=True):
     more: Callable[[str], bytes]  # last line of an incomplete file; its argument is the position of the next row
 
 
+@get("/dead-letters/export", portal=True)
 async def export(context: PageContext) -> Response:
     name = context.param("format") or "csv"
     if name not in _FORMATS:

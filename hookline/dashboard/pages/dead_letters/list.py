@@ -9,11 +9,9 @@ from starlette.responses import RedirectResponse, Response
 
 from hookline.dashboard import components
 from hookline.dashboard.charts import figures
-from hookline.dashboard.page import Action, Page, View
+from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages import task_parts
-from hookline.dashboard.pages.dead_letters import confirm as dead_letter_confirm
-from hookline.dashboard.pages.dead_letters import export as dead_letter_export
 from hookline.dashboard.pages.dead_letters import filter as dead_letter_filter
 from hookline.dashboard.pages.dead_letters.filter import FilterInput
 from hookline.model import DeadGroup, DeadLetter, DeadSummary
@@ -30,10 +28,11 @@ MAX_DETAIL = 160  # characters of an error text
 _ONE = "one"  # id of the form that the buttons in the rows submit
 
 
+@get("/dead-letters", portal=True)
 async def show(context: PageContext) -> Page:
     filters = await dead_letter_filter.read(context, context.param)
     if filters.error_texts:
-        return Page(title="Dead letters", rail="dead", body=[_filters(context, filters, ())], status=422, refresh=None)
+        return Page(title="Dead letters", body=[_filters(context, filters, ())], status=422)
     summary = await context.store.repair.dead_summary(filters.where)
     top = context.live(
         "dead",
@@ -45,7 +44,6 @@ async def show(context: PageContext) -> Page:
     )
     return Page(
         title="Dead letters",
-        rail="dead",
         body=[
             top,
             _states(context, filters),
@@ -361,21 +359,8 @@ def _cut(text: str, limit: int) -> str:
 # ── one dead letter ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@get("/dead-letters/{dead_letter_id}", portal=True)
 async def show_one(context: PageContext) -> Response:
     """Redirect to the page of the message, which shows all of its deliveries."""
     letter = await dead_letter_filter.find(context, context.path("dead_letter_id"))
     return RedirectResponse(context.link(f"/messages/{letter.message_id}"), 303)
-
-
-VIEWS = (
-    View(path="/dead-letters", show=show, portal=True),
-    View(path="/dead-letters/replay", show=dead_letter_confirm.show_replay, portal=True),
-    View(path="/dead-letters/resolve", show=dead_letter_confirm.show_resolve, portal=True),
-    View(path="/dead-letters/export", show=dead_letter_export.export, portal=True),
-    View(path="/dead-letters/{dead_letter_id}", show=show_one, portal=True),
-)
-ACTIONS = (
-    Action(path="/dead-letters/replay", do=dead_letter_confirm.replay, portal=True),
-    Action(path="/dead-letters/resolve", do=dead_letter_confirm.resolve, portal=True),
-    Action(path="/dead-letters/{dead_letter_id}/replay", do=dead_letter_confirm.replay_one, portal=True),
-)

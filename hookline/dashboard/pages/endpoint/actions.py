@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from hookline.dashboard import components
-from hookline.dashboard.page import Action, Done, Form, Page, View
+from hookline.dashboard.page import Done, Form, Page, get, post
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.endpoint.controls import OPENINGS, path
 from hookline.errors import InvalidInput
@@ -36,11 +36,13 @@ def _cause(form: Form) -> str | None:
 # ── status ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@post("/endpoints/{endpoint_id}/pause", portal=True)
 async def pause(context: PageContext, form: Form) -> Done:
     found = await endpoint_state.pause(context.deps, context.caller, ref(context), _cause(form))
     return done(context, found, "Paused. Deliveries are held until it is resumed.")
 
 
+@post("/endpoints/{endpoint_id}/resume", portal=True)
 async def resume(context: PageContext, form: Form) -> Done:
     replay_missing = form.flag("replay_missing")
     resumed = await endpoint_state.resume(
@@ -53,11 +55,13 @@ async def resume(context: PageContext, form: Form) -> Done:
     return done(context, resumed.endpoint, notice, to=context.link(f"/tasks/{task.id}"))
 
 
+@post("/endpoints/{endpoint_id}/disable", portal=True)
 async def disable(context: PageContext, form: Form) -> Done:
     found = await endpoint_state.disable(context.deps, context.caller, ref(context), _cause(form))
     return done(context, found, "Disabled. No deliveries are created for it from now on.")
 
 
+@get("/endpoints/{endpoint_id}/enable", portal=True)
 async def show_enable(context: PageContext) -> Page:
     """Show the messages that the endpoint missed while it was disabled, and ask whether to replay them."""
     found = await find(context)
@@ -65,7 +69,7 @@ async def show_enable(context: PageContext) -> Page:
         await _missed(context, found) if found.status == EndpointStatus.DISABLED else _not_disabled(context, found)
     )
     which = tag("p", components.ident(found.url, href=context.link(path(found)), most=80))
-    return Page(title="Enable the endpoint", rail="endpoints", body=[summary, which, *rest], refresh=None)
+    return Page(title="Enable the endpoint", body=[summary, which, *rest])
 
 
 def _not_disabled(context: PageContext, found: Endpoint) -> list[Child]:
@@ -100,6 +104,7 @@ async def _missed(context: PageContext, found: Endpoint) -> list[Child]:
 # ── circuit ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@post("/endpoints/{endpoint_id}/circuit/open", portal=True)
 async def open_circuit(context: PageContext, form: Form) -> Done:
     seconds = form.text("seconds")
     if seconds not in dict(OPENINGS):
@@ -113,12 +118,14 @@ async def open_circuit(context: PageContext, form: Form) -> Done:
     )
 
 
+@post("/endpoints/{endpoint_id}/circuit/close", portal=True)
 async def close_circuit(context: PageContext, form: Form) -> Done:
     made = await endpoint_state.close_circuit(context.deps, context.caller, ref(context), _cause(form))
     changed = "The circuit is closed. Deliveries start at a low rate, which doubles while they succeed."
     return done(context, made.endpoint, "The circuit was not open." if made.event is None else changed)
 
 
+@post("/endpoints/{endpoint_id}/circuit/reset", portal=True)
 async def reset_circuit(context: PageContext, form: Form) -> Done:
     made = await endpoint_state.reset_circuit(context.deps, context.caller, ref(context), _cause(form))
     changed = "The circuit is closed, and its failure counts are reset."
@@ -128,6 +135,7 @@ async def reset_circuit(context: PageContext, form: Form) -> Done:
 # ── test event ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@post("/endpoints/{endpoint_id}/test", portal=True)
 async def send_test(context: PageContext, form: Form) -> Done:
     sent = await endpoints.send_test(context.deps, context.caller, ref(context), form.text("event_type"))
     notice = "The test event is being sent. This page shows its progress."
@@ -137,6 +145,7 @@ async def send_test(context: PageContext, form: Form) -> Done:
 # ── deleting ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@get("/endpoints/{endpoint_id}/delete", portal=True)
 async def show_delete(context: PageContext) -> Page:
     found = await find(context)
     view = await context.store.history.lane_view(found.no)
@@ -156,27 +165,10 @@ async def show_delete(context: PageContext) -> Page:
             components.link_button(context.link(path(found)), "Cancel"),
         ),
     ]
-    return Page(title="Delete the endpoint", rail="endpoints", body=body, refresh=None)
+    return Page(title="Delete the endpoint", body=body)
 
 
+@post("/endpoints/{endpoint_id}/delete", portal=True)
 async def delete(context: PageContext, _form: Form) -> Done:
     await endpoints.delete(context.deps, context.caller, ref(context))
     return Done(to=context.link("/endpoints"), notice="The endpoint is deleted.")
-
-
-_ONE = "/endpoints/{endpoint_id}"
-
-VIEWS = (
-    View(path=f"{_ONE}/enable", show=show_enable, portal=True),
-    View(path=f"{_ONE}/delete", show=show_delete, portal=True),
-)
-ACTIONS = (
-    Action(path=f"{_ONE}/pause", do=pause, portal=True),
-    Action(path=f"{_ONE}/resume", do=resume, portal=True),
-    Action(path=f"{_ONE}/disable", do=disable, portal=True),
-    Action(path=f"{_ONE}/circuit/open", do=open_circuit, portal=True),
-    Action(path=f"{_ONE}/circuit/close", do=close_circuit, portal=True),
-    Action(path=f"{_ONE}/circuit/reset", do=reset_circuit, portal=True),
-    Action(path=f"{_ONE}/test", do=send_test, portal=True),
-    Action(path=f"{_ONE}/delete", do=delete, portal=True),
-)

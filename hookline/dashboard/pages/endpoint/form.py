@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from hookline.dashboard import components
 from hookline.dashboard.draft_fields import DraftFields
-from hookline.dashboard.page import Action, Done, Form, Page, View
+from hookline.dashboard.page import Done, Form, Page, get, post
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.endpoint import draft as drafts
 from hookline.dashboard.pages.endpoint.actions import find, ref
@@ -67,6 +67,7 @@ def form_error(error: HooklineError, *, portal: bool = False) -> FormError:
 # ── adding ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@get("/endpoints/new", portal=True)
 async def show_new(context: PageContext) -> Page:
     return await _new_page(context, Draft(), "", None)
 
@@ -79,7 +80,6 @@ async def _new_page(context: PageContext, draft: Draft, application: str, error:
             first = components.link_button(context.link("/applications/new"), "Add an application", kind="main")
             return Page(
                 title="Add an endpoint",
-                rail="endpoints",
                 body=[
                     components.empty(
                         "An endpoint belongs to an application. Add an application first.",
@@ -87,7 +87,6 @@ async def _new_page(context: PageContext, draft: Draft, application: str, error:
                         components.actions(first),
                     )
                 ],
-                refresh=None,
             )
         options, more = [(app.id, app.name) for app in apps[:MAX_APPS]], len(apps) > MAX_APPS
         chooser = components.chooser(
@@ -96,14 +95,13 @@ async def _new_page(context: PageContext, draft: Draft, application: str, error:
     body = await _form(context, draft, error, context.link("/endpoints/new"), "Add the endpoint", chooser, new=True)
     return Page(
         title="Add an endpoint",
-        rail="endpoints",
         body=body,
         aside=tag("a", "Back to the endpoints", href=context.link("/endpoints")),
-        refresh=None,
         status=error.status if error else 200,
     )
 
 
+@post("/endpoints/new", portal=True)
 async def create(context: PageContext, form: Form) -> Done | Page:
     draft, application = drafts.read(form), form.text("application")
     app = application if context.app is None else context.app.id
@@ -121,6 +119,7 @@ async def create(context: PageContext, form: Form) -> Done | Page:
 # ── editing ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@get("/endpoints/{endpoint_id}/edit", portal=True)
 async def show_edit(context: PageContext) -> Page:
     found = await find(context)
     return await _edit_page(context, found, drafts.of(found), None)
@@ -129,16 +128,10 @@ async def show_edit(context: PageContext) -> Page:
 async def _edit_page(context: PageContext, found: Endpoint, draft: Draft, error: FormError | None) -> Page:
     revision = tag("input", type="hidden", name="revision", value=str(found.revision))
     body = await _form(context, draft, error, context.link(path(found, "/edit")), "Save", revision)
-    return Page(
-        title="Edit the endpoint",
-        rail="endpoints",
-        body=body,
-        aside=back(context, found),
-        refresh=None,
-        status=error.status if error else 200,
-    )
+    return Page(title="Edit the endpoint", body=body, aside=back(context, found), status=error.status if error else 200)
 
 
+@post("/endpoints/{endpoint_id}/edit", portal=True)
 async def edit(context: PageContext, form: Form) -> Done | Page:
     draft, decide = drafts.read(form), _change_if_unchanged(drafts.read(form), form.text("revision"))
     try:
@@ -271,12 +264,3 @@ def _policy(draft: Draft, error: FormError) -> Safe:
             error=error.of("policy_schedule"),
         ),
     )
-
-
-_ONE = "/endpoints/{endpoint_id}"
-
-VIEWS = (
-    View(path="/endpoints/new", show=show_new, portal=True),
-    View(path=f"{_ONE}/edit", show=show_edit, portal=True),
-)
-ACTIONS = (Action(path="/endpoints/new", do=create, portal=True), Action(path=f"{_ONE}/edit", do=edit, portal=True))

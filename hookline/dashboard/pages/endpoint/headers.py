@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hookline.dashboard import components
-from hookline.dashboard.page import Action, Done, Form, Page, View
+from hookline.dashboard.page import Done, Form, Page, get, post
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.endpoint.actions import find, ref
 from hookline.dashboard.pages.endpoint.controls import back, path
@@ -22,6 +22,7 @@ MAX_LINES = 20  # lines read from the form
 Line = tuple[str, str]  # name and value
 
 
+@get("/endpoints/{endpoint_id}/headers", portal=True)
 async def show(context: PageContext) -> Page:
     return _page(context, endpoints.check_opened(await find(context)), [], None)
 
@@ -39,14 +40,7 @@ def _page(context: PageContext, found: Endpoint, typed: Sequence[Line], error: H
             class_="fill",
         ),
     ]
-    return Page(
-        title="Headers",
-        rail="endpoints",
-        body=body,
-        aside=back(context, found),
-        refresh=None,
-        status=http_status(error),
-    )
+    return Page(title="Headers", body=body, aside=back(context, found), status=http_status(error))
 
 
 def _current(found: Endpoint) -> Safe:
@@ -76,6 +70,7 @@ def _lines(typed: Sequence[Line]) -> list[Safe]:
     ]
 
 
+@post("/endpoints/{endpoint_id}/headers", portal=True)
 async def save(context: PageContext, form: Form) -> Done | Page:
     typed = _typed(form)
     removed: dict[str, str | None] = dict.fromkeys(form.values("remove"))
@@ -91,9 +86,3 @@ async def save(context: PageContext, form: Form) -> Done | Page:
 def _typed(form: Form) -> list[Line]:
     lines = ((form.text(f"name_{at}"), form.text(f"value_{at}")) for at in range(MAX_LINES))
     return [line for line in lines if any(line)]
-
-
-_PATH = "/endpoints/{endpoint_id}/headers"
-
-VIEWS = (View(path=_PATH, show=show, portal=True),)
-ACTIONS = (Action(path=_PATH, do=save, portal=True),)

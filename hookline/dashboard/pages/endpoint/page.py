@@ -10,7 +10,7 @@ from hookline.dashboard import components, delivery_contract, endpoint_health
 from hookline.dashboard.charts import circuit_band, figures, series
 from hookline.dashboard.charts.series import Series
 from hookline.dashboard.endpoint_health import condition
-from hookline.dashboard.page import Page, View
+from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.endpoint import controls
 from hookline.dashboard.pages.endpoint import settings as endpoint_settings
@@ -57,6 +57,7 @@ class EndpointData(Struct, frozen=True, kw_only=True):
     event_types: list[EventType]
 
 
+@get("/endpoints/{endpoint_id}", portal=True)
 async def show(context: PageContext) -> Page:
     data = await _read(context)
     found, health = data.endpoint, condition(data.view.lane, context.now)
@@ -77,7 +78,7 @@ async def show(context: PageContext) -> Page:
         controls.pause_or_disable(context, found),
     ]
     edit = components.link_button(context.link(controls.path(found, "/edit")), "Edit") if context.may_change else None
-    return Page(title=found.description[:80] or "Endpoint", rail="endpoints", body=body, aside=edit)
+    return Page(title=found.description[:80] or "Endpoint", body=body, aside=edit)
 
 
 def _heading(context: PageContext, data: EndpointData) -> Safe:
@@ -345,6 +346,3 @@ def _response(found: Attempt) -> Safe:
     detail = found.detail if found.detail and found.detail != kind else ""
     short = detail if len(detail) <= 80 else f"{detail[:79]}…"
     return join(tag("b", kind), " ", tag("span", short, title=detail, class_="quiet") if short else None)
-
-
-VIEWS = (View(path="/endpoints/{endpoint_id}", show=show, portal=True),)

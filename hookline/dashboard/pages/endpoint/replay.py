@@ -9,7 +9,7 @@ from functools import partial
 from msgspec import Struct
 
 from hookline.dashboard import components, instants
-from hookline.dashboard.page import Action, Done, Form, Page, View
+from hookline.dashboard.page import Done, Form, Page, get, post
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.endpoint.actions import done, find, ref
 from hookline.dashboard.pages.endpoint.controls import back, path
@@ -85,14 +85,7 @@ async def _page(context: PageContext, kind: ReplayKind, found: Endpoint, typed: 
         tag("p", "To ", components.ident(found.url, href=context.link(path(found)), most=80)),
         _start_times(context, await context.store.history.lane_events(found.no, EVENTS), since, error),
     ]
-    return Page(
-        title=kind.title,
-        rail="endpoints",
-        body=body,
-        aside=back(context, found),
-        refresh=None,
-        status=422 if error else 200,
-    )
+    return Page(title=kind.title, body=body, aside=back(context, found), status=422 if error else 200)
 
 
 def _confirm(context: PageContext, kind: ReplayKind, found: Endpoint, since: datetime, total: int | None) -> Safe:
@@ -145,13 +138,7 @@ async def start(context: PageContext, form: Form, kind: ReplayKind) -> Done | Pa
     return done(context, found, "Started. This page shows the progress.", to=context.link(f"/tasks/{task.id}"))
 
 
-_ONE = "/endpoints/{endpoint_id}"
-
-VIEWS = (
-    View(path=f"{_ONE}/recover", show=partial(show, kind=RECOVER), portal=True),
-    View(path=f"{_ONE}/replay-missing", show=partial(show, kind=MISSING), portal=True),
-)
-ACTIONS = (
-    Action(path=f"{_ONE}/recover", do=partial(start, kind=RECOVER), portal=True),
-    Action(path=f"{_ONE}/replay-missing", do=partial(start, kind=MISSING), portal=True),
-)
+for _kind in (RECOVER, MISSING):
+    _path = f"/endpoints/{{endpoint_id}}{_kind.subpath}"
+    get(_path, portal=True)(partial(show, kind=_kind))
+    post(_path, portal=True)(partial(start, kind=_kind))

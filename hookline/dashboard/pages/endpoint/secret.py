@@ -8,7 +8,7 @@ from starlette.responses import RedirectResponse, Response
 
 from hookline.dashboard import components, delivery_contract
 from hookline.dashboard.field_parser import one_of
-from hookline.dashboard.page import Action, Form, Page, View
+from hookline.dashboard.page import Form, Page, get, post
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.endpoint.actions import find, ref
 from hookline.dashboard.pages.endpoint.controls import path
@@ -18,6 +18,7 @@ from hookline.services import endpoints
 from hookline.web.html import Child, tag
 
 
+@post("/endpoints/{endpoint_id}/secret", portal=True)
 async def reveal(context: PageContext, _form: Form) -> Page:
     found = await endpoints.show_secret(context.deps, context.caller, ref(context))
     return _secret_page(
@@ -25,6 +26,7 @@ async def reveal(context: PageContext, _form: Form) -> Page:
     )
 
 
+@post("/endpoints/{endpoint_id}/secret/rotate", portal=True)
 async def rotate(context: PageContext, form: Form) -> Page:
     found, overlap = await find(context), form.text("overlap")
     one_of("overlap", overlap, dict(OVERLAPS))
@@ -56,7 +58,7 @@ def _confirm_rotation(context: PageContext, found: Endpoint) -> Page:
         tag("p", "Endpoint ", components.ident(found.url, most=80)),
         components.actions(go, back),
     ]
-    return Page(title="Rotate the secret at once?", rail="endpoints", body=body, refresh=None)
+    return Page(title="Rotate the secret at once?", body=body)
 
 
 def _already_rotated(context: PageContext, found: Endpoint) -> Page:
@@ -64,7 +66,7 @@ def _already_rotated(context: PageContext, found: Endpoint) -> Page:
     words = "The endpoint has changed since you opened its page, so its secret was not rotated again."
     back = components.link_button(context.link(path(found)), "Show the endpoint", kind="main")
     body: list[Child] = [components.verdict("scheduled", words), components.actions(back)]
-    return Page(title="Secret of the endpoint", rail="endpoints", body=body, refresh=None, status=409)
+    return Page(title="Secret of the endpoint", body=body, status=409)
 
 
 def _secret_page(context: PageContext, found: Endpoint, words: str) -> Page:
@@ -76,21 +78,11 @@ def _secret_page(context: PageContext, found: Endpoint, words: str) -> Page:
         delivery_contract.section(context, found, key),
         components.actions(components.link_button(context.link(path(found)), "Back to the endpoint")),
     ]
-    return Page(title="Secret of the endpoint", rail="endpoints", body=body, refresh=None)
+    return Page(title="Secret of the endpoint", body=body)
 
 
+@get("/endpoints/{endpoint_id}/secret", portal=True)
+@get("/endpoints/{endpoint_id}/secret/rotate", portal=True)
 async def redirect_to_endpoint(context: PageContext) -> Response:
     """Redirect to the endpoint: a GET of this address, such as a reload, must not show the secret again."""
     return RedirectResponse(context.link(path(await find(context))), 303)
-
-
-_ONE = "/endpoints/{endpoint_id}"
-
-VIEWS = (
-    View(path=f"{_ONE}/secret", show=redirect_to_endpoint, portal=True),
-    View(path=f"{_ONE}/secret/rotate", show=redirect_to_endpoint, portal=True),
-)
-ACTIONS = (
-    Action(path=f"{_ONE}/secret", do=reveal, portal=True),
-    Action(path=f"{_ONE}/secret/rotate", do=rotate, portal=True),
-)

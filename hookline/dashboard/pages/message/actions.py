@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from hookline.dashboard import components
-from hookline.dashboard.page import Action, Done, Form, Page, View
+from hookline.dashboard.page import Done, Form, Page, get, post
 from hookline.dashboard.page_context import PageContext
 from hookline.errors import Conflict, NoSuch, NotFound
 from hookline.model import Message
@@ -23,6 +23,7 @@ MAX_OFFERED = 200  # endpoints to choose from
 # ── resending ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@get("/messages/{message_id}/resend", portal=True)
 async def offer_resend(context: PageContext) -> Page:
     message = await context.message(context.path("message_id"))
     return await _resend_page(context, message)
@@ -49,16 +50,10 @@ async def _resend_page(context: PageContext, message: Message, chosen: str = "",
     else:
         new = context.link("/endpoints", app=None if context.viewer.portal else message.app_id)
         body.append(components.empty("The application has no enabled endpoint.", None, tag("a", "Endpoints", href=new)))
-    return Page(
-        title="Send to another endpoint",
-        rail="messages",
-        body=body,
-        aside=_back(context, message),
-        status=http_status(error),
-        refresh=None,
-    )
+    return Page(title="Send to another endpoint", body=body, aside=_back(context, message), status=http_status(error))
 
 
+@post("/messages/{message_id}/resend", portal=True)
 async def resend(context: PageContext, form: Form) -> Done | Page:
     ref = MessageRef(context.path("message_id"))
     try:
@@ -74,6 +69,7 @@ async def resend(context: PageContext, form: Form) -> Done | Page:
 # ── dead letters ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@post("/messages/{message_id}/replay", portal=True)
 async def replay(context: PageContext, form: Form) -> Done:
     message, dead = await context.message(context.path("message_id")), form.text("dead")
     if (await dead_letters.find(context.deps, context.caller, dead)).message_id != message.id:
@@ -86,6 +82,7 @@ async def replay(context: PageContext, form: Form) -> Done:
 # ── payload ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@get("/messages/{message_id}/payload", portal=True)
 async def download(context: PageContext) -> Response:
     """Return the payload unchanged, as a download: the browser must not display it."""
     message = await context.message(context.path("message_id"))
@@ -95,6 +92,7 @@ async def download(context: PageContext) -> Response:
     return Response(message.payload, headers=named, media_type="application/octet-stream")
 
 
+@get("/messages/{message_id}/expunge", portal=True)
 async def ask_expunge(context: PageContext) -> Page:
     return await _expunge_page(context, await context.message(context.path("message_id")))
 
@@ -119,7 +117,6 @@ async def _expunge_page(context: PageContext, message: Message, error: str | Non
     size = 0 if message.payload is None else len(message.payload)
     return Page(
         title="Remove the payload",
-        rail="messages",
         body=[
             components.verdict("dead", error) if error else None,
             tag("p", f"Removes {size:,} bytes. You cannot undo this: the payload cannot be shown or sent again."),
@@ -128,10 +125,10 @@ async def _expunge_page(context: PageContext, message: Message, error: str | Non
         ],
         aside=_back(context, message),
         status=409 if error else 200,
-        refresh=None,
     )
 
 
+@post("/messages/{message_id}/expunge", portal=True)
 async def expunge(context: PageContext, form: Form) -> Done | Page:
     """Remove the payload. If more deliveries need it than the page said, ask again instead."""
     message = await context.message(context.path("message_id"))
@@ -148,17 +145,3 @@ async def expunge(context: PageContext, form: Form) -> Done | Page:
 
 def _back(context: PageContext, message: Message) -> Safe:
     return tag("a", "Back to the message", href=context.link(f"/messages/{message.id}"))
-
-
-_ONE = "/messages/{message_id}"
-
-VIEWS = (
-    View(path=f"{_ONE}/payload", show=download, portal=True),
-    View(path=f"{_ONE}/resend", show=offer_resend, portal=True),
-    View(path=f"{_ONE}/expunge", show=ask_expunge, portal=True),
-)
-ACTIONS = (
-    Action(path=f"{_ONE}/resend", do=resend, portal=True),
-    Action(path=f"{_ONE}/replay", do=replay, portal=True),
-    Action(path=f"{_ONE}/expunge", do=expunge, portal=True),
-)

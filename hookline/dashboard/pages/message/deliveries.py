@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hookline.dashboard import components
 from hookline.dashboard.field_parser import one_of
-from hookline.dashboard.page import Page, View
+from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.message.delivery import RANKS
 from hookline.model import Delivery, EndpointName, Message
@@ -18,6 +18,7 @@ from hookline.web.html import Child, Safe, join, tag
 SHOWN = 100  # deliveries on one page
 
 
+@get("/messages/{message_id}/deliveries", portal=True)
 async def show(context: PageContext) -> Page:
     message = await context.message(context.path("message_id"))
     state, after = _state(context), after_number(context.param("after")) or 0
@@ -26,7 +27,6 @@ async def show(context: PageContext) -> Page:
     rows = found[:SHOWN]
     return Page(
         title=f"Deliveries of {message.event_type}",
-        rail="messages",
         body=[
             tag("p", "Message ", components.ident(message.id, href=context.link(f"/messages/{message.id}")), "."),
             context.live("states", _tabs(context, Counter(counts), state)),
@@ -88,6 +88,3 @@ def _endpoint(context: PageContext, each: Delivery, endpoint: EndpointName | Non
     return join(
         components.ident(endpoint.url, href=href, most=60), tag("div", about, class_="quiet") if about else None
     )
-
-
-VIEWS = (View(path="/messages/{message_id}/deliveries", show=show, portal=True),)

@@ -6,7 +6,7 @@ from collections import Counter
 
 from hookline.dashboard import components, request_response
 from hookline.dashboard.charts.scales import length
-from hookline.dashboard.page import Page, View
+from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.message import deliveries
 from hookline.dashboard.pages.message import delivery as delivery_section
@@ -23,6 +23,7 @@ MAX_LISTED = 25  # deliveries shown as rows; another page lists all of them
 REFRESH_OPEN, REFRESH_DONE = 3.0, 15.0  # seconds between updates, with open deliveries and without
 
 
+@get("/messages/{message_id}", portal=True)
 async def show(context: PageContext) -> Page:
     message = await context.message(context.path("message_id"))
     history = await explain.read(context.store, message, context.org_id, limit=MAX_DETAILED, content=False)
@@ -32,7 +33,6 @@ async def show(context: PageContext) -> Page:
     has_open = any(each.history.delivery.state in OPEN for each in views)
     return Page(
         title=message.event_type,
-        rail="messages",
         body=[
             context.live("head", verdict(context, history, views, states), _numbers(context, history, views, states)),
             await _fields(context, history),
@@ -246,6 +246,3 @@ def _more(context: PageContext, history: MessageHistory) -> Safe:
         ),
         None if context.viewer.portal else join(tag("p", "On the command line:", class_="quiet"), command),
     )
-
-
-VIEWS = (View(path="/messages/{message_id}", show=show, portal=True),)
