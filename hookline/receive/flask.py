@@ -62,5 +62,4 @@ def _webhook(settings: IdempotencySettings) -> Webhook:
 
 
 def _to_flask(response: StoredResponse) -> flask.Response:
-    headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers]
-    return flask.Response(response.body, response.status, headers)
+    return flask.Response(response.body, response.status, response.text_headers())

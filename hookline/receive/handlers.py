@@ -16,8 +16,6 @@ from hookline.receive.idempotency.settings import IdempotencySettings, IncomingR
 from hookline.receive.verify import Verifier
 from hookline.signing.headers import Headers
 
-__all__ = ["MAX_BODY", "Address", "check_length", "check_takes_webhook", "request_among", "rules"]
-
 MAX_BODY = 1 << 20  # bytes
 
 T = TypeVar("T")

@@ -9,8 +9,6 @@ from msgspec import Struct
 
 from hookline.signing.signature_headers import Request, SignedParts
 
-__all__ = ["Label", "as_label", "both_in", "in_body", "in_header", "of_dotted", "of_hookline", "of_slack", "of_stripe"]
-
 _LONGEST = 256
 _STRIPE_EVENTS = ("event", "v2.core.event")
 

@@ -64,6 +64,6 @@ async def _verify(settings: IdempotencySettings, scope: Scope, receive: Receive)
     handlers.check_length(settings, headers)
     body = await read_body(scope, receive, settings.max_body)
     if body is None:
-        raise Answered(problems.body_incomplete())
+        raise Answered(problems.BODY_INCOMPLETE)
     scope.setdefault("state", {})[WEBHOOK] = core.verified(settings, incoming(scope, headers, body)).webhook
     return ReadBody(body, receive)

@@ -27,8 +27,6 @@ from hookline.receive.twilio import label_of_twilio, twilio
 from hookline.signing import CheckingKey, base64_key, text_key
 from hookline.signing.signature_headers import HMAC, READERS, Request, SignedParts, decode64, signatures, unhex
 
-__all__ = ["SCHEMES", "Rules"]
-
 
 class Rules(NamedTuple):
     signed_parts: Callable[[Request], SignedParts]

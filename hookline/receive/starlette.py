@@ -86,7 +86,7 @@ async def _read(request: Request, limit: int) -> bytes:
             if len(body) > limit:
                 raise Answered(problems.body_too_large(limit))
     except ClientDisconnect:
-        raise Answered(problems.body_incomplete()) from None
+        raise Answered(problems.BODY_INCOMPLETE) from None
     except RuntimeError as fault:
         raise InvalidInput(
             "the body was read before its signature could be checked. Parse a form from `webhook.body`, "

@@ -17,8 +17,6 @@ from hookline.errors import VerificationCode, VerificationError
 from hookline.receive.labels import Label, as_label, in_header
 from hookline.signing.signature_headers import HMAC, Request, SignedParts, decode64, signatures
 
-__all__ = ["label_of_twilio", "twilio"]
-
 _MAX_FIELDS = 1000
 _LONGEST_URL = 16 * 1024
 _LONGEST_FORM = 128 * 1024  # bytes; the form is not verified yet, and decoding it is much slower than hashing it

@@ -18,8 +18,6 @@ from hookline.signing import CheckingKey, check_match
 from hookline.signing.headers import Headers
 from hookline.signing.signature_headers import TOLERANCE, Request, raw_body, signed_at
 
-__all__ = ["Verifier", "Webhook"]
-
 T = TypeVar("T")
 
 

@@ -15,11 +15,12 @@ import asyncpg
 import pytest
 import redis
 
+from hookline.outbox.coroutines import run_sync
 from hookline.receive.idempotency import IdempotencySettings
 from hookline.receive.idempotency.asgi import IdempotencyMiddleware
 from hookline.receive.idempotency.core import Claim
 from hookline.receive.idempotency.hold import Hold, Holder
-from hookline.receive.idempotency.hold_async import AsyncHold, AsyncHolder
+from hookline.receive.idempotency.hold_async import AsyncHolder
 from hookline.receive.idempotency.keys import Answer, Fresh, InProgress, KeyStoreUnavailable, Replay, StoredResponse
 from hookline.receive.idempotency.recording import Recording
 from hookline.receive.stores.postgres import AsyncPostgresKeys
@@ -46,12 +47,12 @@ def copy_of(store: Any) -> Answer:
 
 
 def taken(holder: Holder) -> Hold:
-    hold = holder.take(CLAIM)
+    hold = run_sync(holder.take(CLAIM))
     assert hold is not None
     return hold
 
 
-async def taken_async(holder: AsyncHolder) -> AsyncHold:
+async def taken_async(holder: AsyncHolder) -> Hold:
     hold = await holder.take(CLAIM)
     assert hold is not None
     return hold
@@ -70,7 +71,7 @@ def test_the_answer_to_a_lost_key_is_stored(client: redis.Redis) -> None:
     store = RedisKeys(client)
     hold = taken(Holder(store, SETTINGS))
     client.flushall()
-    hold.settle(recording())
+    run_sync(hold.settle(recording()))
     assert copy_of(store) == Replay(KEPT)
 
 
@@ -78,7 +79,7 @@ def test_the_next_heartbeat_claims_a_lost_key_again(client: redis.Redis) -> None
     store = RedisKeys(client)
     hold = taken(Holder(store, SETTINGS))
     client.flushall()
-    assert hold.renew()
+    assert run_sync(hold.renew())
     assert isinstance(copy_of(store), InProgress)
 
 
@@ -87,8 +88,8 @@ def test_a_lost_key_that_another_holder_claimed_stays_with_it(client: redis.Redi
     hold = taken(Holder(store, SETTINGS))
     client.flushall()
     assert copy_of(store) == Fresh()
-    assert not hold.renew()
-    hold.settle(recording())
+    assert not run_sync(hold.renew())
+    run_sync(hold.settle(recording()))
     assert store.finish(CLAIM.key, b"copy", StoredResponse(201, (), b"theirs"), 60)
     assert copy_of(store) == Replay(StoredResponse(201, (), b"theirs"))
 
@@ -96,8 +97,8 @@ def test_a_lost_key_that_another_holder_claimed_stays_with_it(client: redis.Redi
 def test_a_late_heartbeat_does_not_take_a_key_that_was_released(client: redis.Redis) -> None:
     store = RedisKeys(client)
     hold = taken(Holder(store, SETTINGS))
-    hold.release()
-    assert not hold.renew()
+    run_sync(hold.release())
+    assert not run_sync(hold.renew())
     assert copy_of(store) == Fresh()
 
 
@@ -179,14 +180,14 @@ def test_a_renewal_that_failed_is_tried_again_sooner_than_the_next_is_due(
     monkeypatch.setattr("hookline.receive.idempotency.hold.time", dream)
     store = PartlyAway(keys_file)
     holder = Holder(store, SETTINGS)
-    holds = [holder.take(claim) for claim in (CLAIM, OTHER)]
+    holds = [run_sync(holder.take(claim)) for claim in (CLAIM, OTHER)]
     dream.begun.set()
     assert store.part.bell.wait(PATIENCE)
     # A failing renewal is tried every twelfth of the lease, and the other key is renewed every third.
     assert store.part.renewed == 3
     for hold in holds:
         assert hold is not None
-        hold.release()
+        run_sync(hold.release())
 
 
 async def test_a_failed_renewal_is_retried_sooner_under_asyncio(keys_file: str) -> None:
@@ -196,8 +197,8 @@ async def test_a_failed_renewal_is_retried_sooner_under_asyncio(keys_file: str) 
     for claim, pause in ((CLAIM, TWELFTH), (OTHER, THIRD)):
         hold: Any = await holder.take(claim)
         before = clock()
-        await hold.work()
-        assert before + pause <= hold._timer.when() <= clock() + pause
+        await holder.work_on(hold)
+        assert before + pause <= holder._timers[hold].when() <= clock() + pause
         await hold.release()
     await store.aclose()
 
@@ -211,7 +212,7 @@ def test_an_answer_is_stored_when_the_store_is_available_again(keys_file: str) -
     with closing(sqlite3.connect(keys_file, isolation_level=None)) as other:
         other.execute(FOR_AN_HOUR)
         other.execute("BEGIN IMMEDIATE")
-        hold.settle(recording())
+        run_sync(hold.settle(recording()))
         assert isinstance(copy_of(store), InProgress)
         other.execute("ROLLBACK")
     _await_replay(store)

@@ -16,7 +16,8 @@ from urllib.parse import unquote
 
 from hookline.receive.idempotency import problems
 from hookline.receive.idempotency.core import CLAIMS, NOTHING, Claim, Plan, examine, is_new, needs_body, plan
-from hookline.receive.idempotency.hold_async import AsyncHold, AsyncHolder
+from hookline.receive.idempotency.hold import Hold
+from hookline.receive.idempotency.hold_async import AsyncHolder
 from hookline.receive.idempotency.keys import AsyncKeyStore, StoredResponse
 from hookline.receive.idempotency.problems import Answered
 from hookline.receive.idempotency.recording import Recording
@@ -235,7 +236,7 @@ class ReadBody:
 class _Exchange:
     """Records the messages between a client and an application whose request holds a key."""
 
-    hold: AsyncHold | None = None
+    hold: Hold | None = None
 
     def __init__(self, recording: Recording, receive: ReadBody, send: Send) -> None:
         self._recording = recording

@@ -32,22 +32,6 @@ from hookline.receive.idempotency.problems import Answered
 from hookline.receive.idempotency.settings import KEY_HEADERS, IdempotencySettings, IncomingRequest
 from hookline.signing.headers import Headers
 
-__all__ = [
-    "Claim",
-    "MalformedKey",
-    "Plan",
-    "answer_to",
-    "content_length",
-    "examine",
-    "from_json",
-    "from_webhook",
-    "is_new",
-    "needs_body",
-    "plan",
-    "replay",
-    "verified",
-]
-
 LONGEST_KEY = 255
 CLAIMS = "hookline.claims"  # the key of the ASGI scope or WSGI environ that has the claims of the request
 REPLAYED, WITHOUT_BODY = b"idempotency-replayed", b"idempotency-body-omitted"
@@ -116,7 +100,7 @@ def _key_from_headers(settings: IdempotencySettings, headers: Headers) -> str | 
     assert not callable(settings.key)
     key = _named_key(settings.key or KEY_HEADERS, headers)
     if key is None and settings.required:
-        raise Answered(problems.key_missing())
+        raise Answered(problems.KEY_MISSING)
     return key
 
 
@@ -142,7 +126,7 @@ def examine(
     given = _given_key(settings, request) if is_keyed else None
     if given is None:
         if chosen.keyed and settings.required:
-            raise Answered(problems.key_missing())
+            raise Answered(problems.KEY_MISSING)
         return request, None
     return request, Claim(key_of(_scope(settings, request), given), fingerprint(request))
 
@@ -163,7 +147,7 @@ def verified(settings: IdempotencySettings, request: IncomingRequest) -> Incomin
         webhook = settings.verifier.verify(request.headers, request.body, url=url)
     except VerificationError as fault:
         log.warning("webhook refused at %r: %s (%s)", request.path[:200], fault, fault.code.value)
-        raise Answered(problems.signature_invalid()) from None
+        raise Answered(problems.SIGNATURE_INVALID) from None
     return msgspec.structs.replace(request, webhook=webhook)
 
 
@@ -274,7 +258,7 @@ def answer_to(answer: Answer) -> StoredResponse | None:
         case InProgress(retry_after):
             return problems.in_progress(retry_after)
         case Mismatch():
-            return problems.key_reused()
+            return problems.KEY_REUSED
         case _:
             return None
 

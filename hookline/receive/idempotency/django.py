@@ -26,8 +26,8 @@ from hookline.errors import InvalidInput
 from hookline.outbox.coroutines import run_sync, settled
 from hookline.receive.idempotency import problems
 from hookline.receive.idempotency.core import CLAIMS, Claim, content_length, examine, is_new, needs_body, plan
-from hookline.receive.idempotency.hold import Hold, Holder
-from hookline.receive.idempotency.hold_async import AsyncHold, AsyncHolder
+from hookline.receive.idempotency.hold import BaseHolder, Hold, Holder
+from hookline.receive.idempotency.hold_async import AsyncHolder
 from hookline.receive.idempotency.keys import AsyncKeyStore, KeyStore, StoredResponse
 from hookline.receive.idempotency.problems import Answered
 from hookline.receive.idempotency.recording import Recording
@@ -43,16 +43,16 @@ _OBJECTS = frozenset({"store", "async_store", "verifier", "key", "scope", "url",
 class _Pending:
     """A request whose key is taken just before its view is called. With a synchronous store, its coroutines never wait."""
 
-    hold: Hold | AsyncHold | None = None
+    hold: Hold | None = None
 
-    def __init__(self, holder: Holder | AsyncHolder, claim: Claim) -> None:
+    def __init__(self, holder: BaseHolder, claim: Claim) -> None:
         self._holder = holder
         self._claim = claim
 
     async def take(self) -> HttpResponse | None:
         """Take the key. Return the response if the view must not run."""
         try:
-            self.hold = await settled(self._holder.take(self._claim))
+            self.hold = await self._holder.take(self._claim)
         except Answered as answered:
             return to_django(answered.response)
         return None
@@ -63,20 +63,20 @@ class _Pending:
             response = await settled(view(self))
         except BaseException:
             if self.hold is not None:
-                await settled(self.hold.release())
+                await self.hold.release()
             raise
         if self.hold is not None:
             await self._save(self.hold, response)
         return response
 
-    async def _save(self, hold: Hold | AsyncHold, response: HttpResponse) -> None:
+    async def _save(self, hold: Hold, response: HttpResponse) -> None:
         recording = _recorded(self._holder.settings, response)
-        if response.streaming and not response.is_async and isinstance(hold, Hold) and not recording.is_known:
+        if response.streaming and not response.is_async and not self._holder.is_async and not recording.is_known:
             _record_stream(recording, hold, response)
             return
         if response.streaming:  # an async stream is sent after the middleware ends, and stops when the client is gone
             recording.leave_out_body()
-        await settled(hold.settle(recording))
+        await hold.settle(recording)
 
 
 View = Callable[[_Pending | None], Any]
@@ -178,18 +178,18 @@ def _body(request: HttpRequest, headers: Headers, limit: int) -> bytes:
     except RequestDataTooBig:
         raise Answered(problems.body_too_large(limit)) from None
     except UnreadablePostError:
-        raise Answered(problems.body_incomplete()) from None
+        raise Answered(problems.BODY_INCOMPLETE) from None
     if len(body) > limit:
         raise Answered(problems.body_too_large(limit))
     if length is not None and len(body) < length:
-        raise Answered(problems.body_incomplete())
+        raise Answered(problems.BODY_INCOMPLETE)
     return body
 
 
 # ── one view ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def guarded(holder: Holder | AsyncHolder, request: HttpRequest, view: View) -> HttpResponse:
+async def guarded(holder: BaseHolder, request: HttpRequest, view: View) -> HttpResponse:
     """Call the view if the request is admitted. The view gets None if the request has no key."""
     try:
         claim = admit(holder.settings, request)
@@ -208,7 +208,7 @@ def once(holder: Holder, request: HttpRequest, view: Callable[[], HttpResponse])
     return run_sync(once_async(holder, request, view))
 
 
-async def once_async(holder: Holder | AsyncHolder, request: HttpRequest, view: Callable[[], Any]) -> HttpResponse:
+async def once_async(holder: BaseHolder, request: HttpRequest, view: Callable[[], Any]) -> HttpResponse:
     async def respond(pending: _Pending | None) -> HttpResponse:
         if pending is None:
             return await settled(view())
@@ -250,19 +250,16 @@ def _record_stream(recording: Recording, hold: Hold, response: HttpResponse) -> 
 def _recorded(settings: IdempotencySettings, response: HttpResponse) -> Recording:
     recording = Recording(settings)
     headers = [*response.items(), *(("set-cookie", cookie.OutputString()) for cookie in response.cookies.values())]
-    recording.start(
-        response.status_code, [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
-    )
+    recording.start(response.status_code, headers)
     if not response.streaming:
         recording.feed(response.content)
     return recording
 
 
 def to_django(response: StoredResponse) -> HttpResponse:
-    pairs = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers]
     made = HttpResponse(response.body, status=response.status)
     del made.headers["content-type"]
-    for name, value in pairs:
+    for name, value in response.text_headers():
         if name == "set-cookie":
             made.cookies.load(value)
         else:

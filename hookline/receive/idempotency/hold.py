@@ -1,6 +1,6 @@
-"""Idempotency keys that are held while a handler runs. This module has the shared steps, and the classes for threads.
+"""Idempotency keys that are held while a handler runs. This module has the shared steps, and the holder for threads.
 
-`hold_async` has the classes for asyncio. For threads, one daemon thread renews the leases of all held keys.
+`hold_async` has the holder for asyncio. For threads, one daemon thread renews the leases of all held keys.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import secrets
 import threading
 import time
 from abc import ABC, abstractmethod
-from typing import Any, TypeVar
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from hookline.errors import InvalidInput
@@ -23,27 +23,24 @@ from hookline.receive.idempotency.problems import Answered
 from hookline.receive.idempotency.recording import Recording
 from hookline.receive.idempotency.settings import IdempotencySettings
 
-__all__ = ["RENEW", "RETRY", "BaseHold", "BaseHolder", "Hold", "Holder"]
-
 RENEW = 1 / 3  # part of a lease after which it is renewed
 RETRY = 1 / 12  # part of a lease after which a failed renewal is retried
 _CLEAN_BATCH = 1000  # keys that one clean-up statement deletes
 _CLEAN_EVERY = 3600.0  # seconds
-_IDLE = 30.0  # seconds without held keys after which the thread of `LeaseRenewer` ends
+_IDLE = 30.0  # seconds without held keys after which the thread of `Holder` ends
 _KEEP_TRYING = 600.0  # seconds for which a response that could not be saved is offered to the store again
-
-H = TypeVar("H", bound="BaseHold")
 
 log = logging.getLogger("hookline.receive")
 
 
-class BaseHold(ABC):
+class Hold:
     """A key that this process holds. If it is dropped without an end, the key becomes free when its lease ends.
 
-    The coroutines of a synchronous store never wait.
+    With a synchronous store, the coroutines never wait.
     """
 
     def __init__(self, holder: BaseHolder, claim: Claim) -> None:
+        self._holder = holder
         self._store: Any = holder.store
         self._settings = holder.settings
         self._token = secrets.token_bytes(16)
@@ -52,29 +49,19 @@ class BaseHold(ABC):
         self.unsaved: StoredResponse | None = None  # the response that the store could not save yet
         self._give_up_at = 0.0
 
-    @abstractmethod
-    def renew_later(self) -> None:
-        """Schedule the first renewal of the lease."""
-
-    @abstractmethod
-    def _save_later(self) -> None:
-        """Schedule the next try to save the response."""
-
-    @abstractmethod
-    def _stop_renewing(self) -> None: ...
-
     async def begin(self) -> Any:
         claim, lease = self.claim, self._settings.lease
         return await settled(self._store.begin(claim.key, claim.fingerprint, token=self._token, lease=lease))
 
-    async def _settle(self, recording: Recording) -> None:
+    async def settle(self, recording: Recording) -> None:
+        """Save the recorded response, or free the key if the response is not kept. Only the first call counts."""
         response = recording.result()
         if response is None:
-            await self._release()
+            await self.release()
         elif self._end():
             await self._save_or_retry(response)
 
-    async def _release(self) -> None:
+    async def release(self) -> None:
         if not self._end():
             return
         try:
@@ -82,7 +69,8 @@ class BaseHold(ABC):
         except KeyStoreUnavailable as fault:
             log.warning("idempotency key not released, it becomes free when its lease ends: %s", fault)
 
-    async def _renew(self) -> bool | None:
+    async def renew(self) -> bool | None:
+        """Renew the lease. Return False if there is nothing left to renew, and None if the store was not available."""
         try:
             renewed = await settled(self._store.renew(self.claim.key, self._token, self._settings.lease))
             held = renewed or await self._begin_again()
@@ -93,14 +81,14 @@ class BaseHold(ABC):
             log.error("lease of an idempotency key lost while its handler runs: a copy may run it at the same time")
         return held
 
-    async def _work(self) -> bool | None:
+    async def work(self) -> bool | None:
         """Renew the lease, or try again to save the response.
 
         Return False if there is nothing left to do, and None if the store was not available.
         """
         try:
             if self.unsaved is None:
-                return await self._renew()
+                return await self.renew()
             is_saved = await self._save(self.unsaved) is None
             return False if is_saved or time.monotonic() > self._give_up_at else None
         except Exception:
@@ -112,7 +100,7 @@ class BaseHold(ABC):
         if self.is_over:
             return False
         self.is_over = True
-        self._stop_renewing()
+        self._holder.stop_renewing(self)
         return True
 
     async def _save_or_retry(self, response: StoredResponse) -> None:
@@ -122,7 +110,7 @@ class BaseHold(ABC):
         if (fault := await self._save(response)) is not None:  # the second try uses another connection
             log.error("response not saved, a copy may run the handler again: %s", fault)
             self.unsaved, self._give_up_at = response, time.monotonic() + _KEEP_TRYING
-            self._save_later()
+            self._holder.work_later(self)
 
     async def _save(self, response: StoredResponse) -> KeyStoreUnavailable | None:
         """Save the response. Return the error if the store was not available, so that the caller can try again."""
@@ -150,7 +138,7 @@ class BaseHold(ABC):
 
 
 class BaseHolder(ABC):
-    """Takes keys for one middleware."""
+    """Takes keys for one middleware, and renews their leases."""
 
     is_async = False
 
@@ -161,22 +149,30 @@ class BaseHolder(ABC):
         self._clean_at: float | None = None  # the first request cleans
 
     @abstractmethod
+    def work_later(self, hold: Hold) -> None:
+        """Schedule `hold.work`: the renewal of its lease, or the next try to save its response."""
+
+    @abstractmethod
+    def stop_renewing(self, hold: Hold) -> None: ...
+
+    @abstractmethod
     def _clean_in_background(self) -> None: ...
 
-    async def _take(self, hold: H) -> H | None:
+    async def take(self, claim: Claim) -> Hold | None:
         """Take the key. Return None if the handler is to run without protection. Raise `Answered` if it must not run."""
+        hold = Hold(self, claim)
         try:
             answer = await hold.begin()
         except KeyStoreUnavailable as fault:
             log.error("store of idempotency keys unavailable: %s", fault)
             if self.settings.when_unavailable == "refuse":
-                raise Answered(problems.store_unavailable()) from fault
+                raise Answered(problems.STORE_UNAVAILABLE) from fault
             return None
         if (response := answer_to(answer)) is not None:
             raise Answered(response)
         if isinstance(answer, Fresh) and answer.run > 1:
             log.warning("handler runs again (run %d): the run before did not finish", answer.run)
-        hold.renew_later()
+        self.work_later(hold)
         now = time.monotonic()
         if self._clean_at is None or now >= self._clean_at:
             self._clean_at = now + _CLEAN_EVERY
@@ -206,50 +202,23 @@ def _check_store(store: Any, *, is_async: bool) -> None:
 # ── threads ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Hold(BaseHold):
-    """A held key of a synchronous middleware."""
+class Holder(BaseHolder):
+    """Takes keys of a synchronous store.
 
-    def __init__(self, holder: Holder, claim: Claim) -> None:
-        super().__init__(holder, claim)
-        self._renewer = holder.renewer
+    A thread renews leases, and saves responses that could not be saved at once. It ends when it is idle.
+    """
 
-    def settle(self, recording: Recording) -> None:
-        """Save the recorded response, or free the key if the response is not kept. Only the first call counts."""
-        run_sync(self._settle(recording))
-
-    def release(self) -> None:
-        run_sync(self._release())
-
-    def renew(self) -> bool | None:
-        """Return False if there is nothing left to renew, and None if the store was not available."""
-        return run_sync(self._renew())
-
-    def work(self) -> bool | None:
-        return run_sync(self._work())
-
-    def renew_later(self) -> None:
-        self._renewer.add(self)
-
-    def _save_later(self) -> None:
-        self._renewer.add(self)
-
-    def _stop_renewing(self) -> None:
-        self._renewer.remove(self)
-
-
-class LeaseRenewer:
-    """A thread that renews leases, and saves responses that could not be saved at once. It ends when it is idle."""
-
-    def __init__(self, lease: float) -> None:
-        self._renew_after = lease * RENEW
-        self._retry_after = lease * RETRY
+    def __init__(self, store: KeyStore, settings: IdempotencySettings) -> None:
+        super().__init__(store, settings)
+        self._renew_after = settings.lease * RENEW
+        self._retry_after = settings.lease * RETRY
         self._lock = threading.Lock()
         self._due: WeakKeyDictionary[Hold, float] = WeakKeyDictionary()  # weak, so that dropped holds are not renewed
         self._unsaved: set[Hold] = set()  # these must not be dropped
         self._busy_at = 0.0
         self._thread: threading.Thread | None = None
 
-    def add(self, hold: Hold) -> None:
+    def work_later(self, hold: Hold) -> None:
         now = time.monotonic()
         with self._lock:
             if hold.unsaved is not None:
@@ -260,9 +229,12 @@ class LeaseRenewer:
                 self._thread = threading.Thread(target=self._run, name="hookline-heartbeat", daemon=True)
                 self._thread.start()
 
-    def remove(self, hold: Hold) -> None:
+    def stop_renewing(self, hold: Hold) -> None:
         with self._lock:
             self._due.pop(hold, None)
+
+    def _clean_in_background(self) -> None:
+        threading.Thread(target=lambda: run_sync(self._clean()), name="hookline-clean", daemon=True).start()
 
     def _run(self) -> None:
         """Check the leases twice per renewal time. Waking the thread for each request would cost more: most end before that."""
@@ -294,7 +266,7 @@ class LeaseRenewer:
     def _work_on(self, hold: Hold) -> bool:
         """Return False if the store was not available. The hold then goes to the end of the queue."""
         was_unsaved = hold.unsaved is not None
-        outcome = hold.work()
+        outcome = run_sync(hold.work())
         with self._lock:
             has_changed = was_unsaved != (hold.unsaved is not None)  # the response came during the renewal
             if outcome is False and not has_changed:
@@ -303,18 +275,3 @@ class LeaseRenewer:
             elif hold in self._due:  # it is missing if the hold has ended meanwhile
                 self._due[hold] = time.monotonic() + (self._renew_after if outcome else self._retry_after)
         return outcome is not None
-
-
-class Holder(BaseHolder):
-    """Takes keys of a synchronous store."""
-
-    def __init__(self, store: KeyStore, settings: IdempotencySettings) -> None:
-        super().__init__(store, settings)
-        self.renewer = LeaseRenewer(settings.lease)
-
-    def take(self, claim: Claim) -> Hold | None:
-        """Take the key. Return None if the handler is to run without protection. Raise `Answered` if it must not run."""
-        return run_sync(self._take(Hold(self, claim)))
-
-    def _clean_in_background(self) -> None:
-        threading.Thread(target=lambda: run_sync(self._clean()), name="hookline-clean", daemon=True).start()

@@ -4,61 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
-from hookline.receive.idempotency.core import Claim
-from hookline.receive.idempotency.hold import RENEW, RETRY, BaseHold, BaseHolder, log
+from hookline.receive.idempotency.hold import RENEW, RETRY, BaseHolder, Hold, log
 from hookline.receive.idempotency.keys import AsyncKeyStore
 from hookline.receive.idempotency.problems import Answered
-from hookline.receive.idempotency.recording import Recording
 from hookline.receive.idempotency.settings import IdempotencySettings
 
-__all__ = ["AsyncHold", "AsyncHolder"]
-
 T = TypeVar("T")
-
-
-class AsyncHold(BaseHold):
-    """A held key of an async middleware."""
-
-    def __init__(self, holder: AsyncHolder, claim: Claim) -> None:
-        super().__init__(holder, claim)
-        self._holder = holder
-        self._timer: asyncio.TimerHandle | None = None
-
-    async def settle(self, recording: Recording) -> None:
-        """Save the recorded response, or free the key if the response is not kept. Only the first call counts."""
-        await self._settle(recording)
-
-    async def release(self) -> None:
-        await self._release()
-
-    async def renew(self) -> bool | None:
-        """Return False if there is nothing left to renew, and None if the store was not available."""
-        return await self._renew()
-
-    async def work(self) -> None:
-        """Renew the lease or save the response, and schedule the next time."""
-        outcome = await self._work()
-        if outcome is not False and (not self.is_over or self.unsaved is not None):
-            self._schedule(RENEW if outcome else RETRY)
-
-    def renew_later(self) -> None:
-        self._schedule(RENEW)
-
-    def _save_later(self) -> None:
-        """Try again later: the handler may hold the connection that the store waits for until its response is sent."""
-        self._schedule(RETRY)
-
-    def _schedule(self, part: float) -> None:
-        """Use a timer, not a task: most handlers end before it fires."""
-        pause = self._settings.lease * part
-        self._timer = asyncio.get_running_loop().call_later(pause, self._holder.spawn, self.work)
-
-    def _stop_renewing(self) -> None:
-        """A renewal that has started is not cancelled: a cancelled call would cost the store a connection."""
-        if self._timer is not None:
-            self._timer.cancel()
 
 
 class AsyncHolder(BaseHolder):
@@ -68,11 +22,29 @@ class AsyncHolder(BaseHolder):
 
     def __init__(self, store: AsyncKeyStore, settings: IdempotencySettings) -> None:
         super().__init__(store, settings)
+        self._timers: dict[Hold, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[Any]] = set()  # the event loop keeps only weak references to tasks
 
-    async def take(self, claim: Claim) -> AsyncHold | None:
-        """Take the key. Return None if the handler is to run without protection. Raise `Answered` if it must not run."""
-        return await self._take(AsyncHold(self, claim))
+    def work_later(self, hold: Hold) -> None:
+        """Wait before a retry: the handler may hold the connection that the store waits for until its response is sent."""
+        self._schedule(hold, RENEW if hold.unsaved is None else RETRY)
+
+    def stop_renewing(self, hold: Hold) -> None:
+        """A renewal that has started is not cancelled: a cancelled call would cost the store a connection."""
+        if (timer := self._timers.pop(hold, None)) is not None:
+            timer.cancel()
+
+    def _schedule(self, hold: Hold, part: float) -> None:
+        """Use a timer, not a task: most handlers end before it fires."""
+        pause, work = self.settings.lease * part, partial(self.work_on, hold)
+        self._timers[hold] = asyncio.get_running_loop().call_later(pause, self.spawn, work)
+
+    async def work_on(self, hold: Hold) -> None:
+        """Renew the lease or save the response, and schedule the next time."""
+        self._timers.pop(hold, None)
+        outcome = await hold.work()
+        if outcome is not False and (not hold.is_over or hold.unsaved is not None):
+            self._schedule(hold, RENEW if outcome else RETRY)
 
     def spawn(self, work: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Task[T]:
         task = asyncio.create_task(work())

@@ -20,24 +20,6 @@ from msgspec import Struct
 
 from hookline.errors import HooklineError, InvalidInput
 
-__all__ = [
-    "ABANDONED",
-    "Answer",
-    "AsyncKeyStore",
-    "Fresh",
-    "InProgress",
-    "KeyStore",
-    "KeyStoreUnavailable",
-    "Mismatch",
-    "Replay",
-    "StoredResponse",
-    "answer_of",
-    "checked_timeout",
-    "decode",
-    "encode",
-    "key_of",
-]
-
 # Seconds after the lease for which a key stays bound to its request, if its holder died and no copy arrives.
 ABANDONED = 96 * 3600.0
 
@@ -72,6 +54,9 @@ class StoredResponse(Struct, frozen=True):
     status: int
     headers: tuple[tuple[bytes, bytes], ...]  # in the order of the response, with repeated ones
     body: bytes
+
+    def text_headers(self) -> list[tuple[str, str]]:
+        return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in self.headers]
 
 
 class Fresh(Struct, frozen=True):

@@ -16,8 +16,6 @@ from functools import lru_cache
 from urllib.parse import unquote
 from uuid import UUID
 
-__all__ = ["is_below", "key_path", "plain_path", "same_path"]
-
 _PASSES = 3  # how often a path is percent-decoded: by the server, by a proxy in front of it, and once more
 _LONGEST = 2048  # characters of an unusual path that are read; a longer path always counts as guarded
 

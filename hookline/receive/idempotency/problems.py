@@ -8,8 +8,6 @@ import msgspec
 
 from hookline.receive.idempotency.keys import StoredResponse
 
-__all__ = ["Answered", "problem"]
-
 _TITLES = {
     400: "Bad Request",
     401: "Unauthorized",
@@ -37,21 +35,19 @@ def problem(status: int, code: str, detail: str, *, retry_after: float | None = 
     return StoredResponse(status, tuple(headers), body)
 
 
-def key_missing() -> StoredResponse:
-    return problem(400, "key_missing", "this request needs an idempotency key")
+KEY_MISSING = problem(400, "key_missing", "this request needs an idempotency key")
+BODY_INCOMPLETE = problem(400, "body_incomplete", "the body ended before its announced length")
+# It does not say what is wrong with the signature. The receiver's log does.
+SIGNATURE_INVALID = problem(401, "signature_invalid", "the signature of this webhook could not be verified")
+KEY_REUSED = problem(422, "key_reused", "this idempotency key was used for another request")
+_NOT_KNOWN = (
+    "the store of idempotency keys is not available, so it is unknown whether this request was processed before"
+)
+STORE_UNAVAILABLE = problem(503, "store_unavailable", _NOT_KNOWN, retry_after=5)
 
 
 def key_malformed(detail: str) -> StoredResponse:
     return problem(400, "key_malformed", detail)
-
-
-def body_incomplete() -> StoredResponse:
-    return problem(400, "body_incomplete", "the body ended before its announced length")
-
-
-def signature_invalid() -> StoredResponse:
-    """The response does not say what is wrong with the signature. The receiver's log does."""
-    return problem(401, "signature_invalid", "the signature of this webhook could not be verified")
 
 
 def in_progress(retry_after: float) -> StoredResponse:
@@ -62,14 +58,3 @@ def in_progress(retry_after: float) -> StoredResponse:
 
 def body_too_large(limit: int) -> StoredResponse:
     return problem(413, "body_too_large", f"the body must not be longer than {limit} bytes")
-
-
-def key_reused() -> StoredResponse:
-    return problem(422, "key_reused", "this idempotency key was used for another request")
-
-
-def store_unavailable() -> StoredResponse:
-    detail = (
-        "the store of idempotency keys is not available, so it is unknown whether this request was processed before"
-    )
-    return problem(503, "store_unavailable", detail, retry_after=5)

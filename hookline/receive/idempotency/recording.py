@@ -8,8 +8,6 @@ from hookline.receive.idempotency.core import REPLAYED, WITHOUT_BODY
 from hookline.receive.idempotency.keys import StoredResponse
 from hookline.receive.idempotency.settings import IdempotencySettings
 
-__all__ = ["Recording"]
-
 Header = tuple[bytes, bytes]
 
 # These belong to the connection, or are new for each response. The length is computed from the saved body.
@@ -37,11 +35,11 @@ class Recording:
         self._length: int | None = None
         self.without_body = False
 
-    def start(self, status: int, headers: Iterable[Header]) -> None:
+    def start(self, status: int, headers: Iterable[Header | tuple[str, str]]) -> None:
         """Record status and headers. An application may call this again before it sends anything."""
         self._status, self._size = status, 0
         self._chunks.clear()
-        self._headers = [(bytes(name).lower(), bytes(value)) for name, value in headers]
+        self._headers = [(_as_bytes(name).lower(), _as_bytes(value)) for name, value in headers]
         self._length = self._declared()
         self.without_body = self._is_stream()
 
@@ -92,3 +90,7 @@ class Recording:
 
     def _is_stream(self) -> bool:
         return any(name == b"content-type" and value.lower().startswith(_STREAM) for name, value in self._headers)
+
+
+def _as_bytes(text: str | bytes) -> bytes:
+    return text.encode("latin-1") if isinstance(text, str) else bytes(text)

@@ -15,8 +15,6 @@ from hookline.signing.headers import Headers
 if TYPE_CHECKING:
     from hookline.receive.verify import Verifier, Webhook
 
-__all__ = ["KEY_HEADERS", "IdempotencySettings", "IncomingRequest", "is_final", "succeeded"]
-
 KEY_HEADERS = ("Idempotency-Key", "webhook-id", "svix-id", "X-GitHub-Delivery", "X-Shopify-Webhook-Id")
 
 # After one of these, a client may send the same key again, and the handler must run then. Routers answer 404 and 405 to any

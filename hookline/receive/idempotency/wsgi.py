@@ -8,11 +8,13 @@ read to its end even if the client goes away.
 
 from __future__ import annotations
 
-import http
 import io
 from collections.abc import Callable, Iterable, Iterator
+from http.client import responses
 from typing import TYPE_CHECKING, Any
+from wsgiref.util import request_uri
 
+from hookline.outbox.coroutines import run_sync
 from hookline.receive.idempotency import problems
 from hookline.receive.idempotency.core import CLAIMS, Plan, content_length, examine, is_new, needs_body, plan
 from hookline.receive.idempotency.hold import Hold, Holder
@@ -24,8 +26,6 @@ from hookline.signing.headers import Headers
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
-
-__all__ = ["IdempotencyMiddleware", "RecordedBody"]
 
 WEBHOOK = "hookline.webhook"
 
@@ -64,10 +64,10 @@ class IdempotencyMiddleware:
             environ[WEBHOOK] = request.webhook
         if claim is None or not is_new(claim, environ.setdefault(CLAIMS, set())):
             return app(environ, start_response)
-        hold = self.holder.take(claim)
+        hold = run_sync(self.holder.take(claim))
         if hold is None:
             return app(environ, start_response)
-        return _Exchange(hold, Recording(self._settings), start_response).run(app, environ)
+        return _run_recorded(app, environ, start_response, hold, Recording(self._settings))
 
 
 # ── the request ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -81,7 +81,7 @@ def incoming(settings: IdempotencySettings, environ: Environ, headers: Headers) 
     environ.pop("HTTP_TRANSFER_ENCODING", None)
     query = environ.get("QUERY_STRING", "").encode("latin-1")
     method, path, below = environ["REQUEST_METHOD"].upper(), _path(environ), _text(environ.get("PATH_INFO", ""))
-    return IncomingRequest(method, path, query, headers, _url(environ), environ, body, below=below)
+    return IncomingRequest(method, path, query, headers, request_uri(environ), environ, body, below=below)
 
 
 def _read(environ: Environ, length: int | None, limit: int) -> bytes:
@@ -89,7 +89,7 @@ def _read(environ: Environ, length: int | None, limit: int) -> bytes:
     if length is not None:
         body = _read_up_to(environ["wsgi.input"], length)
         if len(body) < length:
-            raise Answered(problems.body_incomplete())
+            raise Answered(problems.BODY_INCOMPLETE)
         return body
     if not environ.get("wsgi.input_terminated"):
         return b""
@@ -106,7 +106,7 @@ def _read_up_to(stream: Any, size: int) -> bytes:
             chunks.append(chunk)
             size -= len(chunk)
     except OSError:  # the client is gone, or its chunked encoding is wrong
-        raise Answered(problems.body_incomplete()) from None
+        raise Answered(problems.BODY_INCOMPLETE) from None
     return b"".join(chunks)
 
 
@@ -121,47 +121,34 @@ def _path(environ: Environ) -> str:
     return _text(root + path if path.startswith("/") or not path else f"{root}/{path}")
 
 
-def _url(environ: Environ) -> str:
-    from wsgiref.util import request_uri
-
-    return request_uri(environ)
-
-
 # ── the response ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Exchange:
-    """Records the response of an application whose request holds a key."""
+def _run_recorded(
+    app: WSGIApplication, environ: Environ, start_response: StartResponse, hold: Hold, recording: Recording
+) -> RecordedBody:
+    """Call an application whose request holds a key, and record its response."""
 
-    def __init__(self, hold: Hold, recording: Recording, start_response: StartResponse) -> None:
-        self._hold = hold
-        self._recording = recording
-        self._start_response = start_response
-
-    def run(self, app: WSGIApplication, environ: Environ) -> RecordedBody:
-        try:
-            chunks = app(environ, self._start)
-            return RecordedBody(chunks, self._recording, self._hold)
-        except BaseException:
-            self._hold.release()
-            raise
-
-    def _start(self, status: str, headers: list[tuple[str, str]], exc_info: Any = None, /) -> Callable[[bytes], object]:
-        write = self._start_response(status, headers, *((exc_info,) if exc_info else ()))
-        self._recording.start(
-            int(status[:3]), [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
-        )
+    def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None, /) -> Callable[[bytes], object]:
+        write = start_response(status, headers, *((exc_info,) if exc_info else ()))
+        recording.start(int(status[:3]), headers)
 
         def write_recorded(chunk: bytes) -> object:
-            _record(self._recording, self._hold, chunk)
+            _record(recording, hold, chunk)
             try:
                 return write(chunk)
             except OSError:  # the client is gone
-                if self._hold.is_over:
+                if hold.is_over:
                     raise
                 return None
 
         return write_recorded
+
+    try:
+        return RecordedBody(app(environ, start), recording, hold)
+    except BaseException:
+        run_sync(hold.release())
+        raise
 
 
 class RecordedBody:
@@ -182,10 +169,10 @@ class RecordedBody:
                 self._chunks = iter(self._source)
             chunk = next(self._chunks)
         except StopIteration:
-            self._hold.settle(self._recording)
+            run_sync(self._hold.settle(self._recording))
             raise
         except BaseException:
-            self._hold.release()
+            run_sync(self._hold.release())
             raise
         _record(self._recording, self._hold, chunk)
         return chunk
@@ -195,7 +182,7 @@ class RecordedBody:
             while not self._hold.is_over:
                 next(self, None)
         finally:
-            self._hold.release()
+            run_sync(self._hold.release())
             if (close := getattr(self._source, "close", None)) is not None:
                 close()
 
@@ -203,17 +190,9 @@ class RecordedBody:
 def _record(recording: Recording, hold: Hold, chunk: bytes) -> None:
     recording.feed(chunk)
     if recording.is_complete or recording.is_known:
-        hold.settle(recording)
+        run_sync(hold.settle(recording))
 
 
 def _answer(start_response: StartResponse, response: StoredResponse) -> Iterable[bytes]:
-    headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers]
-    start_response(f"{response.status} {_phrase(response.status)}", headers)
+    start_response(f"{response.status} {responses.get(response.status, 'Unknown')}", response.text_headers())
     return [response.body]
-
-
-def _phrase(status: int) -> str:
-    try:
-        return http.HTTPStatus(status).phrase
-    except ValueError:
-        return "Unknown"

@@ -18,8 +18,6 @@ from typing import Any
 from hookline import clock
 from hookline.outbox.coroutines import settled
 
-__all__ = ["AsyncCallLimit", "CallLimit"]
-
 MAX_CALLS = 16  # per process and store; each takes about a millisecond
 _PAUSE = 0.01  # seconds before a refused call is retried; the pool has no event for a free connection
 
