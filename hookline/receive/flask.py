@@ -9,56 +9,43 @@ Views may be sync or async, functions or methods of a `MethodView`.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import flask
 
 from hookline.receive import handlers
-from hookline.receive.handlers import MAX_BODY, Address
+from hookline.receive.handlers import MAX_BODY, Address, Handler
 from hookline.receive.idempotency import core
 from hookline.receive.idempotency.handler import rewind
 from hookline.receive.idempotency.keys import StoredResponse
-from hookline.receive.idempotency.problems import Answered
-from hookline.receive.idempotency.settings import IdempotencySettings
 from hookline.receive.idempotency.wsgi import incoming
 from hookline.receive.verify import Verifier, Webhook
 from hookline.signing.headers import Headers
 
 __all__ = ["verified"]
 
-View = Callable[..., Any]
 
-
-def verified(verifier: Verifier, *, url: Address | None = None, max_body: int = MAX_BODY) -> Callable[[View], View]:
+def verified(
+    verifier: Verifier, *, url: Address | None = None, max_body: int = MAX_BODY
+) -> Callable[[Handler], Handler]:
     """Put this below the route's decorator. It answers 401, as problem+json, if the signature is wrong."""
     settings = handlers.rules(verifier, url, max_body)
 
-    def decorate(view: View) -> View:
-        handlers.check_takes_webhook(view)
+    async def webhook_of(_args: tuple[Any, ...]) -> Webhook:
+        environ = flask.request.environ
+        headers = Headers(environ)
+        core.check_length(settings, headers)
+        rewind(flask.request)
+        return core.verify(settings, incoming(settings, environ, headers))
 
-        @functools.wraps(view)
-        def call(*args: Any, **options: Any) -> Any:
-            try:
-                webhook = _webhook(settings)
-            except Answered as answered:
-                return _to_flask(answered.response)
-            return flask.current_app.ensure_sync(view)(*args, webhook=webhook, **options)
+    def decorate(view: Handler) -> Handler:
+        def run(*args: Any, **options: Any) -> Any:
+            return flask.current_app.ensure_sync(view)(*args, **options)
 
-        return call
+        return handlers.decorated(view, webhook_of, _to_flask, run=run, is_async=False)
 
     return decorate
-
-
-def _webhook(settings: IdempotencySettings) -> Webhook:
-    environ = flask.request.environ
-    headers = Headers(environ)
-    handlers.check_length(settings, headers)
-    rewind(flask.request)
-    webhook = core.verified(settings, incoming(settings, environ, headers)).webhook
-    assert webhook is not None
-    return webhook
 
 
 def _to_flask(response: StoredResponse) -> flask.Response:

@@ -1,4 +1,4 @@
-"""The part of `verified` that all frameworks share: its settings, and the check of the decorated handler.
+"""The part of `verified` that all frameworks share: its settings, the check of the decorated handler, and its call.
 
 A decorator of the handler runs for every request that reaches the handler, so that no spelling of a path bypasses it. The
 handler takes the webhook as a parameter without a default. So a call fails if the decorator is missing or in the wrong place.
@@ -6,20 +6,25 @@ handler takes the webhook as a parameter without a default. So a call fails if t
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from hookline.errors import InvalidInput
-from hookline.receive.idempotency.core import Plan, needs_body
+from hookline.outbox.coroutines import run_sync
+from hookline.receive.idempotency.keys import StoredResponse
+from hookline.receive.idempotency.problems import Answered
 from hookline.receive.idempotency.settings import IdempotencySettings, IncomingRequest
-from hookline.receive.verify import Verifier
-from hookline.signing.headers import Headers
+from hookline.receive.verify import Verifier, Webhook
 
 MAX_BODY = 1 << 20  # bytes
 
 T = TypeVar("T")
 
+Handler = Callable[..., Any]
+WebhookOf = Callable[[tuple[Any, ...]], Awaitable[Webhook]]  # gets the positional arguments of the handler
+ToResponse = Callable[[StoredResponse], Any]
 Address = Callable[[IncomingRequest], str]  # returns the URL that the sender called
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -31,7 +36,32 @@ def rules(verifier: Verifier, url: Address | None, max_body: int) -> Idempotency
     return IdempotencySettings(verifier=verifier, url=url, max_body=max_body)
 
 
-def check_takes_webhook(handler: Callable[..., Any]) -> None:
+def decorated(
+    handler: Handler, webhook_of: WebhookOf, to_response: ToResponse, *, run: Handler, is_async: bool
+) -> Handler:
+    """Return a function that verifies the request, and then calls `run` like the handler. It is async if `is_async`.
+
+    If `is_async` is False, `webhook_of` never waits.
+    """
+    _check_takes_webhook(handler)
+
+    @functools.wraps(handler)
+    async def call_async(*args: Any, **options: Any) -> Any:
+        try:
+            webhook = await webhook_of(args)
+        except Answered as answered:
+            return to_response(answered.response)
+        result = run(*args, webhook=webhook, **options)
+        return await result if is_async else result
+
+    @functools.wraps(handler)
+    def call(*args: Any, **options: Any) -> Any:
+        return run_sync(call_async(*args, **options))
+
+    return call_async if is_async else call
+
+
+def _check_takes_webhook(handler: Handler) -> None:
     found = None if inspect.isclass(handler) else inspect.signature(handler).parameters.get("webhook")
     if found is None or found.kind not in _NAMED or found.default is not inspect.Parameter.empty:
         name = getattr(handler, "__qualname__", repr(handler))
@@ -50,8 +80,3 @@ def request_among(args: tuple[Any, ...], kind: type[T], framework: str) -> T:
         f"@verified of hookline.receive.{framework.lower()}: no request of {framework} was found; "
         "use the decorator of your framework"
     )
-
-
-def check_length(settings: IdempotencySettings, headers: Headers) -> None:
-    """Raise `Answered` if Content-Length is above the limit."""
-    needs_body(settings, Plan(verifies=True), headers)

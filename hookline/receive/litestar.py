@@ -61,9 +61,9 @@ def verified(
 async def _verify(settings: IdempotencySettings, scope: Scope, receive: Receive) -> Receive:
     """Put the verified webhook into the state of the request. Return a `receive` function that has the body again."""
     headers = Headers(scope["headers"])
-    handlers.check_length(settings, headers)
+    core.check_length(settings, headers)
     body = await read_body(scope, receive, settings.max_body)
     if body is None:
         raise Answered(problems.BODY_INCOMPLETE)
-    scope.setdefault("state", {})[WEBHOOK] = core.verified(settings, incoming(scope, headers, body)).webhook
+    scope.setdefault("state", {})[WEBHOOK] = core.verify(settings, incoming(scope, headers, body))
     return ReadBody(body, receive)

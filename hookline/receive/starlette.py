@@ -21,7 +21,7 @@ from starlette.responses import Response
 
 from hookline.errors import InvalidInput
 from hookline.receive import handlers
-from hookline.receive.handlers import MAX_BODY, Address
+from hookline.receive.handlers import MAX_BODY, Address, Handler
 from hookline.receive.idempotency import core, problems
 from hookline.receive.idempotency.asgi import incoming
 from hookline.receive.idempotency.keys import StoredResponse
@@ -32,29 +32,19 @@ from hookline.signing.headers import Headers
 
 __all__ = ["verified"]
 
-Endpoint = Callable[..., Any]
-
 
 def verified(
     verifier: Verifier, *, url: Address | None = None, max_body: int = MAX_BODY
-) -> Callable[[Endpoint], Endpoint]:
+) -> Callable[[Handler], Handler]:
     """Put this below the route's decorator. It answers 401, as problem+json, if the signature is wrong."""
     settings = handlers.rules(verifier, url, max_body)
 
-    def decorate(endpoint: Endpoint) -> Endpoint:
-        handlers.check_takes_webhook(endpoint)
+    async def webhook_among(args: tuple[Any, ...]) -> Webhook:
+        return await webhook_of(settings, handlers.request_among(args, Request, "Starlette"))
 
-        @functools.wraps(endpoint)
-        async def call(*args: Any, **options: Any) -> Any:
-            try:
-                webhook = await webhook_of(settings, handlers.request_among(args, Request, "Starlette"))
-            except Answered as answered:
-                return to_starlette(answered.response)
-            if inspect.iscoroutinefunction(endpoint):
-                return await endpoint(*args, webhook=webhook, **options)
-            return await run_in_threadpool(endpoint, *args, webhook=webhook, **options)
-
-        return call
+    def decorate(endpoint: Handler) -> Handler:
+        run = endpoint if inspect.iscoroutinefunction(endpoint) else functools.partial(run_in_threadpool, endpoint)
+        return handlers.decorated(endpoint, webhook_among, to_starlette, run=run, is_async=True)
 
     return decorate
 
@@ -62,11 +52,9 @@ def verified(
 async def webhook_of(settings: IdempotencySettings, request: Request) -> Webhook:
     """Return the verified webhook. Raise `Answered` if the request is refused."""
     headers = Headers(request.scope["headers"])
-    handlers.check_length(settings, headers)
+    core.check_length(settings, headers)
     body = await _body(request, settings.max_body)
-    webhook = core.verified(settings, incoming(request.scope, headers, body)).webhook
-    assert webhook is not None
-    return webhook
+    return core.verify(settings, incoming(request.scope, headers, body))
 
 
 async def _body(request: Request, limit: int) -> bytes:

@@ -30,6 +30,7 @@ from hookline.receive.idempotency.keys import Answer, InProgress, Mismatch, Repl
 from hookline.receive.idempotency.paths import is_below, key_path, same_path
 from hookline.receive.idempotency.problems import Answered
 from hookline.receive.idempotency.settings import KEY_HEADERS, IdempotencySettings, IncomingRequest
+from hookline.receive.verify import Webhook
 from hookline.signing.headers import Headers
 
 LONGEST_KEY = 255
@@ -82,10 +83,14 @@ def needs_body(settings: IdempotencySettings, chosen: Plan, headers: Headers) ->
     """Return False if the request passes through as a stream. Raise `Answered` if it can be refused unread."""
     if not chosen.verifies and not callable(settings.key) and _key_from_headers(settings, headers) is None:
         return False
-    length = content_length(headers)
-    if length is not None and length > settings.max_body:
-        raise Answered(problems.body_too_large(settings.max_body))
+    check_length(settings, headers)
     return True
+
+
+def check_length(settings: IdempotencySettings, headers: Headers) -> None:
+    """Raise `Answered` if Content-Length is above the limit."""
+    if (content_length(headers) or 0) > settings.max_body:
+        raise Answered(problems.body_too_large(settings.max_body))
 
 
 def content_length(headers: Headers) -> int | None:
@@ -119,7 +124,7 @@ def examine(
 ) -> tuple[IncomingRequest, Claim | None]:
     """Return the request with its verified webhook, and its claim if it has a key. Raise `Answered` to refuse it."""
     if chosen.verifies and (request.body or not chosen.spares_empty):
-        request = verified(settings, request)
+        request = msgspec.structs.replace(request, webhook=verify(settings, request))
     is_keyed = (
         chosen.keyed or request.webhook is not None
     )  # the method is not signed, so a copy with another method must have the key too
@@ -139,16 +144,15 @@ def is_new(claim: Claim, claims: set[bytes]) -> bool:
     return True
 
 
-def verified(settings: IdempotencySettings, request: IncomingRequest) -> IncomingRequest:
-    """Return the request with its verified webhook. Raise `Answered` if the verifier refuses it."""
+def verify(settings: IdempotencySettings, request: IncomingRequest) -> Webhook:
+    """Return the verified webhook of a request. Raise `Answered` if the verifier refuses it."""
     assert settings.verifier is not None
     url = settings.url(request) if settings.url else request.url
     try:
-        webhook = settings.verifier.verify(request.headers, request.body, url=url)
+        return settings.verifier.verify(request.headers, request.body, url=url)
     except VerificationError as fault:
         log.warning("webhook refused at %r: %s (%s)", request.path[:200], fault, fault.code.value)
         raise Answered(problems.SIGNATURE_INVALID) from None
-    return msgspec.structs.replace(request, webhook=webhook)
 
 
 def _given_key(settings: IdempotencySettings, request: IncomingRequest) -> str | bytes | None:
