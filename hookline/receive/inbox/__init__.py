@@ -19,21 +19,26 @@ from typing import TYPE_CHECKING, Any
 from hookline.errors import HooklineError, InvalidInput
 from hookline.model import RetryPolicy
 from hookline.outbox.errors import NotInTransaction, UnknownConnection
-from hookline.receive.inbox.accept import accept, accept_async
-from hookline.receive.inbox.model import Day, DeadEvent, Event
-from hookline.receive.inbox.once import once, once_async
-from hookline.receive.inbox.report import Report, report, report_async
-from hookline.receive.inbox.setup import create_table, create_table_async, sql
-from hookline.receive.inbox.upkeep import (
+from hookline.receive.inbox.functions import (
+    accept,
+    accept_async,
     clean,
     clean_async,
+    create_table,
+    create_table_async,
     dead,
     dead_async,
+    once,
+    once_async,
     replay,
     replay_async,
+    report,
+    report_async,
     resolve,
     resolve_async,
+    sql,
 )
+from hookline.receive.inbox.model import Day, DeadEvent, Event, Report
 from hookline.receive.inbox.worker import InboxWorker
 
 if TYPE_CHECKING:

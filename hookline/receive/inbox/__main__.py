@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from hookline.receive.inbox.setup import sql
+from hookline.receive.inbox.functions import sql
 
 
 def main(arguments: list[str]) -> int:

@@ -14,9 +14,9 @@ from msgspec import Struct
 from hookline.errors import HooklineError, InvalidInput
 from hookline.model import RetryPolicy, Strategy
 from hookline.model.states import Reason
-from hookline.receive.inbox.checks import checked_age
+from hookline.receive.inbox.checks import check_age
 from hookline.receive.inbox.model import Event
-from hookline.receive.inbox.upkeep import KEPT
+from hookline.receive.inbox.queries import KEPT
 from hookline.rules import backoff
 
 Handler = Callable[[Any, Event], Any]
@@ -49,11 +49,28 @@ class WorkerOptions(TypedDict, total=False):
 
 
 class Rules(Struct, frozen=True, kw_only=True):
+    """The arguments of a worker, checked."""
+
     handlers: Mapping[str, Handler]
-    policy: RetryPolicy
-    lease: float  # seconds until the event of a dead worker can be claimed again
-    poll: float  # seconds between two polls of an idle worker
-    keep: float | None  # seconds for which keys are kept; None: the worker does not clean
+    policy: RetryPolicy = POLICY
+    lease: float = 60.0  # seconds until the event of a dead worker can be claimed again
+    poll: float = 0.2  # seconds between two polls of an idle worker
+    keep: float | timedelta | None = KEPT  # how long keys are kept; None: the worker does not clean
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.handlers, Mapping) or not all(
+            isinstance(event_type, str) and callable(handler) for event_type, handler in self.handlers.items()
+        ):
+            raise InvalidInput("give a dict from event types, or *, to functions", field="handlers")
+        if not self.handlers:
+            raise InvalidInput("the dict is empty", field="handlers")
+        if self.policy.strategy is Strategy.DECORRELATED:
+            raise InvalidInput("the inbox retries with full jitter or by a fixed schedule", field="policy")
+        for name, seconds in (("lease", self.lease), ("poll", self.poll)):
+            if not 0 < seconds < math.inf:
+                raise InvalidInput("is not a number of seconds above 0", field=name)
+        if self.keep is not None:
+            check_age(self.keep)
 
     def handler_of(self, event: Event) -> Handler:
         found = self.handlers.get(event.event_type or "") or self.handlers.get("*")
@@ -78,30 +95,6 @@ class Rules(Struct, frozen=True, kw_only=True):
         The first pauses are short, because a worker is woken before the new event is committed.
         """
         return min(self.poll, _SHORTEST_PAUSE * 2.0 ** min(idle_polls, 32)) * chance.uniform(0.5, 1.0)
-
-
-def rules(
-    handlers: Mapping[str, Handler],
-    *,
-    policy: RetryPolicy = POLICY,
-    lease: float = 60.0,
-    poll: float = 0.2,
-    keep: float | timedelta | None = KEPT,
-) -> Rules:
-    """Check the arguments of a worker."""
-    if not isinstance(handlers, Mapping) or not all(
-        isinstance(event_type, str) and callable(handler) for event_type, handler in handlers.items()
-    ):
-        raise InvalidInput("give a dict from event types, or *, to functions", field="handlers")
-    if not handlers:
-        raise InvalidInput("the dict is empty", field="handlers")
-    if policy.strategy is Strategy.DECORRELATED:
-        raise InvalidInput("the inbox retries with full jitter or by a fixed schedule", field="policy")
-    for name, seconds in (("lease", lease), ("poll", poll)):
-        if not 0 < seconds < math.inf:
-            raise InvalidInput("is not a number of seconds above 0", field=name)
-    kept = None if keep is None else checked_age(keep)
-    return Rules(handlers=dict(handlers), policy=policy, lease=float(lease), poll=float(poll), keep=kept)
 
 
 def last_line(error: BaseException) -> str:

@@ -60,11 +60,58 @@ class Day(Struct, frozen=True, kw_only=True):
     """The numbers of one UTC day."""
 
     day: str  # 2026-01-31
-    first: int  # keys that arrived for the first time
-    duplicates_stopped: int
-    effects: int
-    duplicate_effects: int  # effects of keys that already had one; must be 0
+    first: int = 0  # keys that arrived for the first time
+    duplicates_stopped: int = 0
+    effects: int = 0
+    duplicate_effects: int = 0  # effects of keys that already had one; must be 0
 
     @property
     def arrivals(self) -> int:
         return self.first + self.duplicates_stopped
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    days: tuple[Day, ...]  # oldest first, today last
+    waiting: int  # accepted events that are not handled yet
+    overdue: float  # seconds for which the oldest of them has been due
+    dead: int
+
+    @property
+    def arrivals(self) -> int:
+        return sum(day.arrivals for day in self.days)
+
+    @property
+    def first(self) -> int:
+        return sum(day.first for day in self.days)
+
+    @property
+    def duplicates_stopped(self) -> int:
+        return sum(day.duplicates_stopped for day in self.days)
+
+    @property
+    def effects(self) -> int:
+        return sum(day.effects for day in self.days)
+
+    @property
+    def duplicate_effects(self) -> int:
+        """The number of effects of webhooks that already had an effect. It must be 0."""
+        return sum(day.duplicate_effects for day in self.days)
+
+    def as_prometheus(self) -> str:
+        """Return the totals of all days in the Prometheus text format."""
+        span = f"in the last {len(self.days)} days"
+        gauges: list[tuple[str, str, float]] = [
+            ("arrivals", f"Webhooks that arrived {span}, copies included", self.arrivals),
+            ("first", f"Webhooks that arrived for the first time {span}", self.first),
+            ("duplicates_stopped", f"Copies that had no effect {span}", self.duplicates_stopped),
+            ("effects", f"Effects {span}", self.effects),
+            ("duplicate_effects", f"Second effects of a webhook {span}: must be 0", self.duplicate_effects),
+            ("waiting", "Accepted events that are not handled yet", self.waiting),
+            ("overdue_seconds", "Seconds for which the oldest waiting event has been due", self.overdue),
+            ("dead", "Accepted events that are dead", self.dead),
+        ]
+        return "".join(_gauge(f"hookline_inbox_{name}", text, value) for name, text, value in gauges)
+
+
+def _gauge(name: str, text: str, value: float) -> str:
+    return f"# HELP {name} {text}\n# TYPE {name} gauge\n{name} {value}\n"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -13,6 +15,10 @@ from hookline.receive.inbox import statements as sql
 from hookline.receive.inbox.model import Claim, Day, DeadEvent, Event
 from hookline.receive.inbox.statements import Pair
 
+T = TypeVar("T", Event, DeadEvent)
+
+KEPT = timedelta(days=30)  # how long keys are kept: as long as a sender can replay a webhook
+STEP = 1000  # rows of each table that one clean-up step deletes at most
 DIED = "the worker ended before the handler did"
 
 _UNDEFINED_TABLE = "42P01"
@@ -73,17 +79,8 @@ async def accept(
 async def claim(on: Adapter, token: str, lease: float) -> Claim | None:
     """Claim the event that is due first, for `lease` seconds. Return None if no event is due."""
     rows = await _fetch(on, sql.CLAIM, token=token, lease=float(lease), died=DIED)
-    for number, scope, key, event_type, body, headers, attempts, accepted_at, age in rows:
-        event = Event(
-            scope=scope,
-            key=key,
-            event_type=event_type,
-            body=bytes(body),
-            headers=_headers(headers),
-            attempt=attempts,
-            accepted_at=clock.from_micros(accepted_at),
-        )
-        return Claim(id=number, token=token, age=float(age), event=event)
+    for number, *columns, age in rows:
+        return Claim(id=number, token=token, age=float(age), event=_filled(Event, columns))
     return None
 
 
@@ -117,7 +114,7 @@ async def bury(on: Adapter, claimed: Claim, error: str, reason: str, attempts: i
 
 async def dead(on: Adapter, after: int, limit: int) -> list[DeadEvent]:
     rows = await _fetch(on, sql.DEAD, after=after, limit=limit)
-    return [_dead_event(row) for row in rows]
+    return [_filled(DeadEvent, row) for row in rows]
 
 
 async def replay(on: Adapter, ids: list[int]) -> int:
@@ -140,16 +137,8 @@ async def clean(on: Adapter, age: float, limit: int) -> int:
 async def days(on: Adapter, count: int) -> dict[str, Day]:
     """Return the last days by their date. Days without any webhook are missing."""
     rows = await _fetch(on, sql.DAYS, days=count)
-    return {
-        day: Day(
-            day=day,
-            first=int(first),
-            duplicates_stopped=int(copies),
-            effects=int(effects),
-            duplicate_effects=int(again),
-        )
-        for day, first, copies, effects, again in rows
-    }
+    listed = [Day(**dict(zip(Day.__struct_fields__, (day, *map(int, counts)), strict=True))) for day, *counts in rows]
+    return {day.day: day for day in listed}
 
 
 async def backlog(on: Adapter) -> tuple[str, int, float, int]:
@@ -163,22 +152,11 @@ async def _each(on: Adapter, statement: Pair, ids: list[int]) -> int:
     return sum([len(await _fetch(on, statement, id=number)) for number in sorted(ids)])
 
 
-def _dead_event(row: tuple[Any, ...]) -> DeadEvent:
-    number, scope, key, event_type, body, headers, attempts, reason, error, accepted_at, died_at = row
-    return DeadEvent(
-        id=number,
-        scope=scope,
-        key=key,
-        event_type=event_type,
-        body=bytes(body),
-        headers=_headers(headers),
-        attempts=attempts,
-        reason=reason,
-        error=error,
-        accepted_at=clock.from_micros(accepted_at),
-        died_at=clock.from_micros(died_at),
-    )
-
-
-def _headers(text: str | None) -> dict[str, str]:
-    return {} if text is None else msgspec.json.decode(text, type=dict[str, str])
+def _filled(kind: type[T], row: Sequence[Any]) -> T:
+    """Make an `Event` or a `DeadEvent` of a row, whose columns are in the order of the fields."""
+    values = dict(zip(kind.__struct_fields__, row, strict=True))
+    values["body"] = bytes(values["body"])
+    values["headers"] = msgspec.json.decode(values["headers"] or "{}", type=dict[str, str])
+    for name in {"accepted_at", "died_at"} & values.keys():
+        values[name] = clock.from_micros(values[name])
+    return kind(**values)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Any, Unpack
 
 from hookline import clock
-from hookline.errors import Conflict, InvalidInput
 from hookline.outbox import adapters
 from hookline.outbox.adapters.base import Adapter
 from hookline.outbox.coroutines import run_sync
@@ -42,40 +40,19 @@ class InboxWorker(WorkerLoop):
         threads: int = 1,
         **options: Unpack[WorkerOptions],
     ) -> None:
-        if threads < 1:
-            raise InvalidInput("must be at least 1", field="threads")
-        super().__init__(connect, handlers, **options)
-        self._count = threads
-        self._threads: list[threading.Thread] = []
-        self._stopping = threading.Event()
-        self._idle: list[IdleWorker] = []
-
-    def start(self) -> None:
-        """Start the threads. They end with the process. Another worker gets their events after the lease."""
-        if self._threads:
-            raise Conflict("this worker has been started already")
-        self._schedule_first_clean()
-        for number in range(self._count):
-            woken = threading.Event()
-            self._idle.append(IdleWorker(woken.set))
-            name = f"hookline-inbox-{number}"
-            self._threads.append(threading.Thread(target=self._run_thread, args=(woken,), name=name, daemon=True))
-        for thread in self._threads:
-            thread.start()
+        super().__init__(connect, handlers, options, threads=threads)
 
     def run(self) -> None:
         """Start, and return after `stop` was called and all handlers have ended: `signal(SIGTERM, lambda *_: worker.stop(0))`."""
         self.start()
-        for thread in self._threads:
+        for thread in self._running:
             thread.join()
 
     def stop(self, timeout: float | None = None) -> bool:
         """Take no more events, and wait for running handlers. Return False if one still runs after `timeout` seconds."""
-        self._stopping.set()
-        for idle in self._idle:
-            idle.wake()
+        self._stop()
         ends = None if timeout is None else clock.monotonic() + timeout
-        others = [thread for thread in self._threads if thread is not threading.current_thread() and thread.is_alive()]
+        others = [thread for thread in self._running if thread is not threading.current_thread() and thread.is_alive()]
         for thread in others:
             thread.join(None if ends is None else max(0.0, ends - clock.monotonic()))
         return not any(thread.is_alive() for thread in others)
@@ -88,13 +65,18 @@ class InboxWorker(WorkerLoop):
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _run_thread(self, woken: threading.Event) -> None:
-        run_sync(self._work(woken))
+    def _new_event(self) -> threading.Event:
+        return threading.Event()
+
+    def _started(self, name: str) -> threading.Thread:
+        woken = threading.Event()
+        self._idle.append(IdleWorker(woken.set))
+        thread = threading.Thread(target=lambda: run_sync(self._work(woken)), name=name, daemon=True)
+        thread.start()
+        return thread
 
     def _adapter(self, conn: Any) -> Adapter:
         return adapters.of(conn)

@@ -6,10 +6,8 @@ import asyncio
 import inspect
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Unpack
 
-from hookline.errors import Conflict, InvalidInput
 from hookline.outbox import adapters
 from hookline.outbox.adapters.base import Adapter
 from hookline.outbox.coroutines import settled
@@ -38,40 +36,21 @@ class AsyncInboxWorker(WorkerLoop):
         tasks: int = 1,
         **options: Unpack[WorkerOptions],
     ) -> None:
-        if tasks < 1:
-            raise InvalidInput("must be at least 1", field="tasks")
-        super().__init__(connect, handlers, **options)
-        self._count = tasks
-        self._tasks: list[asyncio.Task[None]] = []
-        self._idle: list[tuple[asyncio.Event, IdleWorker]] = []
-        self._stopping = asyncio.Event()
-
-    def start(self) -> None:
-        """Start the tasks in the running event loop."""
-        if self._tasks:
-            raise Conflict("this worker has been started already")
-        loop = asyncio.get_running_loop()
-        self._schedule_first_clean()
-        for number in range(self._count):
-            woken = asyncio.Event()
-            self._idle.append((woken, IdleWorker(_setter(loop, woken))))
-            self._tasks.append(loop.create_task(self._work(woken), name=f"hookline-inbox-{number}"))
+        super().__init__(connect, handlers, options, tasks=tasks)
 
     async def run(self) -> None:
         """Start, and return after `stop` was called and all handlers have ended. If this is cancelled, cancel the tasks."""
         self.start()
         try:
-            await asyncio.gather(*self._tasks)
+            await asyncio.gather(*self._running)
         finally:
-            for task in self._tasks:
+            for task in self._running:
                 task.cancel()
 
     async def stop(self) -> None:
         """Take no more events, and wait for running handlers."""
-        self._stopping.set()
-        for woken, _ in self._idle:
-            woken.set()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._stop()
+        await asyncio.gather(*self._running, return_exceptions=True)
 
     async def drain(self) -> int:
         """Handle all events that are due now. Return how many."""
@@ -81,10 +60,21 @@ class AsyncInboxWorker(WorkerLoop):
         self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
+
+    def _new_event(self) -> asyncio.Event:
+        return asyncio.Event()
+
+    def _started(self, name: str) -> asyncio.Task[None]:
+        loop, woken = asyncio.get_running_loop(), asyncio.Event()
+
+        def wake() -> None:
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(woken.set)
+
+        self._idle.append(IdleWorker(wake))
+        return loop.create_task(self._work(woken), name=name)
 
     def _adapter(self, conn: Any) -> Adapter:
         return adapters.of_async(conn)
@@ -110,11 +100,3 @@ class AsyncInboxWorker(WorkerLoop):
         task = asyncio.current_task()
         is_task_cancelled = task is not None and task.cancelling() > 0
         return super()._is_cancelled(error) or (isinstance(error, asyncio.CancelledError) and is_task_cancelled)
-
-
-def _setter(loop: asyncio.AbstractEventLoop, woken: asyncio.Event) -> Callable[[], None]:
-    def set_woken() -> None:
-        with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(woken.set)
-
-    return set_woken

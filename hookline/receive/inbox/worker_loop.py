@@ -11,18 +11,20 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Unpack
+from typing import Any
 
 from hookline import clock
-from hookline.errors import HooklineError, InvalidInput
+from hookline.errors import Conflict, HooklineError, InvalidInput
 from hookline.model import RetryPolicy
 from hookline.model.states import Reason
 from hookline.outbox.adapters.base import Adapter
 from hookline.outbox.coroutines import as_async, settled
 from hookline.receive.inbox import queries
-from hookline.receive.inbox.handling import Bury, Handler, WorkerOptions, last_line, rules
+from hookline.receive.inbox.checks import check_age
+from hookline.receive.inbox.handling import Bury, Handler, Rules, WorkerOptions, last_line
 from hookline.receive.inbox.model import Claim
-from hookline.receive.inbox.upkeep import STEP
+from hookline.receive.inbox.queries import STEP
+from hookline.receive.inbox.wake import IdleWorker
 from hookline.rules import backoff
 
 RECONNECT = RetryPolicy(base=0.2, factor=2.0, cap=10.0)
@@ -42,17 +44,30 @@ class RolledBack(HooklineError):
 class WorkerLoop(ABC):
     """The part that the workers for threads and for asyncio share. In a thread, none of the coroutines ever waits."""
 
-    _stopping: Any  # a threading.Event or an asyncio.Event
-
     def __init__(
-        self, connect: Callable[[], Any], handlers: Mapping[str, Handler], **options: Unpack[WorkerOptions]
+        self, connect: Callable[[], Any], handlers: Mapping[str, Handler], options: WorkerOptions, **count: int
     ) -> None:
+        """`count` is one option, `threads` or `tasks`: how many handlers may run at once."""
+        [(field, self._count)] = count.items()
+        if self._count < 1:
+            raise InvalidInput("must be at least 1", field=field)
         if not callable(connect):
             raise InvalidInput("give a function that opens a connection, one for each thread or task", field="connect")
         self._connect = connect
-        self._rules = rules(handlers, **options)
+        self._rules = Rules(handlers=handlers, **options)
+        self._idle: list[IdleWorker] = []
+        self._running: list[Any] = []  # threads, or tasks of asyncio
+        self._stopping: Any = self._new_event()
         self._cleaning = threading.Lock()
         self._clean_at = 0.0
+
+    @abstractmethod
+    def _new_event(self) -> Any:
+        """Return a `threading.Event` or an `asyncio.Event`."""
+
+    @abstractmethod
+    def _started(self, name: str) -> Any:
+        """Start a thread or a task that calls `_work`, and return it."""
 
     @abstractmethod
     def _adapter(self, conn: Any) -> Adapter: ...
@@ -76,8 +91,22 @@ class WorkerLoop(ABC):
     async def _new_connection(self) -> Any:
         return self._connect()
 
-    def _schedule_first_clean(self) -> None:
+    def start(self) -> None:
+        """Start the threads, or the tasks in the running event loop. Another worker gets their events after the lease.
+
+        The threads end with the process.
+        """
+        if self._running:
+            raise Conflict("this worker has been started already")
         self._clean_at = clock.monotonic() + clock.chance.uniform(0.0, 60.0)
+        for number in range(self._count):
+            self._running.append(self._started(f"hookline-inbox-{number}"))
+
+    def _stop(self) -> None:
+        """Tell all threads or tasks to take no more events."""
+        self._stopping.set()
+        for idle in self._idle:
+            idle.wake()
 
     async def _drain(self) -> int:
         handled = 0
@@ -129,7 +158,7 @@ class WorkerLoop(ABC):
             return
         try:
             async with on.transaction():
-                deleted = await queries.clean(on, keep, STEP)
+                deleted = await queries.clean(on, check_age(keep), STEP)
             if not deleted:
                 self._clean_at = clock.monotonic() + CLEAN_EVERY
         finally:

@@ -81,9 +81,10 @@ def check_number(field: str, value: float, lowest: float, highest: float) -> Non
         raise InvalidInput(f"{value} is not a number from {lowest:g} to {highest:g}", field=field)
 
 
-def check_whole(field: str, value: int, lowest: int, highest: int) -> None:
+def check_whole(field: str, value: int, lowest: int, highest: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
         raise InvalidInput(f"{value} is not a whole number from {lowest} to {highest}", field=field)
+    return value
 
 
 def check_instant(field: str, value: datetime) -> datetime:
