@@ -81,12 +81,12 @@ async def _handle(call: Call) -> Response:
     call.check_query()
     operation, given = call.operation, call.request.headers.get(HEADER)
     if given is None or operation.method != "POST" or operation.needs == Needs.PUBLISH:
-        return await operation.handler(call)
+        return await call.handle()
     app_id = "" if call.caller.app is None else call.caller.app.id
     holder = (str(call.caller.holder),) if operation.own else ()
     key = key_of(given, call.caller.org_id, app_id, operation.method, call.request.scope["path"], *holder)
     request = request_of(call.request.scope["query_string"], await call.raw_body(MAX_KEYED))
-    return await call.services.answers.once(key, request, lambda: operation.handler(call))
+    return await call.services.answers.once(key, request, call.handle)
 
 
 def _health() -> _Endpoint:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from hookline import ids
-from hookline.api import query, wire
+from hookline.api import query
 from hookline.api.query import without_controls
+from hookline.api.wire.base import ListResponse, encode
 from hookline.errors import InvalidInput
-from hookline.model import Application
+from hookline.model import Application, Endpoint, Message
 from hookline.model.callers import Caller
+from hookline.services import lookup
 from hookline.services.deps import Deps
 from hookline.services.lookup import EndpointRef, MessageRef
-from hookline.store.protocols import Page, Store
+from hookline.store.protocols import Page, Store, Walk
 from hookline.web import body
 from hookline.web.context import WebContext
 
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
     from hookline.api.operation import ListQuery, Operation
 
 T = TypeVar("T")
+S = TypeVar("S")
 
 MAX_BODY = 256 * 1024  # maximum bytes of a request without a payload
 
@@ -33,6 +38,8 @@ class Call:
         self.services = services
         self.caller = caller
         self.operation = operation
+        self.status = next(iter(operation.answers))  # of the response
+        self.headers: dict[str, str] | None = None  # of the response
         self._raw: bytes | None = None
 
     @property
@@ -43,27 +50,31 @@ class Call:
     def store(self) -> Store:
         return self.deps.store
 
+    # ── what the path names ──
+
     def path(self, name: str) -> str:
         value = self.request.path_params[name]
         assert isinstance(value, str)
         return without_controls(name, value)
 
-    async def application(self) -> Application:
-        return await self.services.auth.application(self.caller, self.path("app_id"))
-
     @property
     def endpoint_ref(self) -> EndpointRef:
-        """The endpoint and the application that the path names."""
         return EndpointRef(self.path("endpoint_id"), self.path("app_id"))
 
     @property
     def message_ref(self) -> MessageRef:
-        """The message and the application that the path names."""
         return MessageRef(self.path("msg_id"), self.path("app_id"))
 
-    def organization(self) -> str:
-        """Return the id of the caller's organization. `Operation.whole` has refused callers limited to one application."""
-        return self.caller.org_id
+    async def application(self) -> Application:
+        return await self.services.auth.application(self.caller, self.path("app_id"))
+
+    async def endpoint(self) -> Endpoint:
+        return await lookup.endpoint(self.deps, self.caller, self.endpoint_ref)
+
+    async def message(self) -> Message:
+        return await lookup.message(self.deps, self.caller, self.message_ref)
+
+    # ── the request ──
 
     async def raw_body(self, most: int = MAX_BODY) -> bytes:
         """Return the body. It is read from the connection only once."""
@@ -75,20 +86,26 @@ class Call:
             raise body.too_large(most)
         return self._raw
 
-    async def body(self, shape: type[T], most: int = MAX_BODY) -> T:
-        assert shape is self.operation.body, "the OpenAPI document has another shape"
-        raw = await self.raw_body(most)
-        return shape() if not raw and self.operation.body_optional else body.decode(raw, shape)
-
     def check_query(self) -> None:
         """Refuse unknown parameters, even if the handler does not read the query string."""
         if self.request.scope["query_string"]:
             query.check_names(self.request.query_params, self.operation.query)
 
-    def query(self, shape: type[T]) -> T:
-        assert shape is self.operation.query, "the OpenAPI document has other parameters"
-        params = self.request.query_params if self.request.scope["query_string"] else query.NONE
-        return query.decode(params, shape)
+    async def handle(self) -> Response:
+        """Decode what the handler takes, run the handler, and encode what it returns."""
+        operation = self.operation
+        taken: dict[str, object] = {}
+        if operation.query is not None:
+            params = self.request.query_params if self.request.scope["query_string"] else query.NONE
+            taken["asked"] = query.decode(params, operation.query)
+        if operation.body_decoded:
+            raw = await self.raw_body()
+            shape = operation.body
+            taken["given"] = shape() if not raw and operation.body_optional else body.decode(raw, shape)
+        found = await operation.handler(self, **taken)
+        if found is None:
+            return Response(status_code=self.status)
+        return Response(encode(found), self.status, self.headers, media_type="application/json")
 
 
 def page_of(asked: ListQuery, prefix: str | None = None) -> Page:
@@ -109,26 +126,24 @@ def _is_key(iterator: str, prefix: str | None) -> bool:
     return iterator.startswith(prefix) and ids.minted_at(iterator) is not None
 
 
-def respond(value: object, status: int = 200) -> Response:
-    return Response(wire.encode(value), status, media_type="application/json")
-
-
-def listing(rows: list[Any], keys: list[str], page: Page, end: str | None = None) -> Response:
+def listing(
+    found: Walk[T] | list[T], page: Page, shown: Callable[[T], S], key: Callable[[T], Any] = attrgetter("id")
+) -> ListResponse[S]:
     """Return one page of a listing, always in the listing's own order. The store has returned one row more than is shown.
 
-    `end` is set if the store stopped a long search early. The next request continues from there.
+    `shown` makes the JSON shape of a row, and `key` its iterator. If the store stopped a long search early, the next request
+    continues from there.
     """
+    rows, end = (found.rows, found.end) if isinstance(found, Walk) else (found, None)
     limit = page.limit - 1
     done = len(rows) <= limit and end is None
-    shown = slice(-limit, None) if page.backwards else slice(0, limit)
-    rows, keys = rows[shown], keys[shown]
-    first, last = (keys[0], keys[-1]) if keys else (end, end or page.iterator)
+    rows = rows[-limit:] if page.backwards else rows[:limit]
+    first, last = (str(key(rows[0])), str(key(rows[-1]))) if rows else (end, end or page.iterator)
     if end is not None:
         first, last = (end, last) if page.backwards else (first, end)
-    return respond(
-        wire.ListResponse(data=rows, done=done, iterator=last, prev_iterator=None if first is None else f"-{first}")
+    return ListResponse(
+        data=[shown(row) for row in rows],
+        done=done,
+        iterator=last,
+        prev_iterator=None if first is None else f"-{first}",
     )
-
-
-def nothing() -> Response:
-    return Response(status_code=204)

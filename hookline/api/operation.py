@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol, TypeVar, get_type_hints
 
 from msgspec import Meta, Struct
-from starlette.responses import Response
 
-from hookline.api.call import Call
 from hookline.web.authorize import Access, Needs
 
 PREFIX = "/api/v1"
 
-Handler = Callable[[Call], Awaitable[Response]]
-_Decorator = Callable[[Handler], Handler]
+Handler = Callable[..., Awaitable[object]]
+H = TypeVar("H", bound=Handler)
+
+
+class _Decorator(Protocol):
+    def __call__(self, handler: H, /) -> H: ...
 
 
 class Query(Struct, frozen=True, kw_only=True):
@@ -68,6 +70,7 @@ class Operation(Access, frozen=True, kw_only=True):
     answers: dict[int, Any]  # successful responses by status: the shape of the JSON, or None if there is no body
     body: Any = None  # shape of the JSON in the request
     body_optional: bool = False
+    body_decoded: bool = False  # the handler takes the decoded body; otherwise it reads the body itself
     query: type[Query] | None = None
     traced: bool = False  # its messages belong to the caller's trace
     own: bool = False  # acts on the token that the caller sends
@@ -79,34 +82,49 @@ class Operation(Access, frozen=True, kw_only=True):
 
 
 class Operations(list[Operation]):
-    """The operations of one module. A decorator adds the handler below it; the first line of its docstring is the summary.
+    """The operations of one module. A decorator adds the handler below it, and reads the handler's signature:
 
-    `answers` is the JSON shape of a 200, or the shapes by status.
+    - `asked: X`: the query parameters, decoded into X.
+    - `given: X`: the body, decoded into X.
+    - `-> X`: the JSON shape of a successful response. None is a 204 without a body.
+    - The first line of the docstring is the summary in the OpenAPI document.
     """
 
-    def get(self, path: str, name: str, answers: Any, **more: Any) -> _Decorator:
-        return self._adding("GET", path, name, answers, **{"needs": Needs.READ} | more)
+    def get(self, path: str, name: str, **more: Any) -> _Decorator:
+        return self._adding("GET", path, name, **{"needs": Needs.READ} | more)
 
-    def post(self, path: str, name: str, answers: Any, **more: Any) -> _Decorator:
-        return self._adding("POST", path, name, answers, **more)
+    def post(self, path: str, name: str, **more: Any) -> _Decorator:
+        return self._adding("POST", path, name, **more)
 
-    def put(self, path: str, name: str, answers: Any, **more: Any) -> _Decorator:
-        return self._adding("PUT", path, name, answers, **more)
+    def put(self, path: str, name: str, **more: Any) -> _Decorator:
+        return self._adding("PUT", path, name, **more)
 
-    def patch(self, path: str, name: str, answers: Any, **more: Any) -> _Decorator:
-        return self._adding("PATCH", path, name, answers, **more)
+    def patch(self, path: str, name: str, **more: Any) -> _Decorator:
+        return self._adding("PATCH", path, name, **more)
 
     def delete(self, path: str, name: str, **more: Any) -> _Decorator:
-        """The answer is a 204 without a body."""
-        return self._adding("DELETE", path, name, {204: None}, **more)
+        return self._adding("DELETE", path, name, **more)
 
-    def _adding(self, method: str, path: str, name: str, answers: Any, **more: Any) -> _Decorator:
-        shapes = answers if isinstance(answers, dict) else {200: answers}
+    def _adding(
+        self, method: str, path: str, name: str, *, status: int | tuple[int, ...] = 200, body: Any = None, **more: Any
+    ) -> _Decorator:
+        """Return the decorator. With more than one status, the handler may set `call.status` to another than the first."""
+        statuses = (status,) if isinstance(status, int) else status
 
-        def add(handler: Handler) -> Handler:
-            summary = (handler.__doc__ or "").partition("\n")[0]
+        def add(handler: H) -> H:
+            types = get_type_hints(handler)
+            shown = types["return"]
             made = Operation(
-                name=name, method=method, path=path, handler=handler, summary=summary, answers=shapes, **more
+                name=name,
+                method=method,
+                path=path,
+                handler=handler,
+                answers={204: None} if shown is type(None) else dict.fromkeys(statuses, shown),
+                summary=(handler.__doc__ or "").partition("\n")[0],
+                query=types.get("asked"),
+                body=types.get("given", body),
+                body_decoded="given" in types,
+                **more,
             )
             self.append(made)
             return handler

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from starlette.responses import Response
-
 from hookline.api.call import Call, listing, page_of
 from hookline.api.operation import ListQuery, Operations
 from hookline.api.wire.alerts import AlertOut, alert
@@ -23,11 +21,9 @@ class AlertQuery(ListQuery, frozen=True, kw_only=True):
     status: AlertStatus | None = None
 
 
-@OPERATIONS.get("/alert", "v1.alert.list", ListResponse[AlertOut], query=AlertQuery, whole=True, operator=True)
-async def list_all(call: Call) -> Response:
+@OPERATIONS.get("/alert", "v1.alert.list", whole=True, operator=True)
+async def list_all(call: Call, asked: AlertQuery) -> ListResponse[AlertOut]:
     """List alerts of the deployment, newest first: those that fire, and those that are resolved."""
-    asked = call.query(AlertQuery)
     page = page_of(asked)
     firing = None if asked.status is None else asked.status == AlertStatus.FIRING
-    found = await call.store.monitoring.alerts(page, firing=firing)
-    return listing([alert(each) for each in found], [str(each.id) for each in found], page)
+    return listing(await call.store.monitoring.alerts(page, firing=firing), page, alert)

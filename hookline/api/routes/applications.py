@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-from starlette.responses import Response
-
 from hookline import ids
-from hookline.api.call import Call, listing, nothing, page_of, respond
+from hookline.api.call import Call, listing, page_of
 from hookline.api.operation import NoFilter, Operations, OrderedQuery, Query
 from hookline.api.wire.applications import (
     ApplicationIn,
@@ -32,56 +30,46 @@ class CreateQuery(Query, frozen=True, kw_only=True):
     get_if_exists: bool = False
 
 
-@OPERATIONS.post(
-    _ALL,
-    "v1.application.create",
-    {201: ApplicationOut, 200: ApplicationOut},
-    body=ApplicationIn,
-    query=CreateQuery,
-    whole=True,
-)
-async def create(call: Call) -> Response:
+@OPERATIONS.post(_ALL, "v1.application.create", status=(201, 200), whole=True)
+async def create(call: Call, asked: CreateQuery, given: ApplicationIn) -> ApplicationOut:
     """Create an application."""
-    new = new_application(await call.body(ApplicationIn))
-    if call.query(CreateQuery).get_if_exists:
-        app, made = await applications.get_or_create(call.deps, call.caller, new)
-        return respond(application(app), 201 if made else 200)
-    return respond(application(await applications.create(call.deps, call.caller, new)), 201)
+    new = new_application(given)
+    if not asked.get_if_exists:
+        return application(await applications.create(call.deps, call.caller, new))
+    app, made = await applications.get_or_create(call.deps, call.caller, new)
+    call.status = 201 if made else 200
+    return application(app)
 
 
-@OPERATIONS.get(_ALL, "v1.application.list", ListResponse[ApplicationOut], query=ApplicationsQuery, whole=True)
-async def list_all(call: Call) -> Response:
+@OPERATIONS.get(_ALL, "v1.application.list", whole=True)
+async def list_all(call: Call, asked: ApplicationsQuery) -> ListResponse[ApplicationOut]:
     """List the applications."""
-    page = page_of(call.query(ApplicationsQuery), ids.APP)
-    found = await call.store.catalogue.applications(call.organization(), page)
-    return listing([application(app) for app in found], [app.id for app in found], page)
+    page = page_of(asked, ids.APP)
+    return listing(await call.store.catalogue.applications(call.caller.org_id, page), page, application)
 
 
-@OPERATIONS.get(_ONE, "v1.application.get", ApplicationOut)
-async def show(call: Call) -> Response:
+@OPERATIONS.get(_ONE, "v1.application.get")
+async def show(call: Call) -> ApplicationOut:
     """Show one application."""
-    return respond(application(await lookup.application(call.deps, call.caller, call.path("app_id"))))
+    return application(await lookup.application(call.deps, call.caller, call.path("app_id")))
 
 
-@OPERATIONS.put(
-    _ONE, "v1.application.update", {200: ApplicationOut, 201: ApplicationOut}, body=ApplicationUpdate, whole=True
-)
-async def put(call: Call) -> Response:
+@OPERATIONS.put(_ONE, "v1.application.update", status=(200, 201), whole=True)
+async def put(call: Call, given: ApplicationUpdate) -> ApplicationOut:
     """Replace an application, or create one with that uid."""
-    change = application_change(await call.body(ApplicationUpdate))
-    app, made = await applications.put(call.deps, call.caller, call.path("app_id"), change)
-    return respond(application(app), 201 if made else 200)
+    app, made = await applications.put(call.deps, call.caller, call.path("app_id"), application_change(given))
+    call.status = 201 if made else 200
+    return application(app)
 
 
-@OPERATIONS.patch(_ONE, "v1.application.patch", ApplicationOut, body=ApplicationPatch, whole=True)
-async def patch(call: Call) -> Response:
+@OPERATIONS.patch(_ONE, "v1.application.patch", whole=True)
+async def patch(call: Call, given: ApplicationPatch) -> ApplicationOut:
     """Change parts of an application."""
-    change = application_change(await call.body(ApplicationPatch))
-    return respond(application(await applications.change(call.deps, call.caller, call.path("app_id"), change)))
+    change = application_change(given)
+    return application(await applications.change(call.deps, call.caller, call.path("app_id"), change))
 
 
 @OPERATIONS.delete(_ONE, "v1.application.delete", whole=True)
-async def delete(call: Call) -> Response:
+async def delete(call: Call) -> None:
     """Delete an application with its endpoints."""
     await applications.delete(call.deps, call.caller, call.path("app_id"))
-    return nothing()

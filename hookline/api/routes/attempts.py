@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Annotated
 
 from msgspec import Meta
 from msgspec.structs import asdict
-from starlette.responses import Response
 
 from hookline import ids
-from hookline.api.call import Call, listing, nothing, page_of, respond
+from hookline.api.call import Call, listing, page_of
 from hookline.api.history_query import HistoryQuery
 from hookline.api.operation import Expanded, ListQuery, Operations, Query
 from hookline.api.routes import messages
@@ -26,15 +26,7 @@ from hookline.api.wire.attempts import (
 from hookline.api.wire.base import ListResponse, Out
 from hookline.api.wire.messages import MessageOut, message
 from hookline.errors import NoSuch
-from hookline.model import (
-    Application,
-    Attempt,
-    AttemptedFilter,
-    AttemptFilter,
-    Delivery,
-    Message,
-    MessageFilter,
-)
+from hookline.model import Attempt, AttemptedFilter, AttemptFilter, Delivery, Message, MessageFilter
 from hookline.services import lookup
 from hookline.services import messages as message_actions
 from hookline.services.lookup import EndpointRef
@@ -45,7 +37,6 @@ _FINAL = (MessageStatus.SUCCESS, MessageStatus.FAIL)
 WithMessage = Annotated[bool, Meta(description="Whether each attempt comes with its message, without the payload.")]
 
 _MESSAGE = "/app/{app_id}/msg/{msg_id}"
-_ENDPOINT = "/app/{app_id}/endpoint/{endpoint_id}"
 _ONE = f"{_MESSAGE}/attempt/{{attempt_id}}"
 OPERATIONS = Operations()
 
@@ -97,41 +88,27 @@ class EmptyOut(Out, frozen=True, kw_only=True):
 # ── attempts ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@OPERATIONS.get(
-    "/app/{app_id}/attempt/endpoint/{endpoint_id}",
-    "v1.message-attempt.list-by-endpoint",
-    ListResponse[AttemptOut],
-    query=AttemptsQuery,
-)
-async def list_by_endpoint(call: Call) -> Response:
+@OPERATIONS.get("/app/{app_id}/attempt/endpoint/{endpoint_id}", "v1.message-attempt.list-by-endpoint")
+async def list_by_endpoint(call: Call, asked: AttemptsQuery) -> ListResponse[AttemptOut]:
     """List the attempts at an endpoint, newest first."""
-    app, asked = await call.application(), call.query(AttemptsQuery)
-    page = page_of(asked, ids.ATTEMPT)
-    endpoint = await lookup.endpoint(call.deps, call.caller, call.endpoint_ref)
+    page, endpoint = page_of(asked, ids.ATTEMPT), await call.endpoint()
     if asked.empty:
-        return listing([], [], page)
+        return listing([], page, attempt)
     found = await call.store.history.endpoint_attempts(endpoint.no, asked.filter(), page, content=asked.with_content)
-    return await _listed(call, app, found, page, with_msg=asked.with_msg)
+    return await _listed(call, found, page, with_msg=asked.with_msg)
 
 
-@OPERATIONS.get(
-    "/app/{app_id}/attempt/msg/{msg_id}",
-    "v1.message-attempt.list-by-msg",
-    ListResponse[AttemptOut],
-    query=MessageAttemptsQuery,
-)
-async def list_by_message(call: Call) -> Response:
+@OPERATIONS.get("/app/{app_id}/attempt/msg/{msg_id}", "v1.message-attempt.list-by-msg")
+async def list_by_message(call: Call, asked: MessageAttemptsQuery) -> ListResponse[AttemptOut]:
     """List the attempts to deliver a message, newest first."""
-    app, asked = await call.application(), call.query(MessageAttemptsQuery)
-    page = page_of(asked, ids.ATTEMPT)
-    of = await lookup.message(call.deps, call.caller, call.message_ref)
+    page, of = page_of(asked, ids.ATTEMPT), await call.message()
     endpoint_no = await _endpoint_no(call, asked.endpoint_id)
     if asked.empty or not _matches(of, asked.common()):
-        return listing([], [], page)
+        return listing([], page, attempt)
     found = await call.store.history.message_attempts(
         of, asked.filter(), page, endpoint_no=endpoint_no, content=asked.with_content
     )
-    return await _listed(call, app, Walk(rows=found), page, with_msg=asked.with_msg)
+    return await _listed(call, Walk(rows=found), page, with_msg=asked.with_msg)
 
 
 async def _endpoint_no(call: Call, ref: str | None) -> int | None:
@@ -148,15 +125,14 @@ def _matches(of: Message, where: MessageFilter) -> bool:
     )
 
 
-async def _listed(call: Call, app: Application, found: Walk[Attempt], page: Page, *, with_msg: bool) -> Response:
-    kept = await _messages_of(call, app, found.rows) if with_msg else {}
-    shown = [attempt(each, msg=kept.get(each.message_id)) for each in found.rows]
-    return listing(shown, [each.id for each in found.rows], page, found.end)
+async def _listed(call: Call, found: Walk[Attempt], page: Page, *, with_msg: bool) -> ListResponse[AttemptOut]:
+    kept = await _messages_of(call, found.rows) if with_msg else {}
+    return listing(found, page, lambda each: attempt(each, msg=kept.get(each.message_id)))
 
 
-async def _messages_of(call: Call, app: Application, attempts: Sequence[Attempt]) -> dict[str, MessageOut]:
+async def _messages_of(call: Call, attempts: Sequence[Attempt]) -> dict[str, MessageOut]:
     """Return the messages of these attempts by id. Messages that retention has deleted are missing."""
-    wanted = {each.message_id for each in attempts}
+    app, wanted = await call.application(), {each.message_id for each in attempts}
     found = await call.store.history.messages_of(app.no, sorted(wanted))
     return {each.id: message(each, with_payload=False) for each in found}
 
@@ -164,38 +140,25 @@ async def _messages_of(call: Call, app: Application, attempts: Sequence[Attempt]
 # ── a message at an endpoint ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@OPERATIONS.get(
-    f"{_ENDPOINT}/msg",
-    "v1.message-attempt.list-attempted-messages",
-    ListResponse[AttemptedMessageOut],
-    query=AttemptedQuery,
-)
-async def list_attempted_messages(call: Call) -> Response:
+@OPERATIONS.get("/app/{app_id}/endpoint/{endpoint_id}/msg", "v1.message-attempt.list-attempted-messages")
+async def list_attempted_messages(call: Call, asked: AttemptedQuery) -> ListResponse[AttemptedMessageOut]:
     """List the messages that were tried at an endpoint, by their first attempt, newest first."""
-    asked = call.query(AttemptedQuery)
-    page = page_of(asked, ids.ATTEMPT)
-    endpoint = await lookup.endpoint(call.deps, call.caller, call.endpoint_ref)
+    page, endpoint = page_of(asked, ids.ATTEMPT), await call.endpoint()
     found = await call.store.history.attempted_messages(endpoint.no, asked.filter(), page, content=asked.with_content)
-    shown = [attempted_message(each, with_payload=asked.with_content) for each in found.rows]
-    return listing(shown, [each.attempt_id for each in found.rows], page, found.end)
+    return listing(
+        found, page, lambda each: attempted_message(each, with_payload=asked.with_content), attrgetter("attempt_id")
+    )
 
 
-@OPERATIONS.get(
-    f"{_MESSAGE}/endpoint",
-    "v1.message-attempt.list-attempted-destinations",
-    ListResponse[DestinationOut],
-    query=ListQuery,
-)
-async def list_destinations(call: Call) -> Response:
+@OPERATIONS.get(f"{_MESSAGE}/endpoint", "v1.message-attempt.list-attempted-destinations")
+async def list_destinations(call: Call, asked: ListQuery) -> ListResponse[DestinationOut]:
     """List the endpoints that a message is for, and how it stands at each."""
-    page = page_of(call.query(ListQuery), ids.ENDPOINT)
-    of = await lookup.message(call.deps, call.caller, call.message_ref)
+    page, of = page_of(asked, ids.ENDPOINT), await call.message()
     chosen = _page_of(_latest(await call.store.history.deliveries(of.id)), page)
     endpoints = {
         each.no: each for each in await call.store.catalogue.endpoints_for([each.endpoint_no for each in chosen])
     }
-    shown = [destination(each, endpoints[each.endpoint_no]) for each in chosen]
-    return listing(shown, [each.id for each in shown], page)
+    return listing(chosen, page, lambda each: destination(each, endpoints[each.endpoint_no]), attrgetter("endpoint_id"))
 
 
 def _latest(deliveries: Sequence[Delivery]) -> list[Delivery]:
@@ -210,29 +173,26 @@ def _page_of(deliveries: Sequence[Delivery], page: Page) -> list[Delivery]:
     return [each for each in deliveries if each.endpoint_id > (page.iterator or "")][: page.limit]
 
 
-@OPERATIONS.get(_ONE, "v1.message-attempt.get", AttemptOut, query=AttemptQuery)
-async def show(call: Call) -> Response:
+@OPERATIONS.get(_ONE, "v1.message-attempt.get")
+async def show(call: Call, asked: AttemptQuery) -> AttemptOut:  # noqa: ARG001 - nothing in the query has an effect
     """Show one attempt."""
-    call.query(AttemptQuery)
-    of = await lookup.message(call.deps, call.caller, call.message_ref)
-    found = await call.store.history.attempt(of, call.path("attempt_id"))
+    found = await call.store.history.attempt(await call.message(), call.path("attempt_id"))
     if found is None:
         raise NoSuch("attempt", call.path("attempt_id"))
-    return respond(attempt(found))
+    return attempt(found)
 
 
 @OPERATIONS.delete(f"{_ONE}/content", "v1.message-attempt.expunge-content")
-async def expunge(call: Call) -> Response:
+async def expunge(call: Call) -> None:
     """Remove what the endpoint answered, headers and body, for good."""
     await message_actions.expunge_attempt(call.deps, call.caller, call.message_ref, call.path("attempt_id"))
-    return nothing()
 
 
-@OPERATIONS.post(f"{_MESSAGE}/endpoint/{{endpoint_id}}/resend", "v1.message-attempt.resend", {202: EmptyOut})
-async def resend(call: Call) -> Response:
+@OPERATIONS.post(f"{_MESSAGE}/endpoint/{{endpoint_id}}/resend", "v1.message-attempt.resend", status=202)
+async def resend(call: Call) -> EmptyOut:
     """Send a message to an endpoint once more.
 
     This creates a delivery of its own that is due at once, whatever the state of the earlier ones.
     """
     await message_actions.resend(call.deps, call.caller, call.message_ref, call.endpoint_ref)
-    return respond(EmptyOut(), 202)
+    return EmptyOut()

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-from starlette.responses import Response
-
-from hookline.api.call import Call, nothing, respond
+from hookline.api.call import Call
 from hookline.api.operation import Operations
 from hookline.api.wire.applications import new_application
 from hookline.api.wire.authentication import (
@@ -23,15 +21,12 @@ OPERATIONS = Operations()
 @OPERATIONS.post(
     "/auth/app-portal-access/{app_id}",
     "v1.authentication.app-portal-access",
-    AppPortalAccessOut,
-    body=AppPortalAccessIn,
     body_optional=True,
     whole=True,
     old_names=("/auth/dashboard-access/{app_id}",),
 )
-async def portal_access(call: Call) -> Response:
+async def portal_access(call: Call, given: AppPortalAccessIn) -> AppPortalAccessOut:
     """Get a link that signs an application's people in to their portal."""
-    given = await call.body(AppPortalAccessIn)
     made = await applications.portal_link(
         call.deps,
         call.caller,
@@ -42,7 +37,7 @@ async def portal_access(call: Call) -> Response:
         publish=_may_publish(given),
         new=None if given.application is None else new_application(given.application),
     )
-    return respond(AppPortalAccessOut(url=made.url, token=made.token))
+    return AppPortalAccessOut(url=made.url, token=made.token)
 
 
 def _may_publish(given: AppPortalAccessIn) -> bool:
@@ -54,30 +49,19 @@ def _may_publish(given: AppPortalAccessIn) -> bool:
     return bool(capabilities)
 
 
-@OPERATIONS.post("/auth/logout", "v1.authentication.logout", {204: None}, own=True, needs=Needs.READ)
-async def logout(call: Call) -> Response:
+@OPERATIONS.post("/auth/logout", "v1.authentication.logout", own=True, needs=Needs.READ)
+async def logout(call: Call) -> None:
     """Give up the application's token that this request is made with."""
     await tokens.revoke(call.deps, call.caller)
-    return nothing()
 
 
-@OPERATIONS.post(
-    "/auth/app/{app_id}/expire-all",
-    "v1.authentication.expire-all",
-    {204: None},
-    body=ApplicationTokenExpireIn,
-    body_optional=True,
-    whole=True,
-)
-async def expire_all(call: Call) -> Response:
+@OPERATIONS.post("/auth/app/{app_id}/expire-all", "v1.authentication.expire-all", body_optional=True, whole=True)
+async def expire_all(call: Call, given: ApplicationTokenExpireIn) -> None:  # noqa: ARG001 - its shape refuses all options
     """Revoke every token of an application that was issued until now."""
-    await call.body(ApplicationTokenExpireIn)
     await applications.end_portal(call.deps, call.caller, call.path("app_id"))
-    return nothing()
 
 
-@OPERATIONS.post("/auth/revoke-tokens", "v1.authentication.revoke-tokens", {204: None}, whole=True)
-async def revoke_tokens(call: Call) -> Response:
+@OPERATIONS.post("/auth/revoke-tokens", "v1.authentication.revoke-tokens", whole=True)
+async def revoke_tokens(call: Call) -> None:
     """Revoke every token of the organization that was issued until now, this one too. API keys stay."""
     await tokens.revoke_all(call.deps, call.caller)
-    return nothing()

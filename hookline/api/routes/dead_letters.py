@@ -6,9 +6,8 @@ from enum import StrEnum
 from typing import Annotated
 
 from msgspec import Meta
-from starlette.responses import Response
 
-from hookline.api.call import Call, listing, page_of, respond
+from hookline.api.call import Call, listing, page_of
 from hookline.api.operation import ListQuery, Operations, Query
 from hookline.api.wire import dead_letters as wire
 from hookline.api.wire.base import Instant, ListResponse
@@ -50,59 +49,56 @@ class StatsQuery(Query, frozen=True, kw_only=True):
 # ── of one application ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@OPERATIONS.get(_ALL, "v1.dead-letter.list", ListResponse[wire.DeadLetterOut], query=DeadQuery)
-async def list_of_application(call: Call) -> Response:
+@OPERATIONS.get(_ALL, "v1.dead-letter.list")
+async def list_of_application(call: Call, asked: DeadQuery) -> ListResponse[wire.DeadLetterOut]:
     """List the dead letters of an application, those that died last first."""
-    return await _listed(call, call.path("app_id"))
+    return await _listed(call, asked, call.path("app_id"))
 
 
-@OPERATIONS.get(f"{_ALL}/stats", "v1.dead-letter.stats", wire.DeadStatsOut, query=StatsQuery)
-async def stats_of_application(call: Call) -> Response:
+@OPERATIONS.get(f"{_ALL}/stats", "v1.dead-letter.stats")
+async def stats_of_application(call: Call, asked: StatsQuery) -> wire.DeadStatsOut:
     """Count the dead letters of an application."""
-    return await _stats(call, call.path("app_id"))
+    return await _stats(call, asked, call.path("app_id"))
 
 
-@OPERATIONS.post(f"{_ALL}/replay", "v1.dead-letter.replay-many", {202: BackgroundTaskOut}, body=wire.DeadFilterIn)
-async def replay_many(call: Call) -> Response:
+@OPERATIONS.post(f"{_ALL}/replay", "v1.dead-letter.replay-many", status=202)
+async def replay_many(call: Call, given: wire.DeadFilterIn) -> BackgroundTaskOut:
     """Send dead letters again, by filter, in a background task."""
-    given = await call.body(wire.DeadFilterIn)
     with _as_named_here():
         started = await dead_letters.replay_matching(call.deps, call.caller, _query(given, call.path("app_id")))
-    return respond(task(started.tasks[0]), 202)
+    return task(started.tasks[0])
 
 
-@OPERATIONS.post(f"{_ALL}/resolve", "v1.dead-letter.resolve-many", {202: BackgroundTaskOut}, body=wire.ResolveManyIn)
-async def resolve_many(call: Call) -> Response:
+@OPERATIONS.post(f"{_ALL}/resolve", "v1.dead-letter.resolve-many", status=202)
+async def resolve_many(call: Call, given: wire.ResolveManyIn) -> BackgroundTaskOut:
     """Close dead letters with a note, by filter, in a background task."""
-    given = await call.body(wire.ResolveManyIn)
     with _as_named_here():
         query = _query(given, call.path("app_id"))
         started = await dead_letters.resolve_matching(call.deps, call.caller, query, given.note)
-    return respond(task(started.tasks[0]), 202)
+    return task(started.tasks[0])
 
 
-@OPERATIONS.get(_ONE, "v1.dead-letter.get", wire.DeadLetterHistoryOut)
-async def show(call: Call) -> Response:
+@OPERATIONS.get(_ONE, "v1.dead-letter.get")
+async def show(call: Call) -> wire.DeadLetterHistoryOut:
     """Show one dead letter with its message and every attempt."""
     letter = await _find(call)
     message = await call.store.history.message(letter.app_no, letter.message_id)
-    return respond(wire.history(letter, message, await call.store.repair.dead_attempts(letter)))
+    return wire.history(letter, message, await call.store.repair.dead_attempts(letter))
 
 
-@OPERATIONS.post(f"{_ONE}/replay", "v1.dead-letter.replay", {202: wire.ReplayedOut})
-async def replay(call: Call) -> Response:
+@OPERATIONS.post(f"{_ONE}/replay", "v1.dead-letter.replay", status=202)
+async def replay(call: Call) -> wire.ReplayedOut:
     """Send one dead letter again: attempts and time budget start anew, the message's id stays."""
     done = await dead_letters.replay(call.deps, call.caller, [call.path("dead_letter_id")], call.path("app_id"))
-    return respond(wire.replayed(done.letters[0]), 202)
+    return wire.replayed(done.letters[0])
 
 
-@OPERATIONS.post(f"{_ONE}/resolve", "v1.dead-letter.resolve", wire.DeadLetterOut, body=wire.ResolveIn)
-async def resolve(call: Call) -> Response:
+@OPERATIONS.post(f"{_ONE}/resolve", "v1.dead-letter.resolve")
+async def resolve(call: Call, given: wire.ResolveIn) -> wire.DeadLetterOut:
     """Close one dead letter that needs no delivery, with a note."""
-    given = await call.body(wire.ResolveIn)
     ref, app = call.path("dead_letter_id"), call.path("app_id")
     await dead_letters.resolve(call.deps, call.caller, [ref], given.note, app)
-    return respond(wire.dead_letter(await _find(call)))
+    return wire.dead_letter(await _find(call))
 
 
 async def _find(call: Call) -> DeadLetter:
@@ -112,38 +108,34 @@ async def _find(call: Call) -> DeadLetter:
 # ── across applications ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-@OPERATIONS.get(
-    "/dead-letter", "v1.dead-letter.list-all", ListResponse[wire.DeadLetterOut], query=DeadQuery, whole=True
-)
-async def list_all(call: Call) -> Response:
+@OPERATIONS.get("/dead-letter", "v1.dead-letter.list-all", whole=True)
+async def list_all(call: Call, asked: DeadQuery) -> ListResponse[wire.DeadLetterOut]:
     """List the dead letters of all applications, those that died last first."""
-    return await _listed(call, None)
+    return await _listed(call, asked, None)
 
 
-@OPERATIONS.get("/dead-letter/stats", "v1.dead-letter.stats-all", wire.DeadStatsOut, query=StatsQuery, whole=True)
-async def stats_of_all(call: Call) -> Response:
+@OPERATIONS.get("/dead-letter/stats", "v1.dead-letter.stats-all", whole=True)
+async def stats_of_all(call: Call, asked: StatsQuery) -> wire.DeadStatsOut:
     """Count the dead letters of all applications."""
-    return await _stats(call, None)
+    return await _stats(call, asked, None)
 
 
 # ── both ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _listed(call: Call, app: str | None) -> Response:
-    asked = call.query(DeadQuery)
+async def _listed(call: Call, asked: DeadQuery, app: str | None) -> ListResponse[wire.DeadLetterOut]:
     with _as_named_here():
         query = _query(asked, app, resolved=_RESOLVED[asked.state])
         where = await dead_letters.filter_of(call.deps, call.caller, query)
     page = page_of(asked)
     found = await call.store.repair.dead_letters(where, page)
-    places = [death(each.died_at, each.id) for each in found]
-    return listing([wire.dead_letter(each) for each in found], places, page)
+    return listing(found, page, wire.dead_letter, lambda each: death(each.died_at, each.id))
 
 
-async def _stats(call: Call, app: str | None) -> Response:
-    query = DeadLetterQuery(app=app, endpoint=call.query(StatsQuery).endpoint_id)
+async def _stats(call: Call, asked: StatsQuery, app: str | None) -> wire.DeadStatsOut:
+    query = DeadLetterQuery(app=app, endpoint=asked.endpoint_id)
     where = await dead_letters.filter_of(call.deps, call.caller, query)
-    return respond(wire.dead_stats(await call.store.repair.dead_stats(where)))
+    return wire.dead_stats(await call.store.repair.dead_stats(where))
 
 
 def _query(given: DeadQuery | wire.DeadFilterIn, app: str | None, resolved: bool | None = False) -> DeadLetterQuery:

@@ -4,11 +4,9 @@ from datetime import timedelta
 from typing import Annotated
 
 from msgspec import Meta
-from starlette.responses import Response
 
-from hookline.api.call import Call, listing, page_of, respond
+from hookline.api.call import Call, listing, page_of
 from hookline.api.operation import ListQuery, Operations
-from hookline.api.routes.endpoints import find
 from hookline.api.wire.base import Instant, ListResponse
 from hookline.api.wire.endpoints import CauseIn, EndpointHealthOut, LaneEventOut, endpoint_health, lane_event
 from hookline.api.wire.lanes import OpenIn, ResumedOut, ResumeIn, resumed
@@ -27,14 +25,10 @@ OPERATIONS = Operations()
 # ── read ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@OPERATIONS.get(f"{_ONE}/health", "v1.lane.health", EndpointHealthOut)
-async def health(call: Call) -> Response:
+@OPERATIONS.get(f"{_ONE}/health", "v1.lane.health")
+async def health(call: Call) -> EndpointHealthOut:
     """Show what governs an endpoint's deliveries: circuit, backlog, limits, last events."""
-    return await _shown(call, await find(call))
-
-
-async def _shown(call: Call, found: Endpoint) -> Response:
-    return respond(await _health(call, found))
+    return await _health(call, await call.endpoint())
 
 
 async def _health(call: Call, found: Endpoint) -> EndpointHealthOut:
@@ -63,61 +57,56 @@ class TimelineQuery(ListQuery, frozen=True, kw_only=True):
     until: Annotated[Instant | None, Meta(description="Only what happened before this instant.")] = None
 
 
-@OPERATIONS.get(f"{_ONE}/timeline", "v1.lane.timeline", ListResponse[LaneEventOut], query=TimelineQuery)
-async def timeline(call: Call) -> Response:
+@OPERATIONS.get(f"{_ONE}/timeline", "v1.lane.timeline")
+async def timeline(call: Call, asked: TimelineQuery) -> ListResponse[LaneEventOut]:
     """List what happened to an endpoint's circuit, status and pace, with cause and actor, newest first."""
-    found, asked = await find(call), call.query(TimelineQuery)
+    found = await call.endpoint()
     for name, value in (("since", asked.since), ("until", asked.until)):
         if value is not None:
             text_checks.check_instant(name, value)
     where, page = LaneEventFilter(kinds=asked.kind, since=asked.since, until=asked.until), page_of(asked)
-    walk = await call.store.history.timeline(found.no, where, page)
-    shown = [_event(call, entry.event) for entry in walk.rows]
-    return listing(shown, [str(entry.id) for entry in walk.rows], page, walk.end)
+    return listing(
+        await call.store.history.timeline(found.no, where, page), page, lambda entry: _event(call, entry.event)
+    )
 
 
 # ── change ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@OPERATIONS.post(f"{_ONE}/pause", "v1.lane.pause", EndpointHealthOut, body=CauseIn, body_optional=True)
-async def pause(call: Call) -> Response:
+@OPERATIONS.post(f"{_ONE}/pause", "v1.lane.pause", body_optional=True)
+async def pause(call: Call, given: CauseIn) -> EndpointHealthOut:
     """Hold everything for this endpoint until it is resumed."""
-    given = await call.body(CauseIn)
-    return await _shown(call, await endpoint_state.pause(call.deps, call.caller, call.endpoint_ref, given.cause))
+    return await _health(call, await endpoint_state.pause(call.deps, call.caller, call.endpoint_ref, given.cause))
 
 
-@OPERATIONS.post(f"{_ONE}/resume", "v1.lane.resume", ResumedOut, body=ResumeIn, body_optional=True)
-async def resume(call: Call) -> Response:
+@OPERATIONS.post(f"{_ONE}/resume", "v1.lane.resume", body_optional=True)
+async def resume(call: Call, given: ResumeIn) -> ResumedOut:
     """Send again to a paused or disabled endpoint; tell, and replay if asked, what it missed."""
-    given = await call.body(ResumeIn)
     done = await endpoint_state.resume(
         call.deps, call.caller, call.endpoint_ref, given.cause, replay_missing=given.replay_missing
     )
-    return respond(resumed(await _health(call, done.endpoint), done.missed))
+    return resumed(await _health(call, done.endpoint), done.missed)
 
 
-@OPERATIONS.post(f"{_ONE}/circuit/open", "v1.lane.open-circuit", EndpointHealthOut, body=OpenIn, body_optional=True)
-async def open_circuit(call: Call) -> Response:
+@OPERATIONS.post(f"{_ONE}/circuit/open", "v1.lane.open-circuit", body_optional=True)
+async def open_circuit(call: Call, given: OpenIn) -> EndpointHealthOut:
     """Open the circuit: nothing is sent until then, and a probe decides how it goes on."""
-    given = await call.body(OpenIn)
     if given.seconds is not None and given.until is not None:
         raise InvalidInput("give either seconds or until", field="seconds")
     until = given.until if given.seconds is None else timedelta(seconds=given.seconds)
     done = await endpoint_state.open_circuit(call.deps, call.caller, call.endpoint_ref, given.cause, until=until)
-    return await _shown(call, done.endpoint)
+    return await _health(call, done.endpoint)
 
 
-@OPERATIONS.post(f"{_ONE}/circuit/close", "v1.lane.close-circuit", EndpointHealthOut, body=CauseIn, body_optional=True)
-async def close_circuit(call: Call) -> Response:
+@OPERATIONS.post(f"{_ONE}/circuit/close", "v1.lane.close-circuit", body_optional=True)
+async def close_circuit(call: Call, given: CauseIn) -> EndpointHealthOut:
     """Close an open circuit gently: send at a low rate that doubles with successes, as after a good probe."""
-    given = await call.body(CauseIn)
     done = await endpoint_state.close_circuit(call.deps, call.caller, call.endpoint_ref, given.cause)
-    return await _shown(call, done.endpoint)
+    return await _health(call, done.endpoint)
 
 
-@OPERATIONS.post(f"{_ONE}/circuit/reset", "v1.lane.reset-circuit", EndpointHealthOut, body=CauseIn, body_optional=True)
-async def reset_circuit(call: Call) -> Response:
+@OPERATIONS.post(f"{_ONE}/circuit/reset", "v1.lane.reset-circuit", body_optional=True)
+async def reset_circuit(call: Call, given: CauseIn) -> EndpointHealthOut:
     """Close the circuit and forget failures: the endpoint is well again."""
-    given = await call.body(CauseIn)
     done = await endpoint_state.reset_circuit(call.deps, call.caller, call.endpoint_ref, given.cause)
-    return await _shown(call, done.endpoint)
+    return await _health(call, done.endpoint)

@@ -2,10 +2,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from starlette.responses import Response
-
 from hookline import ids
-from hookline.api.call import Call, listing, nothing, page_of, respond
+from hookline.api.call import Call, listing, page_of
 from hookline.api.operation import Operations, OrderedQuery
 from hookline.api.wire.base import ListResponse
 from hookline.api.wire.endpoints import (
@@ -25,8 +23,10 @@ from hookline.api.wire.endpoints import (
     new_endpoint,
 )
 from hookline.api.wire.messages import MessageOut, message
+from hookline.api.wire.operational import OperationalWebhookEndpointUpdate
 from hookline.model import Endpoint
-from hookline.services import endpoints, lookup
+from hookline.services import endpoints
+from hookline.services.endpoints import OperationalRef
 from hookline.web.authorize import Needs
 
 _ALL = "/app/{app_id}/endpoint"
@@ -34,123 +34,105 @@ _ONE = f"{_ALL}/{{endpoint_id}}"
 OPERATIONS = Operations()
 
 
-async def find(call: Call) -> Endpoint:
-    """Return the endpoint that a route names, in the application that it names."""
-    return await lookup.endpoint(call.deps, call.caller, call.endpoint_ref)
+def ref_of(call: Call) -> endpoints.Ref:
+    """Return the endpoint that a path names: of an application, or of the organization's operational webhooks."""
+    return call.endpoint_ref if "app_id" in call.request.path_params else OperationalRef(call.path("endpoint_id"))
 
 
-@OPERATIONS.post(_ALL, "v1.endpoint.create", {201: EndpointOut}, body=EndpointIn)
-async def create(call: Call) -> Response:
+@OPERATIONS.post(_ALL, "v1.endpoint.create", status=201)
+async def create(call: Call, given: EndpointIn) -> EndpointOut:
     """Create an endpoint."""
-    new = new_endpoint(await call.body(EndpointIn))
-    return respond(endpoint(await endpoints.create(call.deps, call.caller, call.path("app_id"), new)), 201)
+    return endpoint(await endpoints.create(call.deps, call.caller, call.path("app_id"), new_endpoint(given)))
 
 
-@OPERATIONS.get(_ALL, "v1.endpoint.list", ListResponse[EndpointOut], query=OrderedQuery)
-async def list_all(call: Call) -> Response:
+@OPERATIONS.get(_ALL, "v1.endpoint.list")
+async def list_all(call: Call, asked: OrderedQuery) -> ListResponse[EndpointOut]:
     """List the endpoints of an application."""
-    app, page = await call.application(), page_of(call.query(OrderedQuery), ids.ENDPOINT)
-    found = await call.store.catalogue.endpoints(app.no, page)
-    return listing([endpoint(each) for each in found], [each.id for each in found], page)
+    app, page = await call.application(), page_of(asked, ids.ENDPOINT)
+    return listing(await call.store.catalogue.endpoints(app.no, page), page, endpoint)
 
 
-@OPERATIONS.get(_ONE, "v1.endpoint.get", EndpointOut)
-async def show(call: Call) -> Response:
+@OPERATIONS.get(_ONE, "v1.endpoint.get")
+async def show(call: Call) -> EndpointOut:
     """Show one endpoint."""
-    return respond(endpoint(await find(call)))
+    return endpoint(await call.endpoint())
 
 
 # ── changes ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@OPERATIONS.put(_ONE, "v1.endpoint.update", {200: EndpointOut, 201: EndpointOut}, body=EndpointUpdate)
-async def update(call: Call) -> Response:
+@OPERATIONS.put(_ONE, "v1.endpoint.update", status=(200, 201))
+async def update(call: Call, given: EndpointUpdate) -> EndpointOut:
     """Replace an endpoint, or create it under a uid.
 
     A new endpoint gets the uid in the path, unless the body has another one.
     """
-    given = await call.body(EndpointUpdate)
+    return endpoint(await replaced(call, given))
+
+
+async def replaced(call: Call, given: EndpointUpdate | OperationalWebhookEndpointUpdate) -> Endpoint:
+    """Replace or create the endpoint, and set the status of the response."""
     change = endpoint_change(given)
-    found, made = await endpoints.put(call.deps, call.caller, call.endpoint_ref, change, disabled=given.disabled)
-    return respond(endpoint(found), 201 if made else 200)
+    found, made = await endpoints.put(call.deps, call.caller, ref_of(call), change, disabled=given.disabled)
+    call.status = 201 if made else 200
+    return found
 
 
-@OPERATIONS.patch(_ONE, "v1.endpoint.patch", EndpointOut, body=EndpointPatch)
-async def patch(call: Call) -> Response:
+@OPERATIONS.patch(_ONE, "v1.endpoint.patch")
+async def patch(call: Call, given: EndpointPatch) -> EndpointOut:
     """Change parts of an endpoint."""
-    given = await call.body(EndpointPatch)
     change = endpoint_change(given)
     changed = await endpoints.change(
         call.deps, call.caller, call.endpoint_ref, lambda _: change, disabled=given.disabled
     )
-    return respond(endpoint(changed))
+    return endpoint(changed)
 
 
 @OPERATIONS.delete(_ONE, "v1.endpoint.delete")
-async def delete(call: Call) -> Response:
+async def delete(call: Call) -> None:
     """Delete an endpoint for good."""
-    await endpoints.delete(call.deps, call.caller, call.endpoint_ref)
-    return nothing()
+    await endpoints.delete(call.deps, call.caller, ref_of(call))
 
 
 # ── secret, headers, example ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@OPERATIONS.get(f"{_ONE}/secret", "v1.endpoint.get-secret", EndpointSecretOut, needs=Needs.WRITE)
-async def show_secret(call: Call) -> Response:
+@OPERATIONS.get(f"{_ONE}/secret", "v1.endpoint.get-secret", needs=Needs.WRITE)
+async def show_secret(call: Call) -> EndpointSecretOut:
     """Show the key that a receiver verifies with."""
-    return respond(secret_of(await endpoints.show_secret(call.deps, call.caller, call.endpoint_ref)))
-
-
-def secret_of(found: Endpoint) -> EndpointSecretOut:
+    found = await endpoints.show_secret(call.deps, call.caller, ref_of(call))
     return EndpointSecretOut(key=endpoints.receiver_key(found))
 
 
-@OPERATIONS.post(f"{_ONE}/secret/rotate", "v1.endpoint.rotate-secret", EndpointSecretOut, body=EndpointSecretRotateIn)
-async def rotate_secret(call: Call) -> Response:
+@OPERATIONS.post(f"{_ONE}/secret/rotate", "v1.endpoint.rotate-secret")
+async def rotate_secret(call: Call, given: EndpointSecretRotateIn) -> EndpointSecretOut:
     """Give an endpoint a new secret; the old one signs beside it for a while."""
-    return respond(secret_of(await rotate(call, call.endpoint_ref)))
-
-
-async def rotate(call: Call, ref: endpoints.Ref) -> Endpoint:
-    given = await call.body(EndpointSecretRotateIn)
     grace = given.grace_period_seconds
     overlap = endpoints.OVERLAP if grace is None else timedelta(seconds=grace)
-    return await endpoints.rotate_secret(call.deps, call.caller, ref, overlap=overlap, key=given.key)
+    rotated = await endpoints.rotate_secret(call.deps, call.caller, ref_of(call), overlap=overlap, key=given.key)
+    return EndpointSecretOut(key=endpoints.receiver_key(rotated))
 
 
-@OPERATIONS.get(f"{_ONE}/headers", "v1.endpoint.get-headers", EndpointHeadersOut)
-async def show_headers(call: Call) -> Response:
+@OPERATIONS.get(f"{_ONE}/headers", "v1.endpoint.get-headers")
+async def show_headers(call: Call) -> EndpointHeadersOut:
     """Show the custom headers; of sensitive ones, the names alone."""
-    return await headers_of(call, call.endpoint_ref)
+    found = endpoints.check_opened(await endpoints.find(call.deps, call.caller, ref_of(call)))
+    return endpoint_headers(found.headers)
 
 
-async def headers_of(call: Call, ref: endpoints.Ref) -> Response:
-    found = endpoints.check_opened(await endpoints.find(call.deps, call.caller, ref))
-    return respond(endpoint_headers(found.headers))
-
-
-@OPERATIONS.put(f"{_ONE}/headers", "v1.endpoint.update-headers", {204: None}, body=EndpointHeadersIn)
-async def replace_headers(call: Call) -> Response:
+@OPERATIONS.put(f"{_ONE}/headers", "v1.endpoint.update-headers")
+async def replace_headers(call: Call, given: EndpointHeadersIn) -> None:
     """Replace the custom headers."""
-    return await set_headers(call, call.endpoint_ref)
+    await endpoints.set_headers(call.deps, call.caller, ref_of(call), given.headers)
 
 
-async def set_headers(call: Call, ref: endpoints.Ref) -> Response:
-    await endpoints.set_headers(call.deps, call.caller, ref, (await call.body(EndpointHeadersIn)).headers)
-    return nothing()
-
-
-@OPERATIONS.patch(f"{_ONE}/headers", "v1.endpoint.patch-headers", {204: None}, body=EndpointHeadersPatchIn)
-async def patch_headers(call: Call) -> Response:
+@OPERATIONS.patch(f"{_ONE}/headers", "v1.endpoint.patch-headers")
+async def patch_headers(call: Call, given: EndpointHeadersPatchIn) -> None:
     """Change or remove some of the custom headers."""
-    given = (await call.body(EndpointHeadersPatchIn)).changes()
-    await endpoints.set_headers(call.deps, call.caller, call.endpoint_ref, given, merge=True)
-    return nothing()
+    await endpoints.set_headers(call.deps, call.caller, call.endpoint_ref, given.changes(), merge=True)
 
 
-@OPERATIONS.post(f"{_ONE}/send-example", "v1.endpoint.send-example", MessageOut, body=EventExampleIn)
-async def send_example(call: Call) -> Response:
+@OPERATIONS.post(f"{_ONE}/send-example", "v1.endpoint.send-example")
+async def send_example(call: Call, given: EventExampleIn) -> MessageOut:
     """Send an example of an event type to this endpoint alone."""
-    given = await call.body(EventExampleIn)
-    return respond(message(await endpoints.send_test(call.deps, call.caller, call.endpoint_ref, given.event_type)))
+    return message(await endpoints.send_test(call.deps, call.caller, call.endpoint_ref, given.event_type))

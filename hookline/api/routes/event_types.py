@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
-from starlette.responses import Response
 
-from hookline.api.call import Call, listing, nothing, page_of, respond
+from hookline.api.call import Call, listing, page_of
 from hookline.api.operation import Operations, OrderedQuery, Query
 from hookline.api.wire.base import ListResponse, Policy
 from hookline.api.wire.event_types import EventTypeIn, EventTypeOut, EventTypePatch, EventTypeUpdate, event_type
@@ -28,54 +28,51 @@ class DeleteQuery(Query, frozen=True, kw_only=True):
     expunge: bool = False
 
 
-@OPERATIONS.post(_ALL, "v1.event-type.create", {201: EventTypeOut}, body=EventTypeIn, whole=True)
-async def create(call: Call) -> Response:
+@OPERATIONS.post(_ALL, "v1.event-type.create", status=201, whole=True)
+async def create(call: Call, given: EventTypeIn) -> EventTypeOut:
     """Add an event type to the catalogue, or bring back an archived one."""
-    given = await call.body(EventTypeIn)
-    return respond(event_type(await event_types.create(call.deps, call.caller, _new(call, given.name, given))), 201)
+    return event_type(await event_types.create(call.deps, call.caller, _new(call, given.name, given)))
 
 
-@OPERATIONS.get(_ALL, "v1.event-type.list", ListResponse[EventTypeOut], query=EventTypesQuery)
-async def list_all(call: Call) -> Response:
+@OPERATIONS.get(_ALL, "v1.event-type.list")
+async def list_all(call: Call, asked: EventTypesQuery) -> ListResponse[EventTypeOut]:
     """List the event types by name."""
-    asked = call.query(EventTypesQuery)
     page = page_of(asked)
     found = await event_types.page(
         call.deps, call.caller, page, archived=asked.include_archived, content=asked.with_content
     )
-    shown = [event_type(each, with_content=asked.with_content) for each in found.rows]
-    return listing(shown, [each.name for each in found.rows], page, found.end)
+    return listing(found, page, lambda each: event_type(each, with_content=asked.with_content), attrgetter("name"))
 
 
-@OPERATIONS.get(_ONE, "v1.event-type.get", EventTypeOut)
-async def show(call: Call) -> Response:
+@OPERATIONS.get(_ONE, "v1.event-type.get")
+async def show(call: Call) -> EventTypeOut:
     """Show one event type."""
-    return respond(event_type(await event_types.find(call.deps, call.caller, _name(call))))
+    return event_type(await event_types.find(call.deps, call.caller, _name(call)))
 
 
-@OPERATIONS.put(_ONE, "v1.event-type.update", {200: EventTypeOut, 201: EventTypeOut}, body=EventTypeUpdate, whole=True)
-async def put(call: Call) -> Response:
+@OPERATIONS.put(_ONE, "v1.event-type.update", status=(200, 201), whole=True)
+async def put(call: Call, given: EventTypeUpdate) -> EventTypeOut:
     """Replace an event type, or create it."""
-    given = await call.body(EventTypeUpdate)
     new = _new(call, _name(call), given)
     saved, made = await event_types.put(call.deps, call.caller, new.name, lambda seen: _replaced(seen, new, given))
-    return respond(event_type(saved), 201 if made else 200)
+    call.status = 201 if made else 200
+    return event_type(saved)
 
 
-@OPERATIONS.patch(_ONE, "v1.event-type.patch", EventTypeOut, body=EventTypePatch, whole=True)
-async def patch(call: Call) -> Response:
+@OPERATIONS.patch(_ONE, "v1.event-type.patch", whole=True)
+async def patch(call: Call, given: EventTypePatch) -> EventTypeOut:
     """Change parts of an event type."""
-    given = _given(await call.body(EventTypePatch))
-    changed = await event_types.change(call.deps, call.caller, _name(call), lambda seen: replace(seen, **given))
-    return respond(event_type(changed))
+    change = _change(given)
+    return event_type(
+        await event_types.change(call.deps, call.caller, _name(call), lambda seen: replace(seen, **change))
+    )
 
 
-@OPERATIONS.delete(_ONE, "v1.event-type.delete", query=DeleteQuery, whole=True)
-async def delete(call: Call) -> Response:
+@OPERATIONS.delete(_ONE, "v1.event-type.delete", whole=True)
+async def delete(call: Call, asked: DeleteQuery) -> None:
     """Archive an event type, or expunge it."""
-    delete = event_types.expunge if call.query(DeleteQuery).expunge else event_types.archive
+    delete = event_types.expunge if asked.expunge else event_types.archive
     await delete(call.deps, call.caller, _name(call))
-    return nothing()
 
 
 def _name(call: Call) -> str:
@@ -85,7 +82,7 @@ def _name(call: Call) -> str:
 def _new(call: Call, name: str, given: EventTypeUpdate) -> EventType:
     now: datetime = call.services.wall()
     return EventType(
-        org_id=call.organization(),
+        org_id=call.caller.org_id,
         name=name,
         created_at=now,
         updated_at=now,
@@ -111,7 +108,7 @@ def _replaced(seen: EventType | None, new: EventType, given: EventTypeUpdate) ->
     )
 
 
-def _given(change: EventTypePatch) -> dict[str, Any]:
+def _change(change: EventTypePatch) -> dict[str, Any]:
     fields = ("description", "archived", "deprecated", "schemas", "group_name", "validated")
     given = {name: value for name in fields if (value := getattr(change, name)) is not UNSET}
     if change.feature_flag is not UNSET or change.feature_flags is not UNSET:

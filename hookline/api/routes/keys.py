@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-from starlette.responses import Response
-
 from hookline import ids
-from hookline.api.call import Call, listing, nothing, page_of, respond
+from hookline.api.call import Call, listing, page_of
 from hookline.api.operation import ListQuery, Operations
-from hookline.api.wire import ListResponse
+from hookline.api.wire.base import ListResponse
 from hookline.api.wire.keys import ApiKeyIn, ApiKeyMadeOut, ApiKeyOut, api_key, api_key_made
 from hookline.services import api_keys
 from hookline.web.authorize import Needs
@@ -16,10 +14,9 @@ _ONE = f"{_ALL}/{{key_id}}"
 OPERATIONS = Operations()
 
 
-@OPERATIONS.post(_ALL, "v1.api-key.create", {201: ApiKeyMadeOut}, body=ApiKeyIn, whole=True)
-async def create(call: Call) -> Response:
+@OPERATIONS.post(_ALL, "v1.api-key.create", status=201, whole=True)
+async def create(call: Call, given: ApiKeyIn) -> ApiKeyMadeOut:
     """Make an API key, and show it once."""
-    given = await call.body(ApiKeyIn)
     made, key = await api_keys.create(
         call.deps,
         call.caller,
@@ -28,25 +25,23 @@ async def create(call: Call) -> Response:
         app=given.app_id,
         expires_at=given.expires_at,
     )
-    return respond(api_key_made(made, key), 201)
+    return api_key_made(made, key)
 
 
-@OPERATIONS.get(_ALL, "v1.api-key.list", ListResponse[ApiKeyOut], query=ListQuery, whole=True, needs=Needs.WRITE)
-async def list_all(call: Call) -> Response:
+@OPERATIONS.get(_ALL, "v1.api-key.list", whole=True, needs=Needs.WRITE)
+async def list_all(call: Call, asked: ListQuery) -> ListResponse[ApiKeyOut]:
     """List the API keys that were not revoked."""
-    page = page_of(call.query(ListQuery), ids.API_KEY)
-    found = await call.store.access.api_keys(call.organization(), page)
-    return listing([api_key(each) for each in found], [each.id for each in found], page)
+    page = page_of(asked, ids.API_KEY)
+    return listing(await call.store.access.api_keys(call.caller.org_id, page), page, api_key)
 
 
-@OPERATIONS.get(_ONE, "v1.api-key.get", ApiKeyOut, whole=True, needs=Needs.WRITE)
-async def show(call: Call) -> Response:
+@OPERATIONS.get(_ONE, "v1.api-key.get", whole=True, needs=Needs.WRITE)
+async def show(call: Call) -> ApiKeyOut:
     """Show one API key."""
-    return respond(api_key(await api_keys.find(call.deps, call.caller, call.path("key_id"))))
+    return api_key(await api_keys.find(call.deps, call.caller, call.path("key_id")))
 
 
 @OPERATIONS.delete(_ONE, "v1.api-key.revoke", whole=True)
-async def revoke(call: Call) -> Response:
+async def revoke(call: Call) -> None:
     """Revoke an API key, for good."""
     await api_keys.revoke(call.deps, call.caller, call.path("key_id"))
-    return nothing()

@@ -3,15 +3,14 @@ from __future__ import annotations
 from typing import Annotated
 
 from msgspec import Meta
-from starlette.responses import Response
 
 from hookline import ids
-from hookline.api.call import Call, listing, nothing, page_of, respond
+from hookline.api.call import Call, listing, page_of
 from hookline.api.history_query import HistoryQuery
 from hookline.api.operation import Operations, Query
 from hookline.api.wire.base import ListResponse
 from hookline.api.wire.messages import MessageOut, message
-from hookline.services import lookup, messages
+from hookline.services import messages
 
 WithContent = Annotated[bool, Meta(description="Whether payloads are part of the answer.")]
 
@@ -35,26 +34,21 @@ class ExpungeQuery(Query, frozen=True, kw_only=True):
     ] = False
 
 
-@OPERATIONS.get(_ALL, "v1.message.list", ListResponse[MessageOut], query=MessagesQuery)
-async def list_all(call: Call) -> Response:
+@OPERATIONS.get(_ALL, "v1.message.list")
+async def list_all(call: Call, asked: MessagesQuery) -> ListResponse[MessageOut]:
     """List the messages of an application, newest first."""
-    app, asked = await call.application(), call.query(MessagesQuery)
-    page = page_of(asked, ids.MESSAGE)
+    app, page = await call.application(), page_of(asked, ids.MESSAGE)
     found = await call.store.history.messages(app.no, asked.common(), page, content=asked.with_content)
-    shown = [message(each, with_payload=asked.with_content) for each in found.rows]
-    return listing(shown, [each.id for each in found.rows], page, found.end)
+    return listing(found, page, lambda each: message(each, with_payload=asked.with_content))
 
 
-@OPERATIONS.get(_ONE, "v1.message.get", MessageOut, query=MessageQuery)
-async def show(call: Call) -> Response:
+@OPERATIONS.get(_ONE, "v1.message.get")
+async def show(call: Call, asked: MessageQuery) -> MessageOut:
     """Show one message."""
-    asked = call.query(MessageQuery)
-    found = await lookup.message(call.deps, call.caller, call.message_ref)
-    return respond(message(found, with_payload=asked.with_content))
+    return message(await call.message(), with_payload=asked.with_content)
 
 
-@OPERATIONS.delete(f"{_ONE}/content", "v1.message.expunge-content", query=ExpungeQuery)
-async def expunge(call: Call) -> Response:
+@OPERATIONS.delete(f"{_ONE}/content", "v1.message.expunge-content")
+async def expunge(call: Call, asked: ExpungeQuery) -> None:
     """Remove the payload of a message for good."""
-    await messages.expunge(call.deps, call.caller, call.message_ref, force=call.query(ExpungeQuery).force)
-    return nothing()
+    await messages.expunge(call.deps, call.caller, call.message_ref, force=asked.force)

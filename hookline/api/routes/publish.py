@@ -7,10 +7,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
-from starlette.responses import Response
 
 from hookline import ids
-from hookline.api.call import Call, respond
+from hookline.api.call import Call
 from hookline.api.operation import Operations, Query
 from hookline.api.wire.applications import ApplicationIn, new_application
 from hookline.api.wire.ingest import (
@@ -64,16 +63,13 @@ class BatchQuery(Query, frozen=True, kw_only=True):
 # ── one message ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@OPERATIONS.post(
-    _ALL, "v1.message.create", {202: MessageOut}, body=MessageIn, query=CreateQuery, traced=True, needs=Needs.PUBLISH
-)
-async def create(call: Call) -> Response:
+@OPERATIONS.post(_ALL, "v1.message.create", status=202, body=MessageIn, traced=True, needs=Needs.PUBLISH)
+async def create(call: Call, asked: CreateQuery) -> MessageOut:
     """Accept a message and deliver it to every matching endpoint.
 
     The 202 is sent once the message is durable. The bytes of the payload are stored unchanged.
     """
     trace = _trace(call)
-    asked = call.query(CreateQuery)
     raw = await call.raw_body(call.services.max_payload + ENVELOPE)
     given = body.decode(raw, MessageIn)
     deps = call.deps
@@ -86,10 +82,9 @@ async def create(call: Call) -> Response:
     except KeyReused:
         raise reused() from None
     if accepted.status == IngestStatus.REPLAYED:
-        trace = await _first_trace(call, app, (accepted,))
+        trace = await _replayed(call, app, (accepted,))
     _note(call, app, accepted.deliveries, {"message.id": accepted.message_id, "event_type": given.event_type})
-    kept = _kept(app, given, accepted, trace)
-    return _respond(message(kept, with_payload=asked.with_content), accepted.status)
+    return message(_kept(app, given, accepted, trace), with_payload=asked.with_content)
 
 
 def _new(deps: Deps, app: Application, given: MessageIn, trace: str | None) -> NewMessage:
@@ -146,18 +141,11 @@ def _kept(app: Application, given: MessageIn, accepted: Accepted, trace: str | N
 
 
 @OPERATIONS.post(
-    f"{_ALL}/batch",
-    "v1.message.create-batch",
-    {202: MessageBatchOut},
-    body=MessageBatchIn,
-    query=BatchQuery,
-    traced=True,
-    needs=Needs.PUBLISH,
+    f"{_ALL}/batch", "v1.message.create-batch", status=202, body=MessageBatchIn, traced=True, needs=Needs.PUBLISH
 )
-async def create_batch(call: Call) -> Response:
+async def create_batch(call: Call, asked: BatchQuery) -> MessageBatchOut:
     """Accept up to 1,000 messages in one transaction; each has its own result."""
     trace = _trace(call)
-    asked = call.query(BatchQuery)
     raw = await call.raw_body(call.services.max_batch)
     items, wanted = await _items(call, raw)
     deps, app = call.deps, await _application(call, wanted)
@@ -168,10 +156,9 @@ async def create_batch(call: Call) -> Response:
     except KeyReused:
         raise reused() from None
     if accepted.status == IngestStatus.REPLAYED:
-        trace = await _first_trace(call, app, accepted.answers)
+        trace = await _replayed(call, app, accepted.answers)
     _note(call, app, sum(one.deliveries for one in accepted.answers), {"messages": len(accepted.answers)})
-    results = _results(app, items, accepted, trace, asked.with_content)
-    return _respond(MessageBatchOut(results=results), accepted.status)
+    return MessageBatchOut(results=_results(app, items, accepted, trace, asked.with_content))
 
 
 async def _items(call: Call, raw: bytes) -> tuple[list[_Item], ApplicationIn | None]:
@@ -281,14 +268,10 @@ def _note(call: Call, app: Application, deliveries: int, facts: dict[str, str | 
         accept.note({"application.id": app.id, "deliveries": deliveries, **facts})
 
 
-async def _first_trace(call: Call, app: Application, answers: Sequence[Accepted]) -> str | None:
-    """Return the trace of the first request with the same idempotency key, because its message stays unchanged."""
+async def _replayed(call: Call, app: Application, answers: Sequence[Accepted]) -> str | None:
+    """Mark the response as a repeated one. Return the trace of the first request with the same idempotency key, because its
+    message stays unchanged.
+    """
+    call.headers = REPLAYED
     made = [answer.message_id for answer in answers if answer.status != IngestStatus.EVENT_ID_TAKEN]
     return next((found.trace for found in await call.store.history.messages_of(app.no, made[:1])), None)
-
-
-def _respond(value: object, status: IngestStatus) -> Response:
-    response = respond(value, 202)
-    if status == IngestStatus.REPLAYED:
-        response.headers.update(REPLAYED)
-    return response

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-from starlette.responses import Response
-
 from hookline import ids
-from hookline.api.call import Call, listing, page_of, respond
+from hookline.api.call import Call, listing, page_of
 from hookline.api.operation import ListQuery, Operations, Order
 from hookline.api.wire import tasks as wire
 from hookline.api.wire.base import ListResponse
@@ -24,30 +22,21 @@ OPERATIONS = Operations()
 # ── create ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@OPERATIONS.post(f"{_ENDPOINT}/recover", "v1.endpoint.recover", {202: wire.BackgroundTaskOut}, body=wire.RecoverIn)
-async def recover(call: Call) -> Response:
+@OPERATIONS.post(f"{_ENDPOINT}/recover", "v1.endpoint.recover", status=202)
+async def recover(call: Call, given: wire.RecoverIn) -> wire.BackgroundTaskOut:
     """Send an endpoint's dead letters again, by when their messages were accepted."""
-    given = await call.body(wire.RecoverIn)
-    made = await replays.recover(call.deps, call.caller, call.endpoint_ref, given.since, given.until)
-    return respond(wire.task(made), 202)
+    return wire.task(await replays.recover(call.deps, call.caller, call.endpoint_ref, given.since, given.until))
 
 
-@OPERATIONS.post(
-    f"{_ENDPOINT}/replay-missing", "v1.endpoint.replay-missing", {202: wire.BackgroundTaskOut}, body=wire.ReplayIn
-)
-async def replay_missing(call: Call) -> Response:
+@OPERATIONS.post(f"{_ENDPOINT}/replay-missing", "v1.endpoint.replay-missing", status=202)
+async def replay_missing(call: Call, given: wire.ReplayIn) -> wire.BackgroundTaskOut:
     """Send what matches the endpoint now and was never sent to it."""
-    given = await call.body(wire.ReplayIn)
-    made = await replays.replay_missing(call.deps, call.caller, call.endpoint_ref, given.since, given.until)
-    return respond(wire.task(made), 202)
+    return wire.task(await replays.replay_missing(call.deps, call.caller, call.endpoint_ref, given.since, given.until))
 
 
-@OPERATIONS.post(
-    f"{_ENDPOINT}/bulk-replay", "v1.endpoint.bulk-replay", {202: wire.BackgroundTaskOut}, body=wire.BulkReplayIn
-)
-async def bulk_replay(call: Call) -> Response:
+@OPERATIONS.post(f"{_ENDPOINT}/bulk-replay", "v1.endpoint.bulk-replay", status=202)
+async def bulk_replay(call: Call, given: wire.BulkReplayIn) -> wire.BackgroundTaskOut:
     """Send once more what was delivered to an endpoint, or failed there."""
-    given = await call.body(wire.BulkReplayIn)
     if given.status_code_class is not None:
         raise InvalidInput("not supported; leave it out", field="statusCodeClass")
     if given.status is not None and given.status not in _OUTCOMES:
@@ -61,7 +50,7 @@ async def bulk_replay(call: Call) -> Response:
         tag=given.tag,
         outcome=None if given.status is None else _OUTCOMES[given.status],
     )
-    return respond(wire.task(await replays.bulk_replay(call.deps, call.caller, call.endpoint_ref, work)), 202)
+    return wire.task(await replays.bulk_replay(call.deps, call.caller, call.endpoint_ref, work))
 
 
 # ── read and cancel ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -74,13 +63,12 @@ class TaskQuery(ListQuery, frozen=True, kw_only=True):
     order: Order = Order.DESCENDING
 
 
-@OPERATIONS.get(_ALL, "v1.background-task.list", ListResponse[wire.BackgroundTaskOut], query=TaskQuery)
-async def list_all(call: Call) -> Response:
+@OPERATIONS.get(_ALL, "v1.background-task.list")
+async def list_all(call: Call, asked: TaskQuery) -> ListResponse[wire.BackgroundTaskOut]:
     """List the background tasks, newest first."""
-    asked = call.query(TaskQuery)
     page = page_of(asked, ids.TASK)
     found = await call.store.repair.tasks(_filter(call, asked), page, newest_first=asked.order == Order.DESCENDING)
-    return listing([wire.task(each) for each in found], [each.id for each in found], page)
+    return listing(found, page, wire.task)
 
 
 def _filter(call: Call, asked: TaskQuery) -> TaskFilter:
@@ -96,13 +84,13 @@ def _filter(call: Call, asked: TaskQuery) -> TaskFilter:
     )
 
 
-@OPERATIONS.get(_ONE, "v1.background-task.get", wire.BackgroundTaskOut)
-async def show(call: Call) -> Response:
+@OPERATIONS.get(_ONE, "v1.background-task.get")
+async def show(call: Call) -> wire.BackgroundTaskOut:
     """Show one background task with its progress."""
-    return respond(wire.task(await tasks.find(call.deps, call.caller, call.path("task_id"))))
+    return wire.task(await tasks.find(call.deps, call.caller, call.path("task_id")))
 
 
-@OPERATIONS.post(f"{_ONE}/cancel", "v1.background-task.cancel", wire.BackgroundTaskOut)
-async def cancel(call: Call) -> Response:
+@OPERATIONS.post(f"{_ONE}/cancel", "v1.background-task.cancel")
+async def cancel(call: Call) -> wire.BackgroundTaskOut:
     """Stop a background task; what it has done stays done."""
-    return respond(wire.task(await tasks.cancel(call.deps, call.caller, call.path("task_id"))))
+    return wire.task(await tasks.cancel(call.deps, call.caller, call.path("task_id")))
