@@ -14,7 +14,7 @@ from hookline.model import Application, ApplicationChange, NewApplication, Scope
 from hookline.model.audit import NewAuditEntry
 from hookline.model.callers import Caller
 from hookline.rules.checks import catalogue
-from hookline.security.tokens import PORTAL_LIFETIME
+from hookline.security.tokens import PORTAL_LIFETIME, issue
 from hookline.services import audit, lookup, tokens
 from hookline.services.deps import Deps
 
@@ -123,7 +123,16 @@ async def portal_link(
     if not SHORTEST_PORTAL <= lifetime <= PORTAL_LIFETIME:
         raise InvalidInput(f"takes {SHORTEST_PORTAL} to {PORTAL_LIFETIME:.0f} seconds", field="expiry")
     app = found or await find_or_create(deps, by, ref, new)
-    token = tokens.sign(deps, app.org_id, app, lifetime=lifetime, scope=scope, portal=True, publish=publish)
+    token = issue(
+        deps.token_secret,
+        app.org_id,
+        app_id=app.id,
+        now=deps.wall(),
+        lifetime=lifetime,
+        scope=scope,
+        portal=True,
+        publish=publish,
+    )
     login = urlsafe_b64encode(msgspec.json.encode({"appId": app.id, "token": token})).rstrip(b"=").decode()
     await deps.store.access.add_audit([_entry(by, "portal_link", app, f"{scope.value}, {lifetime} s")])
     return PortalLink(app=app, url=f"{address}/login#key={login}", token=token)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 
 from msgspec import Struct
 
@@ -20,7 +21,6 @@ from hookline.model import (
     TaskStatus,
     TaskWork,
 )
-from hookline.model.audit import Note
 from hookline.model.callers import Caller
 from hookline.model.states import EndpointStatus
 from hookline.rules.checks import catalogue
@@ -179,10 +179,8 @@ async def open_circuit(
     """Open the circuit until an instant or for a duration. None: for the cooldown that follows a failed probe."""
     cause, endpoint = _cause(by, cause, "opened"), await lookup.endpoint(deps, by, ref)
     end = None if until is None else _end(until, await deps.store.now())
-    event = await deps.store.catalogue.open_circuit(
-        endpoint.no, cause, until=end, actor=by.actor, note=_circuit_note(by, "open_circuit", endpoint, cause)
-    )
-    return CircuitChange(endpoint=endpoint, event=event)
+    change = partial(deps.store.catalogue.open_circuit, until=end)
+    return await _change_circuit(by, endpoint, cause, "open_circuit", change)
 
 
 def _end(until: datetime | timedelta, now: datetime) -> datetime:
@@ -197,15 +195,19 @@ def _end(until: datetime | timedelta, now: datetime) -> datetime:
 
 async def close_circuit(deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = None) -> CircuitChange:
     cause, endpoint = _cause(by, cause, "closed"), await lookup.endpoint(deps, by, ref)
-    note = _circuit_note(by, "close_circuit", endpoint, cause)
-    event = await deps.store.catalogue.close_circuit(endpoint.no, cause, actor=by.actor, note=note)
-    return CircuitChange(endpoint=endpoint, event=event)
+    return await _change_circuit(by, endpoint, cause, "close_circuit", deps.store.catalogue.close_circuit)
 
 
 async def reset_circuit(deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = None) -> CircuitChange:
     cause, endpoint = _cause(by, cause, "reset"), await lookup.endpoint(deps, by, ref)
-    note = _circuit_note(by, "reset_circuit", endpoint, cause)
-    event = await deps.store.catalogue.reset_circuit(endpoint.no, cause, actor=by.actor, note=note)
+    return await _change_circuit(by, endpoint, cause, "reset_circuit", deps.store.catalogue.reset_circuit)
+
+
+async def _change_circuit(
+    by: Caller, endpoint: Endpoint, cause: str, verb: str, change: Callable[..., Awaitable[LaneEvent | None]]
+) -> CircuitChange:
+    entry = audit.endpoint_entry(by, verb, endpoint, cause)
+    event = await change(endpoint.no, cause, actor=by.actor, note=lambda event: None if event is None else entry)
     return CircuitChange(endpoint=endpoint, event=event)
 
 
@@ -223,8 +225,3 @@ async def _set_status(
     return await deps.store.catalogue.set_endpoint_status(
         endpoint.no, status, cause, actor=by.actor, note=lambda _: entry
     )
-
-
-def _circuit_note(by: Caller, verb: str, endpoint: Endpoint, cause: str) -> Note[LaneEvent | None]:
-    entry = audit.endpoint_entry(by, verb, endpoint, cause)
-    return lambda event: None if event is None else entry

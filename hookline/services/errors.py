@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
-from hookline.errors import (
-    BlockedAddress,
-    Busy,
-    ConfigError,
-    Conflict,
-    Forbidden,
-    HooklineError,
-    InvalidInput,
-    MigrationNeeded,
-    NotFound,
-    SignatureError,
-    SourceUnavailable,
-    StoreUnavailable,
-    VaultError,
-)
+from hookline import errors
 
 _OTHER = (500, 1)
 
 # The HTTP status and the exit code by error class; a subclass has those of its base. Errors with 500 are faults of the
 # deployment, or cannot occur in a request.
-_SHOWN: dict[type[HooklineError], tuple[int, int]] = {
-    InvalidInput: (422, 2),
-    BlockedAddress: (422, 2),
-    SignatureError: (401, 1),
-    Forbidden: (403, 1),
-    NotFound: (404, 3),
-    Conflict: (409, 5),
-    Busy: (503, 1),
-    StoreUnavailable: (503, 4),
-    SourceUnavailable: (500, 4),
-    MigrationNeeded: (500, 4),
-    ConfigError: (500, 2),
-    VaultError: (500, 2),
+_SHOWN: dict[type[errors.HooklineError], tuple[int, int]] = {
+    errors.InvalidInput: (422, 2),
+    errors.BlockedAddress: (422, 2),
+    errors.SignatureError: (401, 1),
+    errors.Forbidden: (403, 1),
+    errors.NotFound: (404, 3),
+    errors.Conflict: (409, 5),
+    errors.Busy: (503, 1),
+    errors.StoreUnavailable: (503, 4),
+    errors.SourceUnavailable: (500, 4),
+    errors.MigrationNeeded: (500, 4),
+    errors.ConfigError: (500, 2),
+    errors.VaultError: (500, 2),
 }
 
 

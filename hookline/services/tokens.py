@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from hookline.errors import Forbidden
-from hookline.model import Application, Scope
+from hookline.model import Application
 from hookline.model.audit import NewAuditEntry
 from hookline.model.callers import Caller
 from hookline.security import tokens
@@ -29,9 +29,10 @@ async def issue(deps: Deps, by: Caller, app: str | None = None, lifetime: float 
     found = None if app is None else await lookup.application(deps, by, app)
     if lifetime is None:
         lifetime = tokens.ORG_LIFETIME if found is None else tokens.APP_LIFETIME
-    token = sign(deps, by.org_id, found, lifetime=lifetime)
+    now, app_id = deps.wall(), None if found is None else found.id
+    token = tokens.issue(deps.token_secret, by.org_id, app_id=app_id, now=now, lifetime=lifetime)
     await deps.store.access.add_audit([_entry(by, "token.create", found)])
-    return Issued(token=token, app=found, expires_at=deps.wall() + timedelta(seconds=lifetime))
+    return Issued(token=token, app=found, expires_at=now + timedelta(seconds=lifetime))
 
 
 async def issue_sign_in(deps: Deps, by: Caller) -> Issued:
@@ -63,28 +64,6 @@ async def revoke_issued(deps: Deps, org_id: str, app: Application | None, entry:
     app_no = None if app is None else app.no
     await deps.store.access.revoke_tokens(org_id, app_no, deps.wall(), note=lambda _: entry)
     deps.forget_callers(lambda known: known.key_id is None and known.org_id == org_id)
-
-
-def sign(
-    deps: Deps,
-    org_id: str,
-    app: Application | None,
-    *,
-    lifetime: float,
-    scope: Scope = Scope.FULL,
-    portal: bool = False,
-    publish: bool = False,
-) -> str:
-    return tokens.issue(
-        deps.token_secret,
-        org_id,
-        app_id=None if app is None else app.id,
-        now=deps.wall(),
-        lifetime=lifetime,
-        scope=scope,
-        portal=portal,
-        publish=publish,
-    )
 
 
 def _entry(by: Caller, action: str, app: Application | None, detail: str = "") -> NewAuditEntry:

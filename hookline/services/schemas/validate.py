@@ -138,7 +138,7 @@ def compile_schema(event_type: str, version: str, schema: Any) -> CompiledSchema
 
 
 def _bounds(version: str, schema: Any) -> Bounds:
-    return _Survey(f"schemas.{version}", schema).bounds()
+    return _Survey(f"schemas.{version}", schema).bounds(schema)
 
 
 def is_small(text: bytes) -> bool:
@@ -173,29 +173,22 @@ def _pointer(path: list[str | int]) -> str:
 
 
 class Bounds(Struct, frozen=True):
-    parts: int  # number of parts with every reference followed; a reference to itself counts once
-    weight: int  # the same number, with each part counted by its cost
-    loops: int  # number of references to itself
-    branching: bool  # it has alternatives; a fault of one lists the faults of all
-    patterns: int  # maximum size of the pattern automata, in states
-    unique: int  # number of `uniqueItems`, whose cost is quadratic
-    unevaluated: int  # depth of nested `unevaluated...` keywords
+    """The size and cost of a schema, or of one part of it."""
+
+    parts: int = 1  # number of parts with every reference followed; a reference to itself counts once
+    weight: int = 1  # the same number, with each part counted by its cost
+    height: int = 1  # depth of nested parts
+    loops: int = 0  # number of references to itself
+    branching: bool = False  # it has alternatives; a fault of one lists the faults of all
+    patterns: int = 0  # maximum size of the pattern automata, in states
+    unique: int = 0  # number of `uniqueItems`, whose cost is quadratic
+    unevaluated: int = 0  # depth of nested `unevaluated...` keywords
 
     def cost(self, size: int) -> int:
         """Return the cost of a payload of that size, to compare with `CHEAP`. It is above `CHEAP` if time may be exponential."""
         if self.loops or self.unevaluated:
             return CHEAP + 1
         return size * (self.weight + self.patterns + size * self.unique)
-
-
-class _Cost(Struct, frozen=True):
-    parts: int = 1
-    weight: int = 1
-    height: int = 1
-    loops: int = 0
-    patterns: int = 0
-    unique: int = 0
-    unevaluated: int = 0
 
 
 class _Survey:
@@ -205,47 +198,33 @@ class _Survey:
         self._name = name
         self._root = schema
         self._id = "id" if "draft-04" in str(schema.get("$schema")) else "$id"
-        self._costs: dict[int, _Cost | None] = {}  # None: the walk is inside this schema now
+        self._known_bounds: dict[int, Bounds | None] = {}  # None: the walk is inside this schema now
         self._patterns = 0
-        self._branching = False
 
-    def bounds(self) -> Bounds:
-        cost = self._cost(self._root, 0)
-        return Bounds(
-            parts=cost.parts,
-            weight=cost.weight,
-            loops=cost.loops,
-            branching=self._branching,
-            patterns=cost.patterns,
-            unique=cost.unique,
-            unevaluated=cost.unevaluated,
-        )
-
-    def _cost(self, schema: Any, depth: int) -> _Cost:
+    def bounds(self, schema: Any, depth: int = 0) -> Bounds:
         if not isinstance(schema, dict):
-            return _Cost()
-        if id(schema) in self._costs:
+            return Bounds()
+        if id(schema) in self._known_bounds:
             return self._known(schema, depth)
         if depth > MAX_NESTED:
             raise self._fault(f"is nested more than {MAX_NESTED} levels deep")
-        self._costs[id(schema)] = None
+        self._known_bounds[id(schema)] = None
         self._inspect(schema)
-        cost = _sum(schema, [self._cost(part, depth + 1) for part in self._parts(schema)])
-        if cost.parts > MAX_PARTS:
+        bounds = _sum(schema, [self.bounds(part, depth + 1) for part in self._parts(schema)])
+        if bounds.parts > MAX_PARTS:
             raise self._fault(f"has more than {MAX_PARTS} parts, with its references followed")
-        self._costs[id(schema)] = cost
-        return cost
+        self._known_bounds[id(schema)] = bounds
+        return bounds
 
-    def _known(self, schema: dict[str, Any], depth: int) -> _Cost:
-        cost = self._costs[id(schema)]
-        if cost is None:
-            return _Cost(loops=1)
-        if depth + cost.height > MAX_NESTED:
+    def _known(self, schema: dict[str, Any], depth: int) -> Bounds:
+        bounds = self._known_bounds[id(schema)]
+        if bounds is None:
+            return Bounds(loops=1)
+        if depth + bounds.height > MAX_NESTED:
             raise self._fault(f"is nested more than {MAX_NESTED} levels deep")
-        return cost
+        return bounds
 
     def _inspect(self, schema: dict[str, Any]) -> None:
-        self._branching = self._branching or "anyOf" in schema or "oneOf" in schema
         by_pattern = schema.get("patternProperties")
         self._patterns += isinstance(schema.get("pattern"), str) + (
             len(by_pattern) if isinstance(by_pattern, dict) else 0
@@ -281,13 +260,14 @@ class _Survey:
         return InvalidInput(text, field=self._name)
 
 
-def _sum(schema: dict[str, Any], parts: list[_Cost]) -> _Cost:
+def _sum(schema: dict[str, Any], parts: list[Bounds]) -> Bounds:
     own = 1 + _values(schema)
-    return _Cost(
+    return Bounds(
         parts=own + sum(part.parts for part in parts),
         weight=own + _heavy(schema) + sum(part.weight for part in parts),
         height=1 + max((part.height for part in parts), default=0),
         loops=sum(part.loops for part in parts),
+        branching="anyOf" in schema or "oneOf" in schema or any(part.branching for part in parts),
         patterns=_automata(schema) + sum(part.patterns for part in parts),
         unique=("uniqueItems" in schema) + sum(part.unique for part in parts),
         unevaluated=any(keyword in schema for keyword in _UNEVALUATED)
