@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import random
 import re
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
+from time import strptime
+
+from msgspec import Struct
 
 from hookline.model import Dead, Delivered, Judgement, LeasedDelivery, Retry, RetryPolicy, Sent, Verdict
 from hookline.model.states import ErrorKind, Health, Reason
@@ -30,17 +34,14 @@ def judge(sent: Sent, job: LeasedDelivery, policy: RetryPolicy, *, now: datetime
     return _judge_status(_Case(sent, job, policy, now, chance), sent.status)
 
 
-class _Case:
+class _Case(Struct, frozen=True):
     """One attempt and the other inputs of its judgement."""
 
-    def __init__(
-        self, sent: Sent, job: LeasedDelivery, policy: RetryPolicy, now: datetime, chance: random.Random
-    ) -> None:
-        self.sent = sent
-        self.job = job
-        self.policy = policy
-        self.now = now
-        self.chance = chance
+    sent: Sent
+    job: LeasedDelivery
+    policy: RetryPolicy
+    now: datetime
+    chance: random.Random
 
     def retry_after(self) -> float | None:
         return retry_after(self.sent.headers.get("retry-after"), self.now, self.policy.retry_after_cap)
@@ -166,15 +167,10 @@ def _out_of_time(case: _Case) -> Dead:
 
 # ── Retry-After ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_CLOCK = r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)"
-_DATES = tuple(
-    re.compile(pattern, re.ASCII)
-    for pattern in (
-        rf"[A-Z][a-z]{{2}}, (?P<day>\d\d) (?P<month>[A-Z][a-z]{{2}}) (?P<year>\d{{4}}) {_CLOCK} GMT",  # IMF-fixdate
-        rf"[A-Z][a-z]{{5,8}}, (?P<day>\d\d)-(?P<month>[A-Z][a-z]{{2}})-(?P<year>\d\d) {_CLOCK} GMT",  # RFC 850
-        rf"[A-Z][a-z]{{2}} (?P<month>[A-Z][a-z]{{2}}) (?P<day>[ \d]\d) {_CLOCK} (?P<year>\d{{4}})",  # asctime
-    )
+_DATES = (
+    "%a, %d %b %Y %H:%M:%S GMT",  # IMF-fixdate
+    "%A, %d-%b-%y %H:%M:%S GMT",  # RFC 850
+    "%a %b %d %H:%M:%S %Y",  # asctime
 )
 _SECONDS = re.compile(r"\d+", re.ASCII)
 
@@ -190,22 +186,17 @@ def retry_after(value: str | None, now: datetime, cap: float) -> float | None:
 
 def http_date(text: str, now: datetime) -> datetime | None:
     """Parse an HTTP date in any of its three formats; return None if it is malformed."""
-    found = next(filter(None, (pattern.fullmatch(text) for pattern in _DATES)), None)
-    if found is None or found["month"] not in _MONTHS:
-        return None
-    month = _MONTHS.index(found["month"]) + 1
-    hour, minute, second = int(found["hour"]), int(found["minute"]), min(59, int(found["second"]))  # leap second: 60
-    try:
-        return datetime(_year(found["year"], now), month, int(found["day"]), hour, minute, second, tzinfo=UTC)
-    except ValueError:
-        return None
+    for form in _DATES:
+        with suppress(ValueError):
+            found = strptime(text, form)
+            year = found.tm_year if "%Y" in form else _full_year(found.tm_year % 100, now)
+            return datetime(year, *found[1:5], min(59, found.tm_sec), tzinfo=UTC)  # leap second: 60
+    return None
 
 
-def _year(digits: str, now: datetime) -> int:
-    """Return the full year. A year of two digits is never more than 50 years in the future."""
-    if len(digits) == 4:
-        return int(digits)
-    year = now.year - now.year % 100 + int(digits)
+def _full_year(digits: int, now: datetime) -> int:
+    """Return the year of two digits that is at most 50 years in the future."""
+    year = now.year - now.year % 100 + digits
     return year - 100 if year > now.year + 50 else year
 
 

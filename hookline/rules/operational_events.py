@@ -12,7 +12,6 @@ from enum import StrEnum
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import asdict
 
 from hookline import ids
 from hookline.clock import to_micros
@@ -219,38 +218,6 @@ def room(org_id: str | None, max_payload: int) -> int:
     return max(max_payload, LONGEST) if org_id == MANAGEMENT else max_payload
 
 
-class EndpointData(Struct, frozen=True, kw_only=True, rename="camel"):
-    app_id: str
-    app_uid: str | None
-    endpoint_id: str
-    endpoint_uid: str | None
-
-
-class CauseData(EndpointData, frozen=True, kw_only=True, rename="camel"):
-    cause: str | None
-
-
-class DisabledData(CauseData, frozen=True, kw_only=True, rename="camel"):
-    fail_since: datetime | None
-    trigger: str  # manual or automatic
-
-
-class AttemptData(EndpointData, frozen=True, kw_only=True, rename="camel"):
-    msg_id: str
-    msg_event_id: str | None
-    last_attempt: LastAttempt | None  # None if the delivery died before its first attempt
-
-
-class ExhaustedData(AttemptData, frozen=True, kw_only=True, rename="camel"):
-    reason: Reason
-    dead_letter_id: str
-
-
-class BatchData(EndpointData, frozen=True, kw_only=True, rename="camel"):
-    count: int
-    note: str | None
-
-
 class Event(Struct, frozen=True, kw_only=True):
     """An operational event as an outbox row."""
 
@@ -277,30 +244,40 @@ def without_attempt(events: Sequence[DeliveryEvent]) -> list[DeliveryEvent]:
 
 
 def _event(note: Note, subject: Subject, known: Known) -> Event:
-    who = EndpointData(
-        app_id=subject.app_id,
-        app_uid=subject.app_uid,
-        endpoint_id=subject.endpoint_id,
-        endpoint_uid=subject.endpoint_uid,
-    )
-    payload = msgspec.json.encode({"type": note.kind, "data": _data(note, who, subject, known)})
     return Event(
         org_id=subject.org_id,
         kind=note.kind,
         event_id=f"{note.kind}.{_key(note, subject)}",
-        payload=payload,
+        payload=msgspec.json.encode({"type": note.kind, "data": _data(note, subject, known)}),
         trace=known.traces.get(note.message_id) if isinstance(note, DeliveryEvent) else None,
     )
 
 
-def _data(note: Note, who: EndpointData, subject: Subject, known: Known) -> EndpointData:
+def _data(note: Note, subject: Subject, known: Known) -> dict[str, object]:
+    """Return the `data` object of the payload. `docs/reference/operational-webhooks.md` describes its fields."""
+    data: dict[str, object] = {
+        "appId": subject.app_id,
+        "appUid": subject.app_uid,
+        "endpointId": subject.endpoint_id,
+        "endpointUid": subject.endpoint_uid,
+    }
     match note:
         case DeliveryEvent():
-            return _attempt_data(note, who, known)
+            data["msgId"] = note.message_id
+            data["msgEventId"] = known.event_ids.get(note.message_id)
+            data["lastAttempt"] = note.last or known.last.get(
+                note.delivery_id
+            )  # None: it died before its first attempt
+            if note.reason is not None:
+                data |= {"reason": note.reason, "deadLetterId": f"{ids.DEAD_LETTER}{note.delivery_id}"}
         case Batch():
-            return BatchData(**asdict(who), count=note.count, note=note.note)
-        case EndpointEvent():
-            return _endpoint_data(note, who, subject)
+            data |= {"count": note.count, "note": note.note}
+        case EndpointEvent(kind=Kind.ENDPOINT_DISABLED):
+            trigger = "manual" if note.by_hand else "automatic"
+            data |= {"cause": note.cause, "failSince": subject.failing_since, "trigger": trigger}
+        case EndpointEvent() if note.cause is not None:
+            data["cause"] = note.cause
+    return data
 
 
 def _key(note: Note, subject: Subject) -> str:
@@ -314,22 +291,3 @@ def _key(note: Note, subject: Subject) -> str:
         return f"{note.first}.{to_micros(note.at)}"
     step = subject.epoch if note.kind in (Kind.CIRCUIT_OPENED, Kind.CIRCUIT_CLOSED) else subject.revision
     return f"{subject.endpoint_id}.{step}"
-
-
-def _endpoint_data(note: EndpointEvent, who: EndpointData, subject: Subject) -> EndpointData:
-    if note.kind == Kind.ENDPOINT_DISABLED:
-        trigger = "manual" if note.by_hand else "automatic"
-        return DisabledData(**asdict(who), cause=note.cause, fail_since=subject.failing_since, trigger=trigger)
-    return who if note.cause is None else CauseData(**asdict(who), cause=note.cause)
-
-
-def _attempt_data(event: DeliveryEvent, who: EndpointData, known: Known) -> AttemptData:
-    data = AttemptData(
-        **asdict(who),
-        msg_id=event.message_id,
-        msg_event_id=known.event_ids.get(event.message_id),
-        last_attempt=event.last or known.last.get(event.delivery_id),
-    )
-    if event.reason is None:
-        return data
-    return ExhaustedData(**asdict(data), reason=event.reason, dead_letter_id=f"{ids.DEAD_LETTER}{event.delivery_id}")

@@ -32,6 +32,7 @@ LEAST_DEATHS = 10
 LEAST_RETRIES = 20
 LEAST_ATTEMPTS = 5  # attempts at one endpoint, unless its circuit was open all the time
 
+_DEAD_STATS, _SHOW_ENDPOINT = "hookline dead stats --all-orgs", "hookline endpoints show {subject}"
 _SHUT = frozenset({Circuit.OPEN, Circuit.HALF_OPEN})
 
 
@@ -53,38 +54,6 @@ class Thresholds(Struct, frozen=True, kw_only=True):
     leases: int = 10
 
 
-class Rule(Struct, frozen=True, kw_only=True):
-    """The constant part of an alert rule."""
-
-    title: str
-    command: str  # the command that shows more about the alert
-    lasts: float = 0.0  # seconds for which the condition must hold before the alert fires
-    settles: float = 120.0  # seconds after the end of the condition before the alert is resolved
-
-
-RULES: Mapping[AlertName, Rule] = {
-    AlertName.BACKLOG: Rule(title="Backlog", command="hookline top", lasts=60.0),
-    AlertName.BACKLOG_GROWING: Rule(title="Backlog growing", command="hookline top"),
-    AlertName.FIRST_ATTEMPT_LATENCY: Rule(title="First attempts late", command="hookline top"),
-    AlertName.DEAD_LETTERS: Rule(title="Dead letters", command="hookline dead stats --all-orgs"),
-    AlertName.DEAD_LETTERS_GROWING: Rule(
-        title="More dead letters than usual", command="hookline dead stats --all-orgs"
-    ),
-    AlertName.RETRIES_FAILING: Rule(title="Retries failing", command="hookline top"),
-    AlertName.ENDPOINT_FAILING: Rule(title="Endpoint failing", command="hookline endpoints show {subject}"),
-    AlertName.CIRCUIT_OPEN: Rule(title="Circuit open", command="hookline endpoints show {subject}", settles=0.0),
-    AlertName.LAST_ATTEMPTS: Rule(title="Deliveries at their last attempt", command="hookline top"),
-    AlertName.OUTBOX_LAG: Rule(title="Outbox lagging", command="hookline outbox status"),
-    AlertName.LEASES_EXPIRED: Rule(title="Leases expired", command="hookline doctor"),
-}
-_UNKNOWN = Rule(title="Alert", command="hookline doctor", settles=0.0)
-
-
-def rule_of(name: str) -> Rule:
-    """Return the rule of an alert. A row of another release may have an unknown name."""
-    return RULES.get(AlertName(name), _UNKNOWN) if name in set(AlertName) else _UNKNOWN
-
-
 class FleetState(Struct, frozen=True, kw_only=True):
     """The state of the fleet that the alert rules evaluate."""
 
@@ -94,10 +63,6 @@ class FleetState(Struct, frozen=True, kw_only=True):
     checks: Sequence[EarlierCheck] = ()  # earlier evaluations, oldest first
     unhealthy: Sequence[UnhealthyEndpoint] = ()  # endpoints whose circuit is not closed, or whose attempts failed
     usual_deaths: float = 0.0  # deaths per hour; only set if deliveries died recently
-
-
-def readings(fleet: FleetState, thresholds: Thresholds) -> list[Reading]:
-    return [reading for rule in _RULES for reading in rule(fleet, thresholds)]
 
 
 def window(pulses: Sequence[Pulse], now: datetime, seconds: float, *, ago: float = 0.0) -> list[Pulse]:
@@ -350,16 +315,37 @@ def _named(lane: UnhealthyEndpoint) -> str:
     return f"endpoint {lane.endpoint_id} of application {lane.app_uid or lane.app_id}"
 
 
-_RULES: tuple[Callable[[FleetState, Thresholds], Iterator[Reading]], ...] = (
-    _backlog,
-    _backlog_growing,
-    _latency,
-    _dead_letters,
-    _dead_letters_growing,
-    _retries,
-    _endpoints,
-    _circuits,
-    _last_attempts,
-    _outbox,
-    _leases,
-)
+# ── all rules ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Rule(Struct, frozen=True):
+    title: str
+    command: str  # the command that shows more about the alert
+    condition: Callable[[FleetState, Thresholds], Iterator[Reading]]
+    lasts: float = 0.0  # seconds for which the condition must hold before the alert fires
+    settles: float = 120.0  # seconds after the end of the condition before the alert is resolved
+
+
+RULES: Mapping[AlertName, Rule] = {
+    AlertName.BACKLOG: Rule("Backlog", "hookline top", _backlog, lasts=60.0),
+    AlertName.BACKLOG_GROWING: Rule("Backlog growing", "hookline top", _backlog_growing),
+    AlertName.FIRST_ATTEMPT_LATENCY: Rule("First attempts late", "hookline top", _latency),
+    AlertName.DEAD_LETTERS: Rule("Dead letters", _DEAD_STATS, _dead_letters),
+    AlertName.DEAD_LETTERS_GROWING: Rule("More dead letters than usual", _DEAD_STATS, _dead_letters_growing),
+    AlertName.RETRIES_FAILING: Rule("Retries failing", "hookline top", _retries),
+    AlertName.ENDPOINT_FAILING: Rule("Endpoint failing", _SHOW_ENDPOINT, _endpoints),
+    AlertName.CIRCUIT_OPEN: Rule("Circuit open", _SHOW_ENDPOINT, _circuits, settles=0.0),
+    AlertName.LAST_ATTEMPTS: Rule("Deliveries at their last attempt", "hookline top", _last_attempts),
+    AlertName.OUTBOX_LAG: Rule("Outbox lagging", "hookline outbox status", _outbox),
+    AlertName.LEASES_EXPIRED: Rule("Leases expired", "hookline doctor", _leases),
+}
+_UNKNOWN = Rule("Alert", "hookline doctor", lambda _fleet, _at: iter(()), settles=0.0)
+
+
+def rule_of(name: str) -> Rule:
+    """Return the rule of an alert. A row of another release may have an unknown name."""
+    return RULES.get(AlertName(name), _UNKNOWN) if name in set(AlertName) else _UNKNOWN
+
+
+def readings(fleet: FleetState, thresholds: Thresholds) -> list[Reading]:
+    return [reading for rule in RULES.values() for reading in rule.condition(fleet, thresholds)]

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from hookline.ids import org_option
-from hookline.model.alerts import OTHERS, Alert, Notice, Outgoing, Severity
+from hookline.model.alerts import OTHERS, Alert, Notice, Outgoing
 from hookline.rules.alerts.conditions import rule_of
 from hookline.rules.checks.text import lasting
 
@@ -82,25 +82,6 @@ def _instant(at: datetime) -> str:
 # ── for each channel ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class AlertData(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The `data` object of the webhook's payload."""
-
-    id: int
-    name: str
-    subject: str | None
-    severity: Severity
-    value: float
-    threshold: float
-    text: str
-    began_at: datetime
-    fired_at: datetime
-    resolved_at: datetime | None
-    duration_seconds: float | None  # only set for a resolved alert
-    look: str
-    dashboard_url: str | None
-    test: bool
-
-
 def outgoing(notice: Notice, channels: Channels) -> list[Outgoing]:
     """Return one message for each configured channel that is a Hookline endpoint."""
     made = {WEBHOOK: _webhook, SLACK: _slack}
@@ -124,22 +105,22 @@ def _event_id(notice: Notice, channel: str) -> str:
 
 def _webhook(notice: Notice, public_url: str | None) -> bytes:
     alert = notice.alert
-    data = AlertData(
-        id=alert.id,
-        name=alert.name,
-        subject=alert.subject or None,
-        severity=alert.severity,
-        value=float(alert.value),
-        threshold=float(alert.threshold),
-        text=alert.text,
-        began_at=alert.began_at,
-        fired_at=alert.fired_at,
-        resolved_at=alert.resolved_at,
-        duration_seconds=(notice.at - alert.began_at).total_seconds() if notice.resolved else None,
-        look=command(alert),
-        dashboard_url=None if public_url is None else f"{public_url}/",
-        test=notice.test,
-    )
+    data = {
+        "id": alert.id,
+        "name": alert.name,
+        "subject": alert.subject or None,
+        "severity": alert.severity,
+        "value": float(alert.value),
+        "threshold": float(alert.threshold),
+        "text": alert.text,
+        "beganAt": alert.began_at,
+        "firedAt": alert.fired_at,
+        "resolvedAt": alert.resolved_at,
+        "durationSeconds": (notice.at - alert.began_at).total_seconds() if notice.resolved else None,
+        "look": command(alert),
+        "dashboardUrl": None if public_url is None else f"{public_url}/",
+        "test": notice.test,
+    }
     return msgspec.json.encode({"type": RESOLVED if notice.resolved else FIRING, "data": data})
 
 

@@ -255,25 +255,11 @@ class _Step:
         lane = self._change_circuit(lane, Circuit.OPEN, probe_at=self.now + wait)
         return replace(lane, trips=lane.trips + 1, opened_at=lane.opened_at or self.now)
 
-    def _change_circuit(
-        self,
-        lane: Lane,
-        circuit: Circuit,
-        *,
-        probe_at: datetime | None = None,
-        window: int | None = None,
-        window_at: datetime | None = None,
-    ) -> Lane:
-        """Change the circuit's state, raise the epoch, and set the probe time and window of the new state."""
-        return replace(
-            lane,
-            circuit=circuit,
-            epoch=lane.epoch + 1,
-            probe_at=probe_at,
-            window=window,
-            window_at=window_at,
-            tat=None if lane.throttle_rate is None and lane.pace is None else lane.tat,
-        )
+    def _change_circuit(self, lane: Lane, circuit: Circuit, **limits: object) -> Lane:
+        """Change the circuit's state and raise the epoch. The new state has only those of the three limits that are given."""
+        unlimited: dict[str, object] = {"probe_at": None, "window": None, "window_at": None}
+        tat = None if lane.throttle_rate is None and lane.pace is None else lane.tat
+        return replace(lane, circuit=circuit, epoch=lane.epoch + 1, tat=tat, **unlimited | limits)
 
     def _add_event(self, lane: Lane, kind: LaneEventKind, cause: str) -> None:
         self.events.append(LaneEvent(endpoint_no=lane.endpoint_no, at=self.now, kind=kind, cause=cause))
