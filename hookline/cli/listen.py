@@ -26,7 +26,8 @@ from hookline.model import Endpoint, NewApplication, NewEndpoint, NewMessage, Sc
 from hookline.model.states import EndpointStatus
 from hookline.rules.checks.text import clean
 from hookline.server import sockets
-from hookline.services import applications, endpoints
+from hookline.services import applications, endpoint_state, endpoints
+from hookline.services.lookup import EndpointRef
 
 PING_TYPE = "hookline.ping"
 
@@ -140,7 +141,7 @@ async def _reuse(opened: Session, known: Endpoint, url: str, options: Options) -
             f"endpoint {known.uid} exists with another URL or scheme ({known.url}, {known.scheme}): choose another --port"
         )
     if known.status != EndpointStatus.ACTIVE:
-        return await opened.store.catalogue.set_endpoint_status(known.no, EndpointStatus.ACTIVE, "hookline listen")
+        return (await endpoint_state.resume(opened.deps, opened.by, EndpointRef(known.id), "hookline listen")).endpoint
     return known
 
 

@@ -15,13 +15,14 @@ from hookline.cli.command import OrgCommand
 from hookline.cli.endpoint_state import actor_name
 from hookline.cli.output import Cell, Output, ago
 from hookline.cli.session import Session
-from hookline.errors import NotFound
+from hookline.errors import NoSuch, NotFound
 from hookline.ids import org_option
 from hookline.model import Attempt, LaneEvent, Message, SetAside
 from hookline.rules.checks.text import lasting
 from hookline.rules.trace_context import trace_id
-from hookline.services import explain
+from hookline.services import explain, lookup
 from hookline.services.explain import DeliveryHistory, MessageHistory
+from hookline.services.lookup import MessageRef
 from hookline.store.protocols import Page
 
 MIN_WIDTH, MAX_WIDTH = 24, 96  # characters of the bar of a delivery
@@ -48,30 +49,27 @@ async def trace(
 
 async def _find(opened: Session, ref: str, app_ref: str | None) -> Message:
     """Find a message by its id; or by its event id, if the application is given."""
-    if app_ref is not None:
-        app = await opened.application(app_ref)
-        found = await opened.store.history.message(app.no, ref)
-        if found is None:
-            raise NotFound(await _why_missing(opened, ref, {app_ref, app.id, app.uid}))
-        return found
-    message = await opened.store.history.message_by_id(ref)
-    if message is None:
-        raise NotFound(f"no message {ref!r}; an event id needs --app beside it")
-    if await opened.store.catalogue.application(opened.org_id, message.app_id) is None:
-        raise NotFound(
-            f"message {ref!r} belongs to another organization than {opened.org_id}: give that one with --org"
-        )
-    return message
+    try:
+        return await lookup.message(opened.deps, opened.by, MessageRef(ref, app_ref))
+    except NoSuch as missing:
+        if missing.kind != "message":
+            raise
+        raise NotFound(await _why_missing(opened, ref, app_ref, missing)) from None
 
 
-async def _why_missing(opened: Session, ref: str, names: set[str | None]) -> str:
+async def _why_missing(opened: Session, ref: str, app_ref: str | None, missing: NoSuch) -> str:
     """Explain why there is no such message. It may be set aside, or still wait in the outbox."""
-    row = await _set_aside(opened, ref, names)
+    if app_ref is None:
+        if await opened.store.history.message_by_id(ref) is not None:
+            return f"message {ref!r} belongs to another organization than {opened.org_id}: give that one with --org"
+        return f"{missing}; an event id needs --app beside it"
+    app = await opened.application(app_ref)
+    row = await _set_aside(opened, ref, {app_ref, app.id, app.uid})
     if row is not None:
         return f"{ref!r} never became a message: {row.reason}; `hookline outbox show {row.id}` shows it, `retry` tries again"
     waiting = (await opened.store.repair.outbox()).waiting
     more = f"; {waiting:,} rows wait in the outbox" if waiting else ""
-    return f"no message {ref!r} there; `hookline outbox list` shows what could not become one{more}"
+    return f"{missing} there; `hookline outbox list` shows what could not become one{more}"
 
 
 async def _set_aside(opened: Session, ref: str, names: set[str | None]) -> SetAside | None:

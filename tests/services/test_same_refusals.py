@@ -99,6 +99,7 @@ _LETTER = "/app/{app}/dead-letter/{letter}"
 def _of_endpoint(name: str, path: str, command: str | None, *bad: Bad) -> Action:
     return Action(
         name=f"endpoint.{name}",
+        services=(f"endpoint_state.{name}",),
         api=f"{_ENDPOINT}/{path}",
         form=f"/endpoints/{{endpoint}}/{path}",
         command=None if command is None else f"endpoints {command} {{endpoint}}",
@@ -112,12 +113,14 @@ ACTIONS = (
     _of_endpoint("resume", "resume", "resume"),
     Action(
         name="endpoint.disable",
+        services=("endpoint_state.disable",),
         form="/endpoints/{endpoint}/disable",
         inputs=_CAUSE,
         bad=(*NO_ENDPOINT, *_too_long("cause", 500)),
     ),
     Action(
         name="endpoint.open_circuit",
+        services=("endpoint_state.open_circuit",),
         api=f"{_ENDPOINT}/circuit/open",
         form="/endpoints/{endpoint}/circuit/open",
         command="endpoints open {endpoint}",
@@ -142,6 +145,7 @@ ACTIONS = (
     _of_endpoint("reset_circuit", "circuit/reset", "reset"),
     Action(
         name="dead_letter.replay",
+        services=("dead_letters.replay",),
         api=f"{_LETTER}/replay",
         form="/dead-letters/{letter}/replay",
         command="dead replay {letter}",
@@ -152,6 +156,7 @@ ACTIONS = (
     ),
     Action(
         name="dead_letter.resolve",
+        services=("dead_letters.resolve",),
         api=f"{_LETTER}/resolve",
         form="/dead-letters/resolve",
         fields={"id": "{letter}"},
@@ -165,6 +170,7 @@ ACTIONS = (
     ),
     Action(
         name="dead_letter.replay",
+        services=("dead_letters.replay_matching", "dead_letters.matching"),
         api="/app/{app}/dead-letter/replay",
         form="/dead-letters/replay?app={app}",
         fields={"all": "1"},
@@ -174,6 +180,7 @@ ACTIONS = (
     ),
     Action(
         name="dead_letter.resolve",
+        services=("dead_letters.resolve_matching", "dead_letters.matching"),
         api="/app/{app}/dead-letter/resolve",
         form="/dead-letters/resolve?app={app}",
         fields={"all": "1"},
@@ -183,6 +190,7 @@ ACTIONS = (
     ),
     Action(
         name="endpoint.recover",
+        services=("replays.recover",),
         api=f"{_ENDPOINT}/recover",
         form="/endpoints/{endpoint}/recover",
         inputs=_SINCE | _UNTIL,
@@ -190,6 +198,7 @@ ACTIONS = (
     ),
     Action(
         name="endpoint.replay_missing",
+        services=("replays.replay_missing",),
         api=f"{_ENDPOINT}/replay-missing",
         form="/endpoints/{endpoint}/replay-missing",
         command="endpoints replay-missing {endpoint}",
@@ -198,6 +207,7 @@ ACTIONS = (
     ),
     Action(
         name="task.cancel",
+        services=("tasks.cancel",),
         api="/background-task/{task}/cancel",
         form="/tasks/{task}/stop",
         command="tasks cancel {task}",
