@@ -54,7 +54,9 @@ class Bad(Struct, frozen=True, kw_only=True):
 
 class Action(Struct, frozen=True, kw_only=True):
     name: str  # its name in the audit log
-    services: tuple[str, ...] = ()  # the functions of `hookline/services` that perform it, such as `endpoint_state.pause`
+    services: tuple[
+        str, ...
+    ] = ()  # the functions of `hookline/services` that perform it, such as `endpoint_state.pause`
     api: str | None = None  # the path of the POST request to the API
     form: str | None = None  # the path of the POST request to the dashboard
     command: str | None = None
