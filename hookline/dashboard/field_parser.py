@@ -8,6 +8,7 @@ from typing import TypeVar
 from hookline.errors import InvalidInput
 
 T = TypeVar("T")
+S = TypeVar("S", bound=str)
 
 
 class FieldParser:
@@ -31,8 +32,10 @@ class FieldParser:
             return None
 
 
-def one_of(name: str, text: str, allowed: Iterable[str]) -> str:
-    """Return the text if it is one of the allowed values."""
-    if text not in (values := list(allowed)):
-        raise InvalidInput(f"takes one of {', '.join(values)}", field=name)
-    return text
+def one_of(name: str, text: str, allowed: Iterable[S]) -> S:
+    """Return the allowed value that equals the text, such as a member of an enum."""
+    found = {value: value for value in allowed}
+    if text not in found:
+        nothing = ", or nothing" if "" in found else ""
+        raise InvalidInput(f"takes one of {', '.join(filter(None, found))}{nothing}", field=name)
+    return found[text]

@@ -122,8 +122,8 @@ async def test_adding_one(operator: Client, store: Store, organization: Organiza
         form,
         name="order.shipped",
         description="It is on its way\r\nto them",
-        group="orders",
-        flags="beta, alpha ,",
+        group_name="orders",
+        feature_flags="beta, alpha ,",
         version="2",
         schema=text(SCHEMA),
         validated="1",
@@ -147,15 +147,22 @@ async def test_adding_one(operator: Client, store: Store, organization: Organiza
 async def test_errors_appear_at_their_field_and_the_input_is_kept(
     operator: Client, store: Store, organization: Organization, paid: EventType
 ) -> None:
-    good = {"name": "new.one", "description": "d", "group": "g", "flags": "", "version": "1", "schema": text(SCHEMA)}
+    good = {
+        "name": "new.one",
+        "description": "d",
+        "group_name": "g",
+        "feature_flags": "",
+        "version": "1",
+        "schema": text(SCHEMA),
+    }
     for field, value, status in (
         ("name", "no spaces", 422),
         ("name", "..", 422),
         ("name", "", 422),
         ("name", "order.paid", 409),
         ("description", "x" * 5000, 422),
-        ("group", "<b>", 422),
-        ("flags", "a b", 422),
+        ("group_name", "<b>", 422),
+        ("feature_flags", "a b", 422),
         ("version", "", 422),
         ("schema", "{", 422),
         ("schema", "[]", 422),

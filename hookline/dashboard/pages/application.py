@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from starlette.responses import RedirectResponse, Response
 
-from hookline.dashboard import components
+from hookline.dashboard import components, forms
 from hookline.dashboard.charts import figures, series
 from hookline.dashboard.charts.series import Series
 from hookline.dashboard.page import Done, Form, Page, get, post
 from hookline.dashboard.page_context import PageContext
-from hookline.dashboard.pages import application_form as drafts
 from hookline.dashboard.pages import endpoints
-from hookline.dashboard.pages.application_form import Draft
 from hookline.dashboard.pages.endpoints import EndpointsHealth
-from hookline.errors import Conflict, HooklineError, InvalidInput
 from hookline.model import Application, Backlog, DeadFilter, DeadSummary, Scope
 from hookline.rules.checks.text import lasting
 from hookline.services import applications
@@ -122,30 +119,6 @@ def _settings(context: PageContext, app: Application) -> Safe:
     return components.section("Settings", components.fields(rows), aside=edit)
 
 
-# ── editing ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@get("/applications/{app_id}/edit")
-async def show_edit(context: PageContext) -> Page:
-    app = await find(context)
-    return _edit_page(context, app, drafts.of(app), None)
-
-
-def _edit_page(context: PageContext, app: Application, draft: Draft, error: HooklineError | None) -> Page:
-    back = tag("a", "Back to the application", href=context.link(path(app)))
-    return drafts.page(context, "Edit the application", path(app, "/edit"), "Save", draft, error, back)
-
-
-@post("/applications/{app_id}/edit")
-async def edit(context: PageContext, form: Form) -> Done | Page:
-    draft = drafts.read_draft(form)
-    try:
-        changed = await applications.change(context.deps, context.caller, context.path("app_id"), draft.change())
-    except (InvalidInput, Conflict) as error:
-        return _edit_page(context, await find(context), draft, error)
-    return Done(to=context.link(path(changed)), notice="Saved.")
-
-
 # ── portal ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -209,13 +182,15 @@ async def revoke_portal(context: PageContext, form: Form) -> Done | Page:
 
 
 def _confirm_revoke(context: PageContext, app: Application) -> Page:
-    words = "This revokes all portal links, all sessions opened with them, and all API tokens of the application."
-    end = components.button(
-        context, context.link(path(app, "/end-portal")), "Revoke all", kind="danger", hidden={"sure": "1"}
+    return forms.confirmation(
+        context,
+        f"Revoke all links and sessions of {app.name}?",
+        "This revokes all portal links, all sessions opened with them, and all API tokens of the application.",
+        to=context.link(path(app, "/end-portal")),
+        press="Revoke all",
+        cancel=context.link(path(app)),
+        hidden={"sure": "1"},
     )
-    back = components.link_button(context.link(path(app)), "Cancel")
-    body: list[Child] = [components.verdict("dead", words), components.actions(end, back)]
-    return Page(title=f"Revoke all links and sessions of {app.name}?", body=body)
 
 
 # ── deleting ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -236,22 +211,17 @@ async def show_delete(context: PageContext) -> Page:
     backlog = await context.store.history.backlog(context.org_id, app.no)
     dead = await context.store.repair.dead_summary(DeadFilter(org_id=context.org_id, app_no=app.no))
     waiting = backlog.waiting + backlog.held
-    body: list[Child] = [
-        components.verdict(
-            "dead",
-            f"Deleting {app.name} deletes {components.count(backlog.lanes, 'endpoint')}, turns "
-            f"{components.count(waiting, 'open delivery', waiting >= MAX_WAITING)} into dead letters, and "
-            f"{components.count(dead.dead, 'dead letter', dead.more)} can no longer be replayed.",
-        ),
+    return forms.confirmation(
+        context,
+        "Delete the application",
+        f"Deleting {app.name} deletes {components.count(backlog.lanes, 'endpoint')}, turns "
+        f"{components.count(waiting, 'open delivery', waiting >= MAX_WAITING)} into dead letters, and "
+        f"{components.count(dead.dead, 'dead letter', dead.more)} can no longer be replayed.",
         tag("p", "Its API keys, tokens and portal links become invalid at once."),
-        components.actions(
-            components.button(
-                context, context.link(path(app, "/delete"), app=None), "Delete the application", kind="danger"
-            ),
-            components.link_button(context.link(path(app)), "Cancel"),
-        ),
-    ]
-    return Page(title="Delete the application", body=body)
+        to=context.link(path(app, "/delete"), app=None),
+        press="Delete the application",
+        cancel=context.link(path(app)),
+    )
 
 
 @post("/applications/{app_id}/delete")

@@ -2,75 +2,74 @@
 
 from __future__ import annotations
 
-import msgspec
-from msgspec import Struct
-from msgspec.structs import asdict
-
-from hookline.dashboard import components
-from hookline.dashboard.draft_fields import DraftFields
-from hookline.dashboard.page import Form, Page
+from hookline.dashboard import forms
+from hookline.dashboard.forms import Field, filled, values
+from hookline.dashboard.page import Done, Form, Page, get, post
 from hookline.dashboard.page_context import PageContext
-from hookline.dashboard.pages.endpoint.draft import metadata, whole
-from hookline.errors import HooklineError, InvalidInput
+from hookline.errors import Conflict, HooklineError, InvalidInput
 from hookline.model import Application, ApplicationChange, NewApplication
-from hookline.services.errors import http_status
-from hookline.web.html import Child, Safe, tag
+from hookline.services import applications
+
+FIELDS = (
+    Field("name", "Name", required=True, maxlength="1024"),
+    Field("uid", "Uid", forms.optional, hint="Your own id for this customer, for use in the API."),
+    Field(
+        "throttle_rate",
+        "Maximum requests per second, for all endpoints together",
+        forms.whole,
+        inputmode="numeric",
+    ),
+    Field("metadata", "Metadata (JSON)", forms.metadata, type_="textarea", rows="2"),
+)
 
 
-class Draft(Struct, frozen=True, kw_only=True):
-    name: str = ""
-    uid: str = ""
-    throttle_rate: str = ""
-    metadata: str = ""  # JSON
-
-    def new(self) -> NewApplication:
-        return NewApplication(
-            name=self.name,
-            uid=self.uid or None,
-            throttle_rate=whole("throttle_rate", self.throttle_rate),
-            metadata=metadata(self.metadata),
-        )
-
-    def change(self) -> ApplicationChange:
-        return ApplicationChange(**asdict(self.new()))
+@get("/applications/new")
+async def show_new(context: PageContext) -> Page:
+    return _page(context, None, Form({}))
 
 
-def of(app: Application) -> Draft:
-    return Draft(
-        name=app.name,
-        uid=app.uid or "",
-        throttle_rate="" if app.throttle_rate is None else str(app.throttle_rate),
-        metadata=msgspec.json.encode(app.metadata).decode() if app.metadata else "",
-    )
+@post("/applications/new")
+async def create(context: PageContext, form: Form) -> Done | Page:
+    try:
+        made = await applications.create(context.deps, context.caller, NewApplication(**values(FIELDS, form)))
+    except (InvalidInput, Conflict) as error:
+        return _page(context, None, form, error)
+    notice = "The application is created. Now add an endpoint to it."
+    return Done(to=context.link(f"/applications/{made.id}"), notice=notice)
 
 
-def read_draft(form: Form) -> Draft:
-    return Draft(**{name: form.text(name) for name in Draft.__struct_fields__})
+@get("/applications/{app_id}/edit")
+async def show_edit(context: PageContext) -> Page:
+    app = await context.application(context.path("app_id"))
+    return _page(context, app, Form(filled(FIELDS, app)))
 
 
-def page(
-    context: PageContext, title: str, to: str, press: str, draft: Draft, error: HooklineError | None, back: Safe
-) -> Page:
-    """Return the page with the form. `to` is the path that the form posts to."""
-    form = components.form(
+@post("/applications/{app_id}/edit")
+async def edit(context: PageContext, form: Form) -> Done | Page:
+    app = await context.application(context.path("app_id"))
+    try:
+        await applications.change(context.deps, context.caller, app.id, ApplicationChange(**values(FIELDS, form)))
+    except (InvalidInput, Conflict) as error:
+        return _page(context, app, form, error)
+    return Done(to=context.link(f"/applications/{app.id}"), notice="Saved.")
+
+
+def _page(context: PageContext, app: Application | None, form: Form, error: HooklineError | None = None) -> Page:
+    """Return the page that edits this application, or the page that creates one."""
+    errors = forms.field_errors(FIELDS, error)
+    if app is None:
+        title, to, press = "Add an application", "/applications/new", "Add the application"
+        back = ("/applications", "Back to the applications")
+    else:
+        title, to, press = "Edit the application", f"/applications/{app.id}/edit", "Save"
+        back = (f"/applications/{app.id}", "Back to the application")
+    return forms.page(
         context,
-        context.link(to),
-        *_fields(draft, error),
-        components.actions(tag("button", press, class_="button main")),
-        class_="fill",
+        title,
+        to,
+        *(field.draw(form, errors) for field in FIELDS),
+        back=back,
+        press=press,
+        error=error,
+        message=None if errors or error is None else str(error),
     )
-    return Page(title=title, body=[form], aside=back, status=http_status(error))
-
-
-def _fields(draft: Draft, error: HooklineError | None) -> list[Child]:
-    """Return the fields. An error is shown beside its field, or above all fields if it is about none of them."""
-    fields = Draft.__struct_fields__
-    faults = {error.field: error.words} if isinstance(error, InvalidInput) and error.field in fields else {}
-    field = DraftFields(draft, faults)
-    return [
-        components.verdict("dead", str(error)) if error and not faults else None,
-        field("name", "Name", required=True, maxlength="1024"),
-        field("uid", "Uid", hint="Your own id for this customer, for use in the API."),
-        field("throttle_rate", "Maximum requests per second, for all endpoints together", inputmode="numeric"),
-        field("metadata", "Metadata (JSON)", type_="textarea", rows="2"),
-    ]

@@ -1,4 +1,4 @@
-"""The list of applications with their health, and the form that adds one."""
+"""The list of applications with their health."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from hookline.dashboard import components, endpoint_health
-from hookline.dashboard.page import Done, Form, Page, get, post
+from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
-from hookline.dashboard.pages.application_form import Draft, page, read_draft
-from hookline.errors import Conflict, HooklineError, InvalidInput
 from hookline.model import AppHealth, Application
-from hookline.services import applications
 from hookline.store.plans.names import MAX_SEARCHED
 from hookline.store.protocols import MAX_LISTED
 from hookline.store.protocols import Page as Rows
@@ -181,28 +178,3 @@ def _state(context: PageContext, app: Application, health: AppHealth) -> Safe:
         words += f", {components.count(health.held, 'delivery', health.held == MAX_LISTED)} held"
     link = context.link("/endpoints", app=app.id, state="sick")
     return tag("a", components.state("held" if health.stopped else "scheduled", words), href=link)
-
-
-# ── adding ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@get("/applications/new")
-async def show_new(context: PageContext) -> Page:
-    return _new_page(context, Draft(), None)
-
-
-def _new_page(context: PageContext, draft: Draft, error: HooklineError | None) -> Page:
-    back = tag("a", "Back to the applications", href=context.link("/applications"))
-    return page(context, "Add an application", "/applications/new", "Add the application", draft, error, back)
-
-
-@post("/applications/new")
-async def create(context: PageContext, form: Form) -> Done | Page:
-    draft = read_draft(form)
-    try:
-        made = await applications.create(context.deps, context.caller, draft.new())
-    except (InvalidInput, Conflict) as error:
-        return _new_page(context, draft, error)
-    return Done(
-        to=context.link(f"/applications/{made.id}"), notice="The application is created. Now add an endpoint to it."
-    )

@@ -6,31 +6,20 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
-from hookline.dashboard import components
-from hookline.dashboard.draft_fields import DraftFields
+from hookline.dashboard import forms
+from hookline.dashboard.forms import Checkbox, Field, filled, values
 from hookline.dashboard.page import Done, Form, Page, get, post
 from hookline.dashboard.page_context import PageContext
 from hookline.errors import Busy, Conflict, HooklineError, InvalidInput
 from hookline.model import EventType
 from hookline.services import event_types
-from hookline.services.errors import http_status
 from hookline.services.schemas.validate import newest
-from hookline.web.html import Child, Safe, tag
+from hookline.web.html import tag
 
 NEW = "/new-event-type"  # not below /event-types/, because an event type may be named `new`
 FIRST = "1"  # version of the first schema
-_FIELDS = {
-    "name": "name",
-    "description": "description",
-    "group_name": "group",
-    "feature_flags": "flags",
-    "version": "version",
-    "schema": "schema",
-    "validated": "schema",
-}  # form field by the field name in an error
 
 
 def path(name: str, step: str = "") -> str:
@@ -41,78 +30,87 @@ def pretty(value: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
-class Draft(Struct, frozen=True, kw_only=True):
-    """The values of the form as typed."""
-
-    name: str = ""
-    description: str = ""
-    group: str = ""
-    flags: str = ""
-    version: str = FIRST
-    schema: str = ""
-    deprecated: bool = False
-    validated: bool = False
-    seen: str = ""  # time of the last change when the form was opened; detects concurrent edits
-
-    @classmethod
-    def of(cls, found: EventType) -> Draft:
-        version = newest(found.schemas) if found.schemas else FIRST
-        return cls(
-            name=found.name,
-            description=found.description,
-            group=found.group_name or "",
-            flags=", ".join(found.feature_flags),
-            version=version,
-            schema=pretty(found.schemas[version]) if found.schemas else "",
-            deprecated=found.deprecated,
-            validated=found.validated,
-            seen=found.updated_at.isoformat(),
-        )
-
-    @classmethod
-    def from_form(cls, form: Form, name: str) -> Draft:
-        return cls(
-            name=name,
-            description=form.whole("description").replace("\r\n", "\n").strip(),
-            group=form.text("group"),
-            flags=form.text("flags"),
-            version=form.text("version"),
-            schema=form.whole("schema").replace("\r\n", "\n").strip(),
-            deprecated=form.flag("deprecated"),
-            validated=form.flag("validated"),
-            seen=form.text("seen"),
-        )
-
-    def applied(self, before: EventType) -> EventType:
-        """Return the changed event type. `InvalidInput` names the field that is invalid."""
-        schemas = self._schemas(before.schemas or {})
-        return replace(
-            before,
-            description=self.description,
-            group_name=self.group or None,
-            feature_flags=tuple(flag for part in self.flags.split(",") if (flag := part.strip())),
-            schemas=schemas or None,
-            deprecated=self.deprecated,
-            validated=self.validated,
-        )
-
-    def _schemas(self, before: Mapping[str, Any]) -> dict[str, Any]:
-        """Replace or add the schema of this version, or remove it if the text is empty. Other versions stay."""
-        if not self.schema:
-            return {version: schema for version, schema in before.items() if version != self.version}
-        if not self.version:
-            raise InvalidInput("a schema needs a version, such as 1", field="version")
-        return {**before, self.version: _read(self.schema)}
+def _flags(_name: str, typed: str) -> tuple[str, ...]:
+    return tuple(flag for part in typed.split(",") if (flag := part.strip()))
 
 
-def _read(text: str) -> dict[str, Any]:
+def _schema(name: str, typed: str) -> dict[str, Any] | None:
+    if not typed:
+        return None
     try:
-        found = msgspec.json.decode(text)
+        found = msgspec.json.decode(typed)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
-        raise InvalidInput(f"is not JSON: {error}", field="schema") from None
+        raise InvalidInput(f"is not JSON: {error}", field=name) from None
     if not isinstance(found, dict):
-        raise InvalidInput("must be a JSON object", field="schema")
+        raise InvalidInput("must be a JSON object", field=name)
     return found
+
+
+_NAME = Field(
+    "name",
+    "Name",
+    hint="For example order.paid. Letters, digits, - _ and . are allowed. You cannot change it later.",
+    required=True,
+    maxlength="256",
+    autofocus=True,
+)
+_ABOUT = (
+    Field(
+        "description",
+        "Description",
+        type_="textarea",
+        rows="3",
+        hint="For receivers: when the event is sent, and what it means.",
+    ),
+    Field("group_name", "Group", forms.optional, hint="Groups similar event types, such as orders."),
+    Field(
+        "feature_flags",
+        "Feature flags",
+        _flags,
+        hint="Separated by commas, for your own use. The portal shows every event type.",
+    ),
+)
+_VERSION = Field(
+    "version",
+    "Schema version",
+    hint="An existing version is replaced, a new one is added. The highest version is used.",
+)
+_SCHEMA = Field(
+    "schema",
+    "JSON Schema",
+    _schema,
+    type_="textarea",
+    rows="16",
+    hint="Schema of the payload. Empty: this version is removed.",
+    spellcheck="false",
+    class_="code",
+)
+_SETTINGS = (
+    Checkbox("validated", "Refuse messages whose payload does not match the schema"),
+    Checkbox("deprecated", "Deprecated: new endpoints should not choose it"),
+)
+
+
+def _filled(found: EventType) -> Form:
+    version = newest(found.schemas) if found.schemas else FIRST
+    schema = pretty(found.schemas[version]) if found.schemas else ""
+    return Form(filled((*_ABOUT, *_SETTINGS), found) | {"version": [version], "schema": [schema]})
+
+
+def _applied(form: Form, before: EventType) -> EventType:
+    """Return the changed event type. `InvalidInput` names the field that is invalid."""
+    schemas = _schemas(form, before.schemas or {})
+    return replace(before, **values((*_ABOUT, *_SETTINGS), form), schemas=schemas or None)
+
+
+def _schemas(form: Form, before: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace or add the schema of this version, or remove it if the text is empty. Other versions stay."""
+    version, schema = _VERSION.value(form), _SCHEMA.value(form)
+    if schema is None:
+        return {each: kept for each, kept in before.items() if each != version}
+    if not version:
+        raise InvalidInput("a schema needs a version, such as 1", field="version")
+    return {**before, version: schema}
 
 
 # ── adding ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -120,18 +118,17 @@ def _read(text: str) -> dict[str, Any]:
 
 @get(NEW)
 async def show_new(context: PageContext) -> Page:
-    return _page(context, "New event type", NEW, Draft())
+    return _page(context, None, Form({"version": [FIRST]}))
 
 
 @post(NEW)
 async def create(context: PageContext, form: Form) -> Done | Page:
-    draft = Draft.from_form(form, form.text("name"))
+    now = context.services.wall()
+    blank = EventType(org_id=context.org_id, name=form.text("name"), created_at=now, updated_at=now)
     try:
-        now = context.services.wall()
-        blank = EventType(org_id=context.org_id, name=draft.name, created_at=now, updated_at=now)
-        made = await event_types.create(context.deps, context.caller, draft.applied(blank))
+        made = await event_types.create(context.deps, context.caller, _applied(form, blank))
     except (InvalidInput, Conflict, Busy) as error:
-        return _page(context, "New event type", NEW, draft, error)
+        return _page(context, None, form, error)
     return Done(to=context.link(path(made.name)), notice=f"{made.name} is added to the catalogue.")
 
 
@@ -141,26 +138,24 @@ async def create(context: PageContext, form: Form) -> Done | Page:
 @get("/event-types/{name}/edit")
 async def show_edit(context: PageContext) -> Page:
     found = await event_types.find(context.deps, context.caller, context.path("name"))
-    return _page(context, f"Edit {found.name}", path(found.name, "/edit"), Draft.of(found))
+    return _page(context, found, _filled(found))
 
 
 @post("/event-types/{name}/edit")
 async def edit(context: PageContext, form: Form) -> Done | Page:
     found = await event_types.find(context.deps, context.caller, context.path("name"))
-    draft = Draft.from_form(form, found.name)
 
-    def decide(seen: EventType) -> EventType:
-        if draft.seen != seen.updated_at.isoformat():
+    def decide(current: EventType) -> EventType:
+        if form.text("seen") != current.updated_at.isoformat():
             raise Conflict(
                 "somebody else changed the event type after you opened this form: compare the values, then save again"
             )
-        return draft.applied(seen)
+        return _applied(form, current)
 
     try:
         await event_types.change(context.deps, context.caller, found.name, decide)
     except (InvalidInput, Conflict, Busy) as error:
-        shown = replace(draft, seen=found.updated_at.isoformat())
-        return _page(context, f"Edit {found.name}", path(found.name, "/edit"), shown, error)
+        return _page(context, found, form, error)
     return Done(to=context.link(path(found.name)), notice="Saved.")
 
 
@@ -180,77 +175,37 @@ async def restore(context: PageContext, _form: Form) -> Done:
 # ── the form ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _page(context: PageContext, title: str, to: str, draft: Draft, error: HooklineError | None = None) -> Page:
-    errors = {} if error is None else dict([_field_error(error)])
-    message = None if error is None else components.verdict("dead", f"Nothing was saved: {error}")
-    body: list[Child] = [message, _form(context, to, draft, errors)]
-    return Page(title=title, rail="event-types", body=body, aside=_back(context, to), status=http_status(error))
-
-
-def _back(context: PageContext, to: str) -> Safe:
-    if to == NEW:
-        return tag("a", "Back to the event types", href=context.link("/event-types"))
-    return tag("a", "Back to the event type", href=context.link(to.removesuffix("/edit")))
-
-
-def _field_error(error: HooklineError) -> tuple[str, str]:
-    """Return the form field that the error is about, and its text."""
-    if isinstance(error, InvalidInput):
-        about_schemas = error.field.startswith("schemas")
-        return ("schema", str(error)) if about_schemas else (_FIELDS.get(error.field, ""), error.words)
-    return "name" if isinstance(error, Conflict) else "", str(error)
-
-
-def _form(context: PageContext, to: str, draft: Draft, errors: Mapping[str, str]) -> Safe:
-    field = DraftFields(draft, errors)
-    return components.form(
+def _page(context: PageContext, found: EventType | None, form: Form, error: HooklineError | None = None) -> Page:
+    """Return the page that edits this event type, or the page that creates one."""
+    errors = _errors(error)
+    if found is None:
+        title, to, back = "New event type", NEW, ("/event-types", "Back to the event types")
+        first = _NAME.draw(form, errors)
+    else:
+        title, to = f"Edit {found.name}", path(found.name, "/edit")
+        back = (path(found.name), "Back to the event type")
+        first = tag("input", type="hidden", name="seen", value=found.updated_at.isoformat())
+    return forms.page(
         context,
-        context.link(to),
-        tag("input", type="hidden", name="seen", value=draft.seen) if draft.seen else _name(draft, errors),
-        field(
-            "description",
-            "Description",
-            type_="textarea",
-            rows="3",
-            hint="For receivers: when the event is sent, and what it means.",
-        ),
-        field("group", "Group", hint="Groups similar event types, such as orders."),
-        field(
-            "flags", "Feature flags", hint="Separated by commas, for your own use. The portal shows every event type."
-        ),
-        field(
-            "version",
-            "Schema version",
-            hint="An existing version is replaced, a new one is added. The highest version is used.",
-        ),
-        field(
-            "schema",
-            "JSON Schema",
-            type_="textarea",
-            rows="16",
-            hint="Schema of the payload. Empty: this version is removed.",
-            spellcheck="false",
-            class_="code",
-        ),
-        _checkbox("validated", "Refuse messages whose payload does not match the schema", draft.validated),
-        _checkbox("deprecated", "Deprecated: new endpoints should not choose it", draft.deprecated),
-        tag("button", "Save", class_="button main"),
-        class_="stacked",
+        title,
+        to,
+        first,
+        *(field.draw(form, errors) for field in (*_ABOUT, _VERSION, _SCHEMA, *_SETTINGS)),
+        back=back,
+        error=error,
+        message=None if error is None else f"Nothing was saved: {error}",
+        rail="event-types",
     )
 
 
-def _name(draft: Draft, errors: Mapping[str, str]) -> Safe:
-    field = DraftFields(draft, errors)
-    return field(
-        "name",
-        "Name",
-        hint="For example order.paid. Letters, digits, - _ and . are allowed. You cannot change it later.",
-        required=True,
-        maxlength="256",
-        autofocus=True,
-    )
-
-
-def _checkbox(name: str, words: str, value: bool) -> Safe:
-    box = tag("input", type="checkbox", name=name, value="1", checked=value)
-    return tag("div", tag("label", box, f" {words}"), class_="field")
+def _errors(error: HooklineError | None) -> dict[str, str]:
+    """Return the error by the field that shows it."""
+    match error:
+        case InvalidInput() if error.field.startswith("schemas"):
+            return {"schema": str(error)}
+        case InvalidInput():
+            return {"schema" if error.field == "validated" else error.field: error.words}
+        case Conflict():
+            return {"name": str(error)}
+        case _:
+            return {}

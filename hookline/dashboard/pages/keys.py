@@ -6,20 +6,18 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from hookline import ids
-from hookline.dashboard import components
-from hookline.dashboard.field_parser import one_of
+from hookline.dashboard import components, forms
+from hookline.dashboard.forms import Field, values
 from hookline.dashboard.page import Done, Form, Page, get, post
 from hookline.dashboard.page_context import PageContext
 from hookline.errors import InvalidInput, NotFound
-from hookline.model import ApiKey, Application, Scope
+from hookline.model import ApiKey, Scope
 from hookline.services import api_keys
-from hookline.services.errors import http_status
 from hookline.store.protocols import Page as Rows
 from hookline.web.errors import Refused
 from hookline.web.html import Child, Safe, tag
 
 SHOWN = 50  # keys on one page
-MAX_LISTED = 200  # applications to choose from; the id of any other can be typed
 SOON = timedelta(days=7)  # keys that expire within this time are marked
 
 _SCOPES = {
@@ -28,6 +26,12 @@ _SCOPES = {
     Scope.READ: "read: read everything, and change nothing",
 }
 _LIFETIMES = {"": "until revoked", "7": "7 days", "30": "30 days", "90": "90 days", "365": "a year"}
+
+_FIELDS = (
+    Field("name", "Name", hint="Who uses the key, and where.", required=True, maxlength="256", autofocus=True),
+    Field("scope", "Scope", options=_SCOPES),
+    Field("days", "Valid for", options=_LIFETIMES),
+)
 
 
 def _check_access(context: PageContext) -> None:
@@ -125,16 +129,21 @@ def _expiry(context: PageContext, at: datetime | None) -> Child:
 @get("/api-keys/new")
 async def show_new(context: PageContext) -> Page:
     _check_access(context)
-    return await _form(context, {"scope": Scope.PUBLISH.value, "app": "" if context.app is None else context.app.id})
+    return await _form(
+        context, Form({"scope": [Scope.PUBLISH], "app": ["" if context.app is None else context.app.id]})
+    )
 
 
 @post("/api-keys/new")
 async def create(context: PageContext, form: Form) -> Page:
-    typed = {name: form.text(name) for name in ("name", "scope", "app", "days")}
     try:
-        made, key = await _create(context, typed)
+        typed = values(_FIELDS, form)
+        days = typed.pop("days")
+        expires_at = None if days is None else context.services.wall() + timedelta(days=int(days))
+        app = form.text("app") or None
+        made, key = await api_keys.create(context.deps, context.caller, app=app, expires_at=expires_at, **typed)
     except (InvalidInput, NotFound) as error:
-        return await _form(context, typed, error)
+        return await _form(context, form, error)
     return Page(
         title="API key created",
         body=[
@@ -148,17 +157,29 @@ async def create(context: PageContext, form: Form) -> Page:
     )
 
 
-async def _create(context: PageContext, typed: Mapping[str, str]) -> tuple[ApiKey, str]:
-    one_of("scope", typed["scope"], Scope)
-    if typed["days"] not in _LIFETIMES:
-        raise InvalidInput(f"takes one of {', '.join(filter(None, _LIFETIMES))}, or nothing", field="days")
-    return await api_keys.create(
-        context.deps,
-        context.caller,
-        name=typed["name"],
-        scope=Scope(typed["scope"]),
-        app=typed["app"] or None,
-        expires_at=context.services.wall() + timedelta(days=int(typed["days"])) if typed["days"] else None,
+async def _form(context: PageContext, form: Form, error: InvalidInput | NotFound | None = None) -> Page:
+    errors = {} if error is None else dict([_field_error(error)])
+    name, scope, days = (field.draw(form, errors) for field in _FIELDS)
+    app = await forms.application_field(
+        context,
+        "app",
+        form.text("app"),
+        nothing="all applications",
+        hint="Empty: all applications.",
+        error=errors.get("app"),
+    )
+    return forms.page(
+        context,
+        "New API key",
+        "/api-keys/new",
+        name,
+        scope,
+        app,
+        days,
+        back=("/api-keys", "Back to the keys"),
+        press="Create the key",
+        error=error,
+        message="".join(f"No key was created: {name}: {text}." for name, text in errors.items()),
     )
 
 
@@ -167,56 +188,6 @@ def _field_error(error: InvalidInput | NotFound) -> tuple[str, str]:
     if isinstance(error, NotFound):
         return "app", str(error)
     return error.field or "name", error.words
-
-
-async def _form(context: PageContext, typed: Mapping[str, str], error: InvalidInput | NotFound | None = None) -> Page:
-    errors = {} if error is None else dict([_field_error(error)])
-    apps = await context.store.catalogue.applications(context.org_id, Rows(limit=MAX_LISTED + 1))
-    form = components.form(
-        context,
-        context.link("/api-keys/new"),
-        components.field(
-            "name",
-            "Name",
-            typed.get("name", ""),
-            hint="Who uses the key, and where.",
-            error=errors.get("name"),
-            required=True,
-            maxlength="256",
-            autofocus=True,
-        ),
-        components.choice(
-            "scope", "Scope", ((scope.value, words) for scope, words in _SCOPES.items()), typed.get("scope", "")
-        ),
-        _applications(apps, typed.get("app", ""), errors.get("app")),
-        components.choice("days", "Valid for", _LIFETIMES.items(), typed.get("days", "")),
-        tag("button", "Create the key", class_="button main"),
-        class_="stacked",
-    )
-    message = components.verdict(
-        "dead", "No key was created: ", "; ".join(f"{name}: {text}" for name, text in errors.items()), "."
-    )
-    return Page(
-        title="New API key",
-        aside=tag("a", "Back to the keys", href=context.link("/api-keys")),
-        body=[message if errors else None, form],
-        status=http_status(error),
-    )
-
-
-def _applications(apps: Sequence[Application], value: str, error: str | None) -> Safe:
-    options, more = [(app.id, app.name) for app in apps[:MAX_LISTED]], len(apps) > MAX_LISTED
-    all_applications = "all applications"
-    return components.chooser(
-        "app",
-        "Application",
-        options,
-        value,
-        more=more,
-        nothing=all_applications,
-        hint=f"Empty: {all_applications}.",
-        error=error,
-    )
 
 
 # ── revoking ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -233,26 +204,21 @@ async def show_revoke(context: PageContext) -> Page:
         else tag("span", "Last used ", components.ago(key.last_used_at, context.now), ".")
     )
     own = context.viewer.caller.key_id == key.id
-    return Page(
-        title="Revoke an API key",
-        body=[
-            components.verdict("dead", f"Requests with the key {key.name} will be refused. You cannot undo this."),
-            components.fields(
-                (
-                    ("Name", key.name),
-                    ("Scope", key.scope.value),
-                    ("Key", tag("span", f"hk_…{key.hint}", class_="id")),
-                    ("Use", used),
-                    ("You", "You are signed in with this key. Revoking it signs you out." if own else None),
-                )
-            ),
-            components.actions(
-                components.button(
-                    context, context.link(f"/api-keys/{key.id}/revoke"), "Revoke this key", kind="danger"
-                ),
-                components.link_button(context.link("/api-keys"), "Cancel"),
-            ),
-        ],
+    details = (
+        ("Name", key.name),
+        ("Scope", key.scope.value),
+        ("Key", tag("span", f"hk_…{key.hint}", class_="id")),
+        ("Use", used),
+        ("You", "You are signed in with this key. Revoking it signs you out." if own else None),
+    )
+    return forms.confirmation(
+        context,
+        "Revoke an API key",
+        f"Requests with the key {key.name} will be refused. You cannot undo this.",
+        components.fields(details),
+        to=context.link(f"/api-keys/{key.id}/revoke"),
+        press="Revoke this key",
+        cancel=context.link("/api-keys"),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from hookline.dashboard import components
+from hookline.dashboard import components, forms
 from hookline.dashboard.page import Done, Form, Page, get, post
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.endpoint.controls import OPENINGS, path
@@ -152,20 +152,17 @@ async def show_delete(context: PageContext) -> Page:
     where = DeadFilter(org_id=context.org_id, app_no=found.app_no, endpoint_no=found.no)
     dead = await context.store.repair.dead_summary(where)
     waiting, more = (0, False) if view is None else (view.depth, view.more)
-    body = [
-        components.verdict(
-            "dead",
-            f"Deleting the endpoint turns {components.count(waiting, 'open delivery', more)} into dead letters, "
-            f"and {components.count(dead.dead, 'dead letter', dead.more)} can no longer be replayed.",
-        ),
+    return forms.confirmation(
+        context,
+        "Delete the endpoint",
+        f"Deleting the endpoint turns {components.count(waiting, 'open delivery', more)} into dead letters, "
+        f"and {components.count(dead.dead, 'dead letter', dead.more)} can no longer be replayed.",
         tag("p", components.ident(found.url, href=context.link(path(found)), most=80)),
         tag("p", "Its attempts stay in the history. To stop deliveries for some time, pause the endpoint instead."),
-        components.actions(
-            components.button(context, context.link(path(found, "/delete")), "Delete the endpoint", kind="danger"),
-            components.link_button(context.link(path(found)), "Cancel"),
-        ),
-    ]
-    return Page(title="Delete the endpoint", body=body)
+        to=context.link(path(found, "/delete")),
+        press="Delete the endpoint",
+        cancel=context.link(path(found)),
+    )
 
 
 @post("/endpoints/{endpoint_id}/delete", portal=True)

@@ -2,66 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from msgspec import Struct
-
-from hookline.dashboard import components
-from hookline.dashboard.draft_fields import DraftFields
+from hookline.dashboard import components, forms
+from hookline.dashboard.forms import Field, filled, values
 from hookline.dashboard.page import Done, Form, Page, get, post
 from hookline.dashboard.page_context import PageContext
-from hookline.dashboard.pages.endpoint import draft as drafts
 from hookline.dashboard.pages.endpoint.actions import find, ref
-from hookline.dashboard.pages.endpoint.controls import back, path
-from hookline.dashboard.pages.endpoint.draft import Draft
+from hookline.dashboard.pages.endpoint.controls import path
 from hookline.dashboard.pages.endpoint.settings import AFTER_DEAD_LETTER, ORDERINGS, SCHEMES
-from hookline.errors import AboutField, BlockedAddress, Conflict, HooklineError, InvalidInput, NotFound
-from hookline.model import Endpoint, EndpointChange, Strategy
+from hookline.errors import BlockedAddress, Conflict, HooklineError, InvalidInput, NotFound
+from hookline.model import Endpoint, EndpointChange, NewEndpoint, PolicyOverride, Secret, Strategy
 from hookline.rules import redaction
 from hookline.services import endpoints
-from hookline.services.errors import http_status
 from hookline.store.protocols import Page as Rows
-from hookline.web.html import Child, Safe, join, tag
+from hookline.web.html import Child, Safe, tag
 
 MAX_TYPES = 250  # event types listed in the form
-MAX_APPS = 250  # applications listed in the form
 
-_STRATEGIES = (("", "deployment default"), *((each.value, each.value.replace("_", " ")) for each in Strategy))
-_POLICY_WORDS = {
-    "max_attempts": "Maximum attempts",
-    "max_age": "Maximum age, seconds",
-    "base": "First delay, seconds",
-    "factor": "Factor from one delay to the next",
-    "cap": "Longest delay, seconds",
-    "retry_after_cap": "Longest Retry-After, seconds",
-}
-# Fields that can show their own error.
-_FIELDS = {"url", "description", "event_types", "channels", "throttle_rate", "concurrency", "uid", "metadata"} | {
-    f"policy_{name}" for name in (*_POLICY_WORDS, "schedule")
-}
+_FIRST = (
+    Field("url", "URL", required=True, maxlength="8000", autocomplete="off"),
+    Field("description", "Description", type_="textarea", rows="2"),
+)
+_LIMITS = (
+    Field("channels", "Channels", forms.words, hint="Only messages on one of these channels. Empty: all messages."),
+    Field("throttle_rate", "Maximum requests per second", forms.number, inputmode="decimal"),
+    Field("concurrency", "Maximum requests in flight", forms.whole, inputmode="numeric"),
+    Field("ordering", "Order", options=ORDERINGS),
+    Field("on_death", "After a dead letter", options=AFTER_DEAD_LETTER),
+    Field("scheme", "Signing scheme", options=SCHEMES),
+)
+_SECRET = Field("secret", "Secret", hint="Empty: a secret is generated.", type_="password", autocomplete="off")
+_POLICY = (
+    Field(
+        "policy.strategy",
+        "Strategy",
+        options={"": "deployment default"} | {each: each.replace("_", " ") for each in Strategy},
+    ),
+    Field("policy.max_attempts", "Maximum attempts", forms.whole, inputmode="decimal"),
+    Field("policy.max_age", "Maximum age, seconds", forms.number, inputmode="decimal"),
+    Field("policy.base", "First delay, seconds", forms.number, inputmode="decimal"),
+    Field("policy.factor", "Factor from one delay to the next", forms.number, inputmode="decimal"),
+    Field("policy.cap", "Longest delay, seconds", forms.number, inputmode="decimal"),
+    Field("policy.retry_after_cap", "Longest Retry-After, seconds", forms.number, inputmode="decimal"),
+    Field("policy.schedule", "Delays of the fixed strategy, in seconds", forms.numbers),
+)
+_LAST = (
+    Field("uid", "Uid", forms.optional, hint="Your own id for this endpoint, for use in the API."),
+    Field("metadata", "Metadata (JSON)", forms.metadata, type_="textarea", rows="2"),
+)
+_FIELDS = (*_FIRST, *_LIMITS, *_LAST)
 
 
-class FormError(Struct, frozen=True):
-    """An error in the form. `field` is empty if the error is about no single field."""
-
-    field: str = ""
-    words: str = ""
-    status: int = 422
-
-    @property
-    def by_field(self) -> dict[str, str]:
-        return {self.field: self.words} if self.field else {}
-
-    def of(self, name: str) -> str | None:
-        return self.words if self.field == name else None
+def _filled(found: NewEndpoint) -> Form:
+    policy, types = found.policy or PolicyOverride(), found.event_types
+    chosen = {"filter": ["all" if types is None else "chosen"], "types": list(types or ())}
+    return Form(filled(_FIELDS, found) | filled(_POLICY, policy) | chosen)
 
 
-def form_error(error: HooklineError, *, portal: bool = False) -> FormError:
-    """Convert an error for the form. In the portal, leave out details about settings that only operators can change."""
-    if isinstance(error, AboutField) and (field := error.field.replace(".", "_")) in _FIELDS:
-        hidden = portal and isinstance(error, BlockedAddress)
-        return FormError(field, redaction.refusal(error.words) if hidden else error.words, http_status(error))
-    return FormError("", str(error), http_status(error))
+def _values(form: Form) -> dict[str, Any]:
+    policy = PolicyOverride(**values(_POLICY, form))
+    return {
+        **values(_FIELDS, form),
+        "event_types": _event_types(form),
+        "policy": None if policy == PolicyOverride() else policy,
+    }
+
+
+def _event_types(form: Form) -> tuple[str, ...] | None:
+    if not _is_chosen(form):
+        return None
+    if not (types := _checked_types(form)):
+        raise InvalidInput("choose at least one event type, or all", field="event_types")
+    return types
+
+
+def _is_chosen(form: Form) -> bool:
+    """Whether the endpoint gets only the event types that are checked in the form, and not all."""
+    return form.text("filter") == "chosen"
+
+
+def _checked_types(form: Form) -> tuple[str, ...]:
+    more = forms.words("more_types", form.text("more_types")) or ()
+    return tuple(dict.fromkeys([*form.values("types"), *more]))
 
 
 # ── adding ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -69,51 +93,47 @@ def form_error(error: HooklineError, *, portal: bool = False) -> FormError:
 
 @get("/endpoints/new", portal=True)
 async def show_new(context: PageContext) -> Page:
-    return await _new_page(context, Draft(), "", None)
+    return await _new_page(context, _filled(NewEndpoint(url="")))
 
 
-async def _new_page(context: PageContext, draft: Draft, application: str, error: FormError | None) -> Page:
-    chooser: Child = None
+async def _new_page(context: PageContext, form: Form, error: HooklineError | None = None) -> Page:
+    chooser = None
     if context.app is None:
-        apps = await context.store.catalogue.applications(context.org_id, Rows(limit=MAX_APPS + 1))
-        if not apps:
-            first = components.link_button(context.link("/applications/new"), "Add an application", kind="main")
-            return Page(
-                title="Add an endpoint",
-                body=[
-                    components.empty(
-                        "An endpoint belongs to an application. Add an application first.",
-                        None,
-                        components.actions(first),
-                    )
-                ],
-            )
-        options, more = [(app.id, app.name) for app in apps[:MAX_APPS]], len(apps) > MAX_APPS
-        chooser = components.chooser(
-            "application", "Application", options, application, more=more, nothing="Choose one"
-        )
-    body = await _form(context, draft, error, context.link("/endpoints/new"), "Add the endpoint", chooser, new=True)
-    return Page(
-        title="Add an endpoint",
-        body=body,
-        aside=tag("a", "Back to the endpoints", href=context.link("/endpoints")),
-        status=error.status if error else 200,
-    )
+        if not await context.store.catalogue.applications(context.org_id, Rows(limit=1)):
+            return _no_applications(context)
+        chooser = await forms.application_field(context, "application", form.text("application"), nothing="Choose one")
+    return await _page(context, None, form, error, chooser)
+
+
+def _no_applications(context: PageContext) -> Page:
+    first = components.link_button(context.link("/applications/new"), "Add an application", kind="main")
+    words = "An endpoint belongs to an application. Add an application first."
+    return Page(title="Add an endpoint", body=[components.empty(words, None, components.actions(first))])
 
 
 @post("/endpoints/new", portal=True)
 async def create(context: PageContext, form: Form) -> Done | Page:
-    draft, application = drafts.read(form), form.text("application")
-    app = application if context.app is None else context.app.id
-    if not app:
-        return await _new_page(context, draft, application, FormError("", "choose the application of the endpoint"))
     try:
-        made = await endpoints.create(context.deps, context.caller, app, drafts.new(draft))
-    except (InvalidInput, BlockedAddress, Conflict, NotFound) as refused:
-        return await _new_page(context, draft, application, form_error(refused, portal=context.viewer.portal))
+        app = _application(context, form)
+        new = NewEndpoint(**_values(form), secrets=_secrets(form))
+        made = await endpoints.create(context.deps, context.caller, app, new)
+    except (InvalidInput, BlockedAddress, Conflict, NotFound) as error:
+        return await _new_page(context, form, error)
     types = await context.store.catalogue.event_types(context.org_id, Rows(limit=1), archived=False)
     next_step = " Send a test event to check that it works." if types else ""
     return Done(to=context.link(path(made)), notice=f"The endpoint is created.{next_step}")
+
+
+def _application(context: PageContext, form: Form) -> str:
+    app = form.text("application") if context.app is None else context.app.id
+    if not app:
+        raise InvalidInput("choose the application of the endpoint")
+    return app
+
+
+def _secrets(form: Form) -> tuple[Secret, ...]:
+    key = _SECRET.value(form)
+    return (Secret(key=key),) if key else ()
 
 
 # ── editing ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -122,73 +142,78 @@ async def create(context: PageContext, form: Form) -> Done | Page:
 @get("/endpoints/{endpoint_id}/edit", portal=True)
 async def show_edit(context: PageContext) -> Page:
     found = await find(context)
-    return await _edit_page(context, found, drafts.of(found), None)
+    return await _edit_page(context, found, _filled(found))
 
 
-async def _edit_page(context: PageContext, found: Endpoint, draft: Draft, error: FormError | None) -> Page:
+async def _edit_page(context: PageContext, found: Endpoint, form: Form, error: HooklineError | None = None) -> Page:
     revision = tag("input", type="hidden", name="revision", value=str(found.revision))
-    body = await _form(context, draft, error, context.link(path(found, "/edit")), "Save", revision)
-    return Page(title="Edit the endpoint", body=body, aside=back(context, found), status=error.status if error else 200)
+    return await _page(context, found, form, error, revision)
 
 
 @post("/endpoints/{endpoint_id}/edit", portal=True)
 async def edit(context: PageContext, form: Form) -> Done | Page:
-    draft, decide = drafts.read(form), _change_if_unchanged(drafts.read(form), form.text("revision"))
-    try:
-        changed = await endpoints.change(context.deps, context.caller, ref(context), decide)
-    except (InvalidInput, BlockedAddress, Conflict) as refused:
-        return await _edit_page(context, await find(context), draft, form_error(refused, portal=context.viewer.portal))
-    return Done(to=context.link(path(changed)), notice="Saved.")
-
-
-def _change_if_unchanged(draft: Draft, revision: str) -> Callable[[Endpoint], EndpointChange]:
     def decide(current: Endpoint) -> EndpointChange:
-        if revision != str(current.revision):
+        if form.text("revision") != str(current.revision):
             raise Conflict(
                 "Somebody else changed the endpoint. Your values are still in the form. Save again to overwrite that change."
             )
-        return drafts.change(draft, current)
+        return EndpointChange(
+            **{name: value for name, value in _values(form).items() if value != getattr(current, name)}
+        )
 
-    return decide
+    try:
+        changed = await endpoints.change(context.deps, context.caller, ref(context), decide)
+    except (InvalidInput, BlockedAddress, Conflict) as error:
+        return await _edit_page(context, await find(context), form, error)
+    return Done(to=context.link(path(changed)), notice="Saved.")
 
 
 # ── the form ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _form(
-    context: PageContext,
-    draft: Draft,
-    error: FormError | None,
-    to: str,
-    button_text: str,
-    head: Child,
-    *,
-    new: bool = False,
-) -> list[Child]:
-    error = error or FormError()
-    field = DraftFields(draft, error.by_field)
+async def _page(
+    context: PageContext, found: Endpoint | None, form: Form, error: HooklineError | None, head: Child
+) -> Page:
+    """Return the page that edits this endpoint, or the page that adds one."""
+    errors = _errors(context, error)
     known = await context.store.catalogue.event_types(context.org_id, Rows(limit=MAX_TYPES + 1), archived=False)
-    return [
-        components.verdict("dead", error.words) if error.words and not error.field else None,
-        components.form(
-            context,
-            to,
-            head,
-            field("url", "URL", required=True, maxlength="8000", autocomplete="off"),
-            field("description", "Description", type_="textarea", rows="2"),
-            _types(draft, [each.name for each in known], error),
-            _more(draft, error, new),
-            components.actions(tag("button", button_text, class_="button main")),
-            class_="fill",
-        ),
-    ]
+    if found is None:
+        title, to, press = "Add an endpoint", "/endpoints/new", "Add the endpoint"
+        back = ("/endpoints", "Back to the endpoints")
+    else:
+        title, to, press = "Edit the endpoint", path(found, "/edit"), "Save"
+        back = (path(found), "Back to the endpoint")
+    return forms.page(
+        context,
+        title,
+        to,
+        head,
+        *(field.draw(form, errors) for field in _FIRST),
+        _types(form, [each.name for each in known], errors.get("event_types")),
+        _more(form, errors, new=found is None),
+        back=back,
+        press=press,
+        error=error,
+        message=None if errors or error is None else str(error),
+    )
 
 
-def _types(draft: Draft, known: Sequence[str], error: FormError) -> Safe:
+def _errors(context: PageContext, error: HooklineError | None) -> dict[str, str]:
+    """Return the error by its field. In the portal, leave out details about settings that only operators can change."""
+    if isinstance(error, InvalidInput) and error.field == "event_types":
+        return {"event_types": error.words}
+    errors = forms.field_errors((*_FIELDS, *_POLICY), error)
+    if context.viewer.portal and isinstance(error, BlockedAddress):
+        return {name: redaction.refusal(words) for name, words in errors.items()}
+    return errors
+
+
+def _types(form: Form, known: Sequence[str], error: str | None) -> Safe:
     more, offered = len(known) > MAX_TYPES, known[:MAX_TYPES]
-    listed = [*offered, *(name for name in draft.types if name not in offered)]
+    chosen, checked = _is_chosen(form), _checked_types(form)
+    listed = [*offered, *(name for name in checked if name not in offered)]
     boxes = (
-        tag("label", tag("input", type="checkbox", name="types", value=name, checked=name in draft.types), " ", name)
+        tag("label", tag("input", type="checkbox", name="types", value=name, checked=name in checked), " ", name)
         for name in listed
     )
     hint = f"The catalogue has more than these {MAX_TYPES} event types. Type others, separated by spaces."
@@ -196,8 +221,8 @@ def _types(draft: Draft, known: Sequence[str], error: FormError) -> Safe:
     return tag(
         "fieldset",
         tag("legend", "Event types"),
-        tag("label", tag("input", type="radio", name="filter", value="all", checked=not draft.chosen), " All"),
-        tag("label", tag("input", type="radio", name="filter", value="chosen", checked=draft.chosen), " Only these:"),
+        tag("label", tag("input", type="radio", name="filter", value="all", checked=not chosen), " All"),
+        tag("label", tag("input", type="radio", name="filter", value="chosen", checked=chosen), " Only these:"),
         tag(
             "div",
             tag("div", *boxes, class_="choices")
@@ -206,61 +231,24 @@ def _types(draft: Draft, known: Sequence[str], error: FormError) -> Safe:
             others,
             class_="only",
         ),
-        tag("p", f"✕ {error.words}", class_="state dead", role="alert") if error.field == "event_types" else None,
+        tag("p", f"✕ {error}", class_="state dead", role="alert") if error else None,
     )
 
 
-def _more(draft: Draft, error: FormError, new: bool) -> Safe:
+def _more(form: Form, errors: Mapping[str, str], *, new: bool) -> Safe:
     """Return the settings that few endpoints change, folded away unless one of them has an error."""
-    inside = error.field not in ("", "url", "description", "event_types")
-    field = DraftFields(draft, error.by_field)
-    return tag(
-        "details",
-        tag("summary", "Channels, limits, order, signing, retries"),
-        field("channels", "Channels", hint="Only messages on one of these channels. Empty: all messages."),
-        field("throttle_rate", "Maximum requests per second", inputmode="decimal"),
-        field("concurrency", "Maximum requests in flight", inputmode="numeric"),
-        components.choice(
-            "ordering", "Order", [(key.value, words) for key, words in ORDERINGS.items()], draft.ordering
-        ),
-        components.choice(
-            "on_death",
-            "After a dead letter",
-            [(key.value, words) for key, words in AFTER_DEAD_LETTER.items()],
-            draft.on_death,
-        ),
-        components.choice(
-            "scheme", "Signing scheme", [(key.value, words) for key, words in SCHEMES.items()], draft.scheme
-        ),
-        components.field(
-            "secret", "Secret", draft.secret, hint="Empty: a secret is generated.", type_="password", autocomplete="off"
-        )
-        if new
-        else None,
-        _policy(draft, error),
-        field("uid", "Uid", hint="Your own id for this endpoint, for use in the API."),
-        field("metadata", "Metadata (JSON)", type_="textarea", rows="2"),
-        open=inside,
-    )
-
-
-def _policy(draft: Draft, error: FormError) -> Safe:
-    numbers = (
-        components.field(
-            f"policy_{name}", words, draft.policy.get(name, ""), error=error.of(f"policy_{name}"), inputmode="decimal"
-        )
-        for name, words in _POLICY_WORDS.items()
-    )
-    return tag(
+    policy = tag(
         "fieldset",
         tag("legend", "Retries"),
         tag("p", "Empty fields use the default of the deployment.", class_="quiet"),
-        components.choice("policy_strategy", "Strategy", _STRATEGIES, draft.policy.get("strategy", "")),
-        join(*numbers),
-        components.field(
-            "policy_schedule",
-            "Delays of the fixed strategy, in seconds",
-            draft.policy.get("schedule", ""),
-            error=error.of("policy_schedule"),
-        ),
+        *(field.draw(form, errors) for field in _POLICY),
+    )
+    return tag(
+        "details",
+        tag("summary", "Channels, limits, order, signing, retries"),
+        *(field.draw(form, errors) for field in _LIMITS),
+        _SECRET.draw(form, errors) if new else None,
+        policy,
+        *(field.draw(form, errors) for field in _LAST),
+        open=bool(errors.keys() - {"url", "description", "event_types"}),
     )

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hookline.dashboard import components
+from hookline.dashboard import components, forms
 from hookline.dashboard.page import Done, Form, Page, get, post
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.endpoint.actions import find, ref
-from hookline.dashboard.pages.endpoint.controls import back, path
+from hookline.dashboard.pages.endpoint.controls import path
 from hookline.errors import Conflict, HooklineError, InvalidInput
 from hookline.model import Endpoint
 from hookline.rules.guard import is_sensitive
 from hookline.services import endpoints
-from hookline.services.errors import http_status
-from hookline.web.html import Child, Safe, tag
+from hookline.web.html import Safe, tag
 
 BLANK = 3  # empty lines for new headers
 MAX_LINES = 20  # lines read from the form
@@ -28,19 +27,17 @@ async def show(context: PageContext) -> Page:
 
 
 def _page(context: PageContext, found: Endpoint, typed: Sequence[Line], error: HooklineError | None) -> Page:
-    body: list[Child] = [
-        components.verdict("dead", str(error)) if error else None,
+    return forms.page(
+        context,
+        "Headers",
+        path(found, "/headers"),
         tag("p", "Sent with each request to ", components.ident(found.url, href=context.link(path(found)), most=80)),
-        components.form(
-            context,
-            context.link(path(found, "/headers")),
-            _current(found),
-            tag("fieldset", tag("legend", "Add or replace"), *_lines(typed)),
-            components.actions(tag("button", "Save", class_="button main")),
-            class_="fill",
-        ),
-    ]
-    return Page(title="Headers", body=body, aside=back(context, found), status=http_status(error))
+        _current(found),
+        tag("fieldset", tag("legend", "Add or replace"), *_lines(typed)),
+        back=(path(found), "Back to the endpoint"),
+        error=error,
+        message=None if error is None else str(error),
+    )
 
 
 def _current(found: Endpoint) -> Safe:

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from starlette.responses import RedirectResponse, Response
 
-from hookline.dashboard import components, delivery_contract
+from hookline.dashboard import components, delivery_contract, forms
 from hookline.dashboard.field_parser import one_of
 from hookline.dashboard.page import Form, Page, get, post
 from hookline.dashboard.page_context import PageContext
@@ -47,18 +47,16 @@ async def rotate(context: PageContext, form: Form) -> Page:
 
 def _confirm_rotation(context: PageContext, found: Endpoint) -> Page:
     """Ask before the old secret ends at once, because this cannot be undone."""
-    words = "The old secret ends at once. A receiver that uses it refuses every webhook until it gets the new secret."
-    kept = {"overlap": "0", "revision": str(found.revision), "sure": "1"}
-    go = components.button(
-        context, context.link(path(found, "/secret/rotate")), "Rotate now", kind="danger", hidden=kept
-    )
-    back = components.link_button(context.link(path(found)), "Cancel")
-    body: list[Child] = [
-        components.verdict("dead", words),
+    return forms.confirmation(
+        context,
+        "Rotate the secret at once?",
+        "The old secret ends at once. A receiver that uses it refuses every webhook until it gets the new secret.",
         tag("p", "Endpoint ", components.ident(found.url, most=80)),
-        components.actions(go, back),
-    ]
-    return Page(title="Rotate the secret at once?", body=body)
+        to=context.link(path(found, "/secret/rotate")),
+        press="Rotate now",
+        cancel=context.link(path(found)),
+        hidden={"overlap": "0", "revision": str(found.revision), "sure": "1"},
+    )
 
 
 def _already_rotated(context: PageContext, found: Endpoint) -> Page:

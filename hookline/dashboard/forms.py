@@ -1,0 +1,195 @@
+"""Forms declared as lists of fields. A field has a label, its HTML, and a parser that converts its text to a value.
+
+A form that shows an object and a form that somebody posted are both a `Form`, so one function draws both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from hookline.dashboard import components
+from hookline.dashboard.field_parser import one_of
+from hookline.dashboard.page import Form, Page
+from hookline.dashboard.page_context import PageContext
+from hookline.errors import AboutField, HooklineError, InvalidInput
+from hookline.rules.checks.text import shown
+from hookline.services.errors import http_status
+from hookline.store.protocols import Page as Rows
+from hookline.web.html import Child, Safe, tag
+
+MAX_APPS = 250  # applications to choose from; the id of any other can be typed
+
+
+# ── parsers ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def text(_name: str, typed: str) -> str:
+    return typed
+
+
+def optional(_name: str, typed: str) -> str | None:
+    return typed or None
+
+
+def number(name: str, typed: str) -> float | None:
+    try:
+        return float(typed) if typed else None
+    except ValueError:
+        raise InvalidInput(f"{shown(typed)} is not a number", field=name) from None
+
+
+def whole(name: str, typed: str) -> int | None:
+    if not typed:
+        return None
+    if not (typed.isascii() and typed.isdigit() and len(typed) < 10):
+        raise InvalidInput(f"{shown(typed)} is not a whole number", field=name)
+    return int(typed)
+
+
+def words(_name: str, typed: str) -> tuple[str, ...] | None:
+    """Read words that are separated by spaces or commas."""
+    return tuple(typed.replace(",", " ").split()) or None
+
+
+def numbers(name: str, typed: str) -> tuple[float, ...] | None:
+    return tuple(number(name, each) or 0.0 for each in words(name, typed) or ()) or None
+
+
+def metadata(name: str, typed: str) -> dict[str, str]:
+    try:
+        return msgspec.json.decode(typed, type=dict[str, str]) if typed else {}
+    except (msgspec.MsgspecError, RecursionError, UnicodeEncodeError):
+        raise InvalidInput('is not a JSON object with text values, such as {"plan": "gold"}', field=name) from None
+
+
+# ── fields ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Field:
+    """A text field, or a drop-down list if it has options. Its value is the option, or None for an empty option."""
+
+    def __init__(
+        self,
+        name: str,  # as the errors of services name it; the part before a dot is the object that holds the field
+        label: str,
+        parse: Callable[[str, str], Any] = text,  # gets the name and the text
+        *,
+        options: Mapping[Any, str] | None = None,  # texts by value; the value is a text or a member of an enum
+        **attributes: Any,  # of `components.field`
+    ) -> None:
+        self.name, self.label, self.attributes = name, label, attributes
+        self.options = options
+        self._parse = parse
+        self.input_name = name.replace(".", "_")
+        self.attribute = name.rpartition(".")[2]
+
+    def typed(self, form: Form) -> str:
+        return form.text(self.input_name).replace("\r\n", "\n")
+
+    def value(self, form: Form) -> Any:
+        if self.options is not None:
+            return one_of(self.name, self.typed(form), self.options) or None
+        return self._parse(self.name, self.typed(form))
+
+    def draw(self, form: Form, errors: Mapping[str, str]) -> Safe:
+        if self.options is not None:
+            return components.choice(self.input_name, self.label, self.options.items(), self.typed(form))
+        error = errors.get(self.name)
+        return components.field(self.input_name, self.label, self.typed(form), error=error, **self.attributes)
+
+
+class Checkbox(Field):
+    def value(self, form: Form) -> bool:
+        return form.flag(self.input_name)
+
+    def draw(self, form: Form, _errors: Mapping[str, str]) -> Safe:
+        box = tag("input", type="checkbox", name=self.input_name, value="1", checked=self.value(form))
+        return tag("div", tag("label", box, f" {self.label}"), class_="field")
+
+
+def values(fields: Iterable[Field], form: Form) -> dict[str, Any]:
+    """Return the value of each field by its attribute. `InvalidInput` names the field that is invalid."""
+    return {field.attribute: field.value(form) for field in fields}
+
+
+def filled(fields: Iterable[Field], found: object) -> dict[str, list[str]]:
+    """Return the texts of a form that shows the attributes of an object."""
+    return {field.input_name: [_as_text(getattr(found, field.attribute))] for field in fields}
+
+
+def _as_text(value: Any) -> str:
+    match value:
+        case bool():
+            return "1" if value else ""
+        case str() | int():
+            return str(value)
+        case float():
+            return f"{value:.10g}"
+        case tuple():
+            return ", ".join(map(_as_text, value))
+        case dict() if value:
+            return msgspec.json.encode(value).decode()
+        case _:
+            return ""
+
+
+# ── pages ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def field_errors(fields: Iterable[Field], error: HooklineError | None) -> dict[str, str]:
+    """Return the text of the error by its field, or nothing if none of the fields can show it."""
+    names = {field.name for field in fields if field.options is None}
+    return {error.field: error.words} if isinstance(error, AboutField) and error.field in names else {}
+
+
+def page(
+    context: PageContext,
+    title: str,
+    to: str,
+    *fields: Child,
+    back: tuple[str, str],
+    press: str = "Save",
+    error: HooklineError | None = None,
+    message: str | None = None,
+    rail: str | None = None,
+) -> Page:
+    """Return the page of a form that posts to the path `to`. `back` is the path and the text of the link beside the title."""
+    form = components.form(
+        context, context.link(to), *fields, components.actions(tag("button", press, class_="button main"))
+    )
+    return Page(
+        title=title,
+        body=[components.verdict("dead", message) if message else None, form],
+        aside=tag("a", back[1], href=context.link(back[0])),
+        status=http_status(error),
+        rail=rail,
+    )
+
+
+def confirmation(
+    context: PageContext,
+    title: str,
+    consequence: str,
+    *details: Child,
+    to: str,
+    press: str,
+    cancel: str,
+    hidden: Mapping[str, str] | None = None,
+) -> Page:
+    """Return the page that asks before something that nobody can undo. `to` and `cancel` are URLs from `context.link`."""
+    buttons = components.actions(
+        components.button(context, to, press, kind="danger", hidden=hidden), components.link_button(cancel, "Cancel")
+    )
+    return Page(title=title, body=[components.verdict("dead", consequence), *details, buttons])
+
+
+async def application_field(
+    context: PageContext, name: str, chosen: str, *, nothing: str, hint: str = "", error: str | None = None
+) -> Safe:
+    """Return the field that chooses an application. `nothing` is the text of the option that chooses none."""
+    apps = await context.store.catalogue.applications(context.org_id, Rows(limit=MAX_APPS + 1))
+    options, more = [(app.id, app.name) for app in apps[:MAX_APPS]], len(apps) > MAX_APPS
+    return components.chooser(name, "Application", options, chosen, more=more, nothing=nothing, hint=hint, error=error)
