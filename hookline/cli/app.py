@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Annotated, NoReturn
 
 import typer
+from typer import Option
 
 from hookline import __version__
 from hookline.cli import (
@@ -73,7 +74,7 @@ def _print_version(requested: bool) -> None:
 @app.callback()
 def common(
     _version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+        bool, Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Take the options that come before the command's name."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from hookline.api import wire
 from hookline.cli import params
@@ -33,10 +33,10 @@ async def list_apps(cmd: OrgCommand, paging: params.Paging) -> None:
 @app.command("add")
 async def add(
     cmd: OrgCommand,
-    uid: Annotated[str, typer.Argument(help="Your own id for it, such as a customer number.")],
-    name: Annotated[str | None, typer.Option("--name", help="A name to display.", show_default="the uid")] = None,
+    uid: Annotated[str, Argument(help="Your own id for it, such as a customer number.")],
+    name: Annotated[str | None, Option(help="A name to display.", show_default="the uid")] = None,
     throttle: Annotated[
-        int | None, typer.Option("--throttle", help="Maximum requests per second to all of its endpoints together.")
+        int | None, Option(help="Maximum requests per second to all of its endpoints together.")
     ] = None,
 ) -> None:
     """Add an application.
@@ -53,8 +53,8 @@ async def add(
 async def throttle(
     cmd: OrgCommand,
     ref: params.AppArgument,
-    rate: Annotated[int | None, typer.Argument(metavar="[RATE]", help="Maximum requests per second.")] = None,
-    off: Annotated[bool, typer.Option("--off", help="Remove the limit.")] = False,
+    rate: Annotated[int | None, Argument(metavar="[RATE]", help="Maximum requests per second.")] = None,
+    off: Annotated[bool, Option("--off", help="Remove the limit.")] = False,
 ) -> None:
     """Limit the requests to all endpoints of an application together. Running workers apply it at once.
 

@@ -9,6 +9,7 @@ import msgspec
 import typer
 from msgspec import Struct
 from msgspec.structs import replace
+from typer import Argument, Option
 
 from hookline.api import wire
 from hookline.cli import INTERRUPTED, params, tasks
@@ -25,8 +26,8 @@ from hookline.store.protocols import Page, death
 
 app = CommandGroup(help="Dead letters: deliveries that Hookline has given up, and why.", no_args_is_help=True)
 
-EndpointOption = Annotated[str | None, typer.Option("--endpoint", help="Only this endpoint (id; or uid, with --app).")]
-Since = Annotated[str | None, typer.Option("--since", help="Died at or after this time: an instant, or 2h, 7d ago.")]
+EndpointOption = Annotated[str | None, Option("--endpoint", help="Only this endpoint (id; or uid, with --app).")]
+Since = Annotated[str | None, Option("--since", help="Died at or after this time: an instant, or 2h, 7d ago.")]
 
 
 class Filters(Struct, frozen=True, kw_only=True):
@@ -34,12 +35,10 @@ class Filters(Struct, frozen=True, kw_only=True):
 
     app_ref: params.App = None
     endpoint: EndpointOption = None
-    event_type: Annotated[str | None, typer.Option("--type", help="Only this event type.")] = None
-    reason: Annotated[Reason | None, typer.Option("--reason", help="Only this reason.")] = None
+    event_type: Annotated[str | None, Option("--type", help="Only this event type.")] = None
+    reason: Annotated[Reason | None, Option(help="Only this reason.")] = None
     since: Since = None
-    until: Annotated[str | None, typer.Option("--until", help="Died before this time: an instant, or 2h, 7d ago.")] = (
-        None
-    )
+    until: Annotated[str | None, Option(help="Died before this time: an instant, or 2h, 7d ago.")] = None
 
     def query(self, now: datetime, *, resolved: bool | None = False) -> DeadLetterQuery:
         """`resolved=None` selects open and resolved dead letters."""
@@ -66,7 +65,7 @@ async def list_dead(
     cmd: OrgCommand,
     filters: Filters,
     paging: params.Paging,
-    resolved: Annotated[bool, typer.Option("--resolved", help="Include resolved dead letters.")] = False,
+    resolved: Annotated[bool, Option("--resolved", help="Include resolved dead letters.")] = False,
 ) -> None:
     """List dead letters, newest first.
 
@@ -100,7 +99,7 @@ def _row(letter: DeadLetter) -> tuple[Cell, ...]:
 
 
 @app.command("show")
-async def show(cmd: OrgCommand, dead_id: Annotated[str, typer.Argument(metavar="ID", help="Such as dl_17.")]) -> None:
+async def show(cmd: OrgCommand, dead_id: Annotated[str, Argument(metavar="ID", help="Such as dl_17.")]) -> None:
     """Show one dead letter with all of its attempts."""
     async with cmd.session() as opened:
         letter = await dead_letters.find(opened.deps, opened.by, dead_id)
@@ -154,7 +153,7 @@ async def stats(
     endpoint: EndpointOption = None,
     since: Since = None,
     all_orgs: Annotated[
-        bool, typer.Option("--all-orgs", help="Count those of all organizations, and show which have the most.")
+        bool, Option("--all-orgs", help="Count those of all organizations, and show which have the most.")
     ] = False,
 ) -> None:
     """Count dead letters by reason. `pending` counts the ones that were replayed and are not delivered yet."""
@@ -189,8 +188,8 @@ def _with_organizations(found: DeadStats) -> dict[str, object]:
 class Selection(Struct, frozen=True, kw_only=True):
     """The dead letters that `replay` or `resolve` changes."""
 
-    dead_ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Dead letters, such as dl_17.")] = None
-    everything: Annotated[bool, typer.Option("--all", help="All dead letters of the organization.")] = False
+    dead_ids: Annotated[list[str] | None, Argument(metavar="[ID]...", help="Dead letters, such as dl_17.")] = None
+    everything: Annotated[bool, Option("--all", help="All dead letters of the organization.")] = False
     yes: params.Yes = False
 
 
@@ -212,7 +211,7 @@ async def resolve(
     cmd: OrgCommand,
     selection: Selection,
     filters: Filters,
-    note: Annotated[str, typer.Option("--note", help="Why it needs no delivery. Hookline stores the note.")],
+    note: Annotated[str, Option(help="Why it needs no delivery. Hookline stores the note.")],
 ) -> None:
     """Close dead letters that need no delivery, with a note.
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator, Iterable, Sequence
+from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from ipaddress import ip_address
@@ -15,6 +16,7 @@ from urllib.parse import urlsplit
 
 import typer
 from msgspec import Struct
+from typer import Option
 
 from hookline import clock
 from hookline.cli.command import Command
@@ -59,15 +61,27 @@ class Check(Struct, frozen=True):
     detail: str
 
 
+def ok(name: str, detail: str) -> Check:
+    return Check(name, Finding.OK, detail)
+
+
+def warn(name: str, detail: str) -> Check:
+    return Check(name, Finding.WARN, detail)
+
+
+def fail(name: str, detail: str) -> Check:
+    return Check(name, Finding.FAIL, detail)
+
+
 MARKS = {Finding.OK: ("●", "green"), Finding.WARN: ("▲", "yellow"), Finding.FAIL: ("✕", "red")}
 
 
 async def doctor(
     cmd: Command,
     reach: Annotated[
-        bool, typer.Option("--reach", help="Also connect to the host of every endpoint, without a request.")
+        bool, Option("--reach", help="Also connect to the host of every endpoint, without a request.")
     ] = False,
-    repair: Annotated[bool, typer.Option("--repair", help="Wake lanes that are stuck.")] = False,
+    repair: Annotated[bool, Option("--repair", help="Wake lanes that are stuck.")] = False,
 ) -> None:
     """Check configuration, database, disk, clock, retries, lanes, endpoints, outboxes and DNS; with --reach, connections.
 
@@ -97,17 +111,17 @@ async def _examine(*, reach: bool, repair: bool) -> AsyncIterator[Check]:
     try:
         config = existing_config()
     except ConfigError as error:  # a missing database ends the command with its own exit code
-        yield Check("configuration", Finding.FAIL, str(error))
+        yield fail("configuration", str(error))
         return
     try:
         store = await open_configured(config)
     except HooklineError as error:
-        yield Check("configuration", Finding.FAIL, str(error))
+        yield fail("configuration", str(error))
         return
-    yield Check("configuration", Finding.OK, shown_url(config.database_url))
+    yield ok("configuration", shown_url(config.database_url))
     if config.public_url is None and (config.trusted_proxies or not is_loopback(config.host)):
         text = "links to the portal need HOOKLINE_PUBLIC_URL, because other machines reach this server: set it"
-        yield Check("links", Finding.WARN, text)
+        yield warn("links", text)
     yield check_retries(config)
     if config.database_file is not None:
         yield _check_disk(config.database_file)
@@ -116,7 +130,7 @@ async def _examine(*, reach: bool, repair: bool) -> AsyncIterator[Check]:
         async for check in _examine_database(config, store, reach=reach, repair=repair):
             yield check
     except HooklineError as error:
-        yield Check("database", Finding.FAIL, str(error))
+        yield fail("database", str(error))
     finally:
         await store.close()
 
@@ -150,8 +164,8 @@ def check_retries(config: Config) -> Check:
     expected, longest = backoff.span(config.retry)
     text = f"{config.retry.max_attempts} attempts: {lasting(expected)} expected, {lasting(longest)} at the longest"
     if expected < MIN_RETRY_SPAN:
-        return Check("retries", Finding.WARN, f"{text}; an outage of an hour would turn deliveries into dead letters")
-    return Check("retries", Finding.OK, text)
+        return warn("retries", f"{text}; an outage of an hour would turn deliveries into dead letters")
+    return ok("retries", text)
 
 
 def _check_disk(file: Path) -> Check:
@@ -161,8 +175,8 @@ def _check_disk(file: Path) -> Check:
 def check_free(free: int) -> Check:
     text = f"{free / 1024**2:,.0f} MiB free beside the database"
     if free < LEAST_DISK:
-        return Check("disk", Finding.FAIL, f"{text}: make room, or nothing more is accepted")
-    return Check("disk", Finding.OK, text)
+        return fail("disk", f"{text}: make room, or nothing more is accepted")
+    return ok("disk", text)
 
 
 def check_file(file: Path) -> Check:
@@ -170,20 +184,20 @@ def check_file(file: Path) -> Check:
     try:
         found = file.stat()
     except OSError:
-        return Check("file", Finding.OK, "there is no database yet")
+        return ok("file", "there is no database yet")
     if found.st_mode & 0o007:
-        return Check("file", Finding.WARN, f"{file} can be read or written by others: run chmod 600 on it")
+        return warn("file", f"{file} can be read or written by others: run chmod 600 on it")
     if found.st_uid not in (os.geteuid(), 0):
-        return Check("file", Finding.WARN, f"{file} belongs to another user: run chown on it if it is not theirs")
-    return Check("file", Finding.OK, f"only its owner and group reach {file.name}")
+        return warn("file", f"{file} belongs to another user: run chown on it if it is not theirs")
+    return ok("file", f"only its owner and group reach {file.name}")
 
 
 def check_version(version: int) -> Check:
     if version == SCHEMA_VERSION:
-        return Check("migrations", Finding.OK, f"version {version}")
+        return ok("migrations", f"version {version}")
     if version > SCHEMA_VERSION:
-        return Check("migrations", Finding.FAIL, f"version {version} is newer than this release's {SCHEMA_VERSION}")
-    return Check("migrations", Finding.FAIL, f"version {version}, not {SCHEMA_VERSION}: run hookline migrate")
+        return fail("migrations", f"version {version} is newer than this release's {SCHEMA_VERSION}")
+    return fail("migrations", f"version {version}, not {SCHEMA_VERSION}: run hookline migrate")
 
 
 # ── database ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -200,30 +214,26 @@ async def _check_clock(store: Store) -> Check:
 def check_skew(since_before: float, since_after: float) -> Check:
     """Compute the skew. The database's time must lie between two readings of our clock, taken before and after it."""
     skew = max(0.0, -since_before, since_after)
-    text = f"the database's clock and this machine's differ by {lasting(skew)}"
-    if skew >= SKEW_FAIL:
-        return Check("clock", Finding.FAIL, f"{text}: synchronise them (NTP)")
-    if skew >= SKEW_WARN:
-        return Check("clock", Finding.WARN, f"{text}: synchronise them (NTP)")
-    return Check("clock", Finding.OK, "the database's clock and this machine's agree")
+    if skew < SKEW_WARN:
+        return ok("clock", "the database's clock and this machine's agree")
+    text = f"the database's clock and this machine's differ by {lasting(skew)}: synchronise them (NTP)"
+    return fail("clock", text) if skew >= SKEW_FAIL else warn("clock", text)
 
 
 async def _check_lanes(store: Store, *, repair: bool) -> Check:
     stuck = await store.upkeep.find_stuck_lanes(repair=repair)
     if not stuck:
-        return Check("lanes", Finding.OK, "every open delivery is in a lane that will wake")
+        return ok("lanes", "every open delivery is in a lane that will wake")
     if repair:
-        return Check("lanes", Finding.WARN, f"{len(stuck)} lanes would not have woken; repaired. Please report it")
-    return Check(
-        "lanes", Finding.FAIL, f"{len(stuck)} lanes will not wake: run hookline doctor --repair, and report it"
-    )
+        return warn("lanes", f"{len(stuck)} lanes would not have woken; repaired. Please report it")
+    return fail("lanes", f"{len(stuck)} lanes will not wake: run hookline doctor --repair, and report it")
 
 
 def check_health(views: list[LaneView]) -> Check:
-    failing = [view for view in views if view.lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN)]
-    held = [view for view in views if view.lane.status in (EndpointStatus.PAUSED, EndpointStatus.DISABLED)]
-    text = f"{len(views)} in all, {len(failing)} with an open circuit, {len(held)} paused or disabled"
-    return Check("endpoints", Finding.WARN if failing or held else Finding.OK, text)
+    failing = sum(view.lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN) for view in views)
+    held = sum(view.lane.status in (EndpointStatus.PAUSED, EndpointStatus.DISABLED) for view in views)
+    text = f"{len(views)} in all, {failing} with an open circuit, {held} paused or disabled"
+    return warn("endpoints", text) if failing or held else ok("endpoints", text)
 
 
 async def _check_secrets(store: Store, views: list[LaneView]) -> Check:
@@ -234,10 +244,10 @@ async def _check_secrets(store: Store, views: list[LaneView]) -> Check:
         opened = await store.catalogue.endpoints_for(numbers[start : start + SECRETS_BATCH])
         sealed += [endpoint for endpoint in opened if not endpoint.secrets]
     if not sealed:
-        return Check("secrets", Finding.OK, "HOOKLINE_SECRET_KEY opens every endpoint's")
+        return ok("secrets", "HOOKLINE_SECRET_KEY opens every endpoint's")
     shown = f"{sealed[0].id}: {sealed[0].status_reason}"
     text = f"HOOKLINE_SECRET_KEY does not open those of {len(sealed)} of {len(views)} endpoints ({shown})"
-    return Check("secrets", Finding.FAIL, text)
+    return fail("secrets", text)
 
 
 def check_keys(seals: Seals) -> Check:
@@ -245,26 +255,24 @@ def check_keys(seals: Seals) -> Check:
     needed = [key for key in seals.older if key.count]
     if needed:
         each = ", ".join(f"{key.key_id} seals {_at_least(key.count)}" for key in needed)
-        return Check(
-            "keys", Finding.WARN, f"older keys of HOOKLINE_SECRET_KEY are in use ({each}): run hookline reseal"
-        )
+        return warn("keys", f"older keys of HOOKLINE_SECRET_KEY are in use ({each}): run hookline reseal")
     if seals.unknown:
         text = f"{_at_least(seals.unknown)} values are sealed with no key of HOOKLINE_SECRET_KEY: hookline reseal names them"
-        return Check("keys", Finding.WARN, text)
+        return warn("keys", text)
     if seals.older:
         each = ", ".join(key.key_id for key in seals.older)
-        return Check("keys", Finding.OK, f"{each} seals nothing any more: remove it from HOOKLINE_SECRET_KEY")
-    return Check("keys", Finding.OK, "everything is sealed with the one key of HOOKLINE_SECRET_KEY")
+        return ok("keys", f"{each} seals nothing any more: remove it from HOOKLINE_SECRET_KEY")
+    return ok("keys", "everything is sealed with the one key of HOOKLINE_SECRET_KEY")
 
 
 def check_tokens(secrets: Sequence[str], known: Sequence[OlderSecret], now: datetime) -> Check:
     """Say which older secrets can be removed. Tokens are not stored, so only the last use of a secret is known."""
     if len(secrets) == 1:
-        return Check("tokens", Finding.OK, "one secret of HOOKLINE_JWT_SECRET signs and verifies them")
+        return ok("tokens", "one secret of HOOKLINE_JWT_SECRET signs and verifies them")
     by_id = {each.id: each for each in known}
     results = [_older(id_.hex(), by_id.get(id_), now) for id_ in map(tokens.secret_id, secrets[1:])]
-    finding = Finding.OK if all(unused for unused, _ in results) else Finding.WARN
-    return Check("tokens", finding, f"older secrets of HOOKLINE_JWT_SECRET: {'; '.join(text for _, text in results)}")
+    text = f"older secrets of HOOKLINE_JWT_SECRET: {'; '.join(text for _, text in results)}"
+    return ok("tokens", text) if all(unused for unused, _ in results) else warn("tokens", text)
 
 
 def _older(name: str, secret: OlderSecret | None, now: datetime) -> tuple[bool, str]:
@@ -294,10 +302,10 @@ def check_guard(guard: Guard, views: list[LaneView]) -> Check:
     """Check the URLs as they are written. The addresses of host names are checked only when a request is sent."""
     refused = [(view, fault) for view in views if (fault := _refusal(guard, view.url))]
     if not refused:
-        return Check("guard", Finding.OK, "lets every endpoint's URL through")
+        return ok("guard", "lets every endpoint's URL through")
     view, fault = refused[0]
     text = f"{len(refused)} of {len(views)} endpoints get nothing with these settings ({view.endpoint_id}: {fault})"
-    return Check("guard", Finding.FAIL, text)
+    return fail("guard", text)
 
 
 def _refusal(guard: Guard, url: str) -> str | None:
@@ -310,8 +318,8 @@ def _refusal(guard: Guard, url: str) -> str | None:
 
 def check_dead(count: int) -> Check:
     if not count:
-        return Check("dead letters", Finding.OK, "none open")
-    return Check("dead letters", Finding.WARN, f"{count:,} open: see hookline dead stats --all-orgs")
+        return ok("dead letters", "none open")
+    return warn("dead letters", f"{count:,} open: see hookline dead stats --all-orgs")
 
 
 # ── outboxes ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -320,9 +328,9 @@ def check_dead(count: int) -> Check:
 def check_outbox(view: OutboxView, now: datetime) -> Check:
     if view.set_aside:
         text = f"{counted(view.set_aside)} rows could not become messages: see hookline outbox list"
-        return Check("outbox", Finding.WARN, text)
+        return warn("outbox", text)
     late = lateness(view.waiting, view.oldest, now)
-    return Check("outbox", Finding.WARN if late else Finding.OK, late or "nothing is late or set aside")
+    return warn("outbox", late) if late else ok("outbox", "nothing is late or set aside")
 
 
 def lateness(waiting: int, oldest: datetime | None, now: datetime) -> str | None:
@@ -335,7 +343,7 @@ async def _check_source(url: str, store: Store) -> Check:
     try:
         view = await examine(url, store)
     except SourceUnavailable as error:
-        return Check("source", Finding.FAIL, str(error))
+        return fail("source", str(error))
     return check_source(shown_url(url), view, await store.now())
 
 
@@ -343,8 +351,8 @@ def check_source(name: str, view: SourceView, now: datetime) -> Check:
     late = lateness(view.waiting, view.oldest, now)
     faults = [*([late] if late else []), *view.hints]
     if faults:
-        return Check("source", Finding.WARN, f"{name}: {'; '.join(faults)}")
-    return Check("source", Finding.OK, f"{name}: can be relayed from, and nothing is late")
+        return warn("source", f"{name}: {'; '.join(faults)}")
+    return ok("source", f"{name}: can be relayed from, and nothing is late")
 
 
 # ── network ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -368,40 +376,33 @@ def _is_address(host: str) -> bool:
 async def _check_dns(config: Config, views: list[LaneView]) -> Check:
     names = sorted({host for host, _ in hosts(views) if not _is_address(host)})
     if not names:
-        return Check("dns", Finding.OK, "no endpoint has a name to look up")
+        return ok("dns", "no endpoint has a name to look up")
     asked = names[:MAX_NAMES]
     answers = await look_up(config, asked)
     bad = [f"{name} ({answer.problem})" for name, answer in answers.items() if answer.problem]
     rest = f" (the first {len(asked)} of {len(names)})" if len(names) > len(asked) else ""
-    if not bad:
-        return Check("dns", Finding.OK, f"{len(asked)} names resolve{rest}")
-    finding = Finding.FAIL if len(bad) == len(asked) else Finding.WARN
-    return Check("dns", finding, f"{len(bad)} of {len(asked)} names do not resolve{rest}: {', '.join(bad[:5])}")
+    return _check_all("dns", bad, len(asked), f"names resolve{rest}", f"names do not resolve{rest}")
 
 
 async def look_up(config: Config, names: list[str]) -> dict[str, Answer]:
     """Resolve names with the same resolver that the sender uses."""
-    loop = asyncio.get_running_loop()
     resolver = Resolver(servers=config.dns_servers)
     try:
-        return dict(await asyncio.gather(*(_answer(loop, resolver, name) for name in names)))
+        return dict(await asyncio.gather(*(_answer(resolver, name) for name in names)))
     finally:
         resolver.close()
 
 
-async def _answer(loop: asyncio.AbstractEventLoop, resolver: Resolver, name: str) -> tuple[str, Answer]:
-    future: asyncio.Future[Answer] = loop.create_future()
+async def _answer(resolver: Resolver, name: str) -> tuple[str, Answer]:
+    future: Future[Answer] = Future()
 
-    def settle(answer: Answer) -> None:
-        if not future.done():
+    def on_answer(_name: str, answer: Answer) -> None:  # in a thread of the resolver
+        if future.set_running_or_notify_cancel():
             future.set_result(answer)
-
-    def on_answer(_name: str, answer: Answer) -> None:
-        loop.call_soon_threadsafe(settle, answer)
 
     resolver.look_up(name, on_answer)
     try:
-        return name, await asyncio.wait_for(future, LOOKUP_TIMEOUT)
+        return name, await asyncio.wait_for(asyncio.wrap_future(future), LOOKUP_TIMEOUT)
     except TimeoutError:
         return name, Answer(problem="no answer in time")
 
@@ -409,13 +410,18 @@ async def _answer(loop: asyncio.AbstractEventLoop, resolver: Resolver, name: str
 async def _check_reach(config: Config, views: list[LaneView]) -> Check:
     targets = hosts(views)[:MAX_NAMES]
     if not targets:
-        return Check("reach", Finding.OK, "no endpoint to connect to")
+        return ok("reach", "no endpoint to connect to")
     problems = await asyncio.gather(*(_connect(config, host, port) for host, port in targets))
     bad = [f"{host}:{port} ({why})" for (host, port), why in zip(targets, problems, strict=True) if why]
+    return _check_all("reach", bad, len(targets), "hosts accept connections", "hosts cannot be reached")
+
+
+def _check_all(name: str, bad: list[str], count: int, if_good: str, if_bad: str) -> Check:
+    """Warn if some of the hosts are bad, and fail if all of them are."""
     if not bad:
-        return Check("reach", Finding.OK, f"{len(targets)} hosts accept connections")
-    finding = Finding.FAIL if len(bad) == len(targets) else Finding.WARN
-    return Check("reach", finding, f"{len(bad)} of {len(targets)} hosts cannot be reached: {', '.join(bad[:5])}")
+        return ok(name, f"{count} {if_good}")
+    text = f"{len(bad)} of {count} {if_bad}: {', '.join(bad[:5])}"
+    return fail(name, text) if len(bad) == count else warn(name, text)
 
 
 async def _connect(config: Config, host: str, port: int) -> str | None:

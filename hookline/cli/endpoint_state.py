@@ -8,7 +8,7 @@ from functools import partial
 from typing import Annotated, TypeVar
 
 import msgspec
-import typer
+from typer import Option
 
 from hookline import clock
 from hookline.api import wire
@@ -26,7 +26,7 @@ from hookline.services.lookup import EndpointRef
 
 T = TypeVar("T")
 
-Why = Annotated[str | None, typer.Option("--why", help="The cause. The endpoint's timeline shows it.")]
+Why = Annotated[str | None, Option("--why", help="The cause. The endpoint's timeline shows it.")]
 
 
 def actor_name(actor: Actor) -> str:
@@ -52,7 +52,7 @@ async def resume(
     ref: params.EndpointRef,
     why: Why = None,
     replay_missing: Annotated[
-        bool, typer.Option("--replay-missing", help="Also send what it missed since it was last disabled.")
+        bool, Option("--replay-missing", help="Also send what it missed since it was last disabled.")
     ] = False,
 ) -> None:
     """Send to a paused or disabled endpoint again. Deliveries that waited for the end of a pause get a new time budget.
@@ -91,9 +91,9 @@ async def open_circuit(
     cmd: OrgCommand,
     ref: params.EndpointRef,
     length: Annotated[
-        str | None, typer.Option("--for", help="For how long: 90s, 30m, 2h.", show_default="as after a failure")
+        str | None, Option("--for", help="For how long: 90s, 30m, 2h.", show_default="as after a failure")
     ] = None,
-    until: Annotated[str | None, typer.Option("--until", help="Or until when: 2026-01-31T12:00:00Z.")] = None,
+    until: Annotated[str | None, Option(help="Or until when: 2026-01-31T12:00:00Z.")] = None,
     why: Why = None,
 ) -> None:
     """Open its circuit. Hookline sends nothing until the given time, and then one probe. Time budgets run on meanwhile.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from hookline import clock, signing
 from hookline.api import wire
@@ -47,7 +48,7 @@ def _row(view: LaneView) -> tuple[Cell, ...]:
 async def show(
     cmd: OrgCommand,
     ref: params.EndpointRef,
-    with_secret: Annotated[bool, typer.Option("--secret", help="Print its signing secrets too.")] = False,
+    with_secret: Annotated[bool, Option("--secret", help="Print its signing secrets too.")] = False,
 ) -> None:
     """Show one endpoint: its settings, its lane, and the last changes of its state."""
     find = endpoints.show_secret if with_secret else endpoints.find
@@ -116,24 +117,24 @@ def _lane_pairs(view: LaneView) -> list[tuple[str, Cell]]:
 async def add(
     cmd: OrgCommand,
     app_ref: params.AppArgument,
-    url: Annotated[str, typer.Argument(help="The URL that webhooks are sent to.")],
-    uid: Annotated[str | None, typer.Option("--uid", help="Your own id for it.")] = None,
+    url: Annotated[str, Argument(help="The URL that webhooks are sent to.")],
+    uid: Annotated[str | None, Option(help="Your own id for it.")] = None,
     event_type: Annotated[
-        list[str] | None, typer.Option("--event-type", "-t", help="Only this event type. Can be given several times.")
+        list[str] | None, Option("--event-type", "-t", help="Only this event type. Can be given several times.")
     ] = None,
     channel: Annotated[
-        list[str] | None, typer.Option("--channel", help="Only messages on this channel. Can be given several times.")
+        list[str] | None, Option(help="Only messages on this channel. Can be given several times.")
     ] = None,
-    secret: Annotated[str | None, typer.Option("--secret", help="whsec_...", show_default="generated")] = None,
-    scheme: Annotated[Scheme, typer.Option("--scheme", help="How requests are signed.")] = Scheme.STANDARD,
-    throttle: Annotated[float | None, typer.Option("--throttle", help="Maximum requests per second.")] = None,
-    concurrency: Annotated[int | None, typer.Option("--concurrency", help="Maximum concurrent requests.")] = None,
+    secret: Annotated[str | None, Option(help="whsec_...", show_default="generated")] = None,
+    scheme: Annotated[Scheme, Option(help="How requests are signed.")] = Scheme.STANDARD,
+    throttle: Annotated[float | None, Option(help="Maximum requests per second.")] = None,
+    concurrency: Annotated[int | None, Option(help="Maximum concurrent requests.")] = None,
     ordering: Annotated[
         Ordering,
-        typer.Option("--ordering", help="What is sent one at a time: nothing, each ordering key, or everything."),
+        Option(help="What is sent one at a time: nothing, each ordering key, or everything."),
     ] = Ordering.KEY,
     on_death: Annotated[
-        OnDeath, typer.Option("--on-death", help="Whether deliveries behind a dead one are sent or blocked.")
+        OnDeath, Option(help="Whether deliveries behind a dead one are sent or blocked.")
     ] = OnDeath.SKIP,
 ) -> None:
     """Add an endpoint, and print its id and its signing secret.
@@ -167,7 +168,7 @@ async def add(
 async def rotate(
     cmd: OrgCommand,
     ref: params.EndpointRef,
-    overlap: Annotated[str, typer.Option("--overlap", help="How long the old secret also signs: 0, 30m, 7d.")] = "24h",
+    overlap: Annotated[str, Option(help="How long the old secret also signs: 0, 30m, 7d.")] = "24h",
 ) -> None:
     """Create a new signing secret and print it. The old secret also signs until the overlap ends.
 
@@ -212,10 +213,10 @@ async def remove(cmd: OrgCommand, ref: params.EndpointRef) -> None:
 async def replay_missing(
     cmd: OrgCommand,
     ref: params.EndpointRef,
-    since: Annotated[str, typer.Option("--since", help="Accepted at or after this time: an instant, or 2h, 7d ago.")],
+    since: Annotated[str, Option(help="Accepted at or after this time: an instant, or 2h, 7d ago.")],
     until: Annotated[
         str | None,
-        typer.Option("--until", help="Accepted before this time: an instant, or 2h, 7d ago.", show_default="now"),
+        Option(help="Accepted before this time: an instant, or 2h, 7d ago.", show_default="now"),
     ] = None,
 ) -> None:
     """Send messages that match the endpoint now and have no delivery to it.

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-import typer
+from typer import Argument, Option
 
 from hookline.api import wire
 from hookline.cli import params
@@ -18,14 +18,14 @@ from hookline.services import event_types
 
 app = CommandGroup(help="Event types: the catalogue that endpoints choose from.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="Such as order.paid.")]
+Name = Annotated[str, Argument(help="Such as order.paid.")]
 
 
 @app.command("list")
 async def list_event_types(
     cmd: OrgCommand,
     paging: params.Paging,
-    archived: Annotated[bool, typer.Option("--archived", help="Include archived event types.")] = False,
+    archived: Annotated[bool, Option("--archived", help="Include archived event types.")] = False,
 ) -> None:
     """List event types."""
     async with cmd.session() as opened:
@@ -69,12 +69,12 @@ def _print(out: Output, found: EventType) -> None:
 async def add(
     cmd: OrgCommand,
     name: Name,
-    description: Annotated[str, typer.Option("--description", help="A text to display.")] = "",
+    description: Annotated[str, Option(help="A text to display.")] = "",
     schema: Annotated[
         Path | None,
-        typer.Option("--schema", exists=True, dir_okay=False, help="A file with the payload's JSON Schema."),
+        Option(exists=True, dir_okay=False, help="A file with the payload's JSON Schema."),
     ] = None,
-    validate: Annotated[bool, typer.Option("--validate", help="Refuse payloads that do not fit the schema.")] = False,
+    validate: Annotated[bool, Option("--validate", help="Refuse payloads that do not fit the schema.")] = False,
 ) -> None:
     """Add an event type, so that endpoints can choose it; or restore an archived one.
 

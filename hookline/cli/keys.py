@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from hookline.api.wire.keys import api_key, api_key_made
 from hookline.cli import params
@@ -22,12 +22,10 @@ app = CommandGroup(
 @app.command("create")
 async def create(
     cmd: OrgCommand,
-    name: Annotated[str, typer.Argument(help="A name that says who uses the key, and where.")],
-    scope: Annotated[Scope, typer.Option("--scope", help="What the key allows.")] = Scope.FULL,
+    name: Annotated[str, Argument(help="A name that says who uses the key, and where.")],
+    scope: Annotated[Scope, Option(help="What the key allows.")] = Scope.FULL,
     app_ref: params.OnlyApp = None,
-    days: Annotated[
-        float | None, typer.Option("--days", help="Days until it expires.", show_default="until it is revoked")
-    ] = None,
+    days: Annotated[float | None, Option(help="Days until it expires.", show_default="until it is revoked")] = None,
 ) -> None:
     """Create an API key and print it. This is the only time: Hookline stores only its hash.
 
@@ -64,7 +62,7 @@ def _cells(key: ApiKey) -> tuple[Cell, ...]:
 
 @app.command("revoke")
 async def revoke(
-    cmd: OrgCommand, key_id: Annotated[str, typer.Argument(help="The key's id, key_..., as `keys list` shows it.")]
+    cmd: OrgCommand, key_id: Annotated[str, Argument(help="The key's id, key_..., as `keys list` shows it.")]
 ) -> None:
     """Revoke an API key for ever. Running servers refuse it within seconds."""
     async with cmd.session() as opened:

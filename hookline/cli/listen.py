@@ -11,8 +11,8 @@ from ipaddress import ip_address
 from typing import Annotated
 from urllib.parse import urlsplit
 
-import typer
 from msgspec import Struct
+from typer import Option
 
 from hookline import clock, config, ids, signing
 from hookline.cli.command import OrgCommand
@@ -33,20 +33,16 @@ PING_TYPE = "hookline.ping"
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0 takes any free port.")] = 8072
-    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1"
-    secret: Annotated[str | None, typer.Option("--secret", help="Verify with this secret: whsec_...")] = None
-    scheme: Annotated[Scheme, typer.Option("--scheme", help="How the requests are signed.")] = Scheme.STANDARD
-    status: Annotated[int, typer.Option("--status", help="Respond with this status.")] = 200
-    delay: Annotated[float, typer.Option("--delay", help="Wait this many seconds before each response.")] = 0
-    fail_rate: Annotated[
-        float, typer.Option("--fail-rate", help="Respond to this share of the requests with 500 (0 to 1).")
-    ] = 0
-    register: Annotated[
-        str | None, typer.Option("--register", metavar="APP", help="Register as an endpoint of this application.")
-    ] = None
-    ping: Annotated[bool, typer.Option("--ping", help="With --register: send one message, to see it arrive.")] = False
-    count: Annotated[int, typer.Option("--count", min=0, help="End after this many requests; 0: never.")] = 0
+    port: Annotated[int, Option("--port", "-p", min=0, max=65535, help="0 takes any free port.")] = 8072
+    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1"
+    secret: Annotated[str | None, Option(help="Verify with this secret: whsec_...")] = None
+    scheme: Annotated[Scheme, Option(help="How the requests are signed.")] = Scheme.STANDARD
+    status: Annotated[int, Option(help="Respond with this status.")] = 200
+    delay: Annotated[float, Option(help="Wait this many seconds before each response.")] = 0
+    fail_rate: Annotated[float, Option(help="Respond to this share of the requests with 500 (0 to 1).")] = 0
+    register: Annotated[str | None, Option(metavar="APP", help="Register as an endpoint of this application.")] = None
+    ping: Annotated[bool, Option("--ping", help="With --register: send one message, to see it arrive.")] = False
+    count: Annotated[int, Option(min=0, help="End after this many requests; 0: never.")] = 0
 
     @property
     def secrets(self) -> tuple[Secret, ...]:

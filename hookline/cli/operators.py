@@ -7,7 +7,7 @@ from enum import StrEnum
 from getpass import getpass
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from hookline.cli import params
 from hookline.cli.command import CommandGroup, OrgCommand
@@ -27,17 +27,15 @@ class Role(StrEnum):
     READ = "read"
 
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Such as ada or ada@example.com.")]
-Stdin = Annotated[
-    bool, typer.Option("--password-stdin", help="Read the password from the first line of standard input.")
-]
+Name = Annotated[str, Argument(metavar="NAME", help="Such as ada or ada@example.com.")]
+Stdin = Annotated[bool, Option("--password-stdin", help="Read the password from the first line of standard input.")]
 
 
 @app.command("add")
 async def add(
     cmd: OrgCommand,
     name: Name,
-    role: Annotated[Role, typer.Option("--role", help="`read` can see everything and change nothing.")] = Role.FULL,
+    role: Annotated[Role, Option(help="`read` can see everything and change nothing.")] = Role.FULL,
     password_stdin: Stdin = False,
 ) -> None:
     """Add an operator. Asks for the password twice. It is never an argument, because other users of this machine see those.
@@ -81,9 +79,7 @@ async def password(cmd: OrgCommand, name: Name, password_stdin: Stdin = False) -
 async def role(
     cmd: OrgCommand,
     name: Name,
-    role: Annotated[
-        Role, typer.Argument(metavar="full|read", help="`full`, or `read`: see everything and change nothing.")
-    ],
+    role: Annotated[Role, Argument(metavar="full|read", help="`full`, or `read`: see everything and change nothing.")],
 ) -> None:
     """Change what an operator may do. It applies at once, also to sessions that exist."""
     async with cmd.session() as opened:

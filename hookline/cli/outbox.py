@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from hookline.cli import outbox_setup, outbox_status, params
 from hookline.cli.command import Command, CommandGroup
@@ -24,13 +24,11 @@ app.command("prune")(outbox_setup.prune)
 
 Id = Annotated[
     int,
-    typer.Argument(metavar="ID", min=1, max=params.LARGEST_NUMBER, help="The row's id, as `outbox list` shows it."),
+    Argument(metavar="ID", min=1, max=params.LARGEST_NUMBER, help="The row's id, as `outbox list` shows it."),
 ]
 Ids = Annotated[
     list[int] | None,
-    typer.Argument(
-        metavar="[ID]...", min=1, max=params.LARGEST_NUMBER, help="The rows' ids, as `outbox list` shows them."
-    ),
+    Argument(metavar="[ID]...", min=1, max=params.LARGEST_NUMBER, help="The rows' ids, as `outbox list` shows them."),
 ]
 
 
@@ -102,7 +100,7 @@ def _print(out: Output, row: SetAside, payload: str) -> None:
 async def retry(
     cmd: Command,
     ids: Ids = None,
-    everything: Annotated[bool, typer.Option("--all", help="All rows that are set aside.")] = False,
+    everything: Annotated[bool, Option("--all", help="All rows that are set aside.")] = False,
 ) -> None:
     """Put rows back into the outbox, after you have removed the cause. Rows that fail again are set aside again.
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from hookline import config
 from hookline.cli.command import Command
@@ -18,7 +19,7 @@ from hookline.outbox.setup import sql as outbox_sql
 
 MAX_ROLE = 63  # bytes; PostgreSQL cuts off longer names
 
-Url = Annotated[str, typer.Argument(metavar="URL", help="sqlite:////srv/shop/shop.db or postgresql://...")]
+Url = Annotated[str, Argument(metavar="URL", help="sqlite:////srv/shop/shop.db or postgresql://...")]
 
 
 class Engine(StrEnum):
@@ -30,11 +31,9 @@ def sql(
     cmd: Command,
     engine: Annotated[
         Engine | None,
-        typer.Argument(help="The engine of the application's database.", show_default="as Hookline's own"),
+        Argument(help="The engine of the application's database.", show_default="as Hookline's own"),
     ] = None,
-    grant: Annotated[
-        list[str] | None, typer.Option("--grant", metavar="ROLE", help="A role that may publish (PostgreSQL).")
-    ] = None,
+    grant: Annotated[list[str] | None, Option(metavar="ROLE", help="A role that may publish (PostgreSQL).")] = None,
 ) -> None:
     """Print the SQL that creates the outbox, for your own migrations or for a database administrator.
 

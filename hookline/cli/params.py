@@ -7,8 +7,8 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
-import typer
 from msgspec import Struct
+from typer import Argument, Option
 
 from hookline import ids
 from hookline.errors import InvalidInput
@@ -19,15 +19,13 @@ from hookline.store.protocols import Page
 LARGEST_NUMBER = 10**18 - 1  # the largest row number that both engines can store
 MAX_DAYS = 36_500.0
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Org = Annotated[
-    str, typer.Option("--org", help="The organization, if there are several.", show_default="the default one")
-]
-App = Annotated[str | None, typer.Option("--app", help="Only this application (id or uid).")]
-OnlyApp = Annotated[str | None, typer.Option("--app", help="For this application only (id or uid).")]
-AppArgument = Annotated[str, typer.Argument(metavar="APP", help="The application's id or uid.")]
-Limit = Annotated[int, typer.Option("--limit", min=1, max=1000, help="The maximum number of rows.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+Json = Annotated[bool, Option("--json", help="Print JSON.")]
+Org = Annotated[str, Option("--org", help="The organization, if there are several.", show_default="the default one")]
+App = Annotated[str | None, Option("--app", help="Only this application (id or uid).")]
+OnlyApp = Annotated[str | None, Option("--app", help="For this application only (id or uid).")]
+AppArgument = Annotated[str, Argument(metavar="APP", help="The application's id or uid.")]
+Limit = Annotated[int, Option("--limit", min=1, max=1000, help="The maximum number of rows.")]
+Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 DEFAULT_ORG_ID = ids.DEFAULT_ORG
 
@@ -38,7 +36,7 @@ _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
 class EndpointRef(lookup.EndpointRef, frozen=True):
     """An endpoint as the user names it: by id, or by uid with `--app`."""
 
-    endpoint: Annotated[str, typer.Argument(metavar="ENDPOINT", help="The endpoint's id; or its uid, with --app.")]
+    endpoint: Annotated[str, Argument(metavar="ENDPOINT", help="The endpoint's id; or its uid, with --app.")]
     app: App = None
 
 
@@ -46,7 +44,7 @@ class Paging(Struct, frozen=True):
     """One page of a list."""
 
     limit: Limit = 50
-    after: Annotated[str | None, typer.Option("--after", help="Continue after this id, the last of a page.")] = None
+    after: Annotated[str | None, Option(help="Continue after this id, the last of a page.")] = None
 
     @property
     def page(self) -> Page:
@@ -59,7 +57,7 @@ class NumberPaging(Struct, frozen=True):
     limit: Limit = 50
     after: Annotated[
         int | None,
-        typer.Option("--after", min=0, max=LARGEST_NUMBER, help="Continue after this id, the last of a page."),
+        Option(min=0, max=LARGEST_NUMBER, help="Continue after this id, the last of a page."),
     ] = None
 
     @property

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from hookline import clock
 from hookline.cli.command import Command
@@ -28,9 +29,9 @@ QUIET = 0.3  # seconds without new rows after which --once counts an outbox as e
 
 From = Annotated[
     list[str] | None,
-    typer.Option("--from", metavar="URL", help="An application's database, instead of the configured ones."),
+    Option("--from", metavar="URL", help="An application's database, instead of the configured ones."),
 ]
-Once = Annotated[bool, typer.Option("--once", help="Relay the rows that wait now, and exit.")]
+Once = Annotated[bool, Option("--once", help="Relay the rows that wait now, and exit.")]
 
 
 def relay(cmd: Command, given: From = None, once: Once = False) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 from msgspec import Struct
+from typer import Option
 
 from hookline.cli import INTERRUPTED
 from hookline.cli.command import Command
@@ -35,7 +36,7 @@ class Report(Struct, frozen=True, kw_only=True):
 
 async def reseal(
     cmd: Command,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be encrypted again.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only count what would be encrypted again.")] = False,
 ) -> None:
     """Encrypt every secret with the first key of HOOKLINE_SECRET_KEY, so that older keys can be removed.
 

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 from msgspec.structs import replace
+from typer import Argument, Option
 
 from hookline import clock, ids
 from hookline.api import wire
@@ -29,20 +30,16 @@ MAX_WAIT = 86_400.0  # seconds
 async def send(
     cmd: OrgCommand,
     app_ref: params.AppArgument,
-    event_type: Annotated[str, typer.Argument(metavar="TYPE", help="Such as order.paid.")],
+    event_type: Annotated[str, Argument(metavar="TYPE", help="Such as order.paid.")],
     data: Annotated[
-        str, typer.Option("--data", "-d", help="The payload: a file name, - for standard input, or JSON.")
+        str, Option("--data", "-d", help="The payload: a file name, - for standard input, or JSON.")
     ] = "{}",
-    event_id: Annotated[
-        str | None, typer.Option("--event-id", help="Your own id. A second message with the same id is refused.")
-    ] = None,
-    channel: Annotated[
-        list[str] | None, typer.Option("--channel", help="A channel. Can be given several times.")
-    ] = None,
+    event_id: Annotated[str | None, Option(help="Your own id. A second message with the same id is refused.")] = None,
+    channel: Annotated[list[str] | None, Option(help="A channel. Can be given several times.")] = None,
     ordering_key: Annotated[
-        str | None, typer.Option("--ordering-key", help="Messages with the same key are sent one at a time, in order.")
+        str | None, Option(help="Messages with the same key are sent one at a time, in order.")
     ] = None,
-    wait: Annotated[float, typer.Option("--wait", help="Maximum seconds to wait until it is delivered or dead.")] = 0,
+    wait: Annotated[float, Option(help="Maximum seconds to wait until it is delivered or dead.")] = 0,
 ) -> None:
     """Send a message to every endpoint of an application that matches.
 

@@ -13,8 +13,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import typer
 import uvloop
+from typer import Option
 
 from hookline import clock, ids
 from hookline.cli.command import Command
@@ -41,16 +41,16 @@ class Role(StrEnum):
     WORKER = "worker"
 
 
-Processes = Annotated[int, typer.Option("--processes", min=1, max=256, help="Worker processes (PostgreSQL).")]
+Processes = Annotated[int, Option("--processes", min=1, max=256, help="Worker processes (PostgreSQL).")]
 
 
 # The file descriptor of a socket that the parent process has bound.
-Listener = Annotated[int | None, typer.Option("--listener", hidden=True)]
+Listener = Annotated[int | None, Option("--listener", hidden=True)]
 
 
 def serve(
     cmd: Command,
-    role: Annotated[Role, typer.Option("--role", help="What this process does.")] = Role.ALL,
+    role: Annotated[Role, Option(help="What this process does.")] = Role.ALL,
     processes: Processes = 1,
     bound: Listener = None,
 ) -> None:
@@ -76,8 +76,8 @@ def serve(
 
 
 # The parent process sets these two. The worker ends when the parent closes its standard input.
-Supervised = Annotated[bool, typer.Option("--supervised", hidden=True)]
-Report = Annotated[Path | None, typer.Option("--report", hidden=True)]
+Supervised = Annotated[bool, Option("--supervised", hidden=True)]
+Report = Annotated[Path | None, Option("--report", hidden=True)]
 
 
 def worker(cmd: Command, processes: Processes = 1, supervised: Supervised = False, report: Report = None) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from hookline.api.wire.tasks import task as document
 from hookline.cli import params
@@ -22,7 +22,7 @@ POLL_INTERVAL = 0.05  # seconds between two reads of a task that a worker is pro
 
 app = CommandGroup(help="Background tasks: bulk recovery and replay, started over the API.", no_args_is_help=True)
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="Such as qtask_...")]
+Id = Annotated[str, Argument(metavar="ID", help="Such as qtask_...")]
 
 
 @app.command("list")
@@ -30,7 +30,7 @@ async def list_tasks(
     cmd: OrgCommand,
     paging: params.Paging,
     app_ref: params.App = None,
-    status: Annotated[TaskStatus | None, typer.Option("--status", help="Only tasks with this status.")] = None,
+    status: Annotated[TaskStatus | None, Option(help="Only tasks with this status.")] = None,
 ) -> None:
     """List background tasks, newest first.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Annotated
 
-import typer
 from msgspec import Struct
+from typer import Option
 
 from hookline.api import wire
 from hookline.cli import params, timeline_bar
@@ -37,13 +37,11 @@ class Timeline(Struct, frozen=True, kw_only=True):
 async def timeline(
     cmd: OrgCommand,
     ref: params.EndpointRef,
-    since: Annotated[str, typer.Option("--since", help="From this time: an instant, or 2h, 7d ago.")] = "24h",
-    until: Annotated[
-        str | None, typer.Option("--until", help="To this time: an instant, or 2h, 7d ago.", show_default="now")
-    ] = None,
+    since: Annotated[str, Option(help="From this time: an instant, or 2h, 7d ago.")] = "24h",
+    until: Annotated[str | None, Option(help="To this time: an instant, or 2h, 7d ago.", show_default="now")] = None,
     kind: Annotated[
         list[LaneEventKind] | None,
-        typer.Option("--kind", help="Only this kind of event in the table. Can be given several times."),
+        Option(help="Only this kind of event in the table. Can be given several times."),
     ] = None,
     limit: params.Limit = 50,
 ) -> None:

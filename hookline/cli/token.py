@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated
 
-import typer
 from msgspec import Struct
+from typer import Option
 
 from hookline.cli import params
 from hookline.cli.command import OrgCommand
@@ -30,15 +30,13 @@ class Created(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=T
 async def token(
     cmd: OrgCommand,
     app: params.OnlyApp = None,
-    days: Annotated[
-        float | None, typer.Option("--days", help="Days until it expires.", show_default="30, 28 with --app")
-    ] = None,
+    days: Annotated[float | None, Option(help="Days until it expires.", show_default="30, 28 with --app")] = None,
     link: Annotated[
-        bool, typer.Option("--link", help="Print a link that signs in to the dashboard once, within 10 minutes.")
+        bool, Option("--link", help="Print a link that signs in to the dashboard once, within 10 minutes.")
     ] = False,
     revoke_all: Annotated[
         bool,
-        typer.Option("--revoke-all", help="First revoke all tokens issued until now: of the application, or all."),
+        Option("--revoke-all", help="First revoke all tokens issued until now: of the application, or all."),
     ] = False,
 ) -> None:
     """Create a token for the API, or a link that signs in to the dashboard.

@@ -13,10 +13,10 @@ from datetime import datetime, timedelta
 from typing import Annotated
 
 import msgspec
-import typer
 from msgspec.structs import replace
 from rich.console import Console, Group
 from rich.live import Live
+from typer import Option
 
 from hookline.cli import top_view
 from hookline.cli.command import Command
@@ -35,8 +35,8 @@ MAX_ALERTS = 100  # alerts that are read; fewer can fire at once, because each r
 FRESH = 2.0  # seconds for which a count of open deliveries may be reused
 _LATE = timedelta(seconds=2 * EVERY)  # a pulse may be committed after a later one was read
 
-Every = Annotated[float, typer.Option("--every", help="Seconds between two updates.")]
-Once = Annotated[bool, typer.Option("--once", help="Print once and exit.")]
+Every = Annotated[float, Option("--every", help="Seconds between two updates.")]
+Once = Annotated[bool, Option("--once", help="Print once and exit.")]
 
 
 async def top(cmd: Command, every: Every = 2.0, once: Once = False) -> None:

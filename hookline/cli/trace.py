@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Annotated
 
-import typer
+from typer import Argument
 
 from hookline.api import wire
 from hookline.cli import bars, params
@@ -36,7 +36,7 @@ _LABEL = 8  # characters before a bar
 async def trace(
     cmd: OrgCommand,
     message_id: Annotated[
-        str, typer.Argument(metavar="MESSAGE_ID", help="The message's id, msg_...; or its event id, with --app.")
+        str, Argument(metavar="MESSAGE_ID", help="The message's id, msg_...; or its event id, with --app.")
     ],
     app_ref: params.App = None,
 ) -> None:

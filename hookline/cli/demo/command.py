@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
-import typer
 from msgspec import Struct
+from typer import Option
 
 from hookline import clock, config, ids
 from hookline.cli import params
@@ -67,12 +67,10 @@ class Links(Struct, frozen=True, kw_only=True, rename="camel"):
 async def demo(
     cmd: Command,
     port: Annotated[
-        int, typer.Option("--port", "-p", min=0, max=65535, help="The port. If it is in use, another one.")
+        int, Option("--port", "-p", min=0, max=65535, help="The port. If it is in use, another one.")
     ] = 8071,
-    rate: Annotated[float, typer.Option("--rate", min=0.1, max=200, help="Messages per second.")] = 6.0,
-    lasts: Annotated[
-        str | None, typer.Option("--for", metavar="DURATION", help="Stop after this time, such as 5m.")
-    ] = None,
+    rate: Annotated[float, Option(min=0.1, max=200, help="Messages per second.")] = 6.0,
+    lasts: Annotated[str | None, Option("--for", metavar="DURATION", help="Stop after this time, such as 5m.")] = None,
 ) -> None:
     """Try Hookline with four simulated customers, endpoints that work, fail, hang and recover, and a stream of messages.
 
