@@ -40,10 +40,8 @@ async def list_firing(cmd: Command) -> None:
 
     hookline alerts list
     """
-    async with cmd.session() as opened:
-        found = await opened.store.monitoring.alerts(Page(limit=1000), firing=True)
     cmd.out.listing(
-        found,
+        await cmd.read(lambda store: store.monitoring.alerts(Page(limit=1000), firing=True)),
         document=document,
         columns=("alert", "severity", "subject", "since", "what", "look at it"),
         cells=_firing_cells,
@@ -57,10 +55,8 @@ async def history(cmd: Command, paging: params.NumberPaging) -> None:
 
     hookline alerts history --limit 20
     """
-    async with cmd.session() as opened:
-        found = await opened.store.monitoring.alerts(paging.page, firing=None)
     cmd.out.listing(
-        found,
+        await cmd.read(lambda store: store.monitoring.alerts(paging.page, firing=None)),
         document=document,
         columns=("id", "alert", "severity", "subject", "since", "lasted", "what"),
         cells=_past_cells,

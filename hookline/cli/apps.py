@@ -8,7 +8,7 @@ from typer import Argument, Option
 
 from hookline.api import wire
 from hookline.cli import params
-from hookline.cli.command import CommandGroup, OrgCommand
+from hookline.cli.command import CommandGroup, CreatingCommand, OrgCommand
 from hookline.errors import InvalidInput
 from hookline.model import Application, ApplicationChange, NewApplication
 from hookline.services import applications
@@ -19,10 +19,8 @@ app = CommandGroup(help="Applications: the customers whose endpoints get webhook
 @app.command("list")
 async def list_apps(cmd: OrgCommand, paging: params.Paging) -> None:
     """List applications."""
-    async with cmd.session() as opened:
-        found = await opened.store.catalogue.applications(cmd.org, paging.page)
     cmd.out.listing(
-        found,
+        await cmd.read(lambda store: store.catalogue.applications(cmd.org, paging.page)),
         document=wire.application,
         columns=("id", "uid", "name", "throttle", "created"),
         cells=lambda each: (each.id, each.uid, each.name, _rate(each), each.created_at),
@@ -32,7 +30,7 @@ async def list_apps(cmd: OrgCommand, paging: params.Paging) -> None:
 
 @app.command("add")
 async def add(
-    cmd: OrgCommand,
+    cmd: CreatingCommand,
     uid: Annotated[str, Argument(help="Your own id for it, such as a customer number.")],
     name: Annotated[str | None, Option(help="A name to display.", show_default="the uid")] = None,
     throttle: Annotated[
@@ -44,8 +42,7 @@ async def add(
     hookline apps add acme --name "Acme Inc."
     """
     new = NewApplication(name=name or uid, uid=uid, throttle_rate=throttle)
-    async with cmd.session(creates=True) as opened:
-        created = await applications.create(opened.deps, opened.by, new)
+    created = await cmd.call(applications.create, new)
     cmd.out.answer(wire.application(created), created.id)
 
 
@@ -62,8 +59,7 @@ async def throttle(
     """
     if (rate is None) != off:
         raise InvalidInput("give a rate, or --off")
-    async with cmd.session() as opened:
-        changed = await applications.change(opened.deps, opened.by, ref, ApplicationChange(throttle_rate=rate))
+    changed = await cmd.call(applications.change, ref, ApplicationChange(throttle_rate=rate))
     cmd.out.answer(wire.application(changed), f"{changed.id}: {_rate(changed) or 'no limit'}")
 
 

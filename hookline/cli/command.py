@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import cached_property
 from inspect import Parameter
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
 import typer
 from msgspec import NODEFAULT, Struct
@@ -17,7 +17,12 @@ from msgspec.structs import fields
 from hookline.cli import params
 from hookline.cli.output import Output
 from hookline.cli.session import Session, session
+from hookline.model.callers import Caller
+from hookline.services.deps import Deps
+from hookline.store.protocols import Store
 
+P = ParamSpec("P")
+T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -33,14 +38,32 @@ class Command(Struct, frozen=True, dict=True):
     def session(self) -> AbstractAsyncContextManager[Session]:
         return session()
 
+    async def call(
+        self, action: Callable[Concatenate[Deps, Caller, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Call a function of the services in a session of its own."""
+        async with self.session() as opened:
+            return await action(opened.deps, opened.by, *args, **kwargs)
+
+    async def read(self, query: Callable[[Store], Awaitable[T]]) -> T:
+        async with self.session() as opened:
+            return await query(opened.store)
+
 
 class OrgCommand(Command, frozen=True, dict=True):
     """The options of a command that works on one organization."""
 
     org: params.Org = params.DEFAULT_ORG_ID
 
-    def session(self, *, creates: bool = False) -> AbstractAsyncContextManager[Session]:
-        return session(self.org, creates=creates)
+    def session(self) -> AbstractAsyncContextManager[Session]:
+        return session(self.org)
+
+
+class CreatingCommand(OrgCommand, frozen=True, dict=True):
+    """A command that creates the database and the default organization if they do not exist yet."""
+
+    def session(self) -> AbstractAsyncContextManager[Session]:
+        return session(self.org, creates=True)
 
 
 class CommandGroup(typer.Typer):

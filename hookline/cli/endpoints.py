@@ -155,8 +155,7 @@ async def add(
         ordering=ordering,
         on_death=on_death,
     )
-    async with cmd.session() as opened:
-        created = await endpoints.create(opened.deps, opened.by, app_ref, new)
+    created = await cmd.call(endpoints.create, app_ref, new)
     key = created.secrets[0].key
     cmd.out.result(
         {"endpoint": wire.endpoint(created), "secret": key},

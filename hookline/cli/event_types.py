@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from hookline.api import wire
 from hookline.cli import params
-from hookline.cli.command import CommandGroup, OrgCommand
+from hookline.cli.command import CommandGroup, CreatingCommand, OrgCommand
 from hookline.cli.output import Output
 from hookline.errors import InvalidInput
 from hookline.model import EventType
@@ -28,10 +28,8 @@ async def list_event_types(
     archived: Annotated[bool, Option("--archived", help="Include archived event types.")] = False,
 ) -> None:
     """List event types."""
-    async with cmd.session() as opened:
-        found = await opened.store.catalogue.event_types(cmd.org, paging.page, archived=archived)
     cmd.out.listing(
-        found,
+        await cmd.read(lambda store: store.catalogue.event_types(cmd.org, paging.page, archived=archived)),
         document=wire.event_type,
         columns=("name", "description", "created"),
         cells=lambda each: (each.name, each.description, each.created_at),
@@ -42,8 +40,7 @@ async def list_event_types(
 @app.command("show")
 async def show(cmd: OrgCommand, name: Name) -> None:
     """Show an event type, with its schemas."""
-    async with cmd.session() as opened:
-        found = await event_types.find(opened.deps, opened.by, name)
+    found = await cmd.call(event_types.find, name)
     cmd.out.result(wire.event_type(found), people=lambda: _print(cmd.out, found))
 
 
@@ -67,7 +64,7 @@ def _print(out: Output, found: EventType) -> None:
 
 @app.command("add")
 async def add(
-    cmd: OrgCommand,
+    cmd: CreatingCommand,
     name: Name,
     description: Annotated[str, Option(help="A text to display.")] = "",
     schema: Annotated[
@@ -81,7 +78,7 @@ async def add(
     hookline event-types add order.paid --schema order.paid.json --validate
     """
     schemas = None if schema is None else {"1": _read(schema)}
-    async with cmd.session(creates=True) as opened:
+    async with cmd.session() as opened:
         new = EventType(
             org_id=opened.org_id,
             name=name,
@@ -105,6 +102,5 @@ def _read(path: Path) -> dict[str, Any]:
 @app.command("archive")
 async def archive(cmd: OrgCommand, name: Name) -> None:
     """Archive an event type. Endpoints that chose it keep it. `event-types add` restores it."""
-    async with cmd.session() as opened:
-        archived = await event_types.archive(opened.deps, opened.by, name)
+    archived = await cmd.call(event_types.archive, name)
     cmd.out.answer(wire.event_type(archived), f"{archived.name} is archived")

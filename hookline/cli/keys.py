@@ -9,7 +9,7 @@ from typer import Argument, Option
 
 from hookline.api.wire.keys import api_key, api_key_made
 from hookline.cli import params
-from hookline.cli.command import CommandGroup, OrgCommand
+from hookline.cli.command import CommandGroup, CreatingCommand, OrgCommand
 from hookline.cli.output import Cell
 from hookline.model import ApiKey, Scope
 from hookline.services import api_keys
@@ -21,7 +21,7 @@ app = CommandGroup(
 
 @app.command("create")
 async def create(
-    cmd: OrgCommand,
+    cmd: CreatingCommand,
     name: Annotated[str, Argument(help="A name that says who uses the key, and where.")],
     scope: Annotated[Scope, Option(help="What the key allows.")] = Scope.FULL,
     app_ref: params.OnlyApp = None,
@@ -33,7 +33,7 @@ async def create(
     """
     if days is not None:
         params.check_number("--days", days, params.MAX_DAYS)
-    async with cmd.session(creates=True) as opened:
+    async with cmd.session() as opened:
         expires_at = None if days is None else opened.now + timedelta(days=days)
         created, key = await api_keys.create(
             opened.deps, opened.by, name=name, scope=scope, app=app_ref, expires_at=expires_at
@@ -44,10 +44,8 @@ async def create(
 @app.command("list")
 async def list_keys(cmd: OrgCommand, paging: params.Paging) -> None:
     """List the API keys that are not revoked, with their last use."""
-    async with cmd.session() as opened:
-        found = await opened.store.access.api_keys(cmd.org, paging.page)
     cmd.out.listing(
-        found,
+        await cmd.read(lambda store: store.access.api_keys(cmd.org, paging.page)),
         document=api_key,
         columns=("id", "name", "scope", "application", "ends in", "created", "expires", "last used"),
         cells=_cells,
@@ -65,6 +63,5 @@ async def revoke(
     cmd: OrgCommand, key_id: Annotated[str, Argument(help="The key's id, key_..., as `keys list` shows it.")]
 ) -> None:
     """Revoke an API key for ever. Running servers refuse it within seconds."""
-    async with cmd.session() as opened:
-        await api_keys.revoke(opened.deps, opened.by, key_id)
+    await cmd.call(api_keys.revoke, key_id)
     cmd.out.answer({"revoked": key_id}, f"revoked {key_id}")

@@ -15,7 +15,7 @@ from msgspec import Struct
 from typer import Option
 
 from hookline import clock, config, ids, signing
-from hookline.cli.command import OrgCommand
+from hookline.cli.command import CreatingCommand
 from hookline.cli.listen_server import CONTROL, Arrival, Behaviour, Receiver, command
 from hookline.cli.output import Output
 from hookline.cli.send import accept
@@ -49,7 +49,7 @@ class Options(Struct, frozen=True, kw_only=True):
         return () if self.secret is None else (Secret(key=self.secret),)
 
 
-async def listen(cmd: OrgCommand, options: Options) -> None:
+async def listen(cmd: CreatingCommand, options: Options) -> None:
     """Receive webhooks: print each one, verify its signature, respond as you choose.
 
     hookline listen --register demo
@@ -111,8 +111,8 @@ def check_reachable(settings: Config, url: str) -> None:
     )
 
 
-async def _register(cmd: OrgCommand, app_uid: str, url: str, port: int, options: Options) -> Endpoint:
-    async with cmd.session(creates=True) as opened:
+async def _register(cmd: CreatingCommand, app_uid: str, url: str, port: int, options: Options) -> Endpoint:
+    async with cmd.session() as opened:
         endpoint = await _endpoint(opened, app_uid, url, f"listen-{port}", options)
         if options.ping:
             await _ping(opened, app_uid)

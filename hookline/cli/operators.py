@@ -10,7 +10,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from hookline.cli import params
-from hookline.cli.command import CommandGroup, OrgCommand
+from hookline.cli.command import CommandGroup, CreatingCommand, OrgCommand
 from hookline.cli.standard_streams import interruptible
 from hookline.errors import InvalidInput
 from hookline.model import Scope
@@ -33,7 +33,7 @@ Stdin = Annotated[bool, Option("--password-stdin", help="Read the password from 
 
 @app.command("add")
 async def add(
-    cmd: OrgCommand,
+    cmd: CreatingCommand,
     name: Name,
     role: Annotated[Role, Option(help="`read` can see everything and change nothing.")] = Role.FULL,
     password_stdin: Stdin = False,
@@ -45,18 +45,15 @@ async def add(
     hookline operators add bob --role read --password-stdin < bobs-password
     """
     password = _read_password(operator_name(name), from_stdin=password_stdin)
-    async with cmd.session(creates=True) as opened:
-        created = await operators.create(opened.deps, opened.by, name, Scope(role.value), password)
+    created = await cmd.call(operators.create, name, Scope(role.value), password)
     cmd.out.answer(_document(created), f"{created.name} may sign in ({created.role.value})")
 
 
 @app.command("list")
 async def list_operators(cmd: OrgCommand, paging: params.Paging) -> None:
     """List the operators."""
-    async with cmd.session() as opened:
-        found = await opened.store.access.operators(cmd.org, paging.page)
     cmd.out.listing(
-        found,
+        await cmd.read(lambda store: store.access.operators(cmd.org, paging.page)),
         document=_document,
         columns=("name", "role", "created"),
         cells=lambda each: (each.name, each.role.value, each.created_at),
@@ -67,11 +64,10 @@ async def list_operators(cmd: OrgCommand, paging: params.Paging) -> None:
 @app.command("password")
 async def password(cmd: OrgCommand, name: Name, password_stdin: Stdin = False) -> None:
     """Set a new password. All sessions of the operator end."""
-    async with cmd.session() as opened:  # check the name first, so that nobody types a password for a misspelled one
-        known = (await operators.find(opened.deps, opened.by, name)).name
+    # Check the name first, so that nobody types a password for a misspelled one.
+    known = (await cmd.call(operators.find, name)).name
     new = _read_password(known, from_stdin=password_stdin)
-    async with cmd.session() as opened:
-        changed = await operators.set_password(opened.deps, opened.by, known, new)
+    changed = await cmd.call(operators.set_password, known, new)
     cmd.out.answer(_document(changed), f"{changed.name} has a new password, and is signed out")
 
 
@@ -82,8 +78,7 @@ async def role(
     role: Annotated[Role, Argument(metavar="full|read", help="`full`, or `read`: see everything and change nothing.")],
 ) -> None:
     """Change what an operator may do. It applies at once, also to sessions that exist."""
-    async with cmd.session() as opened:
-        changed = await operators.set_role(opened.deps, opened.by, name, Scope(role.value))
+    changed = await cmd.call(operators.set_role, name, Scope(role.value))
     allowed = "do everything" if changed.role == Scope.FULL else "only look"
     cmd.out.answer(_document(changed), f"{changed.name} may {allowed}")
 
@@ -92,8 +87,7 @@ async def role(
 async def sign_out(cmd: OrgCommand, name: Name) -> None:
     """End all sessions of an operator now. The operator may sign in again."""
     known = operator_name(name)
-    async with cmd.session() as opened:
-        ended = await operators.sign_out(opened.deps, opened.by, name)
+    ended = await cmd.call(operators.sign_out, name)
     text = f"{known} is signed out: {ended} session{'' if ended == 1 else 's'} ended"
     cmd.out.answer({"name": known, "ended": ended}, text)
 
@@ -101,8 +95,7 @@ async def sign_out(cmd: OrgCommand, name: Name) -> None:
 @app.command("remove")
 async def remove(cmd: OrgCommand, name: Name) -> None:
     """Remove an operator. All of the operator's sessions end now."""
-    async with cmd.session() as opened:
-        removed = (await operators.delete(opened.deps, opened.by, name)).name
+    removed = (await cmd.call(operators.delete, name)).name
     cmd.out.answer({"removed": removed}, f"removed {removed}")
 
 

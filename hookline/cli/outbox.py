@@ -35,8 +35,7 @@ Ids = Annotated[
 @app.command("list")
 async def list_set_aside(cmd: Command, paging: params.NumberPaging) -> None:
     """List the rows that could not become messages, with the reason; oldest first. They do not delay other rows."""
-    async with cmd.session() as opened:
-        found = await opened.store.repair.set_aside(paging.page)
+    found = await cmd.read(lambda store: store.repair.set_aside(paging.page))
     cmd.out.listing(
         found,
         document=_document,
@@ -110,8 +109,7 @@ async def retry(
     """
     if bool(ids) == everything:
         raise InvalidInput("say which ones to retry: their numbers, or --all")
-    async with cmd.session() as opened:
-        count = await outbox.retry(opened.deps, opened.by, ids or None)
+    count = await cmd.call(outbox.retry, ids or None)
     cmd.out.answer({"retried": count}, f"{count:,} put back into the outbox")
 
 

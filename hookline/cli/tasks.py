@@ -64,8 +64,7 @@ def _progress(task: Task) -> dict[str, Cell]:
 @app.command("show")
 async def show(cmd: OrgCommand, task_id: Id) -> None:
     """Show one background task with its progress."""
-    async with cmd.session() as opened:
-        task = await tasks.find(opened.deps, opened.by, task_id)
+    task = await cmd.call(tasks.find, task_id)
     pairs: list[tuple[str, Cell]] = [
         *_progress(task).items(),
         ("application", task.app_id),
@@ -81,8 +80,7 @@ async def show(cmd: OrgCommand, task_id: Id) -> None:
 @app.command("cancel")
 async def cancel(cmd: OrgCommand, task_id: Id) -> None:
     """Stop a background task. The rows that it has processed stay as they are."""
-    async with cmd.session() as opened:
-        canceled = await tasks.cancel(opened.deps, opened.by, task_id)
+    canceled = await cmd.call(tasks.cancel, task_id)
     cmd.out.answer(document(canceled), f"{canceled.id} is canceled, {canceled.done:,} done")
 
 
