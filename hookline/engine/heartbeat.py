@@ -9,8 +9,8 @@ import structlog
 
 from hookline import clock
 from hookline.errors import StoreUnavailable
-from hookline.model.activity import AttemptCounts, add, endpoint_work
-from hookline.model.pulses import EVERY, Pulse, together
+from hookline.model.activity import endpoint_work
+from hookline.model.pulses import EVERY
 from hookline.observe.pulser import Pulser
 from hookline.observe.tally import Tally
 from hookline.store.outage import pause
@@ -27,8 +27,6 @@ class Heartbeat:
         self._pulser = Pulser(tally)
         self._every = every
         self._chance = chance
-        self._unsaved: Pulse | None = None  # a pulse that could not be written while the database was unreachable
-        self._did: AttemptCounts = {}  # activity by endpoint that is not written yet
         self.process = f"{chance.getrandbits(48):012x}"
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -40,24 +38,12 @@ class Heartbeat:
 
     async def beat(self) -> None:
         """Write one heartbeat. It never raises, because deliveries must go on if it fails."""
+        pulser = self._pulser
         try:
-            pulse = self._pulse()
-            self._unsaved = pulse
-            add(self._did, self._pulser.attempt_counts)
-            await self._store.monitoring.add_pulse(self.process, pulse, endpoint_work(self._did))
+            pulse = pulser.pulse(clock.wall())
+            await self._store.monitoring.add_pulse(self.process, pulse, endpoint_work(pulser.attempt_counts))
         except StoreUnavailable:
             return  # the next heartbeat includes it; other parts of the process log the outage
         except Exception:
             log.exception("beat_failed")
-        self._unsaved = None
-        self._did = {}
-
-    def _pulse(self) -> Pulse:
-        """Return the counters since the last heartbeat that was written."""
-        pulse = self._pulser.beat(clock.wall())
-        if self._unsaved is None:
-            return pulse
-        total = together((self._unsaved, pulse), pulse.at)
-        total.in_flight, total.slots, total.processes = pulse.in_flight, pulse.slots, 1
-        total.outbox_lag = pulse.outbox_lag
-        return total
+        pulser.stored()

@@ -6,21 +6,21 @@ A histogram is a count per bucket and a sum, so that histograms of several proce
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from hookline.model.measures import Family, Labels, Measured, Series, Snapshot
 
 
 class Counter:
-    """A number that only increases, per combination of labels."""
+    """A number that only increases, per combination of labels.
 
-    def __init__(self, name: str, about: str, *labels: str) -> None:
+    The series of the `expected` label values start with 0. Prometheus cannot see growth in a series that begins with its first
+    event.
+    """
+
+    def __init__(self, name: str, about: str, *labels: str, expected: Iterable[str] = ()) -> None:
         self.family = Family(name, about, labels)
-        self.values: dict[Labels, list[float]] = {} if labels else {(): [0.0]}
-
-    def expect(self, *labels: str) -> None:
-        """Create the series with value 0. Prometheus cannot see growth in a series that begins with its first event."""
-        self.values.setdefault(labels, [0.0])
+        self.values: dict[Labels, list[float]] = {(str(value),): [0.0] for value in expected} if labels else {(): [0.0]}
 
     def add(self, amount: float = 1.0, *labels: str) -> None:
         if amount:
@@ -48,34 +48,28 @@ class Histogram:
         return row
 
     def observe(self, value: float, *labels: str) -> None:
-        put(self.of(*labels), self.family.bounds, value)
+        row = self.of(*labels)
+        row[bisect_left(self.family.bounds, value)] += 1.0
+        row[-1] += value
 
     def observe_all(self, values: list[float], *labels: str) -> None:
-        """Add many values at a lower cost than one by one. It sorts `values` in place."""
-        if values:
-            spread(self.of(*labels), self.family.bounds, values)
+        """Add many values at a lower cost than one by one: search the few bounds in the many values, sorted in place."""
+        if not values:
+            return
+        row, bounds = self.of(*labels), self.family.bounds
+        values.sort()
+        low = 0
+        for at, bound in enumerate(bounds):
+            high = bisect_right(values, bound, low)
+            row[at] += high - low
+            low = high
+            if low == len(values):
+                break
+        row[len(bounds)] += len(values) - low
+        row[-1] += sum(values)
 
 
 Instrument = Counter | Histogram
-
-
-def put(row: list[float], bounds: Sequence[float], value: float) -> None:
-    row[bisect_left(bounds, value)] += 1.0
-    row[-1] += value
-
-
-def spread(row: list[float], bounds: Sequence[float], values: list[float]) -> None:
-    """Do the same as `put` for each value, faster: search the few bounds in the many sorted values."""
-    values.sort()
-    low = 0
-    for at, bound in enumerate(bounds):
-        high = bisect_right(values, bound, low)
-        row[at] += high - low
-        low = high
-        if low == len(values):
-            break
-    row[len(bounds)] += len(values) - low
-    row[-1] += sum(values)
 
 
 def snapshot(instruments: Iterable[Instrument]) -> Snapshot:

@@ -11,24 +11,26 @@ from hookline.observe.instruments import Counter, Histogram, Instrument, snapsho
 
 class Meters:
     def __init__(self) -> None:
-        self._of_ingest()
-        self._of_attempts()
-        self._of_ends()
-        self._of_record()
-        self._of_the_api()
-        self._expect()
-
-    def _of_ingest(self) -> None:
-        self.accepted = Counter("hookline_messages_accepted_total", "Messages accepted.", "via")
+        # ingest and relay
+        self.accepted = Counter(
+            "hookline_messages_accepted_total", "Messages accepted.", "via", expected=("api", "outbox")
+        )
         self.ingest_size = Histogram("hookline_ingest_batch_size", "Messages in one commit of the API.", SIZES)
         self.ingest_seconds = Histogram("hookline_ingest_duration_seconds", "Time of one commit of the API.", QUICK)
-        self.relayed = Counter("hookline_outbox_rows_total", "Outbox rows that left the outbox.", "outcome")
+        self.relayed = Counter(
+            "hookline_outbox_rows_total",
+            "Outbox rows that left the outbox.",
+            "outcome",
+            expected=("relayed", "repeated", "set_aside"),
+        )
 
-    def _of_attempts(self) -> None:
+        # claims and attempts
         self.claim_size = Histogram("hookline_claim_batch_size", "Deliveries leased by one claim.", SIZES)
         self.claim_seconds = Histogram("hookline_claim_duration_seconds", "Time of one claim.", QUICK)
         self.attempts = Counter("hookline_attempts_total", "Requests made.", "outcome", "result")
-        self.retries = Counter("hookline_retries_total", "Requests that were retries.", "outcome")
+        self.retries = Counter(
+            "hookline_retries_total", "Requests that were retries.", "outcome", expected=OUTCOMES.values()
+        )
         self.last_attempts = Counter("hookline_last_attempts_total", "Deliveries whose next attempt is the last one.")
         self.retry_delay = Histogram(
             "hookline_retry_delay_seconds", "Time between a failed attempt and the next one.", SECONDS
@@ -55,15 +57,22 @@ class Meters:
             "hookline_delivery_latency_seconds", "Time from acceptance to delivery.", SECONDS, "event_type"
         )
 
-    def _of_ends(self) -> None:
+        # ends of deliveries, and changes of endpoints
         self.used = Histogram(
             "hookline_delivery_attempts", "Attempts that a finished delivery took.", ATTEMPTS, "outcome"
         )
-        self.dead = Counter("hookline_dead_letters_total", "Deliveries that died.", "reason")
-        self.refusals = Counter("hookline_guard_refusals_total", "Addresses that the guard refused.", "where")
-        self.lane_events = Counter("hookline_lane_events_total", "Automatic changes of circuits and endpoints.", "kind")
+        self.dead = Counter("hookline_dead_letters_total", "Deliveries that died.", "reason", expected=Reason)
+        self.refusals = Counter(
+            "hookline_guard_refusals_total",
+            "Addresses that the guard refused.",
+            "where",
+            expected=("saved", "dialled"),
+        )
+        self.lane_events = Counter(
+            "hookline_lane_events_total", "Automatic changes of circuits and endpoints.", "kind", expected=LaneEventKind
+        )
 
-    def _of_record(self) -> None:
+        # record and sweep
         self.record_size = Histogram("hookline_record_batch_size", "Outcomes recorded by one transaction.", SIZES)
         self.record_seconds = Histogram(
             "hookline_record_duration_seconds", "Time of one transaction that records outcomes.", QUICK
@@ -76,7 +85,7 @@ class Meters:
             "hookline_lanes_repaired_total", "Lanes with due work but without a wake token. Must stay 0."
         )
 
-    def _of_the_api(self) -> None:
+        # the API
         self.api_seconds = Histogram(
             "hookline_api_request_duration_seconds",
             "Time of one request to the API.",
@@ -86,25 +95,11 @@ class Meters:
             "status",
         )
         self.bad_tokens = Counter(
-            "hookline_api_bad_tokens_total", "Requests to the API with an invalid token or key.", "answer"
+            "hookline_api_bad_tokens_total",
+            "Requests to the API with an invalid token or key.",
+            "answer",
+            expected=("401", "429"),
         )
-
-    def _expect(self) -> None:
-        """Create the series of all known label values with 0."""
-        for reason in Reason:
-            self.dead.expect(reason.value)
-        for kind in LaneEventKind:
-            self.lane_events.expect(kind.value)
-        for outcome in OUTCOMES.values():
-            self.retries.expect(outcome)
-        for via in ("api", "outbox"):
-            self.accepted.expect(via)
-        for outcome in ("relayed", "repeated", "set_aside"):
-            self.relayed.expect(outcome)
-        for where in ("saved", "dialled"):
-            self.refusals.expect(where)
-        for answer in ("401", "429"):
-            self.bad_tokens.expect(answer)
 
     def instruments(self) -> list[Instrument]:
         return [each for each in vars(self).values() if isinstance(each, (Counter, Histogram))]

@@ -3,60 +3,69 @@
 from __future__ import annotations
 
 from datetime import datetime
-from operator import itemgetter
+from operator import itemgetter, sub
 
-from hookline.model.activity import ALL, AttemptCounts
-from hookline.model.measures import Measured, Snapshot
+from hookline.model.activity import ALL, AttemptCounts, add
+from hookline.model.measures import Labels
 from hookline.model.pulses import Named, Pulse, Row, most_failing
+from hookline.observe.instruments import Counter, Instrument
 from hookline.observe.tally import Tally
 
 REMEMBERED = 360  # pulses (one hour) in which an endpoint is listed after its last failure
 MAX_REMEMBERED = 400  # endpoints that failed recently
 
+_Values = dict[str, dict[Labels, Row]]  # the values of all series, by the name of their metric
+
 
 class Pulser:
+    """Counts from one pulse that was stored to the next one. A pulse that could not be stored is part of the next one."""
+
     def __init__(self, tally: Tally) -> None:
         self._failed: dict[int, int] = {}  # number of further pulses that list an endpoint, by its number
         self._tally = tally
-        self._before: Snapshot = tally.snapshot()
+        self._now = self._stored = self._values()
         self.attempt_counts: AttemptCounts = {}  # of the last pulse
 
-    def beat(self, at: datetime) -> Pulse:
-        """Return a pulse with everything counted since the previous one."""
-        now = self._tally.snapshot()
-        before, self._before = self._before, now
+    def _values(self) -> _Values:
+        return {
+            each.family.name: {labels: list(row) for labels, row in each.values.items()}
+            for each in self._tally.instruments()
+        }
+
+    def pulse(self, at: datetime) -> Pulse:
+        """Return a pulse with everything counted since the last one that was stored."""
         tally = self._tally
-        self.attempt_counts, tally.attempt_counts = tally.attempt_counts, {}
-
-        def by(name: str, label: str) -> Named:
-            return _by(now[name], before.get(name), label)
-
-        def row(name: str, **only: str) -> Row:
-            return _row(now[name], before.get(name), only)
-
+        self._now = self._values()
+        add(self.attempt_counts, tally.attempt_counts)
+        tally.attempt_counts = {}
         return Pulse(
             at=at,
             in_flight=tally.in_flight,
             slots=tally.slots,
-            accepted=sum(by("hookline_messages_accepted_total", "via").values()),
-            attempts=by("hookline_attempts_total", "outcome"),
-            results=by("hookline_attempts_total", "result"),
-            retries=by("hookline_retries_total", "outcome"),
-            dead=by("hookline_dead_letters_total", "reason"),
-            lane_events=by("hookline_lane_events_total", "kind"),
-            relayed=by("hookline_outbox_rows_total", "outcome"),
-            last_attempts=sum(row("hookline_last_attempts_total")),
-            leases=sum(row("hookline_leases_expired_total")),
-            repaired=sum(row("hookline_lanes_repaired_total")),
-            stale=sum(row("hookline_stale_outcomes_total")),
-            latency=row("hookline_delivery_latency_seconds"),
-            first_latency=row("hookline_first_attempt_latency_seconds"),
-            lag=row("hookline_send_lag_seconds"),
-            duration=row("hookline_attempt_duration_seconds"),
-            used=row("hookline_delivery_attempts", outcome="delivered"),
+            accepted=sum(self._by(tally.accepted, "via").values()),
+            attempts=self._by(tally.attempts, "outcome"),
+            results=self._by(tally.attempts, "result"),
+            retries=self._by(tally.retries, "outcome"),
+            dead=self._by(tally.dead, "reason"),
+            lane_events=self._by(tally.lane_events, "kind"),
+            relayed=self._by(tally.relayed, "outcome"),
+            last_attempts=sum(self._row(tally.last_attempts)),
+            leases=sum(self._row(tally.leases)),
+            repaired=sum(self._row(tally.repaired)),
+            stale=sum(self._row(tally.stale)),
+            latency=self._row(tally.latency),
+            first_latency=self._row(tally.first_latency),
+            lag=self._row(tally.lag),
+            duration=self._row(tally.attempt_seconds),
+            used=self._row(tally.used, "delivered"),
             outbox_lag=tally.outbox_lag(),
             endpoints=self._endpoints(),
         )
+
+    def stored(self) -> None:
+        """Note that the last pulse was stored."""
+        self._stored = self._now
+        self.attempt_counts = {}
 
     def _endpoints(self) -> dict[int, list[int]]:
         """Return the attempts of endpoints that failed recently. Successes are included, because alerts need the failure rate."""
@@ -69,26 +78,26 @@ class Pulser:
             self._failed = dict(latest[:MAX_REMEMBERED])
         return most_failing({no: made[no] for no in self._failed if no in made}, healthy=True)
 
+    def _grown(self, metric: Instrument) -> dict[Labels, Row]:
+        """Return the growth of each series of a metric."""
+        name = metric.family.name
+        before = self._stored[name]
+        return {
+            labels: list(map(sub, row, before[labels])) if labels in before else row
+            for labels, row in self._now[name].items()
+        }
 
-def _by(now: Measured, before: Measured | None, label: str) -> Named:
-    at = now.family.labels.index(label)
-    earlier = {} if before is None else {series.labels: series.values[0] for series in before.series}
-    found: Named = {}
-    for series in now.series:
-        grown = series.values[0] - earlier.get(series.labels, 0.0)
-        if grown:
-            found[series.labels[at]] = found.get(series.labels[at], 0.0) + grown
-    return found
+    def _by(self, counter: Counter, label: str) -> Named:
+        """Return the growth of a counter by the values of one label."""
+        at = counter.family.labels.index(label)
+        total: Named = {}
+        for labels, (grown,) in self._grown(counter).items():
+            if grown:
+                total[labels[at]] = total.get(labels[at], 0.0) + grown
+        return total
 
-
-def _row(now: Measured, before: Measured | None, only: dict[str, str]) -> Row:
-    """Return the growth of all matching series of a family as one row; empty if nothing happened."""
-    wanted = {now.family.labels.index(name): value for name, value in only.items()}
-    earlier = {} if before is None else {series.labels: series.values for series in before.series}
-    total: Row = []
-    for series in now.series:
-        if all(series.labels[at] == value for at, value in wanted.items()):
-            start = earlier.get(series.labels) or [0.0] * len(series.values)
-            grown = [after - first for after, first in zip(series.values, start, strict=True)]
-            total = [one + other for one, other in zip(total, grown, strict=True)] if total else grown
-    return total if any(total) else []
+    def _row(self, metric: Instrument, label: str | None = None) -> Row:
+        """Return the growth of all series with this label value as one row; empty if nothing happened."""
+        rows = [row for labels, row in self._grown(metric).items() if label is None or label in labels]
+        total: Row = [sum(values) for values in zip(*rows, strict=True)]
+        return total if any(total) else []

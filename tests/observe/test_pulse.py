@@ -39,7 +39,7 @@ async def test_a_pulse_has_the_work_since_the_last_one(scene: Scene) -> None:
     tally.ingested(7, 0.002)
     tally.moved(RelayReport(relayed=2, set_aside=1))
     tally.swept(SweepReport(leases=4, expired=1))
-    pulse = pulser.beat(AT)
+    pulse = pulser.pulse(AT)
     assert pulse.attempts == {"delivered": 1, "retry": 1, "dead": 1}
     assert pulse.accepted == 9
     assert pulse.leases == 4
@@ -48,7 +48,8 @@ async def test_a_pulse_has_the_work_since_the_last_one(scene: Scene) -> None:
     assert pulse.endpoints == {endpoint.no: [1, 2]}
     assert pulser.attempt_counts == {(scene.app.no, endpoint.no): [1, 1, 1]}
     assert sum(pulse.used[:-1]) == 1
-    after = pulser.beat(AT)
+    pulser.stored()
+    after = pulser.pulse(AT)
     assert (after.attempted, after.accepted, after.endpoints, after.used) == (0, 0, {}, [])
     assert pulser.attempt_counts == {}
 
@@ -63,7 +64,7 @@ async def test_endpoints_beyond_the_limit_are_summed_by_application(scene: Scene
     jobs = [replace(job, endpoint_no=number) for number in range(1, MAX_ENDPOINTS + 4)]
     for batch in (jobs, jobs[-5:]):
         tally.recorded([factory.dead(each) for each in batch], RecordReport(recorded=len(batch), stale=0), 0.01)
-    pulse = pulser.beat(AT)
+    pulse = pulser.pulse(AT)
     assert len(pulser.attempt_counts) == MAX_ENDPOINTS + 1
     assert pulser.attempt_counts[job.app_no, ALL] == [0, 0, 6]
     assert pulser.attempt_counts[job.app_no, MAX_ENDPOINTS] == [0, 0, 2]
@@ -82,7 +83,7 @@ async def test_the_outcome_of_a_lost_lease_is_counted_only_by_the_current_holder
     assert tally.dead.values.get(("permanent_failure",), [0.0]) == [0.0]
     assert sum(values[0] for values in tally.attempts.values.values()) == 1
     assert tally.stale.values[()] == [1.0]
-    assert pulse.beat(AT).attempted == 0
+    assert pulse.pulse(AT).attempted == 0
 
 
 def test_pulses_add_up() -> None:
@@ -158,6 +159,10 @@ async def test_old_pulses_are_deleted(scene: Scene) -> None:
 async def test_work_of_a_pulse_that_could_not_be_stored_is_in_the_next_one(scene: Scene) -> None:
     class Away:
         gone = True
+
+        @property
+        def monitoring(self) -> Away:
+            return self
 
         async def add_pulse(self, process: str, pulse: Pulse, deeds: Sequence[EndpointWork]) -> None:
             if self.gone:
