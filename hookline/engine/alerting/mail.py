@@ -39,9 +39,9 @@ class MailTransport:
         self._tls = ssl.create_default_context(cafile=ca_bundle)
 
     async def send(self, message: EmailMessage) -> None:
-        """Send a message. After the deadline, or if the caller is cancelled, close the connection, so that the thread ends."""
-        connection = _Connection()
-        sending = _in_thread(lambda: self._send_blocking(message, connection))
+        """Send a message. After the deadline, or if the caller is cancelled, end the session, so that the thread ends."""
+        session = _Session(self._tls if self._parts.scheme == "smtps" else None)
+        sending = _in_thread(lambda: self._send_blocking(message, session))
         limit = asyncio.timeout(DEADLINE)
         try:
             async with limit:
@@ -51,30 +51,22 @@ class MailTransport:
                 raise
             raise TimeoutError(f"the mail server did not accept the mail within {DEADLINE:g} s") from error
         finally:
-            connection.shut_down()
+            session.shut_down()
 
-    def _send_blocking(self, message: EmailMessage, connection: _Connection) -> None:
+    def _send_blocking(self, message: EmailMessage, session: _Session) -> None:
         """Send a message. The password is sent only over TLS."""
-        with connection, closing(self._connected(connection)) as server:
-            if self._parts.username:
-                server.login(unquote(self._parts.username), unquote(self._parts.password or ""))
-            server.send_message(message)
+        parts, is_encrypted = self._parts, self._parts.scheme == "smtps"
+        with closing(session):
+            session.open(parts.hostname or "localhost", parts.port or (465 if is_encrypted else 587))
+            if not is_encrypted:
+                session.ehlo()
+                if session.has_extn("starttls") or parts.username:
+                    session.starttls(context=self._tls)
+            if parts.username:
+                session.login(unquote(parts.username), unquote(parts.password or ""))
+            session.send_message(message)
             with suppress(*SMTP_ERRORS):
-                server.putcmd("QUIT")  # do not wait for the answer: the server has already accepted the mail
-
-    def _connected(self, connection: _Connection) -> smtplib.SMTP:
-        host = self._parts.hostname or "localhost"
-        if self._parts.scheme == "smtps":
-            return _Session(connection, host, self._parts.port or 465, self._tls)
-        server = _Session(connection, host, self._parts.port or 587)
-        try:
-            server.ehlo()
-            if server.has_extn("starttls") or self._parts.username:
-                server.starttls(context=self._tls)
-        except BaseException:
-            server.close()
-            raise
-        return server
+                session.putcmd("QUIT")  # do not wait for the answer: the server has already accepted the mail
 
 
 def _in_thread(work: Callable[[], None]) -> Future[None]:
@@ -94,31 +86,29 @@ def _in_thread(work: Callable[[], None]) -> Future[None]:
     return done
 
 
-class _Connection:
-    """The connection of an SMTP session. Another thread can shut it down at any time."""
+class _Session(smtplib.SMTP):
+    """An SMTP session that another thread can end at any time. With `tls`, it uses TLS from the start."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None) -> None:
+        # `open` calls the constructor of smtplib, which looks up names and connects.
+        self._tls = tls
         self._lock = threading.Lock()
-        self._handle: socket.socket | None = None
+        self._handle: socket.socket | None = None  # a duplicate, because a TLS handshake detaches the original socket
         self._is_shut_down = False
+        self.sock = self.file = None
 
-    def __enter__(self) -> None:
-        pass
+    def open(self, host: str, port: int) -> None:
+        super().__init__(host, port, timeout=TIMEOUT)
 
-    def __exit__(self, *_: object) -> None:
+    def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
+        """Open the connection. smtplib calls this method, and its own `SMTP_SSL` overrides it in the same way."""
+        opened = socket.create_connection((host, port), timeout)
         with self._lock:
-            if self._handle is not None:
-                self._handle.close()
-                self._handle = None
-
-    def attach(self, opened: socket.socket) -> socket.socket:
-        """Use a new socket. Refuse it if `shut_down` was called meanwhile, because nobody would see the result of the mail."""
-        with self._lock:
-            if self._is_shut_down:
+            if self._is_shut_down:  # nobody would see the result of the mail
                 opened.close()
                 raise TimeoutError("the connection was shut down")
-            self._handle = opened.dup()  # a TLS handshake detaches the original socket before it begins
-        return opened
+            self._handle = opened.dup()
+        return opened if self._tls is None else self._tls.wrap_socket(opened, server_hostname=host)
 
     def shut_down(self) -> None:
         with self._lock:
@@ -127,18 +117,12 @@ class _Connection:
                 with suppress(OSError):  # the server has already closed the connection
                     self._handle.shutdown(socket.SHUT_RDWR)  # unlike close(), this ends a read in another thread
 
-
-class _Session(smtplib.SMTP):
-    """An SMTP session over a connection. With `tls`, it uses TLS from the start."""
-
-    def __init__(self, connection: _Connection, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
-        self._connection, self._tls = connection, tls
-        super().__init__(host, port, timeout=TIMEOUT)
-
-    def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
-        """Open the connection. smtplib calls this method, and its own `SMTP_SSL` overrides it in the same way."""
-        opened = self._connection.attach(socket.create_connection((host, port), timeout))
-        return opened if self._tls is None else self._tls.wrap_socket(opened, server_hostname=host)
+    def close(self) -> None:
+        super().close()
+        with self._lock:
+            if self._handle is not None:
+                self._handle.close()
+                self._handle = None
 
 
 class Mailer:
@@ -156,60 +140,43 @@ class Mailer:
             log.error("alert_mail_dropped", subject=message["Subject"], waiting=self._waiting.qsize())
 
     async def run(self, stop: asyncio.Event) -> None:
-        stopped = asyncio.create_task(stop.wait())
-        working = asyncio.create_task(self._work(stop, stopped))
+        working = asyncio.create_task(self._work(stop))
         try:
-            await asyncio.wait((working, stopped), return_when=asyncio.FIRST_COMPLETED)
-            await self._end(working)
-        finally:
-            stopped.cancel()
-            working.cancel()
-
-    async def _end(self, working: asyncio.Task[None]) -> None:
-        try:
+            await stop.wait()
             async with asyncio.timeout(LAST_TRY):
-                await working
+                await self._waiting.join()
         except TimeoutError:
-            while not self._waiting.empty():
-                _log_lost(self._waiting.get_nowait())
+            pass  # what is left is lost
+        finally:
+            working.cancel()
+            await asyncio.wait((working,))
+        while not self._waiting.empty():
+            _log_lost(self._waiting.get_nowait())
 
-    async def _work(self, stop: asyncio.Event, stopped: asyncio.Task[bool]) -> None:
-        while (message := await self._next(stopped)) is not None:
+    async def _work(self, stop: asyncio.Event) -> None:
+        while True:
+            message = await self._waiting.get()
             try:
                 await self._deliver(message, stop)
             except asyncio.CancelledError:
                 _log_lost(message)
                 raise
-
-    async def _next(self, stopped: asyncio.Task[bool]) -> EmailMessage | None:
-        """Wait for the next message. Return None after the stop signal, if no message waits."""
-        if stopped.done() or not self._waiting.empty():
-            return None if self._waiting.empty() else self._waiting.get_nowait()
-        getting = asyncio.create_task(self._waiting.get())
-        await asyncio.wait((getting, stopped), return_when=asyncio.FIRST_COMPLETED)
-        if getting.done():
-            return getting.result()
-        getting.cancel()
-        return None
+            self._waiting.task_done()
 
     async def _deliver(self, message: EmailMessage, stop: asyncio.Event) -> None:
         """Try to send a message, with pauses between the tries. After the stop signal, try only once more."""
         for seconds in (*self._pauses, None):
-            last = seconds is None or stop.is_set()
-            if await self._try(message):
+            is_stopping = stop.is_set()
+            try:
+                await self._send(message)
+            except Exception as error:  # any error, because this process also delivers messages and must go on
+                log.warning("alert_mail_failed", subject=message["Subject"], error=shown(error))
+            else:
                 return
-            if last:
+            if seconds is None or is_stopping:
                 break
-            await pause(seconds or 0.0, stop)
+            await pause(seconds, stop)
         _log_lost(message)
-
-    async def _try(self, message: EmailMessage) -> bool:
-        try:
-            await self._send(message)
-        except Exception as error:  # any error, because this process also delivers messages and must go on
-            log.warning("alert_mail_failed", subject=message["Subject"], error=shown(error))
-            return False
-        return True
 
 
 def _log_lost(message: EmailMessage) -> None:
