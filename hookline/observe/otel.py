@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 import structlog
 
@@ -53,7 +53,7 @@ def _start(given: Mapping[str, str], open_parts: ExitStack) -> Traces:
     except ImportError as error:
         raise _Off("OpenTelemetry is not installed: pip install 'hookline[otel]'") from error
     try:
-        sender = open_parts.enter_context(otlp.sending())
+        sender = open_parts.enter_context(closing(otlp.Sender()))
     except Exception as error:  # bad variables may cause any error, and its text may contain a header's value
         raise _Off(f"a setting of OpenTelemetry is wrong ({type(error).__name__})") from error
     for fault in sender.faults:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from opentelemetry import trace as api
 from opentelemetry.context import Context as OtelContext
@@ -18,32 +17,22 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status,
 
 from hookline import __version__
 from hookline.observe.attempt_log import loggable
-from hookline.observe.spans import Context, Kind, Span
+from hookline.observe.spans import Context, Span
 
 _LOGGER = logging.getLogger("opentelemetry")
-_KINDS = {Kind.SERVER: SpanKind.SERVER, Kind.INTERNAL: SpanKind.INTERNAL, Kind.CLIENT: SpanKind.CLIENT}
 _SCOPE = InstrumentationScope("hookline", __version__)
 
 
-@contextmanager
-def sending() -> Iterator[Sender]:
-    """Start the exporter that the OTEL_* variables configure.
-
-    OpenTelemetry's own log lines are captured from here on: it writes one for each failed request, even after shutdown.
-    """
-    captured = _CapturedLogs()
-    _LOGGER.handlers[:] = [captured]
-    _LOGGER.propagate = False
-    sender = Sender(captured)
-    try:
-        yield sender
-    finally:
-        sender.close()
-
-
 class Sender:
-    def __init__(self, captured: _CapturedLogs) -> None:
-        self._captured = captured
+    """The exporter that the OTEL_* variables configure.
+
+    OpenTelemetry's own log lines are captured from now on: it writes one for each failed request, even after shutdown.
+    """
+
+    def __init__(self) -> None:
+        captured = self._captured = _CapturedLogs()
+        _LOGGER.handlers[:] = [captured]
+        _LOGGER.propagate = False
         provider = TracerProvider(resource=_resource(), shutdown_on_exit=False)
         self._sampler = provider.sampler
         self._resource = provider.resource
@@ -77,7 +66,7 @@ class Sender:
             resource=self._resource,
             attributes=span.attributes,
             events=[Event(name, timestamp=at) for name, at in span.events],
-            kind=_KINDS[span.kind],
+            kind=SpanKind[span.kind],
             status=Status() if span.fault is None else Status(StatusCode.ERROR, span.fault),
             start_time=span.start,
             end_time=span.end,

@@ -5,7 +5,7 @@ This module does not query the database. prometheus-client formats the text. Our
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate
 
 from msgspec import Struct
@@ -20,6 +20,7 @@ from prometheus_client.core import (
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
+from hookline.clock import monotonic
 from hookline.model import Depths
 from hookline.model.measures import Measured
 from hookline.observe.process_reports import Report
@@ -31,18 +32,10 @@ OPENMETRICS = openmetrics.CONTENT_TYPE_LATEST
 _openmetrics: Callable[[Collector], bytes] = openmetrics.generate_latest
 
 
-class FailingEndpoint(Struct, frozen=True, kw_only=True):
-    """An endpoint with many recent failures."""
-
-    name: str  # the endpoint's id, or a hash of the id
-    attempts: int
-    failures: int
-
-
 class Sample(Struct, frozen=True, kw_only=True):
     depths: Depths
-    age: float  # seconds since this process read it
-    endpoints: tuple[FailingEndpoint, ...] = ()
+    read_at: float  # when this process read it; monotonic
+    endpoints: dict[str, list[int]] = {}  # attempts that succeeded and failed, by the endpoint's id or a hash of it
 
 
 class View(Struct, frozen=True, kw_only=True):
@@ -93,8 +86,7 @@ class _ViewCollector(Collector):
         yield from map(_measured, self._view.report.snapshot.values())
         yield from _of_process(self._view)
         if self._view.sample is not None:
-            yield from _of_database(self._view.sample)
-            yield _outbox_lag(self._view.sample.depths, self._view.report)
+            yield from _of_database(self._view.sample, self._view.report)
 
 
 # ── counters and histograms ──
@@ -128,10 +120,10 @@ def _of_process(view: View) -> Iterator[Metric]:
     yield _one("hookline_slots", "Maximum number of requests in flight.", report.slots)
 
 
-def _of_database(sample: Sample) -> Iterator[Metric]:
+def _of_database(sample: Sample, report: Report) -> Iterator[Metric]:
     """Return metrics of the database. Every process reports the same values: aggregate them with max, not with sum."""
     depths = sample.depths
-    yield _one("hookline_sample_age_seconds", "Time since the database was sampled.", sample.age)
+    yield _one("hookline_sample_age_seconds", "Time since the database was sampled.", monotonic() - sample.read_at)
     yield _one("hookline_sample_duration_seconds", "Time that sampling the database took.", depths.seconds)
     yield _by("hookline_deliveries", "Open deliveries.", "state", depths.states)
     yield _one("hookline_deliveries_due", "Deliveries that are due, in lanes that are not held back.", depths.due)
@@ -144,26 +136,21 @@ def _of_database(sample: Sample) -> Iterator[Metric]:
     yield _one("hookline_outbox_set_aside", "Outbox rows that cannot become messages.", depths.outbox_set_aside)
     yield _by("hookline_alerts_firing", "Firing alerts.", "severity", _firing(depths))
     yield from _of_endpoints(sample.endpoints)
-
-
-def _outbox_lag(depths: Depths, report: Report) -> Metric:
-    """Return the longest lag of all outboxes. Only the relaying process knows the lag of an application's outbox."""
+    # The longest lag of all outboxes. Only the relaying process knows the lag of an application's outbox.
     about = "Time for which the oldest outbox row has waited, including outboxes of applications relayed here."
-    return _one("hookline_outbox_lag_seconds", about, max(depths.outbox_lag, report.outbox_lag))
+    yield _one("hookline_outbox_lag_seconds", about, max(depths.outbox_lag, report.outbox_lag))
 
 
 def _firing(depths: Depths) -> dict[str, int]:
     return {each: sum(alert.get(each, 0) for alert in depths.alerts.values()) for each in SEVERITIES}
 
 
-def _of_endpoints(endpoints: Iterable[FailingEndpoint]) -> Iterator[Metric]:
-    attempts = {each.name: each.attempts for each in endpoints}
-    failures = {each.name: each.failures for each in endpoints}
-    if attempts:
+def _of_endpoints(endpoints: Mapping[str, list[int]]) -> Iterator[Metric]:
+    if endpoints:
         about = "Attempts within five minutes at the endpoints that failed most."
-        yield _by("hookline_endpoint_attempts", about, "endpoint", attempts)
+        yield _by("hookline_endpoint_attempts", about, "endpoint", {name: sum(row) for name, row in endpoints.items()})
         about = "Failed attempts within five minutes at the endpoints that failed most."
-        yield _by("hookline_endpoint_failures", about, "endpoint", failures)
+        yield _by("hookline_endpoint_failures", about, "endpoint", {name: row[1] for name, row in endpoints.items()})
 
 
 def _one(name: str, about: str, value: float) -> Metric:

@@ -11,12 +11,12 @@ from hashlib import sha256
 
 import structlog
 
-from hookline import clock
+from hookline.clock import monotonic
 from hookline.errors import HooklineError
 from hookline.model import Depths
 from hookline.model.labels import EndpointLabels
 from hookline.model.pulses import most_failing, together
-from hookline.observe.prometheus import FailingEndpoint, Sample
+from hookline.observe.prometheus import Sample
 from hookline.store.outage import pause
 from hookline.store.protocols import COUNTING, Store
 
@@ -35,14 +35,8 @@ class Sampler:
         self._store = store
         self._endpoints = endpoints
         self._every = every
-        self._kept: tuple[float, Depths, tuple[FailingEndpoint, ...]] | None = None
+        self.last: Sample | None = None
         self._failed = False
-
-    def last(self) -> Sample | None:
-        if self._kept is None:
-            return None
-        at, depths, endpoints = self._kept
-        return Sample(depths=depths, age=clock.monotonic() - at, endpoints=endpoints)
 
     async def run(self, stop: asyncio.Event) -> None:
         while not stop.is_set():
@@ -53,7 +47,7 @@ class Sampler:
         """Take a sample. After an error the previous sample is kept, and its age keeps growing."""
         try:
             depths = await self._store.monitoring.depths(fresh=self._every)
-            self._kept = (clock.monotonic(), depths, await self._failing(depths))
+            self.last = Sample(depths=depths, read_at=monotonic(), endpoints=await self._failing(depths))
             self._failed = False
         except HooklineError as error:
             if not self._failed:
@@ -63,23 +57,17 @@ class Sampler:
             log.exception("sample_failed")
 
     def _interval(self) -> float:
-        return self._every if self._kept is None else max(self._every, self._kept[1].seconds * COUNTING)
+        return self._every if self.last is None else max(self._every, self.last.depths.seconds * COUNTING)
 
-    async def _failing(self, depths: Depths) -> tuple[FailingEndpoint, ...]:
+    async def _failing(self, depths: Depths) -> dict[str, list[int]]:
         if self._endpoints == EndpointLabels.OFF:
-            return ()
+            return {}
         total = together(await self._store.monitoring.pulses(depths.at - LATELY), depths.at)
         worst = most_failing(total.endpoints, MAX_NAMED, healthy=True)
         names = {each.no: each.id for each in await self._store.catalogue.endpoints_for(worst)}
-        return tuple(
-            FailingEndpoint(name=self._name(names[no]), attempts=good + bad, failures=bad)
-            for no, (good, bad) in worst.items()
-            if no in names
-        )
+        return {self._name(names[no]): counts for no, counts in worst.items() if no in names}
 
     def _name(self, endpoint_id: str) -> str:
-        return endpoint_id if self._endpoints == EndpointLabels.TOP else hashed(endpoint_id)
-
-
-def hashed(endpoint_id: str) -> str:
-    return sha256(endpoint_id.encode()).hexdigest()[:HASH]
+        if self._endpoints == EndpointLabels.TOP:
+            return endpoint_id
+        return sha256(endpoint_id.encode()).hexdigest()[:HASH]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from datetime import datetime
-from enum import Enum
 
 from msgspec import Struct
 
@@ -47,17 +46,11 @@ class Context(Struct, frozen=True, kw_only=True):
         return f"{parent} {self.state}" if self.state else parent
 
 
-class Kind(Enum):
-    SERVER = "server"
-    INTERNAL = "internal"
-    CLIENT = "client"
-
-
 class Span(Struct, frozen=True, kw_only=True):
     """A finished span. Times are nanoseconds since 1970."""
 
     name: str
-    kind: Kind
+    kind: str  # a name of OpenTelemetry's `SpanKind`, such as SERVER
     context: Context
     parent: Context
     start: int
@@ -111,12 +104,12 @@ def _derived(size: int, *parts: str | int) -> int:
 def attempt(result: Result, delivery: Context, endpoint: str) -> Span:
     """Return the span of an attempt, from its start to the end of the response, by the database's clock."""
     job, timing = result.job, result.sent.timing
-    end = _end(result)
+    end = end_of(result)
     start = end - timing.total * 1000
     phases = (("dns", timing.dns), ("connect", timing.connect), ("tls", timing.tls), ("first_byte", timing.first_byte))
     return Span(
         name="hookline.attempt",
-        kind=Kind.CLIENT,
+        kind="CLIENT",
         context=of_attempt(delivery, job),
         parent=delivery,
         start=start,
@@ -168,19 +161,7 @@ def _fault(result: Result) -> str:
     return loggable(sent.detail) if sent.detail else _error_type(result)
 
 
-def delivery(result: Result, message: Context, context: Context, endpoint: str, reason: Reason | None) -> Span:
-    """Return the span of a delivery, from acceptance to its end. `reason` is None if it was delivered."""
-    attempts = result.job.sent + 1
-    return _delivery(result.job, message, context, endpoint, end=_end(result), attempts=attempts, reason=reason)
-
-
-def death(found: Death, message: Context, context: Context, endpoint: str) -> Span:
-    """Return the span of a delivery that died while it waited."""
-    end = _nanos(found.died_at)
-    return _delivery(found, message, context, endpoint, end=end, attempts=found.sent, reason=found.reason)
-
-
-def _delivery(
+def delivery(
     found: LeasedDelivery | Death,
     message: Context,
     context: Context,
@@ -190,7 +171,8 @@ def _delivery(
     attempts: int,
     reason: Reason | None,
 ) -> Span:
-    start = _nanos(found.accepted_at)
+    """Return the span of a delivery, from acceptance to its end. `reason` is None if it was delivered."""
+    start = nanos(found.accepted_at)
     attributes: dict[str, Value] = {
         "hookline.message.id": found.message_id,
         "hookline.endpoint.id": endpoint,
@@ -202,7 +184,7 @@ def _delivery(
         attributes["hookline.reason"] = attributes["error.type"] = reason.value
     return Span(
         name="hookline.delivery",
-        kind=Kind.INTERNAL,
+        kind="INTERNAL",
         context=context,
         parent=message,
         start=start,
@@ -212,11 +194,11 @@ def _delivery(
     )
 
 
-def _end(result: Result) -> int:
+def end_of(result: Result) -> int:
     if result.ended_at is not None:
-        return _nanos(result.ended_at)
-    return _nanos(result.sent.started_at) + result.sent.timing.total * 1000
+        return nanos(result.ended_at)
+    return nanos(result.sent.started_at) + result.sent.timing.total * 1000
 
 
-def _nanos(at: datetime) -> int:
+def nanos(at: datetime) -> int:
     return to_micros(at) * 1000

@@ -5,15 +5,15 @@ An error here must never fail a request or a delivery.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import structlog
 
-from hookline.clock import quick_chance, to_micros, wall
+from hookline.clock import quick_chance, wall
 from hookline.model import Dead, Death, LeasedDelivery, RecordReport, Result, Retry
 from hookline.model.states import Reason
 from hookline.observe import spans
-from hookline.observe.spans import Context, Kind, Span, Value
+from hookline.observe.spans import Context, Span, Value
 
 log = structlog.get_logger()
 
@@ -45,23 +45,17 @@ class Traces:
     def outgoing(self, job: LeasedDelivery) -> str | None:
         """Return the trace context to send to the receiver: the attempt's span, or the message's if it is not sampled."""
         try:
-            return self._outgoing(job)
+            message = spans.of_message(job.message_id, job.trace)
+            if self._sampled(message):
+                return spans.of_attempt(message, job).text()
+            return message.child(message.span_id, sampled=False).text() if message.span_id else None
         except Exception:  # an exception here would make the delivery a dead letter
             log.exception("trace_failed")
             return job.trace
 
-    def _outgoing(self, job: LeasedDelivery) -> str | None:
-        message = spans.of_message(job.message_id, job.trace)
-        if self._sampled(message):
-            return spans.of_attempt(message, job).text()
-        return message.child(message.span_id, sampled=False).text() if message.span_id else None
-
     def recorded(self, batch: Iterable[Result], report: RecordReport, name_of: Callable[[int], str]) -> None:
         """Export the spans of attempts, and of the deliveries that they ended. An attempt with a lost lease ends nothing."""
-        try:
-            self._export(self._of_batch(batch, report, name_of))
-        except Exception:
-            log.exception("trace_failed")
+        self._export_safely(self._of_batch(batch, report, name_of))
 
     def abandoned(self, batch: Iterable[Result], name_of: Callable[[int], str]) -> None:
         """Export the spans of attempts whose outcome was not recorded, so that they will be repeated."""
@@ -69,9 +63,8 @@ class Traces:
         lost = tuple(result.attempt_id for result in batch)
         self.recorded(batch, RecordReport(recorded=0, stale=len(lost), lost=lost), name_of)
 
-    def _of_batch(self, batch: Iterable[Result], report: RecordReport, name_of: Callable[[int], str]) -> list[Span]:
+    def _of_batch(self, batch: Iterable[Result], report: RecordReport, name_of: Callable[[int], str]) -> Iterator[Span]:
         lost, refused = frozenset(report.lost), frozenset(report.refused)
-        made: list[Span] = []
         for result in batch:
             job = result.job
             message = spans.of_message(job.message_id, job.trace)
@@ -79,31 +72,36 @@ class Traces:
                 continue
             delivery = spans.of_delivery(message, job.message_id, job.delivery_id, manual=bool(job.trigger))
             endpoint = name_of(job.endpoint_no)
-            made.append(spans.attempt(result, delivery, endpoint))
+            yield spans.attempt(result, delivery, endpoint)
             verdict = result.judgement.verdict
             is_refused = job.delivery_id in refused
             if job.trigger or result.attempt_id in lost or (isinstance(verdict, Retry) and not is_refused):
                 continue
             reason = Reason.UNSENDABLE if is_refused else verdict.reason if isinstance(verdict, Dead) else None
-            made.append(spans.delivery(result, message, delivery, endpoint, reason))
-        return made
+            end = spans.end_of(result)
+            yield spans.delivery(job, message, delivery, endpoint, end=end, attempts=job.sent + 1, reason=reason)
 
     # ── sweep ──
 
     def died(self, deaths: Iterable[Death], names: Mapping[int, str]) -> None:
         """Export the spans of deliveries that died while they waited."""
+        self._export_safely(self._of_deaths(deaths, names))
+
+    def _of_deaths(self, deaths: Iterable[Death], names: Mapping[int, str]) -> Iterator[Span]:
+        for death in deaths:
+            message = spans.of_message(death.message_id, death.trace)
+            if death.manual or not self._sampled(message):
+                continue
+            context = spans.of_delivery(message, death.message_id, death.delivery_id)
+            endpoint = names.get(death.endpoint_no, f"number {death.endpoint_no}")
+            end = spans.nanos(death.died_at)
+            yield spans.delivery(death, message, context, endpoint, end=end, attempts=death.sent, reason=death.reason)
+
+    def _export_safely(self, made: Iterable[Span]) -> None:
         try:
-            self._export([span for death in deaths if not death.manual and (span := self._of_death(death, names))])
+            self._export(list(made))
         except Exception:
             log.exception("trace_failed")
-
-    def _of_death(self, death: Death, names: Mapping[int, str]) -> Span | None:
-        message = spans.of_message(death.message_id, death.trace)
-        if not self._sampled(message):
-            return None
-        context = spans.of_delivery(message, death.message_id, death.delivery_id)
-        endpoint = names.get(death.endpoint_no, f"number {death.endpoint_no}")
-        return spans.death(death, message, context, endpoint)
 
 
 class Accept:
@@ -116,7 +114,7 @@ class Accept:
         self._parent = parent
         self._export = export
         self._attributes: dict[str, Value] = {"http.request.method": "POST"}
-        self._start = to_micros(wall()) * 1000
+        self._start = spans.nanos(wall())
 
     @property
     def trace(self) -> str:
@@ -139,11 +137,11 @@ class Accept:
             self._attributes["error.type"] = str(status) if status else "cancelled"
         span = Span(
             name="hookline.accept",
-            kind=Kind.SERVER,
+            kind="SERVER",
             context=self._context,
             parent=self._parent,
             start=self._start,
-            end=max(self._start, to_micros(wall()) * 1000),
+            end=max(self._start, spans.nanos(wall())),
             attributes=self._attributes,
             fault=fault,
         )

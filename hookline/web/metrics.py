@@ -59,7 +59,7 @@ class Metrics:
         return await asyncio.shield(rendered[1])
 
     async def _render(self, as_openmetrics: bool) -> bytes:
-        own, sample = report(self._tally), self._sampler.last()
+        own, sample = report(self._tally), self._sampler.last
 
         def work() -> bytes:
             total = own if self._fleet is None else self._fleet.together(own)

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from structlog.testing import capture_logs
 
 from hookline.observe.otel import tracing, wanted
 from hookline.observe.span_queue import QueueSettings, SpanQueue
-from hookline.observe.spans import Context, Kind, Span
+from hookline.observe.spans import Context, Span
 from hookline.observe.traces import Traces
 from tests.api.conftest import Client
 from tests.support.collector import Collector
@@ -44,7 +45,7 @@ def some_span(number: int = 1) -> Span:
     place = Context(trace_id=7, span_id=number, flags=1)
     return Span(
         name=f"span {number}",
-        kind=Kind.INTERNAL,
+        kind="INTERNAL",
         context=place,
         parent=Context(trace_id=7, span_id=0),
         start=1,
@@ -265,7 +266,7 @@ def test_the_fast_path_decides_like_the_default_sampler(
 
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", ENDPOINT["OTEL_EXPORTER_OTLP_ENDPOINT"])
     parent = Context(trace_id=7, span_id=span_id, flags=flags if span_id else 0)
-    with otlp.sending() as sender:
+    with closing(otlp.Sender()) as sender:
         quick = sender.sampled(parent)
         monkeypatch.setattr(sender, "_sampler", sampling.ParentBased(sampling.ALWAYS_ON))
         assert sender.sampled(parent) is quick is (not span_id or bool(flags & 1))
