@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import TypeVar
 
 from hookline.dashboard.page_context import PageContext
 from hookline.web.html import Child, Safe, join, tag
+
+T = TypeVar("T")
+Column = tuple[Child, Callable[[T], Child]]  # the heading of a column, and the function that returns the cell of a row
 
 MARKS = {
     "delivered": "●",
@@ -35,6 +39,11 @@ def count(number: int, noun: str, more: bool = False) -> str:
     return f"{'at least ' if more else ''}{number:,} {noun if number == 1 else plural}"
 
 
+def at_least(number: int, more: bool) -> str:
+    """Return a number. `more` means that counting stopped there: `10,000+`."""
+    return f"{number:,}{'+' if more else ''}"
+
+
 def clock(at: datetime) -> Safe:
     """Show a time in UTC. A script rewrites it in the viewer's time zone."""
     text = f"{at:%Y-%m-%d %H:%M:%S}"
@@ -61,6 +70,27 @@ def when(at: datetime, now: datetime) -> str:
 def cut(text: str, limit: int) -> str:
     """Shorten a text in the middle. The middle of ids and URLs matters least."""
     return text if len(text) <= limit else f"{text[: limit // 2]}…{text[-(limit // 2 - 1) :]}"
+
+
+def clip(text: str, limit: int) -> str:
+    """Shorten a text at its end."""
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def quiet(*words: Child) -> Safe:
+    """Show a paragraph in a subdued colour."""
+    return tag("p", *words, class_="quiet")
+
+
+def separated(between: str, children: Iterable[Child]) -> Safe:
+    """Show several parts on one line, with a text between them."""
+    return join(*(join(between if at else None, child) for at, child in enumerate(children)))
+
+
+def below(*words: str | None) -> Safe | None:
+    """Show texts on a line below the value of a table cell, in a subdued colour. Return None if all are empty."""
+    found = " · ".join(filter(None, words))
+    return tag("div", found, class_="quiet") if found else None
 
 
 def ident(text: str, *, href: str | None = None, most: int = 34) -> Safe:
@@ -119,8 +149,32 @@ def table(
     return tag("div", tag("table", inner), class_="table")
 
 
+def listing(
+    found: Sequence[T],
+    columns: Iterable[Column[T] | None],
+    *,
+    caption: str,
+    key: Callable[[T], str] | None = None,
+    numeric: Sequence[str] = (),
+) -> Safe:
+    """Show a table with one row for each object. A column that is None is left out. `numeric` names headings."""
+    shown = [column for column in columns if column is not None]
+    return table(
+        [heading for heading, _ in shown],
+        [[cell(each) for _, cell in shown] for each in found],
+        caption=caption,
+        keys=None if key is None else [key(each) for each in found],
+        numeric=[at for at, (heading, _) in enumerate(shown) if heading in numeric],
+    )
+
+
+def actions_heading() -> Safe:
+    """Return the heading of a column of buttons. Only screen readers read it."""
+    return tag("span", "Actions", class_="unseen")
+
+
 def fields(pairs: Iterable[tuple[str, Child]]) -> Safe:
-    """Show a list of names and values."""
+    """Show a list of names and values. A value of None is left out."""
     return tag("dl", *(join(tag("dt", name), tag("dd", value)) for name, value in pairs if value is not None))
 
 
@@ -175,10 +229,21 @@ def more(context: PageContext, iterator: str | None, words: str = "Older", **que
 # ── forms ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def hidden_fields(values: Iterable[tuple[str, str]]) -> Safe:
+    """Return hidden fields of a form, from their names and values."""
+    return join(*(tag("input", type="hidden", name=name, value=value) for name, value in values))
+
+
+def submit(words: str, kind: str = "main") -> Safe:
+    """Return the button that sends a form."""
+    return tag("button", words, class_=f"button {kind}".strip())
+
+
 def form(context: PageContext, path: str, *children: Child, **attributes: str | bool | None) -> Safe:
     """Return a form that posts to an action, with its CSRF token. `path` comes from `context.link`."""
-    proof = tag("input", type="hidden", name="csrf", value=context.viewer.csrf)
-    return tag("form", proof, *children, method="post", action=path, **attributes)
+    return tag(
+        "form", hidden_fields([("csrf", context.viewer.csrf)]), *children, method="post", action=path, **attributes
+    )
 
 
 def button(
@@ -193,9 +258,8 @@ def button(
     """Return a form with only a button, or None if the viewer may only read. `kind` is "" (plain), "main" or "danger"."""
     if not context.may_change:
         return None
-    kept = (tag("input", type="hidden", name=name, value=value) for name, value in (hidden or {}).items())
     press = tag("button", words, class_=f"button {kind}".strip(), aria_label=label)
-    return form(context, path, *kept, press, class_="inline")
+    return form(context, path, hidden_fields((hidden or {}).items()), press, class_="inline")
 
 
 def link_button(href: str, words: str, *, kind: str = "", **attributes: str | bool | None) -> Safe:
@@ -231,16 +295,18 @@ def field(
     )
 
 
-def choice(
-    name: str, words: str, options: Iterable[tuple[str, str]], value: str = "", *, hint: str | None = None
-) -> Safe:
+def fault(words: str) -> Safe:
+    """Show an error beside a field."""
+    return tag("p", f"✕ {words}", class_="state dead", role="alert")
+
+
+def choice(name: str, words: str, options: Iterable[tuple[str, str]], value: str = "") -> Safe:
     """Return a drop-down list. Each option has a value and a text."""
     made = (tag("option", text, value=key, selected=key == value) for key, text in options)
     return tag(
         "div",
         tag("label", words, for_=f"field-{name}"),
         tag("select", *made, id=f"field-{name}", name=name),
-        tag("p", hint, class_="quiet") if hint else None,
         class_="field",
     )
 
@@ -272,14 +338,12 @@ def offered(name: str, options: Iterable[tuple[str, str]]) -> Safe:
     return tag("datalist", *(tag("option", text, value=key) for key, text in options), id=name)
 
 
-def moment(
-    name: str, words: str, value: datetime | None = None, *, hint: str | None = None, error: str | None = None
-) -> Safe:
+def moment(name: str, words: str, value: datetime | None = None, *, error: str | None = None) -> Safe:
     """Return a field for a date and time. Without scripts people enter UTC. With scripts they enter their local time, and the
     script converts it to UTC. The form sends `2025-11-15T20:41`, and a script appends `Z`."""
     text = "" if value is None else f"{value:%Y-%m-%dT%H:%M}"
     label = join(words, " ", tag("span", "UTC", class_="quiet", data_zone=True))
-    return field(name, label, text, hint=hint, error=error, type_="datetime-local")
+    return field(name, label, text, error=error, type_="datetime-local")
 
 
 def pick(name: str, value: str, label: str) -> Safe:
@@ -287,8 +351,9 @@ def pick(name: str, value: str, label: str) -> Safe:
     return tag("input", type="checkbox", name=name, value=value, aria_label=label, class_="pick", data_pick=True)
 
 
-def pick_all(label: str = "Select all rows of this page") -> Safe:
+def pick_all() -> Safe:
     """Return the checkbox in the table head that selects all rows. It is hidden without scripts."""
+    label = "Select all rows of this page"
     return tag("input", type="checkbox", aria_label=label, class_="pick scripted", data_pick_all=True)
 
 
@@ -300,11 +365,5 @@ def picked(*children: Child) -> Safe:
 
 def filters(context: PageContext, *children: Child, press: str = "Filter") -> Safe:
     """Return a filter form. Its fields become parameters of this page's URL."""
-    kept = (
-        tag("input", type="hidden", name=name, value=value)
-        for name in ("app", "range")
-        if (value := context.param(name)) is not None and not (name == "app" and context.viewer.portal)
-    )
-    path = context.request.url.path
-    submit = tag("button", press, class_="button")
-    return tag("form", *kept, *children, submit, method="get", action=path, class_="filters", role="search")
+    kept, path = hidden_fields(context.kept.items()), context.request.url.path
+    return tag("form", kept, *children, submit(press, ""), method="get", action=path, class_="filters", role="search")

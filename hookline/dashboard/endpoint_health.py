@@ -6,6 +6,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
+from hookline.dashboard import components
 from hookline.model import Lane, LaneView
 from hookline.model.states import Circuit, EndpointStatus
 from hookline.rules.checks.text import lasting
@@ -52,17 +53,15 @@ class Condition(Struct, frozen=True, kw_only=True):
 def condition(lane: Lane, now: datetime) -> Condition:
     if lane.status != EndpointStatus.ACTIVE:
         return _named(lane.status.name.lower())
-    if lane.circuit == Circuit.OPEN:
-        return _named("open", since=lane.failing_since or lane.opened_at)
-    if lane.circuit == Circuit.HALF_OPEN:
-        return _named("half_open", since=lane.failing_since or lane.opened_at)
+    if lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN):
+        return _named(lane.circuit.name.lower(), since=lane.failing_since or lane.opened_at)
     if lane.held_until is not None and lane.held_until > now:
         return _named("held")
     if lane.circuit == Circuit.RECOVERING:
         return _named("recovering")
     if lane.failures:
-        more = "failure" if lane.failures == 1 else "failures"
-        return Condition(name="failing", words=f"{lane.failures} {more} in a row", since=lane.failing_since)
+        words = f"{components.count(lane.failures, 'failure')} in a row"
+        return Condition(name="failing", words=words, since=lane.failing_since)
     if lane.pace is not None:
         return _named("slowed", since=lane.slowed_at)
     return _named("well")
@@ -78,25 +77,21 @@ def sickest(view: LaneView, now: datetime) -> tuple[int, int, datetime, str]:
 
 
 def depth(view: LaneView) -> str:
-    return f"{view.depth:,}{'+' if view.more else ''}"
+    return components.at_least(view.depth, view.more)
 
 
 def limits(lane: Lane) -> list[str]:
     """Return the limits of the endpoint's delivery rate, as texts."""
-    found = []
-    if lane.throttle_rate is not None:
-        found.append(f"{lane.throttle_rate:g}/s")
-    if lane.app_rate is not None:
-        found.append(f"{lane.app_rate:g}/s for the whole application")
-    if lane.concurrency is not None:
-        found.append(f"{lane.concurrency:,} in flight")
-    if lane.pace is not None:
-        found.append(f"slowed to {lane.pace:.3g}/s by 429s")
-    if lane.window is not None:
-        found.append(f"{lane.window} in flight while recovering")
-    return found
+    limits = (
+        ("{:g}/s", lane.throttle_rate),
+        ("{:g}/s for the whole application", lane.app_rate),
+        ("{:,} in flight", lane.concurrency),
+        ("slowed to {:.3g}/s by 429s", lane.pace),
+        ("{} in flight while recovering", lane.window),
+    )
+    return [words.format(limit) for words, limit in limits if limit is not None]
 
 
-def ages(at: datetime | None, now: datetime) -> str:
+def ages(at: datetime, now: datetime) -> str:
     """Return the age as text, such as `12 min 4 s`. Scripts do not update this text."""
-    return "" if at is None else lasting(max(1.0, (now - at).total_seconds()))
+    return lasting(max(1.0, (now - at).total_seconds()))

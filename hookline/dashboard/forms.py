@@ -11,9 +11,8 @@ from typing import Any
 import msgspec
 
 from hookline.dashboard import components
-from hookline.dashboard.field_parser import one_of
 from hookline.dashboard.page import Form, Page
-from hookline.dashboard.page_context import PageContext
+from hookline.dashboard.page_context import PageContext, one_of
 from hookline.errors import AboutField, HooklineError, InvalidInput
 from hookline.rules.checks.text import shown
 from hookline.services.errors import http_status

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from hookline.dashboard.components import offered
+from hookline.dashboard import components
 from hookline.dashboard.icons import icon
 from hookline.dashboard.page import Page
 from hookline.dashboard.page_context import PORTAL, RANGES, PageContext
@@ -84,6 +84,7 @@ def document(
 
 
 def framed(context: PageContext, shown: Page, apps: Switched, notice: Notice | None) -> Safe:
+    title = tag("div", tag("h1", shown.title), shown.aside, class_="title")
     return document(
         shown.title,
         tag("a", "Skip to content", href="#content", class_="skip"),
@@ -91,7 +92,7 @@ def framed(context: PageContext, shown: Page, apps: Switched, notice: Notice | N
         tag(
             "div",
             _top(context, apps),
-            tag("main", _notice(notice), _title(shown), *shown.body, id="content", tabindex="-1"),
+            tag("main", _notice(notice), title, *shown.body, id="content", tabindex="-1"),
             class_="page",
         ),
         brand=context.services.pages.brand.name if context.viewer.portal else "Hookline",
@@ -101,12 +102,7 @@ def framed(context: PageContext, shown: Page, apps: Switched, notice: Notice | N
     )
 
 
-def _title(shown: Page) -> Safe:
-    return tag("div", tag("h1", shown.title), shown.aside, class_="title")
-
-
 def _rail(context: PageContext, shown: Page) -> Safe:
-    entries = (entry for entry in RAIL if _may_open(context, entry))
     current = _current(context) if shown.rail is None else shown.rail
     links = (
         tag(
@@ -120,15 +116,10 @@ def _rail(context: PageContext, shown: Page) -> Safe:
                 data_go=entry.letter,
             ),
         )
-        for entry in entries
+        for entry in RAIL
+        if _may_open(context, entry)
     )
-    return tag(
-        "nav",
-        _brand(context),
-        tag("ul", *links),
-        class_="rail",
-        aria_label="Main",
-    )
+    return tag("nav", _brand(context), tag("ul", *links), class_="rail", aria_label="Main")
 
 
 def _current(context: PageContext) -> str:
@@ -152,9 +143,8 @@ def _brand(context: PageContext) -> Safe:
 def _top(context: PageContext, apps: Switched) -> Safe:
     live_status = tag("span", class_="alive scripted", role="status", data_alive=True)
     where = tag("div", _switcher(context, apps), live_status, class_="where")
-    return tag(
-        "header", where, _range(context) if context.uses_range else None, _tools(), _account(context), class_="top"
-    )
+    time_range = _range(context) if context.uses_range else None
+    return tag("header", where, time_range, _tools(), _account(context), class_="top")
 
 
 def _tools() -> Safe:
@@ -171,8 +161,8 @@ def _switcher(context: PageContext, apps: Switched) -> Safe | None:
         "form",
         tag("label", "Application", for_="switch-app", class_="unseen"),
         _typed_switch(context, apps) if apps.more else _listed_switch(context, apps),
-        tag("input", type="hidden", name="range", value=context.param("range")) if context.param("range") else None,
-        tag("button", "Go", class_="button unscripted"),
+        components.hidden_fields((name, value) for name, value in context.kept.items() if name == "range"),
+        components.submit("Go", "unscripted"),
         method="get",
         action=context.request.url.path,
         class_="switcher",
@@ -202,7 +192,7 @@ def _typed_switch(context: PageContext, apps: Switched) -> Safe:
         data_submit=True,
     )
     named = None if context.app is None else tag("b", context.app.name)
-    return join(named, entry, offered("switch-offered", ((app.id, app.name) for app in apps.apps)))
+    return join(named, entry, components.offered("switch-offered", ((app.id, app.name) for app in apps.apps)))
 
 
 def _range(context: PageContext) -> Safe:
@@ -220,19 +210,13 @@ def _range(context: PageContext) -> Safe:
 
 
 def _account(context: PageContext) -> Safe:
-    sign_out = tag(
-        "form",
-        tag("input", type="hidden", name="csrf", value=context.viewer.csrf),
-        tag("button", "Sign out", class_="button quiet"),
-        method="post",
-        action=context.link("/logout", app=None, range=None),
-        class_="inline",
-    )
+    path = context.link("/logout", app=None, range=None)
+    sign_out = components.form(context, path, components.submit("Sign out", "quiet"), class_="inline")
     return tag("div", tag("span", context.viewer.name, class_="quiet"), sign_out, class_="who")
 
 
-def _notice(notice: Notice | None) -> Safe:
+def _notice(notice: Notice | None) -> Safe | None:
     if notice is None:
-        return join()
+        return None
     shade = "delivered" if notice.good else "dead"
     return tag("p", notice.words, class_=f"notice {shade}", role="status")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from typing import TypeVar
 from urllib.parse import quote, urlencode
 
 from msgspec import Struct
@@ -25,9 +26,11 @@ from hookline.store.protocols import Store
 from hookline.web.context import WebContext
 from hookline.web.html import Child, Safe, tag
 
+S = TypeVar("S", bound=str)
+
 PORTAL = "/portal"
 MAX_PARAM = 500  # characters in one URL parameter
-KEPT = ("app", "range")  # URL parameters that every link keeps
+KEPT = ("app", "range")
 
 
 class Range(Struct, frozen=True, kw_only=True):
@@ -88,6 +91,11 @@ class PageContext:
             raise InvalidInput(f"has more than {MAX_PARAM} characters, or a NUL character", field=name)
         return value or None
 
+    def choice(self, name: str, allowed: Iterable[S]) -> S | None:
+        """Return a URL parameter that must have one of these values, or None if it is missing."""
+        value = self.param(name)
+        return None if value is None else one_of(name, value, allowed)
+
     def path(self, name: str) -> str:
         value: str = self.request.path_params[name]
         if len(value) > MAX_PARAM or "\x00" in value:
@@ -107,13 +115,20 @@ class PageContext:
 
     # ── links ──
 
+    @property
+    def kept(self) -> dict[str, str]:
+        """The URL parameters that every link keeps: the chosen application and the range."""
+        found = {name: value for name in KEPT if (value := self.param(name)) is not None}
+        if self.viewer.portal:
+            found.pop("app", None)
+        return found
+
     def link(self, path: str, /, **query: str | int | None) -> str:
         """Return the URL of another page. It keeps the portal prefix, the chosen application and the range.
 
         A parameter given as None is left out. This also removes the application or the range.
         """
-        kept = {name: self.param(name) for name in KEPT if not (name == "app" and self.viewer.portal)}
-        given: Mapping[str, str | int | None] = {**kept, **query}
+        given: Mapping[str, str | int | None] = {**dict.fromkeys(KEPT), **self.kept, **query}
         found = urlencode({name: value for name, value in given.items() if value is not None and value != ""})
         base = (PORTAL if self.viewer.portal else "") + quote(path)
         return (base or "/") + (f"?{found}" if found else "")
@@ -123,6 +138,10 @@ class PageContext:
         path = self.request.url.path.removeprefix(PORTAL) if self.viewer.portal else self.request.url.path
         given: dict[str, str | int | None] = dict(self.request.query_params.items())
         return self.link(path, **{**given, **query})
+
+    def anchor(self, words: Child, path: str, /, **query: str | int | None) -> Safe:
+        """Return a link to another page as HTML. The parameters are those of `link`."""
+        return tag("a", words, href=self.link(path, **query))
 
     # ── data ──
 
@@ -183,3 +202,12 @@ class PageContext:
         made = tag("div", *children, id=f"live-{name}", data_live=True, **attributes)
         self.regions[f"live-{name}"] = made
         return made
+
+
+def one_of(name: str, text: str, allowed: Iterable[S]) -> S:
+    """Return the allowed value that equals the text, such as a member of an enum."""
+    found = {value: value for value in allowed}
+    if text not in found:
+        nothing = ", or nothing" if "" in found else ""
+        raise InvalidInput(f"takes one of {', '.join(filter(None, found))}{nothing}", field=name)
+    return found[text]

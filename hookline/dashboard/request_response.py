@@ -6,9 +6,9 @@ import re
 
 import msgspec
 
-from hookline.dashboard import components
+from hookline.dashboard import components, request_preview
 from hookline.dashboard.request_preview import Request
-from hookline.model import Attempt
+from hookline.model import Attempt, Endpoint, Message
 from hookline.web.html import Child, Safe, join, tag
 
 MAX_FORMATTED = 16 * 1024  # bytes; a larger payload is not indented, and only its first bytes are shown
@@ -34,27 +34,29 @@ def pretty(payload: bytes) -> str | None:
     return text(indented) if len(indented) <= MAX_INDENTED else None
 
 
-def sides(request: Request | None, attempt: Attempt, *, most: int, changed: bool, more: Child = None) -> Safe:
-    """Show at most `most` bytes of the response body; `more` links to all of it. `changed`: the endpoint was edited later."""
-    return components.columns(_request(request, changed), _response(attempt, most, more))
+def sides(endpoint: Endpoint | None, message: Message, attempt: Attempt, *, most: int, more: Child = None) -> Safe:
+    """Show request and response. Of the response body at most `most` bytes are shown, and `more` links to all of it.
 
-
-def _request(request: Request | None, changed: bool) -> Safe:
-    if request is None:
-        return tag("div", tag("h3", "Request"), tag("p", "The endpoint was deleted.", class_="quiet"))
-    note = tag(
-        "p", "The endpoint was changed after this attempt. URL and headers are the current ones.", class_="quiet"
+    An `endpoint` of None was deleted.
+    """
+    return components.columns(
+        tag("div", tag("h3", "Request"), *_request(endpoint, message, attempt)),
+        tag("div", tag("h3", "Response"), *_answer(attempt, most, more)),
     )
-    return tag("div", tag("h3", "Request"), note if changed else None, request_block(request))
+
+
+def _request(endpoint: Endpoint | None, message: Message, attempt: Attempt) -> list[Child]:
+    if endpoint is None:
+        return [components.quiet("The endpoint was deleted.")]
+    request = request_preview.request(endpoint, message, number=attempt.number, at=attempt.started_at)
+    words = "The endpoint was changed after this attempt. URL and headers are the current ones."
+    changed = endpoint.updated_at > attempt.started_at
+    return [components.quiet(words) if changed else None, request_block(request)]
 
 
 def request_block(request: Request) -> Safe:
     lines = "\n".join([f"POST {request.url}", *request.lines])
     return components.code(text(lines.encode(errors="replace")), name="request headers")
-
-
-def _response(attempt: Attempt, most: int, more: Child) -> Safe:
-    return tag("div", tag("h3", "Response"), *_answer(attempt, most, more))
 
 
 def _answer(attempt: Attempt, most: int, more: Child) -> list[Child]:
@@ -66,13 +68,15 @@ def _answer(attempt: Attempt, most: int, more: Child) -> list[Child]:
     )
     shown = attempt.response_body[:most]
     rest = len(attempt.response_body) - len(shown)
-    cut = "The endpoint sent more. Only the first bytes were stored." if attempt.truncated and not rest else None
-    return [
+    found: list[Child] = [
         components.code(text(head.encode(errors="replace")), name="response headers"),
-        components.code(text(shown), name="response body") if shown else tag("p", "The body is empty.", class_="quiet"),
-        tag("p", f"{rest:,} more bytes. ", more, class_="quiet") if rest else None,
-        tag("p", cut, class_="quiet") if cut else None,
+        components.code(text(shown), name="response body") if shown else components.quiet("The body is empty."),
     ]
+    if rest:
+        found.append(components.quiet(f"{rest:,} more bytes. ", more))
+    elif attempt.truncated:
+        found.append(components.quiet("The endpoint sent more. Only the first bytes were stored."))
+    return found
 
 
 def payload_block(payload: bytes, *, raw: bool) -> Safe:
@@ -83,5 +87,5 @@ def payload_block(payload: bytes, *, raw: bool) -> Safe:
     rest = len(payload) - len(shown)
     return join(
         components.code(text(shown), name="payload"),
-        tag("p", f"{rest:,} more bytes. Download the payload to see them.", class_="quiet") if rest else None,
+        components.quiet(f"{rest:,} more bytes. Download the payload to see them.") if rest else None,
     )

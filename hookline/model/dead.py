@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime
 
 from msgspec import Struct
@@ -77,3 +78,18 @@ class DeadSummary(Struct, frozen=True, kw_only=True):
     @property
     def dead(self) -> int:
         return sum(group.dead for group in self.groups)
+
+    def by_reason(self) -> list[tuple[Reason, int]]:
+        """Return the number of dead letters by reason, the largest first."""
+        found: Counter[Reason] = Counter()
+        for group in self.groups:
+            found[group.reason] += group.dead
+        return found.most_common()
+
+    def by_endpoint(self) -> list[tuple[DeadGroup, int]]:
+        """Return the number of dead letters by endpoint, the largest first. One group stands for each endpoint."""
+        found: Counter[int] = Counter()
+        for group in self.groups:
+            found[group.endpoint_no] += group.dead
+        one = {group.endpoint_no: group for group in self.groups}
+        return [(one[no], number) for no, number in found.most_common()]

@@ -63,7 +63,7 @@ async def test_a_healthy_overview_shows_no_alarm(operator: Client, scene: Scene)
     assert verdicts(page) == ["● Healthy: 3 deliveries succeeded in the last hour."]
     assert numbers(page)["delivered, last hour"] == "3"
     assert numbers(page)["of attempts delivered"] == "100%"
-    assert not page.has("section", id="troubled")
+    assert not page.has("section", id="unhealthy")
 
 
 # ── problems ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -79,7 +79,7 @@ async def test_a_failing_endpoint_is_named_with_start_cause_backlog_and_button(o
     assert verdict.startswith(f"❚❚ {sick.url}: circuit open for 10 min")
     assert "503" in verdict
     assert verdict.endswith("; 7 deliveries waiting.")
-    (row,) = page.first("section", id="troubled").rows()
+    (row,) = page.first("section", id="unhealthy").rows()
     assert sick.url in row[0]
     assert row[1].startswith("❚❚ circuit open for 10 min")
     assert "503" in row[2]
@@ -95,17 +95,17 @@ async def test_an_endpoint_that_refuses_messages_is_named_with_its_dead_letters(
     await dead_letters(scene, 3)
     page = await operator.page("/")
     assert verdicts(page) == ["✕ 3 dead letters, most of them permanent_failure. Show and replay them."]
-    (row,) = page.first("section", id="troubled").rows()
+    (row,) = page.first("section", id="unhealthy").rows()
     assert row[1].startswith("✕ deliveries failing for")
     assert row[4] == "3"
     replay = next(link for link in page.all("a", class_="button") if link.text == "Replay 3…")
     asked = await operator.page(replay["href"])
     assert posting(asked, "/dead-letters/replay").first("button").text == "Replay 3 deliveries to 1 endpoint"
-    assert page.first("section", id="troubled").all("a", href=f"/dead-letters?endpoint={endpoint.id}")
+    assert page.first("section", id="unhealthy").all("a", href=f"/dead-letters?endpoint={endpoint.id}")
     # After a successful delivery the endpoint causes no new dead letters, and the replay can start.
     await scene.send(20)
     await scene.record(*factory.all_delivered(await scene.claim_all()))
-    (row,) = (await operator.page("/")).first("section", id="troubled").rows()
+    (row,) = (await operator.page("/")).first("section", id="unhealthy").rows()
     assert row[1].startswith("✕ dead letters for")
     assert row[2] == "Recent deliveries succeeded. Replay the dead letters."
     assert (await operator.get(replay["href"])).status == 200
@@ -118,10 +118,10 @@ async def test_several_failing_endpoints_are_counted_and_the_first_is_named(oper
     await scene.send(3)
     page = await operator.page("/")
     (verdict,) = verdicts(page)
-    first = page.first("section", id="troubled").rows()[0][0].partition("⧉")[0]
+    first = page.first("section", id="unhealthy").rows()[0][0].partition("⧉")[0]
     begin = first[: len(endpoint.url)]
     assert verdict.startswith(f"❚❚ 2 endpoints held: 6 deliveries waiting for them. Start with {begin}: paused")
-    assert [row[1].partition(" for ")[0] for row in page.first("section", id="troubled").rows()] == ["❚❚ paused"] * 2
+    assert [row[1].partition(" for ")[0] for row in page.first("section", id="unhealthy").rows()] == ["❚❚ paused"] * 2
 
 
 async def test_an_endpoint_is_held_until_its_retry_after_ends(enter: Enter, scene: Scene) -> None:
@@ -149,8 +149,8 @@ async def test_readers_have_no_buttons(reader: Client, scene: Scene) -> None:
     await scene.trip(await scene.endpoint())
     await dead_letters(scene, 1)
     page = await reader.page("/")
-    assert not page.first("section", id="troubled").has("form")
-    assert not page.first("section", id="troubled").has("a", class_="button")
+    assert not page.first("section", id="unhealthy").has("form")
+    assert not page.first("section", id="unhealthy").has("a", class_="button")
 
 
 async def test_every_number_leads_to_its_list(operator: Client, scene: Scene) -> None:
@@ -315,7 +315,7 @@ async def test_the_overview_lists_ten_failing_endpoints_and_counts_all(operator:
         endpoint = await scene.endpoint()
         await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "tests")
     page = await operator.page("/")
-    assert len(page.first("section", id="troubled").rows()) == 10
+    assert len(page.first("section", id="unhealthy").rows()) == 10
     assert verdicts(page)[0].startswith("❚❚ 14 endpoints held")
 
 

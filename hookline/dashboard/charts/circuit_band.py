@@ -44,33 +44,20 @@ _NOW = {
     Circuit.RECOVERING: "recovering",
 }
 
+# Colour and text of each event.
 EVENTS = {
-    K.CIRCUIT_OPENED: "circuit opened",
-    K.CIRCUIT_PROBE_FAILED: "probe failed",
-    K.CIRCUIT_RECOVERING: "circuit recovering",
-    K.CIRCUIT_CLOSED: "circuit closed",
-    K.CIRCUIT_RESET: "circuit reset",
-    K.ENDPOINT_PAUSED: "paused",
-    K.ENDPOINT_RESUMED: "resumed",
-    K.ENDPOINT_DISABLED: "disabled",
-    K.ENDPOINT_ENABLED: "enabled",
-    K.LANE_HELD: "paused by Retry-After",
-    K.LANE_SLOWED: "slowed by 429s",
-    K.LANE_AT_SPEED: "at full speed again",
-}
-EVENT_SHADES = {
-    K.CIRCUIT_OPENED: "held",
-    K.CIRCUIT_PROBE_FAILED: "held",
-    K.CIRCUIT_RECOVERING: "scheduled",
-    K.CIRCUIT_CLOSED: "delivered",
-    K.CIRCUIT_RESET: "delivered",
-    K.ENDPOINT_PAUSED: "held",
-    K.ENDPOINT_RESUMED: "delivered",
-    K.ENDPOINT_DISABLED: "held",
-    K.ENDPOINT_ENABLED: "delivered",
-    K.LANE_HELD: "held",
-    K.LANE_SLOWED: "scheduled",
-    K.LANE_AT_SPEED: "delivered",
+    K.CIRCUIT_OPENED: ("held", "circuit opened"),
+    K.CIRCUIT_PROBE_FAILED: ("held", "probe failed"),
+    K.CIRCUIT_RECOVERING: ("scheduled", "circuit recovering"),
+    K.CIRCUIT_CLOSED: ("delivered", "circuit closed"),
+    K.CIRCUIT_RESET: ("delivered", "circuit reset"),
+    K.ENDPOINT_PAUSED: ("held", "paused"),
+    K.ENDPOINT_RESUMED: ("delivered", "resumed"),
+    K.ENDPOINT_DISABLED: ("held", "disabled"),
+    K.ENDPOINT_ENABLED: ("delivered", "enabled"),
+    K.LANE_HELD: ("held", "paused by Retry-After"),
+    K.LANE_SLOWED: ("scheduled", "slowed by 429s"),
+    K.LANE_AT_SPEED: ("delivered", "at full speed again"),
 }
 
 

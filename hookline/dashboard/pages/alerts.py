@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from hookline import ids
 from hookline.dashboard import components
-from hookline.dashboard.field_parser import one_of
 from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
 from hookline.model import EndpointName
@@ -22,13 +21,11 @@ SHOWN = 50
 MAX_URL = 46  # characters
 _SHADES = {Severity.CRITICAL: "dead", Severity.WARNING: "scheduled"}
 _STATES = {"firing": True, "resolved": False}
+_DEAD_LETTERS = (AlertName.DEAD_LETTERS, AlertName.DEAD_LETTERS_GROWING)
+_ENDPOINTS = (AlertName.BACKLOG, AlertName.BACKLOG_GROWING, AlertName.RETRIES_FAILING, AlertName.LAST_ATTEMPTS)
 _PAGES: dict[str, tuple[str, str]] = {
-    AlertName.BACKLOG: ("/endpoints", "Endpoints"),
-    AlertName.BACKLOG_GROWING: ("/endpoints", "Endpoints"),
-    AlertName.DEAD_LETTERS: ("/dead-letters", "Dead letters"),
-    AlertName.DEAD_LETTERS_GROWING: ("/dead-letters", "Dead letters"),
-    AlertName.RETRIES_FAILING: ("/endpoints", "Endpoints"),
-    AlertName.LAST_ATTEMPTS: ("/endpoints", "Endpoints"),
+    **dict.fromkeys(_DEAD_LETTERS, ("/dead-letters", "Dead letters")),
+    **dict.fromkeys(_ENDPOINTS, ("/endpoints", "Endpoints")),
 }
 
 Names = Mapping[str, EndpointName]
@@ -36,14 +33,10 @@ Names = Mapping[str, EndpointName]
 
 @get("/alerts", deployment=True)
 async def show(context: PageContext) -> Page:
-    state, after = context.param("state"), context.param("after")
-    if state is not None:
-        one_of("state", state, _STATES)
+    state, page = context.choice("state", _STATES), Rows(limit=SHOWN + 1, iterator=context.param("after"))
     firing = await context.store.monitoring.alerts(Rows(limit=SHOWN), firing=True)
-    wanted = _STATES[state] if state is not None else None
-    found = await context.store.monitoring.alerts(Rows(limit=SHOWN + 1, iterator=after), firing=wanted)
+    found = await context.store.monitoring.alerts(page, firing=None if state is None else _STATES[state])
     shown = found[:SHOWN]
-    after = str(shown[-1].id) if len(found) > SHOWN else None
     names = await names_of(context, [*firing, *shown])
     return Page(
         title="Alerts",
@@ -51,7 +44,7 @@ async def show(context: PageContext) -> Page:
             context.live("verdict", _verdict(firing, names)),
             _tabs(context, state),
             context.live("alerts", table(context, shown, names) if shown else _empty(state)),
-            components.more(context, after),
+            components.more(context, str(shown[-1].id) if len(found) > SHOWN else None),
         ],
     )
 
@@ -92,30 +85,27 @@ def title(alert: Alert) -> str:
 
 def table(context: PageContext, alerts: Sequence[Alert], names: Names, *, brief: bool = False) -> Safe:
     """Return a table of alerts. `brief` leaves out the columns with the duration and the next step."""
-    columns = ("Alert", "What", "About", "Since", "Duration", "Next step")
-    return components.table(
-        columns[:4] if brief else columns,
-        [_row(context, alert, names)[: 4 if brief else None] for alert in alerts],
+    return components.listing(
+        alerts,
+        (
+            ("Alert", _state),
+            ("What", lambda alert: _text(alert, names, short=True)),
+            ("About", lambda alert: _subject(context, alert, names)),
+            ("Since", lambda alert: components.ago(alert.began_at, context.now)),
+            None if brief else ("Duration", _duration),
+            None if brief else ("Next step", lambda alert: _next_step(context, alert)),
+        ),
         caption="Alerts, newest first",
-        keys=[str(alert.id) for alert in alerts],
+        key=lambda alert: str(alert.id),
     )
 
 
-def _row(context: PageContext, alert: Alert, names: Names) -> list[Child]:
-    return [
-        _state(alert),
-        _text(alert, names, short=True),
-        _subject(context, alert, names),
-        components.ago(alert.began_at, context.now),
-        _duration(alert),
-        _next_step(context, alert) if alert.resolved_at is None else None,
-    ]
-
-
-def _next_step(context: PageContext, alert: Alert) -> Safe:
-    """Return a link to the page about the alert, if there is one, and the command that shows more."""
+def _next_step(context: PageContext, alert: Alert) -> Safe | None:
+    """Return a link to the page about a firing alert, if there is one, and the command that shows more."""
+    if alert.resolved_at is not None:
+        return None
     path = _PAGES.get(alert.name)
-    link = None if path is None else tag("div", tag("a", path[1], href=context.link(path[0], app=None)))
+    link = None if path is None else tag("div", context.anchor(path[1], path[0], app=None))
     return join(link, tag("code", wording.command(alert)))
 
 
@@ -143,9 +133,8 @@ def _subject(context: PageContext, alert: Alert, names: Names) -> Child:
         return components.ident(alert.subject)
     own = known.org_id == context.org_id
     href = context.link(f"/endpoints/{known.id}") if own and not known.deleted else None
-    about = [known.description[:80], known.app_name if own else f"{known.app_name} of {known.org_id}"]
-    about += ["deleted"] if known.deleted else []
-    below = tag("div", " · ".join(filter(None, about)), class_="quiet")
+    app = known.app_name if own else f"{known.app_name} of {known.org_id}"
+    below = components.below(known.description[:80], app, "deleted" if known.deleted else None)
     return join(components.ident(known.url, href=href, most=MAX_URL), below)
 
 

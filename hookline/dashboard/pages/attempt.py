@@ -7,6 +7,7 @@ from hookline.dashboard.charts.scales import length
 from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.message import delivery as delivery_section
+from hookline.dashboard.pages.message.actions import back
 from hookline.errors import NotFound
 from hookline.model import Attempt, Endpoint, Message
 from hookline.model.states import EndpointStatus
@@ -25,29 +26,24 @@ async def show(context: PageContext) -> Page:
         raise NotFound("this message has no such attempt; retention may have deleted it")
     found = await context.store.catalogue.endpoints_for([attempt.endpoint_no])
     endpoint = next((each for each in found if each.status != EndpointStatus.DELETED), None)
-    request = None
-    if endpoint is not None:
-        request = request_preview.request(endpoint, message, number=attempt.number, at=attempt.started_at)
-    changed = endpoint is not None and endpoint.updated_at > attempt.started_at
     return Page(
         title=f"Attempt {attempt.number}",
         body=[
             _verdict(attempt),
             _fields(context, message, attempt, endpoint),
             delivery_section.phases([attempt], attempt.started_at),
-            request_response.sides(request, attempt, most=MAX_RESPONSE, changed=changed),
-            components.actions(_as_curl(context, message, endpoint)) if endpoint is not None else None,
+            request_response.sides(endpoint, message, attempt, most=MAX_RESPONSE),
+            None if endpoint is None else components.actions(delivery_section.as_curl(context, message, endpoint.id)),
         ],
-        aside=_back(context, message),
+        aside=back(context, message),
     )
 
 
 def _verdict(attempt: Attempt) -> Safe:
-    words = _VERDICTS.get(attempt.outcome, attempt.outcome)
+    shade = delivery_section.OUTCOMES.get(attempt.outcome, "scheduled")
     detail = request_response.text(attempt.detail.encode(errors="replace"))
-    return components.verdict(
-        delivery_section.OUTCOMES.get(attempt.outcome, "scheduled"), words, f" {detail}" if detail else None
-    )
+    words = _VERDICTS.get(attempt.outcome, attempt.outcome)
+    return components.verdict(shade, words, f" {detail}" if detail else None)
 
 
 _VERDICTS = {
@@ -59,24 +55,22 @@ _VERDICTS = {
 
 def _fields(context: PageContext, message: Message, attempt: Attempt, endpoint: Endpoint | None) -> Safe:
     where = None if endpoint is None else context.link(f"/endpoints/{endpoint.id}")
-    pairs: list[tuple[str, Child]] = [
-        ("Attempt", components.ident(attempt.id)),
-        ("Message", components.ident(message.id, href=context.link(f"/messages/{message.id}"))),
-        ("Endpoint", components.ident(attempt.endpoint_url, href=where, most=70)),
-        ("Result", delivery_section.outcome(attempt)),
-        ("Started", components.clock(attempt.started_at)),
-        ("Took", length(attempt.timing.total / 1e6)),
-    ]
-    if attempt.address:
-        pairs.append(("Address", components.ident(attempt.address)))
-    if attempt.probe:
-        pairs.append(("Probe", "Tested whether the endpoint is healthy again. It does not count as an attempt."))
-    elif attempt.trigger:
-        pairs.append(("Sent", "manually"))
+    probe = "Tested whether the endpoint is healthy again. It does not count as an attempt."
     slowest = max(explain.phases(attempt), key=lambda each: each[1], default=None)
-    if slowest is not None:
-        pairs.append(("Longest phase", f"{slowest[0].value}, {length(slowest[1] / 1e6)}"))
-    return components.fields(pairs)
+    return components.fields(
+        [
+            ("Attempt", components.ident(attempt.id)),
+            ("Message", components.ident(message.id, href=context.link(f"/messages/{message.id}"))),
+            ("Endpoint", components.ident(attempt.endpoint_url, href=where, most=70)),
+            ("Result", delivery_section.outcome(attempt)),
+            ("Started", components.clock(attempt.started_at)),
+            ("Took", length(attempt.timing.total / 1e6)),
+            ("Address", components.ident(attempt.address) if attempt.address else None),
+            ("Probe", probe if attempt.probe else None),
+            ("Sent", "manually" if attempt.trigger and not attempt.probe else None),
+            ("Longest phase", None if slowest is None else f"{slowest[0].value}, {length(slowest[1] / 1e6)}"),
+        ]
+    )
 
 
 # ── copy as curl ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -100,9 +94,9 @@ async def show_curl(context: PageContext) -> Page:
         body=[
             tag("p", "The request as it would be sent now, for bash, zsh and any POSIX shell."),
             *_command(context, message, request),
-            *(tag("p", note, class_="quiet") for note in _notes(message, request)),
+            *(components.quiet(note) for note in _notes(message, request)),
         ],
-        aside=_back(context, message),
+        aside=back(context, message),
     )
 
 
@@ -112,10 +106,11 @@ def _command(context: PageContext, message: Message, request: request_preview.Re
         return [components.code(curl.command(request.url, request.lines, payload), name="command")]
     name = f"{message.id}.json"
     link = tag("a", f"Download {name}", href=context.link(f"/messages/{message.id}/payload"), class_="button")
-    words = tag(
-        "p", f"The payload has {len(payload):,} bytes. Download it, then run the command in the same folder. ", link
-    )
-    return [words, components.code(curl.command_with_file(request.url, request.lines, name), name="command")]
+    words = f"The payload has {len(payload):,} bytes. Download it, then run the command in the same folder. "
+    return [
+        tag("p", words, link),
+        components.code(curl.command_with_file(request.url, request.lines, name), name="command"),
+    ]
 
 
 def _notes(message: Message, request: request_preview.Request) -> list[str]:
@@ -129,11 +124,3 @@ def _notes(message: Message, request: request_preview.Request) -> list[str]:
     if any(line.endswith(f": {request_preview.HIDDEN}") for line in request.lines):
         notes.append("Headers with credentials are not shown. Fill in their values yourself.")
     return notes
-
-
-def _as_curl(context: PageContext, message: Message, endpoint: Endpoint) -> Safe:
-    return components.link_button(context.link(f"/messages/{message.id}/curl/{endpoint.id}"), "Copy as curl")
-
-
-def _back(context: PageContext, message: Message) -> Safe:
-    return tag("a", "Back to the message", href=context.link(f"/messages/{message.id}"))

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from msgspec import Struct
 
 from hookline import ids
 from hookline.dashboard import components, endpoint_health
 from hookline.dashboard.charts import figures, series
-from hookline.dashboard.charts.series import Series
+from hookline.dashboard.charts.series import Steps
 from hookline.dashboard.endpoint_health import Condition, condition
 from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
-from hookline.errors import InvalidInput, NotFound
+from hookline.errors import NotFound
 from hookline.model import Backlog, LaneView
+from hookline.model.activity import Activity
 from hookline.store.protocols import MAX_LISTED, MAX_WAITING
 from hookline.store.protocols import Page as Rows
 from hookline.web.html import Child, Safe, join, tag
 
+FIRST = "hookline listen --register demo --ping"  # creates an endpoint that prints each message it receives
 SHOWN = 50  # endpoints on one page
 MAX_UNHEALTHY = 40  # unhealthy endpoints read for the first page; the rest of that page shows others
 
@@ -35,7 +38,7 @@ class EndpointsHealth(Struct, frozen=True, kw_only=True):
 
     @property
     def unhealthy_count(self) -> str:
-        return f"{len(self.unhealthy):,}{'+' if self.more else ''}"
+        return components.at_least(len(self.unhealthy), self.more)
 
 
 async def read(context: PageContext, app_no: int | None) -> EndpointsHealth:
@@ -56,7 +59,8 @@ async def show(context: PageContext) -> Page:
     context.check_app()
     health = await read(context, context.app_no)
     if not health.backlog.lanes:
-        return Page(title="Endpoints", body=[context.live("endpoints", _none(context)), _contract(context)])
+        body = [context.live("endpoints", _none(context)), _contract(context)]
+        return Page(title="Endpoints", body=body)
     listed, following = await _listed(context, health)
     names = await context.names(view.app_id for view in listed)
     rows = await table(context, listed, names, health) if listed else components.empty("No endpoint matches.")
@@ -82,19 +86,15 @@ def _contract(context: PageContext) -> Safe | None:
     """Link to the delivery contract in the portal. Operators see it on the page of each endpoint."""
     if not context.viewer.portal:
         return None
-    return tag("p", tag("a", "What you can rely on: the delivery contract", href=context.link("/contract")))
+    return tag("p", context.anchor("What you can rely on: the delivery contract", "/contract"))
 
 
 def _none(context: PageContext) -> Safe:
     if context.viewer.portal:
-        return components.empty(
-            "No endpoints yet. An endpoint is your URL that receives events.", None, add_link(context)
-        )
-    return components.empty(
-        "No endpoints yet. Create one that prints each message it receives:",
-        "hookline listen --register demo --ping",
-        add_link(context),
-    )
+        words, command = "No endpoints yet. An endpoint is your URL that receives events.", None
+    else:
+        words, command = "No endpoints yet. Create one that prints each message it receives:", FIRST
+    return components.empty(words, command, add_link(context))
 
 
 # ── filter ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -110,7 +110,7 @@ def _filters(context: PageContext) -> Safe:
 
 async def _listed(context: PageContext, health: EndpointsHealth) -> tuple[list[LaneView], str | None]:
     """Return the endpoints of this page and the position of the next page. The first page begins with the unhealthy ones."""
-    state, text = _state(context), context.param("q")
+    state, text = context.choice("state", [key for key, _ in _STATES if key]), context.param("q")
     if text is not None and text.startswith(ids.ENDPOINT):
         return _in_state(context, await _named_by_id(context, text), state), None
     after = context.param("after")
@@ -133,21 +133,14 @@ async def _named_by_id(context: PageContext, endpoint_id: str) -> list[LaneView]
     return [] if view is None else [view]
 
 
-def _state(context: PageContext) -> str | None:
-    state = context.param("state")
-    if state is not None and state not in dict(_STATES):
-        raise InvalidInput(f"takes one of {', '.join(key for key, _ in _STATES if key)}", field="state")
-    return state
-
-
 def _in_state(context: PageContext, views: Sequence[LaneView], state: str | None) -> list[LaneView]:
     """Return the endpoints in this state, the worst first."""
-    found = [view for view in views if _is(state, condition(view.lane, context.now))]
-    return sorted(found, key=lambda view: endpoint_health.sickest(view, context.now))
 
+    def matches(view: LaneView) -> bool:
+        found = condition(view.lane, context.now)
+        return state is None or state == found.name or (state == "sick" and not found.well)
 
-def _is(state: str | None, found: Condition) -> bool:
-    return state is None or state == found.name or (state == "sick" and not found.well)
+    return sorted(filter(matches, views), key=lambda view: endpoint_health.sickest(view, context.now))
 
 
 # ── health ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -157,19 +150,15 @@ def verdict(context: PageContext, health: EndpointsHealth) -> Safe:
     """Summarize the health of all endpoints, and name the worst one."""
     backlog = health.backlog
     if not health.unhealthy and health.more:
-        link = tag("a", "Show the dead letters", href=context.link("/dead-letters"))
-        return components.verdict(
-            "dead", f"At least {components.count(MAX_UNHEALTHY, 'endpoint')} with dead letters. ", link, "."
-        )
+        words = f"At least {components.count(MAX_UNHEALTHY, 'endpoint')} with dead letters. "
+        return components.verdict("dead", words, context.anchor("Show the dead letters", "/dead-letters"), ".")
     if not health.unhealthy:
         words = "The endpoint is healthy." if backlog.lanes == 1 else f"All {backlog.lanes:,} endpoints are healthy."
         return components.verdict("delivered", words)
     worst = _named(context, health.unhealthy[0])
     if not backlog.held_lanes:
-        words = (
-            f"{_of(health.unhealthy_count, backlog.lanes, len(health.unhealthy))} unhealthy, but still sent to. See "
-        )
-        return components.verdict("scheduled", words, worst, ".")
+        unhealthy = _of(health.unhealthy_count, backlog.lanes, len(health.unhealthy))
+        return components.verdict("scheduled", f"{unhealthy} unhealthy, but still sent to. See ", worst, ".")
     number = components.count(backlog.held, "delivery", backlog.held >= MAX_WAITING)
     held = _of(f"{backlog.held_lanes:,}", backlog.lanes, backlog.held_lanes)
     return components.verdict("held", f"{held} held: {number} waiting. See ", worst, ".")
@@ -183,27 +172,23 @@ def _of(some: str, every: int, number: int) -> str:
 def _named(context: PageContext, view: LaneView) -> Safe:
     found = condition(view.lane, context.now)
     since = "" if found.since is None else f" for {endpoint_health.ages(found.since, context.now)}"
-    link = tag("a", view.url, href=context.link(f"/endpoints/{view.endpoint_id}"))
-    return join(link, f" ({found.words}{since})")
+    return join(context.anchor(view.url, f"/endpoints/{view.endpoint_id}"), f" ({found.words}{since})")
 
 
 def _numbers(context: PageContext, health: EndpointsHealth) -> Safe:
     backlog = health.backlog
-    unhealthy = context.here(state="sick", q=None, after=None)
+    every, unhealthy = (context.here(state=state, q=None, after=None) for state in (None, "sick"))
+    waiting = context.link("/messages", state="open")
     return components.numbers(
-        components.number(
-            "delivered", f"{backlog.lanes:,}", "endpoints", href=context.here(state=None, q=None, after=None)
-        ),
+        components.number("delivered", f"{backlog.lanes:,}", "endpoints", href=every),
         components.number("scheduled", health.unhealthy_count, "unhealthy", href=unhealthy),
-        components.number(
-            "pending", counted(backlog.waiting), "deliveries waiting", href=context.link("/messages", state="open")
-        ),
+        components.number("pending", counted(backlog.waiting), "deliveries waiting", href=waiting),
         components.number("held", counted(backlog.held), "deliveries held", href=unhealthy),
     )
 
 
 def counted(number: int, limit: int = MAX_WAITING) -> str:
-    return f"{number:,}{'+' if number >= limit else ''}"
+    return components.at_least(number, number >= limit)
 
 
 # ── the table ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -218,97 +203,84 @@ async def table(
     activity = await context.store.monitoring.endpoint_activity(
         numbers, steps.since, grain=context.span.grain, first=steps.first, step=steps.length
     )
-    return components.table(
-        ("Endpoint", "State", "Waiting", context.span.words, "Limits", ""),
-        [
-            _row(
-                context,
-                view,
-                _name(context, view, names),
-                series.laid_out(activity.get(view.lane.endpoint_no, []), steps),
-                health.dead.get(view.endpoint_id, 0),
-            )
-            for view in views
-        ],
+
+    def name(view: LaneView) -> Safe:
+        link = context.link(f"/endpoints/{view.endpoint_id}")
+        below = components.below(view.description[:80], names.get(view.app_id))
+        return join(components.ident(view.url, href=link, most=40), below)
+
+    def fix(view: LaneView) -> Safe | None:
+        return fix_button(context, view.endpoint_id, condition(view.lane, context.now))
+
+    return components.listing(
+        views,
+        (
+            ("Endpoint", name),
+            ("State", lambda view: _problems(context, view, health.dead.get(view.endpoint_id, 0))),
+            ("Waiting", lambda view: _waiting(context, view)),
+            (context.span.words, lambda view: _activity(view, activity.get(view.lane.endpoint_no, []), steps)),
+            ("Limits", lambda view: ", ".join(endpoint_health.limits(view.lane)) or "–"),
+            ("", fix),
+        ),
         caption="Endpoints, the worst first",
-        keys=[view.endpoint_id for view in views],
-        numeric=(2,),
+        key=lambda view: view.endpoint_id,
+        numeric=("Waiting",),
     )
 
 
-def _row(context: PageContext, view: LaneView, name: Safe, activity: Series, dead: int) -> list[Child]:
-    found = condition(view.lane, context.now)
-    error = view.last_error if view.last_error and not found.well else None
-    return [
-        name,
-        join(
-            state(context, found),
-            tag("div", _short(error), title=error, class_="quiet") if error else None,
-            _letters(context, view, dead) if dead else None,
-        ),
-        _waiting(context, view),
-        _activity(view, activity),
-        ", ".join(endpoint_health.limits(view.lane)) or "–",
-        fix_button(context, view.endpoint_id, found),
-    ]
-
-
-def _letters(context: PageContext, view: LaneView, dead: int) -> Safe:
-    """Link to the dead letters. A healthy endpoint can have some too: it may refuse single messages."""
-    words = components.state("dead", f"{counted(dead, MAX_LISTED)} {'dead letter' if dead == 1 else 'dead letters'}")
-    return tag("div", tag("a", words, href=context.link("/dead-letters", endpoint=view.endpoint_id)))
+def _problems(context: PageContext, view: LaneView, dead: int) -> Safe:
+    """Return the state, the last error, and a link to the dead letters. A healthy endpoint can have dead letters too."""
+    found, error, letters = condition(view.lane, context.now), None, None
+    if view.last_error and not found.well:
+        error = tag("div", components.clip(view.last_error, 60), title=view.last_error, class_="quiet")
+    if dead:
+        words = f"{counted(dead, MAX_LISTED)} {'dead letter' if dead == 1 else 'dead letters'}"
+        link = context.anchor(components.state("dead", words), "/dead-letters", endpoint=view.endpoint_id)
+        letters = tag("div", link)
+    return join(state(context, found), error, letters)
 
 
 def _waiting(context: PageContext, view: LaneView) -> Child:
-    if not view.depth:
-        return "–"
-    oldest = (
-        None
-        if view.oldest_due is None
-        else tag("div", "oldest ", components.ago(view.oldest_due, context.now), class_="quiet")
-    )
+    if not view.depth or view.oldest_due is None:
+        return endpoint_health.depth(view) if view.depth else "–"
+    oldest = tag("div", "oldest ", components.ago(view.oldest_due, context.now), class_="quiet")
     return join(endpoint_health.depth(view), oldest)
 
 
-def _activity(view: LaneView, activity: Series) -> Child:
+def _activity(view: LaneView, found: Sequence[Activity], steps: Steps) -> Child:
+    activity = series.laid_out(found, steps)
     if not activity.attempts:
         return tag("span", "no attempts", class_="quiet")
     line = figures.sparkline(f"Attempts to {view.url}: {activity.words}", activity.line())
-    return join(line, tag("div", f"{series.percent(activity.success)} delivered", class_="quiet"))
-
-
-def _name(context: PageContext, view: LaneView, names: Mapping[str, str]) -> Safe:
-    about = [view.description[:80]] if view.description else []
-    about += [names[view.app_id]] if view.app_id in names else []
-    link = context.link(f"/endpoints/{view.endpoint_id}")
-    below = tag("div", " · ".join(about), class_="quiet") if about else None
-    return join(components.ident(view.url, href=link, most=40), below)
+    return join(line, components.below(f"{series.percent(activity.success)} delivered"))
 
 
 def state(context: PageContext, found: Condition) -> Safe:
-    since = (
-        None
-        if found.since is None
-        else join(" ", tag("span", "for ", endpoint_health.ages(found.since, context.now), class_="quiet"))
-    )
-    return join(components.state(found.shade, found.words), since)
+    return stated(context, found.shade, found.words, found.since)
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= 60 else f"{text[:59]}…"
+def stated(context: PageContext, shade: str, words: str, since: datetime | None) -> Safe:
+    """Show a state, and how long it has lasted."""
+    state = components.state(shade, words)
+    if since is None:
+        return state
+    return join(state, " ", tag("span", "for ", endpoint_health.ages(since, context.now), class_="quiet"))
 
 
 def fix_button(context: PageContext, endpoint_id: str, found: Condition) -> Safe | None:
     """Return the button that fixes the problem of the endpoint, if there is one."""
     path = f"/endpoints/{endpoint_id}"
-    match found.name:
-        case "open" | "half_open":
-            return components.button(context, context.link(f"{path}/circuit/close"), "Close circuit", kind="main")
-        case "held":
-            return components.button(context, context.link(f"{path}/circuit/reset"), "Continue now", kind="main")
-        case "paused":
-            return components.button(context, context.link(f"{path}/resume"), "Resume", kind="main")
-        case "disabled" if context.may_change:
-            return components.link_button(context.link(f"{path}/enable"), "Enable…", kind="main")
-        case _:
-            return None
+    if found.name == "disabled" and context.may_change:
+        return components.link_button(context.link(f"{path}/enable"), "Enable…", kind="main")
+    if found.name not in _FIXES:
+        return None
+    action, words = _FIXES[found.name]
+    return components.button(context, context.link(f"{path}/{action}"), words, kind="main")
+
+
+_FIXES = {
+    "open": ("circuit/close", "Close circuit"),
+    "half_open": ("circuit/close", "Close circuit"),
+    "held": ("circuit/reset", "Continue now"),
+    "paused": ("resume", "Resume"),
+}

@@ -22,10 +22,9 @@ from hookline.model.pulses import Pulse
 from hookline.observe import fleet_history
 from hookline.observe.fleet_history import Work
 from hookline.store.protocols import MAX_WAITING
-from hookline.web.html import Child, Safe, join, tag
+from hookline.web.html import Child, Safe, tag
 
 MAX_UNHEALTHY = 10  # unhealthy endpoints in the table
-FIRST = "hookline listen --register demo --ping"  # creates an endpoint that prints each message it receives
 
 
 class Fleet(Struct, frozen=True, kw_only=True):
@@ -57,39 +56,30 @@ class OverviewData(Struct, frozen=True, kw_only=True):
 
 
 def body(context: PageContext, data: OverviewData) -> list[Child]:
-    top = [context.live("verdict", *verdicts(context, data)), context.live("numbers", _numbers(context, data))]
+    live, fleet = context.live, data.fleet
+    made: list[Child] = [live("verdict", *verdicts(context, data)), live("numbers", _numbers(context, data))]
     if not data.backlog.lanes:
-        return [*top, _first_step(context)]
-    made = [
-        *top,
-        context.live("troubled", _unhealthy_table(context, data)),
-        context.live("outcomes", overview_charts.outcomes(context, data.series)),
-    ]
-    if data.fleet is None:
-        return [*made, context.live("dead", overview_charts.dead_letters(context, data.dead))]
+        return [*made, _first_step(context)]
+    made.append(live("unhealthy", _unhealthy_table(context, data)))
+    made.append(live("outcomes", overview_charts.outcomes(context, data.series)))
+    dead = overview_charts.dead_letters(context, data.dead)
+    if fleet is None:
+        return [*made, live("dead", dead)]
     return [
         *made,
-        context.live("alerts", _alerts(context, data.fleet)),
-        context.live("backlog", overview_charts.backlog(data.fleet.steps, data.fleet.checks)),
-        context.live("latency", overview_charts.latency(context, data.fleet.steps)),
-        context.live(
-            "attempts",
-            components.columns(
-                overview_charts.attempts(data.fleet.steps), overview_charts.dead_letters(context, data.dead)
-            ),
-        ),
+        live("alerts", _alerts(context, fleet)),
+        live("backlog", overview_charts.backlog(fleet.steps, fleet.checks)),
+        live("latency", overview_charts.latency(context, fleet.steps)),
+        live("attempts", components.columns(overview_charts.attempts(fleet.steps), dead)),
     ]
 
 
 def _first_step(context: PageContext) -> Safe:
+    link = tag("p", context.anchor("Endpoints", "/endpoints"))
     if context.viewer.portal:
-        return components.empty("No endpoints yet. Add the URL that should receive your messages.", None, _add(context))
+        return components.empty("No endpoints yet. Add the URL that should receive your messages.", None, link)
     words = "Create an endpoint that prints each message it receives, and send a first message:"
-    return components.empty(words, FIRST, _add(context))
-
-
-def _add(context: PageContext) -> Safe:
-    return tag("p", tag("a", "Endpoints", href=context.link("/endpoints")))
+    return components.empty(words, endpoints.FIRST, link)
 
 
 # ── summary ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -107,23 +97,23 @@ def verdicts(context: PageContext, data: OverviewData) -> list[Safe]:
 def _no_worker(data: OverviewData) -> Safe | None:
     if data.fleet is None or data.fleet.slots:
         return None
-    return components.verdict(
-        "dead", "No worker is running, so nothing is sent. Start one: ", tag("code", "hookline serve")
-    )
+    words = "No worker is running, so nothing is sent. Start one: "
+    return components.verdict("dead", words, tag("code", "hookline serve"))
 
 
 def _held_line(context: PageContext, data: OverviewData) -> Safe | None:
     if not data.backlog.held_lanes:
         return None
-    waiting = _counted(data.backlog.held, "delivery", exact=data.fleet is not None)
+    waiting = components.count(
+        data.backlog.held, "delivery", more=data.fleet is None and data.backlog.held >= MAX_WAITING
+    )
     named = [each for each in data.unhealthy if _condition(context, each).held]
     if data.backlog.held_lanes == 1 and len(named) == 1:
         return components.verdict("held", *_named(context, named[0]), f"; {waiting} waiting.")
     count = components.count(data.backlog.held_lanes, "endpoint")
     behind = "it" if data.backlog.held_lanes == 1 else "them"
-    first = min(
-        named, key=lambda each: endpoints_order(context, each), default=None
-    )  # the same order as in the table below
+    # The order is the same as in the table below.
+    first = min(named, key=lambda each: endpoints_order(context, each), default=None)
     begin = (" Start with ", *_named(context, first), ".") if first else ()
     return components.verdict("held", f"{count} held: {waiting} waiting for {behind}.", *begin)
 
@@ -134,10 +124,6 @@ def _named(context: PageContext, each: UnhealthyLane) -> list[Child]:
     why = f" ({_why(each)})" if each.view.last_error and found.name in ("open", "half_open") else ""
     url = each.view.url if len(each.view.url) <= 60 else f"{each.view.url[:40]}…{each.view.url[-19:]}"
     return [tag("span", url, class_="id"), f": {found.words}{since}{why}"]
-
-
-def _counted(number: int, noun: str, *, exact: bool) -> str:
-    return components.count(number, noun, more=not exact and number >= MAX_WAITING)
 
 
 def _alerts_line(data: OverviewData) -> Safe | None:
@@ -157,11 +143,9 @@ def _dead_line(context: PageContext, data: OverviewData) -> Safe | None:
     if not dead:
         return None
     main_reason = max(data.dead, key=lambda reason: data.dead[reason])
-    link = tag("a", "Show and replay them", href=context.link("/dead-letters"))
-    words = f"{components.count(dead, 'dead letter', data.more_dead)}, most of them {main_reason}. "
-    if dead == 1:
-        link = tag("a", "Show and replay it", href=context.link("/dead-letters"))
-        words = f"1 dead letter: {main_reason}. "
+    counted = components.count(dead, "dead letter", data.more_dead)
+    words = f"1 dead letter: {main_reason}. " if dead == 1 else f"{counted}, most of them {main_reason}. "
+    link = context.anchor(f"Show and replay {'it' if dead == 1 else 'them'}", "/dead-letters")
     return components.verdict("dead", words, link, ".")
 
 
@@ -184,45 +168,30 @@ def _healthy_line(context: PageContext, data: OverviewData) -> Safe:
 
 
 def _numbers(context: PageContext, data: OverviewData) -> Safe:
-    dead = sum(data.dead.values())
-    since = context.span.words.lower()
-    made = [
-        components.number(
-            "delivered",
-            f"{sum(data.series.delivered):,}",
-            f"delivered, {since}",
-            href=context.link("/messages", state="delivered"),
-        ),
-        components.number(
-            "scheduled" if data.series.failed else "delivered",
-            series.percent(data.series.success),
-            "of attempts delivered",
-            href=context.link("/endpoints"),
-        ),
-        _waiting(context, data),
-        components.number(
-            "held", _number(data.backlog.held, data), "held", href=context.link("/endpoints", state="sick")
-        ),
-        components.number(
-            "dead", f"{dead:,}{'+' if data.more_dead else ''}", "dead letters", href=context.link("/dead-letters")
-        ),
-    ]
-    return components.numbers(*made, *([] if data.fleet is None else _fleet(data.fleet)))
+    def number(shade: str, value: str, words: str, path: str, **query: str) -> Safe:
+        return components.number(shade, value, words, href=context.link(path, **query))
 
+    def counted(value: int) -> str:
+        return components.at_least(value, data.fleet is None and value >= MAX_WAITING)
 
-def _waiting(context: PageContext, data: OverviewData) -> Safe:
-    backlog = data.backlog
-    words = "due now" if data.fleet is not None else "waiting"
-    late = backlog.oldest_due is not None and backlog.oldest_due < context.now
-    if backlog.waiting and late and backlog.oldest_due is not None:
-        words += f", the oldest for {endpoint_health.ages(backlog.oldest_due, context.now)}"
-    return components.number(
-        "pending", _number(backlog.waiting, data), words, href=context.link("/messages", state="open")
+    found, dead = data.series, components.at_least(sum(data.dead.values()), data.more_dead)
+    delivered, since = f"{sum(found.delivered):,}", context.span.words.lower()
+    shade, success = "scheduled" if found.failed else "delivered", series.percent(found.success)
+    return components.numbers(
+        number("delivered", delivered, f"delivered, {since}", "/messages", state="delivered"),
+        number(shade, success, "of attempts delivered", "/endpoints"),
+        number("pending", counted(data.backlog.waiting), _waiting_words(context, data), "/messages", state="open"),
+        number("held", counted(data.backlog.held), "held", "/endpoints", state="sick"),
+        number("dead", dead, "dead letters", "/dead-letters"),
+        *([] if data.fleet is None else _fleet(data.fleet)),
     )
 
 
-def _number(number: int, data: OverviewData) -> str:
-    return f"{number:,}{'+' if data.fleet is None and number >= MAX_WAITING else ''}"
+def _waiting_words(context: PageContext, data: OverviewData) -> str:
+    oldest, words = data.backlog.oldest_due, "waiting" if data.fleet is None else "due now"
+    if not data.backlog.waiting or oldest is None or oldest >= context.now:
+        return words
+    return f"{words}, the oldest for {endpoint_health.ages(oldest, context.now)}"
 
 
 def _fleet(fleet: Fleet) -> list[Safe]:
@@ -243,12 +212,12 @@ def _condition(context: PageContext, each: UnhealthyLane) -> Condition:
     return replace(found, since=each.stopped_at) if found.name in ("paused", "disabled") else found
 
 
-def _state(context: PageContext, each: UnhealthyLane, found: Condition) -> Safe:
+def _state(context: PageContext, each: UnhealthyLane) -> Safe:
     """Return the state. An endpoint with a closed circuit can still have dead letters, from refused or earlier deliveries."""
+    found = _condition(context, each)
     if each.dead and not found.held and each.dead_since is not None:
         words = "dead letters" if _succeeds(each, found) else "deliveries failing"
-        since = tag("span", "for ", endpoint_health.ages(each.dead_since, context.now), class_="quiet")
-        return join(components.state("dead", words), " ", since)
+        return endpoints.stated(context, "dead", words, each.dead_since)
     return endpoints.state(context, found)
 
 
@@ -262,18 +231,25 @@ def _unhealthy_table(context: PageContext, data: OverviewData) -> Safe | None:
     if not unhealthy:
         return None
     shown = sorted(unhealthy[:MAX_UNHEALTHY], key=lambda each: endpoints_order(context, each))
-    more = tag("a", "All unhealthy endpoints →", href=context.link("/endpoints", state="sick"))
+    more = context.anchor("All unhealthy endpoints →", "/endpoints", state="sick")
     return components.section(
         "Endpoints that need attention",
-        components.table(
-            ("Endpoint", "State", "Why", "Waiting", "Dead letters", ""),
-            [_row(context, each) for each in shown],
+        components.listing(
+            shown,
+            (
+                ("Endpoint", lambda each: _name(context, each)),
+                ("State", lambda each: _state(context, each)),
+                ("Why", lambda each: _why_cell(context, each)),
+                ("Waiting", lambda each: endpoint_health.depth(each.view) if each.view.depth else "–"),
+                ("Dead letters", lambda each: _dead_cell(context, each)),
+                ("", lambda each: _next_step(context, each)),
+            ),
             caption="Endpoints that need attention, the worst first",
-            keys=[each.view.endpoint_id for each in shown],
-            numeric=(3, 4),
+            key=lambda each: each.view.endpoint_id,
+            numeric=("Waiting", "Dead letters"),
         ),
         aside=more if len(unhealthy) > MAX_UNHEALTHY or data.backlog.lanes > 1 else None,
-        id_="troubled",
+        id_="unhealthy",
     )
 
 
@@ -283,54 +259,44 @@ def endpoints_order(context: PageContext, each: UnhealthyLane) -> tuple[bool, in
     return not found.held, -(each.view.depth + each.dead), found.rank, each.view.endpoint_id
 
 
-def _row(context: PageContext, each: UnhealthyLane) -> list[Child]:
-    own = each.org_id == context.org_id
-    found = _condition(context, each)
-    dead: Child = _dead(each) if each.dead else "–"
-    if each.dead and own:
-        dead = tag("a", dead, href=_letters(context, each))
-    return [
-        _name(context, each, own=own),
-        _state(context, each, found),
-        "Recent deliveries succeeded. Replay the dead letters."
-        if each.dead and _succeeds(each, found)
-        else tag("span", _why(each), title=each.view.last_error),
-        endpoint_health.depth(each.view) if each.view.depth else "–",
-        dead,
-        _buttons(context, each, found)
-        if own
-        else tag("code", f"hookline endpoints show {each.view.endpoint_id} --org {each.org_id}"),
-    ]
-
-
-def _name(context: PageContext, each: UnhealthyLane, *, own: bool) -> Safe:
+def _name(context: PageContext, each: UnhealthyLane) -> Safe:
     """Name the endpoint. One of another organization gets no link: the viewer may not open its page."""
+    own = each.org_id == context.org_id
     href = context.link(f"/endpoints/{each.view.endpoint_id}") if own else None
     app = each.app_name if own else f"{each.app_name} of {each.org_id}"
     below = None if context.app is not None else tag("div", app, class_="quiet")
     return tag("div", components.ident(each.view.url, href=href, most=46), below)
 
 
-def _dead(each: UnhealthyLane) -> str:
-    return f"{each.dead:,}{'+' if each.dead >= MAX_WAITING else ''}"
-
-
-def _buttons(context: PageContext, each: UnhealthyLane, found: Condition) -> Safe | None:
-    if not context.may_change:
-        return None
-    all_of_it = context.link("/dead-letters/replay", endpoint=each.view.endpoint_id, all="1")
-    takes = each.dead and found.name != "disabled"
-    replay = components.link_button(all_of_it, f"Replay {_dead(each)}…") if takes else None
-    return components.actions(endpoints.fix_button(context, each.view.endpoint_id, found), replay)
-
-
-def _letters(context: PageContext, each: UnhealthyLane) -> str:
-    return context.link("/dead-letters", endpoint=each.view.endpoint_id)
+def _why_cell(context: PageContext, each: UnhealthyLane) -> Child:
+    if each.dead and _succeeds(each, _condition(context, each)):
+        return "Recent deliveries succeeded. Replay the dead letters."
+    return tag("span", _why(each), title=each.view.last_error)
 
 
 def _why(each: UnhealthyLane) -> str:
-    text = each.view.last_error or each.view.lane.status.name.lower()
-    return text if len(text) <= 80 else f"{text[:79]}…"
+    return components.clip(each.view.last_error or each.view.lane.status.name.lower(), 80)
+
+
+def _dead_cell(context: PageContext, each: UnhealthyLane) -> Child:
+    if not each.dead:
+        return "–"
+    number = endpoints.counted(each.dead)
+    own = each.org_id == context.org_id
+    return context.anchor(number, "/dead-letters", endpoint=each.view.endpoint_id) if own else number
+
+
+def _next_step(context: PageContext, each: UnhealthyLane) -> Safe | None:
+    """Return the buttons, or a command for an endpoint of another organization."""
+    endpoint_id, found = each.view.endpoint_id, _condition(context, each)
+    if each.org_id != context.org_id:
+        return tag("code", f"hookline endpoints show {endpoint_id} --org {each.org_id}")
+    if not context.may_change:
+        return None
+    all_of_it = context.link("/dead-letters/replay", endpoint=endpoint_id, all="1")
+    replay = components.link_button(all_of_it, f"Replay {endpoints.counted(each.dead)}…")
+    can_replay = each.dead and found.name != "disabled"
+    return components.actions(endpoints.fix_button(context, endpoint_id, found), replay if can_replay else None)
 
 
 # ── alerts ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -339,7 +305,5 @@ def _why(each: UnhealthyLane) -> str:
 def _alerts(context: PageContext, fleet: Fleet) -> Safe | None:
     if not fleet.alerts:
         return None
-    link = tag("a", "All alerts →", href=context.link("/alerts"))
-    return components.section(
-        "Firing alerts", alert_table(context, fleet.alerts, fleet.names, brief=True), aside=link, id_="alerts"
-    )
+    table = alert_table(context, fleet.alerts, fleet.names, brief=True)
+    return components.section("Firing alerts", table, aside=context.anchor("All alerts →", "/alerts"), id_="alerts")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from hookline.dashboard import components
@@ -10,7 +10,7 @@ from hookline.dashboard.page_context import PageContext
 from hookline.model import Task, TaskFilter, TaskKind, TaskStatus
 from hookline.rules.checks.text import lasting
 from hookline.store.protocols import Page as Rows
-from hookline.web.html import Child, Safe, join, tag
+from hookline.web.html import Child, Safe, tag
 
 MAX_RUNNING = 5  # running tasks on the dead letters page
 
@@ -55,22 +55,17 @@ def numbers(task: Task) -> str:
     return f"{task.done:,}{of}{skipped}"
 
 
-def rate(task: Task, now: datetime) -> float | None:
-    """Return the matches processed per second. None: the task has just started."""
+def pace(task: Task, now: datetime) -> str | None:
+    """Return a text such as `120 per second, about 40 s left`. None: the task has just started."""
     until = now if task.status == TaskStatus.RUNNING else task.updated_at
     seconds = (until - task.created_at).total_seconds()
-    return processed(task) / seconds if seconds >= 1 and processed(task) else None
-
-
-def pace(task: Task, now: datetime) -> str | None:
-    """Return a text such as `120 per second, about 40 s left`."""
-    found = rate(task, now)
-    if found is None:
+    if seconds < 1 or not processed(task):
         return None
-    speed = f"{found:,.0f} per second" if found >= 1 else f"{found * 60:,.1f} per minute"
+    rate = processed(task) / seconds
+    speed = f"{rate:,.0f} per second" if rate >= 1 else f"{rate * 60:,.1f} per minute"
     if task.status != TaskStatus.RUNNING or task.total is None or task.total <= processed(task):
         return speed
-    return f"{speed}, about {lasting(max(1.0, (task.total - processed(task)) / found))} left"
+    return f"{speed}, about {lasting(max(1.0, (task.total - processed(task)) / rate))} left"
 
 
 def stop(context: PageContext, task: Task) -> Safe | None:
@@ -90,42 +85,35 @@ async def running(context: PageContext) -> Safe | None:
 
 
 def _line(context: PageContext, task: Task) -> Safe:
-    name = tag("a", verb(task), href=context.link(f"/tasks/{task.id}"))
+    name = context.anchor(verb(task), f"/tasks/{task.id}")
     return tag("div", name, bar(task), tag("span", numbers(task)), stop(context, task), class_="task", data_key=task.id)
 
 
 async def table(context: PageContext, tasks: Sequence[Task]) -> Safe:
     names = await context.names(task.app_id for task in tasks)
-    columns: list[Child] = ["Task", "Status", "Progress", "Done", "Endpoint", "Started"]
-    if context.app is None:
-        columns.insert(5, "Application")
-    if context.may_change:
-        columns.append(tag("span", "Actions", class_="unseen"))
-    return components.table(
-        columns,
-        [_row(context, task, names) for task in tasks],
+
+    def application(task: Task) -> Safe:
+        return context.anchor(names.get(task.app_id, task.app_id), f"/applications/{task.app_id}")
+
+    return components.listing(
+        tasks,
+        (
+            ("Task", lambda task: context.anchor(verb(task), f"/tasks/{task.id}")),
+            ("Status", state),
+            ("Progress", bar),
+            ("Done", numbers),
+            ("Endpoint", lambda task: _endpoint(context, task)),
+            ("Application", application) if context.app is None else None,
+            ("Started", lambda task: components.ago(task.created_at, context.now)),
+            (components.actions_heading(), lambda task: stop(context, task)) if context.may_change else None,
+        ),
         caption="Tasks, newest first",
-        keys=[task.id for task in tasks],
-        numeric=(3,),
+        key=lambda task: task.id,
+        numeric=("Done",),
     )
 
 
-def _row(context: PageContext, task: Task, names: Mapping[str, str]) -> list[Child]:
-    endpoint = (
-        join("all")
-        if task.endpoint_id is None
-        else components.ident(task.endpoint_id, href=context.link(f"/endpoints/{task.endpoint_id}"), most=16)
-    )
-    row: list[Child] = [
-        tag("a", verb(task), href=context.link(f"/tasks/{task.id}")),
-        state(task),
-        bar(task),
-        numbers(task),
-        endpoint,
-        components.ago(task.created_at, context.now),
-    ]
-    if context.app is None:
-        row.insert(5, tag("a", names.get(task.app_id, task.app_id), href=context.link(f"/applications/{task.app_id}")))
-    if context.may_change:
-        row.append(stop(context, task))
-    return row
+def _endpoint(context: PageContext, task: Task) -> Child:
+    if task.endpoint_id is None:
+        return "all"
+    return components.ident(task.endpoint_id, href=context.link(f"/endpoints/{task.endpoint_id}"), most=16)

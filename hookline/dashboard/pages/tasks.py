@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from hookline.dashboard import components
-from hookline.dashboard.field_parser import one_of
 from hookline.dashboard.page import Done, Form, Page, get, post
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages import task_parts
@@ -31,13 +30,10 @@ async def show(context: PageContext) -> Page:
     if batch is not None:
         return await _show_batch(context, batch)
     context.check_app()
-    status = context.param("status")
-    if status is not None:
-        one_of("status", status, TaskStatus)
-    after = context.param("after")
+    status, after = context.choice("status", TaskStatus), context.param("after")
     if after is not None:
         check_name("after", after)
-    where = task_parts.filter_of(context, *(() if status is None else (TaskStatus(status),)))
+    where = task_parts.filter_of(context, *(() if status is None else (status,)))
     found = await context.store.repair.tasks(where, Rows(limit=SHOWN, iterator=after))
     body = context.live(
         "tasks",
@@ -79,11 +75,7 @@ async def _show_batch(context: PageContext, batch: str) -> Page:
     done, skipped = sum(task.done for task in tasks), sum(task.skipped for task in tasks)
     counted = [task.total for task in tasks if task.total is not None]
     total = max(sum(counted), done + skipped) if len(counted) == len(tasks) else None
-    stop = (
-        components.button(context, context.link("/tasks/stop"), "Stop all", hidden={"batch": batch})
-        if running
-        else None
-    )
+    stop = components.button(context, context.link("/tasks/stop"), "Stop all", hidden={"batch": batch})
     words = f"{components.count(len(running), 'task')} of {len(tasks):,} running" if running else "All tasks have ended"
     body = context.live(
         "tasks",
@@ -91,7 +83,7 @@ async def _show_batch(context: PageContext, batch: str) -> Page:
         tag(
             "div",
             components.progress(done + skipped, total if running else done + skipped, "Progress of all tasks"),
-            stop,
+            stop if running else None,
             class_="task",
         ),
         await task_parts.table(context, tasks),
@@ -118,7 +110,7 @@ async def show_one(context: PageContext) -> Page:
         title=task_parts.verb(task),
         rail="dead",
         body=[body, context.live("work", components.section("Details", _details(context, task)))],
-        aside=tag("a", "All tasks", href=context.link("/tasks")),
+        aside=context.anchor("All tasks", "/tasks"),
         refresh=1.0 if task.status == TaskStatus.RUNNING else 3.0,
     )
 
@@ -128,12 +120,9 @@ def _status_sentence(context: PageContext, task: Task) -> Safe:
     verb_done = "resolved" if task.kind == TaskKind.RESOLVE_DEAD else "replayed"
     match task.status:
         case TaskStatus.RUNNING if context.now - task.updated_at > STALE:
-            why = (
-                "It continues by itself"
-                if context.viewer.portal
-                else "Check that a worker is running; the task then continues"
-            )
-            return components.verdict("held", f"No progress for {STALE.seconds} seconds. {why}.")
+            check = "Check that a worker is running; the task then continues."
+            words = "It continues by itself." if context.viewer.portal else check
+            return components.verdict("held", f"No progress for {STALE.seconds} seconds. {words}")
         case TaskStatus.RUNNING:
             return components.verdict("pending", "Running. You can leave this page.")
         case TaskStatus.FINISHED:

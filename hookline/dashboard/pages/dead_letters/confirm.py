@@ -5,7 +5,6 @@ Selected dead letters are changed at once. All dead letters of a filter are chan
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
@@ -17,13 +16,13 @@ from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.dead_letters import filter as dead_letter_filter
 from hookline.dashboard.pages.dead_letters.filter import FilterInput
 from hookline.errors import Conflict, InvalidInput
-from hookline.model import DeadFilter, DeadSummary, TaskKind
+from hookline.model import DeadFilter, DeadGroup, DeadSummary, TaskKind
 from hookline.model.states import EndpointStatus
 from hookline.rules.checks import catalogue
 from hookline.rules.replay import refusal
 from hookline.services import dead_letters
 from hookline.services.dead_letters import DeadLetterQuery, Started, shown_id
-from hookline.web.html import Child, Safe, tag
+from hookline.web.html import Child, Safe
 
 MAX_LISTED = 50  # endpoints listed on a confirmation page
 
@@ -82,9 +81,10 @@ async def show_replay(context: PageContext) -> Page:
     counted = f"{deliveries} to {components.count(len(endpoints), 'endpoint')}"
     body: list[Child] = [_summary_line(summary, counted, not_sendable)]
     if endpoints:
-        press = tag("button", f"Replay {counted}", class_="button main")
+        press = components.submit(f"Replay {counted}")
         body.append(_confirm_form(context, "/dead-letters/replay", selection, press))
-    return _page("Replay", context, selection, [*body, _affected_endpoints(context, summary, statuses)])
+    body.append(_affected_endpoints(context, summary, statuses))
+    return _page("Replay", context, selection.filters.typed, body)
 
 
 def _selected_ids(context: PageContext) -> list[str]:
@@ -98,9 +98,7 @@ def _has_selection(context: PageContext) -> bool:
 
 def _empty_page(verb: str, context: PageContext) -> Page:
     context.check_app()
-    back = tag("a", "Back to the dead letters", href=context.link("/dead-letters"))
-    words = components.verdict("resolved", f"Nothing is selected: {NONE_SELECTED}.")
-    return Page(title=f"{verb} dead letters", body=[words], aside=back)
+    return _page(verb, context, {}, [components.verdict("resolved", f"Nothing is selected: {NONE_SELECTED}.")])
 
 
 def _summary_line(summary: DeadSummary, counted: str, not_sendable: int) -> Safe:
@@ -143,20 +141,20 @@ async def _resolve_page(
             maxlength=str(catalogue.MAX_NOTE),
             autofocus=True,
         )
-        press = tag("button", f"Resolve {counted}", class_="button main")
+        press = components.submit(f"Resolve {counted}")
         body.append(_confirm_form(context, "/dead-letters/resolve", selection, field, press))
     body.append(_affected_endpoints(context, summary, await _statuses(context, summary)))
-    return _page("Resolve", context, selection, body, status=422 if error_text else 200)
+    return _page("Resolve", context, selection.filters.typed, body, status=422 if error_text else 200)
 
 
-def _page(verb: str, context: PageContext, selection: Selection, body: Sequence[Child], status: int = 200) -> Page:
-    back = tag("a", "Back to the dead letters", href=context.link("/dead-letters", **selection.filters.typed))
+def _page(verb: str, context: PageContext, typed: Mapping[str, str], body: Sequence[Child], status: int = 200) -> Page:
+    """Return a page that links back to the list, with the filter that was `typed` there."""
+    back = context.anchor("Back to the dead letters", "/dead-letters", **typed)
     return Page(title=f"{verb} dead letters", body=body, aside=back, status=status)
 
 
 def _confirm_form(context: PageContext, path: str, selection: Selection, *children: Child) -> Safe:
-    hidden = (tag("input", type="hidden", name=name, value=value) for name, value in selection.hidden_fields())
-    return components.form(context, context.link(path), *hidden, *children)
+    return components.form(context, context.link(path), components.hidden_fields(selection.hidden_fields()), *children)
 
 
 async def _statuses(context: PageContext, summary: DeadSummary) -> dict[int, EndpointStatus]:
@@ -171,36 +169,32 @@ def _affected_endpoints(
 ) -> Safe | None:
     if not summary.groups:
         return None
-    counts: Counter[int] = Counter()
-    for group in summary.groups:
-        counts[group.endpoint_no] += group.dead
-    named = {group.endpoint_no: group for group in summary.groups}
-    rows: list[Sequence[Child]] = [
+    counts = summary.by_endpoint()
+    table = components.listing(
+        counts[:MAX_LISTED],
         (
-            components.ident(named[no].endpoint_url, href=context.link(f"/endpoints/{named[no].endpoint_id}"), most=60),
-            _status(statuses[no]),
-            f"{counted:,}",
-        )
-        for no, counted in counts.most_common(MAX_LISTED)
-    ]
-    rest = len(counts) - len(rows)
-    return components.section(
-        "Affected endpoints",
-        components.table(("Endpoint", "Status", "Dead letters"), rows, caption="Endpoints", numeric=(2,)),
-        tag("p", f"… and {components.count(rest, 'endpoint')} more", class_="quiet") if rest else None,
+            ("Endpoint", lambda each: _endpoint(context, each[0])),
+            ("Status", lambda each: components.state(*_STATUSES[statuses[each[0].endpoint_no]])),
+            ("Dead letters", lambda each: f"{each[1]:,}"),
+        ),
+        caption="Endpoints",
+        numeric=("Dead letters",),
     )
+    rest = len(counts) - MAX_LISTED
+    more = components.quiet(f"… and {components.count(rest, 'endpoint')} more") if rest > 0 else None
+    return components.section("Affected endpoints", table, more)
 
 
-def _status(status: EndpointStatus) -> Safe:
-    match status:
-        case EndpointStatus.ACTIVE:
-            return components.state("delivered", "active")
-        case EndpointStatus.PAUSED:
-            return components.state("held", "paused: held until resumed")
-        case EndpointStatus.DISABLED:
-            return components.state("held", "disabled: cannot be sent")
-        case _:
-            return components.state("dead", f"{status.name.lower()}: cannot be sent")
+def _endpoint(context: PageContext, group: DeadGroup) -> Safe:
+    return components.ident(group.endpoint_url, href=context.link(f"/endpoints/{group.endpoint_id}"), most=60)
+
+
+_STATUSES = {
+    EndpointStatus.ACTIVE: ("delivered", "active"),
+    EndpointStatus.PAUSED: ("held", "paused: held until resumed"),
+    EndpointStatus.DISABLED: ("held", "disabled: cannot be sent"),
+    EndpointStatus.DELETED: ("dead", "deleted: cannot be sent"),
+}
 
 
 # ── actions ───────────────────────────────────────────────────────────────────────────────────────────────────────

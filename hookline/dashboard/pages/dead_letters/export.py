@@ -13,7 +13,7 @@ from hookline.dashboard.csv import BOM, Cell
 from hookline.dashboard.page import get
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.dead_letters import filter as dead_letter_filter
-from hookline.errors import InvalidInput, StoreUnavailable
+from hookline.errors import StoreUnavailable
 from hookline.model import DeadFilter, DeadLetter
 from hookline.services.dead_letters import shown_id
 from hookline.store.protocols import Page, after_death, death
@@ -21,24 +21,24 @@ from hookline.store.protocols import Page, after_death, death
 STEP = 500  # rows read at a time
 MAX_ROWS = 100_000  # rows in one file
 
-_COLUMNS = (
-    "id",
-    "state",
-    "application",
-    "endpoint",
-    "url",
-    "message",
-    "event_type",
-    "reason",
-    "detail",
-    "attempts",
-    "sent",
-    "last_status",
-    "accepted_at",
-    "died_at",
-    "resolved_at",
-    "note",
-)
+_COLUMNS: dict[str, Callable[[DeadLetter], Cell]] = {
+    "id": lambda letter: shown_id(letter.id),
+    "state": lambda letter: "dead" if letter.resolved_at is None else "resolved",
+    "application": lambda letter: letter.app_id,
+    "endpoint": lambda letter: letter.endpoint_id,
+    "url": lambda letter: letter.endpoint_url,
+    "message": lambda letter: letter.message_id,
+    "event_type": lambda letter: letter.event_type,
+    "reason": lambda letter: letter.reason.value,
+    "detail": lambda letter: letter.detail,
+    "attempts": lambda letter: letter.attempts,
+    "sent": lambda letter: letter.sent,
+    "last_status": lambda letter: letter.last_status,
+    "accepted_at": lambda letter: _instant(letter.accepted_at),
+    "died_at": lambda letter: _instant(letter.died_at),
+    "resolved_at": lambda letter: _instant(letter.resolved_at),
+    "note": lambda letter: letter.note,
+}
 
 
 class _Format(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,9 +50,7 @@ class _Format(msgspec.Struct, frozen=True, kw_only=True):
 
 @get("/dead-letters/export", portal=True)
 async def export(context: PageContext) -> Response:
-    name = context.param("format") or "csv"
-    if name not in _FORMATS:
-        raise InvalidInput(f"takes one of {', '.join(_FORMATS)}", field="format")
+    name = context.choice("format", _FORMATS) or "csv"
     filters = await dead_letter_filter.read(context, context.param)
     filters.check()
     after = context.param("after")
@@ -69,9 +67,8 @@ async def _file(
     yield file_format.head
     for _ in range(MAX_ROWS // STEP):
         if context.services.leaving.is_set():
-            raise StoreUnavailable(
-                "the server is stopping"
-            )  # breaks the download, so that nobody takes the file for complete
+            # This breaks the download, so that nobody takes the file for complete.
+            raise StoreUnavailable("the server is stopping")
         letters = await context.store.repair.dead_letters(where, Page(limit=STEP, iterator=after))
         if letters:
             yield file_format.lines(context, letters)
@@ -86,28 +83,7 @@ async def _file(
 
 
 def _csv(_context: PageContext, letters: Sequence[DeadLetter]) -> bytes:
-    return csv.lines(_row(letter) for letter in letters)
-
-
-def _row(letter: DeadLetter) -> tuple[Cell, ...]:
-    return (
-        shown_id(letter.id),
-        "dead" if letter.resolved_at is None else "resolved",
-        letter.app_id,
-        letter.endpoint_id,
-        letter.endpoint_url,
-        letter.message_id,
-        letter.event_type,
-        letter.reason.value,
-        letter.detail,
-        letter.attempts,
-        letter.sent,
-        letter.last_status,
-        _instant(letter.accepted_at),
-        _instant(letter.died_at),
-        _instant(letter.resolved_at),
-        letter.note,
-    )
+    return csv.lines([cell(letter) for cell in _COLUMNS.values()] for letter in letters)
 
 
 def _instant(at: datetime | None) -> str | None:
@@ -134,7 +110,7 @@ def _json_more(after: str) -> bytes:
 
 _FORMATS = {
     "csv": _Format(
-        media="text/csv; charset=utf-8", head=BOM.encode() + csv.lines([_COLUMNS]), lines=_csv, more=_csv_more
+        media="text/csv; charset=utf-8", head=BOM.encode() + csv.lines([list(_COLUMNS)]), lines=_csv, more=_csv_more
     ),
     "jsonl": _Format(media="application/x-ndjson", head=b"", lines=_json, more=_json_more),
 }

@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from hookline.dashboard import instants
-from hookline.dashboard.field_parser import FieldParser, one_of
-from hookline.dashboard.page_context import PageContext
+from hookline.dashboard.filter_fields import FilterFields
+from hookline.dashboard.page_context import PageContext, one_of
 from hookline.errors import HooklineError, InvalidInput, NoSuch
 from hookline.model import DeadFilter, DeadLetter
 from hookline.model.states import Reason
@@ -54,18 +53,20 @@ def chosen_app(context: PageContext) -> str | None:
 
 
 async def read(context: PageContext, get: Get) -> FilterInput:
-    typed = {name: value for name in NAMES if (value := get(name))}
-    parser = FieldParser(typed)
+    fields = FilterFields(get, NAMES)
+    typed = fields.typed
     query = DeadLetterQuery(
         app=chosen_app(context),
         endpoint=typed.get("endpoint"),
         event_type=typed.get("type"),
-        reason=parser.read("reason", _reason),
-        since=parser.read("since", instants.read),
-        until=parser.read("until", instants.read),
-        resolved=parser.read("state", _resolved) if "state" in typed else False,
+        reason=fields.read("reason", lambda name, text: Reason(one_of(name, text, Reason))),
+        since=fields.time("since"),
+        until=fields.time("until"),
+        resolved=fields.read("state", lambda name, text: STATES[one_of(name, text, STATES)])
+        if "state" in typed
+        else False,
     )
-    errors: dict[str, HooklineError] = {**parser.errors}
+    errors: dict[str, HooklineError] = {**fields.errors}
     where = DeadFilter(org_id=context.org_id, ids=())
     try:
         where = where if errors else await dead_letters.filter_of(context.deps, context.caller, query)
@@ -74,14 +75,6 @@ async def read(context: PageContext, get: Get) -> FilterInput:
     except NoSuch as error:
         errors[error.kind] = error
     return FilterInput(typed=typed, query=query, where=where, errors=errors)
-
-
-def _reason(name: str, text: str) -> Reason:
-    return Reason(one_of(name, text, Reason))
-
-
-def _resolved(name: str, text: str) -> bool | None:
-    return STATES[one_of(name, text, STATES)]
 
 
 async def find(context: PageContext, ref: str) -> DeadLetter:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from starlette.responses import RedirectResponse, Response
@@ -20,7 +19,7 @@ from hookline.services import explain
 from hookline.services.dead_letters import shown_id
 from hookline.store.protocols import Page as Rows
 from hookline.store.protocols import after_death, death
-from hookline.web.html import Child, Safe, join, tag
+from hookline.web.html import Safe, join, tag
 
 SHOWN = 30  # rows on one page; keeps the page under 100 KB
 MAX_GROUPS = 8  # endpoints in the chart
@@ -38,7 +37,7 @@ async def show(context: PageContext) -> Page:
         "dead",
         _verdict(filters, summary),
         await task_parts.running(context),
-        _bulk_buttons(context, filters, summary) if filters.state == "dead" else None,
+        _bulk_buttons(context, filters, summary),
         _numbers(context, filters, summary) if summary.groups else None,
         _groups(context, filters, summary) if summary.groups else None,
     )
@@ -50,7 +49,7 @@ async def show(context: PageContext) -> Page:
             _filters(context, filters, summary.groups),
             await _listing(context, filters, summary),
         ],
-        aside=tag("a", "Tasks", href=context.link("/tasks")),
+        aside=context.anchor("Tasks", "/tasks"),
     )
 
 
@@ -64,18 +63,16 @@ def _verdict(filters: FilterInput, summary: DeadSummary) -> Safe:
     if not summary.groups:
         words = "No dead letter matches." if filters.narrows else "No dead letters."
         return components.verdict("delivered", words)
-    by_endpoint = _by_endpoint(summary)
-    (reason, of_reason), (worst, of_worst) = _by_reason(summary)[0], by_endpoint[0]
+    by_endpoint = summary.by_endpoint()
+    (reason, of_reason), (worst, of_worst) = summary.by_reason()[0], by_endpoint[0]
     number = components.count(summary.dead, "dead letter", summary.more).capitalize()
-    where = (
-        "" if len(by_endpoint) == 1 else f"{components.count(len(by_endpoint), 'endpoint')}, {of_worst:,} of them at "
-    )
+    several = f"{components.count(len(by_endpoint), 'endpoint')}, {of_worst:,} of them at "
     mostly = "" if of_reason == summary.dead else "Mostly "
     why, what = explain.of_dead(reason, many=summary.dead != 1)
     return components.verdict(
         "dead",
-        f"{number} at {where}",
-        tag("code", _cut(worst.endpoint_url, 80)),
+        f"{number} at {'' if len(by_endpoint) == 1 else several}",
+        tag("code", components.clip(worst.endpoint_url, 80)),
         f". {mostly}",
         tag("b", reason.value),
         f": {why}. {explain.sentences([what])}",
@@ -83,18 +80,15 @@ def _verdict(filters: FilterInput, summary: DeadSummary) -> Safe:
 
 
 def _bulk_buttons(context: PageContext, filters: FilterInput, summary: DeadSummary) -> Safe | None:
-    if not summary.groups or not context.may_change:
+    if filters.state != "dead" or not summary.groups or not context.may_change:
         return None
-    words = "it" if summary.dead == 1 else _all_words(filters, summary)
+    number = "" if summary.more else f" {summary.dead:,}"
+    words = "it" if summary.dead == 1 else f"all{number}{' that match' if filters.narrows else ''}"
     query = {**filters.typed, "all": "1"}
     return components.actions(
         components.link_button(context.link("/dead-letters/replay", **query), f"Replay {words}", kind="main"),
         components.link_button(context.link("/dead-letters/resolve", **query), f"Resolve {words}"),
     )
-
-
-def _all_words(filters: FilterInput, summary: DeadSummary) -> str:
-    return f"all {'' if summary.more else f'{summary.dead:,} '}".rstrip() + (" that match" if filters.narrows else "")
 
 
 def _numbers(context: PageContext, filters: FilterInput, summary: DeadSummary) -> Safe:
@@ -119,49 +113,20 @@ def _numbers(context: PageContext, filters: FilterInput, summary: DeadSummary) -
 
 
 def _groups(context: PageContext, filters: FilterInput, summary: DeadSummary) -> Safe:
-    shade = _shade(filters)
-    reasons = [
-        figures.Bar(
-            name=reason.value,
-            value=number,
-            words=f"{number:,}",
-            shade=shade,
-            href=context.here(reason=reason.value, after=None),
-        )
-        for reason, number in _by_reason(summary)
-    ]
+    def bar(name: str, number: int, **query: str) -> figures.Bar:
+        href = context.here(**query, after=None)
+        return figures.Bar(name=name, value=number, words=f"{number:,}", shade=_shade(filters), href=href)
+
+    reasons = [bar(reason.value, number, reason=reason.value) for reason, number in summary.by_reason()]
     endpoints = [
-        figures.Bar(
-            name=_short_url(group.endpoint_url),
-            value=number,
-            words=f"{number:,}",
-            shade=shade,
-            href=context.here(endpoint=group.endpoint_id, after=None),
-        )
-        for group, number in _by_endpoint(summary)[:MAX_GROUPS]
+        bar(_short_url(group.endpoint_url), number, endpoint=group.endpoint_id)
+        for group, number in summary.by_endpoint()[:MAX_GROUPS]
     ]
     return components.columns(figures.bars("By reason", reasons), figures.bars("By endpoint", endpoints))
 
 
 def _shade(filters: FilterInput) -> str:
     return "resolved" if filters.state == "resolved" else "dead"
-
-
-def _by_reason(summary: DeadSummary) -> list[tuple[Reason, int]]:
-    """Return the number of dead letters by reason, the largest first."""
-    found: Counter[Reason] = Counter()
-    for group in summary.groups:
-        found[group.reason] += group.dead
-    return found.most_common()
-
-
-def _by_endpoint(summary: DeadSummary) -> list[tuple[DeadGroup, int]]:
-    """Return the number of dead letters by endpoint, the largest first. One group stands for each endpoint."""
-    found: Counter[int] = Counter()
-    for group in summary.groups:
-        found[group.endpoint_no] += group.dead
-    one = {group.endpoint_no: group for group in summary.groups}
-    return [(one[no], number) for no, number in found.most_common()]
 
 
 def _short_url(url: str) -> str:
@@ -174,14 +139,11 @@ def _short_url(url: str) -> str:
 
 
 def _states(context: PageContext, filters: FilterInput) -> Safe:
-    found = (("Dead", "dead"), ("Resolved", "resolved"), ("All", "all"))
-    return components.tabs(
-        "State",
-        [
-            (words, context.here(state=None if state == "dead" else state, after=None), state == filters.state)
-            for words, state in found
-        ],
-    )
+    links = [
+        (state.capitalize(), context.here(state=None if state == "dead" else state, after=None), state == filters.state)
+        for state in dead_letter_filter.STATES
+    ]
+    return components.tabs("State", links)
 
 
 def _filters(context: PageContext, filters: FilterInput, groups: Sequence[DeadGroup]) -> Safe:
@@ -190,32 +152,23 @@ def _filters(context: PageContext, filters: FilterInput, groups: Sequence[DeadGr
     reasons = [("", "Any reason"), *((reason.value, reason.value) for reason in Reason)]
     if "reason" in errors:
         reasons.append((typed["reason"], typed["reason"]))
+
+    def field(name: str, words: str, **options: str) -> Safe:
+        return components.field(name, words, typed.get(name, ""), error=errors.get(name), **options)
+
     return join(
         components.filters(
             context,
-            tag("input", type="hidden", name="state", value=typed["state"]) if "state" in typed else None,
-            components.field(
-                "endpoint",
-                "Endpoint",
-                typed.get("endpoint", ""),
-                error=errors.get("endpoint"),
-                list="endpoints",
-                placeholder="ep_…",
-            ),
-            components.field(
-                "type", "Event type", typed.get("type", ""), error=errors.get("type"), placeholder="order.paid"
-            ),
+            components.hidden_fields((name, value) for name, value in typed.items() if name == "state"),
+            field("endpoint", "Endpoint", list="endpoints", placeholder="ep_…"),
+            field("type", "Event type", placeholder="order.paid"),
             components.choice("reason", "Reason", reasons, typed.get("reason", "")),
             _time_field("since", "Died since", filters),
             _time_field("until", "Died until", filters),
         ),
-        *(_fault(name, errors[name]) for name in ("reason", "state") if name in errors),
+        *(components.fault(f"{name}: {errors[name]}") for name in ("reason", "state") if name in errors),
         components.offered("endpoints", known.items()),
     )
-
-
-def _fault(name: str, words: str) -> Safe:
-    return tag("p", f"✕ {name}: {words}", class_="state dead", role="alert")
 
 
 def _time_field(name: str, words: str, filters: FilterInput) -> Safe:
@@ -235,12 +188,12 @@ async def _listing(context: PageContext, filters: FilterInput, summary: DeadSumm
     names = await context.names(letter.app_id for letter in letters)
     following = death(letters[-1].died_at, letters[-1].id) if len(letters) == SHOWN else None
     table = context.live("letters", _table(context, filters, letters, names) if letters else _empty(context, filters))
-    kept = {name: value for name in ("app", "range") if (value := context.param(name)) and not context.viewer.portal}
+    kept = {} if context.viewer.portal else context.kept
     return join(
         components.form(context, context.link("/dead-letters"), id=_ONE) if context.may_change else None,
         tag(
             "form",
-            *(tag("input", type="hidden", name=name, value=value) for name, value in {**kept, **filters.typed}.items()),
+            components.hidden_fields({**kept, **filters.typed}.items()),
             table,
             _selection_bar(context, filters) if context.may_change else None,
             method="get",
@@ -256,7 +209,7 @@ def _empty(context: PageContext, filters: FilterInput) -> Safe:
         return components.empty("No more dead letters.")
     if filters.narrows or filters.state != "dead":
         return components.empty(
-            join("No dead letter matches. ", tag("a", "Show all dead letters", href=context.link("/dead-letters")))
+            join("No dead letter matches. ", context.anchor("Show all dead letters", "/dead-letters"))
         )
     if context.viewer.portal:
         return components.empty("A delivery that fails permanently, or until its time limit, is kept here.")
@@ -267,55 +220,55 @@ def _empty(context: PageContext, filters: FilterInput) -> Safe:
 
 
 def _selection_bar(context: PageContext, filters: FilterInput) -> Safe:
-    def press(verb: str, words: str) -> Safe:
-        return tag(
-            "button", words, class_="button", formaction=context.link(f"/dead-letters/{verb}", app=None, range=None)
-        )
-
-    resolve = press("resolve", "Resolve selected") if filters.state != "resolved" else None
-    return components.picked(press("replay", "Replay selected"), resolve)
+    verbs = ("replay",) if filters.state == "resolved" else ("replay", "resolve")
+    paths = {verb: context.link(f"/dead-letters/{verb}", app=None, range=None) for verb in verbs}
+    return components.picked(
+        *(tag("button", f"{verb.capitalize()} selected", class_="button", formaction=paths[verb]) for verb in verbs)
+    )
 
 
 def _export_links(context: PageContext, filters: FilterInput) -> Safe:
     def to(kind: str, words: str) -> Safe:
         return tag("a", words, href=context.link("/dead-letters/export", format=kind, **filters.typed), download=True)
 
-    return tag("p", "Export: ", to("csv", "CSV"), " · ", to("jsonl", "JSON lines"), class_="quiet")
+    return components.quiet("Export: ", to("csv", "CSV"), " · ", to("jsonl", "JSON lines"))
 
 
 def _table(context: PageContext, filters: FilterInput, letters: Sequence[DeadLetter], names: Mapping[str, str]) -> Safe:
-    columns: list[Child] = ["Died", "Event", "Endpoint", "Why"]
-    if context.app is None:
-        columns.insert(3, "Application")
-    if context.may_change:
-        columns = [components.pick_all(), *columns, tag("span", "Actions", class_="unseen")]
-    return components.table(
-        columns,
-        [_row(context, filters, letter, names) for letter in letters],
+    def application(letter: DeadLetter) -> Safe:
+        name = names.get(letter.app_id, letter.app_id)
+        return tag("a", name, href=context.here(app=letter.app_id, after=None))
+
+    def endpoint(letter: DeadLetter) -> Safe:
+        return components.ident(letter.endpoint_url, href=context.link(f"/endpoints/{letter.endpoint_id}"))
+
+    return components.listing(
+        letters,
+        (
+            (components.pick_all(), _pick) if context.may_change else None,
+            ("Died", lambda letter: components.ago(letter.died_at, context.now)),
+            ("Event", lambda letter: _event(context, letter)),
+            ("Endpoint", endpoint),
+            ("Application", application) if context.app is None else None,
+            ("Why", _why),
+            (components.actions_heading(), lambda letter: _buttons(context, filters, letter))
+            if context.may_change
+            else None,
+        ),
         caption="Dead letters, newest first",
-        keys=[shown_id(letter.id) for letter in letters],
+        key=lambda letter: shown_id(letter.id),
     )
 
 
-def _row(context: PageContext, filters: FilterInput, letter: DeadLetter, names: Mapping[str, str]) -> list[Child]:
+def _pick(letter: DeadLetter) -> Safe:
     name = shown_id(letter.id)
-    row: list[Child] = [
-        components.ago(letter.died_at, context.now),
-        join(
-            tag("a", letter.event_type, href=context.here(type=letter.event_type, after=None)),
-            tag(
-                "div", components.ident(letter.message_id, href=context.link(f"/messages/{letter.message_id}"), most=16)
-            ),
-        ),
-        components.ident(letter.endpoint_url, href=context.link(f"/endpoints/{letter.endpoint_id}")),
-        _why(letter),
-    ]
-    if context.app is None:
-        shown = names.get(letter.app_id, letter.app_id)
-        row.insert(3, tag("a", shown, href=context.here(app=letter.app_id, after=None)))
-    if context.may_change:
-        row = [components.pick("id", name, f"Select {name}"), *row, _buttons(context, filters, letter)]
-    return row
+    return components.pick("id", name, f"Select {name}")
+
+
+def _event(context: PageContext, letter: DeadLetter) -> Safe:
+    message = components.ident(letter.message_id, href=context.link(f"/messages/{letter.message_id}"), most=16)
+    event_type = tag("a", letter.event_type, href=context.here(type=letter.event_type, after=None))
+    return join(event_type, tag("div", message))
 
 
 def _why(letter: DeadLetter) -> Safe:
@@ -323,15 +276,9 @@ def _why(letter: DeadLetter) -> Safe:
     detail = letter.detail if letter.resolved_at is None else (letter.note or "")
     attempts = components.count(letter.attempts, "attempt")
     answered = attempts if letter.last_status is None else f"{letter.last_status} after {attempts}"
-    return join(
-        components.state(shade, letter.reason.value),
-        tag(
-            "div",
-            f"{answered} · {_cut(detail, MAX_DETAIL)}",
-            class_="quiet",
-            title=detail if len(detail) > MAX_DETAIL else None,
-        ),
-    )
+    words = f"{answered} · {components.clip(detail, MAX_DETAIL)}"
+    whole = detail if len(detail) > MAX_DETAIL else None
+    return join(components.state(shade, letter.reason.value), tag("div", words, class_="quiet", title=whole))
 
 
 def _buttons(context: PageContext, filters: FilterInput, letter: DeadLetter) -> Safe:
@@ -346,14 +293,8 @@ def _buttons(context: PageContext, filters: FilterInput, letter: DeadLetter) -> 
         aria_label=f"Replay {name}",
     )
     href = context.link("/dead-letters/resolve", id=name, **filters.typed)
-    resolve = (
-        components.link_button(href, "Resolve", aria_label=f"Resolve {name}") if letter.resolved_at is None else None
-    )
-    return tag("div", replay, resolve, class_="actions")
-
-
-def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+    resolve = components.link_button(href, "Resolve", aria_label=f"Resolve {name}")
+    return tag("div", replay, resolve if letter.resolved_at is None else None, class_="actions")
 
 
 # ── one dead letter ─────────────────────────────────────────────────────────────────────────────────────────────────────────

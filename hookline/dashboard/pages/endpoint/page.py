@@ -250,7 +250,7 @@ def _timeline(context: PageContext, events: Sequence[LaneEvent]) -> Safe:
         [
             [
                 components.ago(event.at, context.now),
-                components.state(circuit_band.EVENT_SHADES[event.kind], circuit_band.EVENTS[event.kind]),
+                components.state(*circuit_band.EVENTS[event.kind]),
                 event.cause,
                 circuit_band.by(event.actor, named=named) or tag("span", "automatic", class_="quiet"),
             ]

@@ -35,22 +35,19 @@ async def _resend_page(context: PageContext, message: Message, chosen: str = "",
     options, more = [(each.id, f"{each.url} ({each.id})") for each in enabled], len(found) > MAX_OFFERED
     body: list[Child] = [components.verdict("dead", str(error)) if error else None]
     if enabled or more:
-        body.append(
-            components.form(
-                context,
-                context.link(f"/messages/{message.id}/resend"),
-                tag(
-                    "p",
-                    "The message is sent at once with the same id and payload, whatever the endpoint subscribes to.",
-                ),
-                components.chooser("endpoint", "Endpoint", options, chosen, more=more),
-                tag("button", "Send", class_="button main"),
-            )
-        )
+        words = "The message is sent at once with the same id and payload, whatever the endpoint subscribes to."
+        chooser = components.chooser("endpoint", "Endpoint", options, chosen, more=more)
+        path = context.link(f"/messages/{message.id}/resend")
+        body.append(components.form(context, path, tag("p", words), chooser, components.submit("Send")))
     else:
-        new = context.link("/endpoints", app=None if context.viewer.portal else message.app_id)
-        body.append(components.empty("The application has no enabled endpoint.", None, tag("a", "Endpoints", href=new)))
-    return Page(title="Send to another endpoint", body=body, aside=_back(context, message), status=http_status(error))
+        endpoints = context.anchor("Endpoints", "/endpoints", app=None if context.viewer.portal else message.app_id)
+        body.append(components.empty("The application has no enabled endpoint.", None, endpoints))
+    return Page(
+        title="Send to another endpoint",
+        body=body,
+        aside=back(context, message),
+        status=http_status(error),
+    )
 
 
 @post("/messages/{message_id}/resend", portal=True)
@@ -108,12 +105,8 @@ async def _expunge_page(context: PageContext, message: Message, error: str | Non
     affected = f"{components.count(needed, 'delivery')} still {'needs' if needed == 1 else 'need'} it"
     costs = f"{affected}: open deliveries become dead letters, and dead letters cannot be replayed."
     press = f"Remove the payload and give up {components.count(needed, 'delivery')}" if needed else "Remove the payload"
-    form = components.form(
-        context,
-        context.link(f"/messages/{message.id}/expunge"),
-        tag("input", type="hidden", name="needed", value=str(needed)),
-        tag("button", press, class_="button danger"),
-    )
+    path, hidden = context.link(f"/messages/{message.id}/expunge"), components.hidden_fields([("needed", str(needed))])
+    form = components.form(context, path, hidden, components.submit(press, "danger"))
     size = 0 if message.payload is None else len(message.payload)
     return Page(
         title="Remove the payload",
@@ -123,7 +116,7 @@ async def _expunge_page(context: PageContext, message: Message, error: str | Non
             tag("p", costs) if needed else None,
             form if message.payload is not None else None,
         ],
-        aside=_back(context, message),
+        aside=back(context, message),
         status=409 if error else 200,
     )
 
@@ -143,5 +136,5 @@ async def expunge(context: PageContext, form: Form) -> Done | Page:
     return Done(to=context.link(f"/messages/{message.id}"), notice="The payload is removed.")
 
 
-def _back(context: PageContext, message: Message) -> Safe:
-    return tag("a", "Back to the message", href=context.link(f"/messages/{message.id}"))
+def back(context: PageContext, message: Message) -> Safe:
+    return context.anchor("Back to the message", f"/messages/{message.id}")

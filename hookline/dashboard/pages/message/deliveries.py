@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from datetime import datetime
 
 from hookline.dashboard import components
-from hookline.dashboard.field_parser import one_of
 from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.message.delivery import RANKS
@@ -21,7 +21,7 @@ SHOWN = 100  # deliveries on one page
 @get("/messages/{message_id}/deliveries", portal=True)
 async def show(context: PageContext) -> Page:
     message = await context.message(context.path("message_id"))
-    state, after = _state(context), after_number(context.param("after")) or 0
+    state, after = context.choice("state", RANKS), after_number(context.param("after")) or 0
     counts = await context.store.history.delivery_words(message)
     found = await context.store.history.deliveries_page(message, state, after=after, limit=SHOWN + 1)
     rows = found[:SHOWN]
@@ -43,11 +43,6 @@ def list_link(context: PageContext, message: Message, state: str | None = None) 
     return context.link(f"/messages/{message.id}/deliveries", state=state)
 
 
-def _state(context: PageContext) -> str | None:
-    state = context.param("state")
-    return None if state is None else one_of("state", state, RANKS)
-
-
 def _tabs(context: PageContext, counts: Counter[str], chosen: str | None) -> Safe:
     links = [(f"All {counts.total():,}", context.here(state=None, after=None), chosen is None)]
     links += [
@@ -60,31 +55,28 @@ def _tabs(context: PageContext, counts: Counter[str], chosen: str | None) -> Saf
 
 async def table(context: PageContext, rows: Sequence[Delivery]) -> Safe:
     known = await context.store.catalogue.endpoint_names({row.endpoint_id for row in rows})
-    return components.table(
-        ("State", "Endpoint", "Attempts", "Due", "Ended"),
-        [_row(context, each, known.get(each.endpoint_id)) for each in rows],
+
+    def ago(at: datetime | None) -> Child:
+        return None if at is None else components.ago(at, context.now)
+
+    return components.listing(
+        rows,
+        (
+            ("State", lambda each: join(components.state(explain.word(each)), components.below(each.reason))),
+            ("Endpoint", lambda each: _endpoint(context, each, known.get(each.endpoint_id))),
+            ("Attempts", lambda each: f"{each.sent:,}"),
+            ("Due", lambda each: ago(each.due_at) if each.finished_at is None and not each.held else None),
+            ("Ended", lambda each: ago(each.finished_at)),
+        ),
         caption="Deliveries of the message",
-        keys=[str(each.id) for each in rows],
-        numeric=(2,),
+        key=lambda each: str(each.id),
+        numeric=("Attempts",),
     )
-
-
-def _row(context: PageContext, each: Delivery, endpoint: EndpointName | None) -> list[Child]:
-    due = each.due_at if each.finished_at is None and not each.held else None
-    return [
-        join(components.state(explain.word(each)), tag("div", each.reason, class_="quiet") if each.reason else None),
-        _endpoint(context, each, endpoint),
-        f"{each.sent:,}",
-        None if due is None else components.ago(due, context.now),
-        None if each.finished_at is None else components.ago(each.finished_at, context.now),
-    ]
 
 
 def _endpoint(context: PageContext, each: Delivery, endpoint: EndpointName | None) -> Safe:
     if endpoint is None:
         return components.ident(each.endpoint_id)
-    about = "deleted" if endpoint.deleted else endpoint.description[:80]
+    about = components.below("deleted" if endpoint.deleted else endpoint.description[:80])
     href = None if endpoint.deleted else context.link(f"/endpoints/{endpoint.id}")
-    return join(
-        components.ident(endpoint.url, href=href, most=60), tag("div", about, class_="quiet") if about else None
-    )
+    return join(components.ident(endpoint.url, href=href, most=60), about)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from hookline import ids
-from hookline.dashboard import components, request_preview, request_response
+from hookline.dashboard import components, request_response
 from hookline.dashboard.charts import circuit_band, figures
 from hookline.dashboard.charts.scales import length
 from hookline.dashboard.page_context import PageContext
@@ -96,19 +96,12 @@ def _age(delivery: Delivery, now: datetime) -> float:
 
 
 def next_step_sentence(each: NextStep, now: datetime, *, sentence: bool = True) -> Safe:
-    words = _sentence(each.words) if sentence else each.words
+    words = f"{each.words[:1].upper()}{each.words[1:]}".rstrip(". :") if sentence else each.words
     if each.at is None:
         return join(words, ".")
-    at = (
-        join(components.clock(each.at), " (", components.ago(each.at, now), ")")
-        if each.exact
-        else components.ago(each.at, now)
-    )
+    ago = components.ago(each.at, now)
+    at = join(components.clock(each.at), " (", ago, ")") if each.exact else ago
     return join(words, " ", at, each.after, ".")
-
-
-def _sentence(words: str) -> str:
-    return f"{words[:1].upper()}{words[1:]}".rstrip(". :")
 
 
 def _remedy(context: PageContext, view: DeliveryView) -> Safe | None:
@@ -142,13 +135,16 @@ def _actions(context: PageContext, view: DeliveryView) -> Safe | None:
         path, hidden = context.link(f"/messages/{message.id}/resend"), {"endpoint": delivery.endpoint_id}
         found.append(components.button(context, path, "Resend", hidden=hidden, label=f"Resend {name}"))
     if view.history.lane is not None and view.state == "held":
-        found.append(
-            components.link_button(context.link(f"/endpoints/{delivery.endpoint_id}"), "Open the endpoint", kind="main")
-        )
+        endpoint = context.link(f"/endpoints/{delivery.endpoint_id}")
+        found.append(components.link_button(endpoint, "Open the endpoint", kind="main"))
     if not view.gone:
-        curl = context.link(f"/messages/{message.id}/curl/{delivery.endpoint_id}")
-        found.append(components.link_button(curl, "Copy as curl", aria_label=f"Copy the request {name} as curl"))
+        found.append(as_curl(context, message, delivery.endpoint_id, label=f"Copy the request {name} as curl"))
     return components.actions(*found)
+
+
+def as_curl(context: PageContext, message: Message, endpoint_id: str, label: str | None = None) -> Safe:
+    path = context.link(f"/messages/{message.id}/curl/{endpoint_id}")
+    return components.link_button(path, "Copy as curl", aria_label=label)
 
 
 def _resolve(context: PageContext, view: DeliveryView, name: str) -> Safe | None:
@@ -163,18 +159,20 @@ _RESENDABLE = (DeliveryState.DELIVERED, DeliveryState.RESOLVED, DeliveryState.SC
 
 
 def _facts(view: DeliveryView) -> Safe:
-    delivery, now = view.history.delivery, view.now
-    pairs: list[tuple[str, Child]] = [
-        ("Endpoint", components.ident(delivery.endpoint_id)),
-        ("Attempts", f"{delivery.sent:,}"),
-    ]
+    delivery, now, ended, gives_up = view.history.delivery, view.now, None, None
     if delivery.finished_at is not None:
-        pairs.append(("Ended", join(components.clock(delivery.finished_at), f", after {length(_age(delivery, now))}")))
+        ended = join(components.clock(delivery.finished_at), f", after {length(_age(delivery, now))}")
     if delivery.state in OPEN and delivery.expires_at is not None:
-        pairs.append(("Gives up", components.ago(delivery.expires_at, now)))
-    if view.endpoint is not None and view.endpoint.description:
-        pairs.append(("Description", view.endpoint.description))
-    return components.fields(pairs)
+        gives_up = components.ago(delivery.expires_at, now)
+    return components.fields(
+        [
+            ("Endpoint", components.ident(delivery.endpoint_id)),
+            ("Attempts", f"{delivery.sent:,}"),
+            ("Ended", ended),
+            ("Gives up", gives_up),
+            ("Description", (view.endpoint.description or None) if view.endpoint else None),
+        ]
+    )
 
 
 # ── charts ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -183,12 +181,8 @@ def _facts(view: DeliveryView) -> Safe:
 def timeline(history: DeliveryHistory, now: datetime) -> Safe | None:
     """Draw the time from acceptance to the end. If the first attempt ended the delivery, its phases already show this."""
     found = explain.stretches(history, now)
-    at_once = (
-        len(history.attempts) == 1
-        and history.delivery.state not in OPEN
-        and Part.HELD not in {each.part for each in found}
-    )
-    if not found or at_once:
+    ended_at_once = len(history.attempts) == 1 and history.delivery.state not in OPEN
+    if not found or (ended_at_once and all(each.part != Part.HELD for each in found)):
         return None
     drawn = [
         figures.Stretch(shade=SHADES[each.part], words=each.part.value, since=each.since, until=each.until)
@@ -234,20 +228,17 @@ def event_table(context: PageContext, view: DeliveryView) -> Safe | None:
         _event(each.what) if isinstance(each.what, LaneEvent) else _attempt(context, view.message, each, each.what)
         for each in listed
     ]
-    before = len(found) - len(listed)
-    return join(
-        tag("p", tag("a", f"Show {before:,} earlier events", href=context.here(all=1)), class_="more")
-        if before
-        else None,
-        components.table(
-            ("Event", "Time", "Waited", "Duration", "Detail"), rows, caption="Attempts and lane events", numeric=(2, 3)
-        ),
-    )
+    headings = ("Event", "Time", "Waited", "Duration", "Detail")
+    table = components.table(headings, rows, caption="Attempts and lane events", numeric=(2, 3))
+    if len(listed) == len(found):
+        return table
+    words = f"Show {len(found) - len(listed):,} earlier events"
+    return join(tag("p", tag("a", words, href=context.here(all=1)), class_="more"), table)
 
 
 def _attempt(context: PageContext, message: Message, each: Happening, attempt: Attempt) -> list[Child]:
     kind = " · probe" if attempt.probe else (" · manual" if attempt.trigger else "")
-    name = tag("a", f"Attempt {attempt.number}", href=context.link(f"/messages/{message.id}/attempts/{attempt.id}"))
+    name = context.anchor(f"Attempt {attempt.number}", f"/messages/{message.id}/attempts/{attempt.id}")
     return [
         join(name, " ", outcome(attempt), tag("span", kind, class_="quiet") if kind else None),
         components.clock(attempt.started_at),
@@ -263,29 +254,15 @@ def outcome(attempt: Attempt) -> Safe:
 
 
 def _event(event: LaneEvent) -> list[Child]:
-    return [
-        components.state(circuit_band.EVENT_SHADES[event.kind], circuit_band.EVENTS[event.kind]),
-        components.clock(event.at),
-        None,
-        None,
-        event.cause,
-    ]
+    return [components.state(*circuit_band.EVENTS[event.kind]), components.clock(event.at), None, None, event.cause]
 
 
 def _last_attempt(context: PageContext, view: DeliveryView) -> Safe | None:
-    attempt, endpoint = view.last, view.endpoint
+    attempt = view.last
     if attempt is None:
         return None
-    request = None
-    if endpoint is not None and not view.gone:
-        request = request_preview.request(endpoint, view.message, number=attempt.number, at=attempt.started_at)
-    changed = endpoint is not None and endpoint.updated_at > attempt.started_at
-    link = tag("a", "Show everything", href=context.link(f"/messages/{view.message.id}/attempts/{attempt.id}"))
-    sides = request_response.sides(request, attempt, most=SHOWN_BODY, changed=changed, more=link)
-    return tag(
-        "details", tag("summary", f"Request and response of attempt {attempt.number}"), sides, open=_failed(attempt)
-    )
-
-
-def _failed(attempt: Attempt) -> bool:
-    return attempt.outcome != "delivered"
+    endpoint = None if view.gone else view.endpoint
+    link = context.anchor("Show everything", f"/messages/{view.message.id}/attempts/{attempt.id}")
+    sides = request_response.sides(endpoint, view.message, attempt, most=SHOWN_BODY, more=link)
+    title = tag("summary", f"Request and response of attempt {attempt.number}")
+    return tag("details", title, sides, open=attempt.outcome != "delivered")

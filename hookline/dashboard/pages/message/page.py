@@ -70,8 +70,7 @@ async def _views(context: PageContext, history: MessageHistory) -> list[Delivery
 def verdict(context: PageContext, history: MessageHistory, views: list[DeliveryView], states: Counter[str]) -> Safe:
     total = states.total()
     if not total:
-        where = context.link("/endpoints", app=history.message.app_id)
-        see = tag("a", "Show the endpoints and their event types", href=where)
+        see = context.anchor("Show the endpoints and their event types", "/endpoints", app=history.message.app_id)
         return components.verdict("resolved", "No endpoint matched, so there are no deliveries. ", see, ".")
     for state, words in _PROBLEMS.items():
         if states[state]:
@@ -108,22 +107,16 @@ def _why(views: list[DeliveryView], state: str) -> list[Child]:
     if first.history.delivery.reason is not None:
         return [" (", first.history.delivery.reason.value, "). ", link, "."]
     found = next(explain.next_steps(first.history, first.now), None) if state == "held" else None
-    return [
-        ". "
-        if found is None
-        else join(": ", delivery_section.next_step_sentence(found, first.now, sentence=False), " "),
-        link,
-        ".",
-    ]
+    if found is None:
+        return [". ", link, "."]
+    return [": ", delivery_section.next_step_sentence(found, first.now, sentence=False), " ", link, "."]
 
 
 def _cause(each: DeliveryView) -> str:
     reason = each.history.delivery.reason
-    return (
-        reason.value
-        if reason is not None
-        else next((step.words for step in explain.next_steps(each.history, each.now)), "")
-    )
+    if reason is not None:
+        return reason.value
+    return next((step.words for step in explain.next_steps(each.history, each.now)), "")
 
 
 def _delivered(history: MessageHistory, views: list[DeliveryView], total: int) -> str:
@@ -154,30 +147,29 @@ def _numbers(
 
 
 async def _fields(context: PageContext, history: MessageHistory) -> Safe:
-    message = history.message
-    pairs: list[tuple[str, Child]] = [("Message", components.ident(message.id))]
+    message, app, published = history.message, None, None
+    accepted = join(components.clock(message.created_at), ", ", components.ago(message.created_at, history.now))
     if not context.viewer.portal:
-        app = await context.application(message.app_id)
-        pairs.append(("Application", tag("a", app.name, href=context.link(f"/applications/{app.id}"))))
-    pairs.append(("Event type", await _event_type(context, message)))
+        found = await context.application(message.app_id)
+        app = context.anchor(found.name, f"/applications/{found.id}")
     if history.published_at is not None:
         before = length(max(0.0, (message.created_at - history.published_at).total_seconds()))
-        pairs.append(("Published", f"to an outbox, {before} before it was accepted"))
-    pairs.append(
-        ("Accepted", join(components.clock(message.created_at), ", ", components.ago(message.created_at, history.now)))
+        published = f"to an outbox, {before} before it was accepted"
+    return components.fields(
+        [
+            ("Message", components.ident(message.id)),
+            ("Application", app),
+            ("Event type", await _event_type(context, message)),
+            ("Published", published),
+            ("Accepted", accepted),
+            ("Not before", None if message.deliver_at is None else components.clock(message.deliver_at)),
+            ("Event id", None if message.event_id is None else components.ident(message.event_id)),
+            ("Channels", _search_links(context, message, message.channels, "channel")),
+            ("Tags", _search_links(context, message, message.tags, "tag")),
+            ("Ordering key", None if message.ordering_key is None else components.ident(message.ordering_key)),
+            ("Trace id", None if message.trace is None else components.ident(trace_id(message.trace))),
+        ]
     )
-    if message.deliver_at is not None:
-        pairs.append(("Not before", components.clock(message.deliver_at)))
-    if message.event_id is not None:
-        pairs.append(("Event id", components.ident(message.event_id)))
-    for name, values, param in (("Channels", message.channels, "channel"), ("Tags", message.tags, "tag")):
-        if values:
-            pairs.append((name, _search_links(context, message, values, param)))
-    if message.ordering_key is not None:
-        pairs.append(("Ordering key", components.ident(message.ordering_key)))
-    if message.trace is not None:
-        pairs.append(("Trace id", components.ident(trace_id(message.trace))))
-    return components.fields(pairs)
 
 
 async def _event_type(context: PageContext, message: Message) -> Safe:
@@ -187,18 +179,17 @@ async def _event_type(context: PageContext, message: Message) -> Safe:
     return components.ident(message.event_type, href=where)
 
 
-def _search_links(context: PageContext, message: Message, values: tuple[str, ...], param: str) -> Safe:
+def _search_links(context: PageContext, message: Message, values: tuple[str, ...] | None, param: str) -> Safe | None:
     """Link each value to the messages that have it too."""
     app = None if context.viewer.portal else message.app_id
-    links = (tag("a", value, href=context.link("/messages", **{"app": app, param: value})) for value in values)
-    return tag("span", *(join(", " if at else None, link) for at, link in enumerate(links)))
+    links = [context.anchor(value, "/messages", **{"app": app, param: value}) for value in values or ()]
+    return tag("span", components.separated(", ", links)) if links else None
 
 
 def _payload(context: PageContext, message: Message) -> Safe:
     if message.payload is None:
-        return components.section(
-            "Payload", tag("p", "The payload was removed. The message cannot be sent again.", class_="quiet")
-        )
+        removed = components.quiet("The payload was removed. The message cannot be sent again.")
+        return components.section("Payload", removed)
     raw = context.param("payload") == "raw"
     tabs = components.tabs(
         "Payload",
@@ -208,21 +199,17 @@ def _payload(context: PageContext, message: Message) -> Safe:
             (f"Download {len(message.payload):,} bytes", context.link(f"/messages/{message.id}/payload"), False),
         ],
     )
-    return components.section(
-        "Payload", request_response.payload_block(message.payload, raw=raw), aside=tabs, id_="payload"
-    )
+    shown = request_response.payload_block(message.payload, raw=raw)
+    return components.section("Payload", shown, aside=tabs, id_="payload")
 
 
 async def _other_deliveries(context: PageContext, history: MessageHistory) -> Safe | None:
     if not history.beyond:
         return None
+    title = components.count(len(history.beyond), "more delivery")
+    table = await deliveries.table(context, history.beyond[:MAX_LISTED])
     link = tag("a", _all_words(history), href=deliveries.list_link(context, history.message))
-    return components.section(
-        f"{components.count(len(history.beyond), 'more delivery')}",
-        await deliveries.table(context, history.beyond[:MAX_LISTED]),
-        aside=link,
-        id_="beyond",
-    )
+    return components.section(title, table, aside=link, id_="beyond")
 
 
 def _all_words(history: MessageHistory) -> str:
@@ -232,17 +219,15 @@ def _all_words(history: MessageHistory) -> str:
 def _more(context: PageContext, history: MessageHistory) -> Safe:
     message = history.message
     path = f"/messages/{message.id}"
-    several = len(history.ways) > 1
-    there = context.may_change and message.payload is not None
-    command = components.code(f"hookline trace {message.id}", name="command")
-    return components.section(
-        "More",
-        components.actions(
-            components.link_button(deliveries.list_link(context, message), _all_words(history)) if several else None,
-            components.link_button(context.link(f"{path}/resend"), "Send to another endpoint") if there else None,
-            components.link_button(context.link(f"{path}/expunge"), "Remove the payload", kind="danger")
-            if there
-            else None,
-        ),
-        None if context.viewer.portal else join(tag("p", "On the command line:", class_="quiet"), command),
-    )
+    buttons, command = [], None
+    if len(history.ways) > 1:
+        buttons.append(components.link_button(deliveries.list_link(context, message), _all_words(history)))
+    if context.may_change and message.payload is not None:
+        buttons += [
+            components.link_button(context.link(f"{path}/resend"), "Send to another endpoint"),
+            components.link_button(context.link(f"{path}/expunge"), "Remove the payload", kind="danger"),
+        ]
+    if not context.viewer.portal:
+        trace = components.code(f"hookline trace {message.id}", name="command")
+        command = join(components.quiet("On the command line:"), trace)
+    return components.section("More", components.actions(*buttons), command)

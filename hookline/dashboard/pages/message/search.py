@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from msgspec import Struct
 
 from hookline import ids
-from hookline.dashboard import instants
-from hookline.dashboard.field_parser import FieldParser, one_of
-from hookline.dashboard.page_context import PageContext
+from hookline.dashboard.filter_fields import FilterFields
+from hookline.dashboard.page_context import PageContext, one_of
 from hookline.errors import InvalidInput, NotFound
 from hookline.model import MessageSearch
 from hookline.rules.checks import text as text_checks
@@ -32,46 +29,38 @@ MAX_TYPES = 20
 class SearchInput(Struct, frozen=True, kw_only=True):
     """A search: as typed, and as the store takes it."""
 
-    typed: dict[str, str]  # the fields that are not empty
+    fields: FilterFields
     where: MessageSearch
-    errors: dict[str, str]  # error texts by field
-    since: datetime | None = None  # the typed start; None also if it is invalid
-    until: datetime | None = None  # the typed end; None also if it is invalid
 
     @property
     def text(self) -> str | None:
-        return None if self.errors else self.typed.get("q")
+        return None if self.fields.errors else self.fields.typed.get("q")
 
 
 def read(context: PageContext) -> SearchInput:
     """Read the search from the URL. If it names an id, the other filters are ignored."""
     context.check_app()
-    typed = {name: value for name in FILTERS if (value := context.param(name)) is not None}
-    parser = FieldParser(typed)
-    since, until = parser.read("since", instants.read), parser.read("until", instants.read)
+    fields = FilterFields(context.param, FILTERS)
+    since, until = fields.time("since"), fields.time("until")
     where = MessageSearch(
         app_no=context.app_no,
-        ref=parser.read("q", _ref),
-        state=parser.read("state", _state),
-        event_types=parser.read("type", _types),
-        channel=parser.read("channel", lambda name, text: text_checks.check_name(name, text, 128)),
-        tag=parser.read("tag", lambda name, text: text_checks.check_text(name, text, 128)),
+        ref=fields.read("q", _ref),
+        state=fields.read("state", lambda name, text: one_of(name, text, STATES)),
+        event_types=fields.read("type", _types),
+        channel=fields.read("channel", lambda name, text: text_checks.check_name(name, text, 128)),
+        tag=fields.read("tag", lambda name, text: text_checks.check_text(name, text, 128)),
         after=since if since is not None or context.param("range") is None else context.since,
         before=until,
     )
     if where.ref is not None:
         where = MessageSearch(app_no=context.app_no, ref=where.ref)
-    return SearchInput(typed=typed, where=where, errors=parser.error_texts, since=since, until=until)
+    return SearchInput(fields=fields, where=where)
 
 
 def _ref(name: str, text: str) -> str:
     if text.startswith(ids.ATTEMPT):
         raise InvalidInput("attempts cannot be searched: search for the message of the attempt", field=name)
     return text_checks.check_name(name, text)
-
-
-def _state(name: str, text: str) -> str:
-    return one_of(name, text, STATES)
 
 
 def _types(name: str, text: str) -> tuple[str, ...]:

@@ -1,0 +1,52 @@
+"""Reads the fields of a filter one by one, collects the errors by field, and shows the fields again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any, TypeVar
+
+from hookline.dashboard import components, instants
+from hookline.errors import InvalidInput
+from hookline.web.html import Safe
+
+T = TypeVar("T")
+
+
+class FilterFields:
+    """`get` returns the text of a field of a URL or a form. `names` are the fields of the filter."""
+
+    def __init__(self, get: Callable[[str], str | None], names: Iterable[str]) -> None:
+        self.typed = {name: value for name in names if (value := get(name))}  # the fields that are not empty
+        self.errors: dict[str, InvalidInput] = {}
+        self.times: dict[str, datetime] = {}  # the times that were read, by field
+
+    @property
+    def error_texts(self) -> dict[str, str]:
+        return {name: error.words for name, error in self.errors.items()}
+
+    def read(self, name: str, parse: Callable[[str, str], T]) -> T | None:
+        """Call `parse` with the name and the text of a field. None: the field is missing or invalid."""
+        text = self.typed.get(name)
+        if text is None:
+            return None
+        try:
+            return parse(name, text)
+        except InvalidInput as error:
+            self.errors[name] = InvalidInput(error.words, field=name)
+            return None
+
+    def time(self, name: str) -> datetime | None:
+        """Read a field with a time. None: the field is missing or invalid."""
+        found = self.read(name, instants.read)
+        if found is not None:
+            self.times[name] = found
+        return found
+
+    def field(self, name: str, words: str, **options: Any) -> Safe:
+        """Show a text field again. The options are those of `components.field`."""
+        return components.field(name, words, self.typed.get(name, ""), error=self.error_texts.get(name), **options)
+
+    def moment(self, name: str, words: str) -> Safe:
+        """Show a field with a time again."""
+        return components.moment(name, words, self.times.get(name), error=self.error_texts.get(name))
