@@ -13,6 +13,7 @@ from hookline.api.history_query import HistoryQuery
 from hookline.api.operation import Expanded, ListQuery, Operations, Query
 from hookline.api.routes import messages
 from hookline.api.wire.attempts import (
+    STATES,
     AttemptedMessageOut,
     AttemptOut,
     CodeClass,
@@ -21,7 +22,6 @@ from hookline.api.wire.attempts import (
     attempt,
     attempted_message,
     destination,
-    states_of,
 )
 from hookline.api.wire.base import ListResponse, Out
 from hookline.api.wire.messages import MessageOut, message
@@ -74,7 +74,7 @@ class AttemptedQuery(HistoryQuery, frozen=True, kw_only=True):
     expanded_statuses: Expanded = False
 
     def filter(self) -> AttemptedFilter:
-        return AttemptedFilter(**asdict(self.common()), states=None if self.status is None else states_of(self.status))
+        return AttemptedFilter(**asdict(self.common()), states=None if self.status is None else STATES[self.status])
 
 
 class AttemptQuery(Query, frozen=True, kw_only=True):

@@ -22,32 +22,27 @@ Rate = Annotated[
 ]
 
 
-class ApplicationIn(In, frozen=True, kw_only=True):
-    name: Name
-    uid: Uid | None = None
-    throttle_rate: Rate | None = None
-    rate_limit: Rate | None = None  # name of the field in older SDKs
-    metadata: dict[str, str] = field(default_factory=dict)
+class ApplicationPatch(In, frozen=True, kw_only=True):
+    """A field that is left out stays as it is; null clears it."""
 
-
-class ApplicationUpdate(In, frozen=True, kw_only=True):
-    """All of an application. The uid stays where it is absent: the same request may be sent again."""
-
-    name: Name
+    name: Name | UnsetType = UNSET
     uid: Uid | UnsetType | None = UNSET
+    throttle_rate: Rate | UnsetType | None = UNSET
+    rate_limit: Rate | UnsetType | None = UNSET  # name of the field in older SDKs
+    metadata: dict[str, str] | UnsetType = UNSET
+
+
+class ApplicationUpdate(ApplicationPatch, frozen=True, kw_only=True):
+    """All of an application. A field that is left out gets its default, except for the uid, which stays as it is."""
+
+    name: Name
     throttle_rate: Rate | None = None
     rate_limit: Rate | None = None
     metadata: dict[str, str] = field(default_factory=dict)
 
 
-class ApplicationPatch(In, frozen=True, kw_only=True):
-    """What is absent stays; null clears."""
-
-    name: Name | UnsetType = UNSET
-    uid: Uid | UnsetType | None = UNSET
-    throttle_rate: Rate | UnsetType | None = UNSET
-    rate_limit: Rate | UnsetType | None = UNSET
-    metadata: dict[str, str] | UnsetType = UNSET
+class ApplicationIn(ApplicationUpdate, frozen=True, kw_only=True):
+    uid: Uid | None = None
 
 
 class ApplicationOut(Out, frozen=True, kw_only=True):
@@ -70,7 +65,7 @@ def new_application(given: ApplicationIn) -> NewApplication:
     )
 
 
-def application_change(given: ApplicationUpdate | ApplicationPatch) -> ApplicationChange:
+def application_change(given: ApplicationPatch) -> ApplicationChange:
     rate = either(given.throttle_rate, given.rate_limit)
     return ApplicationChange(name=given.name, uid=given.uid, throttle_rate=rate, metadata=given.metadata)
 

@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from hookline import ids
 from hookline.api.wire.base import Instant, Out, fill
-from hookline.api.wire.endpoints import rate
+from hookline.api.wire.endpoints import EndpointBase, endpoint
 from hookline.api.wire.messages import MessageOut, message
 from hookline.model import Attempt, Attempted, Delivery, Endpoint
 from hookline.model.states import DeliveryState, EndpointStatus, ErrorKind, Reason
@@ -79,19 +79,13 @@ class CodeClass(IntEnum):
     SERVER_ERROR = 500
 
 
-_STATUS = {
-    DeliveryState.QUEUED: MessageStatus.PENDING,
-    DeliveryState.PENDING: MessageStatus.PENDING,
-    DeliveryState.SCHEDULED: MessageStatus.PENDING,
-    DeliveryState.DELIVERING: MessageStatus.SENDING,
-    DeliveryState.DELIVERED: MessageStatus.SUCCESS,
-    DeliveryState.DEAD: MessageStatus.FAIL,
-    DeliveryState.RESOLVED: MessageStatus.FAIL,
+STATES = {
+    MessageStatus.PENDING: (DeliveryState.QUEUED, DeliveryState.PENDING, DeliveryState.SCHEDULED),
+    MessageStatus.SENDING: (DeliveryState.DELIVERING,),
+    MessageStatus.SUCCESS: (DeliveryState.DELIVERED,),
+    MessageStatus.FAIL: (DeliveryState.DEAD, DeliveryState.RESOLVED),
 }
-
-
-def states_of(status: MessageStatus) -> tuple[DeliveryState, ...]:
-    return tuple(state for state, shown in _STATUS.items() if shown == status)
+_STATUS = {state: status for status, states in STATES.items() for state in states}
 
 
 def _text_of(status: MessageStatus) -> StatusText:
@@ -195,23 +189,12 @@ def attempted_message(found: Attempted, *, with_payload: bool) -> AttemptedMessa
     )
 
 
-class DestinationOut(Out, frozen=True, kw_only=True):
-    """An endpoint that a message is for, and how its latest delivery there stands; also before the first attempt."""
+class DestinationOut(EndpointBase, frozen=True, kw_only=True):
+    """An endpoint that a message is for, and the status of its latest delivery there, also before the first attempt."""
 
-    id: str
-    uid: str | None
-    url: str
-    description: str
     version: int
-    disabled: bool
     deleted: bool
-    event_types: tuple[str, ...] | None
-    filter_types: tuple[str, ...] | None
     channels: tuple[str, ...] | None
-    throttle_rate: int | float | None
-    rate_limit: int | float | None
-    created_at: Instant
-    updated_at: Instant
     status: MessageStatus
     status_text: StatusText
     next_attempt: Instant | None
@@ -222,12 +205,9 @@ def destination(found: Delivery, at: Endpoint) -> DestinationOut:
     status, shown = _STATUS[found.state], delivery(found)
     return fill(
         DestinationOut,
-        at,
+        endpoint(at),
         disabled=at.status in (EndpointStatus.DISABLED, EndpointStatus.DELETED),
         deleted=at.status == EndpointStatus.DELETED,
-        filter_types=at.event_types,
-        throttle_rate=rate(at.throttle_rate),
-        rate_limit=rate(at.throttle_rate),
         status=status,
         status_text=_text_of(status),
         next_attempt=shown.next_attempt_at,

@@ -1,4 +1,8 @@
-"""Base classes and types of the JSON shapes."""
+"""Base classes and types of the JSON shapes.
+
+An object that callers can change has three shapes, each derived from the one before it: `...Patch` requires nothing, `...Update`
+has the defaults and required fields of a replacement, and `...In` those of a new object.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +36,24 @@ NAMED = documented(minLength=1, maxLength=256, pattern=r"^[a-zA-Z0-9\-_.]+$")  #
 encode = msgspec.json.Encoder().encode
 
 
-class In(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+_SECRET = frozenset({"secret", "key", "token", "headers"})  # headers may be credentials for the receiver
+
+
+class Shape(Struct, frozen=True, kw_only=True, rename="camel"):
+    def __repr__(self) -> str:
+        """Leave out secrets, because logs and tracebacks show this text."""
+        fields = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        shown = (f"{name}={_hidden(value) if name in _SECRET else repr(value)}" for name, value in fields)
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _hidden(value: object) -> str:
+    if isinstance(value, dict):
+        return repr(dict.fromkeys(value, "…"))
+    return repr(None if value is None else "…")
+
+
+class In(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A body. Unknown fields are refused: a misspelt filter would deliver everything."""
 
 
@@ -40,7 +61,7 @@ class In(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_field
 Unsupported = Annotated[None, Meta(description="Not supported: leave it out.")]
 
 
-class Out(Struct, frozen=True, kw_only=True, rename="camel"):
+class Out(Shape, frozen=True, kw_only=True):
     pass
 
 

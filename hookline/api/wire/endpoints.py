@@ -39,69 +39,17 @@ Grace = Annotated[int, Meta(ge=0, le=604_800, description="Seconds for which the
 Cause = Annotated[str, documented(minLength=1, maxLength=500), Meta(description="Kept in the endpoint's history.")]
 
 
-class EndpointIn(In, frozen=True, kw_only=True):
-    url: Url
-    uid: Uid | None = None
-    description: Description = ""
-    version: Version = 1
-    disabled: bool = False
-    event_types: EventTypes | None = None
-    filter_types: EventTypes | None = None  # name of the field in older SDKs
-    channels: Channels | None = None
-    throttle_rate: Rate | None = None
-    rate_limit: Rate | None = None  # name of the field in older SDKs
-    concurrency: Concurrency | None = None
-    ordering: Ordering = Ordering.KEY
-    on_death: OnDeath = OnDeath.SKIP
-    scheme: Scheme = Scheme.STANDARD
-    secret: Key | None = None
-    headers: dict[str, str] = field(default_factory=dict)
-    metadata: dict[str, str] = field(default_factory=dict)
-    policy: Policy | None = None
-
-    def __repr__(self) -> str:
-        """Leave out the secret and the values of headers, which may be credentials for the receiver."""
-        fields = {name: getattr(self, name) for name in self.__struct_fields__}
-        fields["secret"] = None if self.secret is None else "…"
-        fields["headers"] = dict.fromkeys(self.headers, "…")
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
-
-
-class EndpointUpdate(In, frozen=True, kw_only=True):
-    """What is left out goes back to its default, apart from the uid and what Svix's clients do not know: they stay."""
-
-    url: Url
-    uid: Uid | UnsetType | None = UNSET
-    description: Description = ""
-    disabled: bool = False
-    event_types: EventTypes | None = None
-    filter_types: EventTypes | None = None
-    channels: Channels | None = None
-    throttle_rate: Rate | None = None
-    rate_limit: Rate | None = None
-    metadata: dict[str, str] = field(default_factory=dict)
-    version: Version | UnsetType = UNSET
-    concurrency: Concurrency | UnsetType | None = UNSET
-    ordering: Ordering | UnsetType = UNSET
-    on_death: OnDeath | UnsetType = UNSET
-    scheme: Scheme | UnsetType = UNSET
-    policy: Policy | UnsetType | None = UNSET
-
-
-class EndpointPatch(In, frozen=True, kw_only=True):
-    """What is left out stays as it is; null clears."""
-
+class EndpointFields(In, frozen=True, kw_only=True):
     url: Url | UnsetType = UNSET
-    secret: Annotated[None, Meta(description="Not supported: rotate it.")] = None
     uid: Uid | UnsetType | None = UNSET
     description: Description | UnsetType = UNSET
     version: Version | UnsetType = UNSET
     disabled: bool | UnsetType = UNSET
     event_types: EventTypes | UnsetType | None = UNSET
-    filter_types: EventTypes | UnsetType | None = UNSET
+    filter_types: EventTypes | UnsetType | None = UNSET  # name of the field in older SDKs
     channels: Channels | UnsetType | None = UNSET
     throttle_rate: Rate | UnsetType | None = UNSET
-    rate_limit: Rate | UnsetType | None = UNSET
+    rate_limit: Rate | UnsetType | None = UNSET  # name of the field in older SDKs
     metadata: dict[str, str] | UnsetType = UNSET
     concurrency: Concurrency | UnsetType | None = UNSET
     ordering: Ordering | UnsetType = UNSET
@@ -110,30 +58,67 @@ class EndpointPatch(In, frozen=True, kw_only=True):
     policy: Policy | UnsetType | None = UNSET
 
 
-class EndpointOut(Out, frozen=True, kw_only=True):
-    """Without secret and custom headers: they are never part of a listing."""
+class EndpointPatch(EndpointFields, frozen=True, kw_only=True):
+    """A field that is left out stays as it is; null clears it."""
+
+    secret: Annotated[None, Meta(description="Not supported: rotate it.")] = None
+
+
+class EndpointUpdate(EndpointFields, frozen=True, kw_only=True):
+    """A field that is left out gets its default. The uid and the fields that Svix's clients do not know stay as they are."""
+
+    url: Url
+    description: Description = ""
+    disabled: bool = False
+    event_types: EventTypes | None = None
+    filter_types: EventTypes | None = None
+    channels: Channels | None = None
+    throttle_rate: Rate | None = None
+    rate_limit: Rate | None = None
+    metadata: dict[str, str] = field(default_factory=dict)
+
+
+class EndpointIn(EndpointUpdate, frozen=True, kw_only=True):
+    uid: Uid | None = None
+    version: Version = 1
+    concurrency: Concurrency | None = None
+    ordering: Ordering = Ordering.KEY
+    on_death: OnDeath = OnDeath.SKIP
+    scheme: Scheme = Scheme.STANDARD
+    secret: Key | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    policy: Policy | None = None
+
+
+class EndpointBase(Out, frozen=True, kw_only=True):
+    """What every shape of an endpoint shows."""
 
     id: str
     uid: str | None
     url: str
     description: str
-    version: int
     disabled: bool
-    status: str
-    status_reason: str | None
     event_types: tuple[str, ...] | None
     filter_types: tuple[str, ...] | None
-    channels: tuple[str, ...] | None
     throttle_rate: int | float | None
     rate_limit: int | float | None
+    created_at: Instant
+    updated_at: Instant
+
+
+class EndpointOut(EndpointBase, frozen=True, kw_only=True):
+    """Without secret and custom headers: they are never part of a listing."""
+
+    version: int
+    status: str
+    status_reason: str | None
+    channels: tuple[str, ...] | None
     concurrency: int | None
     ordering: Ordering
     on_death: OnDeath
     scheme: Scheme
     metadata: dict[str, str]
     policy: Policy | None
-    created_at: Instant
-    updated_at: Instant
 
 
 # Older SDKs have other names for these fields.
@@ -188,24 +173,14 @@ class EndpointSecretOut(Out, frozen=True, kw_only=True):
 
     key: str
 
-    def __repr__(self) -> str:
-        return "EndpointSecretOut(key='…')"
-
 
 class EndpointSecretRotateIn(In, frozen=True, kw_only=True):
     key: Key | None = None
     grace_period_seconds: Grace | None = None
 
-    def __repr__(self) -> str:
-        key = None if self.key is None else "…"
-        return f"EndpointSecretRotateIn(key={key!r}, grace_period_seconds={self.grace_period_seconds!r})"
-
 
 class EndpointHeadersIn(In, frozen=True, kw_only=True):
     headers: dict[str, str]
-
-    def __repr__(self) -> str:
-        return f"EndpointHeadersIn(headers={dict.fromkeys(self.headers, '…')!r})"
 
 
 class EndpointHeadersPatchIn(In, frozen=True, kw_only=True):
@@ -216,10 +191,6 @@ class EndpointHeadersPatchIn(In, frozen=True, kw_only=True):
 
     def changes(self) -> dict[str, str | None]:
         return dict.fromkeys(self.delete_headers or ()) | self.headers
-
-    def __repr__(self) -> str:
-        hidden = dict.fromkeys(self.headers, "…")
-        return f"EndpointHeadersPatchIn(headers={hidden!r}, delete_headers={self.delete_headers!r})"
 
 
 class EndpointHeadersOut(Out, frozen=True, kw_only=True):

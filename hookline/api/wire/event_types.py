@@ -20,38 +20,36 @@ Group = Annotated[str, NAMED]
 Validated = Annotated[bool, Meta(description="Messages whose payload does not fit the newest schema are refused.")]
 
 
-class EventTypeUpdate(In, frozen=True, kw_only=True):
-    """All of an event type but its name. `policy` and `validated` stay as they are where they are absent."""
+class EventTypePatch(In, frozen=True, kw_only=True):
+    """A field that is left out stays as it is; null clears it."""
+
+    description: Description | UnsetType = UNSET
+    archived: bool | UnsetType = UNSET
+    deprecated: bool | UnsetType = UNSET
+    schemas: Versions | UnsetType | None = UNSET
+    feature_flag: Flag | UnsetType | None = UNSET  # older SDKs send this instead of `feature_flags`
+    feature_flags: Flags | UnsetType | None = UNSET
+    group_name: Group | UnsetType | None = UNSET
+    policy: Policy | UnsetType | None = UNSET
+    validated: Validated | UnsetType = UNSET
+
+
+class EventTypeUpdate(EventTypePatch, frozen=True, kw_only=True):
+    """All of an event type except its name. If `policy` or `validated` is left out, it stays as it is."""
 
     description: Description
     archived: bool = False
     deprecated: bool = False
     schemas: Versions | None = None
-    feature_flag: Flag | None = None  # older SDKs send this instead of `feature_flags`
+    feature_flag: Flag | None = None
     feature_flags: Flags | None = None
     group_name: Group | None = None
-    policy: Policy | UnsetType | None = UNSET
-    validated: Validated | UnsetType = UNSET
 
 
 class EventTypeIn(EventTypeUpdate, frozen=True, kw_only=True):
     """An event type. `policy` overrides parts of the retry policy for its messages."""
 
     name: Name
-
-
-class EventTypePatch(In, frozen=True, kw_only=True):
-    """What is absent stays; null clears."""
-
-    description: Description | UnsetType = UNSET
-    archived: bool | UnsetType = UNSET
-    deprecated: bool | UnsetType = UNSET
-    schemas: Versions | UnsetType | None = UNSET
-    feature_flag: Flag | UnsetType | None = UNSET
-    feature_flags: Flags | UnsetType | None = UNSET
-    group_name: Group | UnsetType | None = UNSET
-    policy: Policy | UnsetType | None = UNSET
-    validated: Validated | UnsetType = UNSET
 
 
 class EventTypeOut(Out, frozen=True, kw_only=True):

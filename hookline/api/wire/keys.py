@@ -37,9 +37,6 @@ class ApiKeyOut(Out, frozen=True, kw_only=True):
 class ApiKeyMadeOut(ApiKeyOut, frozen=True, kw_only=True):
     key: Annotated[str, Meta(description="Shown this once: only its hash is kept.")]
 
-    def __repr__(self) -> str:
-        return f"ApiKeyMadeOut(id={self.id!r}, key='…')"
-
 
 def api_key(found: ApiKey) -> ApiKeyOut:
     return fill(ApiKeyOut, found)

@@ -6,22 +6,20 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from hookline.api.wire.base import In, Instant, Out, fill
-from hookline.api.wire.endpoints import Cause, EndpointHealthOut
+from hookline.api.wire.base import Instant, Out, fill
+from hookline.api.wire.endpoints import CauseIn, EndpointHealthOut
 from hookline.api.wire.tasks import BackgroundTaskOut, task
 from hookline.services.endpoint_state import LONGEST_OPEN, Missed
 
 Seconds = Annotated[float, Meta(gt=0, le=LONGEST_OPEN.total_seconds(), description="For how long; instead of `until`.")]
 
 
-class OpenIn(In, frozen=True, kw_only=True):
-    cause: Cause | None = None
+class OpenIn(CauseIn, frozen=True, kw_only=True):
     until: Annotated[Instant, Meta(description="Nothing is sent before; then one probe.")] | None = None
     seconds: Seconds | None = None
 
 
-class ResumeIn(In, frozen=True, kw_only=True):
-    cause: Cause | None = None
+class ResumeIn(CauseIn, frozen=True, kw_only=True):
     replay_missing: Annotated[bool, Meta(description="Send what it missed since it was last disabled, too.")] = False
 
 
