@@ -67,6 +67,8 @@ _IDS = {
     "MessageOut": ids.MESSAGE,
 }
 
+_TYPES = {str: "string", int: "integer", list: "array", dict: "object"}
+
 # Preferred examples of enumerations.
 _USUAL = ("active", "running", "success", "standard", "none", "full", "full_jitter")
 
@@ -120,14 +122,7 @@ def _likely(properties: Schema) -> str:
 
 
 def _has_type(kind: str | None, value: object) -> bool:
-    match value:
-        case str():
-            return kind == "string"
-        case int():
-            return kind == "integer"
-        case list():
-            return kind == "array"
-    return kind in (None, "object")
+    return kind == _TYPES[type(value)] or (kind is None and isinstance(value, dict))
 
 
 def _text(schema: Schema, name: str, shape: str) -> str:

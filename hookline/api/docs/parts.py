@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import msgspec
 
@@ -35,6 +36,27 @@ def prose(text: str) -> Safe:
     return join(*(tag("code", part) if index % 2 else part for index, part in enumerate(parts)))
 
 
+def link(name: str, *children: Child) -> Safe:
+    """Link to a part of this page."""
+    return tag("a", *children, href=f"#{name}")
+
+
+def section(name: str, title: str, about: str, *children: Child, class_: str | None = "tag") -> Safe:
+    return tag("section", tag("h2", title), tag("p", prose(about)), *children, id=name, class_=class_)
+
+
+def fields(rows: Iterable[Safe]) -> Safe:
+    return tag("dl", *rows, class_="fields")
+
+
+def field(term: Safe, text: Child) -> Safe:
+    return tag("div", tag("dt", term), tag("dd", text) if text else None)
+
+
+def status(status: str, class_: str = "status") -> Safe:
+    return tag("span", status, class_=class_)
+
+
 def sample(title: str, text: str) -> Safe:
     return tag("figure", tag("figcaption", title), tag("pre", tag("code", text), tabindex="0"), class_="sample")
 
@@ -63,11 +85,13 @@ def bounds(schema: Schema) -> Safe:
         _matching(schema),
         join("Default ", tag("code", msgspec.json.encode(schema["default"]).decode())) if "default" in schema else None,
     ]
-    return _separated([each for each in found if each])
+    return separated(found, " · ")
 
 
-def _separated(parts: list[Child]) -> Safe:
-    return join(*(join(" · " if index else None, each) for index, each in enumerate(parts)))
+def separated(parts: Iterable[Child], between: str) -> Safe:
+    """Join the parts that are not empty."""
+    shown = [each for each in parts if each]
+    return join(*shown[:1], *(join(between, each) for each in shown[1:]))
 
 
 def _matching(schema: Schema) -> Child:
@@ -79,8 +103,7 @@ def _matching(schema: Schema) -> Child:
 def one_of(schema: Schema) -> Child:
     if "enum" not in schema:
         return None
-    values = [tag("code", str(value)) for value in schema["enum"]]
-    return join("One of ", *(join(", " if index else None, value) for index, value in enumerate(values)))
+    return join("One of ", separated([tag("code", str(value)) for value in schema["enum"]], ", "))
 
 
 def between(low: float | None, high: float | None, unit: str) -> Child:
