@@ -11,7 +11,7 @@ from hookline.api.operation import ListQuery
 from hookline.api.wire.base import Instant
 from hookline.model import MessageFilter
 from hookline.rules.checks.text import EARLIEST, LATEST
-from hookline.web.faults import NAME
+from hookline.web.invalid_fields import NAME
 
 MAX_EVENT_TYPES = 100
 

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple, TypeVar, cast, get_args, get_origin, get_typ
 import msgspec
 from starlette.datastructures import QueryParams
 
-from hookline.web import faults
-from hookline.web.errors import InvalidQuery, Refused
+from hookline.web import invalid_fields
+from hookline.web.errors import Refused
+from hookline.web.invalid_fields import InvalidField
 
 T = TypeVar("T")
 
@@ -40,10 +41,10 @@ def decode(params: QueryParams, shape: type[T]) -> T:
     try:
         found = msgspec.convert(given, shape, strict=False)
     except msgspec.ValidationError as error:
-        fault = faults.of_shape(error, shape)
+        invalid = invalid_fields.of_shape(error, shape, "query")
         if _BOUND.search(str(error)):
-            raise InvalidQuery(fault) from None
-        raise _unreadable(".".join(fault.loc), fault.words) from None
+            raise invalid from None
+        raise _unreadable(invalid.field, invalid.words) from None
     for name in given:
         # msgspec reads the text `null` as None, which would drop the filter by mistake.
         if getattr(found, name) is None:
@@ -56,10 +57,10 @@ def check_names(params: QueryParams, shape: type[Any] | None) -> None:
     known = () if shape is None else tuple(field.name for field in _fields(cast(Hashable, shape)))
     for name in params:
         if name not in known:
-            words = faults.unknown(name, known, "parameter")
+            words = invalid_fields.unknown(name, known, "parameter")
             if not known:
                 words = f"{words}; this operation has no parameters"
-            raise InvalidQuery(faults.Fault((faults.shortened(name),), words))
+            raise InvalidField((invalid_fields.shortened(name),), words, "query")
 
 
 @functools.cache
@@ -80,12 +81,12 @@ def _read(field: _Field, values: list[str]) -> str | list[str]:
     for value in values:
         without_controls(field.name, value)
         if field.instant and not _DATE.match(value):
-            raise _unreadable(field.name, faults.INSTANT)
+            raise _unreadable(field.name, invalid_fields.INSTANT)
     return [part for value in values for part in value.split(",") if part] if field.listed else values[-1]
 
 
 def _unreadable(name: str, words: str) -> Refused:
-    hint = "; write a + as %2B" if words == faults.INSTANT else ""
+    hint = "; write a + as %2B" if words == invalid_fields.INSTANT else ""
     return Refused(400, f"the query string: {name}: {words}{hint}")
 
 

@@ -13,8 +13,8 @@ from starlette.requests import ClientDisconnect, Request
 
 from hookline.errors import Busy
 from hookline.store.protocols import MAX_DIGITS
+from hookline.web import invalid_fields
 from hookline.web.errors import Refused
-from hookline.web.faults import Unfit
 
 T = TypeVar("T")
 
@@ -114,7 +114,7 @@ def decode(raw: bytes, shape: type[T]) -> T:
     try:
         return msgspec.json.decode(raw, type=shape)
     except msgspec.ValidationError as error:
-        raise Unfit(error, shape) from None
+        raise invalid_fields.of_shape(error, shape) from None
     except UnicodeDecodeError:
         raise Refused(400, "the body is not UTF-8") from None
     except RecursionError:

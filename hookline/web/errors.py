@@ -1,5 +1,6 @@
-"""Errors as JSON in the format of Svix: `{"code", "detail"}`, and a list of faults for a 422. An unknown route gets JSON too,
-except for a browser, which gets a page.
+"""Errors as JSON in the format of Svix: `{"code", "detail"}`, and a list of invalid fields for a 422.
+
+An unknown route gets JSON too, except for a browser, which gets a page.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from starlette.responses import Response
 
 from hookline.errors import BlockedAddress, HooklineError, InvalidInput, StoreUnavailable
 from hookline.services.errors import http_status
-from hookline.web import faults, html
+from hookline.web import html, invalid_fields
+from hookline.web.invalid_fields import InvalidField
 
 # The text that clients get during an outage. The error itself may name the database's address, so only the log has it.
 UNAVAILABLE = "the database is not available now; try again in a moment"
@@ -44,29 +46,13 @@ class Refused(HooklineError):
         self.retry_after = retry_after  # seconds
 
 
-class InvalidHeader(InvalidInput):
-    """A 422 that names a header instead of the body."""
-
-    def __init__(self, name: str, detail: str) -> None:
-        super().__init__(detail)
-        self.name = name
-
-
-class InvalidQuery(InvalidInput):
-    """A 422 that names a parameter instead of the body."""
-
-    def __init__(self, fault: faults.Fault) -> None:
-        super().__init__(fault.words)
-        self.fault = fault
-
-
 def problem(status: int, detail: str, retry_after: int | None = None, allow: str | None = None) -> Response:
     headers = beside(status, retry_after)
     if allow is not None:
         headers["allow"] = allow
     if status == 401:
         headers["www-authenticate"] = "Bearer"
-    return json_response({"code": _CODES.get(status, "error"), "detail": detail}, status, headers)
+    return _json({"code": _CODES.get(status, "error"), "detail": detail}, status, headers)
 
 
 def beside(status: int, retry_after: int | None = None) -> dict[str, str]:
@@ -79,13 +65,11 @@ def beside(status: int, retry_after: int | None = None) -> dict[str, str]:
     return headers
 
 
-def invalid(fault: faults.Fault, within: str = "body") -> Response:
-    """Return a 422 response."""
-    loc = [within, *fault.loc]
-    return json_response({"detail": [{"loc": loc, "msg": fault.words, "type": "value_error"}]}, 422)
+def _invalid(error: InvalidField) -> Response:
+    return _json({"detail": [{"loc": [error.within, *error.loc], "msg": error.words, "type": "value_error"}]}, 422)
 
 
-def json_response(value: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+def _json(value: object, status: int, headers: dict[str, str] | None = None) -> Response:
     return Response(msgspec.json.encode(value), status, headers, media_type="application/json")
 
 
@@ -94,18 +78,14 @@ def answer(error: Exception, within: str = "body") -> Response:
     match error:
         case Refused():
             return problem(error.status, str(error), error.retry_after)
-        case InvalidHeader():
-            return invalid(faults.Fault((error.name,), str(error)), "header")
-        case InvalidQuery():
-            return invalid(error.fault, "query")
-        case faults.Unfit():
-            return invalid(error.fault)
+        case InvalidField():
+            return _invalid(error)
         case msgspec.ValidationError():
-            return invalid(faults.of_shape(error))
+            return _invalid(invalid_fields.of_shape(error))
         case msgspec.DecodeError():
             return problem(400, f"the body is not valid JSON: {error}")
         case InvalidInput() | BlockedAddress():
-            return invalid(faults.of_check(error, in_body=within == "body"), within)
+            return _invalid(invalid_fields.of_check(error, within))
         case StoreUnavailable():
             return problem(503, UNAVAILABLE)
     status = http_status(error)

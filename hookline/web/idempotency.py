@@ -17,7 +17,8 @@ from starlette.responses import Response
 from hookline.errors import Conflict, StoreUnavailable, VaultError
 from hookline.model import KeptAnswer
 from hookline.store.protocols import Store
-from hookline.web.errors import InvalidHeader, Refused
+from hookline.web.errors import Refused
+from hookline.web.invalid_fields import InvalidField
 
 HEADER = "idempotency-key"
 MAX_KEY = 256
@@ -33,7 +34,7 @@ Work = Callable[[], Awaitable[Response]]
 def key_of(given: str, *scope: str) -> bytes:
     """Return the hash under which a key is stored. Organization, application, method and path are part of it."""
     if not 1 <= len(given) <= MAX_KEY:
-        raise InvalidHeader(HEADER, f"must be 1 to {MAX_KEY} characters long")
+        raise _invalid(f"must be 1 to {MAX_KEY} characters long")
     return hashlib.sha256("\0".join([*scope, given]).encode()).digest()
 
 
@@ -169,8 +170,12 @@ def _body(response: Response) -> bytes:
     return bytes(response.body)
 
 
-def reused() -> InvalidHeader:
-    return InvalidHeader(HEADER, "this key was used for another request")
+def reused() -> InvalidField:
+    return _invalid("this key was used for another request")
+
+
+def _invalid(words: str) -> InvalidField:
+    return InvalidField((HEADER,), words, "header")
 
 
 def _busy() -> Refused:

@@ -17,8 +17,9 @@ from hookline.model import Application, Organization
 from hookline.security import tokens
 from hookline.store import Store, StoreOptions
 from hookline.web.context import WebContext
-from hookline.web.errors import InvalidHeader, Refused
+from hookline.web.errors import Refused
 from hookline.web.idempotency import IdempotentResponses, key_of, request_of
+from hookline.web.invalid_fields import InvalidField
 from tests.api.conftest import JWT_SECRET, Answer, Client, serving
 from tests.conftest import OpenStoreWith
 from tests.support import factory
@@ -226,7 +227,7 @@ async def test_a_concurrent_request_that_waits_too_long_is_refused(store: Store,
             with pytest.raises(Refused) as refused:
                 await answers.once(KEY, REQUEST, working)
             assert (refused.value.status, refused.value.retry_after) == (409, 1)
-            with pytest.raises(InvalidHeader, match="another request"):
+            with pytest.raises(InvalidField, match="another request"):
                 await answers.once(KEY, OTHER, working)
     assert working.runs == 1
 

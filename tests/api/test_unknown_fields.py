@@ -18,8 +18,7 @@ from hookline.api.routes import OPERATIONS
 from hookline.model import Application
 from hookline.store import Store
 from hookline.web import body
-from hookline.web.errors import InvalidQuery
-from hookline.web.faults import Unfit
+from hookline.web.invalid_fields import InvalidField
 from tests.api.conftest import Client
 from tests.support import factory
 
@@ -58,9 +57,9 @@ def within(steps: tuple[str, ...], value: Any) -> bytes:
 
 
 def fault(shape: Any, steps: tuple[str, ...], value: Any) -> tuple[tuple[str, ...], str]:
-    with pytest.raises(Unfit) as refused:
+    with pytest.raises(InvalidField) as refused:
         body.decode(within(steps, value), shape)
-    return refused.value.fault.loc, refused.value.fault.words
+    return refused.value.loc, refused.value.words
 
 
 # ── bodies ──
@@ -130,12 +129,12 @@ def test_an_unsupported_field_is_refused_by_name_and_null_is_accepted(name: str,
 @every
 def test_a_parameter_that_does_not_exist_is_refused(operation: Operation) -> None:
     for wrong in (UNKNOWN, "Limit", "limit ", "limit[]"):
-        with pytest.raises(InvalidQuery, match="unknown parameter") as refused:
+        with pytest.raises(InvalidField, match="unknown parameter") as refused:
             query.check_names(QueryParams([(wrong, "1")]), operation.query)
-        assert refused.value.fault.loc == (wrong,)
+        assert refused.value.loc == (wrong,)
     for name in operation.query.__struct_fields__ if operation.query else ():
         query.check_names(QueryParams([(name, "1")]), operation.query)
-        with pytest.raises(InvalidQuery, match=f"did you mean {name}\\?"):
+        with pytest.raises(InvalidField, match=f"did you mean {name}\\?"):
             query.check_names(QueryParams([(f"{name}s", "1")]), operation.query)
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import msgspec
 
 from hookline.api.openapi.schemas import Schema
-from hookline.web.faults import NAME
 from hookline.web.html import Child, Safe, join, tag
+from hookline.web.invalid_fields import NAME
 
 
 def method(method: str) -> Safe:

@@ -17,7 +17,7 @@ from hookline.api.openapi.words import ABOUT, PATH_PARAMETERS, QUERY_PARAMETERS,
 from hookline.api.operation import PREFIX, Operation
 from hookline.api.routes import OPERATIONS
 from hookline.model import EventType
-from hookline.web.faults import NAME
+from hookline.web.invalid_fields import NAME
 
 
 @functools.cache

@@ -39,8 +39,8 @@ from hookline.services.messages import KeyReused
 from hookline.web import body
 from hookline.web.authorize import Needs
 from hookline.web.errors import Refused
-from hookline.web.faults import Unfit
 from hookline.web.idempotency import HEADER, REPLAYED, key_of, request_of, reused
+from hookline.web.invalid_fields import InvalidField
 from hookline.web.middleware import record_of
 
 ENVELOPE = 16 * 1024  # maximum bytes of a request besides its payload
@@ -164,7 +164,7 @@ async def create_batch(call: Call, asked: BatchQuery) -> MessageBatchOut:
 async def _items(call: Call, raw: bytes) -> tuple[list[_Item], ApplicationIn | None]:
     """Decode the items. A small, valid batch is decoded at once; otherwise one item at a time, so that other requests run."""
     if len(raw) <= AT_ONCE:
-        with suppress(msgspec.ValidationError, Refused):
+        with suppress(InvalidField, Refused):
             whole = body.decode(raw, MessageBatchIn)
             return list(whole.messages), whole.application
     parts = _parts(raw)
@@ -175,7 +175,7 @@ async def _items(call: Call, raw: bytes) -> tuple[list[_Item], ApplicationIn | N
 def _parts(raw: bytes) -> MessageBatchParts:
     try:
         parts = body.decode(raw, MessageBatchParts)
-    except Unfit as error:
+    except InvalidField as error:
         if f"at most length {MAX_IN_BATCH}" in str(error):
             raise InvalidInput(f"more than {MAX_IN_BATCH:,}", field="messages") from None
         raise
@@ -192,7 +192,7 @@ def _item(call: Call, part: bytes) -> _Item:
         return f"the message is larger than {most} bytes"
     try:
         return body.decode(part, MessageIn)
-    except (msgspec.DecodeError, Refused) as error:
+    except (msgspec.DecodeError, InvalidField, Refused) as error:
         return str(error)
 
 

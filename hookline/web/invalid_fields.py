@@ -8,10 +8,9 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-import msgspec
-from msgspec import Struct, inspect
+from msgspec import inspect
 
-from hookline.errors import AboutField
+from hookline.errors import AboutField, InvalidInput
 
 INSTANT = "give an instant with its offset, such as 2026-01-31T12:00:00Z"
 UNSUPPORTED = "is not supported here: leave it out"
@@ -31,39 +30,49 @@ MAX_NAME = 64  # characters of an unknown name that an error message repeats; lo
 _info = lru_cache(maxsize=256)(inspect.type_info)  # cached, because one batch may have a thousand faults
 
 
-class Fault(Struct, frozen=True):
-    loc: tuple[str, ...]  # path of the field, such as `policy`, `cap`
-    words: str  # the message for the caller
+class InvalidField(InvalidInput):
+    """A field of the body, a parameter of the query string, or a header has an invalid value."""
+
+    def __init__(self, loc: tuple[str, ...], words: str, within: str = "body") -> None:
+        """`loc` is the path of the field, such as `policy`, `cap`. `within` is `body`, `query` or `header`."""
+        super().__init__(words, field=".".join(loc))
+        self.loc = loc
+        self.within = within
 
 
-def of_shape(error: Exception, shape: Any = None) -> Fault:
-    """Return the fault that a msgspec error describes. With `shape`, the message lists the allowed values of an enumeration."""
+def of_shape(error: Exception, shape: Any = None, within: str = "body") -> InvalidField:
+    """Return the error that a msgspec error describes. With `shape`, the text lists the allowed values of an enumeration."""
+    loc, words = _described(error, shape)
+    return InvalidField(loc, words, within)
+
+
+def _described(error: Exception, shape: Any) -> tuple[tuple[str, ...], str]:
     text = str(error)
     found = _AT.search(text)
     loc, text = ((), text) if found is None else (_steps(found["path"]), text[: found.start()])
     if unknown := _UNKNOWN.match(text):
         return _unknown_field(loc, unknown["name"], shape)
     if _NOTHING.match(text):
-        return Fault(loc, UNSUPPORTED)
+        return loc, UNSUPPORTED
     if missing := _MISSING.match(text):
-        return Fault((*loc, missing["name"]), "is required")
+        return (*loc, missing["name"]), "is required"
     if wrong := _NO_CHOICE.match(text):
         choices = [] if shape is None else _choices(shape, loc)
         if len(choices) == 1:  # an enumeration of one value stands for a feature that is not supported
-            return Fault(loc, UNSUPPORTED)
-        return Fault(loc, f"{wrong['value']} is none of {', '.join(choices)}" if choices else text)
+            return loc, UNSUPPORTED
+        return loc, f"{wrong['value']} is none of {', '.join(choices)}" if choices else text
     if _NO_INSTANT.match(text):
-        return Fault(loc, INSTANT)
-    return Fault(loc, text.replace(f"matching regex {NAME!r}", "of the characters a-z A-Z 0-9 - _ ."))
+        return loc, INSTANT
+    return loc, text.replace(f"matching regex {NAME!r}", "of the characters a-z A-Z 0-9 - _ .")
 
 
-def of_check(error: AboutField, *, in_body: bool) -> Fault:
-    """Return the fault that one of our checks reports. The field is spelled as callers spell it."""
+def of_check(error: AboutField, within: str) -> InvalidField:
+    """Return the error of one of our checks, with the field as callers spell it."""
     field = error.field.replace(" ", "_")
     if not _PATH.fullmatch(field):
-        return Fault((), str(error))
-    steps = tuple(_camel(step) if in_body else step for step in field.split("."))
-    return Fault(steps, f"{'.'.join(steps)}: {error.words}")
+        return InvalidField((), str(error), within)
+    steps = tuple(_camel(step) if within == "body" else step for step in field.split("."))
+    return InvalidField(steps, f"{'.'.join(steps)}: {error.words}", within)
 
 
 def unknown(name: str, known: Sequence[str], what: str) -> str:
@@ -72,24 +81,16 @@ def unknown(name: str, known: Sequence[str], what: str) -> str:
     return f"unknown {what}; did you mean {near}?" if near else f"unknown {what}"
 
 
-def _unknown_field(loc: tuple[str, ...], name: str, shape: Any) -> Fault:
+def _unknown_field(loc: tuple[str, ...], name: str, shape: Any) -> tuple[tuple[str, ...], str]:
     known = () if shape is None else _field_names(shape, loc)
     words = unknown(name, known, "field")
     if plain(name).startswith("transformation"):
         words = "is not supported: Hookline does not transform payloads"
-    return Fault((*loc, shortened(name)), words)
+    return (*loc, shortened(name)), words
 
 
 def shortened(name: str) -> str:
     return name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}…"
-
-
-class Unfit(msgspec.ValidationError):
-    """The body does not have the shape that the operation expects. `fault` is what msgspec found."""
-
-    def __init__(self, error: msgspec.ValidationError, shape: Any) -> None:
-        self.fault = of_shape(error, shape)
-        super().__init__(": ".join(part for part in (".".join(self.fault.loc), self.fault.words) if part))
 
 
 def nearest(name: str, known: Sequence[str]) -> str | None:
