@@ -1,17 +1,22 @@
 from __future__ import annotations
 
-from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
-from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from hookline.api.call import Call, listing, page_of
 from hookline.api.operation import Operations, OrderedQuery, Query
-from hookline.api.wire.base import ListResponse, Policy
-from hookline.api.wire.event_types import EventTypeIn, EventTypeOut, EventTypePatch, EventTypeUpdate, event_type
-from hookline.model import EventType, PolicyOverride
+from hookline.api.wire.base import ListResponse
+from hookline.api.wire.event_types import (
+    EventTypeIn,
+    EventTypeOut,
+    EventTypePatch,
+    EventTypeUpdate,
+    event_type,
+    event_type_values,
+)
+from hookline.model import EventType
 from hookline.services import event_types
 
 _ALL = "/event-type"
@@ -31,7 +36,9 @@ class DeleteQuery(Query, frozen=True, kw_only=True):
 @OPERATIONS.post(_ALL, "v1.event-type.create", status=201, whole=True)
 async def create(call: Call, given: EventTypeIn) -> EventTypeOut:
     """Add an event type to the catalogue, or bring back an archived one."""
-    return event_type(await event_types.create(call.deps, call.caller, _new(call, given.name, given)))
+    return event_type(
+        await event_types.create(call.deps, call.caller, _new(call, given.name, event_type_values(given)))
+    )
 
 
 @OPERATIONS.get(_ALL, "v1.event-type.list")
@@ -53,8 +60,12 @@ async def show(call: Call) -> EventTypeOut:
 @OPERATIONS.put(_ONE, "v1.event-type.update", status=(200, 201), whole=True)
 async def put(call: Call, given: EventTypeUpdate) -> EventTypeOut:
     """Replace an event type, or create it."""
-    new = _new(call, _name(call), given)
-    saved, made = await event_types.put(call.deps, call.caller, new.name, lambda seen: _replaced(seen, new, given))
+    values, name = event_type_values(given), _name(call)
+
+    def decide(seen: EventType | None) -> EventType:
+        return _new(call, name, values) if seen is None else replace(seen, **values)
+
+    saved, made = await event_types.put(call.deps, call.caller, name, decide)
     call.status = 201 if made else 200
     return event_type(saved)
 
@@ -62,9 +73,9 @@ async def put(call: Call, given: EventTypeUpdate) -> EventTypeOut:
 @OPERATIONS.patch(_ONE, "v1.event-type.patch", whole=True)
 async def patch(call: Call, given: EventTypePatch) -> EventTypeOut:
     """Change parts of an event type."""
-    change = _change(given)
+    values = event_type_values(given)
     return event_type(
-        await event_types.change(call.deps, call.caller, _name(call), lambda seen: replace(seen, **change))
+        await event_types.change(call.deps, call.caller, _name(call), lambda seen: replace(seen, **values))
     )
 
 
@@ -79,49 +90,6 @@ def _name(call: Call) -> str:
     return call.path("event_type_name")
 
 
-def _new(call: Call, name: str, given: EventTypeUpdate) -> EventType:
-    now: datetime = call.services.wall()
-    return EventType(
-        org_id=call.caller.org_id,
-        name=name,
-        created_at=now,
-        updated_at=now,
-        description=given.description,
-        archived=given.archived,
-        deprecated=given.deprecated,
-        schemas=given.schemas,
-        feature_flags=_flags(given.feature_flag, given.feature_flags),
-        group_name=given.group_name,
-        policy=_policy(given.policy),
-        validated=given.validated is True,
-    )
-
-
-def _replaced(seen: EventType | None, new: EventType, given: EventTypeUpdate) -> EventType:
-    """Keep `policy` and `validated` if the request leaves them out, because Svix's SDKs do not send them."""
-    if seen is None:
-        return new
-    return replace(
-        new,
-        policy=seen.policy if given.policy is UNSET else new.policy,
-        validated=seen.validated if given.validated is UNSET else new.validated,
-    )
-
-
-def _change(change: EventTypePatch) -> dict[str, Any]:
-    fields = ("description", "archived", "deprecated", "schemas", "group_name", "validated")
-    given = {name: value for name in fields if (value := getattr(change, name)) is not UNSET}
-    if change.feature_flag is not UNSET or change.feature_flags is not UNSET:
-        given["feature_flags"] = _flags(change.feature_flag, change.feature_flags)
-    if change.policy is not UNSET:
-        given["policy"] = _policy(change.policy)
-    return given
-
-
-def _flags(flag: str | UnsetType | None, flags: tuple[str, ...] | UnsetType | None) -> tuple[str, ...]:
-    """Return the feature flags. Older SDKs send one flag under another name."""
-    return flags or (() if flag is None or flag is UNSET else (flag,))
-
-
-def _policy(given: Policy | UnsetType | None) -> PolicyOverride | None:
-    return given.override() if isinstance(given, Policy) else None
+def _new(call: Call, name: str, values: dict[str, Any]) -> EventType:
+    now = call.services.wall()
+    return EventType(**values | {"org_id": call.caller.org_id, "name": name, "created_at": now, "updated_at": now})

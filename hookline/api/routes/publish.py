@@ -22,16 +22,9 @@ from hookline.api.wire.ingest import (
     MessageBatchParts,
     MessageIn,
 )
-from hookline.api.wire.messages import MessageOut, message
+from hookline.api.wire.messages import MessageOut, accepted_message
 from hookline.errors import Conflict, InvalidInput, NotFound
-from hookline.model import (
-    Accepted,
-    Application,
-    BatchAccepted,
-    IngestStatus,
-    Message,
-    NewMessage,
-)
+from hookline.model import Accepted, Application, BatchAccepted, IngestStatus, NewMessage
 from hookline.rules import trace_context
 from hookline.services import applications, messages
 from hookline.services.deps import Deps
@@ -75,7 +68,7 @@ async def create(call: Call, asked: CreateQuery) -> MessageOut:
     deps = call.deps
     app = await _application(call, given.application)
     key, digest = _idempotency(call, app, raw)
-    new = replace(_new(deps, app, given, trace), idempotency_key=key, idempotency_body=digest)
+    new = replace(_new(app, given, _mint(deps), trace), idempotency_key=key, idempotency_body=digest)
     unsupported = _unsupported(given, deps.retention_days)
     try:
         accepted = await messages.publish(deps, call.caller, app, new, decoded=True, unsupported=unsupported)
@@ -84,12 +77,12 @@ async def create(call: Call, asked: CreateQuery) -> MessageOut:
     if accepted.status == IngestStatus.REPLAYED:
         trace = await _replayed(call, app, (accepted,))
     _note(call, app, accepted.deliveries, {"message.id": accepted.message_id, "event_type": given.event_type})
-    return message(_kept(app, given, accepted, trace), with_payload=asked.with_content)
+    return _shown(app, given, accepted, trace, asked.with_content)
 
 
-def _new(deps: Deps, app: Application, given: MessageIn, trace: str | None) -> NewMessage:
+def _new(app: Application, given: MessageIn, message_id: str, trace: str | None) -> NewMessage:
     return NewMessage(
-        id=ids.mint(ids.MESSAGE, deps.wall()),
+        id=message_id,
         app_no=app.no,
         event_type=given.event_type,
         payload=bytes(given.payload),
@@ -101,6 +94,10 @@ def _new(deps: Deps, app: Application, given: MessageIn, trace: str | None) -> N
         policy=None if given.policy is None else given.policy.override(),
         trace=trace,
     )
+
+
+def _mint(deps: Deps) -> str:
+    return ids.mint(ids.MESSAGE, deps.wall())
 
 
 def _unsupported(given: MessageIn, retention_days: int) -> InvalidInput | None:
@@ -117,24 +114,11 @@ def _unsupported(given: MessageIn, retention_days: int) -> InvalidInput | None:
     return None
 
 
-def _kept(app: Application, given: MessageIn, accepted: Accepted, trace: str | None) -> Message:
+def _shown(app: Application, given: MessageIn, accepted: Accepted, trace: str | None, with_content: bool) -> MessageOut:
     """Return the message as it is stored. A repeated request has the same content, except for the trace."""
     assert accepted.created_at is not None
-    return Message(
-        seq=0,
-        id=accepted.message_id,
-        app_no=app.no,
-        app_id=app.id,
-        event_type=given.event_type,
-        payload=bytes(given.payload),
-        created_at=accepted.created_at,
-        event_id=given.event_id,
-        channels=given.channels,
-        tags=given.tags,
-        ordering_key=given.ordering_key,
-        deliver_at=given.deliver_at,
-        trace=trace,
-    )
+    kept = _new(app, given, accepted.message_id, trace)
+    return accepted_message(kept, accepted.created_at, with_payload=with_content)
 
 
 # ── many ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -200,7 +184,7 @@ def _new_or_fault(deps: Deps, app: Application, item: _Item, trace: str | None) 
     if isinstance(item, str):
         return item
     unsupported = _unsupported(item, deps.retention_days)
-    return _new(deps, app, item, trace) if unsupported is None else str(unsupported)
+    return _new(app, item, _mint(deps), trace) if unsupported is None else str(unsupported)
 
 
 def _results(
@@ -220,10 +204,10 @@ def _result(app: Application, item: _Item, answer: Accepted, trace: str | None, 
     if isinstance(item, str):  # another release accepted this item
         return _refused(422, "invalid", item)
     try:
-        kept = _kept(app, item, messages.check_accepted(answer), trace)
+        shown = _shown(app, item, messages.check_accepted(answer), trace, with_content)
     except Conflict as error:
         return _refused(409, "conflict", str(error))
-    return BatchResultOut(status=202, message=message(kept, with_payload=with_content))
+    return BatchResultOut(status=202, message=shown)
 
 
 def _refused(status: int, code: str, detail: str) -> BatchResultOut:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from hookline.api.wire.base import NAMED, In, Instant, Out, documented, either, fill
+from hookline.api.wire.base import NAMED, In, Instant, Out, documented, fill, values
 from hookline.model import Application, ApplicationChange, NewApplication
 
 Name = Annotated[str, documented(minLength=1, maxLength=1024), Meta(description="For people.")]
@@ -57,17 +57,11 @@ class ApplicationOut(Out, frozen=True, kw_only=True):
 
 
 def new_application(given: ApplicationIn) -> NewApplication:
-    return NewApplication(
-        name=given.name,
-        uid=given.uid,
-        throttle_rate=either(given.throttle_rate, given.rate_limit),
-        metadata=given.metadata,
-    )
+    return NewApplication(**values(given, NewApplication))
 
 
 def application_change(given: ApplicationPatch) -> ApplicationChange:
-    rate = either(given.throttle_rate, given.rate_limit)
-    return ApplicationChange(name=given.name, uid=given.uid, throttle_rate=rate, metadata=given.metadata)
+    return ApplicationChange(**values(given, ApplicationChange))
 
 
 def application(app: Application) -> ApplicationOut:

@@ -26,11 +26,6 @@ def documented(**schema: object) -> Meta:
     return Meta(extra_json_schema=schema)
 
 
-def either(new: T, older: T) -> T:
-    """Return the value of a field, or of the name that older SDKs have for that field."""
-    return older if (new is None or new is UNSET) and older is not UNSET else new
-
-
 NAMED = documented(minLength=1, maxLength=256, pattern=r"^[a-zA-Z0-9\-_.]+$")  # names that callers choose
 
 encode = msgspec.json.Encoder().encode
@@ -79,7 +74,7 @@ class ListResponse(Out, Generic[T], frozen=True, kw_only=True):
 
 
 class Policy(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):
-    """A retry policy's override. A misspelt field is refused: it would silently change nothing."""
+    """Overrides parts of the retry policy. Unknown fields are refused, because a misspelt field would change nothing."""
 
     strategy: Strategy | None = None
     base: float | None = None
@@ -96,3 +91,19 @@ class Policy(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkno
 
 def policy(found: PolicyOverride | None) -> Policy | None:
     return None if found is None else Policy(**asdict(found))
+
+
+# The names that older SDKs have for some fields.
+_OLDER = {"event_types": "filter_types", "throttle_rate": "rate_limit"}
+
+
+def values(given: In, shape: type[Struct]) -> dict[str, Any]:
+    """Return the values that a request has for the fields of `shape`."""
+    found = {}
+    for name in shape.__struct_fields__:
+        value, older = getattr(given, name, UNSET), getattr(given, _OLDER.get(name, name), UNSET)
+        if (value is None or value is UNSET) and older is not UNSET:
+            value = older
+        if value is not UNSET:
+            found[name] = value.override() if isinstance(value, Policy) else value
+    return found

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, UnsetType, field
 from msgspec.structs import asdict
 
-from hookline.api.wire.base import NAMED, In, Instant, Out, Policy, Unsupported, documented, either, fill, policy
+from hookline.api.wire.base import NAMED, In, Instant, Out, Policy, Unsupported, documented, fill, policy, values
 from hookline.model import (
     ActorKind,
     Endpoint,
@@ -121,30 +121,16 @@ class EndpointOut(EndpointBase, frozen=True, kw_only=True):
     policy: Policy | None
 
 
-# Older SDKs have other names for these fields.
-_OLDER = {"event_types": "filter_types", "throttle_rate": "rate_limit"}
-
-
 def new_endpoint(given: Any) -> NewEndpoint:
     """Return the new endpoint that a request describes. Both kinds of endpoints use this."""
     status = EndpointStatus.DISABLED if given.disabled else EndpointStatus.ACTIVE
     secrets = () if given.secret is None else (Secret(key=given.secret),)
-    return NewEndpoint(**_values(given), status=status, secrets=secrets)
+    return NewEndpoint(**values(given, EndpointChange), status=status, secrets=secrets)
 
 
-def endpoint_change(given: Any) -> EndpointChange:
+def endpoint_change(given: In) -> EndpointChange:
     """Return the change of an endpoint that a request describes. Status and secrets are not part of it."""
-    return EndpointChange(**_values(given))
-
-
-def _values(given: Any) -> dict[str, Any]:
-    fields = EndpointChange.__struct_fields__
-    found = {name: value for name in fields if (value := getattr(given, name, UNSET)) is not UNSET}
-    for name, older in _OLDER.items():
-        found[name] = either(getattr(given, name), getattr(given, older))
-    if found.get("policy") is not None:
-        found["policy"] = found["policy"].override()
-    return found
+    return EndpointChange(**values(given, EndpointChange))
 
 
 def endpoint(found: Endpoint) -> EndpointOut:

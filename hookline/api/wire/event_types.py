@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, UnsetType
 
-from hookline.api.wire.base import NAMED, In, Instant, Out, Policy, documented, fill, policy
+from hookline.api.wire.base import NAMED, In, Instant, Out, Policy, documented, fill, policy, values
 from hookline.model import EventType
 
 Name = Annotated[str, NAMED, Meta(description="Such as `order.paid`; what messages are of.")]
@@ -65,6 +65,14 @@ class EventTypeOut(Out, frozen=True, kw_only=True):
     validated: bool
     created_at: Instant
     updated_at: Instant
+
+
+def event_type_values(given: EventTypePatch) -> dict[str, Any]:
+    """Return the values of a request. Older SDKs send one feature flag under another name."""
+    found, flag = values(given, EventType), given.feature_flag
+    if flag is not UNSET or given.feature_flags is not UNSET:
+        found["feature_flags"] = given.feature_flags or (() if flag is None or flag is UNSET else (flag,))
+    return found
 
 
 def event_type(found: EventType, *, with_content: bool = True) -> EventTypeOut:

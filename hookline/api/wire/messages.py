@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 from msgspec import Meta, Raw
 
 from hookline.api.wire.base import Instant, Out
-from hookline.model import Message
+from hookline.model import Message, NewMessage
 from hookline.rules import trace_context
 
 _NOT_ASKED_FOR = Raw(b"{}")
@@ -36,23 +37,30 @@ class MessageOut(Out, frozen=True, kw_only=True):
 
 
 def message(found: Message, *, with_payload: bool = True) -> MessageOut:
+    return _message(found, found.created_at, found.size, with_payload)
+
+
+def accepted_message(found: NewMessage, at: datetime, *, with_payload: bool) -> MessageOut:
+    """Return a message that was accepted just now, without reading it from the store."""
+    return _message(found, at, None, with_payload)
+
+
+def _message(found: Message | NewMessage, at: datetime, size: int | None, with_payload: bool) -> MessageOut:
     return MessageOut(
         id=found.id,
         event_id=found.event_id,
         event_type=found.event_type,
-        payload=_payload(found, with_payload=with_payload),
+        payload=_payload(found.payload) if with_payload else _NOT_ASKED_FOR,
         channels=found.channels,
         tags=found.tags,
-        timestamp=found.created_at,
+        timestamp=at,
         ordering_key=found.ordering_key,
         deliver_at=found.deliver_at,
-        payload_size=found.size if found.payload is None else len(found.payload),
+        payload_size=size if found.payload is None else len(found.payload),
         trace_id=None if found.trace is None else trace_context.trace_id(found.trace),
     )
 
 
-def _payload(found: Message, *, with_payload: bool) -> Raw:
-    """Return the payload, or an object in its place, because SDKs accept no other JSON type there."""
-    if not with_payload:
-        return _NOT_ASKED_FOR
-    return _GONE if found.payload is None else Raw(found.payload)
+def _payload(kept: bytes | None) -> Raw:
+    """Return the payload. If it is gone, return an object in its place, because SDKs accept no other JSON type there."""
+    return _GONE if kept is None else Raw(kept)
