@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from hookline.config import parsers, urls
 from hookline.model import CircuitPolicy, RetryPolicy, Strategy
-from hookline.model.labels import EndpointLabels
+from hookline.model.measures import EndpointLabels
 from hookline.rules.alerts.conditions import Thresholds
 from hookline.rules.alerts.wording import Channels
 from hookline.rules.checks.message import DAY, LARGEST_PAYLOAD, MAX_PAYLOAD, MAX_SCHEDULE, POLICY_BOUNDS

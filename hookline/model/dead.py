@@ -7,23 +7,17 @@ from datetime import datetime
 
 from msgspec import Struct
 
+from hookline.model.deliveries import DeliveryFields
 from hookline.model.states import Reason
 
 
-class DeadLetter(Struct, frozen=True, kw_only=True):
+class DeadLetter(DeliveryFields, frozen=True, kw_only=True):
     id: int  # the id of the delivery
-    app_no: int
     app_id: str
-    endpoint_no: int
     endpoint_id: str
     endpoint_url: str
-    message_id: str
-    event_type: str
     reason: Reason
     detail: str
-    attempts: int
-    sent: int
-    accepted_at: datetime
     died_at: datetime
     last_status: int | None = None
     resolved_at: datetime | None = None

@@ -11,19 +11,24 @@ from hookline.model.policy import PolicyOverride
 from hookline.model.states import DeliveryState, Reason
 
 
-class Delivery(Struct, frozen=True, kw_only=True):
-    """One message to one endpoint, in any state."""
+class DeliveryFields(Struct, frozen=True, kw_only=True):
+    """The fields that a delivery has in each of its forms: as it is shown, leased, and dead."""
 
-    id: int
-    state: DeliveryState
     app_no: int
     endpoint_no: int
-    endpoint_id: str
     message_id: str
     event_type: str
     attempts: int  # attempts that count against `max_attempts`
     sent: int  # all attempts, including probes and those before a replay
     accepted_at: datetime
+
+
+class Delivery(DeliveryFields, frozen=True, kw_only=True):
+    """One message to one endpoint, in any state."""
+
+    id: int
+    state: DeliveryState
+    endpoint_id: str
     due_at: datetime | None = None
     expires_at: datetime | None = None
     finished_at: datetime | None = None
@@ -32,20 +37,13 @@ class Delivery(Struct, frozen=True, kw_only=True):
     held: bool = False  # it waits and its lane is held back: circuit open, endpoint paused or disabled, or Retry-After
 
 
-class LeasedDelivery(Struct, frozen=True, kw_only=True):
+class LeasedDelivery(DeliveryFields, frozen=True, kw_only=True):
     """A delivery that a worker has leased, with everything that it needs to send it."""
 
     delivery_id: int
     claim: int  # fencing token: every later write about this lease must name it
-    message_id: str
-    app_no: int
-    endpoint_no: int
     revision: int  # the endpoint's revision; see `store.catalogue.endpoints_for`
-    event_type: str
     payload: bytes
-    attempts: int
-    sent: int
-    accepted_at: datetime
     expires_at: datetime
     claimed_at: datetime  # by the database's clock
     lease_until: datetime

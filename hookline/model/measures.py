@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from enum import StrEnum
 
 from msgspec import Struct
 
@@ -33,6 +34,14 @@ SECONDS = (
 QUICK = SECONDS[:13]  # up to 10 s: for operations inside Hookline, such as a commit
 SIZES = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 ATTEMPTS = tuple(float(number) for number in range(1, 13))
+
+
+class EndpointLabels(StrEnum):
+    """Whether metrics have labels that name endpoints."""
+
+    OFF = "off"
+    TOP = "top"  # ids of the endpoints that failed most
+    HASHED = "hashed"  # hashes of the ids of the endpoints that failed most
 
 
 class Family(Struct, frozen=True):

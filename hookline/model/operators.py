@@ -40,34 +40,33 @@ def operator_name(text: str) -> str:
     return name
 
 
-class NewSession(Struct, frozen=True, kw_only=True):
-    """A dashboard session to create. One of `operator`, `key_id` and `token` is set: the credential that signed in."""
+class SessionFields(Struct, frozen=True, kw_only=True):
+    """One of `operator`, `key_id` and `token` is set: the credential that signed in."""
 
     hash: bytes  # hash of the cookie's value
     org_id: str
-    role: Scope
-    lifetime: float  # seconds; never longer than the remaining lifetime of the token
-    app_no: int | None = None  # the only application that a portal session may access
+    role: Scope  # for the session of an operator, the current role
     operator: str | None = None
-    password: str | None = None  # `Operator.password` at the time of the login; a later change ends the session
     key_id: str | None = None
     token: bytes | None = None  # hash of the token
+
+
+class NewSession(SessionFields, frozen=True, kw_only=True):
+    """A dashboard session to create."""
+
+    lifetime: float  # seconds; never longer than the remaining lifetime of the token
+    app_no: int | None = None  # the only application that a portal session may access
+    password: str | None = None  # `Operator.password` at the time of the login; a later change ends the session
     token_issued_at: datetime | None = None
 
 
-class Session(Struct, frozen=True, kw_only=True):
+class Session(SessionFields, frozen=True, kw_only=True):
     """A valid dashboard session. The credential that signed in is still valid too."""
 
-    hash: bytes
-    org_id: str
-    role: Scope  # for an operator, the current role
     created_at: datetime
     expires_at: datetime
     app_id: str | None = None
-    operator: str | None = None
-    key_id: str | None = None
     key_name: str | None = None
-    token: bytes | None = None
 
 
 class Guesses(Struct, frozen=True, kw_only=True):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 
 class Strategy(StrEnum):
@@ -40,6 +42,10 @@ class PolicyOverride(Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     max_age: float | None = None
     schedule: tuple[float, ...] | None = None
     retry_after_cap: float | None = None
+
+    def given(self) -> dict[str, Any]:
+        """Return the fields that are set."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 class CircuitPolicy(Struct, frozen=True, kw_only=True):

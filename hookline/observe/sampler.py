@@ -14,7 +14,7 @@ import structlog
 from hookline.clock import monotonic
 from hookline.errors import HooklineError
 from hookline.model import Depths
-from hookline.model.labels import EndpointLabels
+from hookline.model.measures import EndpointLabels
 from hookline.model.pulses import most_failing, together
 from hookline.observe.prometheus import Sample
 from hookline.store.outage import pause

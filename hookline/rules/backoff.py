@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 from statistics import fmean
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from hookline.model import PolicyOverride, RetryPolicy, Strategy
 
@@ -47,12 +47,9 @@ def _scheduled(policy: RetryPolicy, retry: int) -> float:
     return max(0.0, policy.schedule[min(retry, len(policy.schedule) - 1)])
 
 
-def merge(base: RetryPolicy, *overrides: PolicyOverride | None) -> RetryPolicy:
-    """Apply overrides to a policy; later ones win."""
-    changes: dict[str, object] = {}
-    for override in overrides:
-        if override is not None:
-            changes |= {name: value for name, value in asdict(override).items() if value is not None}
+def merge(base: RetryPolicy, override: PolicyOverride | None) -> RetryPolicy:
+    """Apply an override to a policy."""
+    changes = {} if override is None else override.given()
     return replace(base, **changes) if changes else base
 
 

@@ -43,14 +43,8 @@ def _has_channel(target: Target, channels: Collection[str] | None) -> bool:
 
 def merge(*overrides: PolicyOverride | None) -> PolicyOverride | None:
     """Merge overrides field by field; later ones win. Return None if no field is set."""
-    fields = {
-        name: value
-        for override in overrides
-        if override is not None
-        for name in override.__struct_fields__
-        if (value := getattr(override, name)) is not None
-    }
-    return msgspec.convert(fields, PolicyOverride) if fields else None
+    fields = {name: value for override in overrides if override is not None for name, value in override.given().items()}
+    return PolicyOverride(**fields) if fields else None
 
 
 def max_age(policy: PolicyOverride | None, retry: RetryPolicy) -> float:

@@ -166,7 +166,9 @@ class Guard:
         self._allow_v4 = _Ranges(net for net in allow if net.version == 4)
         self._allow_v6 = _Ranges(net for net in allow if net.version == 6)
         self._opens_any = bool(allow)
-        self._opens_loopback = any(_overlap(net, loopback) for net in allow for loopback in _LOOPBACKS)
+        self._opens_loopback = any(
+            net.version == loopback.version and net.overlaps(loopback) for net in allow for loopback in _LOOPBACKS
+        )
         self._ports = (REFUSED_PORTS - frozenset(allow_ports)) | {0}
         self._verdicts = lru_cache(maxsize=8192)(self._judge)
 
@@ -234,10 +236,6 @@ class Guard:
             return
         if not allowed:
             raise BlockedAddress(f"{name!r} is a name inside a private network; see HOOKLINE_ALLOW_NETS", field="url")
-
-
-def _overlap(one: Network, other: Network) -> bool:
-    return one.version == other.version and one.overlaps(other)
 
 
 # ── URL syntax ────────────────────────────────────────────────────────────────────────────────────────────────────

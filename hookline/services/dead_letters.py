@@ -59,7 +59,7 @@ async def filter_of(deps: Deps, by: Caller, given: DeadLetterQuery) -> DeadFilte
             text_checks.check_instant(name, value)
     where = replace(
         await _within(deps, by, given.app),
-        event_type=None if given.event_type is None else catalogue.check_event_type_name(given.event_type),
+        event_type=None if given.event_type is None else text_checks.check_name("event type", given.event_type),
         reason=given.reason,
         since=given.since,
         until=given.until,

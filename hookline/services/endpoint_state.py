@@ -23,7 +23,6 @@ from hookline.model import (
 )
 from hookline.model.callers import Caller
 from hookline.model.states import EndpointStatus
-from hookline.rules.checks import catalogue
 from hookline.rules.checks import text as text_checks
 from hookline.services import audit, lookup, replays, tasks
 from hookline.services.deps import Deps
@@ -215,7 +214,7 @@ async def _change_circuit(
 
 
 def _cause(by: Caller, given: str | None, verb: str) -> str:
-    return f"{verb} {by.origin}" if given is None else catalogue.check_cause(given)
+    return f"{verb} {by.origin}" if given is None else text_checks.check_text("cause", given, 500, shortest=1)
 
 
 async def _set_status(

@@ -88,10 +88,8 @@ class _Maker:
                 return [self._value(schema.get("items", {}), depth + 1)]
             case "string":
                 return self._text(schema)
-            case "integer":
-                return _number(schema, whole=True)
-            case "number":
-                return _number(schema, whole=False)
+            case "integer" | "number" as kind:
+                return _number(schema, whole=kind == "integer")
             case "boolean":
                 return True
             case "null":
@@ -151,12 +149,11 @@ def _found(root: Any, reference: str) -> Any:
 
 
 def _number(schema: Mapping[str, Any], *, whole: bool) -> int | float:
-    lowest, highest = schema.get("minimum"), schema.get("maximum")
     value: int | float = 1 if whole else 1.5
-    if isinstance(lowest, int | float) and not isinstance(lowest, bool) and value < lowest:
-        value = lowest
-    if isinstance(highest, int | float) and not isinstance(highest, bool) and value > highest:
-        value = highest
+    for bound, nearest in (("minimum", max), ("maximum", min)):
+        limit = schema.get(bound)
+        if isinstance(limit, int | float) and not isinstance(limit, bool):
+            value = nearest(value, limit)
     return int(value) if whole else value
 
 

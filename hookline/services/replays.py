@@ -29,9 +29,7 @@ async def replay_missing(
 
 async def bulk_replay(deps: Deps, by: Caller, ref: EndpointRef, work: TaskWork) -> Task:
     """Resend messages that were delivered to the endpoint or became dead letters there."""
-    catalogue.check_chosen_types(work.event_types)
-    catalogue.check_chosen("channel", work.channel)
-    catalogue.check_chosen("tag", work.tag)
+    catalogue.check_selection(work)
     return await _add(deps, by, ref, TaskKind.BULK_REPLAY, work)
 
 

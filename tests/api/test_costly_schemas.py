@@ -24,7 +24,7 @@ from hookline.services.messages import in_turns
 from hookline.services.schemas import payloads
 from hookline.services.schemas import pool as schema_pool
 from hookline.services.schemas import validate as schema_validation
-from hookline.services.schemas.child import Check, Job, Save, Survey
+from hookline.services.schemas.child import Check, Job, Save
 from hookline.services.schemas.payloads import Schemas, TimeBudget
 from hookline.services.schemas.pool import Pool, TooCostly
 from hookline.store import Store
@@ -276,7 +276,7 @@ UNREADABLE = b"[" * 100_000  # a decoded schema never looks like this
     ("asked", "subject"),
     [
         (Save(b'{"schemas":{"1":%s' % UNREADABLE), "schemas"),
-        (Survey("order.paid", "1", UNREADABLE), "schemas"),
+        (Check("order.paid", "1", UNREADABLE), "schemas"),
         (Check("order.paid", "1", UNREADABLE, b"{}"), "payload"),
     ],
 )

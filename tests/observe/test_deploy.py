@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from hookline.clock import EPOCH
 from hookline.engine.recorder import Recorder
 from hookline.model.alerts import AlertName, Severity
-from hookline.model.labels import EndpointLabels
+from hookline.model.measures import EndpointLabels
 from hookline.model.pulses import Pulse
 from hookline.observe.sampler import Sampler
 from hookline.rules.alerts import conditions as own

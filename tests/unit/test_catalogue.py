@@ -34,6 +34,7 @@ from hookline.model import (
 from hookline.model.states import EndpointStatus
 from hookline.rules.checks import catalogue
 from hookline.rules.checks import message as message_checks
+from hookline.rules.checks import text as text_checks
 from hookline.rules.guard import Guard
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -73,23 +74,25 @@ def fault(check: Any, *args: Any, **named: Any) -> str:
 
 @pytest.mark.parametrize("name", ["a", "order.paid", "Order_Paid-2", "0", "x" * 256])
 def test_valid_names_are_accepted(name: str) -> None:
-    assert catalogue.check_event_type_name(name) == name
-    assert catalogue.check_uid(name, ids.APP) == name
+    assert text_checks.check_name("event type", name) == name
+    assert text_checks.check_own_name("uid", name, ids.APP) == name
 
 
 @pytest.mark.parametrize("name", ["", "x" * 257, "a b", "a/b", "a\n", "\n", "é", "１", "a\x00", "a:b", "%41", "*"])
 def test_invalid_names_are_refused(name: str) -> None:
-    assert fault(catalogue.check_event_type_name, name).startswith("event type: ")
-    assert fault(catalogue.check_uid, name, ids.APP).startswith("uid: ")
+    assert fault(text_checks.check_name, "event type", name).startswith("event type: ")
+    assert fault(text_checks.check_own_name, "uid", name, ids.APP).startswith("uid: ")
 
 
 def test_a_uid_must_not_look_like_an_id() -> None:
-    assert "app_" in fault(catalogue.check_uid, "app_mine", ids.APP)
-    assert "ep_" in fault(catalogue.check_uid, "ep_mine", ids.ENDPOINT)
+    assert "app_" in fault(text_checks.check_own_name, "uid", "app_mine", ids.APP)
+    assert "ep_" in fault(text_checks.check_own_name, "uid", "ep_mine", ids.ENDPOINT)
     assert "msg_" in fault(message_checks.check_message, replace(MESSAGE, event_id="msg_mine"), now=NOW)
-    catalogue.check_uid("ep_mine", ids.APP)
-    catalogue.check_uid("org_23rb8YdGqMT0qIzpgGwdXfHirMu", ids.APP)  # the application of operational webhooks
-    catalogue.check_uid("application_1", ids.APP)
+    text_checks.check_own_name("uid", "ep_mine", ids.APP)
+    text_checks.check_own_name(
+        "uid", "org_23rb8YdGqMT0qIzpgGwdXfHirMu", ids.APP
+    )  # the application of operational webhooks
+    text_checks.check_own_name("uid", "application_1", ids.APP)
 
 
 # ── applications and event types ──
@@ -485,7 +488,7 @@ def test_a_payload_that_passes_is_json_to_others_too(payload: bytes) -> None:
 @pytest.mark.parametrize("name", [".", ".."])
 def test_dots_of_a_path_are_not_a_name(name: str) -> None:
     with pytest.raises(InvalidInput, match="URL"):
-        catalogue.check_uid(name, "app_")
+        text_checks.check_own_name("uid", name, "app_")
     with pytest.raises(InvalidInput, match="URL"):
-        catalogue.check_event_type_name(name)
-    assert catalogue.check_uid("...", "app_") == "..."
+        text_checks.check_name("event type", name)
+    assert text_checks.check_own_name("uid", "...", "app_") == "..."

@@ -7,19 +7,8 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from hookline.model.alerts import (
-    OTHERS,
-    Alert,
-    Begin,
-    Change,
-    Fire,
-    Forget,
-    Reading,
-    Remembered,
-    Resolve,
-    Severity,
-    Update,
-)
+from hookline.model import alerts
+from hookline.model.alerts import Alert, Reading, Severity
 from hookline.rules.alerts.conditions import RULES, rule_of
 
 # Maximum number of single alerts per rule. If more endpoints fail at once, the cause is probably not in the endpoints.
@@ -28,21 +17,21 @@ MAX_SINGLE = 20
 _Key = tuple[str, str]
 
 
-def judge(readings: Iterable[Reading], known: Remembered) -> list[Change]:
+def judge(readings: Iterable[Reading], known: alerts.Remembered) -> list[alerts.Change]:
     firing = {(alert.name, alert.subject): alert for alert in known.firing}
     seen = {(reading.name.value, reading.subject): reading for reading in _limited(readings, firing)}
     pending = {(each.name, each.subject): each.began_at for each in known.pending}
-    changes: list[Change] = []
+    changes: list[alerts.Change] = []
     for key, alert in firing.items():
         changes.append(_continue(alert, seen.get(key), known.now))
     for key, reading in seen.items():
         if key not in firing:
             changes += _begin(reading, pending.get(key), known.now)
-    changes += [Forget(name=name, subject=subject) for name, subject in pending if (name, subject) not in seen]
+    changes += [alerts.Forget(name=name, subject=subject) for name, subject in pending if (name, subject) not in seen]
     return changes
 
 
-def _begin(reading: Reading, began_at: datetime | None, now: datetime) -> Iterator[Change]:
+def _begin(reading: Reading, began_at: datetime | None, now: datetime) -> Iterator[alerts.Change]:
     """Handle a reading whose alert does not fire yet. It fires when the condition has lasted long enough.
 
     The condition began at `reading.since` if known, otherwise at the first bad reading.
@@ -50,23 +39,23 @@ def _begin(reading: Reading, began_at: datetime | None, now: datetime) -> Iterat
     name, subject = reading.name.value, reading.subject
     if reading.severity is None:
         if began_at is not None:
-            yield Forget(name=name, subject=subject)
+            yield alerts.Forget(name=name, subject=subject)
         return
     lasts = timedelta(seconds=RULES[reading.name].lasts)
     since = min(reading.since or began_at or now, now)  # a clock may have been set back
     if now - since >= lasts:
-        yield Fire(reading=reading, severity=reading.severity, began_at=since)
+        yield alerts.Fire(reading=reading, severity=reading.severity, began_at=since)
         if began_at is not None:
-            yield Forget(name=name, subject=subject)
+            yield alerts.Forget(name=name, subject=subject)
     elif began_at is None:
-        yield Begin(name=name, subject=subject)
+        yield alerts.Begin(name=name, subject=subject)
 
 
-def _continue(alert: Alert, reading: Reading | None, now: datetime) -> Change:
+def _continue(alert: Alert, reading: Reading | None, now: datetime) -> alerts.Change:
     if reading is None or reading.lingering is None:
         return _clear(alert, now)
     severity = _severity(alert.severity, reading.severity, reading.lingering)
-    return Update(
+    return alerts.Update(
         alert=replace(
             alert,
             severity=severity,
@@ -85,12 +74,12 @@ def _severity(held: Severity, worth: Severity | None, lingering: Severity) -> Se
     return kept if worth is None else max(kept, worth, key=lambda severity: severity.rank)
 
 
-def _clear(alert: Alert, now: datetime) -> Change:
+def _clear(alert: Alert, now: datetime) -> alerts.Change:
     """Handle an alert whose condition has ended. It is resolved after a waiting time, and keeps its last bad value."""
     since = alert.clear_since or now
     if now - since >= timedelta(seconds=rule_of(alert.name).settles):
-        return Resolve(alert=replace(alert, clear_since=since, resolved_at=now))
-    return Update(alert=replace(alert, clear_since=since))
+        return alerts.Resolve(alert=replace(alert, clear_since=since, resolved_at=now))
+    return alerts.Update(alert=replace(alert, clear_since=since))
 
 
 # ── limiting the number of alerts ─────────────────────────────────────────────────────────────────────────────────
@@ -113,7 +102,7 @@ def _limit(readings: Sequence[Reading], firing: Mapping[_Key, Alert]) -> list[Re
 
     ordered = sorted(readings, key=place)
     # While the combined alert fires, a reading that it covers does not get a single alert, because that would look like news.
-    combined = (ordered[0].name.value, OTHERS) in firing
+    combined = (ordered[0].name.value, alerts.OTHERS) in firing
     alone = sum(_fires(reading, firing) for reading in ordered) if combined else MAX_SINGLE
     single = ordered[: min(alone, MAX_SINGLE)]
     rest = [reading for reading in ordered[len(single) :] if reading.severity is not None]
@@ -128,7 +117,7 @@ def _combined(rest: Sequence[Reading]) -> Reading:
     worst = max(rest, key=lambda reading: reading.value)
     return replace(
         worst,
-        subject=OTHERS,
+        subject=alerts.OTHERS,
         org_id=None,
         since=None,
         value=float(len(rest)),

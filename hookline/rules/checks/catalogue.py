@@ -7,13 +7,13 @@ normalized URL and with a new secret if none was given.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from hookline import ids, signing
@@ -28,6 +28,7 @@ from hookline.model import (
     NewEndpoint,
     Scheme,
     Secret,
+    TaskWork,
 )
 from hookline.model.states import EndpointStatus
 from hookline.rules.checks.message import check_policy
@@ -57,41 +58,44 @@ A = TypeVar("A", NewApplication, ApplicationChange)
 _ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
-# ── names and texts ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── fields ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+# For each field the function that checks it, and its limits. It gets the field's name, the value and the limits.
+_Checks = Mapping[str, tuple[Any, ...]]
 
 
-def check_event_type_name(name: str) -> str:
-    return check_name("event type", name)
+def _check_fields(given: Struct, checks: _Checks) -> None:
+    """Check each field that is set: neither None nor UNSET."""
+    for field, (check, *limits) in checks.items():
+        value = getattr(given, field)
+        if value is not None and value is not UNSET:
+            check(field, value, *limits)
 
 
-def check_uid(uid: str, prefix: str) -> str:
-    """Check a uid. Callers may use it instead of the id, so it must not begin with the ids' `prefix`."""
-    return check_own_name("uid", uid, prefix)
-
-
-def _metadata(metadata: Mapping[str, str]) -> None:
+def _check_metadata(field: str, metadata: Mapping[str, str]) -> None:
     if len(metadata) > MAX_METADATA:
-        raise InvalidInput(f"more than {MAX_METADATA} entries", field="metadata")
+        raise InvalidInput(f"more than {MAX_METADATA} entries", field=field)
     if sum(len(key) + len(value) for key, value in metadata.items()) > MAX_METADATA_SIZE:
-        raise InvalidInput(f"more than {MAX_METADATA_SIZE} characters in all", field="metadata")
+        raise InvalidInput(f"more than {MAX_METADATA_SIZE} characters in all", field=field)
     for key, value in metadata.items():
-        check_text("metadata", key, 256, shortest=1)
-        check_text(f"metadata {shown(key)}", value, MAX_METADATA_SIZE)
+        check_text(field, key, 256, shortest=1)
+        check_text(f"{field} {shown(key)}", value, MAX_METADATA_SIZE)
 
 
 # ── applications and event types ──────────────────────────────────────────────────────────────────────────────────
 
 
+_APPLICATION: _Checks = {
+    "name": (check_text, 1024, 1),
+    "uid": (check_own_name, ids.APP),
+    "throttle_rate": (check_whole, 1, 65_535),
+    "metadata": (_check_metadata,),
+}
+
+
 def check_application(given: A) -> A:
     """Check a new application, or a change of one."""
-    if isinstance(given.name, str):
-        check_text("name", given.name, 1024, shortest=1)
-    if isinstance(given.uid, str):
-        check_uid(given.uid, ids.APP)
-    if given.throttle_rate is not None and given.throttle_rate is not UNSET:
-        check_whole("throttle_rate", given.throttle_rate, 1, 65_535)
-    if isinstance(given.metadata, dict):
-        _metadata(given.metadata)
+    _check_fields(given, _APPLICATION)
     return given
 
 
@@ -105,40 +109,46 @@ def check_api_key(new: NewApiKey, now: datetime) -> NewApiKey:
 
 
 def check_event_type(event_type: EventType) -> EventType:
-    check_name("name", event_type.name)
-    check_text("description", event_type.description, 4096)
-    if len(event_type.feature_flags) > MAX_FLAGS:
-        raise InvalidInput(f"more than {MAX_FLAGS}", field="feature_flags")
-    for flag in event_type.feature_flags:
-        check_name("feature_flags", flag)
-    if event_type.group_name is not None:
-        check_name("group_name", event_type.group_name)
-    if event_type.schemas is not None:
-        _check_schemas(event_type.schemas)
-    if event_type.policy is not None:
-        check_policy(event_type.policy)
+    _check_fields(event_type, _EVENT_TYPE)
     return event_type
 
 
-def _check_schemas(schemas: dict[str, Any]) -> None:
+def _check_flags(field: str, flags: Sequence[str]) -> None:
+    if len(flags) > MAX_FLAGS:
+        raise InvalidInput(f"more than {MAX_FLAGS}", field=field)
+    for flag in flags:
+        check_name(field, flag)
+
+
+def _check_schemas(field: str, schemas: dict[str, Any]) -> None:
     """Check the size and form of the schemas. `services/schemas` checks that they are valid JSON Schema."""
     for version in schemas:
-        check_name("schemas", version)
+        check_name(field, version)
     try:
         text = msgspec.json.encode(schemas)
     except (TypeError, ValueError, RecursionError):
-        raise InvalidInput("cannot be written as JSON", field="schemas") from None
+        raise InvalidInput("cannot be written as JSON", field=field) from None
     if len(text) > MAX_SCHEMAS_SIZE:
-        raise InvalidInput(f"more than {MAX_SCHEMAS_SIZE} bytes", field="schemas")
+        raise InvalidInput(f"more than {MAX_SCHEMAS_SIZE} bytes", field=field)
     if _ESCAPED_NUL.search(text):
-        raise InvalidInput("have a NUL", field="schemas")
+        raise InvalidInput("have a NUL", field=field)
+
+
+_EVENT_TYPE: _Checks = {
+    "name": (check_name,),
+    "description": (check_text, 4096),
+    "feature_flags": (_check_flags,),
+    "group_name": (check_name,),
+    "schemas": (_check_schemas,),
+    "policy": (lambda _, policy: check_policy(policy),),
+}
 
 
 # ── endpoints ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def check_endpoint(new: NewEndpoint, guard: Guard) -> NewEndpoint:
-    _check_fields(new)
+    _check_fields(new, _ENDPOINT)
     if new.status == EndpointStatus.DELETED:
         raise InvalidInput("a new endpoint cannot be deleted", field="status")
     secrets = new.secrets or (Secret(key=signing.new_secret()),)
@@ -149,7 +159,7 @@ def check_endpoint(new: NewEndpoint, guard: Guard) -> NewEndpoint:
 
 def check_change(change: EndpointChange, current: Endpoint, guard: Guard) -> EndpointChange:
     """Check a change of an endpoint. A new signature scheme must suit the secrets that are kept."""
-    _check_fields(change)
+    _check_fields(change, _ENDPOINT)
     if change.secrets is not UNSET or change.scheme is not UNSET:
         secrets = current.secrets if change.secrets is UNSET else change.secrets
         scheme = current.scheme if change.scheme is UNSET else change.scheme
@@ -176,26 +186,18 @@ def check_nothing_hidden(current: Endpoint) -> None:
         )
 
 
-# The check of each field of a new or changed endpoint. It is not called for None and UNSET.
-_FIELDS: dict[str, Callable[[Any], object]] = {
-    "uid": lambda uid: check_uid(uid, ids.ENDPOINT),
-    "description": lambda text: check_text("description", text, 4096),
-    "version": lambda version: check_whole("version", version, 1, 65_535),
-    "event_types": lambda names: check_names("event_types", names, MAX_EVENT_TYPES, 256),
-    "channels": lambda names: check_names("channels", names, MAX_ENDPOINT_CHANNELS, 128),
-    "throttle_rate": lambda rate: check_number("throttle_rate", rate, 0.001, 65_535),
-    "concurrency": lambda limit: check_whole("concurrency", limit, 1, 10_000),
-    "headers": check_headers,
-    "metadata": _metadata,
-    "policy": check_policy,
+_ENDPOINT: _Checks = {
+    "uid": (check_own_name, ids.ENDPOINT),
+    "description": (check_text, 4096),
+    "version": (check_whole, 1, 65_535),
+    "event_types": (check_names, MAX_EVENT_TYPES, 256),
+    "channels": (check_names, MAX_ENDPOINT_CHANNELS, 128),
+    "throttle_rate": (check_number, 0.001, 65_535),
+    "concurrency": (check_whole, 1, 10_000),
+    "headers": (lambda _, headers: check_headers(headers),),
+    "metadata": (_check_metadata,),
+    "policy": (lambda _, policy: check_policy(policy),),
 }
-
-
-def _check_fields(given: NewEndpoint | EndpointChange) -> None:
-    for field, check in _FIELDS.items():
-        value = getattr(given, field)
-        if value is not None and value is not UNSET:
-            check(value)
 
 
 def _check_secrets(secrets: Sequence[Secret], scheme: Scheme) -> None:
@@ -219,11 +221,6 @@ def _check_strength(secrets: Sequence[Secret], before: Sequence[Secret], scheme:
             signing.check_strength(secret.key, scheme)
 
 
-def check_cause(cause: str) -> str:
-    """Check the reason that a person gives for pausing, resuming or resetting an endpoint."""
-    return check_text("cause", cause, 500, shortest=1)
-
-
 def check_span(since: datetime, until: datetime, longest: timedelta) -> None:
     if since >= until:
         raise InvalidInput("must be before until", field="since")
@@ -238,13 +235,13 @@ def check_note(note: str) -> str:
     return check_text("note", note, MAX_NOTE, shortest=1)
 
 
-def check_chosen(field: str, value: str | None) -> str | None:
-    """Check a channel or tag that selects messages."""
-    return None if value is None else check_text(field, value, 128, shortest=1)
+_TASK: _Checks = {
+    "event_types": (check_names, MAX_EVENT_TYPES, 256),
+    "channel": (check_text, 128, 1),
+    "tag": (check_text, 128, 1),
+}
 
 
-def check_chosen_types(names: Sequence[str] | None) -> tuple[str, ...] | None:
-    if names is None:
-        return None
-    check_names("eventTypes", names, MAX_EVENT_TYPES, 256)
-    return tuple(names)
+def check_selection(work: TaskWork) -> None:
+    """Check which messages a task selects."""
+    _check_fields(work, _TASK)

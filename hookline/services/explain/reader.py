@@ -23,7 +23,8 @@ async def read(
     """Read the history of a message. At limit `limit` deliveries have details. Without `content`, responses are left out."""
     deliveries = await store.history.deliveries(message.id)
     attempts = await store.history.attempts(message.id) if content else await _outlines(store, message)
-    by_rank = sorted(deliveries, key=lambda each: (_rank(each), each.id))
+    # Successful deliveries come last, so that failed ones get the details.
+    by_rank = sorted(deliveries, key=lambda each: (each.state == DeliveryState.DELIVERED, each.id))
     limit = MAX_DETAILED if limit is None else limit
     return MessageHistory(
         message=message,
@@ -37,11 +38,6 @@ async def read(
 async def _outlines(store: Store, message: Message) -> list[Attempt]:
     newest = await store.history.message_attempts(message, AttemptFilter(), Page(limit=MAX_ATTEMPTS), content=False)
     return newest[::-1]
-
-
-def _rank(delivery: Delivery) -> int:
-    """Sort successful deliveries last, so that failed ones get the details."""
-    return int(delivery.state == DeliveryState.DELIVERED)
 
 
 async def _way(store: Store, delivery: Delivery, attempts: Sequence[Attempt], org_id: str) -> DeliveryHistory:

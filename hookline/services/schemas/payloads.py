@@ -16,7 +16,7 @@ from msgspec import Struct
 from hookline.errors import InvalidInput
 from hookline.model import EventType
 from hookline.services.schemas import validate as schema_validation
-from hookline.services.schemas.child import Answer, Check, Job, Save, Survey
+from hookline.services.schemas.child import Answer, Check, Job, Save
 from hookline.services.schemas.pool import SECONDS, Pool, TooCostly
 from hookline.store.protocols import Store
 
@@ -152,15 +152,13 @@ class Schemas:
         try:
             version, given = schema_validation.newest_of(event_type)
             text = msgspec.json.encode(given)
-            quick = schema_validation.is_small(text) or await self._compiles_quickly(
-                name, version, text, event_type.org_id
-            )
+            quick = schema_validation.is_small(text)
+            if not quick:
+                compiled = await self._run_job(Check(name, version, text), TimeBudget(event_type.org_id))
+                quick = compiled.seconds <= QUICK
             return _Rule(name, version, text, schema_validation.compile_schema(name, version, given) if quick else None)
         except InvalidInput as fault:
             return _Rule(name, "", b"", refusal=f"event type {name}: {fault}")
         except TooCostly:
             words = f"event type {name}: its schema takes more than {SECONDS:g} s to compile; make it simpler"
             return _Rule(name, "", b"", refusal=words)
-
-    async def _compiles_quickly(self, name: str, version: str, text: bytes, tenant: str) -> bool:
-        return (await self._run_job(Survey(name, version, text), TimeBudget(tenant))).seconds <= QUICK
