@@ -9,7 +9,6 @@ import structlog
 
 from hookline import clock
 from hookline.errors import StoreUnavailable
-from hookline.model.activity import endpoint_work
 from hookline.model.pulses import EVERY
 from hookline.observe.pulser import Pulser
 from hookline.observe.tally import Tally
@@ -41,7 +40,7 @@ class Heartbeat:
         pulser = self._pulser
         try:
             pulse = pulser.pulse(clock.wall())
-            await self._store.monitoring.add_pulse(self.process, pulse, endpoint_work(pulser.attempt_counts))
+            await self._store.monitoring.add_pulse(self.process, pulse, pulser.attempt_counts)
         except StoreUnavailable:
             return  # the next heartbeat includes it; other parts of the process log the outage
         except Exception:

@@ -13,18 +13,9 @@ MINUTE, QUARTER = 60, 900  # seconds that one row covers
 ALL = 0  # the endpoint number in the row that covers a whole application
 
 
-# Number of attempts that were delivered, retried and dead, by application and endpoint.
+# Number of attempts that were delivered, retried and dead, by application and endpoint. The number `ALL` stands for the
+# endpoints above the limit of a pulse, which are counted together.
 AttemptCounts = dict[tuple[int, int], list[int]]
-
-
-class EndpointWork(Struct, frozen=True, kw_only=True):
-    """Attempts at one endpoint since the last pulse."""
-
-    app_no: int
-    endpoint_no: int  # or `ALL` for the endpoints above the limit, which are counted together
-    delivered: int = 0
-    retried: int = 0
-    dead: int = 0
 
 
 class Activity(Struct, frozen=True, kw_only=True):
@@ -45,10 +36,3 @@ def add(total: AttemptCounts, more: AttemptCounts) -> None:
     for key, counts in more.items():
         known = total.get(key)
         total[key] = counts if known is None else [one + other for one, other in zip(known, counts, strict=True)]
-
-
-def endpoint_work(counts: AttemptCounts) -> list[EndpointWork]:
-    return [
-        EndpointWork(app_no=app_no, endpoint_no=endpoint_no, delivered=delivered, retried=retried, dead=dead)
-        for (app_no, endpoint_no), (delivered, retried, dead) in counts.items()
-    ]

@@ -13,7 +13,6 @@ from hookline.model import (
     Retry,
     Timing,
 )
-from hookline.model.activity import EndpointWork
 from hookline.model.pulses import Pulse
 from hookline.model.states import EndpointStatus, ErrorKind, Health
 from tests.dashboard.conftest import Client
@@ -32,8 +31,8 @@ HAND = Actor(kind=ActorKind.KEY, name="the key of the night shift")
 async def test_a_failing_endpoint_shows_cause_start_and_backlog(operator: Client, scene: Scene) -> None:
     endpoint = await scene.endpoint()
     messages = await scene.trip(endpoint)
-    deed = EndpointWork(app_no=endpoint.app_no, endpoint_no=endpoint.no, delivered=1, retried=5)
-    await scene.store.monitoring.add_pulse("a worker", Pulse(at=await scene.store.now()), [deed])
+    attempts = {(endpoint.app_no, endpoint.no): [1, 5, 0]}
+    await scene.store.monitoring.add_pulse("a worker", Pulse(at=await scene.store.now()), attempts)
     page = await operator.page(f"/endpoints/{endpoint.id}")
     words = verdict(page)
     assert words.startswith("❚❚ The circuit is open: failing for ")

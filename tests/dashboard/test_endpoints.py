@@ -7,7 +7,6 @@ from datetime import timedelta
 import pytest
 
 from hookline.model import Actor, ActorKind, Application, ApplicationChange, Endpoint
-from hookline.model.activity import EndpointWork
 from hookline.model.pulses import Pulse
 from hookline.model.states import EndpointStatus
 from hookline.store import Store
@@ -30,8 +29,8 @@ def verdict(page: Node) -> str:
 
 
 async def did(store: Store, endpoint: Endpoint, **outcomes: int) -> None:
-    deed = EndpointWork(app_no=endpoint.app_no, endpoint_no=endpoint.no, **outcomes)
-    await store.monitoring.add_pulse("a worker", Pulse(at=await store.now()), [deed])
+    made = [outcomes.get(name, 0) for name in ("delivered", "retried", "dead")]
+    await store.monitoring.add_pulse("a worker", Pulse(at=await store.now()), {(endpoint.app_no, endpoint.no): made})
 
 
 async def test_an_empty_list_explains_the_next_step(operator: Client, portal: Client) -> None:

@@ -4,7 +4,6 @@ minutes."""
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -13,7 +12,7 @@ from msgspec.structs import replace
 from hookline.engine.heartbeat import Heartbeat
 from hookline.errors import StoreUnavailable
 from hookline.model import RecordReport, RelayReport, RetryPolicy, SweepReport
-from hookline.model.activity import ALL, MINUTE, EndpointWork
+from hookline.model.activity import ALL, MINUTE, AttemptCounts
 from hookline.model.measures import SECONDS
 from hookline.model.pulses import Pulse, most_failing, together
 from hookline.model.states import EndpointStatus
@@ -164,10 +163,10 @@ async def test_work_of_a_pulse_that_could_not_be_stored_is_in_the_next_one(scene
         def monitoring(self) -> Away:
             return self
 
-        async def add_pulse(self, process: str, pulse: Pulse, deeds: Sequence[EndpointWork]) -> None:
+        async def add_pulse(self, process: str, pulse: Pulse, attempts: AttemptCounts) -> None:
             if self.gone:
                 raise StoreUnavailable("away")
-            await scene.store.monitoring.add_pulse(process, pulse, deeds)
+            await scene.store.monitoring.add_pulse(process, pulse, attempts)
 
     endpoint = await scene.endpoint()
     await scene.send(5)

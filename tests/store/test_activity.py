@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from hookline.model import Application, Organization
-from hookline.model.activity import ALL, MINUTE, QUARTER, Activity, EndpointWork
+from hookline.model.activity import ALL, MINUTE, QUARTER, Activity, AttemptCounts
 from hookline.model.pulses import Pulse
 from hookline.store import Store
 from tests.support import factory
@@ -18,12 +18,13 @@ AT = datetime(2026, 1, 1, tzinfo=UTC)
 Numbers = tuple[int, int, int]
 
 
-async def tell(store: Store, *deeds: EndpointWork, process: str = "one") -> None:
-    await store.monitoring.add_pulse(process, Pulse(at=AT), deeds)
+async def tell(store: Store, *counts: AttemptCounts, process: str = "one") -> None:
+    attempts = {key: made for each in counts for key, made in each.items()}
+    await store.monitoring.add_pulse(process, Pulse(at=AT), attempts)
 
 
-def deed(app: Application, endpoint_no: int, delivered: int = 0, retried: int = 0, dead: int = 0) -> EndpointWork:
-    return EndpointWork(app_no=app.no, endpoint_no=endpoint_no, delivered=delivered, retried=retried, dead=dead)
+def deed(app: Application, endpoint_no: int, delivered: int = 0, retried: int = 0, dead: int = 0) -> AttemptCounts:
+    return {(app.no, endpoint_no): [delivered, retried, dead]}
 
 
 def total(found: list[Activity]) -> Numbers:

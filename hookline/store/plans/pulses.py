@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from hookline.clock import EPOCH
 from hookline.model import SweepReport
-from hookline.model.activity import ALL, MINUTE, QUARTER, Activity, AttemptCounts, EndpointWork, add
+from hookline.model.activity import ALL, MINUTE, QUARTER, Activity, AttemptCounts, add
 from hookline.model.pulses import Pulse, together
 from hookline.store.plans.chores import Chore, is_free
 from hookline.store.plans.plan import Bulk, Plan, Shared, Step, changes, reads, value
@@ -33,9 +33,9 @@ _encode = msgspec.json.Encoder().encode
 
 class Pulses(Shared):
     @changes
-    def add_pulse(self, process: str, pulse: Pulse, deeds: Sequence[EndpointWork] = ()) -> Plan[None]:
+    def add_pulse(self, process: str, pulse: Pulse, attempts: AttemptCounts | None = None) -> Plan[None]:
         yield Step("pulse_add", process=process, data=_encode(pulse))
-        counted = _counted(deeds)
+        counted = _counted(attempts or {})
         yield Bulk("activity_add", counted)
         yield Bulk("org_activity_add", [each for each in counted if each["endpoint_no"] == ALL])
 
@@ -118,18 +118,17 @@ def _minute(pulses: Sequence[Pulse], at: datetime) -> Pulse:
     )
 
 
-def _counted(deeds: Sequence[EndpointWork]) -> list[dict[str, int]]:
+def _counted(attempts: AttemptCounts) -> list[dict[str, int]]:
     """Return one row per endpoint and one per application, sorted by key, because all processes must lock rows in one
     order."""
-    did: AttemptCounts = {}
-    for deed in deeds:
-        made = [deed.delivered, deed.retried, deed.dead]
-        add(did, {(deed.app_no, ALL): made})
-        if deed.endpoint_no != ALL:
-            add(did, {(deed.app_no, deed.endpoint_no): made})
+    total: AttemptCounts = {}
+    for (app_no, no), made in attempts.items():
+        add(total, {(app_no, ALL): made})
+        if no != ALL:
+            add(total, {(app_no, no): made})
     return [
         {"app_no": app_no, "endpoint_no": no, "delivered": delivered, "retried": retried, "dead": dead}
-        for (app_no, no), (delivered, retried, dead) in sorted(did.items())
+        for (app_no, no), (delivered, retried, dead) in sorted(total.items())
     ]
 
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from hookline.model import Counts, Depths, Stats, StatsFilter, SweepReport
-from hookline.model.activity import Activity, EndpointWork
+from hookline.model.activity import Activity, AttemptCounts
 from hookline.model.alerts import Alert, Decide, EarlierChecks, Notice, Outgoing, Tell, UnhealthyEndpoint
 from hookline.model.pulses import Pulse
 from hookline.store.protocols.pages import Page
@@ -40,7 +40,7 @@ class Figures(Protocol):
 class Pulses(Protocol):
     """Store what processes did (pulses) and what happened at each endpoint (activity)."""
 
-    async def add_pulse(self, process: str, pulse: Pulse, deeds: Sequence[EndpointWork] = ()) -> None:
+    async def add_pulse(self, process: str, pulse: Pulse, attempts: AttemptCounts | None = None) -> None:
         """Store what the process did since its last pulse, in total and per endpoint. The database sets `at`."""
 
     async def activity(
