@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from hookline.model import Actor
+from hookline.model.actors import Actor
 
 T = TypeVar("T")
 

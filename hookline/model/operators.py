@@ -10,7 +10,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from hookline.errors import InvalidInput
-from hookline.model import Scope
+from hookline.model.actors import Scope
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from statistics import fmean
 
 from msgspec.structs import replace
 
-from hookline.model import PolicyOverride, RetryPolicy, Strategy
+from hookline.model.policy import PolicyOverride, RetryPolicy, Strategy
 
 # A higher exponent overflows a float. Before that, every growing policy has reached its cap.
 _LARGEST_EXPONENT = 1024

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 from msgspec import Struct
 
-from hookline.model import Ordering, PolicyOverride, RetryPolicy
+from hookline.model.endpoints import Ordering
+from hookline.model.policy import PolicyOverride, RetryPolicy
 
 _MEMO_MAX = 1024  # callers choose the event type names, so the cache has a limit
 

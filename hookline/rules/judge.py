@@ -11,8 +11,11 @@ from time import strptime
 
 from msgspec import Struct
 
-from hookline.model import Dead, Delivered, Judgement, LeasedDelivery, Retry, RetryPolicy, Sent, Verdict
+from hookline.model.attempts import Sent
+from hookline.model.deliveries import LeasedDelivery
+from hookline.model.policy import RetryPolicy
 from hookline.model.states import ErrorKind, Health, Reason
+from hookline.model.verdicts import Dead, Delivered, Judgement, Retry, Verdict
 from hookline.rules import backoff
 from hookline.rules.redaction import ANSWERED, ERRORS
 

@@ -15,8 +15,9 @@ from msgspec import Struct
 
 from hookline import ids
 from hookline.clock import to_micros
-from hookline.model import Dead, Delivered, LaneEvent, LaneEventKind, Result, Retry
+from hookline.model.lanes import LaneEvent, LaneEventKind
 from hookline.model.states import Reason
+from hookline.model.verdicts import Dead, Delivered, Result, Retry
 from hookline.rules import redaction
 
 # The same id as in Svix's server. Changes of this organization's own endpoints cause no events, because each event would

@@ -23,7 +23,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from hookline.model import Ordering
+from hookline.model.endpoints import Ordering
 
 WHOLE_ENDPOINT = ""  # the queue of a fifo endpoint; the key of a message is never empty
 

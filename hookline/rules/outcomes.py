@@ -8,19 +8,10 @@ from datetime import UTC, datetime
 
 from msgspec.structs import asdict, replace
 
-from hookline.model import (
-    Dead,
-    Judgement,
-    LeasedDelivery,
-    RecordReport,
-    Result,
-    Retry,
-    Sent,
-    Timing,
-    Verdict,
-)
+from hookline.model.attempts import Sent, Timing
+from hookline.model.deliveries import LeasedDelivery
 from hookline.model.states import ErrorKind, Health, Reason
-from hookline.model.verdicts import OUTCOMES
+from hookline.model.verdicts import OUTCOMES, Dead, Judgement, RecordReport, Result, Retry, Verdict
 from hookline.rules.lane.circuit import LaneOutcome
 
 DETAIL_LIMIT = 2000  # stored characters of a cause, an error or a reason

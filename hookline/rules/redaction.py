@@ -13,8 +13,13 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hookline.model import Attempt, DeadLetter, Delivery, Endpoint, LaneEvent, LaneView, Task
+from hookline.model.attempts import Attempt
+from hookline.model.dead import DeadLetter
+from hookline.model.deliveries import Delivery
+from hookline.model.endpoints import Endpoint
+from hookline.model.lanes import LaneEvent, LaneView
 from hookline.model.states import ErrorKind
+from hookline.model.tasks import Task
 
 T = TypeVar("T")
 

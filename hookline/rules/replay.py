@@ -13,8 +13,10 @@ from enum import Enum
 from msgspec import Struct
 
 from hookline import ids
-from hookline.model import DeadFilter, Endpoint, Task, TaskKind, TaskWork
+from hookline.model.dead import DeadFilter
+from hookline.model.endpoints import Endpoint
 from hookline.model.states import DeliveryState, EndpointStatus, Reason
+from hookline.model.tasks import Task, TaskKind, TaskWork
 from hookline.rules.fanout import Target, matches
 
 # Largest difference between the clock that made a message id and the database's clock. With a larger one, receivers would

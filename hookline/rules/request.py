@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from hookline.model import Endpoint, LeasedDelivery
+from hookline.model.deliveries import LeasedDelivery
+from hookline.model.endpoints import Endpoint
 from hookline.rules.trace_context import PARENT, STATE, header_lines
 from hookline.signing import Signer
 

@@ -27,7 +27,7 @@ from msgspec import Meta, Struct
 from hookline import ids
 from hookline.clock import to_micros
 from hookline.errors import ConfigError, InvalidInput, SignatureError
-from hookline.model import Scope
+from hookline.model.actors import Scope
 
 ISSUER = "hookline"
 _ISSUERS = frozenset({ISSUER, "svix-server"})  # tokens of a Svix server still work after a team has moved to Hookline

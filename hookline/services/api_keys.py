@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from hookline.errors import NoSuch
-from hookline.model import ApiKey, NewApiKey, Scope
+from hookline.model.actors import ApiKey, NewApiKey, Scope
 from hookline.model.audit import NewAuditEntry
 from hookline.model.callers import Caller
 from hookline.rules.checks import catalogue

@@ -10,9 +10,10 @@ from msgspec.structs import asdict
 
 from hookline import ids
 from hookline.errors import Conflict, InvalidInput, NoSuch
-from hookline.model import Application, ApplicationChange, NewApplication, Scope
+from hookline.model.actors import Scope
 from hookline.model.audit import NewAuditEntry
 from hookline.model.callers import Caller
+from hookline.model.catalogue import Application, ApplicationChange, NewApplication
 from hookline.rules.checks import catalogue
 from hookline.security.tokens import PORTAL_LIFETIME, issue
 from hookline.services import audit, lookup, tokens

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from hookline.model import Endpoint
 from hookline.model.audit import NewAuditEntry
 from hookline.model.callers import Caller
+from hookline.model.endpoints import Endpoint
 from hookline.rules.checks.text import one_line
 from hookline.rules.operational_events import MANAGEMENT
 

@@ -10,10 +10,11 @@ from msgspec.structs import replace
 
 from hookline import ids
 from hookline.errors import Conflict, InvalidInput, NoSuch
-from hookline.model import DeadFilter, DeadLetter, NewTask, Task, TaskKind, TaskWork
 from hookline.model.audit import NewAuditEntry
 from hookline.model.callers import Caller
+from hookline.model.dead import DeadFilter, DeadLetter
 from hookline.model.states import EndpointStatus, Reason
+from hookline.model.tasks import NewTask, Task, TaskKind, TaskWork
 from hookline.rules.checks import catalogue
 from hookline.rules.checks import text as text_checks
 from hookline.rules.replay import refusal

@@ -7,8 +7,10 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from hookline.model import Accepted, Application, BatchAccepted, CircuitPolicy, NewBatch, NewMessage, RetryPolicy
 from hookline.model.callers import Caller
+from hookline.model.catalogue import Application
+from hookline.model.messages import Accepted, BatchAccepted, NewBatch, NewMessage
+from hookline.model.policy import CircuitPolicy, RetryPolicy
 from hookline.rules.guard import Guard
 from hookline.services.schemas.payloads import Schemas
 from hookline.store.protocols import Store

@@ -9,20 +9,11 @@ from functools import partial
 from msgspec import Struct
 
 from hookline.errors import Conflict, InvalidInput
-from hookline.model import (
-    Endpoint,
-    LaneEvent,
-    LaneEventFilter,
-    LaneEventKind,
-    NewTask,
-    Task,
-    TaskFilter,
-    TaskKind,
-    TaskStatus,
-    TaskWork,
-)
 from hookline.model.callers import Caller
+from hookline.model.endpoints import Endpoint
+from hookline.model.lanes import LaneEvent, LaneEventFilter, LaneEventKind
 from hookline.model.states import EndpointStatus
+from hookline.model.tasks import NewTask, Task, TaskFilter, TaskKind, TaskStatus, TaskWork
 from hookline.rules.checks import text as text_checks
 from hookline.services import audit, lookup, replays, tasks
 from hookline.services.deps import Deps

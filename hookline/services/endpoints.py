@@ -16,20 +16,11 @@ from msgspec.structs import asdict, replace
 from hookline import ids, signing
 from hookline.engine.alerting import channels as alert_channels
 from hookline.errors import Conflict, InvalidInput, NoSuch, NotFound, Overtaken
-from hookline.model import (
-    Application,
-    Endpoint,
-    EndpointChange,
-    EventType,
-    Message,
-    NewApplication,
-    NewEndpoint,
-    NewMessage,
-    Organization,
-    Secret,
-)
 from hookline.model.audit import NewAuditEntry
 from hookline.model.callers import Caller
+from hookline.model.catalogue import Application, EventType, NewApplication, Organization
+from hookline.model.endpoints import Endpoint, EndpointChange, NewEndpoint, Secret
+from hookline.model.messages import Message, NewMessage
 from hookline.model.states import EndpointStatus
 from hookline.rules import operational_events
 from hookline.rules.alerts.wording import WEBHOOK

@@ -10,9 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from hookline.errors import Conflict, NoSuch, Overtaken
-from hookline.model import EventType
 from hookline.model.audit import NewAuditEntry
 from hookline.model.callers import Caller
+from hookline.model.catalogue import EventType
 from hookline.rules.checks import catalogue
 from hookline.services import audit, lookup
 from hookline.services.deps import Deps

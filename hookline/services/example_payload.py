@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from hookline.model import EventType
+from hookline.model.catalogue import EventType
 from hookline.services.schemas.validate import newest
 
 MAX_SIZE = 64 * 1024  # approximate limit in bytes

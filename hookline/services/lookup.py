@@ -6,8 +6,10 @@ from msgspec import Struct
 
 from hookline import ids
 from hookline.errors import NoSuch
-from hookline.model import Application, Endpoint, Message
 from hookline.model.callers import Caller
+from hookline.model.catalogue import Application
+from hookline.model.endpoints import Endpoint
+from hookline.model.messages import Message
 from hookline.services.deps import Deps
 
 

@@ -8,9 +8,11 @@ from typing import TypeVar
 
 from hookline import clock
 from hookline.errors import Conflict, InvalidInput, NoSuch, NotFound
-from hookline.model import Accepted, Application, BatchAccepted, Endpoint, IngestStatus, Message, NewBatch, NewMessage
 from hookline.model.audit import NewAuditEntry
 from hookline.model.callers import Caller
+from hookline.model.catalogue import Application
+from hookline.model.endpoints import Endpoint
+from hookline.model.messages import Accepted, BatchAccepted, IngestStatus, Message, NewBatch, NewMessage
 from hookline.model.states import EndpointStatus
 from hookline.rules.checks.message import check_message
 from hookline.services import audit, lookup

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hookline.errors import NoSuch
-from hookline.model import Scope
+from hookline.model.actors import Scope
 from hookline.model.audit import Note
 from hookline.model.callers import Caller
 from hookline.model.operators import Operator, operator_name

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from hookline import ids
 from hookline.errors import NoSuch
-from hookline.model import Organization
+from hookline.model.catalogue import Organization
 from hookline.store.protocols import Store
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hookline.errors import NotFound
-from hookline.model import SetAside
 from hookline.model.audit import NewAuditEntry
 from hookline.model.callers import Caller
+from hookline.model.outbox import SetAside
 from hookline.services import audit
 from hookline.services.deps import Deps
 from hookline.store.protocols import Page

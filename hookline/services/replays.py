@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from hookline.errors import Conflict, InvalidInput
-from hookline.model import Endpoint, NewTask, Task, TaskKind, TaskWork
 from hookline.model.callers import Caller
+from hookline.model.endpoints import Endpoint
+from hookline.model.tasks import NewTask, Task, TaskKind, TaskWork
 from hookline.rules.checks import catalogue
 from hookline.rules.checks import text as text_checks
 from hookline.rules.replay import refusal

@@ -6,9 +6,9 @@ from datetime import timedelta
 
 from hookline import ids
 from hookline.errors import Conflict, NoSuch
-from hookline.model import NewTask, Task, TaskFilter, TaskKind, TaskStatus
 from hookline.model.audit import NewAuditEntry
 from hookline.model.callers import Caller
+from hookline.model.tasks import NewTask, Task, TaskFilter, TaskKind, TaskStatus
 from hookline.services import audit
 from hookline.services.deps import Deps
 from hookline.services.lookup import storable

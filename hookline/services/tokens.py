@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from hookline.errors import Forbidden
-from hookline.model import Application
 from hookline.model.audit import NewAuditEntry
 from hookline.model.callers import Caller
+from hookline.model.catalogue import Application
 from hookline.security import tokens
 from hookline.services import audit, lookup
 from hookline.services.deps import Deps

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from hookline.errors import InvalidInput, SignatureError
-from hookline.model import Scheme
+from hookline.model.endpoints import Scheme
 from hookline.signing.key_strength import weakness, weakness_of_text
 from hookline.signing.signature_headers import HMAC, decode64, encode64
 

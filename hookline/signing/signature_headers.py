@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from hookline.clock import EPOCH
 from hookline.errors import VerificationCode, VerificationError
-from hookline.model import Scheme
+from hookline.model.endpoints import Scheme
 from hookline.signing.headers import Headers
 
 TOLERANCE = 300.0  # seconds by which a signed timestamp may differ from the receiver's clock, in the past or future

@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import partial
 
 from hookline.errors import SignatureError
-from hookline.model import Scheme, Secret
+from hookline.model.endpoints import Scheme, Secret
 from hookline.signing.keys import SigningKey, signing_key
 from hookline.signing.signature_headers import dotted_content, encode64, is_id, timed_content
 

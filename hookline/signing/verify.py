@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from hookline.errors import SignatureError, VerificationCode, VerificationError
-from hookline.model import Scheme, Secret
+from hookline.model.endpoints import Scheme, Secret
 from hookline.signing.headers import Headers
 from hookline.signing.keys import CheckingKey, checking_key
 from hookline.signing.signature_headers import READERS, TOLERANCE, Request, SignedParts, raw_body, signed_at

@@ -11,8 +11,8 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from hookline.model import Depths
 from hookline.model.alerts import AlertName, EarlierCheck, Reading, Severity, UnhealthyEndpoint
+from hookline.model.depths import Depths
 from hookline.model.measures import SECONDS, at_least, count
 from hookline.model.pulses import Pulse, together
 from hookline.model.states import Circuit, EndpointStatus

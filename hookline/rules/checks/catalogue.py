@@ -18,19 +18,11 @@ from msgspec.structs import replace
 
 from hookline import ids, signing
 from hookline.errors import InvalidInput
-from hookline.model import (
-    ApplicationChange,
-    Endpoint,
-    EndpointChange,
-    EventType,
-    NewApiKey,
-    NewApplication,
-    NewEndpoint,
-    Scheme,
-    Secret,
-    TaskWork,
-)
+from hookline.model.actors import NewApiKey
+from hookline.model.catalogue import ApplicationChange, EventType, NewApplication
+from hookline.model.endpoints import Endpoint, EndpointChange, NewEndpoint, Scheme, Secret
 from hookline.model.states import EndpointStatus
+from hookline.model.tasks import TaskWork
 from hookline.rules.checks.message import check_policy
 from hookline.rules.checks.text import (
     check_instant,

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from hookline import ids
 from hookline.errors import InvalidInput
-from hookline.model import NewMessage, PolicyOverride, RetryPolicy, Strategy
+from hookline.model.messages import NewMessage
+from hookline.model.policy import PolicyOverride, RetryPolicy, Strategy
 from hookline.rules.checks.text import (
     check_instant,
     check_listed,

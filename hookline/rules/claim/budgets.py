@@ -17,7 +17,8 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from hookline.model import AppPace, ClaimBatch, LeasedDelivery, SlotBudgets
+from hookline.model.deliveries import ClaimBatch, LeasedDelivery, SlotBudgets
+from hookline.model.lanes import AppPace
 from hookline.rules.lane.admission import advance, gcra
 
 MAX_LATE = timedelta(seconds=1)  # a lane that missed its turn is looked at no later than this after the next start

@@ -8,7 +8,9 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from hookline.model import AppPace, CircuitPolicy, Lane, SlotBudgets
+from hookline.model.deliveries import SlotBudgets
+from hookline.model.lanes import AppPace, Lane
+from hookline.model.policy import CircuitPolicy
 from hookline.rules.claim.budgets import StartBudget, app_room, fair_quota
 from hookline.rules.lane.admission import REFUSED_PAUSE, Admission, admit, after_claim
 

@@ -12,7 +12,8 @@ from datetime import datetime, timedelta
 import msgspec
 from msgspec import Struct
 
-from hookline.model import CircuitPolicy, Lane
+from hookline.model.lanes import Lane
+from hookline.model.policy import CircuitPolicy
 from hookline.model.states import Circuit, EndpointStatus
 
 # A refused lane is looked at again after this long even if nothing wakes it: another worker may have room for it.

@@ -14,7 +14,8 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hookline.model import CircuitPolicy, Lane, LaneEvent, LaneEventKind
+from hookline.model.lanes import Lane, LaneEvent, LaneEventKind
+from hookline.model.policy import CircuitPolicy
 from hookline.model.states import Circuit, EndpointStatus, Health
 from hookline.rules.lane.pace import (
     can_slow,

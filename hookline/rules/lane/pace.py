@@ -15,7 +15,8 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from hookline.model import CircuitPolicy, Lane
+from hookline.model.lanes import Lane
+from hookline.model.policy import CircuitPolicy
 from hookline.model.states import Circuit
 from hookline.rules.lane.admission import effective_rate
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from hookline import ids
 from hookline.ids import org_option
-from hookline.model import Lane
+from hookline.model.lanes import Lane
 from hookline.model.states import OPEN, WAITING, Circuit, DeliveryState, EndpointStatus, Reason
 from hookline.services.explain.model import DeliveryHistory
 from hookline.services.explain.next_step import held_by, is_limited

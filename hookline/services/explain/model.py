@@ -10,7 +10,11 @@ from msgspec import Struct
 
 from hookline import ids
 from hookline.ids import DEFAULT_ORG
-from hookline.model import Attempt, DeadLetter, Delivery, LaneEvent, LaneView, Message
+from hookline.model.attempts import Attempt
+from hookline.model.dead import DeadLetter
+from hookline.model.deliveries import Delivery
+from hookline.model.lanes import LaneEvent, LaneView
+from hookline.model.messages import Message
 
 
 class DeliveryHistory(Struct, frozen=True, kw_only=True):

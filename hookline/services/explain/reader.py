@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from hookline.model import Attempt, AttemptFilter, Delivery, LaneEvent, LaneEventFilter, Message
+from hookline.model.attempts import Attempt, AttemptFilter
+from hookline.model.deliveries import Delivery
+from hookline.model.lanes import LaneEvent, LaneEventFilter
+from hookline.model.messages import Message
 from hookline.model.states import OPEN, DeliveryState
 from hookline.services.explain.model import DeliveryHistory, MessageHistory
 from hookline.services.explain.times import HOLDS

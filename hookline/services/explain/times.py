@@ -8,8 +8,9 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from hookline.model import Attempt, LaneEvent
-from hookline.model import LaneEventKind as K
+from hookline.model.attempts import Attempt
+from hookline.model.lanes import LaneEvent
+from hookline.model.lanes import LaneEventKind as K
 from hookline.model.states import Circuit, EndpointStatus, ErrorKind
 from hookline.services.explain.model import DeliveryHistory
 from hookline.services.explain.next_step import current_state

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from hookline.engine.frames import Frames, frame
 from hookline.errors import InvalidInput
-from hookline.model import EventType
+from hookline.model.catalogue import EventType
 from hookline.services.schemas import validate as schema_validation
 
 CHUNK = 1 << 18

@@ -14,7 +14,7 @@ import structlog
 from msgspec import Struct
 
 from hookline.errors import InvalidInput
-from hookline.model import EventType
+from hookline.model.catalogue import EventType
 from hookline.services.schemas import validate as schema_validation
 from hookline.services.schemas.child import Answer, Check, Job, Save
 from hookline.services.schemas.pool import SECONDS, Pool, TooCostly

@@ -21,7 +21,7 @@ from jsonschema_rs import ReferencingError, RegexOptions, Registry, ValidationEr
 from msgspec import Struct
 
 from hookline.errors import InvalidInput
-from hookline.model import EventType
+from hookline.model.catalogue import EventType
 
 MAX_FAULTS = 5
 MAX_PATTERNS = 100
