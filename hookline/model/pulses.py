@@ -6,8 +6,9 @@ processes and over time. The store keeps single pulses for two hours and sums pe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
+from operator import add
 
 from msgspec import Struct
 from msgspec.structs import fields
@@ -64,20 +65,20 @@ class Pulse(Struct, kw_only=True, omit_defaults=True):
         return quantile(part, self.first_latency, SECONDS) if self.first_latency else None
 
 
-def together(pulses: Iterable[Pulse], at: datetime) -> Pulse:
-    """Return the sum of `pulses`.
+_SUMS = tuple(field.name for field in fields(Pulse) if field.name not in ("at", "process", "outbox_lag"))
+
+
+def together(pulses: Iterable[Pulse], at: datetime, names: Sequence[str] = _SUMS) -> Pulse:
+    """Return the sum of `pulses`, or only of these fields.
 
     `processes`, `in_flight` and `slots` are summed too, so these three only make sense for pulses of the same moment.
     """
     total = Pulse(at=at, processes=0)
     for pulse in pulses:
-        for name in _SUMS:
+        for name in names:
             setattr(total, name, _sum(getattr(total, name), getattr(pulse, name)))
         total.outbox_lag = max(total.outbox_lag, pulse.outbox_lag)
     return total
-
-
-_SUMS = tuple(field.name for field in fields(Pulse) if field.name not in ("at", "process", "outbox_lag"))
 
 
 def _sum(one: object, other: object) -> object:
@@ -90,7 +91,7 @@ def _sum(one: object, other: object) -> object:
         case list(), list():
             if len(one) != len(other):  # one is empty, or comes from a release with other buckets
                 return one or other
-            return [a + b for a, b in zip(one, other, strict=True)]
+            return list(map(add, one, other))
         case ((int() | float()), (int() | float())):
             return one + other
     raise TypeError(f"pulses do not add up: {type(one).__name__} and {type(other).__name__}")

@@ -9,17 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Iterable, Iterator
 from datetime import datetime, timedelta
-from operator import add
 from typing import Any, Protocol
 
-from msgspec import Struct
-
 from hookline.clock import EPOCH
-from hookline.model.pulses import Pulse, Row
+from hookline.model.pulses import Pulse, together
 
 MINUTE, QUARTER = timedelta(minutes=1), timedelta(minutes=15)
 AT_ONCE = 24  # quarters per database read; other tasks can run between two reads
 REMEMBERED = timedelta(days=7, hours=1)  # how long finished quarters stay in the cache
+CHARTED = ("accepted", "attempts", "latency", "first_latency", "lag", "used")  # fields of a pulse
 _LATELY = timedelta(hours=1)  # time range in which the newest minute is searched
 
 
@@ -31,75 +29,20 @@ class Read(Protocol):
     ) -> Coroutine[Any, Any, list[Pulse]]: ...
 
 
-class Work(Struct, kw_only=True):
-    """Totals of one time interval."""
-
-    at: datetime  # start of the interval
-    accepted: float = 0.0  # messages accepted
-    delivered: float = 0.0  # successful attempts
-    retried: float = 0.0  # failed attempts that are retried
-    dead: float = 0.0  # failed attempts after which the delivery died
-    reasons: dict[str, float] = {}  # deaths by reason, including deliveries that died while they waited
-    latency: Row = []  # seconds from acceptance to delivery
-    first_latency: Row = []  # seconds from acceptance to the first attempt
-    lag: Row = []  # seconds from the due time to the start of an attempt
-    used: Row = []  # attempts per delivered message
-
-    @property
-    def attempts(self) -> float:
-        return self.delivered + self.retried + self.dead
-
-    def count(self, pulse: Pulse) -> None:
-        self.accepted += pulse.accepted
-        self.delivered += pulse.attempts.get("delivered", 0.0)
-        self.retried += pulse.attempts.get("retry", 0.0)
-        self.dead += pulse.attempts.get("dead", 0.0)
-        self._more(pulse.dead, pulse.latency, pulse.first_latency, pulse.lag, pulse.used)
-
-    def take(self, other: Work) -> None:
-        self.accepted += other.accepted
-        self.delivered += other.delivered
-        self.retried += other.retried
-        self.dead += other.dead
-        self._more(other.reasons, other.latency, other.first_latency, other.lag, other.used)
-
-    def _more(self, reasons: dict[str, float], latency: Row, first_latency: Row, lag: Row, used: Row) -> None:
-        if reasons:
-            self.reasons = {
-                name: self.reasons.get(name, 0.0) + reasons.get(name, 0.0) for name in self.reasons | reasons
-            }
-        self.latency = _sum(self.latency, latency)
-        self.first_latency = _sum(self.first_latency, first_latency)
-        self.lag = _sum(self.lag, lag)
-        self.used = _sum(self.used, used)
+def charted(pulses: Iterable[Pulse], at: datetime) -> Pulse:
+    """Return the sum of the fields that charts show."""
+    return together(pulses, at, CHARTED)
 
 
-def _sum(one: Row, other: Row) -> Row:
-    """Add two histograms. One with other buckets, from another release, is left out."""
-    if not other or (one and len(one) != len(other)):
-        return one
-    return list(map(add, one, other)) if one else other
-
-
-def stretches(pulses: Iterable[Pulse], length: timedelta) -> dict[datetime, Work]:
+def stretches(pulses: Iterable[Pulse], length: timedelta) -> dict[datetime, Pulse]:
     """Sum pulses per interval, by the interval's start. A pulse belongs to the interval in which it ended.
 
     A pulse that ended exactly at a boundary belongs to the earlier interval.
     """
-    found: dict[datetime, Work] = {}
+    groups: dict[datetime, list[Pulse]] = {}
     for pulse in pulses:
-        start = begin(pulse.at - timedelta(microseconds=1), length)
-        if start not in found:
-            found[start] = Work(at=start)
-        found[start].count(pulse)
-    return found
-
-
-def together(found: Iterable[Work], at: datetime) -> Work:
-    total = Work(at=at)
-    for each in found:
-        total.take(each)
-    return total
+        groups.setdefault(begin(pulse.at - timedelta(microseconds=1), length), []).append(pulse)
+    return {start: charted(group, start) for start, group in groups.items()}
 
 
 def begin(at: datetime, length: timedelta) -> datetime:
@@ -111,15 +54,15 @@ class History:
     """Reads and caches the fleet's history. There is one per process."""
 
     def __init__(self) -> None:
-        self._quarters: dict[datetime, Work] = {}  # finished quarters of an hour
+        self._quarters: dict[datetime, Pulse] = {}  # finished quarters of an hour
         self._reading = asyncio.Lock()  # concurrent requests wait for the first one to fill the cache
 
-    async def minutes(self, read: Read, since: datetime) -> list[Work]:
+    async def minutes(self, read: Read, since: datetime) -> list[Pulse]:
         """Return the minutes that have pulses, oldest first."""
         found = stretches(await _latest(read, since), MINUTE)
         return [found[at] for at in sorted(found)]
 
-    async def quarters(self, read: Read, since: datetime, now: datetime) -> list[Work]:
+    async def quarters(self, read: Read, since: datetime, now: datetime) -> list[Pulse]:
         """Return all quarters of an hour, oldest first."""
         async with self._reading:
             latest = await _latest(read, now - _LATELY)
@@ -136,7 +79,7 @@ class History:
             first = missing[0]
             run = [at for at in missing[:AT_ONCE] if at - first < AT_ONCE * QUARTER]
             found = stretches(await read(first, run[-1] + QUARTER, minutes=True), QUARTER)
-            self._quarters |= {at: found.get(at) or Work(at=at) for at in run}
+            self._quarters |= {at: found.get(at) or Pulse(at=at) for at in run}
             missing = missing[len(run) :]
 
 

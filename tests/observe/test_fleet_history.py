@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from hookline.model.pulses import Pulse
-from hookline.observe.fleet_history import QUARTER, History, Work, begin, stretches, together
+from hookline.observe.fleet_history import QUARTER, History, begin, charted, stretches
 
 NOW = datetime(2026, 3, 1, 12, 37, 30, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -51,23 +51,21 @@ def test_a_pulse_belongs_to_the_interval_in_which_it_ended() -> None:
     assert {at: each.accepted for at, each in found.items()} == {edge - QUARTER: 5.0, edge: 2.0}
 
 
-def test_every_field_is_summed() -> None:
+def test_every_charted_field_is_summed() -> None:
     found = stretches([pulse(NOW, 1), pulse(NOW, 2)], QUARTER)
-    wanted = Work(
+    wanted = Pulse(
         at=begin(NOW, QUARTER),
+        processes=0,
         accepted=3.0,
-        delivered=6.0,
-        retried=9.0,
-        dead=15.0,
-        reasons={"unsendable": 21.0},
+        attempts={"delivered": 6.0, "retry": 9.0, "dead": 15.0},
         latency=[3.0, 2.0],
         first_latency=[3.0, 4.0],
         lag=[3.0, 6.0],
         used=[3.0, 8.0],
     )
     assert list(found.values()) == [wanted]
-    assert together(found.values(), wanted.at) == wanted
-    assert wanted.attempts == 30.0
+    assert charted(found.values(), wanted.at) == wanted
+    assert wanted.attempted == 30.0
 
 
 def test_rows_of_another_release_are_left_out() -> None:
@@ -141,5 +139,5 @@ async def test_minutes_that_are_aggregated_late_are_not_missed() -> None:
 
 async def test_the_history_without_pulses_is_empty() -> None:
     found = await History().quarters(Kept([]), NOW - timedelta(hours=6), NOW)
-    assert sum(each.attempts for each in found) == 0
+    assert sum(each.attempted for each in found) == 0
     assert await History().minutes(Kept([]), NOW) == []

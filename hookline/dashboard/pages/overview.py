@@ -18,7 +18,8 @@ from hookline.dashboard.pages import alerts
 from hookline.dashboard.pages.overview_view import MAX_UNHEALTHY, Fleet, OverviewData, body
 from hookline.model import Backlog, DeadFilter, Depths
 from hookline.model.activity import MINUTE
-from hookline.observe.fleet_history import Work
+from hookline.model.pulses import Pulse
+from hookline.observe.fleet_history import charted
 from hookline.observe.fleet_overview import ALIVE, living
 from hookline.store.protocols import Page as Rows
 
@@ -61,7 +62,7 @@ async def _deployment(context: PageContext) -> OverviewData:
     )
 
 
-async def _work(context: PageContext) -> list[Work]:
+async def _work(context: PageContext) -> list[Pulse]:
     past, read = context.services.history, context.store.monitoring.pulses
     since = series.begins(context.span, context.now)
     if context.span.grain == MINUTE:
@@ -69,20 +70,20 @@ async def _work(context: PageContext) -> list[Work]:
     return await past.quarters(read, since, context.now)
 
 
-def _steps(context: PageContext, found: Sequence[Work]) -> list[Work]:
+def _steps(context: PageContext, found: Sequence[Pulse]) -> list[Pulse]:
     length, first = series.step(context.span), series.begins(context.span, context.now)
-    steps = [Work(at=first + at * length) for at in range(context.span.steps)]
+    groups: list[list[Pulse]] = [[] for _ in range(context.span.steps)]
     for each in found:
         at = (each.at - first) // length
-        if 0 <= at < len(steps):
-            steps[at].take(each)
-    return steps
+        if 0 <= at < len(groups):
+            groups[at].append(each)
+    return [charted(group, first + at * length) for at, group in enumerate(groups)]
 
 
-def _outcomes(context: PageContext, steps: Sequence[Work]) -> Series:
-    delivered = [round(each.delivered) for each in steps]
-    retried = [round(each.retried) for each in steps]
-    dead = [round(each.dead) for each in steps]
+def _outcomes(context: PageContext, steps: Sequence[Pulse]) -> Series:
+    delivered, retried, dead = (
+        [round(each.attempts.get(outcome, 0.0)) for each in steps] for outcome in ("delivered", "retry", "dead")
+    )
     over = series.drawn(series.steps(context.span, context.now), delivered, retried, dead)
     return Series(times=[each.at for each in steps], delivered=delivered, retried=retried, dead=dead, over=over)
 

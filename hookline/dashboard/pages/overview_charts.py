@@ -14,9 +14,8 @@ from hookline.dashboard.charts.series import Series
 from hookline.dashboard.page_context import PageContext
 from hookline.model.alerts import EarlierCheck
 from hookline.model.measures import ATTEMPTS, SECONDS, quantile
-from hookline.model.pulses import Row
-from hookline.observe import fleet_history
-from hookline.observe.fleet_history import Work
+from hookline.model.pulses import Pulse, Row
+from hookline.observe.fleet_history import charted
 from hookline.web.html import Child, Safe, tag
 
 _QUANTILES = (("p50", 0.5, "delivered"), ("p95", 0.95, "scheduled"), ("p99", 0.99, "dead"))
@@ -27,7 +26,7 @@ def outcomes(context: PageContext, found: Series) -> Safe:
     return components.section("Attempts", figures.areas(label, found.curves(), found.times))
 
 
-def backlog(steps: Sequence[Work], checks: Sequence[EarlierCheck]) -> Safe:
+def backlog(steps: Sequence[Pulse], checks: Sequence[EarlierCheck]) -> Safe:
     """Draw the start delay, and the number of due deliveries if the earlier checks cover the range."""
     times = [each.at for each in steps]
     late = [Curve(name="p95", shade="scheduled", values=[_at(0.95, each.lag) for each in steps])]
@@ -49,8 +48,8 @@ def _highest(checks: Sequence[EarlierCheck], times: Sequence[datetime]) -> list[
     return found
 
 
-def latency(context: PageContext, steps: Sequence[Work]) -> Safe:
-    total, times = fleet_history.together(steps, steps[0].at), [each.at for each in steps]
+def latency(context: PageContext, steps: Sequence[Pulse]) -> Safe:
+    total, times = charted(steps, steps[0].at), [each.at for each in steps]
     curves = [
         Curve(name=name, shade=shade, values=[_at(part, each.latency) for each in steps])
         for name, part, shade in _QUANTILES
@@ -83,8 +82,8 @@ def length(seconds: float | None) -> str:
     return exact(seconds, "s")
 
 
-def attempts(steps: Sequence[Work]) -> Safe:
-    used = fleet_history.together(steps, steps[0].at).used[: len(ATTEMPTS) + 1]
+def attempts(steps: Sequence[Pulse]) -> Safe:
+    used = charted(steps, steps[0].at).used[: len(ATTEMPTS) + 1]
     total, last = sum(used), max((at for at, count in enumerate(used) if count), default=-1)
     names = [*(f"{number:.0f}" for number in ATTEMPTS), f"more than {ATTEMPTS[-1]:.0f}"]
     found = [

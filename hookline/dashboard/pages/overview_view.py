@@ -19,8 +19,7 @@ from hookline.model import Backlog, Depths, UnhealthyLane
 from hookline.model.alerts import Alert, EarlierCheck, Severity
 from hookline.model.measures import SECONDS, quantile
 from hookline.model.pulses import Pulse
-from hookline.observe import fleet_history
-from hookline.observe.fleet_history import Work
+from hookline.observe.fleet_history import charted
 from hookline.store.protocols import MAX_WAITING
 from hookline.web.html import Child, Safe, tag
 
@@ -34,7 +33,7 @@ class Fleet(Struct, frozen=True, kw_only=True):
     alerts: list[Alert]  # firing alerts
     names: Names  # endpoints that the alerts are about, by id
     living: list[Pulse]  # the last pulse of each live process
-    steps: list[Work]  # one for each step of the charts
+    steps: list[Pulse]  # one for each step of the charts
     checks: Sequence[EarlierCheck]  # earlier backlog checks, oldest first; empty if they do not cover the range
 
     @property
@@ -195,7 +194,7 @@ def _waiting_words(context: PageContext, data: OverviewData) -> str:
 
 
 def _fleet(fleet: Fleet) -> list[Safe]:
-    total = fleet_history.together(fleet.steps, fleet.steps[0].at)
+    total = charted(fleet.steps, fleet.steps[0].at)
     slow = quantile(0.95, total.latency, SECONDS) if total.latency else None
     processes = f"{len(fleet.living):,} {'process' if len(fleet.living) == 1 else 'processes'}"
     return [
