@@ -121,9 +121,7 @@ def _latencies(seen: Overview) -> Iterator[Text]:
 
 
 def _quantiles(name: str, found: Quantiles, about: str) -> Text:
-    figures = "".join(
-        f"{'-' if each is None else lasting(each):>{_NUMBER}}" for each in (found.p50, found.p95, found.p99)
-    )
+    figures = "".join(f"{'-' if each is None else lasting(each):>{_NUMBER}}" for each in found.values())
     return _row(name, figures, (f"  {about}", QUIET))
 
 

@@ -99,16 +99,12 @@ class Recorder:
             await self._write_batch(self._results, self._record)
 
     async def _write_batch(self, queue: list[T], write: Callable[[list[T]], Awaitable[object]]) -> None:
-        batch = self._take(queue)
+        batch = queue[:MAX_PER_BATCH]
+        del queue[:MAX_PER_BATCH]
+        self._writing += len(batch)
         await self._write_or_keep(batch, queue, write)
         self._writing -= len(batch)
         self._on_written()
-
-    def _take(self, items: list[T]) -> list[T]:
-        batch = items[:MAX_PER_BATCH]
-        del items[:MAX_PER_BATCH]
-        self._writing += len(batch)
-        return batch
 
     async def _record(self, batch: list[Result]) -> None:
         wake = self._slots.next_in_line(result.job for result in batch)

@@ -14,7 +14,7 @@ from hookline.clock import monotonic
 from hookline.errors import SourceUnavailable, StoreUnavailable
 from hookline.model import RelayReport
 from hookline.observe.tally import Tally
-from hookline.store.outage import Outage, pause
+from hookline.store.outage import Outage, first_of, pause
 from hookline.store.protocols import Store
 
 log = structlog.get_logger()
@@ -74,21 +74,19 @@ class Relay:
         self._emptied_at = monotonic()  # the last time that the outbox was empty
 
     async def run(self, stop: asyncio.Event) -> None:
-        stopped = asyncio.create_task(stop.wait())
         try:
             while not stop.is_set():
-                await self._step(stop, stopped)
+                await self._step(stop)
         finally:
-            stopped.cancel()
             await self._outbox.close()
 
-    async def _step(self, stop: asyncio.Event, stopped: asyncio.Task[bool]) -> None:
+    async def _step(self, stop: asyncio.Event) -> None:
         try:
             moved = await self.once()
             if moved < BATCH:
                 if moved:
                     await pause(SETTLE, stop)
-                await self._wait(stopped)
+                await first_of(self._outbox.wait(MAX_WAIT), stop.wait())
         except StoreUnavailable as error:
             self._note_lag(emptied=False)
             await self._outage.failed("relay", error, stop)
@@ -122,16 +120,6 @@ class Relay:
         if report.set_aside:
             log.error("outbox_rows_set_aside", outbox=self._outbox.name, count=report.set_aside, reasons=report.reasons)
         return report.gone
-
-    async def _wait(self, stopped: asyncio.Task[bool]) -> None:
-        waiting = asyncio.create_task(self._outbox.wait(MAX_WAIT))
-        try:
-            await asyncio.wait((waiting, stopped), return_when=asyncio.FIRST_COMPLETED)
-            if waiting.done():
-                waiting.result()
-        finally:
-            if waiting.cancel():
-                await asyncio.wait((waiting,))
 
     # ── a source that is unavailable ──
 

@@ -10,7 +10,7 @@ import structlog
 from hookline.clock import monotonic
 from hookline.errors import HooklineError, StoreUnavailable
 from hookline.model import Task, TaskStatus
-from hookline.store.outage import Outage
+from hookline.store.outage import Outage, first_of
 from hookline.store.protocols import STEP, Store
 
 log = structlog.get_logger()
@@ -42,8 +42,10 @@ class TaskRunner:
             except Exception:
                 log.exception("tasks_failed")
                 stepped = 0
-            if not stepped:
-                await self._wait(stop)
+            if (
+                not stepped
+            ):  # wait until this process adds a task, or until it is time to look for tasks of other processes
+                await first_of(stop.wait(), self._store.repair.task_added.wait(), timeout=self._poll)
 
     async def once(self, stop: asyncio.Event | None = None) -> int:
         """Run one step of each open task that no other worker has locked. Return the number of steps."""
@@ -83,15 +85,6 @@ class TaskRunner:
         self._failing.pop(task_id, None)
         shown = str(error) if isinstance(error, HooklineError) else f"{type(error).__name__}; see the worker's log"
         await self._store.repair.fail_task(task_id, shown)
-
-    async def _wait(self, stop: asyncio.Event) -> None:
-        """Wait until this process adds a task, or until it is time to check for tasks of other processes."""
-        waits = [asyncio.ensure_future(event.wait()) for event in (stop, self._store.repair.task_added)]
-        try:
-            await asyncio.wait(waits, timeout=self._poll, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for waiting in waits:
-                waiting.cancel()
 
 
 def _log_end(task: Task) -> None:

@@ -59,13 +59,13 @@ class History:
 
     async def minutes(self, read: Read, since: datetime) -> list[Pulse]:
         """Return the minutes that have pulses, oldest first."""
-        found = stretches(await _latest(read, since), MINUTE)
+        found = stretches(await latest_pulses(read, since), MINUTE)
         return [found[at] for at in sorted(found)]
 
     async def quarters(self, read: Read, since: datetime, now: datetime) -> list[Pulse]:
         """Return all quarters of an hour, oldest first."""
         async with self._reading:
-            latest = await _latest(read, now - _LATELY)
+            latest = await latest_pulses(read, now - _LATELY)
             over = _over(latest, now)
             await self._learn(read, begin(since, QUARTER), over)
         open_ones = stretches((pulse for pulse in latest if pulse.at > over), QUARTER)
@@ -83,8 +83,8 @@ class History:
             missing = missing[len(run) :]
 
 
-async def _latest(read: Read, since: datetime) -> list[Pulse]:
-    """Read the sums per minute, then the single pulses that are newer."""
+async def latest_pulses(read: Read, since: datetime) -> list[Pulse]:
+    """Read the sums per minute, which are far fewer with many processes, then the single pulses that are newer."""
     minutes = await read(since, minutes=True)
     return [*minutes, *await read(minutes[-1].at if minutes else since)]
 

@@ -15,7 +15,9 @@ WINDOW = timedelta(minutes=5)
 ALIVE = timedelta(seconds=3 * EVERY)  # a process without a pulse for longer counts as ended
 STEPS = 30  # points of a curve, ten seconds each
 
-_PARTS = (0.5, 0.95, 0.99)
+_PARTS = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+
+Quantiles = dict[str, float | None]  # seconds, by the name of the quantile; None means that there were no values
 
 
 class Rate(Struct, frozen=True, kw_only=True):
@@ -24,14 +26,6 @@ class Rate(Struct, frozen=True, kw_only=True):
     recent: float  # average of the last minute
     window: float  # average of the last five minutes
     curve: list[float]  # the last five minutes in steps, oldest first
-
-
-class Quantiles(Struct, frozen=True, kw_only=True):
-    """Quantiles in seconds. None means that there were no values."""
-
-    p50: float | None
-    p95: float | None
-    p99: float | None
 
 
 class FailingEndpoint(Struct, frozen=True, kw_only=True):
@@ -115,13 +109,11 @@ def _rate(pulses: Sequence[Pulse], now: datetime, count: Callable[[Pulse], float
 
 def _known_for(pulses: Sequence[Pulse], now: datetime) -> timedelta:
     """Return for how long there are pulses. A fleet that has just started must not look slow."""
-    one = timedelta(seconds=EVERY)
-    return one if not pulses else max(one, now - min(pulse.at for pulse in pulses) + one)
+    return timedelta(seconds=EVERY) + max(timedelta(0), now - min((pulse.at for pulse in pulses), default=now))
 
 
 def _quantiles(row: Sequence[float]) -> Quantiles:
-    p50, p95, p99 = (quantile(part, row, SECONDS) if row else None for part in _PARTS)
-    return Quantiles(p50=p50, p95=p95, p99=p99)
+    return {name: quantile(part, row, SECONDS) if row else None for name, part in _PARTS.items()}
 
 
 def _shares(used: Sequence[float]) -> list[float]:

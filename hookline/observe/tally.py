@@ -7,7 +7,6 @@ their own, all others share the label `other`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 
 from hookline.clock import monotonic
 from hookline.model import (
@@ -193,7 +192,8 @@ class Tally(Meters):
             verdict = each.judgement.verdict
             assert isinstance(verdict, Retry)
             if not each.job.probe:  # a failed probe is due at once, but its circuit delays it
-                self.retry_delay.observe(max(0.0, _until(verdict.at, each.ended_at)))
+                delay = (verdict.at - each.ended_at).total_seconds() if each.ended_at is not None else 0.0
+                self.retry_delay.observe(max(0.0, delay))
             self.last_attempts.add(float(each.last_left))
 
     def _count_deaths(self, results: Sequence[Result]) -> None:
@@ -201,10 +201,6 @@ class Tally(Meters):
             verdict = each.judgement.verdict
             assert isinstance(verdict, Dead)
             self.dead.add(1, verdict.reason.value)
-
-
-def _until(at: datetime, ended_at: datetime | None) -> float:
-    return 0.0 if ended_at is None else (at - ended_at).total_seconds()
 
 
 _POSITIONS: dict[type, int] = {Delivered: 0, Retry: 1, Dead: 2}  # index in a row of `AttemptCounts`

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Coroutine
 
 import structlog
 
@@ -46,6 +47,19 @@ class Outage:
             log.info("database_back", failed_calls=self._failures)
             self._failures = 0
             self._healthy_since = monotonic()
+
+
+async def first_of(*waits: Coroutine[None, None, object], timeout: float | None = None) -> None:
+    """Wait until one of these ends or the time is over, and cancel the others. If one failed, raise its error."""
+    tasks = [asyncio.ensure_future(each) for each in waits]
+    try:
+        ended, _ = await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        for task in ended:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
 
 
 async def pause(seconds: float, stop: asyncio.Event) -> None:

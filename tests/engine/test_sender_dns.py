@@ -130,8 +130,9 @@ def test_requests_for_one_name_share_a_lookup(resolver: Resolver, names: NameSer
     assert set(answers) == {Answer(problem="no name server answered in time")}
 
 
-def test_concurrent_lookups_are_limited(names: NameServer) -> None:
-    resolver = Resolver(servers=[names.address], max_lookups=2)
+def test_concurrent_lookups_are_limited(names: NameServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hookline.engine.sender.dns.MAX_LOOKUPS", 2)
+    resolver = Resolver(servers=[names.address])
     for name in ("a.test", "b.test"):
         names.silence(name)
         resolver.look_up(name, lambda *_: None)

@@ -61,10 +61,10 @@ def test_latencies_and_attempts_add_up_over_processes() -> None:
         pulse(19, "two", latency=row(SECONDS, **{f"at{at}": 50}), used=row(ATTEMPTS, at1=1)),
     ]
     seen = overview(pulses, NOW)
-    assert seen.latency.p50 == pytest.approx(0.75)
-    assert seen.latency.p99 == pytest.approx(0.995)
+    assert seen.latency["p50"] == pytest.approx(0.75)
+    assert seen.latency["p99"] == pytest.approx(0.995)
     assert seen.attempts[:3] == [0.75, 0.25, 0]
-    assert seen.request.p95 is None
+    assert seen.request["p95"] is None
 
 
 def test_the_most_failing_endpoints_come_first_and_healthy_ones_are_left_out() -> None:
@@ -77,5 +77,5 @@ def test_the_most_failing_endpoints_come_first_and_healthy_ones_are_left_out() -
 
 def test_the_overview_without_pulses_is_empty() -> None:
     seen = overview([], NOW)
-    assert (seen.processes, seen.failing, seen.attempts, seen.latency.p50) == (0, [], [], None)
+    assert (seen.processes, seen.failing, seen.attempts, seen.latency["p50"]) == (0, [], [], None)
     assert {rate.recent for rate in seen.rates.values()} == {0}

@@ -17,7 +17,7 @@ from hookline.engine.alerting import channels as alert_channels
 from hookline.engine.alerting.mail import Mailer, MailTransport
 from hookline.errors import HooklineError, StoreUnavailable
 from hookline.model.alerts import Change, EarlierChecks, Notice, Remembered, Severity
-from hookline.model.pulses import Pulse
+from hookline.observe.fleet_history import latest_pulses
 from hookline.rules.alerts import conditions, wording
 from hookline.rules.alerts.conditions import FleetState, Thresholds
 from hookline.rules.alerts.transitions import judge
@@ -113,7 +113,7 @@ class Watch:
     async def _read(self, earlier: EarlierChecks) -> FleetState:
         """Read the values that the rules need."""
         store, thresholds, now = self._store, self._settings.thresholds, earlier.now
-        pulses = await self._pulses(earlier)
+        pulses = await latest_pulses(store.monitoring.pulses, now - LOOKED_BACK)
         failed = conditions.failed_lately(pulses, now, thresholds)
         usual = 0.0
         if thresholds.dead_letters_growing and conditions.deaths(pulses, now) > conditions.LEAST_DEATHS:
@@ -126,13 +126,6 @@ class Watch:
             unhealthy=await store.monitoring.unhealthy_endpoints(failed, MAX_UNWELL),
             usual_deaths=usual,
         )
-
-    async def _pulses(self, earlier: EarlierChecks) -> list[Pulse]:
-        """Return the pulses of the last hour. Older ones are summed by minute, which are far fewer with many processes."""
-        since = earlier.now - LOOKED_BACK
-        minutes = await self._store.monitoring.pulses(since, minutes=True)
-        latest = await self._store.monitoring.pulses(minutes[-1].at if minutes else since)
-        return [*minutes, *latest]
 
     # ── judge and announce ──
 

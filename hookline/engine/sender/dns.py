@@ -37,15 +37,8 @@ class Answer(Struct, frozen=True):
 class Resolver:
     """Resolves and caches names. `on_answer` is called in the thread of c-ares, or at once in the caller's thread."""
 
-    def __init__(
-        self,
-        *,
-        servers: Sequence[str] = (),
-        max_lookups: int = MAX_LOOKUPS,
-        now: Callable[[], float] = clock.monotonic,
-    ) -> None:
+    def __init__(self, *, servers: Sequence[str] = (), now: Callable[[], float] = clock.monotonic) -> None:
         self._now = now
-        self._max_lookups = max_lookups
         self._lock = threading.Lock()
         self._cache: dict[str, tuple[Answer, float]] = {}
         self._waiting: dict[str, list[Callable[[str, Answer], None]]] = {}
@@ -71,7 +64,7 @@ class Resolver:
                 if waiting is not None:
                     waiting.append(on_answer)
                     return
-                if len(self._waiting) >= self._max_lookups:
+                if len(self._waiting) >= MAX_LOOKUPS:
                     answer = Answer(problem="too many look-ups are under way")
                 else:
                     self._waiting[name] = [on_answer]
