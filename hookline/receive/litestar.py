@@ -14,18 +14,7 @@ from collections.abc import Callable
 from hookline.errors import InvalidInput
 from hookline.receive import handlers
 from hookline.receive.handlers import MAX_BODY, Address
-from hookline.receive.idempotency import core, problems
-from hookline.receive.idempotency.asgi import (
-    WEBHOOK,
-    Application,
-    ReadBody,
-    Receive,
-    Scope,
-    Send,
-    incoming,
-    read_body,
-    send_response,
-)
+from hookline.receive.idempotency import asgi, core, problems
 from hookline.receive.idempotency.problems import Answered
 from hookline.receive.idempotency.settings import IdempotencySettings
 from hookline.receive.verify import Verifier
@@ -36,12 +25,12 @@ __all__ = ["verified"]
 
 def verified(
     verifier: Verifier, *, url: Address | None = None, max_body: int = MAX_BODY
-) -> Callable[[Application], Application]:
+) -> Callable[[asgi.Application], asgi.Application]:
     """Make a middleware for a route, a controller or a router. It answers 401, as problem+json, if the signature is wrong."""
     settings = handlers.rules(verifier, url, max_body)
 
-    def middleware(app: Application) -> Application:
-        async def call(scope: Scope, receive: Receive, send: Send) -> None:
+    def middleware(app: asgi.Application) -> asgi.Application:
+        async def call(scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
             if scope["type"] != "http":
                 raise InvalidInput(
                     "a webhook is an HTTP request, but this route is for another protocol", field="verified"
@@ -49,7 +38,7 @@ def verified(
             try:
                 receive_again = await _verify(settings, scope, receive)
             except Answered as answered:
-                await send_response(send, answered.response)
+                await asgi.send_response(send, answered.response)
             else:
                 await app(scope, receive_again, send)
 
@@ -58,12 +47,12 @@ def verified(
     return middleware
 
 
-async def _verify(settings: IdempotencySettings, scope: Scope, receive: Receive) -> Receive:
+async def _verify(settings: IdempotencySettings, scope: asgi.Scope, receive: asgi.Receive) -> asgi.Receive:
     """Put the verified webhook into the state of the request. Return a `receive` function that has the body again."""
     headers = Headers(scope["headers"])
     core.check_length(settings, headers)
-    body = await read_body(scope, receive, settings.max_body)
+    body = await asgi.read_body(scope, receive, settings.max_body)
     if body is None:
         raise Answered(problems.BODY_INCOMPLETE)
-    scope.setdefault("state", {})[WEBHOOK] = core.verify(settings, incoming(scope, headers, body))
-    return ReadBody(body, receive)
+    scope.setdefault("state", {})[asgi.WEBHOOK] = core.verify(settings, asgi.incoming(scope, headers, body))
+    return asgi.ReadBody(body, receive)

@@ -48,10 +48,10 @@ def idempotent(
             "write @idempotent(store) or @idempotent(store, settings), with one of hookline.receive.stores"
         )
     chosen = _for_every_path(settings)
-    guard: Any = _AsyncGuard if inspect.iscoroutinefunction(begin) else _Guard
+    guard: Any = _guarded_async if inspect.iscoroutinefunction(begin) else _guarded
 
     def decorate(handler: Handler) -> Handler:
-        return cast("Handler", guard(handler, store, chosen).wrapped())
+        return cast("Handler", guard(handler, store, chosen))
 
     return decorate
 
@@ -86,78 +86,66 @@ def _package(args: tuple[Any, ...]) -> tuple[str, int]:
     return "", 0
 
 
-class _Guard:
+def _guarded(handler: Callable[..., Any], store: KeyStore, settings: IdempotencySettings) -> Callable[..., Any]:
     """Guard a handler with a synchronous store: views of Flask, sync or async, and sync views of Django."""
+    from hookline.receive.idempotency.wsgi import IdempotencyMiddleware
 
-    def __init__(self, handler: Callable[..., Any], store: KeyStore, settings: IdempotencySettings) -> None:
-        from hookline.receive.idempotency.wsgi import IdempotencyMiddleware
+    middleware = IdempotencyMiddleware(_no_app, store, settings)
 
-        self._handler = handler
-        self._middleware = IdempotencyMiddleware(_no_app, store, settings)
+    @functools.wraps(handler)
+    def call(*args: Any, **options: Any) -> Any:
+        package, place = _package(args)
+        view = functools.partial(handler, *args, **options)
+        if package == "django" and not inspect.iscoroutinefunction(handler):
+            from hookline.receive.idempotency.django import once
 
-    def wrapped(self) -> Callable[..., Any]:
-        @functools.wraps(self._handler)
-        def call(*args: Any, **options: Any) -> Any:
-            package, place = _package(args)
-            if package == "django" and not inspect.iscoroutinefunction(self._handler):
-                return self._django(args[place], functools.partial(self._handler, *args, **options))
-            if package == "" and _is_in_flask():
-                return self._flask(functools.partial(self._handler, *args, **options))
-            raise _refused("a synchronous store is for Flask and for sync views of Django", package)
+            return once(middleware.holder, args[place], view)
+        if package == "" and _is_in_flask():
+            return _call_flask(middleware, view)
+        raise _refused("a synchronous store is for Flask and for sync views of Django", package)
 
-        return call
-
-    def _flask(self, view: Callable[[], Any]) -> Any:
-        import flask
-
-        started: dict[str, Any] = {}
-
-        def start_response(status: str, headers: list[tuple[str, str]], *_: Any) -> Any:
-            started.update(status=status, headers=headers)
-
-        def app(environ: dict[str, Any], start_response: Any) -> Any:
-            return flask.make_response(flask.current_app.ensure_sync(view)())(environ, start_response)
-
-        rewind(flask.request)
-        chunks = self._middleware.call(app, flask.request.environ, start_response)
-        return flask.current_app.response_class(chunks, **started)
-
-    def _django(self, request: Any, view: Callable[[], Any]) -> Any:
-        from hookline.receive.idempotency.django import once
-
-        return once(self._middleware.holder, request, view)
+    return call
 
 
-class _AsyncGuard:
+def _call_flask(middleware: Any, view: Callable[[], Any]) -> Any:
+    import flask
+
+    started: dict[str, Any] = {}
+
+    def start_response(status: str, headers: list[tuple[str, str]], *_: Any) -> Any:
+        started.update(status=status, headers=headers)
+
+    def app(environ: dict[str, Any], start_response: Any) -> Any:
+        return flask.make_response(flask.current_app.ensure_sync(view)())(environ, start_response)
+
+    rewind(flask.request)
+    chunks = middleware.call(app, flask.request.environ, start_response)
+    return flask.current_app.response_class(chunks, **started)
+
+
+def _guarded_async(
+    handler: Callable[..., Any], store: AsyncKeyStore, settings: IdempotencySettings
+) -> Callable[..., Any]:
     """Guard a handler with an async store: endpoints of Starlette, sync or async, and async views of Django."""
+    from hookline.receive.idempotency.asgi import IdempotencyMiddleware
 
-    def __init__(self, handler: Callable[..., Any], store: AsyncKeyStore, settings: IdempotencySettings) -> None:
-        from hookline.receive.idempotency.asgi import IdempotencyMiddleware
+    middleware = IdempotencyMiddleware(_no_app, store, settings)
 
-        self._handler = handler
-        self._middleware = IdempotencyMiddleware(_no_app, store, settings)
+    @functools.wraps(handler)
+    async def call(*args: Any, **options: Any) -> Any:
+        package, place = _package(args)
+        if package == "starlette":
+            from starlette.routing import request_response
 
-    def wrapped(self) -> Callable[..., Any]:
-        @functools.wraps(self._handler)
-        async def call(*args: Any, **options: Any) -> Any:
-            package, place = _package(args)
-            if package == "starlette":
-                return self._starlette(functools.partial(self._handler, *args[:place]))
-            if package == "django" and inspect.iscoroutinefunction(self._handler):
-                return await self._django(args[place], functools.partial(self._handler, *args, **options))
-            raise _refused("an async store is for Starlette and for async views of Django", package)
+            app = request_response(functools.partial(handler, *args[:place]))
+            return functools.partial(middleware.call, app)  # a response is an ASGI application
+        if package == "django" and inspect.iscoroutinefunction(handler):
+            from hookline.receive.idempotency.django import once_async
 
-        return call
+            return await once_async(middleware.holder, args[place], functools.partial(handler, *args, **options))
+        raise _refused("an async store is for Starlette and for async views of Django", package)
 
-    def _starlette(self, endpoint: Callable[..., Any]) -> Any:
-        from starlette.routing import request_response
-
-        return functools.partial(self._middleware.call, request_response(endpoint))  # a response is an ASGI application
-
-    async def _django(self, request: Any, view: Callable[[], Any]) -> Any:
-        from hookline.receive.idempotency.django import once_async
-
-        return await once_async(self._middleware.holder, request, view)
+    return call
 
 
 def _no_app(*_: Any) -> Any:

@@ -14,16 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from hookline.outbox.coroutines import run_sync
-from hookline.receive.idempotency.keys import (
-    ABANDONED,
-    Answer,
-    InProgress,
-    KeyStoreUnavailable,
-    StoredResponse,
-    answer_of,
-    checked_timeout,
-    encode,
-)
+from hookline.receive.idempotency import keys
 from hookline.receive.stores.postgres_connections import Connections, Row, Values, connections, connections_async
 from hookline.receive.stores.postgres_sql import TABLE, Statements, table_sql
 from hookline.receive.stores.sync_store import SyncKeyStore
@@ -42,19 +33,19 @@ class _Keys:
         self._sql = statements
         self._connections = source
 
-    async def begin(self, key: bytes, fingerprint: bytes, *, token: bytes, lease: float) -> Answer:
+    async def begin(self, key: bytes, fingerprint: bytes, *, token: bytes, lease: float) -> keys.Answer:
         for _ in range(_ROUNDS):
-            row = await self._ask(self._sql.begin, (key, fingerprint, token, lease, ABANDONED))
+            row = await self._ask(self._sql.begin, (key, fingerprint, token, lease, keys.ABANDONED))
             if row is not None:
                 verdict, runs, response, retry_after = row
-                return answer_of(verdict, runs or response or retry_after)
-        return InProgress(lease)  # in every round, another request had the key
+                return keys.answer_of(verdict, runs or response or retry_after)
+        return keys.InProgress(lease)  # in every round, another request had the key
 
     async def renew(self, key: bytes, token: bytes, lease: float) -> bool:
-        return await self._ask(self._sql.renew, (key, token, lease, ABANDONED)) is not None
+        return await self._ask(self._sql.renew, (key, token, lease, keys.ABANDONED)) is not None
 
-    async def finish(self, key: bytes, token: bytes, response: StoredResponse, ttl: float) -> bool:
-        return await self._ask(self._sql.finish, (key, token, encode(response), ttl)) is not None
+    async def finish(self, key: bytes, token: bytes, response: keys.StoredResponse, ttl: float) -> bool:
+        return await self._ask(self._sql.finish, (key, token, keys.encode(response), ttl)) is not None
 
     async def release(self, key: bytes, token: bytes) -> None:
         await self._ask(self._sql.release, (key, token))
@@ -86,7 +77,7 @@ class _Keys:
 class PostgresKeys(SyncKeyStore):
     def __init__(self, source: Any, *, table: str = TABLE, schema: str | None = None, timeout: float = 5.0) -> None:
         """`source`: a pool, or a function that opens a connection; up to eight are kept. `timeout`: seconds to wait for one."""
-        self._keys = _Keys(Statements(table, schema), connections(source, checked_timeout(timeout)))
+        self._keys = _Keys(Statements(table, schema), connections(source, keys.checked_timeout(timeout)))
         super().__init__(self._keys)
 
     def create_table(self) -> None:
@@ -104,12 +95,12 @@ class AsyncPostgresKeys(_Keys):
 
         `timeout`: seconds to wait for the pool to be made, for a connection of it, and on asyncpg for a statement.
         """
-        super().__init__(Statements(table, schema), connections_async(source, checked_timeout(timeout)))
+        super().__init__(Statements(table, schema), connections_async(source, keys.checked_timeout(timeout)))
 
 
-def _unavailable(error: BaseException, table: str) -> KeyStoreUnavailable:
+def _unavailable(error: BaseException, table: str) -> keys.KeyStoreUnavailable:
     if getattr(error, "sqlstate", None) in _MISSING:
-        return KeyStoreUnavailable(
+        return keys.KeyStoreUnavailable(
             f"the table {table} is missing: create_table() makes it, table_sql() returns its SQL"
         )
-    return KeyStoreUnavailable(f"the PostgreSQL database of the keys is not available now: {error}")
+    return keys.KeyStoreUnavailable(f"the PostgreSQL database of the keys is not available now: {error}")

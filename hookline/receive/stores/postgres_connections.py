@@ -11,8 +11,8 @@ import inspect
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, NamedTuple, Protocol
 
 from hookline.errors import HooklineError, InvalidInput
@@ -138,8 +138,10 @@ class _PsycopgPool(_Pool):
     """A pool of psycopg, async or not."""
 
     def __init__(self, pool: Any, timeout: float) -> None:
+        import psycopg
+
         super().__init__(pool, timeout)
-        self.errors = _psycopg_errors()
+        self.errors = (psycopg.Error, OSError)
 
     def _connection(self) -> AbstractAsyncContextManager[Any]:
         return as_async(self._pool.connection(self._timeout))
@@ -162,12 +164,6 @@ class _PsycopgPool(_Pool):
 
 
 # ── psycopg ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _psycopg_errors() -> tuple[type[Exception], ...]:
-    import psycopg
-
-    return (psycopg.Error, OSError)
 
 
 async def _set_autocommit(conn: Any, value: bool) -> None:
@@ -199,37 +195,43 @@ class _Own:
         self.idle: list[Any] = []
         self.free = threading.BoundedSemaphore(MAX_CONNECTIONS)
 
+    def take(self) -> Any | None:
+        """Take an idle connection from the list, so that two threads never get the same."""
+        try:
+            return self.idle.pop()
+        except IndexError:
+            return None
 
-class _Opened:
+
+class _Opened(_PsycopgPool):
     """Connections that a function opens. They are kept for the next statement, because opening one takes longer than it."""
 
     def __init__(self, connect: Callable[[], Any], timeout: float) -> None:
-        self.errors = _psycopg_errors()
+        super().__init__(connect, timeout)
         self._connect = connect
-        self._timeout = timeout
         self._by_process: dict[int, _Own] = {}
 
-    async def ask(self, statement: str, values: Values | None) -> Row | None:
+    async def close(self) -> None:
+        while (conn := self._own().take()) is not None:
+            conn.close()
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Any]:
         own = self._own()
         if not own.free.acquire(timeout=self._timeout):
             raise TimeoutError(f"none of its {MAX_CONNECTIONS} connections became free in {self._timeout:g} seconds")
         try:
-            return await self._ask(own.idle, statement, values)
+            conn = own.take() or self._open()
+            try:
+                yield conn
+            finally:
+                if not conn.closed:
+                    own.idle.append(conn)
         finally:
             own.free.release()
 
-    async def close(self) -> None:
-        for conn in _taken(self._own().idle):
-            conn.close()
-
-    async def _ask(self, idle: list[Any], statement: str, values: Values | None) -> Row | None:
-        for conn in _taken(idle):
-            try:
-                return await _fetch_and_keep(conn, idle, statement, values)
-            except self.errors:
-                if not conn.broken:
-                    raise
-        return await _fetch_and_keep(self._open(), idle, statement, values)
+    async def _drop_broken(self) -> None:
+        await self.close()  # the server was restarted, so the other idle connections are dead too
 
     def _open(self) -> Any:
         import psycopg
@@ -244,29 +246,10 @@ class _Opened:
             ) from error
         if not isinstance(conn, psycopg.Connection):
             raise InvalidInput(f"PostgresKeys needs connections of psycopg 3, not {type(conn).__module__}")
-        conn.autocommit = True
         return conn
 
     def _own(self) -> _Own:
         return self._by_process.setdefault(os.getpid(), _Own())
-
-
-def _taken(idle: list[Any]) -> Iterator[Any]:
-    """Take connections from the list one by one, so that two threads never get the same. Connections not taken stay."""
-    while True:
-        try:
-            conn = idle.pop()
-        except IndexError:
-            return
-        yield conn
-
-
-async def _fetch_and_keep(conn: Any, idle: list[Any], statement: str, values: Values | None) -> Row | None:
-    try:
-        return await _fetch(conn, statement, values)
-    finally:
-        if not conn.closed:
-            idle.append(conn)
 
 
 # ── a pool that is made when it is needed ─────────────────────────────────────────────────────────────────────────

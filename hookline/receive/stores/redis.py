@@ -13,15 +13,7 @@ import hashlib
 from typing import Any
 
 from hookline.errors import InvalidInput
-from hookline.receive.idempotency.keys import (
-    ABANDONED,
-    Answer,
-    KeyStoreUnavailable,
-    StoredResponse,
-    answer_of,
-    checked_timeout,
-    encode,
-)
+from hookline.receive.idempotency import keys
 from hookline.receive.stores.redis_limit import AsyncCallLimit, BaseCallLimit, CallLimit
 from hookline.receive.stores.sync_store import SyncKeyStore
 
@@ -100,16 +92,16 @@ class _Keys:
         self._prefix = prefix
         self._limit = limit
 
-    async def begin(self, key: bytes, fingerprint: bytes, *, token: bytes, lease: float) -> Answer:
-        begun = await self._run(_BEGIN, key, fingerprint, token, _millis(lease), _millis(ABANDONED))
+    async def begin(self, key: bytes, fingerprint: bytes, *, token: bytes, lease: float) -> keys.Answer:
+        begun = await self._run(_BEGIN, key, fingerprint, token, _millis(lease), _millis(keys.ABANDONED))
         verdict, value = begun[0].decode(), begun[-1]
-        return answer_of(verdict, value / 1000 if verdict == "in_progress" else value)
+        return keys.answer_of(verdict, value / 1000 if verdict == "in_progress" else value)
 
     async def renew(self, key: bytes, token: bytes, lease: float) -> bool:
-        return bool(await self._run(_RENEW, key, token, _millis(lease), _millis(ABANDONED)))
+        return bool(await self._run(_RENEW, key, token, _millis(lease), _millis(keys.ABANDONED)))
 
-    async def finish(self, key: bytes, token: bytes, response: StoredResponse, ttl: float) -> bool:
-        return bool(await self._run(_FINISH, key, token, encode(response), _millis(ttl)))
+    async def finish(self, key: bytes, token: bytes, response: keys.StoredResponse, ttl: float) -> bool:
+        return bool(await self._run(_FINISH, key, token, keys.encode(response), _millis(ttl)))
 
     async def release(self, key: bytes, token: bytes) -> None:
         await self._run(_RELEASE, key, token)
@@ -127,7 +119,7 @@ class _Keys:
             except NoScriptError:
                 return await self._execute("EVAL", script.source, key, *values)
         except (RedisError, OSError) as error:
-            raise KeyStoreUnavailable(f"the Redis of the keys is not available now: {error}") from error
+            raise keys.KeyStoreUnavailable(f"the Redis of the keys is not available now: {error}") from error
 
     async def _execute(self, name: str, script: str, key: bytes, *values: bytes | int) -> Any:
         """Keep the bytes of a response: a client may be set to decode what it reads, and `register_script` cannot stop it."""
@@ -140,7 +132,7 @@ class RedisKeys(SyncKeyStore):
         """`timeout`: seconds to wait for a connection of the client's pool. The store uses at most half of the pool."""
         if _is_async(client) is True:
             raise InvalidInput("RedisKeys is not async: give this client to AsyncRedisKeys")
-        super().__init__(_Keys(client, prefix, CallLimit(client, checked_timeout(timeout))))
+        super().__init__(_Keys(client, prefix, CallLimit(client, keys.checked_timeout(timeout))))
 
 
 class AsyncRedisKeys(_Keys):
@@ -148,7 +140,7 @@ class AsyncRedisKeys(_Keys):
         """`timeout`: as for `RedisKeys`."""
         if _is_async(client) is False:
             raise InvalidInput("AsyncRedisKeys needs an async client, such as redis.asyncio.Redis()")
-        super().__init__(client, prefix, AsyncCallLimit(client, checked_timeout(timeout)))
+        super().__init__(client, prefix, AsyncCallLimit(client, keys.checked_timeout(timeout)))
 
 
 def _is_async(client: Any) -> bool | None:

@@ -22,19 +22,7 @@ from msgspec import Struct
 
 from hookline import clock
 from hookline.errors import InvalidInput
-from hookline.receive.idempotency.keys import (
-    ABANDONED,
-    Answer,
-    Fresh,
-    InProgress,
-    KeyStoreUnavailable,
-    Mismatch,
-    Replay,
-    StoredResponse,
-    checked_timeout,
-    decode,
-    encode,
-)
+from hookline.receive.idempotency import keys
 
 __all__ = ["AsyncSqliteKeys", "SqliteKeys"]
 
@@ -107,24 +95,24 @@ class SqliteKeys:
     def __init__(self, path: str | os.PathLike[str], *, timeout: float = 5.0) -> None:
         """The first call of a method creates the file. `timeout`: seconds for which a write waits for other writes."""
         self._path = _checked(path)
-        self._timeout = checked_timeout(timeout)
+        self._timeout = keys.checked_timeout(timeout)
         self._by_process: dict[int, _Own] = {}
 
-    def begin(self, key: bytes, fingerprint: bytes, *, token: bytes, lease: float) -> Answer:
+    def begin(self, key: bytes, fingerprint: bytes, *, token: bytes, lease: float) -> keys.Answer:
         with self._lent() as conn:
             held = _read(conn, key)
             answer = _judge(held, fingerprint, token)
-            if not isinstance(answer, Fresh) and not (held and held.is_too_far):
+            if not isinstance(answer, keys.Fresh) and not (held and held.is_too_far):
                 return answer  # most copies end here, without the write lock
             # NORMAL does not flush to the disk. Only a crash of the machine loses the row, and it ends the handler too.
             with _writing(conn, "NORMAL"):
                 held = _read(conn, key)
                 answer = _judge(held, fingerprint, token)
-                if isinstance(answer, Fresh):
+                if isinstance(answer, keys.Fresh):
                     conn.execute(_TAKE, (key, fingerprint, token, answer.run, *_until(lease)))
-                elif isinstance(answer, InProgress) and held and held.is_too_far:
+                elif isinstance(answer, keys.InProgress) and held and held.is_too_far:
                     # Start the lease again now: a living holder renews it in time, and the lease of a dead holder ends.
-                    answer = InProgress(held.lease / 1e6)
+                    answer = keys.InProgress(held.lease / 1e6)
                     conn.execute(_RENEW, (*_until(answer.retry_after), key, held.token))
             return answer
 
@@ -132,8 +120,8 @@ class SqliteKeys:
         with self._lent() as conn, _writing(conn, "NORMAL"):
             return conn.execute(_RENEW, (*_until(lease), key, token)).rowcount > 0
 
-    def finish(self, key: bytes, token: bytes, response: StoredResponse, ttl: float) -> bool:
-        kept = encode(response)
+    def finish(self, key: bytes, token: bytes, response: keys.StoredResponse, ttl: float) -> bool:
+        kept = keys.encode(response)
         with self._lent() as conn, _writing(conn, "FULL"):
             return conn.execute(_FINISH, (kept, _after(ttl), key, token)).rowcount > 0
 
@@ -163,9 +151,9 @@ class SqliteKeys:
         except sqlite3.Error as error:
             if not _is_busy(error):
                 _drop(own)  # the file may have been replaced or restored: the next call opens it again
-            raise KeyStoreUnavailable(f"the SQLite file of keys is not available now: {error}") from error
+            raise keys.KeyStoreUnavailable(f"the SQLite file of keys is not available now: {error}") from error
         except OSError as error:
-            raise KeyStoreUnavailable(f"the SQLite file of keys cannot be made: {error.strerror}") from error
+            raise keys.KeyStoreUnavailable(f"the SQLite file of keys cannot be made: {error.strerror}") from error
         finally:
             own.lock.release()
 
@@ -182,13 +170,13 @@ class AsyncSqliteKeys:
         self._timeout = timeout
         self._by_process: dict[int, ThreadPoolExecutor] = {}
 
-    async def begin(self, key: bytes, fingerprint: bytes, *, token: bytes, lease: float) -> Answer:
+    async def begin(self, key: bytes, fingerprint: bytes, *, token: bytes, lease: float) -> keys.Answer:
         return await self._run(lambda: self._keys.begin(key, fingerprint, token=token, lease=lease))
 
     async def renew(self, key: bytes, token: bytes, lease: float) -> bool:
         return await self._run(lambda: self._keys.renew(key, token, lease))
 
-    async def finish(self, key: bytes, token: bytes, response: StoredResponse, ttl: float) -> bool:
+    async def finish(self, key: bytes, token: bytes, response: keys.StoredResponse, ttl: float) -> bool:
         return await self._run(lambda: self._keys.finish(key, token, response, ttl))
 
     async def release(self, key: bytes, token: bytes) -> None:
@@ -224,17 +212,17 @@ class AsyncSqliteKeys:
 # ── the state of a key ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _judge(held: _Held | None, fingerprint: bytes, token: bytes) -> Answer:
+def _judge(held: _Held | None, fingerprint: bytes, token: bytes) -> keys.Answer:
     if held is None:
-        return Fresh()
+        return keys.Fresh()
     if held.fingerprint != fingerprint:
-        return Mismatch()
+        return keys.Mismatch()
     if held.response is not None:
-        return Replay(decode(held.response))
+        return keys.Replay(keys.decode(held.response))
     if held.token == token:
-        return Fresh(held.runs)
+        return keys.Fresh(held.runs)
     left = held.lease_until - _after(0)
-    return InProgress(left / 1e6) if left > 0 else Fresh(held.runs + 1)
+    return keys.InProgress(left / 1e6) if left > 0 else keys.Fresh(held.runs + 1)
 
 
 def _read(conn: sqlite3.Connection, key: bytes) -> _Held | None:
@@ -244,7 +232,7 @@ def _read(conn: sqlite3.Connection, key: bytes) -> _Held | None:
 
 def _until(lease: float) -> tuple[int, int, int]:
     """Return the columns `lease_until`, `expires_at` and `lease` of a lease that begins now."""
-    return _after(lease), _after(lease + ABANDONED), round(lease * 1e6)
+    return _after(lease), _after(lease + keys.ABANDONED), round(lease * 1e6)
 
 
 def _after(seconds: float) -> int:
@@ -323,8 +311,8 @@ def _drop(own: _Own) -> None:
         conn.close()
 
 
-def _busy() -> KeyStoreUnavailable:
-    return KeyStoreUnavailable("the SQLite file of keys is not available now: other calls keep it busy")
+def _busy() -> keys.KeyStoreUnavailable:
+    return keys.KeyStoreUnavailable("the SQLite file of keys is not available now: other calls keep it busy")
 
 
 def _is_busy(error: sqlite3.Error) -> bool:
