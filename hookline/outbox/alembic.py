@@ -6,8 +6,7 @@ change Hookline's own tables. Import this module also in a revision that you wri
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+from typing import Any, ClassVar
 
 from alembic import util
 from alembic.autogenerate import comparators, renderers
@@ -19,73 +18,61 @@ from hookline.outbox import setup
 from hookline.outbox.adapters.base import engine_of
 
 _TABLE, _SCHEMA = "hookline_outbox", "hookline"
+_CHANGES = {  # the function that changes a database, and the one that returns the SQL for it
+    "create_hookline_outbox": (setup.create_table, setup.statements),
+    "drop_hookline_outbox": (setup.drop_table, setup.drop_statements),
+}
 
 
-@Operations.register_operation("create_hookline_outbox")
-class CreateHooklineOutbox(MigrateOperation):
-    """Set up the outbox, unless the database has it already."""
+class _OutboxOperation(MigrateOperation):
+    """An operation without arguments, which changes the database or prints the SQL for it."""
+
+    name: ClassVar[str]
 
     @classmethod
-    def create_hookline_outbox(cls, operations: Operations) -> None:
+    def invoke(cls, operations: Operations) -> None:
         operations.invoke(cls())
+
+
+@Operations.register_operation("create_hookline_outbox", "invoke")
+class CreateHooklineOutbox(_OutboxOperation):
+    """Set up the outbox, unless the database has it already."""
+
+    name = "create_hookline_outbox"
 
     def reverse(self) -> DropHooklineOutbox:
         return DropHooklineOutbox()
 
 
-@Operations.register_operation("drop_hookline_outbox")
-class DropHooklineOutbox(MigrateOperation):
+@Operations.register_operation("drop_hookline_outbox", "invoke")
+class DropHooklineOutbox(_OutboxOperation):
     """Remove the outbox. Fails while events wait in it. It stays if Hookline's own tables are beside it."""
 
-    @classmethod
-    def drop_hookline_outbox(cls, operations: Operations) -> None:
-        operations.invoke(cls())
+    name = "drop_hookline_outbox"
 
     def reverse(self) -> CreateHooklineOutbox:
         return CreateHooklineOutbox()
 
 
-@Operations.implementation_for(CreateHooklineOutbox)
-def _create(operations: Operations, _: CreateHooklineOutbox) -> None:
+@Operations.implementation_for(_OutboxOperation)
+def _run(operations: Operations, operation: _OutboxOperation) -> None:
+    """Change the database. In offline mode, print the statements unchanged: SQLAlchemy would search them for parameters."""
     context = operations.get_context()
-    if context.as_sql:
-        _print(operations, setup.statements(engine_of(context.dialect.name)))
-    else:
-        setup.create_table(operations.get_bind())
-
-
-@Operations.implementation_for(DropHooklineOutbox)
-def _drop(operations: Operations, _: DropHooklineOutbox) -> None:
-    context = operations.get_context()
-    if context.as_sql:
-        _print(operations, setup.drop_statements(engine_of(context.dialect.name)))
-    else:
-        setup.drop_table(operations.get_bind())
-
-
-def _print(operations: Operations, statements: Collection[str]) -> None:
-    """Print the statements unchanged: SQLAlchemy would search them for parameters."""
-    impl = operations.get_context().impl
-    for statement in statements:
-        impl.static_output(f"{statement};")
+    change, statements = _CHANGES[operation.name]
+    if not context.as_sql:
+        change(operations.get_bind())
+        return
+    for statement in statements(engine_of(context.dialect.name)):
+        context.impl.static_output(f"{statement};")
 
 
 # ── autogenerate ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@renderers.dispatch_for(CreateHooklineOutbox)
-def _render_create(context: AutogenContext, _: CreateHooklineOutbox) -> str:
-    return _rendered(context, "create_hookline_outbox")
-
-
-@renderers.dispatch_for(DropHooklineOutbox)
-def _render_drop(context: AutogenContext, _: DropHooklineOutbox) -> str:
-    return _rendered(context, "drop_hookline_outbox")
-
-
-def _rendered(context: AutogenContext, name: str) -> str:
+@renderers.dispatch_for(_OutboxOperation)
+def _rendered(context: AutogenContext, operation: _OutboxOperation) -> str:
     context.imports.add("import hookline.outbox.alembic")
-    return f"{context.opts['alembic_module_prefix'] or ''}{name}()"
+    return f"{context.opts['alembic_module_prefix'] or ''}{operation.name}()"
 
 
 # Before 1.18 Alembic had no priorities: comparators ran in the order of registration.

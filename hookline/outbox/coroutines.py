@@ -7,8 +7,8 @@ coroutine. Its async variant awaits it, and its synchronous variant calls `run_s
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -44,18 +44,12 @@ async def settled(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
-def as_async(manager: Any) -> AbstractAsyncContextManager[Any]:
-    """Return an async context manager as it is, and wrap one that is not async."""
-    return manager if hasattr(type(manager), "__aenter__") else _Wrapped(manager)
-
-
-class _Wrapped(AbstractAsyncContextManager[Any]):
-    def __init__(self, manager: Any) -> None:
-        self._manager = manager
-
-    async def __aenter__(self) -> Any:
-        return self._manager.__enter__()
-
-    async def __aexit__(self, *error: Any) -> bool | None:
-        ends_error: bool | None = self._manager.__exit__(*error)
-        return ends_error
+@asynccontextmanager
+async def as_async(manager: Any) -> AsyncIterator[Any]:
+    """Enter a context manager, async or not."""
+    if hasattr(type(manager), "__aenter__"):
+        async with manager as value:
+            yield value
+    else:
+        with manager as value:
+            yield value

@@ -23,12 +23,11 @@ from hookline.rules.trace_context import joined, well_formed
 from hookline.rules.units import size
 
 
-class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An event that was checked. `event` makes it."""
+class EventFields(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The fields of an event in an outbox, except its payload."""
 
     app: str
     event_type: str
-    payload: str  # JSON
     event_id: str
     channels: tuple[str, ...] | None = None
     tags: tuple[str, ...] | None = None
@@ -37,6 +36,12 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_age: float | None = None  # seconds
     organization: str | None = None
     trace: str | None = None  # traceparent, and tracestate after a space
+
+
+class Event(EventFields, frozen=True, kw_only=True):
+    """An event that was checked. `event` makes it."""
+
+    payload: str  # JSON
 
 
 class EventOptions(TypedDict, total=False):
@@ -75,7 +80,7 @@ def event(
         event_id=ids.mint(ids.EVENT, now) if event_id is None else _text("event_id", event_id),
         channels=_several("channels", channels),
         tags=_several("tags", tags),
-        ordering_key=_optional("ordering_key", ordering_key),
+        ordering_key=None if ordering_key is None else _text("ordering_key", ordering_key),
         deliver_at=_instant(deliver_at),
         max_age=_seconds(max_age),
         organization=_organization(organization),
@@ -144,21 +149,13 @@ def _text(field: str, value: str) -> str:
     return str.__str__(value)
 
 
-def _optional(field: str, value: str | None) -> str | None:
-    return None if value is None else _text(field, value)
-
-
 def _several(field: str, values: Iterable[str] | None) -> tuple[str, ...] | None:
     """Refuse a str and a mapping: Python would iterate over its letters or its keys."""
     if values is None:
         return None
-    if isinstance(values, str | bytes | Mapping):
+    if not isinstance(values, Iterable) or isinstance(values, str | bytes | Mapping):
         raise InvalidInput(f"give a list of them, not {type(values).__name__}", field=field)
-    try:
-        listed = tuple(values)
-    except TypeError:
-        raise InvalidInput(f"give a list of them, not {type(values).__name__}", field=field) from None
-    return tuple(_text(field, value) for value in listed)
+    return tuple(_text(field, value) for value in values)
 
 
 def _instant(value: datetime | None) -> datetime | None:

@@ -50,18 +50,12 @@ def write(database: str | os.PathLike[str], place: OutboxPlace) -> None:
     content = msgspec.json.encode(_Marker(relayed_id=place.row_id, relayed_uid=place.row_uid))
     fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, 0o644)
     try:
-        _fill(fd, content)
+        with os.fdopen(fd, "wb") as file:
+            file.write(content)
         beside.replace(path)
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
-
-
-def _fill(fd: int, content: bytes) -> None:
-    try:
-        os.write(fd, content)
-    finally:
-        os.close(fd)
 
 
 def remove(database: str | os.PathLike[str]) -> None:
@@ -70,11 +64,8 @@ def remove(database: str | os.PathLike[str]) -> None:
 
 def _content(path: Path) -> bytes | None:
     """Return None for a file that is too long or not a regular file. Do not follow a link, and do not wait for a pipe."""
-    fd = os.open(path, os.O_RDONLY | _FLAGS)
-    try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
+    with os.fdopen(os.open(path, os.O_RDONLY | _FLAGS), "rb", buffering=0) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             return None
-        content = os.read(fd, _LONGEST + 1)
-    finally:
-        os.close(fd)
+        content = file.read(_LONGEST + 1)
     return content if len(content) <= _LONGEST else None

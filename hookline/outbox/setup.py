@@ -11,8 +11,9 @@ from importlib import resources
 from typing import Any
 
 from hookline.errors import Conflict, InvalidInput
-from hookline.outbox import adapters, marker
+from hookline.outbox import adapters
 from hookline.outbox.adapters.base import Adapter, Engine
+from hookline.outbox.adapters.prune import LIST_FILES, marked_place
 from hookline.outbox.coroutines import run_sync
 
 VERSION = 1  # the result of `hookline.outbox_version()` in a database with this release's sql/postgres.sql
@@ -112,9 +113,7 @@ async def _refuse_while_waiting(on: Adapter) -> None:
 
 async def _last_relayed(on: Adapter) -> int:
     """Return the id of the last row of a SQLite file that Hookline has relayed. 0 if it is not known: then every row waits."""
-    files = await on.peek("PRAGMA database_list")
-    file = next((str(file) for _, name, file in files if name == "main" and file), "")
-    place = marker.read(file) if file else None
+    place = marked_place(await on.peek(LIST_FILES))
     if place is None:
         return 0
     found = await on.peek(f"SELECT uid FROM hookline_outbox WHERE id = {place.row_id:d}")  # noqa: S608  a number

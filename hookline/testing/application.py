@@ -8,17 +8,17 @@ import io
 import sys
 from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
+from wsgiref.util import setup_testing_defaults
 
 from hookline.errors import InvalidInput
 from hookline.model import Scheme
 from hookline.outbox.coroutines import settled
-from hookline.signing import check_secret
-from hookline.testing.delivery import Answer, Request
+from hookline.testing.delivery import Answer, BaseEndpoint, Request
 
 _HOST = "testserver"
 
 
-class AppEndpoint:
+class AppEndpoint(BaseEndpoint):
     """`AppEndpoint(app, "/webhooks", secret=...)`: a Flask, FastAPI, Starlette or Django application, or a Django test client.
 
     `secret` is the secret that the application verifies with. The lifespan of an ASGI application is not run.
@@ -27,10 +27,8 @@ class AppEndpoint:
     def __init__(self, app: Any, path: str = "/", *, secret: str, scheme: Scheme | str = Scheme.STANDARD) -> None:
         if not path.startswith("/"):
             raise InvalidInput("a path must begin with /")
+        super().__init__(secret, scheme)
         self.path = path
-        self.scheme = Scheme(scheme)
-        check_secret(secret, self.scheme)
-        self.secret = secret
         self._app = app
 
     def send(self, request: Request) -> Answer:
@@ -83,11 +81,6 @@ def _of_django(response: Any) -> Answer:
     return Answer(status=response.status_code, headers=headers, body=body)
 
 
-def _split(path: str) -> tuple[str, str]:
-    parts = urlsplit(path)
-    return parts.path, parts.query
-
-
 # ── WSGI ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -114,26 +107,20 @@ def _call_wsgi(app: Any, path: str, request: Request) -> Answer:
 
 
 def _environ(path: str, request: Request) -> dict[str, Any]:
-    target, query = _split(path)
+    target = urlsplit(path)
     environ: dict[str, Any] = {
         "REQUEST_METHOD": "POST",
         "SCRIPT_NAME": "",
-        "PATH_INFO": unquote_to_bytes(target).decode("latin-1"),
-        "QUERY_STRING": query,
+        "PATH_INFO": unquote_to_bytes(target.path).decode("latin-1"),
+        "QUERY_STRING": target.query,
         "CONTENT_LENGTH": str(len(request.body)),
         "SERVER_NAME": _HOST,
-        "SERVER_PORT": "80",
         "SERVER_PROTOCOL": "HTTP/1.1",
         "REMOTE_ADDR": "127.0.0.1",
-        "HTTP_HOST": _HOST,
-        "wsgi.version": (1, 0),
-        "wsgi.url_scheme": "http",
         "wsgi.input": io.BytesIO(request.body),
         "wsgi.errors": sys.stderr,
-        "wsgi.multithread": False,
-        "wsgi.multiprocess": False,
-        "wsgi.run_once": False,
     }
+    setup_testing_defaults(environ)
     for name, value in request.headers.items():
         key = name.upper().replace("-", "_")
         environ["CONTENT_TYPE" if key == "CONTENT_TYPE" else f"HTTP_{key}"] = value
@@ -173,7 +160,7 @@ async def _call_asgi(app: Any, path: str, request: Request) -> Answer:
 
 
 def _scope(path: str, request: Request) -> dict[str, Any]:
-    target, query = _split(path)
+    target = urlsplit(path)
     headers = {"host": _HOST, "content-length": str(len(request.body)), **request.headers}
     return {
         "type": "http",
@@ -181,9 +168,9 @@ def _scope(path: str, request: Request) -> dict[str, Any]:
         "http_version": "1.1",
         "method": "POST",
         "scheme": "http",
-        "path": unquote_to_bytes(target).decode(errors="replace"),
-        "raw_path": target.encode(),
-        "query_string": query.encode(),
+        "path": unquote_to_bytes(target.path).decode(errors="replace"),
+        "raw_path": target.path.encode(),
+        "query_string": target.query.encode(),
         "root_path": "",
         "headers": [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()],
         "client": ("127.0.0.1", 50000),

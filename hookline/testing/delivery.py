@@ -12,6 +12,7 @@ from msgspec import Struct
 from hookline import __version__, clock, ids, model
 from hookline.rules.judge import judge
 from hookline.rules.request import Target
+from hookline.signing import check_secret
 from hookline.testing.events import Published
 
 USER_AGENT = f"Hookline/{__version__}"
@@ -55,6 +56,15 @@ class Endpoint(Protocol):
 
     def send(self, request: Request) -> Answer: ...
     async def send_async(self, request: Request) -> Answer: ...
+
+
+class BaseEndpoint:
+    """The secret and the scheme that the receiver verifies with."""
+
+    def __init__(self, secret: str, scheme: model.Scheme | str) -> None:
+        self.scheme = model.Scheme(scheme)
+        check_secret(secret, self.scheme)
+        self.secret = secret
 
 
 def deliver(events: Iterable[Published], endpoint: Endpoint, *, attempt: int = 1) -> list[Attempt]:

@@ -6,12 +6,12 @@ import asyncio
 import json
 import socket
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPSConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -20,8 +20,8 @@ from msgspec import Struct
 from hookline import clock
 from hookline.errors import InvalidInput, SignatureError
 from hookline.model import Scheme, Secret
-from hookline.signing import check_secret, new_secret, verify
-from hookline.testing.delivery import Answer, Request
+from hookline.signing import new_secret, verify
+from hookline.testing.delivery import Answer, BaseEndpoint, Request
 
 _TIMEOUT = 30.0  # seconds
 
@@ -56,17 +56,23 @@ class Received(Struct, frozen=True, kw_only=True):
         return json.loads(self.body)
 
 
-class UrlEndpoint:
+class _HttpEndpoint(BaseEndpoint, ABC):
+    @abstractmethod
+    def send(self, request: Request) -> Answer: ...
+
+    async def send_async(self, request: Request) -> Answer:
+        return await asyncio.to_thread(self.send, request)
+
+
+class UrlEndpoint(_HttpEndpoint):
     """A server that already runs, such as that of Django's `LiveServerTestCase`."""
 
     def __init__(self, url: str, *, secret: str, scheme: Scheme | str = Scheme.STANDARD) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InvalidInput("the URL of an endpoint must begin with http:// or https://")
+        super().__init__(secret, scheme)
         self.url = url
-        self.scheme = Scheme(scheme)
-        check_secret(secret, self.scheme)
-        self.secret = secret
 
     def send(self, request: Request) -> Answer:
         parts = urlsplit(self.url)
@@ -84,11 +90,8 @@ class UrlEndpoint:
         finally:
             connection.close()
 
-    async def send_async(self, request: Request) -> Answer:
-        return await asyncio.to_thread(self.send, request)
 
-
-class FakeEndpoint:
+class FakeEndpoint(_HttpEndpoint):
     """A real HTTP server on a port of this machine, in a thread. It verifies and records each request, and answers it.
 
         with FakeEndpoint() as endpoint:
@@ -99,9 +102,7 @@ class FakeEndpoint:
     """
 
     def __init__(self, *, secret: str | None = None, scheme: Scheme | str = Scheme.STANDARD, status: int = 204) -> None:
-        self.scheme = Scheme(scheme)
-        self.secret = new_secret() if secret is None else secret
-        check_secret(self.secret, self.scheme)
+        super().__init__(new_secret() if secret is None else secret, scheme)
         self._usual = Answer(status=_checked(status))
         self._next: deque[Answer] = deque()
         self._received: list[Received] = []
@@ -150,9 +151,6 @@ class FakeEndpoint:
     def send(self, request: Request) -> Answer:
         return UrlEndpoint(self.url, secret=self.secret, scheme=self.scheme).send(request)
 
-    async def send_async(self, request: Request) -> Answer:
-        return await asyncio.to_thread(self.send, request)
-
     def open(self) -> Self:
         if self._server is None:
             self._server = _Server(self)
@@ -173,9 +171,7 @@ class FakeEndpoint:
     def __enter__(self) -> Self:
         return self.open()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def take(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:

@@ -11,13 +11,13 @@ from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
 import msgspec
-from msgspec import Struct
 
 from hookline.errors import InvalidInput
 from hookline.outbox import adapters
 from hookline.outbox.adapters.base import Adapter, Engine, Rows
 from hookline.outbox.adapters.explain import explained, for_read
 from hookline.outbox.coroutines import run_sync
+from hookline.outbox.event import EventFields
 
 
 class EventFilter(TypedDict, total=False):
@@ -27,19 +27,9 @@ class EventFilter(TypedDict, total=False):
     payload: Any
 
 
-class _Row(Struct, frozen=True, kw_only=True):
+class _Row(EventFields, frozen=True, kw_only=True):
     row_id: int
-    app: str
-    event_type: str
     body: bytes  # the payload as it is sent
-    event_id: str
-    channels: tuple[str, ...] | None = None
-    tags: tuple[str, ...] | None = None
-    ordering_key: str | None = None
-    deliver_at: datetime | None = None
-    max_age: float | None = None  # seconds
-    organization: str | None = None
-    trace: str | None = None
     created_at: datetime
 
 
@@ -58,7 +48,7 @@ SELECT CAST(json_build_object('row_id', id, 'app', app, 'event_type', event_type
 FROM hookline.outbox WHERE error IS NULL AND id > {after} ORDER BY id
 """
 _SQLITE = """
-SELECT id, app, event_type, payload, event_id, channels, tags, ordering_key, deliver_at, max_age, organization, trace, created_at
+SELECT app, event_type, event_id, channels, tags, ordering_key, deliver_at, max_age, organization, trace, id, payload, created_at
 FROM hookline_outbox WHERE id > {after} ORDER BY id
 """
 _QUERIES: dict[Engine, str] = {"postgres": _POSTGRES, "sqlite": _SQLITE}

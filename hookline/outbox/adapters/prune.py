@@ -18,13 +18,11 @@ from hookline.outbox import marker
 Run = Callable[[str, Any], list[tuple[Any, ...]]]
 
 MAX_ROWS = 1000  # rows that one publish deletes at most
-ROWS_PER_DELETE, MAX_SECONDS = (
-    20,
-    0.02,
-)  # rows of one DELETE, and seconds after which no further DELETE starts: rows may be large
+ROWS_PER_DELETE = 20  # rows of one DELETE: rows may be large
+MAX_SECONDS = 0.02  # seconds after which no further DELETE starts
 _LARGEST = (1 << 63) - 1
 
-_FILE = "PRAGMA database_list"
+LIST_FILES = "PRAGMA database_list"
 _SAME = "SELECT 1 FROM hookline_outbox WHERE id = ? AND uid = ?"
 # The lowest ids go first, so that the row that the place names goes last.
 _DELETE = "DELETE FROM hookline_outbox WHERE id IN (SELECT id FROM hookline_outbox WHERE id <= ? ORDER BY id LIMIT ?)"
@@ -46,10 +44,15 @@ def runner(conn: sqlite3.Connection) -> Run:
 
 def prune(run: Run) -> None:
     """Delete relayed rows after an INSERT, in its transaction. If there are none, this costs two short queries."""
-    database = next((str(file) for _, name, file in run(_FILE, ()) if name == "main" and file), "")
-    place = marker.read(database) if database else None  # a database in memory has no file
+    place = marked_place(run(LIST_FILES, ()))
     if place is not None:
         delete_relayed(run, place)
+
+
+def marked_place(files: list[tuple[Any, ...]]) -> OutboxPlace | None:
+    """Return the place that the marker names. `files` are the rows of `LIST_FILES`. A database in memory has no file."""
+    database = next((str(file) for _, name, file in files if name == "main" and file), "")
+    return marker.read(database) if database else None
 
 
 def delete_relayed(run: Run, place: OutboxPlace) -> bool:

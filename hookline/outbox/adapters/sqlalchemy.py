@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import cache
 from typing import Any
@@ -107,45 +107,34 @@ class SqlAlchemy(Adapter):
         return connection
 
 
+def _run_by(method: Callable[..., Coroutine[Any, Any, Any]]) -> Any:
+    """Make an async method that runs a method of `SqlAlchemy` on the synchronous connection inside the async one."""
+
+    async def call(self: AsyncSqlAlchemy, *values: Any) -> Any:
+        return await self._conn.run_sync(lambda conn: run_sync(method(SqlAlchemy(conn), *values)))
+
+    return call
+
+
 class AsyncSqlAlchemy(Adapter):
-    """An async connection or session. Each method runs the one of `SqlAlchemy` by SQLAlchemy's `run_sync`."""
+    """An async connection or session."""
 
     def __init__(self, conn: Any) -> None:
         super().__init__(conn)
         is_session = isinstance(conn, AsyncSession)
         self.engine = engine_of((_bind(conn.sync_session) if is_session else conn.engine).dialect.name)
 
-    async def check(self) -> None:
-        await self._call("check")
-
-    async def fetch(self, statement: Statement, values: Values) -> Rows:
-        rows: Rows = await self._call("fetch", statement, values)
-        return rows
-
-    async def run(self, statements: Sequence[str]) -> None:
-        await self._call("run", statements)
-
-    async def peek(self, query: str) -> Rows:
-        rows: Rows = await self._call("peek", query)
-        return rows
-
-    async def prune(self) -> None:
-        await self._call("prune")
+    check = _run_by(SqlAlchemy.check)
+    fetch = _run_by(SqlAlchemy.fetch)
+    run = _run_by(SqlAlchemy.run)
+    peek = _run_by(SqlAlchemy.peek)
+    prune = _run_by(SqlAlchemy.prune)
+    _save = _run_by(SqlAlchemy._save)
+    _roll_back = _run_by(SqlAlchemy._roll_back)
+    _release = _run_by(SqlAlchemy._release)
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         return as_async(self._conn.begin())
-
-    async def _save(self) -> Any:
-        return await self._call("_save")
-
-    async def _roll_back(self, savepoint: Any) -> None:
-        await self._call("_roll_back", savepoint)
-
-    async def _release(self, savepoint: Any) -> None:
-        await self._call("_release", savepoint)
-
-    async def _call(self, method: str, *values: Any) -> Any:
-        return await self._conn.run_sync(lambda conn: run_sync(getattr(SqlAlchemy(conn), method)(*values)))
 
 
 @cache
