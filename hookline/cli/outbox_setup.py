@@ -15,6 +15,7 @@ from hookline.cli.migrate import installed_text
 from hookline.config import shown_url, urls
 from hookline.engine.sources import setup
 from hookline.errors import InvalidInput
+from hookline.outbox.setup import VERSION as OUTBOX_VERSION
 from hookline.outbox.setup import sql as outbox_sql
 
 MAX_ROLE = 63  # bytes; PostgreSQL cuts off longer names
@@ -71,7 +72,7 @@ async def install(cmd: Command, url: Url) -> None:
     """
     _check(url)
     changed, name = await setup.install(url), shown_url(url)
-    document = {"outbox": name, "changed": changed, "version": setup.VERSION}
+    document = {"outbox": name, "changed": changed, "version": OUTBOX_VERSION}
     cmd.out.answer(document, installed_text(name, changed))
 
 

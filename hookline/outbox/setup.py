@@ -25,7 +25,7 @@ _FIND: dict[Engine, str] = {
     "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'hookline_outbox'",
 }
 # `hookline migrate` takes the same lock, so that two set-ups at once run one after the other.
-_LOCK = "SELECT pg_catalog.pg_advisory_xact_lock(1214540, 1)"
+LOCK = "SELECT pg_catalog.pg_advisory_xact_lock(1214540, 1)"
 
 # Matches one statement. Function bodies, strings and comments in it may contain semicolons.
 _STATEMENT = re.compile(r"(?:--[^\n]*|'[^']*'|\$(\w*)\$.*?\$\1\$|[^;])+", re.DOTALL)
@@ -83,7 +83,7 @@ def is_there(conn: Any) -> bool:
 
 async def _create(on: Adapter) -> None:
     if not await _is_there(on):
-        await on.run([_LOCK, *statements(on.engine)] if on.engine == "postgres" else statements(on.engine))
+        await on.run([LOCK, *statements(on.engine)] if on.engine == "postgres" else statements(on.engine))
 
 
 async def _drop(on: Adapter) -> None:

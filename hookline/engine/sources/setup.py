@@ -19,10 +19,8 @@ from hookline.outbox import setup
 from hookline.outbox.adapters.prune import delete_relayed, runner
 from hookline.store.protocols import Store
 
-VERSION = setup.VERSION
 _LOCK_TIMEOUT = 10.0  # seconds to wait for locks that the application's transactions hold
 
-_LOCK = "SELECT pg_advisory_xact_lock(1214540, 1)"  # also used by Hookline's migrations, so that they run one at a time
 # The GRANT that the role needs to create the schema, if it is missing.
 _MISSING_GRANT = """
 SELECT format('GRANT CREATE ON DATABASE %I TO %I', current_database(), current_user)
@@ -59,12 +57,12 @@ async def _install_postgres(url: str) -> bool:
     name = shown_url(url)
     connection = await postgres.connect(url)
     try:
-        if await postgres.version(connection, name) >= VERSION:
+        if await postgres.version(connection, name) >= setup.VERSION:
             return False
         with postgres.reaching(name):
             async with connection.transaction():
                 await connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}s'")
-                await connection.execute(_LOCK)
+                await connection.execute(setup.LOCK)
                 await _check_may_create(connection, name)
                 await connection.execute(setup.sql("postgres"))
     except LockNotAvailableError:
@@ -90,8 +88,7 @@ def _install_sqlite(path: Path, name: str) -> bool:
         if _has_table(conn, name):
             return False
         conn.execute("BEGIN IMMEDIATE")
-        for statement in setup.statements("sqlite"):
-            conn.execute(statement)
+        setup.create_table(conn)
         conn.execute("COMMIT")
     return True
 

@@ -124,23 +124,16 @@ class SqliteSource:
         try:
             await self._in_thread(partial(self._write_marker, self._place))
         except OSError as error:
-            self._log_marker_failure(error)
+            if not self._marker_failed:
+                effect = "relayed rows stay in the file until you run `hookline outbox prune`"
+                log.warning("outbox_not_marked", outbox=self.name, error=str(error), effect=effect)
+            self._marker_failed = True
 
     def _write_marker(self, place: OutboxPlace | None) -> None:
         if place is None:
             marker.remove(self._file.path)
         elif marker.read(self._file.path) != place:
             marker.write(self._file.path, place)
-
-    def _log_marker_failure(self, error: OSError) -> None:
-        if not self._marker_failed:
-            self._marker_failed = True
-            log.warning(
-                "outbox_not_marked",
-                outbox=self.name,
-                error=str(error),
-                effect="relayed rows stay in the file until you run `hookline outbox prune`",
-            )
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)

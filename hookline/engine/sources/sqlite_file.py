@@ -89,7 +89,7 @@ class SqliteFile:
         """
         self._note_stamps()
         try:
-            with self._opened() as conn:
+            with self._foreign_lock(), self._connected() as conn:
                 yield conn
         except sqlite3.Error as error:
             raise self._translated(error) from error
@@ -125,11 +125,6 @@ class SqliteFile:
         return Stamps(_stamp(self.path), _stamp(self._wal))
 
     # ── with SQLite ──
-
-    @contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection]:
-        with self._foreign_lock(), self._connected() as conn:
-            yield conn
 
     @contextmanager
     def _foreign_lock(self) -> Iterator[None]:
@@ -221,8 +216,8 @@ _REASONS = {
 
 def _batch(conn: sqlite3.Connection, place: OutboxPlace | None, limit: int) -> Batch:
     conn.execute("BEGIN")
-    known = place is not None and _is_there(conn, place)
-    cursor = conn.execute(_ROWS, (place.row_id, limit)) if known and place else conn.execute(_ALL, (limit,))
+    last = last_copied(conn, place)
+    cursor = conn.execute(_ALL, (limit,)) if last is None else conn.execute(_ROWS, (last, limit))
     rows: list[Mapping[str, Any]] = []
     size = 0
     for row in cursor:
@@ -237,10 +232,10 @@ def _batch(conn: sqlite3.Connection, place: OutboxPlace | None, limit: int) -> B
     return Batch(rows=rows, end=place_of(rows[-1]) if rows else None, more=size > MAX_BYTES or len(rows) == limit)
 
 
-def _is_there(conn: sqlite3.Connection, place: OutboxPlace) -> bool:
-    """Return whether the row of the place is still there. It is not if the file was replaced or restored from a backup."""
-    found = conn.execute(_UID, (place.row_id,)).fetchone()
-    return found is not None and uid_of(found["uid"]) == place.row_uid
+def last_copied(conn: sqlite3.Connection, place: OutboxPlace | None) -> int | None:
+    """Return the id of the row of the place. Return None if the row is gone: the file was replaced or restored."""
+    found = None if place is None else conn.execute(_UID, (place.row_id,)).fetchone()
+    return place.row_id if place is not None and found and uid_of(found["uid"]) == place.row_uid else None
 
 
 def _resolve(path: Path) -> tuple[Path, Path]:

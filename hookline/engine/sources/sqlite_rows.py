@@ -36,11 +36,11 @@ def row_of(raw: Mapping[str, Any]) -> OutboxRow:
         event_type=reading.required("event_type"),
         payload=reading.payload(),
         event_id=reading.required("event_id") or f"evt_{uid}",
-        org_id=reading.text("organization"),
-        channels=reading.texts("channels"),
-        tags=reading.texts("tags"),
-        ordering_key=reading.text("ordering_key"),
-        deliver_at=reading.instant("deliver_at"),
+        org_id=reading.value("organization", NO_TEXT, _text),
+        channels=reading.value("channels", NO_TEXTS, _list),
+        tags=reading.value("tags", NO_TEXTS, _list),
+        ordering_key=reading.value("ordering_key", NO_TEXT, _text),
+        deliver_at=reading.value("deliver_at", NO_INSTANT, _instant),
         policy=None if max_age is None else PolicyOverride(max_age=max_age),
         trace=_trace(raw["trace"]),
     )
@@ -65,17 +65,8 @@ class _Reading:
         self.fault: str | None = None
 
     def required(self, field: str) -> str:
-        found = self.text(field)
+        found = self.value(field, NO_TEXT, _text)
         return self._invalid(field, "is NULL", NO_TEXT) if found is None else found
-
-    def text(self, field: str) -> str | None:
-        return self._read(field, NO_TEXT, _decode)
-
-    def texts(self, field: str) -> tuple[str, ...] | None:
-        return self._read(field, NO_TEXTS, _list)
-
-    def instant(self, field: str) -> datetime | None:
-        return self._read(field, NO_INSTANT, _instant)
 
     def payload(self) -> bytes:
         """Return the payload unparsed. The check that every message passes parses it later."""
@@ -92,7 +83,7 @@ class _Reading:
             return self._invalid(field, "is not a number", NO_AGE)
         return found
 
-    def _read(self, field: str, unreadable: T, decode: Callable[[bytes], T]) -> T | None:
+    def value(self, field: str, unreadable: T, decode: Callable[[bytes], T]) -> T | None:
         found = self._raw[field]
         if found is None:
             return None
@@ -115,7 +106,7 @@ def _trace(value: Any) -> str | None:
     return well_formed(value.decode("latin-1")) if isinstance(value, bytes) else None
 
 
-def _decode(raw: bytes) -> str:
+def _text(raw: bytes) -> str:
     return raw.decode()
 
 

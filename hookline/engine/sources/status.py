@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sqlite3
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -16,7 +15,7 @@ from hookline.clock import monotonic
 from hookline.config import shown_url
 from hookline.config.urls import sqlite_path
 from hookline.engine.sources import open_source
-from hookline.engine.sources.sqlite_file import Absent, SqliteFile, TemporarilyUnreadable
+from hookline.engine.sources.sqlite_file import Absent, SqliteFile, TemporarilyUnreadable, last_copied
 from hookline.errors import SourceUnavailable
 from hookline.model import OutboxPlace
 from hookline.outbox import marker
@@ -36,7 +35,6 @@ SELECT count(*), min(created_at) FROM (SELECT created_at FROM hookline_outbox WH
 """
 
 
-_SAME = "SELECT 1 FROM hookline_outbox WHERE id = ? AND uid = ?"
 _LOWEST = -(1 << 63)
 
 
@@ -95,14 +93,9 @@ def _sqlite(path: Path, place: OutboxPlace | None) -> SourceView:
 
 def _view(file: SqliteFile, place: OutboxPlace | None) -> SourceView:
     with file.reading() as conn:
-        waiting, oldest = conn.execute(_SQLITE_WAITING, (_start(conn, place), COUNTED)).fetchone()
+        last = last_copied(conn, place)
+        waiting, oldest = conn.execute(_SQLITE_WAITING, (_LOWEST if last is None else last, COUNTED)).fetchone()
     return SourceView(waiting=waiting, oldest=_instant(oldest), hints=tuple(_hints(file.path, file.has_wal())))
-
-
-def _start(conn: sqlite3.Connection, place: OutboxPlace | None) -> int:
-    """Return the id after which rows are new: that of the place, if the same row is still there; otherwise all rows are new."""
-    known = place is not None and conn.execute(_SAME, (place.row_id, place.row_uid)).fetchone()
-    return place.row_id if place is not None and known else _LOWEST
 
 
 def _hints(path: Path, wal: bool) -> Iterator[str]:

@@ -28,14 +28,16 @@ _SAME = "SELECT 1 FROM hookline_outbox WHERE id = ? AND uid = ?"
 _DELETE = "DELETE FROM hookline_outbox WHERE id IN (SELECT id FROM hookline_outbox WHERE id <= ? ORDER BY id LIMIT ?)"
 
 
-def runner(conn: sqlite3.Connection) -> Run:
-    """Return a `Run` that ignores the row factory of the application."""
+def runner(conn: Any) -> Run:
+    """Return a `Run` for a connection of a driver. It ignores the row factory of the application."""
 
     def run(statement: str, values: Any) -> list[tuple[Any, ...]]:
         cursor = conn.cursor()
-        cursor.row_factory = None
+        if isinstance(cursor, sqlite3.Cursor):
+            cursor.row_factory = None
         try:
-            return cursor.execute(statement, values).fetchall()
+            cursor.execute(statement, values)
+            return list(cursor.fetchall())
         finally:
             cursor.close()
 

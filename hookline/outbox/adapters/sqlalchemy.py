@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_s
 from sqlalchemy.orm import Session, scoped_session
 
 from hookline.outbox.adapters.base import Adapter, Rows, Statement, Values, engine_of
-from hookline.outbox.adapters.prune import prune
+from hookline.outbox.adapters.prune import prune, runner
 from hookline.outbox.adapters.sqlite import BEGIN, commits_by_itself
 from hookline.outbox.coroutines import as_async, run_sync
 from hookline.outbox.errors import NotInTransaction
@@ -71,17 +71,7 @@ class SqlAlchemy(Adapter):
 
     async def prune(self) -> None:
         """Use the driver's cursor, so that SQLAlchemy's event listeners do not see the statements."""
-        driver = self._connection().connection
-
-        def run(statement: str, values: Any) -> Rows:
-            cursor = driver.cursor()
-            try:
-                cursor.execute(statement, values)
-                return list(cursor.fetchall())
-            finally:
-                cursor.close()
-
-        prune(run)
+        prune(runner(self._connection().connection))
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         return as_async(self._conn.begin())

@@ -9,17 +9,26 @@ loses a record, the handler may run again. So set `maxmemory-policy noeviction` 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
+from hookline import clock
 from hookline.errors import InvalidInput
+from hookline.outbox.coroutines import settled
 from hookline.receive.idempotency import keys
-from hookline.receive.stores.redis_limit import AsyncCallLimit, BaseCallLimit, CallLimit
 from hookline.receive.stores.sync_store import SyncKeyStore
 
 __all__ = ["AsyncRedisKeys", "RedisKeys"]
 
 PREFIX = "hookline:idempotency:"
+MAX_CALLS = 16  # per process and store; each takes about a millisecond
+_PAUSE = 0.01  # seconds before a refused call is retried; the pool has no event for a free connection
 
 _NOW = "local time = redis.call('TIME') local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
 
@@ -84,13 +93,62 @@ return redis.call('DEL', KEYS[1])
 )
 
 
+class _CallLimit:
+    """A limit for the calls of one store that run at once, so that the pool of redis-py has a connection for each.
+
+    Without it, the pool would refuse a call at once if all its connections are in use. Here a call waits. A store takes at
+    most half of the pool, so that many requests at once leave connections for the application. If the application itself uses
+    all connections, a refused call is retried. With a synchronous client, the coroutines never wait for an event loop.
+    """
+
+    def __init__(self, client: Any, timeout: float, *, is_async: bool) -> None:
+        pool_size = getattr(getattr(client, "connection_pool", None), "max_connections", None)
+        # The client of a cluster has one pool per node, and does not know the nodes yet.
+        self._count = max(1, min(MAX_CALLS, pool_size // 2)) if isinstance(pool_size, int) else MAX_CALLS
+        self._timeout = timeout
+        self._is_async = is_async
+        # A semaphore per process: a child would wait forever for places that threads of its parent held at the fork.
+        self._by_process: dict[int, Any] = {}
+
+    async def run(self, call: Callable[[], Any]) -> Any:
+        from redis.exceptions import MaxConnectionsError
+
+        give_up = clock.monotonic() + self._timeout
+        make = asyncio.Semaphore if self._is_async else threading.Semaphore
+        semaphore = self._by_process.setdefault(os.getpid(), make(self._count))
+        if not await self._is_acquired(semaphore):
+            raise TimeoutError(f"no connection became free for this store in {self._timeout:g} seconds")
+        try:
+            while True:
+                try:
+                    return await settled(call())
+                except MaxConnectionsError:
+                    if clock.monotonic() > give_up:
+                        raise
+                if self._is_async:
+                    await asyncio.sleep(_PAUSE)
+                else:
+                    time.sleep(_PAUSE)  # noqa: ASYNC251  there is no event loop
+        finally:
+            semaphore.release()
+
+    async def _is_acquired(self, semaphore: Any) -> bool:
+        """Wait for a free place. Return False after the timeout."""
+        if not self._is_async:
+            return bool(semaphore.acquire(timeout=self._timeout))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._timeout):
+                return bool(await semaphore.acquire())
+        return False
+
+
 class _Keys:
     """The methods of both stores, as coroutines."""
 
-    def __init__(self, client: Any, prefix: str, limit: BaseCallLimit) -> None:
+    def __init__(self, client: Any, prefix: str, timeout: float, *, is_async: bool) -> None:
         self._client = client
         self._prefix = prefix
-        self._limit = limit
+        self._limit = _CallLimit(client, keys.checked_timeout(timeout), is_async=is_async)
 
     async def begin(self, key: bytes, fingerprint: bytes, *, token: bytes, lease: float) -> keys.Answer:
         begun = await self._run(_BEGIN, key, fingerprint, token, _millis(lease), _millis(keys.ABANDONED))
@@ -132,7 +190,7 @@ class RedisKeys(SyncKeyStore):
         """`timeout`: seconds to wait for a connection of the client's pool. The store uses at most half of the pool."""
         if _is_async(client) is True:
             raise InvalidInput("RedisKeys is not async: give this client to AsyncRedisKeys")
-        super().__init__(_Keys(client, prefix, CallLimit(client, keys.checked_timeout(timeout))))
+        super().__init__(_Keys(client, prefix, timeout, is_async=False))
 
 
 class AsyncRedisKeys(_Keys):
@@ -140,7 +198,7 @@ class AsyncRedisKeys(_Keys):
         """`timeout`: as for `RedisKeys`."""
         if _is_async(client) is False:
             raise InvalidInput("AsyncRedisKeys needs an async client, such as redis.asyncio.Redis()")
-        super().__init__(client, prefix, AsyncCallLimit(client, keys.checked_timeout(timeout)))
+        super().__init__(client, prefix, timeout, is_async=True)
 
 
 def _is_async(client: Any) -> bool | None:
