@@ -11,7 +11,7 @@ import msgspec
 
 from hookline import __version__
 from hookline.api.openapi.problems import PROBLEMS, HttpErrorOut, HTTPValidationError, described, problems
-from hookline.api.openapi.schemas import Schema, Shapes, without_null
+from hookline.api.openapi.schemas import Schema, Shapes, json_content, parameter, response, without_null
 from hookline.api.openapi.webhooks import header, webhooks
 from hookline.api.openapi.words import ABOUT, PATH_PARAMETERS, QUERY_PARAMETERS, TAGS
 from hookline.api.operation import PREFIX, Operation
@@ -86,25 +86,15 @@ def _operation(operation: Operation, shapes: Shapes) -> Schema:
     if operation.operator:
         found["description"] = "Needs a token of the default organization, because it concerns the whole deployment."
     if operation.body is not None:
-        found["requestBody"] = {
-            "required": not operation.body_optional,
-            "content": {"application/json": {"schema": shapes.schema(operation.body)}},
-        }
+        schema = shapes.schema(operation.body)
+        found["requestBody"] = {"required": not operation.body_optional, **json_content(schema)}
     found["responses"] = _answers(operation, shapes)
     return found
 
 
 def _path_parameters(path: str) -> list[Schema]:
-    return [
-        {
-            "name": name,
-            "in": "path",
-            "required": True,
-            "description": PATH_PARAMETERS.get(name, ""),
-            "schema": {"type": "string", "minLength": 1, "maxLength": 256, "pattern": NAME},
-        }
-        for name in re.findall(r"{(\w+)}", path)
-    ]
+    schema = {"type": "string", "minLength": 1, "maxLength": 256, "pattern": NAME}
+    return [parameter(name, "path", PATH_PARAMETERS.get(name, ""), schema) for name in re.findall(r"{(\w+)}", path)]
 
 
 def _query_parameters(operation: Operation, shapes: Shapes) -> list[Schema]:
@@ -118,11 +108,14 @@ def _query_parameters(operation: Operation, shapes: Shapes) -> list[Schema]:
 def _query_parameter(name: str, schema: Schema, required: bool) -> Schema:
     shown = dict(without_null(schema))
     description = shown.pop("description", None) or QUERY_PARAMETERS.get(name, "")
-    return {"name": name, "in": "query", "required": required, "description": description, "schema": shown}
+    return parameter(name, "query", description, shown, required=required)
 
 
 def _answers(operation: Operation, shapes: Shapes) -> Schema:
-    answers = {str(status): _answer(status, shape, shapes) for status, shape in sorted(operation.answers.items())}
+    answers = {
+        str(status): response(_SUCCESS[status], None if shape is None else shapes.schema(shape))
+        for status, shape in sorted(operation.answers.items())
+    }
     if operation.method == "POST":
         for answer in answers.values():
             answer["headers"] = {"idempotent-replayed": {"$ref": "#/components/headers/IdempotentReplayed"}}
@@ -135,13 +128,6 @@ _SUCCESS = {
     202: "Accepted. The request is stored and will be processed.",
     204: "Done. The response has no body.",
 }
-
-
-def _answer(status: int, shape: Any, shapes: Shapes) -> Schema:
-    found: Schema = {"description": _SUCCESS[status]}
-    if shape is not None:
-        found["content"] = {"application/json": {"schema": shapes.schema(shape)}}
-    return found
 
 
 def _tags(paths: dict[str, Schema]) -> list[Schema]:
@@ -167,13 +153,13 @@ _IDEMPOTENT_REPLAYED = {
     "schema": {"type": "string", "const": "true"},
 }
 
-_IDEMPOTENCY_KEY = {
-    "name": "idempotency-key",
-    "in": "header",
-    "required": False,
-    "description": "A request with the same key runs once. Duplicates get the stored response for 24 hours.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": 256},
-}
+_IDEMPOTENCY_KEY = parameter(
+    "idempotency-key",
+    "header",
+    "A request with the same key runs once. Duplicates get the stored response for 24 hours.",
+    {"type": "string", "minLength": 1, "maxLength": 256},
+    required=False,
+)
 
 _TRACE = {
     "traceparent": "The caller's trace (W3C Trace Context). It is passed on to the endpoints. A malformed value is ignored.",
@@ -183,22 +169,20 @@ _TRACE = {
 
 def _public_paths() -> dict[str, Schema]:
     """Return the paths that need no token."""
-    health = _public("v1.health.get", "Check whether this process answers", 204)
-    ping = _public("v1.health.ping", "Check whether this process answers", 204)
-    this = _public("v1.openapi.get", "Get this document. With a token, it includes the organization's event types", 200)
-    this["responses"]["200"]["content"] = {"application/json": {"schema": {"type": "object"}}}
+    alive = (204, "Check whether this process answers")
+    this = (200, "Get this document. With a token, it includes the organization's event types", {"type": "object"})
     return {
-        f"{PREFIX}/health": {"get": health, "head": {**health, "operationId": "v1.health.head"}},
-        f"{PREFIX}/health/ping": {"get": ping, "head": {**ping, "operationId": "v1.health.ping-head"}},
-        f"{PREFIX}/openapi.json": {"get": this},
+        f"{PREFIX}/health": {"get": _public("health.get", *alive), "head": _public("health.head", *alive)},
+        f"{PREFIX}/health/ping": {"get": _public("health.ping", *alive), "head": _public("health.ping-head", *alive)},
+        f"{PREFIX}/openapi.json": {"get": _public("openapi.get", *this)},
     }
 
 
-def _public(name: str, summary: str, status: int) -> Schema:
+def _public(name: str, status: int, summary: str, schema: Schema | None = None) -> Schema:
     return {
-        "operationId": name,
+        "operationId": f"v1.{name}",
         "tags": ["health"],
         "summary": summary,
         "security": [],
-        "responses": {str(status): {"description": _SUCCESS[status]}} | problems(with_body=False),
+        "responses": {str(status): response(_SUCCESS[status], schema)} | problems(with_body=False),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from hookline.api.openapi.schemas import Schema, Shapes
+from hookline.api.openapi.schemas import Schema, Shapes, response
 
 
 class HttpErrorOut(Struct, frozen=True, kw_only=True):
@@ -67,10 +67,7 @@ def problems(*, with_body: bool) -> Schema:
 
 
 def described(problem: Problem, shapes: Shapes) -> Schema:
-    found: Schema = {
-        "description": problem.description,
-        "content": {"application/json": {"schema": shapes.schema(problem.shape)}},
-    }
+    found = response(problem.description, shapes.schema(problem.shape))
     if problem.retry_after:
         found["headers"] = {"retry-after": {"$ref": "#/components/headers/RetryAfter"}}
     return found

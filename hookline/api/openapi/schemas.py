@@ -41,6 +41,18 @@ def name_of(reference: Schema) -> str:
     return name
 
 
+def parameter(name: str, place: str, description: str, schema: Schema, *, required: bool = True) -> Schema:
+    return {"name": name, "in": place, "required": required, "description": description, "schema": schema}
+
+
+def response(description: str, schema: Schema | None = None) -> Schema:
+    return {"description": description} | ({} if schema is None else json_content(schema))
+
+
+def json_content(schema: Schema | bool) -> Schema:
+    return {"content": {"application/json": {"schema": schema}}}
+
+
 def simplified(schema: Any) -> Any:
     """Return the schema without redundant parts: `default: null`, `required: []`, and `anyOf` with null."""
     if isinstance(schema, list):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hookline.api.openapi.schemas import Schema
+from hookline.api.openapi.schemas import Schema, json_content, parameter, response
 from hookline.model import EventType
 from hookline.services.schemas.validate import newest
 
@@ -54,19 +54,11 @@ def _delivery(name: str, summary: str, schema: Schema | bool) -> Schema:
                 *(header(*each) for each in _HEADERS.items()),
                 *(header(*each, required=False) for each in _TRACE_HEADERS.items()),
             ],
-            "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
-            "responses": {
-                "2XX": {"description": "Received. Any other response leads to a retry or a dead letter."},
-            },
+            "requestBody": {"required": True, **json_content(schema)},
+            "responses": {"2XX": response("Received. Any other response leads to a retry or a dead letter.")},
         }
     }
 
 
 def header(name: str, description: str, *, required: bool = True) -> Schema:
-    return {
-        "name": name,
-        "in": "header",
-        "required": required,
-        "description": description,
-        "schema": {"type": "string"},
-    }
+    return parameter(name, "header", description, {"type": "string"}, required=required)
