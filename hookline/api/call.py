@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from hookline import ids
 from hookline.api import query
+from hookline.api.operation import ListQuery, Operation
 from hookline.api.query import without_controls
 from hookline.api.wire.base import ListResponse, encode
 from hookline.errors import InvalidInput
@@ -22,9 +23,6 @@ from hookline.services.lookup import EndpointRef, MessageRef
 from hookline.store.protocols import Page, Store, Walk
 from hookline.web import body
 from hookline.web.context import WebContext
-
-if TYPE_CHECKING:
-    from hookline.api.operation import ListQuery, Operation
 
 T = TypeVar("T")
 S = TypeVar("S")

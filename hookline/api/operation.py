@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
-from typing import Annotated, Any, Literal, Protocol, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 from msgspec import Meta, Struct
 
@@ -17,10 +17,6 @@ PREFIX = "/api/v1"
 
 Handler = Callable[..., Awaitable[object]]
 H = TypeVar("H", bound=Handler)
-
-
-class _Decorator(Protocol):
-    def __call__(self, handler: H, /) -> H: ...
 
 
 class Query(Struct, frozen=True, kw_only=True):
@@ -81,52 +77,39 @@ class Operation(Access, frozen=True, kw_only=True):
         return self.name.split(".")[1]
 
 
-class Operations(list[Operation]):
-    """The operations of one module. A decorator adds the handler below it, and reads the handler's signature:
+OPERATIONS: list[Operation] = []  # all operations of the API, once `hookline.api.routes` is imported
+
+
+def operation(
+    method: str, path: str, name: str, *, status: int | tuple[int, ...] = 200, body: Any = None, **more: Any
+) -> Callable[[H], H]:
+    """Return a decorator that adds an operation. It reads the signature of its handler:
 
     - `asked: X`: the query parameters, decoded into X.
     - `given: X`: the body, decoded into X.
     - `-> X`: the JSON shape of a successful response. None is a 204 without a body.
     - The first line of the docstring is the summary in the OpenAPI document.
+
+    With more than one status, the handler may set `call.status` to another than the first.
     """
+    statuses = (status,) if isinstance(status, int) else status
 
-    def get(self, path: str, name: str, **more: Any) -> _Decorator:
-        return self._adding("GET", path, name, **{"needs": Needs.READ} | more)
+    def add(handler: H) -> H:
+        types = get_type_hints(handler)
+        shown = types["return"]
+        made = Operation(
+            name=name,
+            method=method,
+            path=path,
+            handler=handler,
+            answers={204: None} if shown is type(None) else dict.fromkeys(statuses, shown),
+            summary=(handler.__doc__ or "").partition("\n")[0],
+            query=types.get("asked"),
+            body=types.get("given", body),
+            body_decoded="given" in types,
+            **{"needs": Needs.READ if method == "GET" else Needs.WRITE} | more,
+        )
+        OPERATIONS.append(made)
+        return handler
 
-    def post(self, path: str, name: str, **more: Any) -> _Decorator:
-        return self._adding("POST", path, name, **more)
-
-    def put(self, path: str, name: str, **more: Any) -> _Decorator:
-        return self._adding("PUT", path, name, **more)
-
-    def patch(self, path: str, name: str, **more: Any) -> _Decorator:
-        return self._adding("PATCH", path, name, **more)
-
-    def delete(self, path: str, name: str, **more: Any) -> _Decorator:
-        return self._adding("DELETE", path, name, **more)
-
-    def _adding(
-        self, method: str, path: str, name: str, *, status: int | tuple[int, ...] = 200, body: Any = None, **more: Any
-    ) -> _Decorator:
-        """Return the decorator. With more than one status, the handler may set `call.status` to another than the first."""
-        statuses = (status,) if isinstance(status, int) else status
-
-        def add(handler: H) -> H:
-            types = get_type_hints(handler)
-            shown = types["return"]
-            made = Operation(
-                name=name,
-                method=method,
-                path=path,
-                handler=handler,
-                answers={204: None} if shown is type(None) else dict.fromkeys(statuses, shown),
-                summary=(handler.__doc__ or "").partition("\n")[0],
-                query=types.get("asked"),
-                body=types.get("given", body),
-                body_decoded="given" in types,
-                **more,
-            )
-            self.append(made)
-            return handler
-
-        return add
+    return add

@@ -35,7 +35,7 @@ def document() -> Schema:
         "info": {"title": "Hookline", "version": __version__, "description": ABOUT},
         "servers": [{"url": "/"}],
         "security": [{"token": []}],
-        "tags": _tags(paths),
+        "tags": [{"name": tag, "description": text} for tag, text in TAGS.items()],
         "paths": paths,
         "components": {
             "schemas": dict(sorted(shapes.components.items())),
@@ -128,11 +128,6 @@ _SUCCESS = {
     202: "Accepted. The request is stored and will be processed.",
     204: "Done. The response has no body.",
 }
-
-
-def _tags(paths: dict[str, Schema]) -> list[Schema]:
-    used = dict.fromkeys(tag for path in paths.values() for operation in path.values() for tag in operation["tags"])
-    return [{"name": tag, "description": TAGS.get(tag, "")} for tag in used]
 
 
 # ── shared by operations ─────────────────────────────────────────────────────────────────────────────────────────

@@ -16,15 +16,15 @@ TAGS = {
     "event-type": "The catalogue of event types, with optional JSON Schemas of their payloads.",
     "endpoint": "An endpoint is a URL of an application, with its secret, filters, limits and retry policy.",
     "lane": "The delivery state of an endpoint: circuit, throttle, pause.",
+    "statistics": "Counts of accepted messages, delivered messages and dead letters.",
     "message": "A message is accepted once and delivered to every endpoint whose filters match.",
     "message-attempt": "Each HTTP request of a delivery, with the response of the receiver.",
     "dead-letter": "Deliveries that failed permanently, with the reason. They can be replayed or resolved.",
-    "statistics": "Counts of accepted messages, delivered messages and dead letters.",
     "background-task": "Long-running work on many deliveries, and its progress.",
+    "api-key": "API keys. Each has a scope and can be revoked.",
+    "authentication": "Short-lived access to the portal of one application.",
     "operational-webhook": "Webhooks to you, the operator, about endpoints and deliveries of all applications.",
     "alert": "Current and past problems that Hookline detected.",
-    "authentication": "Short-lived access to the portal of one application.",
-    "api-key": "API keys. Each has a scope and can be revoked.",
     "health": "Checks whether this process answers, and the description of the API.",
 }
 

@@ -1,8 +1,8 @@
-"""The handlers, one module per resource. Each module has its list of `OPERATIONS`."""
+"""The handlers, one module per resource. Importing a module adds its operations to `OPERATIONS`."""
 
 from __future__ import annotations
 
-from hookline.api.operation import Operation
+from hookline.api.operation import OPERATIONS as OPERATIONS
 from hookline.api.routes import (
     alerts,
     applications,
@@ -19,20 +19,3 @@ from hookline.api.routes import (
     statistics,
     tasks,
 )
-
-OPERATIONS: list[Operation] = [
-    *applications.OPERATIONS,
-    *event_types.OPERATIONS,
-    *endpoints.OPERATIONS,
-    *endpoint_state.OPERATIONS,
-    *statistics.OPERATIONS,
-    *publish.OPERATIONS,
-    *messages.OPERATIONS,
-    *attempts.OPERATIONS,
-    *dead_letters.OPERATIONS,
-    *tasks.OPERATIONS,
-    *keys.OPERATIONS,
-    *authentication.OPERATIONS,
-    *operational.OPERATIONS,
-    *alerts.OPERATIONS,
-]

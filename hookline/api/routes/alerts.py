@@ -5,11 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 
 from hookline.api.call import Call, listing, page_of
-from hookline.api.operation import ListQuery, Operations
+from hookline.api.operation import ListQuery, operation
 from hookline.api.wire.alerts import AlertOut, alert
 from hookline.api.wire.base import ListResponse
-
-OPERATIONS = Operations()
 
 
 class AlertStatus(StrEnum):
@@ -21,7 +19,7 @@ class AlertQuery(ListQuery, frozen=True, kw_only=True):
     status: AlertStatus | None = None
 
 
-@OPERATIONS.get("/alert", "v1.alert.list", whole=True, operator=True)
+@operation("GET", "/alert", "v1.alert.list", whole=True, operator=True)
 async def list_all(call: Call, asked: AlertQuery) -> ListResponse[AlertOut]:
     """List alerts of the deployment, newest first: those that fire, and those that are resolved."""
     page = page_of(asked)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from hookline import ids
 from hookline.api.call import Call, listing, page_of
-from hookline.api.operation import NoFilter, Operations, OrderedQuery, Query
+from hookline.api.operation import NoFilter, OrderedQuery, Query, operation
 from hookline.api.wire.applications import (
     ApplicationIn,
     ApplicationOut,
@@ -17,7 +17,6 @@ from hookline.services import applications, lookup
 
 _ALL = "/app"
 _ONE = f"{_ALL}/{{app_id}}"
-OPERATIONS = Operations()
 
 
 class ApplicationsQuery(OrderedQuery, frozen=True, kw_only=True):
@@ -30,7 +29,7 @@ class CreateQuery(Query, frozen=True, kw_only=True):
     get_if_exists: bool = False
 
 
-@OPERATIONS.post(_ALL, "v1.application.create", status=(201, 200), whole=True)
+@operation("POST", _ALL, "v1.application.create", status=(201, 200), whole=True)
 async def create(call: Call, asked: CreateQuery, given: ApplicationIn) -> ApplicationOut:
     """Create an application."""
     new = new_application(given)
@@ -41,20 +40,20 @@ async def create(call: Call, asked: CreateQuery, given: ApplicationIn) -> Applic
     return application(app)
 
 
-@OPERATIONS.get(_ALL, "v1.application.list", whole=True)
+@operation("GET", _ALL, "v1.application.list", whole=True)
 async def list_all(call: Call, asked: ApplicationsQuery) -> ListResponse[ApplicationOut]:
     """List the applications."""
     page = page_of(asked, ids.APP)
     return listing(await call.store.catalogue.applications(call.caller.org_id, page), page, application)
 
 
-@OPERATIONS.get(_ONE, "v1.application.get")
+@operation("GET", _ONE, "v1.application.get")
 async def show(call: Call) -> ApplicationOut:
     """Show one application."""
     return application(await lookup.application(call.deps, call.caller, call.path("app_id")))
 
 
-@OPERATIONS.put(_ONE, "v1.application.update", status=(200, 201), whole=True)
+@operation("PUT", _ONE, "v1.application.update", status=(200, 201), whole=True)
 async def put(call: Call, given: ApplicationUpdate) -> ApplicationOut:
     """Replace an application, or create one with that uid."""
     app, made = await applications.put(call.deps, call.caller, call.path("app_id"), application_change(given))
@@ -62,14 +61,14 @@ async def put(call: Call, given: ApplicationUpdate) -> ApplicationOut:
     return application(app)
 
 
-@OPERATIONS.patch(_ONE, "v1.application.patch", whole=True)
+@operation("PATCH", _ONE, "v1.application.patch", whole=True)
 async def patch(call: Call, given: ApplicationPatch) -> ApplicationOut:
     """Change parts of an application."""
     change = application_change(given)
     return application(await applications.change(call.deps, call.caller, call.path("app_id"), change))
 
 
-@OPERATIONS.delete(_ONE, "v1.application.delete", whole=True)
+@operation("DELETE", _ONE, "v1.application.delete", whole=True)
 async def delete(call: Call) -> None:
     """Delete an application with its endpoints."""
     await applications.delete(call.deps, call.caller, call.path("app_id"))

@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 from hookline import ids
 from hookline.api.call import Call, listing, page_of
 from hookline.api.history_query import HistoryQuery
-from hookline.api.operation import Expanded, ListQuery, Operations, Query
+from hookline.api.operation import Expanded, ListQuery, Query, operation
 from hookline.api.routes import messages
 from hookline.api.wire.attempts import (
     STATES,
@@ -38,7 +38,6 @@ WithMessage = Annotated[bool, Meta(description="Whether each attempt comes with 
 
 _MESSAGE = "/app/{app_id}/msg/{msg_id}"
 _ONE = f"{_MESSAGE}/attempt/{{attempt_id}}"
-OPERATIONS = Operations()
 
 
 class AttemptsQuery(HistoryQuery, frozen=True, kw_only=True):
@@ -88,7 +87,7 @@ class EmptyOut(Out, frozen=True, kw_only=True):
 # ── attempts ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@OPERATIONS.get("/app/{app_id}/attempt/endpoint/{endpoint_id}", "v1.message-attempt.list-by-endpoint")
+@operation("GET", "/app/{app_id}/attempt/endpoint/{endpoint_id}", "v1.message-attempt.list-by-endpoint")
 async def list_by_endpoint(call: Call, asked: AttemptsQuery) -> ListResponse[AttemptOut]:
     """List the attempts at an endpoint, newest first."""
     page, endpoint = page_of(asked, ids.ATTEMPT), await call.endpoint()
@@ -98,7 +97,7 @@ async def list_by_endpoint(call: Call, asked: AttemptsQuery) -> ListResponse[Att
     return await _listed(call, found, page, with_msg=asked.with_msg)
 
 
-@OPERATIONS.get("/app/{app_id}/attempt/msg/{msg_id}", "v1.message-attempt.list-by-msg")
+@operation("GET", "/app/{app_id}/attempt/msg/{msg_id}", "v1.message-attempt.list-by-msg")
 async def list_by_message(call: Call, asked: MessageAttemptsQuery) -> ListResponse[AttemptOut]:
     """List the attempts to deliver a message, newest first."""
     page, of = page_of(asked, ids.ATTEMPT), await call.message()
@@ -140,7 +139,7 @@ async def _messages_of(call: Call, attempts: Sequence[Attempt]) -> dict[str, Mes
 # ── a message at an endpoint ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@OPERATIONS.get("/app/{app_id}/endpoint/{endpoint_id}/msg", "v1.message-attempt.list-attempted-messages")
+@operation("GET", "/app/{app_id}/endpoint/{endpoint_id}/msg", "v1.message-attempt.list-attempted-messages")
 async def list_attempted_messages(call: Call, asked: AttemptedQuery) -> ListResponse[AttemptedMessageOut]:
     """List the messages that were tried at an endpoint, by their first attempt, newest first."""
     page, endpoint = page_of(asked, ids.ATTEMPT), await call.endpoint()
@@ -150,7 +149,7 @@ async def list_attempted_messages(call: Call, asked: AttemptedQuery) -> ListResp
     )
 
 
-@OPERATIONS.get(f"{_MESSAGE}/endpoint", "v1.message-attempt.list-attempted-destinations")
+@operation("GET", f"{_MESSAGE}/endpoint", "v1.message-attempt.list-attempted-destinations")
 async def list_destinations(call: Call, asked: ListQuery) -> ListResponse[DestinationOut]:
     """List the endpoints that a message is for, and how it stands at each."""
     page, of = page_of(asked, ids.ENDPOINT), await call.message()
@@ -173,7 +172,7 @@ def _page_of(deliveries: Sequence[Delivery], page: Page) -> list[Delivery]:
     return [each for each in deliveries if each.endpoint_id > (page.iterator or "")][: page.limit]
 
 
-@OPERATIONS.get(_ONE, "v1.message-attempt.get")
+@operation("GET", _ONE, "v1.message-attempt.get")
 async def show(call: Call, asked: AttemptQuery) -> AttemptOut:  # noqa: ARG001 - nothing in the query has an effect
     """Show one attempt."""
     found = await call.store.history.attempt(await call.message(), call.path("attempt_id"))
@@ -182,13 +181,13 @@ async def show(call: Call, asked: AttemptQuery) -> AttemptOut:  # noqa: ARG001 -
     return attempt(found)
 
 
-@OPERATIONS.delete(f"{_ONE}/content", "v1.message-attempt.expunge-content")
+@operation("DELETE", f"{_ONE}/content", "v1.message-attempt.expunge-content")
 async def expunge(call: Call) -> None:
     """Remove what the endpoint answered, headers and body, for good."""
     await message_actions.expunge_attempt(call.deps, call.caller, call.message_ref, call.path("attempt_id"))
 
 
-@OPERATIONS.post(f"{_MESSAGE}/endpoint/{{endpoint_id}}/resend", "v1.message-attempt.resend", status=202)
+@operation("POST", f"{_MESSAGE}/endpoint/{{endpoint_id}}/resend", "v1.message-attempt.resend", status=202)
 async def resend(call: Call) -> EmptyOut:
     """Send a message to an endpoint once more.
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from hookline.api.call import Call
-from hookline.api.operation import Operations
+from hookline.api.operation import operation
 from hookline.api.wire.applications import new_application
 from hookline.api.wire.authentication import (
     CREATE_MESSAGES,
@@ -15,10 +15,9 @@ from hookline.model import Scope
 from hookline.services import applications, tokens
 from hookline.web.authorize import Needs
 
-OPERATIONS = Operations()
 
-
-@OPERATIONS.post(
+@operation(
+    "POST",
     "/auth/app-portal-access/{app_id}",
     "v1.authentication.app-portal-access",
     body_optional=True,
@@ -49,19 +48,19 @@ def _may_publish(given: AppPortalAccessIn) -> bool:
     return bool(capabilities)
 
 
-@OPERATIONS.post("/auth/logout", "v1.authentication.logout", own=True, needs=Needs.READ)
+@operation("POST", "/auth/logout", "v1.authentication.logout", own=True, needs=Needs.READ)
 async def logout(call: Call) -> None:
     """Give up the application's token that this request is made with."""
     await tokens.revoke(call.deps, call.caller)
 
 
-@OPERATIONS.post("/auth/app/{app_id}/expire-all", "v1.authentication.expire-all", body_optional=True, whole=True)
+@operation("POST", "/auth/app/{app_id}/expire-all", "v1.authentication.expire-all", body_optional=True, whole=True)
 async def expire_all(call: Call, given: ApplicationTokenExpireIn) -> None:  # noqa: ARG001 - its shape refuses all options
     """Revoke every token of an application that was issued until now."""
     await applications.end_portal(call.deps, call.caller, call.path("app_id"))
 
 
-@OPERATIONS.post("/auth/revoke-tokens", "v1.authentication.revoke-tokens", whole=True)
+@operation("POST", "/auth/revoke-tokens", "v1.authentication.revoke-tokens", whole=True)
 async def revoke_tokens(call: Call) -> None:
     """Revoke every token of the organization that was issued until now, this one too. API keys stay."""
     await tokens.revoke_all(call.deps, call.caller)

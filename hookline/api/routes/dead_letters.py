@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from hookline.api.call import Call, listing, page_of
-from hookline.api.operation import ListQuery, Operations, Query
+from hookline.api.operation import ListQuery, Query, operation
 from hookline.api.wire import dead_letters as wire
 from hookline.api.wire.base import Instant, ListResponse
 from hookline.api.wire.tasks import BackgroundTaskOut, task
@@ -21,7 +21,6 @@ from hookline.store.protocols import death
 
 _ALL = "/app/{app_id}/dead-letter"
 _ONE = f"{_ALL}/{{dead_letter_id}}"
-OPERATIONS = Operations()
 
 
 class State(StrEnum):
@@ -49,19 +48,19 @@ class StatsQuery(Query, frozen=True, kw_only=True):
 # ── of one application ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@OPERATIONS.get(_ALL, "v1.dead-letter.list")
+@operation("GET", _ALL, "v1.dead-letter.list")
 async def list_of_application(call: Call, asked: DeadQuery) -> ListResponse[wire.DeadLetterOut]:
     """List the dead letters of an application, those that died last first."""
     return await _listed(call, asked, call.path("app_id"))
 
 
-@OPERATIONS.get(f"{_ALL}/stats", "v1.dead-letter.stats")
+@operation("GET", f"{_ALL}/stats", "v1.dead-letter.stats")
 async def stats_of_application(call: Call, asked: StatsQuery) -> wire.DeadStatsOut:
     """Count the dead letters of an application."""
     return await _stats(call, asked, call.path("app_id"))
 
 
-@OPERATIONS.post(f"{_ALL}/replay", "v1.dead-letter.replay-many", status=202)
+@operation("POST", f"{_ALL}/replay", "v1.dead-letter.replay-many", status=202)
 async def replay_many(call: Call, given: wire.DeadFilterIn) -> BackgroundTaskOut:
     """Send dead letters again, by filter, in a background task."""
     with _as_named_here():
@@ -69,7 +68,7 @@ async def replay_many(call: Call, given: wire.DeadFilterIn) -> BackgroundTaskOut
     return task(started.tasks[0])
 
 
-@OPERATIONS.post(f"{_ALL}/resolve", "v1.dead-letter.resolve-many", status=202)
+@operation("POST", f"{_ALL}/resolve", "v1.dead-letter.resolve-many", status=202)
 async def resolve_many(call: Call, given: wire.ResolveManyIn) -> BackgroundTaskOut:
     """Close dead letters with a note, by filter, in a background task."""
     with _as_named_here():
@@ -78,7 +77,7 @@ async def resolve_many(call: Call, given: wire.ResolveManyIn) -> BackgroundTaskO
     return task(started.tasks[0])
 
 
-@OPERATIONS.get(_ONE, "v1.dead-letter.get")
+@operation("GET", _ONE, "v1.dead-letter.get")
 async def show(call: Call) -> wire.DeadLetterHistoryOut:
     """Show one dead letter with its message and every attempt."""
     letter = await _find(call)
@@ -86,14 +85,14 @@ async def show(call: Call) -> wire.DeadLetterHistoryOut:
     return wire.history(letter, message, await call.store.repair.dead_attempts(letter))
 
 
-@OPERATIONS.post(f"{_ONE}/replay", "v1.dead-letter.replay", status=202)
+@operation("POST", f"{_ONE}/replay", "v1.dead-letter.replay", status=202)
 async def replay(call: Call) -> wire.ReplayedOut:
     """Send one dead letter again: attempts and time budget start anew, the message's id stays."""
     done = await dead_letters.replay(call.deps, call.caller, [call.path("dead_letter_id")], call.path("app_id"))
     return wire.replayed(done.letters[0])
 
 
-@OPERATIONS.post(f"{_ONE}/resolve", "v1.dead-letter.resolve")
+@operation("POST", f"{_ONE}/resolve", "v1.dead-letter.resolve")
 async def resolve(call: Call, given: wire.ResolveIn) -> wire.DeadLetterOut:
     """Close one dead letter that needs no delivery, with a note."""
     ref, app = call.path("dead_letter_id"), call.path("app_id")
@@ -108,13 +107,13 @@ async def _find(call: Call) -> DeadLetter:
 # ── across applications ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-@OPERATIONS.get("/dead-letter", "v1.dead-letter.list-all", whole=True)
+@operation("GET", "/dead-letter", "v1.dead-letter.list-all", whole=True)
 async def list_all(call: Call, asked: DeadQuery) -> ListResponse[wire.DeadLetterOut]:
     """List the dead letters of all applications, those that died last first."""
     return await _listed(call, asked, None)
 
 
-@OPERATIONS.get("/dead-letter/stats", "v1.dead-letter.stats-all", whole=True)
+@operation("GET", "/dead-letter/stats", "v1.dead-letter.stats-all", whole=True)
 async def stats_of_all(call: Call, asked: StatsQuery) -> wire.DeadStatsOut:
     """Count the dead letters of all applications."""
     return await _stats(call, asked, None)

@@ -6,7 +6,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from hookline.api.call import Call, listing, page_of
-from hookline.api.operation import ListQuery, Operations
+from hookline.api.operation import ListQuery, operation
 from hookline.api.wire.base import Instant, ListResponse
 from hookline.api.wire.endpoints import CauseIn, EndpointHealthOut, LaneEventOut, endpoint_health, lane_event
 from hookline.api.wire.lanes import OpenIn, ResumedOut, ResumeIn, resumed
@@ -19,13 +19,12 @@ from hookline.services import endpoint_state
 EVENTS = 20  # newest events of the timeline that are shown with the health
 
 _ONE = "/app/{app_id}/endpoint/{endpoint_id}"
-OPERATIONS = Operations()
 
 
 # ── read ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@OPERATIONS.get(f"{_ONE}/health", "v1.lane.health")
+@operation("GET", f"{_ONE}/health", "v1.lane.health")
 async def health(call: Call) -> EndpointHealthOut:
     """Show what governs an endpoint's deliveries: circuit, backlog, limits, last events."""
     return await _health(call, await call.endpoint())
@@ -57,7 +56,7 @@ class TimelineQuery(ListQuery, frozen=True, kw_only=True):
     until: Annotated[Instant | None, Meta(description="Only what happened before this instant.")] = None
 
 
-@OPERATIONS.get(f"{_ONE}/timeline", "v1.lane.timeline")
+@operation("GET", f"{_ONE}/timeline", "v1.lane.timeline")
 async def timeline(call: Call, asked: TimelineQuery) -> ListResponse[LaneEventOut]:
     """List what happened to an endpoint's circuit, status and pace, with cause and actor, newest first."""
     found = await call.endpoint()
@@ -73,13 +72,13 @@ async def timeline(call: Call, asked: TimelineQuery) -> ListResponse[LaneEventOu
 # ── change ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@OPERATIONS.post(f"{_ONE}/pause", "v1.lane.pause", body_optional=True)
+@operation("POST", f"{_ONE}/pause", "v1.lane.pause", body_optional=True)
 async def pause(call: Call, given: CauseIn) -> EndpointHealthOut:
     """Hold everything for this endpoint until it is resumed."""
     return await _health(call, await endpoint_state.pause(call.deps, call.caller, call.endpoint_ref, given.cause))
 
 
-@OPERATIONS.post(f"{_ONE}/resume", "v1.lane.resume", body_optional=True)
+@operation("POST", f"{_ONE}/resume", "v1.lane.resume", body_optional=True)
 async def resume(call: Call, given: ResumeIn) -> ResumedOut:
     """Send again to a paused or disabled endpoint; tell, and replay if asked, what it missed."""
     done = await endpoint_state.resume(
@@ -88,7 +87,7 @@ async def resume(call: Call, given: ResumeIn) -> ResumedOut:
     return resumed(await _health(call, done.endpoint), done.missed)
 
 
-@OPERATIONS.post(f"{_ONE}/circuit/open", "v1.lane.open-circuit", body_optional=True)
+@operation("POST", f"{_ONE}/circuit/open", "v1.lane.open-circuit", body_optional=True)
 async def open_circuit(call: Call, given: OpenIn) -> EndpointHealthOut:
     """Open the circuit: nothing is sent until then, and a probe decides how it goes on."""
     if given.seconds is not None and given.until is not None:
@@ -98,14 +97,14 @@ async def open_circuit(call: Call, given: OpenIn) -> EndpointHealthOut:
     return await _health(call, done.endpoint)
 
 
-@OPERATIONS.post(f"{_ONE}/circuit/close", "v1.lane.close-circuit", body_optional=True)
+@operation("POST", f"{_ONE}/circuit/close", "v1.lane.close-circuit", body_optional=True)
 async def close_circuit(call: Call, given: CauseIn) -> EndpointHealthOut:
     """Close an open circuit gently: send at a low rate that doubles with successes, as after a good probe."""
     done = await endpoint_state.close_circuit(call.deps, call.caller, call.endpoint_ref, given.cause)
     return await _health(call, done.endpoint)
 
 
-@OPERATIONS.post(f"{_ONE}/circuit/reset", "v1.lane.reset-circuit", body_optional=True)
+@operation("POST", f"{_ONE}/circuit/reset", "v1.lane.reset-circuit", body_optional=True)
 async def reset_circuit(call: Call, given: CauseIn) -> EndpointHealthOut:
     """Close the circuit and forget failures: the endpoint is well again."""
     done = await endpoint_state.reset_circuit(call.deps, call.caller, call.endpoint_ref, given.cause)

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from hookline import ids
 from hookline.api.call import Call, listing, page_of
-from hookline.api.operation import Operations, OrderedQuery
+from hookline.api.operation import OrderedQuery, operation
 from hookline.api.wire.base import ListResponse
 from hookline.api.wire.endpoints import (
     EndpointHeadersIn,
@@ -31,7 +31,6 @@ from hookline.web.authorize import Needs
 
 _ALL = "/app/{app_id}/endpoint"
 _ONE = f"{_ALL}/{{endpoint_id}}"
-OPERATIONS = Operations()
 
 
 def ref_of(call: Call) -> endpoints.Ref:
@@ -39,20 +38,20 @@ def ref_of(call: Call) -> endpoints.Ref:
     return call.endpoint_ref if "app_id" in call.request.path_params else OperationalRef(call.path("endpoint_id"))
 
 
-@OPERATIONS.post(_ALL, "v1.endpoint.create", status=201)
+@operation("POST", _ALL, "v1.endpoint.create", status=201)
 async def create(call: Call, given: EndpointIn) -> EndpointOut:
     """Create an endpoint."""
     return endpoint(await endpoints.create(call.deps, call.caller, call.path("app_id"), new_endpoint(given)))
 
 
-@OPERATIONS.get(_ALL, "v1.endpoint.list")
+@operation("GET", _ALL, "v1.endpoint.list")
 async def list_all(call: Call, asked: OrderedQuery) -> ListResponse[EndpointOut]:
     """List the endpoints of an application."""
     app, page = await call.application(), page_of(asked, ids.ENDPOINT)
     return listing(await call.store.catalogue.endpoints(app.no, page), page, endpoint)
 
 
-@OPERATIONS.get(_ONE, "v1.endpoint.get")
+@operation("GET", _ONE, "v1.endpoint.get")
 async def show(call: Call) -> EndpointOut:
     """Show one endpoint."""
     return endpoint(await call.endpoint())
@@ -61,7 +60,7 @@ async def show(call: Call) -> EndpointOut:
 # ── changes ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@OPERATIONS.put(_ONE, "v1.endpoint.update", status=(200, 201))
+@operation("PUT", _ONE, "v1.endpoint.update", status=(200, 201))
 async def update(call: Call, given: EndpointUpdate) -> EndpointOut:
     """Replace an endpoint, or create it under a uid.
 
@@ -78,7 +77,7 @@ async def replaced(call: Call, given: EndpointUpdate | OperationalWebhookEndpoin
     return found
 
 
-@OPERATIONS.patch(_ONE, "v1.endpoint.patch")
+@operation("PATCH", _ONE, "v1.endpoint.patch")
 async def patch(call: Call, given: EndpointPatch) -> EndpointOut:
     """Change parts of an endpoint."""
     change = endpoint_change(given)
@@ -88,7 +87,7 @@ async def patch(call: Call, given: EndpointPatch) -> EndpointOut:
     return endpoint(changed)
 
 
-@OPERATIONS.delete(_ONE, "v1.endpoint.delete")
+@operation("DELETE", _ONE, "v1.endpoint.delete")
 async def delete(call: Call) -> None:
     """Delete an endpoint for good."""
     await endpoints.delete(call.deps, call.caller, ref_of(call))
@@ -97,14 +96,14 @@ async def delete(call: Call) -> None:
 # ── secret, headers, example ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@OPERATIONS.get(f"{_ONE}/secret", "v1.endpoint.get-secret", needs=Needs.WRITE)
+@operation("GET", f"{_ONE}/secret", "v1.endpoint.get-secret", needs=Needs.WRITE)
 async def show_secret(call: Call) -> EndpointSecretOut:
     """Show the key that a receiver verifies with."""
     found = await endpoints.show_secret(call.deps, call.caller, ref_of(call))
     return EndpointSecretOut(key=endpoints.receiver_key(found))
 
 
-@OPERATIONS.post(f"{_ONE}/secret/rotate", "v1.endpoint.rotate-secret")
+@operation("POST", f"{_ONE}/secret/rotate", "v1.endpoint.rotate-secret")
 async def rotate_secret(call: Call, given: EndpointSecretRotateIn) -> EndpointSecretOut:
     """Give an endpoint a new secret; the old one signs beside it for a while."""
     grace = given.grace_period_seconds
@@ -113,26 +112,26 @@ async def rotate_secret(call: Call, given: EndpointSecretRotateIn) -> EndpointSe
     return EndpointSecretOut(key=endpoints.receiver_key(rotated))
 
 
-@OPERATIONS.get(f"{_ONE}/headers", "v1.endpoint.get-headers")
+@operation("GET", f"{_ONE}/headers", "v1.endpoint.get-headers")
 async def show_headers(call: Call) -> EndpointHeadersOut:
     """Show the custom headers; of sensitive ones, the names alone."""
     found = endpoints.check_opened(await endpoints.find(call.deps, call.caller, ref_of(call)))
     return endpoint_headers(found.headers)
 
 
-@OPERATIONS.put(f"{_ONE}/headers", "v1.endpoint.update-headers")
+@operation("PUT", f"{_ONE}/headers", "v1.endpoint.update-headers")
 async def replace_headers(call: Call, given: EndpointHeadersIn) -> None:
     """Replace the custom headers."""
     await endpoints.set_headers(call.deps, call.caller, ref_of(call), given.headers)
 
 
-@OPERATIONS.patch(f"{_ONE}/headers", "v1.endpoint.patch-headers")
+@operation("PATCH", f"{_ONE}/headers", "v1.endpoint.patch-headers")
 async def patch_headers(call: Call, given: EndpointHeadersPatchIn) -> None:
     """Change or remove some of the custom headers."""
     await endpoints.set_headers(call.deps, call.caller, call.endpoint_ref, given.changes(), merge=True)
 
 
-@OPERATIONS.post(f"{_ONE}/send-example", "v1.endpoint.send-example")
+@operation("POST", f"{_ONE}/send-example", "v1.endpoint.send-example")
 async def send_example(call: Call, given: EventExampleIn) -> MessageOut:
     """Send an example of an event type to this endpoint alone."""
     return message(await endpoints.send_test(call.deps, call.caller, call.endpoint_ref, given.event_type))

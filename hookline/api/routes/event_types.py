@@ -6,7 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from hookline.api.call import Call, listing, page_of
-from hookline.api.operation import Operations, OrderedQuery, Query
+from hookline.api.operation import OrderedQuery, Query, operation
 from hookline.api.wire.base import ListResponse
 from hookline.api.wire.event_types import (
     EventTypeIn,
@@ -21,7 +21,6 @@ from hookline.services import event_types
 
 _ALL = "/event-type"
 _ONE = f"{_ALL}/{{event_type_name}}"
-OPERATIONS = Operations()
 
 
 class EventTypesQuery(OrderedQuery, frozen=True, kw_only=True):
@@ -33,7 +32,7 @@ class DeleteQuery(Query, frozen=True, kw_only=True):
     expunge: bool = False
 
 
-@OPERATIONS.post(_ALL, "v1.event-type.create", status=201, whole=True)
+@operation("POST", _ALL, "v1.event-type.create", status=201, whole=True)
 async def create(call: Call, given: EventTypeIn) -> EventTypeOut:
     """Add an event type to the catalogue, or bring back an archived one."""
     return event_type(
@@ -41,7 +40,7 @@ async def create(call: Call, given: EventTypeIn) -> EventTypeOut:
     )
 
 
-@OPERATIONS.get(_ALL, "v1.event-type.list")
+@operation("GET", _ALL, "v1.event-type.list")
 async def list_all(call: Call, asked: EventTypesQuery) -> ListResponse[EventTypeOut]:
     """List the event types by name."""
     page = page_of(asked)
@@ -51,13 +50,13 @@ async def list_all(call: Call, asked: EventTypesQuery) -> ListResponse[EventType
     return listing(found, page, lambda each: event_type(each, with_content=asked.with_content), attrgetter("name"))
 
 
-@OPERATIONS.get(_ONE, "v1.event-type.get")
+@operation("GET", _ONE, "v1.event-type.get")
 async def show(call: Call) -> EventTypeOut:
     """Show one event type."""
     return event_type(await event_types.find(call.deps, call.caller, _name(call)))
 
 
-@OPERATIONS.put(_ONE, "v1.event-type.update", status=(200, 201), whole=True)
+@operation("PUT", _ONE, "v1.event-type.update", status=(200, 201), whole=True)
 async def put(call: Call, given: EventTypeUpdate) -> EventTypeOut:
     """Replace an event type, or create it."""
     values, name = event_type_values(given), _name(call)
@@ -70,7 +69,7 @@ async def put(call: Call, given: EventTypeUpdate) -> EventTypeOut:
     return event_type(saved)
 
 
-@OPERATIONS.patch(_ONE, "v1.event-type.patch", whole=True)
+@operation("PATCH", _ONE, "v1.event-type.patch", whole=True)
 async def patch(call: Call, given: EventTypePatch) -> EventTypeOut:
     """Change parts of an event type."""
     values = event_type_values(given)
@@ -79,7 +78,7 @@ async def patch(call: Call, given: EventTypePatch) -> EventTypeOut:
     )
 
 
-@OPERATIONS.delete(_ONE, "v1.event-type.delete", whole=True)
+@operation("DELETE", _ONE, "v1.event-type.delete", whole=True)
 async def delete(call: Call, asked: DeleteQuery) -> None:
     """Archive an event type, or expunge it."""
     delete = event_types.expunge if asked.expunge else event_types.archive

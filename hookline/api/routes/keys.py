@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from hookline import ids
 from hookline.api.call import Call, listing, page_of
-from hookline.api.operation import ListQuery, Operations
+from hookline.api.operation import ListQuery, operation
 from hookline.api.wire.base import ListResponse
 from hookline.api.wire.keys import ApiKeyIn, ApiKeyMadeOut, ApiKeyOut, api_key, api_key_made
 from hookline.services import api_keys
@@ -11,10 +11,9 @@ from hookline.web.authorize import Needs
 _ALL = "/api-key"
 _ONE = f"{_ALL}/{{key_id}}"
 # Every operation needs a full scope, even to read: other callers must not learn who holds which key.
-OPERATIONS = Operations()
 
 
-@OPERATIONS.post(_ALL, "v1.api-key.create", status=201, whole=True)
+@operation("POST", _ALL, "v1.api-key.create", status=201, whole=True)
 async def create(call: Call, given: ApiKeyIn) -> ApiKeyMadeOut:
     """Make an API key, and show it once."""
     made, key = await api_keys.create(
@@ -28,20 +27,20 @@ async def create(call: Call, given: ApiKeyIn) -> ApiKeyMadeOut:
     return api_key_made(made, key)
 
 
-@OPERATIONS.get(_ALL, "v1.api-key.list", whole=True, needs=Needs.WRITE)
+@operation("GET", _ALL, "v1.api-key.list", whole=True, needs=Needs.WRITE)
 async def list_all(call: Call, asked: ListQuery) -> ListResponse[ApiKeyOut]:
     """List the API keys that were not revoked."""
     page = page_of(asked, ids.API_KEY)
     return listing(await call.store.access.api_keys(call.caller.org_id, page), page, api_key)
 
 
-@OPERATIONS.get(_ONE, "v1.api-key.get", whole=True, needs=Needs.WRITE)
+@operation("GET", _ONE, "v1.api-key.get", whole=True, needs=Needs.WRITE)
 async def show(call: Call) -> ApiKeyOut:
     """Show one API key."""
     return api_key(await api_keys.find(call.deps, call.caller, call.path("key_id")))
 
 
-@OPERATIONS.delete(_ONE, "v1.api-key.revoke", whole=True)
+@operation("DELETE", _ONE, "v1.api-key.revoke", whole=True)
 async def revoke(call: Call) -> None:
     """Revoke an API key, for good."""
     await api_keys.revoke(call.deps, call.caller, call.path("key_id"))

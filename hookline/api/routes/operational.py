@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hookline import ids
 from hookline.api.call import Call, listing, page_of
-from hookline.api.operation import Operations, OrderedQuery
+from hookline.api.operation import OrderedQuery, operation
 from hookline.api.routes import endpoints as shared
 from hookline.api.wire.base import ListResponse
 from hookline.api.wire.endpoints import (
@@ -26,10 +26,9 @@ from hookline.web.authorize import Needs
 _ALL = "/operational-webhook/endpoint"
 _ONE = f"{_ALL}/{{endpoint_id}}"
 _NAME = "v1.operational-webhook.endpoint"
-OPERATIONS = Operations()
 
 
-@OPERATIONS.get(_ALL, f"{_NAME}.list", whole=True)
+@operation("GET", _ALL, f"{_NAME}.list", whole=True)
 async def list_all(call: Call, asked: OrderedQuery) -> ListResponse[OperationalWebhookEndpointOut]:
     """List the organization's operational webhook endpoints."""
     page = page_of(asked, ids.ENDPOINT)
@@ -39,19 +38,19 @@ async def list_all(call: Call, asked: OrderedQuery) -> ListResponse[OperationalW
     )
 
 
-@OPERATIONS.post(_ALL, f"{_NAME}.create", status=201, whole=True)
+@operation("POST", _ALL, f"{_NAME}.create", status=201, whole=True)
 async def create(call: Call, given: OperationalWebhookEndpointIn) -> OperationalWebhookEndpointOut:
     """Create an endpoint that hears of the organization's own endpoints and deliveries."""
     return operational_endpoint(await endpoints.create_operational(call.deps, call.caller, new_endpoint(given)))
 
 
-@OPERATIONS.get(_ONE, f"{_NAME}.get", whole=True)
+@operation("GET", _ONE, f"{_NAME}.get", whole=True)
 async def show(call: Call) -> OperationalWebhookEndpointOut:
     """Show one operational webhook endpoint."""
     return operational_endpoint(await endpoints.find(call.deps, call.caller, shared.ref_of(call)))
 
 
-@OPERATIONS.put(_ONE, f"{_NAME}.update", status=(200, 201), whole=True)
+@operation("PUT", _ONE, f"{_NAME}.update", status=(200, 201), whole=True)
 async def update(call: Call, given: OperationalWebhookEndpointUpdate) -> OperationalWebhookEndpointOut:
     """Replace an operational webhook endpoint, or create it under a uid.
 
@@ -60,31 +59,31 @@ async def update(call: Call, given: OperationalWebhookEndpointUpdate) -> Operati
     return operational_endpoint(await shared.replaced(call, given))
 
 
-@OPERATIONS.delete(_ONE, f"{_NAME}.delete", whole=True)
+@operation("DELETE", _ONE, f"{_NAME}.delete", whole=True)
 async def delete(call: Call) -> None:
     """Delete an operational webhook endpoint for good."""
     await shared.delete(call)
 
 
-@OPERATIONS.get(f"{_ONE}/secret", f"{_NAME}.get-secret", whole=True, needs=Needs.WRITE)
+@operation("GET", f"{_ONE}/secret", f"{_NAME}.get-secret", whole=True, needs=Needs.WRITE)
 async def show_secret(call: Call) -> EndpointSecretOut:
     """Show the key that the receiver of operational webhooks verifies with."""
     return await shared.show_secret(call)
 
 
-@OPERATIONS.post(f"{_ONE}/secret/rotate", f"{_NAME}.rotate-secret", whole=True)
+@operation("POST", f"{_ONE}/secret/rotate", f"{_NAME}.rotate-secret", whole=True)
 async def rotate_secret(call: Call, given: EndpointSecretRotateIn) -> None:
     """Give an operational webhook endpoint a new secret; the old one signs beside it for a while."""
     await shared.rotate_secret(call, given)
 
 
-@OPERATIONS.get(f"{_ONE}/headers", f"{_NAME}.get-headers", whole=True)
+@operation("GET", f"{_ONE}/headers", f"{_NAME}.get-headers", whole=True)
 async def show_headers(call: Call) -> EndpointHeadersOut:
     """Show an operational webhook endpoint's custom headers; of sensitive ones, the names alone."""
     return await shared.show_headers(call)
 
 
-@OPERATIONS.put(f"{_ONE}/headers", f"{_NAME}.update-headers", whole=True)
+@operation("PUT", f"{_ONE}/headers", f"{_NAME}.update-headers", whole=True)
 async def replace_headers(call: Call, given: EndpointHeadersIn) -> None:
     """Replace an operational webhook endpoint's custom headers."""
     await shared.replace_headers(call, given)

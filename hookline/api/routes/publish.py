@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from hookline import ids
 from hookline.api.call import Call
-from hookline.api.operation import Operations, Query
+from hookline.api.operation import Query, operation
 from hookline.api.wire.applications import ApplicationIn, new_application
 from hookline.api.wire.ingest import (
     MAX_IN_BATCH,
@@ -42,7 +42,6 @@ AT_ONCE = 1024 * 1024  # maximum bytes of a batch that is decoded at once
 _Item = MessageIn | str  # an item of a batch: a message, or an error text if it could not be read
 
 _ALL = "/app/{app_id}/msg"
-OPERATIONS = Operations()
 
 
 class CreateQuery(Query, frozen=True, kw_only=True):
@@ -56,7 +55,7 @@ class BatchQuery(Query, frozen=True, kw_only=True):
 # ── one message ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@OPERATIONS.post(_ALL, "v1.message.create", status=202, body=MessageIn, traced=True, needs=Needs.PUBLISH)
+@operation("POST", _ALL, "v1.message.create", status=202, body=MessageIn, traced=True, needs=Needs.PUBLISH)
 async def create(call: Call, asked: CreateQuery) -> MessageOut:
     """Accept a message and deliver it to every matching endpoint.
 
@@ -124,8 +123,14 @@ def _shown(app: Application, given: MessageIn, accepted: Accepted, trace: str | 
 # ── many ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@OPERATIONS.post(
-    f"{_ALL}/batch", "v1.message.create-batch", status=202, body=MessageBatchIn, traced=True, needs=Needs.PUBLISH
+@operation(
+    "POST",
+    f"{_ALL}/batch",
+    "v1.message.create-batch",
+    status=202,
+    body=MessageBatchIn,
+    traced=True,
+    needs=Needs.PUBLISH,
 )
 async def create_batch(call: Call, asked: BatchQuery) -> MessageBatchOut:
     """Accept up to 1,000 messages in one transaction; each has its own result."""

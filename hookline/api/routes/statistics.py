@@ -3,7 +3,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from hookline.api.call import Call
-from hookline.api.operation import Operations, Query
+from hookline.api.operation import Query, operation
 from hookline.api.wire import statistics as wire
 from hookline.api.wire.base import Instant
 from hookline.model import StatsFilter
@@ -14,7 +14,6 @@ LONGEST = timedelta(days=30)
 DAY = timedelta(hours=24)
 
 _APP = "/app/{app_id}"
-OPERATIONS = Operations()
 
 
 class WindowQuery(Query, frozen=True, kw_only=True):
@@ -22,7 +21,7 @@ class WindowQuery(Query, frozen=True, kw_only=True):
     until: Instant | None = None
 
 
-@OPERATIONS.get(f"{_APP}/endpoint/{{endpoint_id}}/stats", "v1.endpoint.get-stats")
+@operation("GET", f"{_APP}/endpoint/{{endpoint_id}}/stats", "v1.endpoint.get-stats")
 async def of_endpoint(call: Call, asked: WindowQuery) -> wire.EndpointStats:
     """Count one endpoint's deliveries, over the last 30 days unless told otherwise."""
     found = await call.endpoint()
@@ -31,7 +30,7 @@ async def of_endpoint(call: Call, asked: WindowQuery) -> wire.EndpointStats:
     return wire.endpoint_stats(await call.store.monitoring.stats(where))
 
 
-@OPERATIONS.get(f"{_APP}/stats", "v1.statistics.application")
+@operation("GET", f"{_APP}/stats", "v1.statistics.application")
 async def of_application(call: Call, asked: WindowQuery) -> wire.StatsOut:
     """Count one application's messages, deliveries and attempts, over the last 24 hours unless told otherwise."""
     app = await call.application()
@@ -39,7 +38,7 @@ async def of_application(call: Call, asked: WindowQuery) -> wire.StatsOut:
     return await _shown(call, StatsFilter(org_id=app.org_id, app_no=app.no, since=since, until=until))
 
 
-@OPERATIONS.get("/stats", "v1.statistics.organization", whole=True)
+@operation("GET", "/stats", "v1.statistics.organization", whole=True)
 async def of_organization(call: Call, asked: WindowQuery) -> wire.StatsOut:
     """Count all messages, deliveries and attempts, over the last 24 hours unless told otherwise."""
     since, until = _window(call, asked, DAY)

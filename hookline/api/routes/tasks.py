@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from hookline import ids
 from hookline.api.call import Call, listing, page_of
-from hookline.api.operation import ListQuery, Operations, Order
+from hookline.api.operation import ListQuery, Order, operation
 from hookline.api.wire import tasks as wire
 from hookline.api.wire.base import ListResponse
 from hookline.errors import InvalidInput
@@ -16,25 +16,24 @@ _OUTCOMES = {0: DeliveryState.DELIVERED, 2: DeliveryState.DEAD}
 _ENDPOINT = "/app/{app_id}/endpoint/{endpoint_id}"
 _ALL = "/background-task"
 _ONE = f"{_ALL}/{{task_id}}"
-OPERATIONS = Operations()
 
 
 # ── create ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@OPERATIONS.post(f"{_ENDPOINT}/recover", "v1.endpoint.recover", status=202)
+@operation("POST", f"{_ENDPOINT}/recover", "v1.endpoint.recover", status=202)
 async def recover(call: Call, given: wire.RecoverIn) -> wire.BackgroundTaskOut:
     """Send an endpoint's dead letters again, by when their messages were accepted."""
     return wire.task(await replays.recover(call.deps, call.caller, call.endpoint_ref, given.since, given.until))
 
 
-@OPERATIONS.post(f"{_ENDPOINT}/replay-missing", "v1.endpoint.replay-missing", status=202)
+@operation("POST", f"{_ENDPOINT}/replay-missing", "v1.endpoint.replay-missing", status=202)
 async def replay_missing(call: Call, given: wire.ReplayIn) -> wire.BackgroundTaskOut:
     """Send what matches the endpoint now and was never sent to it."""
     return wire.task(await replays.replay_missing(call.deps, call.caller, call.endpoint_ref, given.since, given.until))
 
 
-@OPERATIONS.post(f"{_ENDPOINT}/bulk-replay", "v1.endpoint.bulk-replay", status=202)
+@operation("POST", f"{_ENDPOINT}/bulk-replay", "v1.endpoint.bulk-replay", status=202)
 async def bulk_replay(call: Call, given: wire.BulkReplayIn) -> wire.BackgroundTaskOut:
     """Send once more what was delivered to an endpoint, or failed there."""
     if given.status_code_class is not None:
@@ -63,7 +62,7 @@ class TaskQuery(ListQuery, frozen=True, kw_only=True):
     order: Order = Order.DESCENDING
 
 
-@OPERATIONS.get(_ALL, "v1.background-task.list")
+@operation("GET", _ALL, "v1.background-task.list")
 async def list_all(call: Call, asked: TaskQuery) -> ListResponse[wire.BackgroundTaskOut]:
     """List the background tasks, newest first."""
     page = page_of(asked, ids.TASK)
@@ -84,13 +83,13 @@ def _filter(call: Call, asked: TaskQuery) -> TaskFilter:
     )
 
 
-@OPERATIONS.get(_ONE, "v1.background-task.get")
+@operation("GET", _ONE, "v1.background-task.get")
 async def show(call: Call) -> wire.BackgroundTaskOut:
     """Show one background task with its progress."""
     return wire.task(await tasks.find(call.deps, call.caller, call.path("task_id")))
 
 
-@OPERATIONS.post(f"{_ONE}/cancel", "v1.background-task.cancel")
+@operation("POST", f"{_ONE}/cancel", "v1.background-task.cancel")
 async def cancel(call: Call) -> wire.BackgroundTaskOut:
     """Stop a background task; what it has done stays done."""
     return wire.task(await tasks.cancel(call.deps, call.caller, call.path("task_id")))
