@@ -29,7 +29,7 @@ from hookline.store.protocols import Store
 from hookline.web.callers import Authenticator
 from hookline.web.context import Brand, PagesSettings, ShownSetting, WebContext
 from hookline.web.forwarded import Forwarded, Proxies
-from hookline.web.health import Health, StartupGate
+from hookline.web.health import Health, StartupApp
 from hookline.web.idempotency import IdempotentResponses
 from hookline.web.limits import Limits, Rates
 from hookline.web.middleware import MiddlewareSettings
@@ -39,7 +39,7 @@ class EarlyServer:
     """A server that already answers health checks while the store is still opening."""
 
     def __init__(
-        self, startup: StartupGate, health: Health, serving: asyncio.Task[None], stop: asyncio.Event, local: bool
+        self, startup: StartupApp, health: Health, serving: asyncio.Task[None], stop: asyncio.Event, local: bool
     ) -> None:
         self.startup = startup
         self.health = health
@@ -54,7 +54,7 @@ async def early_server(
 ) -> AsyncIterator[EarlyServer]:
     """Answer health checks from now on, and other requests after `answer` has made the application."""
     health = Health(leaving)
-    startup = StartupGate(health)
+    startup = StartupApp(health)
     proxies = Proxies(config.trusted_proxies)
     room = ConnectionLimits(limit=within_file_limit(), per_address=config.connections_per_address, proxies=proxies)
     async with asyncio.TaskGroup() as parts:

@@ -13,7 +13,7 @@ from hookline.errors import SignatureError
 from hookline.model.callers import Caller
 from hookline.web.context import WebContext
 from hookline.web.errors import Refused
-from hookline.web.middleware import record_of
+from hookline.web.middleware import header, record_of
 
 
 class Needs(StrEnum):
@@ -51,7 +51,8 @@ async def admit(services: WebContext, access: Access, scope: Scope) -> Caller:
 async def identify(services: WebContext, scope: Scope) -> Caller:
     """Return the caller. A valid token is accepted even if many invalid ones came from the same address."""
     try:
-        return replace(await services.auth.caller(_authorization(scope)), address=_address(scope))
+        caller = await services.auth.caller(header(scope["headers"], b"authorization") or b"")
+        return replace(caller, address=_address(scope))
     except SignatureError:
         wait = services.limits.take_bad_token(_address(scope))
         services.tally.bad_credentials(429 if wait else 401)
@@ -64,11 +65,3 @@ async def identify(services: WebContext, scope: Scope) -> Caller:
 def _address(scope: Scope) -> str:
     client = scope.get("client")
     return client[0] if client else ""
-
-
-def _authorization(scope: Scope) -> str | None:
-    for name, value in scope["headers"]:
-        if name == b"authorization":
-            text: str = value.decode("latin-1")
-            return text
-    return None

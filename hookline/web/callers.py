@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Generic, TypeVar
 
 import structlog
@@ -86,9 +87,9 @@ class Authenticator:
         self._touched: RecentCache[str, bool] = RecentCache(monotonic, TOUCHED)
         self._touching: set[asyncio.Task[None]] = set()
 
-    async def caller(self, authorization: str | None) -> Caller:
+    async def caller(self, authorization: bytes) -> Caller:
         """Return the caller that the `Authorization` header names."""
-        kind, _, token = (authorization or "").partition(" ")
+        kind, _, token = authorization.decode("latin-1").partition(" ")
         if kind.lower() != "bearer" or not token:
             raise Refused(401, "give a token: `Authorization: Bearer ...`; `hookline token` makes one")
         return await self.holder(token.strip())
@@ -107,14 +108,12 @@ class Authenticator:
         org = await self._organization(grant)
         if await self._store.access.token_revoked(hashed):
             raise SignatureError("this token was revoked")
-        app = None
-        if grant.app_id is not None:
-            app = await self._store.catalogue.application(org.id, grant.app_id)
-            if app is None:
-                raise SignatureError("the token's application does not exist")
+        app = await self._only_application(org.id, grant.app_id, "the token's")
+        if app is not None:
             _check_issued(grant.issued_at, app)
         if secret != self._secret:
-            self._note_older(tokens.secret_id(secret))
+            secret_id = tokens.secret_id(secret)
+            self._note_use(secret_id.hex(), partial(self._store.access.secret_seen, secret_id))
         return Caller(
             org_id=org.id,
             actor=Actor(kind=ActorKind.TOKEN if app is None else ActorKind.APPLICATION_TOKEN),
@@ -156,12 +155,8 @@ class Authenticator:
             raise SignatureError("the API key does not exist, or was revoked")
         if found.expires_at is not None and found.expires_at <= self._wall():
             raise SignatureError("the API key has expired")
-        app = None
-        if found.app_id is not None:
-            app = await self._store.catalogue.application(found.org_id, found.app_id)
-            if app is None:
-                raise SignatureError("the API key's application does not exist")
-        self._touch(found.id)
+        app = await self._only_application(found.org_id, found.app_id, "the API key's")
+        self._note_use(found.id, partial(self._store.access.touch_api_key, found.id))
         return Caller(
             org_id=found.org_id,
             actor=Actor(kind=ActorKind.KEY if app is None else ActorKind.APPLICATION_KEY, name=found.name),
@@ -170,6 +165,13 @@ class Authenticator:
             key_id=found.id,
             expires_at=found.expires_at,
         )
+
+    async def _only_application(self, org_id: str, app_id: str | None, whose: str) -> Application | None:
+        """Return the application that a token or key is limited to, if it is."""
+        found = None if app_id is None else await self._store.catalogue.application(org_id, app_id)
+        if found is None and app_id is not None:
+            raise SignatureError(f"{whose} application does not exist")
+        return found
 
     # ── what they may do ──
 
@@ -220,22 +222,16 @@ class Authenticator:
 
     # ── last use ──
 
-    def _touch(self, key_id: str) -> None:
-        self._note(key_id, lambda: self._store.access.touch_api_key(key_id))
-
-    def _note_older(self, secret_id: bytes) -> None:
-        self._note(secret_id.hex(), lambda: self._store.access.secret_seen(secret_id))
-
-    def _note(self, name: str, write: Callable[[], Awaitable[None]]) -> None:
+    def _note_use(self, name: str, write: Callable[[], Awaitable[None]]) -> None:
         """Write in the background, so that the request does not wait."""
         if self._touched.get(name):
             return
         self._touched.put(name, True)
-        task = asyncio.create_task(self._note_use(name, write))
+        task = asyncio.create_task(self._write(name, write))
         self._touching.add(task)
         task.add_done_callback(self._touching.discard)
 
-    async def _note_use(self, name: str, write: Callable[[], Awaitable[None]]) -> None:
+    async def _write(self, name: str, write: Callable[[], Awaitable[None]]) -> None:
         try:
             await write()
         except StoreUnavailable as error:

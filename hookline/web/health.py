@@ -65,7 +65,7 @@ async def _check_database(store: Store) -> str | None:
     return None
 
 
-class StartupGate:
+class StartupApp:
     """The outermost application. It answers health checks at once; other requests wait until the real application is set."""
 
     def __init__(self, health: Health) -> None:

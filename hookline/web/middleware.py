@@ -48,9 +48,8 @@ _PREFLIGHT = {
     "access-control-max-age": "600",
 }
 
-_METHODS = {
-    method: method for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-}  # the label of a metric: other methods count as `other`, because callers can send any text
+# Labels of a metric. Other methods count as `other`, because callers can send any text.
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 log = structlog.get_logger(__name__)
 
@@ -60,17 +59,14 @@ class MiddlewareSettings(Struct, frozen=True, kw_only=True):
     portal_origins: tuple[str, ...] = ()  # origins whose scripts may call the API with an application's token
 
 
-class RequestRecord:
+class RequestRecord(Struct):
     """Facts about one request that are collected while it is handled."""
 
-    __slots__ = ("accept", "caller", "request_id", "route", "status")
-
-    def __init__(self, request_id: str) -> None:
-        self.request_id = request_id
-        self.caller: Caller | None = None
-        self.accept: Accept | None = None  # the trace span, if the request publishes messages
-        self.route: str | None = None  # the path template; never the path itself, which may contain secrets
-        self.status = 0  # 0 until the response starts
+    request_id: str
+    caller: Caller | None = None
+    accept: Accept | None = None  # the trace span, if the request publishes messages
+    route: str | None = None  # the path template; never the path itself, which may contain secrets
+    status: int = 0  # 0 until the response starts
 
 
 def record_of(scope: Scope) -> RequestRecord:
@@ -118,7 +114,8 @@ class RequestMiddleware:
             await self._crash(scope, receive, send_with_headers, error)
         finally:
             seconds = self._monotonic() - began
-            self._tally.answered(_METHODS.get(scope["method"], "other"), self._route(scope), record.status, seconds)
+            method = scope["method"] if scope["method"] in _METHODS else "other"
+            self._tally.answered(method, self._route(scope), record.status, seconds)
             if record.accept is not None:
                 record.accept.answered(self._route(scope), record.status)
             if self._write_log is not None:
@@ -158,7 +155,7 @@ class RequestMiddleware:
         """Return the Origin header if it is a configured portal origin."""
         if not self._origins or not path.startswith(PREFIX):
             return None
-        origin = _header(headers, b"origin")
+        origin = header(headers, b"origin")
         return origin if origin in self._origins else None
 
     # ── the log ──
@@ -193,7 +190,7 @@ def _log_method(level: str) -> Callable[..., None] | None:
 
 def _request_id(headers: Iterable[_Header]) -> str:
     """Return the caller's request id if it is safe to log, or else a new one."""
-    given = _header(headers, b"x-request-id")
+    given = header(headers, b"x-request-id")
     if given is not None and _SAFE_ID.fullmatch(given):
         return given.decode()
     return f"req_{quick_chance.getrandbits(96):024x}"
@@ -204,7 +201,7 @@ def _without_trailing_slash(path: str) -> str:
     return path.rstrip("/") or "/" if path.endswith("/") else path
 
 
-def _header(headers: Iterable[_Header], wanted: bytes) -> bytes | None:
+def header(headers: Iterable[_Header], wanted: bytes) -> bytes | None:
     for name, value in headers:
         if name == wanted:
             return value
@@ -220,7 +217,7 @@ def _too_many_headers(headers: list[_Header]) -> Response | None:
 
 
 def _is_preflight(scope: Scope) -> bool:
-    return scope["method"] == "OPTIONS" and _header(scope["headers"], b"access-control-request-method") is not None
+    return scope["method"] == "OPTIONS" and header(scope["headers"], b"access-control-request-method") is not None
 
 
 def _is_organization_wide(caller: Caller | None) -> bool:

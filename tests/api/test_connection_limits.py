@@ -22,7 +22,7 @@ from hookline.server import http as server
 from hookline.server import sockets as listeners
 from hookline.server.connection import MAX_QUEUED
 from hookline.server.connection_limits import ConnectionLimits
-from hookline.web.health import Health, StartupGate
+from hookline.web.health import Health, StartupApp
 from tests.support.cli import COMMAND, Cli
 from tests.support.ports import free_port
 
@@ -143,7 +143,7 @@ async def place(room: ConnectionLimits, health: Health | None = None) -> AsyncIt
     app, stop, listener = App(), asyncio.Event(), listeners.bind("127.0.0.1", 0)
     # a small send buffer keeps large answers in the server's memory
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-    door = StartupGate(health or Health(asyncio.Event()))
+    door = StartupApp(health or Health(asyncio.Event()))
     door.open(app)
     serving = asyncio.create_task(server.serve(door, listener, stop=stop, grace=5, room=room))
     made = Place(listener.getsockname()[1], app)

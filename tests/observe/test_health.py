@@ -16,7 +16,7 @@ from hookline.security.vault import new_key
 from hookline.server import http as server
 from hookline.server import sockets as listeners
 from hookline.store.protocols import SCHEMA_VERSION, Store
-from hookline.web.health import Health, StartupGate
+from hookline.web.health import Health, StartupApp
 from tests.api.conftest import Answer, Client
 from tests.support.cli import Cli
 from tests.support.ports import free_port
@@ -39,8 +39,8 @@ class Asked:
 
 
 @asynccontextmanager
-async def answering(health: Health) -> AsyncIterator[tuple[Client, StartupGate]]:
-    door, stop = StartupGate(health), asyncio.Event()
+async def answering(health: Health) -> AsyncIterator[tuple[Client, StartupApp]]:
+    door, stop = StartupApp(health), asyncio.Event()
     listener = listeners.bind("127.0.0.1", 0)
     running = asyncio.create_task(server.serve(door, listener, stop=stop, grace=2))
     try:

@@ -25,15 +25,12 @@ def routes(services: WebContext) -> list[BaseRoute]:
 
     async def show(request: Request) -> Response:
         try:
-            return _json(await _for_caller(services, request, making))
+            found = await _for_caller(services, request, making)
+            return Response(found, media_type="application/json", headers={"vary": "authorization"})
         except Exception as error:
             return await on_error(request, error)
 
     return [Route(f"{PREFIX}/openapi.json", show, methods=["GET"])]
-
-
-def _json(body: bytes) -> Response:
-    return Response(body, media_type="application/json", headers={"vary": "authorization"})
 
 
 async def _for_caller(services: WebContext, request: Request, making: asyncio.Lock) -> bytes:

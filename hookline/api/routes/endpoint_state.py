@@ -4,11 +4,12 @@ from datetime import timedelta
 from typing import Annotated
 
 from msgspec import Meta
+from msgspec.structs import asdict
 
 from hookline.api.call import Call, listing, page_of
 from hookline.api.operation import ListQuery, operation
-from hookline.api.wire.base import Instant, ListResponse
-from hookline.api.wire.endpoints import CauseIn, EndpointHealthOut, LaneEventOut, endpoint_health, lane_event
+from hookline.api.wire.base import Instant, ListResponse, fill
+from hookline.api.wire.endpoints import CauseIn, EndpointHealthOut, LaneEventOut, lane, lane_event, rate
 from hookline.api.wire.lanes import OpenIn, ResumedOut, ResumeIn, resumed
 from hookline.errors import InvalidInput, NoSuch
 from hookline.model import Endpoint, LaneEvent, LaneEventFilter, LaneEventKind
@@ -34,9 +35,12 @@ async def _health(call: Call, found: Endpoint) -> EndpointHealthOut:
     view = await call.store.history.lane_view(found.no)
     if view is None:
         raise NoSuch("endpoint", found.id)
-    return endpoint_health(
-        view,
-        reason=found.status_reason,
+    return fill(
+        EndpointHealthOut,
+        view.lane,
+        **asdict(lane(view)),
+        status_reason=found.status_reason,
+        throttle_rate=rate(view.lane.throttle_rate),
         in_flight=await call.store.monitoring.in_flight(found.no),
         next_start_at=next_start(view.lane, now=await call.store.now(), policy=call.services.circuit),
         events=[_event(call, event) for event in await call.store.history.lane_events(found.no, EVENTS)],

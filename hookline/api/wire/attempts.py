@@ -88,10 +88,6 @@ STATES = {
 _STATUS = {state: status for status, states in STATES.items() for state in states}
 
 
-def _text_of(status: MessageStatus) -> StatusText:
-    return StatusText[status.name]
-
-
 # ── attempts ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -146,7 +142,7 @@ def attempt(found: Attempt, *, msg: MessageOut | None = None) -> AttemptOut:
         msg_id=found.message_id,
         url=found.endpoint_url,
         status=status,
-        status_text=_text_of(status),
+        status_text=StatusText[status.name],
         trigger_type=TriggerType(found.trigger),
         timestamp=found.started_at,
         response_status_code=found.status_code or 0,
@@ -183,7 +179,7 @@ def attempted_message(found: Attempted, *, with_payload: bool) -> AttemptedMessa
         AttemptedMessageOut,
         message(found.message, with_payload=with_payload),
         status=status,
-        status_text=_text_of(status),
+        status_text=StatusText[status.name],
         next_attempt=found.next_at,
         first_attempt=found.attempted_at,
     )
@@ -209,7 +205,7 @@ def destination(found: Delivery, at: Endpoint) -> DestinationOut:
         disabled=at.status in (EndpointStatus.DISABLED, EndpointStatus.DELETED),
         deleted=at.status == EndpointStatus.DELETED,
         status=status,
-        status_text=_text_of(status),
+        status_text=StatusText[status.name],
         next_attempt=shown.next_attempt_at,
         delivery=shown,
     )

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
-from msgspec.structs import asdict
 
 from hookline.api.wire.base import NAMED, In, Instant, Out, Policy, Unsupported, documented, fill, policy, values
 from hookline.model import (
@@ -275,23 +272,3 @@ class EndpointHealthOut(LaneOut, frozen=True, kw_only=True):
     trips: int  # how often the circuit opened since it was last closed
     opened_at: Instant | None
     events: list[LaneEventOut]  # newest first
-
-
-def endpoint_health(
-    view: LaneView,
-    *,
-    reason: str | None,
-    in_flight: int,
-    next_start_at: datetime | None,
-    events: Sequence[LaneEventOut],
-) -> EndpointHealthOut:
-    return fill(
-        EndpointHealthOut,
-        view.lane,
-        **asdict(lane(view)),
-        status_reason=reason,
-        in_flight=in_flight,
-        throttle_rate=rate(view.lane.throttle_rate),
-        next_start_at=next_start_at,
-        events=list(events),
-    )

@@ -33,12 +33,6 @@ WORDS = {
     TaskKind.REPLAY_DEAD: TaskWord.BULK_REPLAY,
     TaskKind.RESOLVE_DEAD: TaskWord.BULK_REPLAY,
 }
-STATUS_WORDS = {
-    TaskStatus.RUNNING: StatusWord.RUNNING,
-    TaskStatus.FINISHED: StatusWord.FINISHED,
-    TaskStatus.FAILED: StatusWord.FAILED,
-    TaskStatus.CANCELED: StatusWord.FAILED,
-}
 
 
 class RecoverIn(In, frozen=True, kw_only=True):
@@ -87,6 +81,6 @@ def task(found: Task) -> BackgroundTaskOut:
         BackgroundTaskOut,
         found,
         task=WORDS[found.kind],
-        status=STATUS_WORDS[found.status],
+        status=StatusWord.FAILED if found.status == TaskStatus.CANCELED else StatusWord(found.status),
         data=fill(TaskDataOut, found, state=found.status),
     )
