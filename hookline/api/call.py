@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from hookline import ids
 from hookline.api import query
-from hookline.api.operation import ListQuery, Operation
+from hookline.api.operation import ListQuery, Operation, Order, OrderedQuery
 from hookline.api.query import without_controls
 from hookline.api.wire.base import ListResponse, encode
 from hookline.errors import InvalidInput
@@ -115,7 +115,8 @@ def page_of(asked: ListQuery, prefix: str | None = None) -> Page:
     iterator = asked.iterator.removeprefix("-") if asked.iterator else None
     if iterator is not None and not _is_key(iterator, prefix):
         raise InvalidInput(f"{iterator[:40]!r} does not belong to this listing", field="iterator")
-    return Page(limit=asked.limit + 1, iterator=iterator, backwards=backwards, descending=asked.descending)
+    descending = isinstance(asked, OrderedQuery) and asked.order == Order.DESCENDING
+    return Page(limit=asked.limit + 1, iterator=iterator, backwards=backwards, descending=descending)
 
 
 def _is_key(iterator: str, prefix: str | None) -> bool:

@@ -38,18 +38,11 @@ class ListQuery(Query, frozen=True, kw_only=True):
     limit: Limit = 50
     iterator: Iterator | None = None
 
-    @property
-    def descending(self) -> bool:
-        """Whether the caller wants the reverse of the listing's own order."""
-        return False
-
 
 class OrderedQuery(ListQuery, frozen=True, kw_only=True):
-    order: Order = Order.ASCENDING
+    """A listing that can be reversed."""
 
-    @property
-    def descending(self) -> bool:
-        return self.order == Order.DESCENDING
+    order: Order = Order.ASCENDING
 
 
 # A filter of Svix's SDKs that Hookline does not have. The value `false` is accepted, because it filters nothing.

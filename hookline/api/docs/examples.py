@@ -43,29 +43,24 @@ _BY_NAME = {
     "url": "https://example.com/hooks",
 }
 
-# Examples for one shape, where the field name has another meaning.
-_BY_SHAPE_AND_NAME = {
-    ("ApiKeyIn", "name"): "checkout service",
-    ("ApiKeyMadeOut", "name"): "checkout service",
-    ("ApiKeyOut", "name"): "checkout service",
-    ("EventTypeIn", "name"): "order.paid",
-    ("EventTypeOut", "name"): "order.paid",
+# Examples by the beginning of the shape's name, where the field name has another meaning.
+_BY_SHAPE = {
+    "ApiKey": {"id": f"{ids.API_KEY}{_KSUID}", "name": "checkout service"},
+    "Application": {"id": f"{ids.APP}{_KSUID}"},
+    "AttemptOut": {"id": f"{ids.ATTEMPT}{_KSUID}"},
+    "AttemptedMessage": {"id": f"{ids.MESSAGE}{_KSUID}"},
+    "BackgroundTask": {"id": f"{ids.TASK}{_KSUID}"},
+    "Dead": {"id": f"{ids.DEAD_LETTER}1042"},
+    "Destination": {"id": f"{ids.ENDPOINT}{_KSUID}"},
+    "Endpoint": {"id": f"{ids.ENDPOINT}{_KSUID}"},
+    "EventType": {"name": "order.paid"},
+    "Message": {"id": f"{ids.MESSAGE}{_KSUID}"},
+    "OperationalWebhookEndpoint": {"id": f"{ids.ENDPOINT}{_KSUID}"},
+    "Replayed": {"id": f"{ids.DEAD_LETTER}1042"},
 }
 
 # Fields to show if a shape has no required field. If it has none of these, its first field is shown.
 _LIKELY = ("reason", "readOnly", "gracePeriodSeconds")
-
-_IDS = {
-    "ApiKeyMadeOut": ids.API_KEY,
-    "ApiKeyOut": ids.API_KEY,
-    "ApplicationOut": ids.APP,
-    "AttemptOut": ids.ATTEMPT,
-    "AttemptedMessageOut": ids.MESSAGE,
-    "BackgroundTaskOut": ids.TASK,
-    "DestinationOut": ids.ENDPOINT,
-    "EndpointOut": ids.ENDPOINT,
-    "MessageOut": ids.MESSAGE,
-}
 
 _TYPES = {str: "string", int: "integer", list: "array", dict: "object"}
 
@@ -98,13 +93,14 @@ class Examples:
         kind = kinds if isinstance(kinds, str) else next(iter(kinds), None)
         if kind == "object" and "properties" in schema:
             return self._object(schema, shape, depth, brief) if depth < _MAX_DEPTH else {}
-        named = _BY_SHAPE_AND_NAME.get((shape, name), _BY_NAME.get(name))
+        special = (fields for start, fields in _BY_SHAPE.items() if shape.startswith(start) and name in fields)
+        named: object = next(special, _BY_NAME).get(name)
         if named is not None and _has_type(kind, named):
             return named
         if kind == "array":
             return [self._value(schema["items"], name, shape, depth + 1, brief)] if depth < _MAX_DEPTH else []
         if kind == "string":
-            return _text(schema, name, shape)
+            return "2026-01-31T12:00:00Z" if schema.get("format") == "date-time" else "…"
         return {"integer": schema.get("minimum", 1), "number": 1.0, "boolean": False, "object": {}}.get(kind or "")
 
     def _object(self, schema: Schema, shape: str, depth: int, brief: bool) -> dict[str, Any]:
@@ -123,11 +119,3 @@ def _likely(properties: Schema) -> str:
 
 def _has_type(kind: str | None, value: object) -> bool:
     return kind == _TYPES[type(value)] or (kind is None and isinstance(value, dict))
-
-
-def _text(schema: Schema, name: str, shape: str) -> str:
-    if schema.get("format") == "date-time":
-        return "2026-01-31T12:00:00Z"
-    if name == "id":
-        return f"{ids.DEAD_LETTER}1042" if shape.startswith("Dead") else f"{_IDS.get(shape, '')}{_KSUID}"
-    return "…"

@@ -4,7 +4,6 @@ from datetime import timedelta
 from typing import Annotated
 
 from msgspec import Meta
-from msgspec.structs import asdict
 
 from hookline.api.call import Call, listing, page_of
 from hookline.api.operation import ListQuery, operation
@@ -37,8 +36,8 @@ async def _health(call: Call, found: Endpoint) -> EndpointHealthOut:
         raise NoSuch("endpoint", found.id)
     return fill(
         EndpointHealthOut,
+        lane(view),
         view.lane,
-        **asdict(lane(view)),
         status_reason=found.status_reason,
         throttle_rate=rate(view.lane.throttle_rate),
         in_flight=await call.store.monitoring.in_flight(found.no),

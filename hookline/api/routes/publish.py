@@ -195,14 +195,13 @@ def _new_or_fault(deps: Deps, app: Application, item: _Item, trace: str | None) 
 def _results(
     app: Application, items: list[_Item], accepted: BatchAccepted, trace: str | None, with_content: bool
 ) -> list[BatchResultOut]:
-    answers = iter(accepted.answers)
-    results = []
-    for position, item in enumerate(items):
-        fault = accepted.faults.get(position)
-        results.append(
-            _refused(422, "invalid", fault) if fault else _result(app, item, next(answers), trace, with_content)
-        )
-    return results
+    answers, faults = iter(accepted.answers), accepted.faults
+    return [
+        _refused(422, "invalid", faults[position])
+        if position in faults
+        else _result(app, item, next(answers), trace, with_content)
+        for position, item in enumerate(items)
+    ]
 
 
 def _result(app: Application, item: _Item, answer: Accepted, trace: str | None, with_content: bool) -> BatchResultOut:

@@ -60,10 +60,17 @@ class Out(Shape, frozen=True, kw_only=True):
     pass
 
 
-def fill(shape: type[S], found: object, **others: Any) -> S:
-    """Fill a shape with the attributes of `found` that have the names of its fields. `others` are the remaining fields."""
+def fill(shape: type[S], *found: object, **others: Any) -> S:
+    """Fill a shape with the attributes of `found` that have the names of its fields. `others` are the remaining fields.
+
+    Of several objects, the first that has the attribute counts.
+    """
     same = (name for name in shape.__struct_fields__ if name not in others)
-    return shape(**{name: getattr(found, name) for name in same}, **others)
+    return shape(**{name: getattr(_first(found, name), name) for name in same}, **others)
+
+
+def _first(found: tuple[object, ...], name: str) -> object:
+    return next(each for each in found if hasattr(each, name))
 
 
 class ListResponse(Out, Generic[T], frozen=True, kw_only=True):

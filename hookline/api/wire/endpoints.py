@@ -224,17 +224,14 @@ def lane(view: LaneView) -> LaneOut:
     shown = view.lane
     return fill(
         LaneOut,
+        view,
         shown,
-        endpoint_id=view.endpoint_id,
-        app_id=view.app_id,
-        url=view.url,
         status=shown.status.name.lower(),
         circuit=shown.circuit.name.lower(),
         backlog=view.depth,
         oldest_due_at=view.oldest_due,
         next_probe_at=shown.probe_at if shown.circuit == Circuit.OPEN else None,
         pace=rate(shown.pace),
-        last_error=view.last_error,
     )
 
 

@@ -58,8 +58,7 @@ def stats(found: Stats, where: StatsFilter) -> StatsOut:
     return fill(
         StatsOut,
         found,
-        since=where.since,
-        until=where.until,
+        where,
         deliveries=fill(DeliveryCounts, found),
         attempts=AttemptCounts(delivered=found.delivered, retry=found.retries, dead=found.deaths),
         dead_letters=found.dead_open,
