@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -10,9 +11,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from hookline.api import docs, ingest_route, openapi
+from hookline.api import docs, openapi
 from hookline.api.call import Call
 from hookline.api.operation import PREFIX, Operation
 from hookline.api.routes import OPERATIONS
@@ -22,9 +23,12 @@ from hookline.web.authorize import Needs, admit
 from hookline.web.context import WebContext
 from hookline.web.errors import on_crash, on_error, on_http_exception
 from hookline.web.idempotency import HEADER, key_of, request_of
-from hookline.web.middleware import RequestMiddleware
+from hookline.web.middleware import RequestMiddleware, record_of
 
 MAX_KEYED = 1024 * 1024  # maximum bytes of a POST with an idempotency key; the handler may allow less
+
+PUBLISH = f"{PREFIX}/app/{{app_id}}/msg"
+_PUBLISH_PATH = re.compile(rf"{PREFIX}/app/([^/]+)/msg")
 
 _Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -46,7 +50,7 @@ def create_app(services: WebContext, pages: Sequence[BaseRoute] = ()) -> ASGIApp
     app.router.redirect_slashes = False
     templates = {route.endpoint: route.path for route in routes if isinstance(route, Route)}
     return RequestMiddleware(
-        ingest_route.ahead(app, routes), services.middleware, templates, services.monotonic, services.tally
+        _with_fast_publish(app, routes), services.middleware, templates, services.monotonic, services.tally
     )
 
 
@@ -92,3 +96,25 @@ async def _handle(call: Call) -> Response:
 async def _alive(_request: Request) -> Response:
     """Answer 204, because the process runs. This does not test the database; `hookline doctor` does."""
     return Response(status_code=204)
+
+
+def _with_fast_publish(app: ASGIApp, routes: Sequence[BaseRoute]) -> ASGIApp:
+    """Return `app` with a direct call of the publish route. All other requests go to `app`.
+
+    This is faster than the router, which tests one pattern for each earlier route.
+    """
+    (endpoint,) = (route.endpoint for route in routes if isinstance(route, Route) and route.path == PUBLISH)
+
+    async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
+        found = (
+            _PUBLISH_PATH.fullmatch(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
+        )
+        if found is None:
+            await app(scope, receive, send)
+            return
+        scope["path_params"] = {"app_id": found[1]}
+        record_of(scope).route = PUBLISH
+        response = await endpoint(Request(scope, receive, send))
+        await response(scope, receive, send)
+
+    return dispatch

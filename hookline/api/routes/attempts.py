@@ -9,9 +9,8 @@ from msgspec.structs import asdict
 
 from hookline import ids
 from hookline.api.call import Call, listing, page_of
-from hookline.api.history_query import HistoryQuery
 from hookline.api.operation import Expanded, ListQuery, Query, operation
-from hookline.api.routes import messages
+from hookline.api.routes.messages import HistoryQuery, WithContent
 from hookline.api.wire.attempts import (
     STATES,
     AttemptedMessageOut,
@@ -69,7 +68,7 @@ class MessageAttemptsQuery(AttemptsQuery, frozen=True, kw_only=True):
 
 class AttemptedQuery(HistoryQuery, frozen=True, kw_only=True):
     status: Annotated[MessageStatus | None, Meta(description="Where its latest delivery there stands.")] = None
-    with_content: messages.WithContent = True
+    with_content: WithContent = True
     expanded_statuses: Expanded = False
 
     def filter(self) -> AttemptedFilter:

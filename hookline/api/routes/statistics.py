@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
+from typing import Any
 
 from hookline.api.call import Call
 from hookline.api.operation import Query, operation
@@ -25,8 +26,8 @@ class WindowQuery(Query, frozen=True, kw_only=True):
 async def of_endpoint(call: Call, asked: WindowQuery) -> wire.EndpointStats:
     """Count one endpoint's deliveries, over the last 30 days unless told otherwise."""
     found = await call.endpoint()
-    since, until = _window(call, asked, LONGEST)
-    where = StatsFilter(org_id=found.org_id, app_no=found.app_no, endpoint_no=found.no, since=since, until=until)
+    window = _window(call, asked, LONGEST)
+    where = StatsFilter(org_id=found.org_id, app_no=found.app_no, endpoint_no=found.no, **window)
     return wire.endpoint_stats(await call.store.monitoring.stats(where))
 
 
@@ -34,24 +35,22 @@ async def of_endpoint(call: Call, asked: WindowQuery) -> wire.EndpointStats:
 async def of_application(call: Call, asked: WindowQuery) -> wire.StatsOut:
     """Count one application's messages, deliveries and attempts, over the last 24 hours unless told otherwise."""
     app = await call.application()
-    since, until = _window(call, asked, DAY)
-    return await _shown(call, StatsFilter(org_id=app.org_id, app_no=app.no, since=since, until=until))
+    return await _shown(call, StatsFilter(org_id=app.org_id, app_no=app.no, **_window(call, asked, DAY)))
 
 
 @operation("GET", "/stats", "v1.statistics.organization", whole=True)
 async def of_organization(call: Call, asked: WindowQuery) -> wire.StatsOut:
     """Count all messages, deliveries and attempts, over the last 24 hours unless told otherwise."""
-    since, until = _window(call, asked, DAY)
-    return await _shown(call, StatsFilter(org_id=call.caller.org_id, since=since, until=until))
+    return await _shown(call, StatsFilter(org_id=call.caller.org_id, **_window(call, asked, DAY)))
 
 
 async def _shown(call: Call, where: StatsFilter) -> wire.StatsOut:
     return wire.stats(await call.store.monitoring.stats(where), where)
 
 
-def _window(call: Call, asked: WindowQuery, usual: timedelta) -> tuple[datetime, datetime]:
+def _window(call: Call, asked: WindowQuery, usual: timedelta) -> dict[str, Any]:
     """Return start and end of the window. By default it ends now and has the usual length."""
     until = call.services.wall() if asked.until is None else text_checks.check_instant("until", asked.until)
     since = until - usual if asked.since is None else text_checks.check_instant("since", asked.since)
     catalogue.check_span(since, until, LONGEST)
-    return since, until
+    return {"since": since, "until": until}
