@@ -39,9 +39,11 @@ CREATE TABLE IF NOT EXISTS hookline_idempotency (
     lease_until INTEGER NOT NULL,
     expires_at  INTEGER NOT NULL,
     response    BLOB,
-    lease       INTEGER NOT NULL
+    lease       INTEGER NOT NULL DEFAULT 0
 )
 """
+# For a file of an earlier release, whose processes may still use it. They write 0.
+_ADD_LEASE = "ALTER TABLE hookline_idempotency ADD COLUMN lease INTEGER NOT NULL DEFAULT 0"
 _INDEX = "CREATE INDEX IF NOT EXISTS hookline_idempotency_expires_at ON hookline_idempotency (expires_at)"
 _READ = """
 SELECT fingerprint, token, runs, lease_until, lease, response FROM hookline_idempotency WHERE key = ? AND expires_at > ?
@@ -279,6 +281,14 @@ def _set_up(conn: sqlite3.Connection) -> None:
         conn.execute("PRAGMA journal_mode = WAL")
     conn.execute(_TABLE)
     conn.execute(_INDEX)
+    if not _has_lease(conn):
+        with _writing(conn, "NORMAL"):
+            if not _has_lease(conn):
+                conn.execute(_ADD_LEASE)
+
+
+def _has_lease(conn: sqlite3.Connection) -> bool:
+    return any(name == "lease" for _, name, *_ in conn.execute("PRAGMA table_info(hookline_idempotency)"))
 
 
 @contextmanager
