@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
-from urllib.parse import unquote
 
 import msgspec
 
 from hookline.model.catalogue import EventType
-from hookline.services.schemas.validate import newest
+from hookline.services.schemas.validate import newest, pointed_at
 
 MAX_SIZE = 64 * 1024  # approximate limit in bytes
 MAX_NESTED = 20
@@ -67,7 +66,8 @@ class _Maker:
             self._spend(len(msgspec.json.encode(given[0])))
             return given[0]
         if isinstance(reference := schema.get("$ref"), str):
-            return self._value(_found(self._root, reference), depth + 1)
+            part = pointed_at(self._root, reference) if reference.startswith("#") else None
+            return self._value(part, depth + 1)  # a schema that is not there allows any value
         if isinstance(parts := schema.get("allOf"), list) and parts:
             return self._all(schema, parts, depth)
         for choice in ("oneOf", "anyOf"):
@@ -137,15 +137,6 @@ def _type(schema: Mapping[str, Any]) -> Any:
     if kind is None and "items" in schema:
         return "array"
     return kind
-
-
-def _found(root: Any, reference: str) -> Any:
-    """Return what a reference such as `#/$defs/order` points to. A missing target is a schema that allows any value."""
-    found = root
-    for step in reference.removeprefix("#").split("/")[1:]:
-        name = unquote(step).replace("~1", "/").replace("~0", "~")
-        found = found.get(name, {}) if isinstance(found, Mapping) else {}
-    return found if reference.startswith("#") else {}
 
 
 def _number(schema: Mapping[str, Any], *, whole: bool) -> int | float:

@@ -110,14 +110,9 @@ def _backlog_growing(fleet: FleetState, at: Thresholds) -> Iterator[Reading]:
     due = fleet.depths.due
     grown, grows = due - least[0], least[-1] > least[-2]
     steadily = all(after > before for before, after in pairwise(least))
-    yield Reading(
-        name=AlertName.BACKLOG_GROWING,
-        value=grown,
-        threshold=LEAST_GROWTH,
-        severity=Severity.WARNING if steadily and grown > LEAST_GROWTH else None,
-        lingering=Severity.WARNING if grows else None,
-        text=f"the backlog has grown for {lasting(at.backlog_growing)}, by {grown:,} to {due:,} deliveries",
-    )
+    fires = steadily and grown > LEAST_GROWTH
+    text = f"the backlog has grown for {lasting(at.backlog_growing)}, by {grown:,} to {due:,} deliveries"
+    yield _warning(AlertName.BACKLOG_GROWING, grown, LEAST_GROWTH, text, fires=fires, lingers=grows)
 
 
 def history_needed(growing: float) -> float:
@@ -212,14 +207,32 @@ def _leases(fleet: FleetState, at: Thresholds) -> Iterator[Reading]:
 
 def _above(name: AlertName, value: float, limit: float, text: str) -> Iterator[Reading]:
     if limit:
-        yield Reading(
-            name=name,
-            value=value,
-            threshold=limit,
-            severity=Severity.WARNING if value > limit else None,
-            lingering=Severity.WARNING if value > limit * EASE else None,
-            text=text,
-        )
+        yield _warning(name, value, limit, text, fires=value > limit, lingers=value > limit * EASE)
+
+
+def _warning(
+    name: AlertName,
+    value: float,
+    limit: float,
+    text: str,
+    *,
+    fires: bool,
+    lingers: bool,
+    lane: UnhealthyEndpoint | None = None,
+    since: datetime | None = None,
+) -> Reading:
+    """Return the reading of a rule whose only severity is a warning. `lane` is the endpoint that it is about."""
+    return Reading(
+        name=name,
+        subject="" if lane is None else lane.endpoint_id,
+        org_id=None if lane is None else lane.org_id,
+        since=since,
+        value=value,
+        threshold=limit,
+        severity=Severity.WARNING if fires else None,
+        lingering=Severity.WARNING if lingers else None,
+        text=text,
+    )
 
 
 # ── rules about single endpoints ──────────────────────────────────────────────────────────────────────────────────
@@ -231,17 +244,9 @@ def _circuits(fleet: FleetState, at: Thresholds) -> Iterator[Reading]:
     for lane in fleet.unhealthy:
         if lane.circuit != Circuit.CLOSED and lane.status == EndpointStatus.ACTIVE:
             lasts = "" if lane.opened_at is None else f" for {lasting((fleet.now - lane.opened_at).total_seconds())}"
-            yield Reading(
-                name=AlertName.CIRCUIT_OPEN,
-                subject=lane.endpoint_id,
-                org_id=lane.org_id,
-                since=lane.opened_at,
-                value=1.0,
-                threshold=0.0,
-                severity=Severity.WARNING if lane.circuit in _SHUT else None,
-                lingering=Severity.WARNING,
-                text=f"the circuit of {_named(lane)} is open{lasts}: only probes are sent to it",
-            )
+            text = f"the circuit of {_named(lane)} is open{lasts}: only probes are sent to it"
+            fires, since = lane.circuit in _SHUT, lane.opened_at
+            yield _warning(AlertName.CIRCUIT_OPEN, 1.0, 0.0, text, fires=fires, lingers=True, lane=lane, since=since)
 
 
 _Attempts = tuple[int, int]  # number of successful and of failed attempts
@@ -266,16 +271,8 @@ def _endpoint(lane: UnhealthyEndpoint, parts: Sequence[_Attempts], at: Threshold
     part = sum(failed for _, failed in parts[1:]) / made if made else 0.0
     steadily = all(_fails(each, at.endpoint) for each in parts if sum(each))
     bad = part > at.endpoint and steadily and (_fails_throughout(lane, parts, made) or _shut_for(lane, at, now))
-    return Reading(
-        name=AlertName.ENDPOINT_FAILING,
-        subject=lane.endpoint_id,
-        org_id=lane.org_id,
-        value=part,
-        threshold=at.endpoint,
-        severity=Severity.WARNING if bad else None,
-        lingering=Severity.WARNING if part > at.endpoint * EASE or lane.circuit in _SHUT else None,
-        text=_tried(lane, made, part, at),
-    )
+    lingers, text = part > at.endpoint * EASE or lane.circuit in _SHUT, _tried(lane, made, part, at)
+    return _warning(AlertName.ENDPOINT_FAILING, part, at.endpoint, text, fires=bad, lingers=lingers, lane=lane)
 
 
 def _tried(lane: UnhealthyEndpoint, made: int, part: float, at: Thresholds) -> str:

@@ -249,9 +249,7 @@ class _Survey:
     def _referred(self, reference: Any) -> Any:
         if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
             raise self._fault(f"the reference {_short(repr(reference))} is not a pointer within the schema (#/...)")
-        found: Any = self._root
-        for step in unquote(reference[1:]).split("/")[1:]:
-            found = _step(found, step.replace("~1", "/").replace("~0", "~"))
+        found = pointed_at(self._root, reference)
         if not isinstance(found, dict | bool):
             raise self._fault(f"the reference {_short(repr(reference))} leads to no schema")
         return found
@@ -273,6 +271,14 @@ def _sum(schema: dict[str, Any], parts: list[Bounds]) -> Bounds:
         unevaluated=any(keyword in schema for keyword in _UNEVALUATED)
         + max((part.unevaluated for part in parts), default=0),
     )
+
+
+def pointed_at(root: Any, reference: str) -> Any:
+    """Return the part of a schema that a reference such as `#/$defs/order` points to, or None."""
+    found = root
+    for step in unquote(reference[1:]).split("/")[1:]:
+        found = _step(found, step.replace("~1", "/").replace("~0", "~"))
+    return found
 
 
 def _step(value: Any, step: str) -> Any:
