@@ -89,22 +89,24 @@ def _document(history: MessageHistory) -> dict[str, object]:
     return {
         "message": wire.message(history.message),
         "publishedAt": history.published_at,
-        "deliveries": [wire.delivery(way.delivery) for way in history.ways],
-        "untold": history.untold,
-        "attempts": [wire.attempt(each) for way in history.ways for each in way.attempts],
-        "lanes": [wire.lane(way.lane) for way in history.ways if way.lane is not None],
-        "ways": [_way(way, history.now) for way in history.ways],
+        "deliveries": [wire.delivery(each.delivery) for each in history.deliveries],
+        "untold": history.other_states,
+        "attempts": [wire.attempt(attempt) for each in history.deliveries for attempt in each.attempts],
+        "lanes": [wire.lane(each.lane) for each in history.deliveries if each.lane is not None],
+        "ways": [_history_document(each, history.now) for each in history.deliveries],
     }
 
 
-def _way(way: DeliveryHistory, now: datetime) -> dict[str, object]:
+def _history_document(history: DeliveryHistory, now: datetime) -> dict[str, object]:
     return {
-        "endpointId": way.delivery.endpoint_id,
-        "state": explain.current_state(way, now),
-        "time": [{"part": each.part, "since": each.since, "until": each.until} for each in explain.stretches(way, now)],
-        "events": [wire.lane_event(event) for event in way.events],
-        "note": None if way.letter is None else way.letter.note,
-        "advice": explain.advice(way, now),
+        "endpointId": history.delivery.endpoint_id,
+        "state": explain.current_state(history, now),
+        "time": [
+            {"part": each.part, "since": each.since, "until": each.until} for each in explain.stretches(history, now)
+        ],
+        "events": [wire.lane_event(event) for event in history.events],
+        "note": None if history.letter is None else history.letter.note,
+        "advice": explain.advice(history, now),
     }
 
 
@@ -113,15 +115,15 @@ def _way(way: DeliveryHistory, now: datetime) -> dict[str, object]:
 
 def _print(out: Output, history: MessageHistory) -> None:
     out.fields(_head(history))
-    if not history.ways:
+    if not history.deliveries:
         out.line("no endpoint matched: nothing was to be delivered")
         out.note(f"  hookline endpoints list --app {history.message.app_id}{org_option(history.org_id)}")
-    for way in history.ways:
+    for each in history.deliveries:
         out.line()
-        _print_delivery(out, way, history.now)
-    if history.untold:
+        _print_delivery(out, each, history.now)
+    if history.other_states:
         out.line()
-        out.line(f"and {sum(history.untold.values()):,} more: {explain.counted(history.untold)}")
+        out.line(f"and {sum(history.other_states.values()):,} more: {explain.counted(history.other_states)}")
 
 
 def _head(history: MessageHistory) -> list[tuple[str, Cell]]:
@@ -142,33 +144,35 @@ def _head(history: MessageHistory) -> list[tuple[str, Cell]]:
         pairs.append(("ordering key", message.ordering_key))
     if message.trace is not None:
         pairs.append(("trace id", trace_id(message.trace)))
-    if history.ways:
+    if history.deliveries:
         pairs.append(("fan-out", _fan_out(history)))
     return pairs
 
 
 def _fan_out(history: MessageHistory) -> str:
-    states = Counter(explain.current_state(way, history.now) for way in history.ways)
-    states.update(history.untold)
+    states = Counter(explain.current_state(each, history.now) for each in history.deliveries)
+    states.update(history.other_states)
     total = states.total()
     return f"{total:,} {'delivery' if total == 1 else 'deliveries'}: {explain.counted(states)}"
 
 
-def _print_delivery(out: Output, way: DeliveryHistory, now: datetime) -> None:
-    delivery = way.delivery
-    out.fields([("endpoint", delivery.endpoint_id), ("url", way.url), ("state", explain.current_state(way, now))])
-    _print_bar(out, way, now)
-    drawn = _print_events(out, way)
+def _print_delivery(out: Output, history: DeliveryHistory, now: datetime) -> None:
+    delivery = history.delivery
+    out.fields(
+        [("endpoint", delivery.endpoint_id), ("url", history.url), ("state", explain.current_state(history, now))]
+    )
+    _print_bar(out, history, now)
+    drawn = _print_events(out, history)
     if drawn:
         out.note(f"  {bars.legend(bars.PHASES, drawn)}")
-    for line in explain.next_step_texts(way, now, lambda at: ago(at, now)):
+    for line in explain.next_step_texts(history, now, lambda at: ago(at, now)):
         out.line(f"  {line}")
-    for line in explain.advice(way, now):
+    for line in explain.advice(history, now):
         out.line(f"  {line}", "bright_black")
 
 
-def _print_bar(out: Output, way: DeliveryHistory, now: datetime) -> None:
-    found = explain.stretches(way, now)
+def _print_bar(out: Output, history: DeliveryHistory, now: datetime) -> None:
+    found = explain.stretches(history, now)
     width = min(MAX_WIDTH, max(MIN_WIDTH, out.width - _LABEL))
     drawn = bars.band([(each.part, each.since, each.until) for each in found], bars.PARTS, width)
     taken = (found[-1].until - found[0].since).total_seconds() if found else 0.0
@@ -176,11 +180,11 @@ def _print_bar(out: Output, way: DeliveryHistory, now: datetime) -> None:
     out.line(f"{'':<{_LABEL}}{lasting(taken)} in all:   {bars.legend(bars.PARTS, drawn)}", "bright_black")
 
 
-def _print_events(out: Output, way: DeliveryHistory) -> str:
+def _print_events(out: Output, history: DeliveryHistory) -> str:
     """Print attempts and lane events in order of time. Return the characters of all bars, for the legend."""
-    longest = max((attempt.timing.total for attempt in way.attempts), default=0)
+    longest = max((attempt.timing.total for attempt in history.attempts), default=0)
     all_drawn = ""
-    for each in explain.happenings(way):
+    for each in explain.happenings(history):
         if isinstance(each.what, LaneEvent):
             out.line(f"      {_clock(out, each.at)}  {_event(each.what)}", "bright_black")
             continue

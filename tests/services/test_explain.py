@@ -221,7 +221,7 @@ async def test_the_explanation_of_a_delivery_that_was_held_and_died(scene: Scene
     [job] = await scene.claim()
     await scene.record(factory.retry(job, after=0.001))
     await scene.store.catalogue.open_circuit(endpoint.no, "they deploy", actor=actor)
-    told = (await read(scene, message)).ways[0]
+    told = (await read(scene, message)).deliveries[0]
     now = await scene.store.now()
     assert explain.current_state(told, now) == "held"
     assert "the circuit is open; next probe" in next(explain.next_step_texts(told, now, str))
@@ -232,7 +232,7 @@ async def test_the_explanation_of_a_delivery_that_was_held_and_died(scene: Scene
     [job] = await scene.claim()
     verdict = Dead(reason=Reason.PERMANENT_FAILURE, detail="422")
     await scene.record(factory.result(job, verdict, Health.GOOD, factory.answered(422)))
-    told = (await read(scene, message)).ways[0]
+    told = (await read(scene, message)).deliveries[0]
     assert [each.kind for each in told.events] == [K.CIRCUIT_OPENED, K.CIRCUIT_RESET]
     assert [each.number for each in told.attempts] == [1, 2]
     now = await scene.store.now()
@@ -290,7 +290,7 @@ async def test_a_message_accepted_while_the_circuit_is_open_is_held_from_the_sta
     endpoint = await scene.endpoint()
     await scene.trip(endpoint)
     [message] = await scene.send()
-    told = (await read(scene, message)).ways[0]
+    told = (await read(scene, message)).deliveries[0]
     assert [each.kind for each in told.holding] == [K.CIRCUIT_OPENED]
     assert {each.part for each in explain.stretches(told, await scene.store.now())} == {Part.HELD}
 
@@ -300,7 +300,7 @@ async def test_a_delivered_message_has_no_advice(scene: Scene) -> None:
     [message] = await scene.send()
     [job] = await scene.claim()
     await scene.record(factory.delivered(job))
-    told = (await read(scene, message)).ways[0]
+    told = (await read(scene, message)).deliveries[0]
     now = await scene.store.now()
     assert (explain.current_state(told, now), explain.advice(told, now)) == ("delivered", [])
     assert list(explain.next_step_texts(told, now, str)) == []
@@ -310,7 +310,7 @@ async def test_the_advice_for_a_paused_endpoint_is_to_resume_it(scene: Scene) ->
     endpoint = await scene.endpoint()
     await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "holidays")
     [message] = await scene.send()
-    told = (await read(scene, message)).ways[0]
+    told = (await read(scene, message)).deliveries[0]
     now = await scene.store.now()
     assert list(explain.next_step_texts(told, now, str)) == ["the endpoint is paused"]
     assert explain.advice(told, now)[-1] == f"hookline endpoints resume {endpoint.id}"
@@ -323,14 +323,14 @@ async def test_a_retry_after_holds_the_next_messages(scene: Scene) -> None:
     until = job.claimed_at + timedelta(seconds=100)
     await scene.record(factory.retry(job, after=400, hold_until=until))
     [message] = await scene.send()
-    told, now = (await read(scene, message)).ways[0], await scene.store.now()
+    told, now = (await read(scene, message)).deliveries[0], await scene.store.now()
     assert explain.current_state(told, now) == "held"
     words = f"the endpoint asked to be left alone until {until.isoformat(timespec='seconds')}"
     assert list(explain.next_step_texts(told, now, str)) == [words]
     assert explain.advice(told, now)[-1] == f"hookline endpoints reset {endpoint.id}"
     assert [each.part for each in explain.stretches(told, now)] == [Part.HELD]
     # The delivery that got the Retry-After answer is not held: its own next attempt is due after the hold ends.
-    first = (await read(scene, job.message_id)).ways[0]
+    first = (await read(scene, job.message_id)).deliveries[0]
     assert explain.current_state(first, now) == "scheduled"
     assert next(explain.next_step_texts(first, now, str)).startswith("next attempt ")
     assert explain.advice(first, now) == []
@@ -346,7 +346,7 @@ async def test_a_message_is_held_while_another_one_is_the_probe(scene: Scene) ->
     [probe] = await scene.claim()
     assert probe.probe
     assert probe.message_id != message
-    told, now = (await read(scene, message)).ways[0], await scene.store.now()
+    told, now = (await read(scene, message)).deliveries[0], await scene.store.now()
     assert explain.current_state(told, now) == "held"
     assert list(explain.next_step_texts(told, now, str)) == ["the circuit is half-open: a probe is under way"]
 
@@ -357,7 +357,7 @@ async def test_an_overdue_delivery_is_not_announced_for_the_past(scene: Scene) -
     [message] = await scene.send()
     told = await read(scene, message)
     later = told.now + timedelta(seconds=60)
-    free, slow = sorted(told.ways, key=lambda each: each.delivery.endpoint_id == limited.id)
+    free, slow = sorted(told.deliveries, key=lambda each: each.delivery.endpoint_id == limited.id)
     assert (
         next(explain.next_step_texts(free, later, lambda _: "1 min ago")) == "due 1 min ago: no worker has taken it yet"
     )
@@ -377,8 +377,8 @@ async def test_of_very_many_deliveries_the_successful_ones_are_counted(
     jobs = await scene.claim_all()
     await scene.record(*(factory.delivered(job) for job in jobs[:3]))
     told = await read(scene, message)
-    assert (len(told.ways), told.untold) == (2, {"delivered": 2})
-    assert sorted(explain.current_state(each, told.now) for each in told.ways) == ["delivered", "delivering"]
+    assert (len(told.deliveries), told.other_states) == (2, {"delivered": 2})
+    assert sorted(explain.current_state(each, told.now) for each in told.deliveries) == ["delivered", "delivering"]
 
 
 async def test_of_very_many_deliveries_pending_ones_are_not_counted_as_delivered(
@@ -390,9 +390,9 @@ async def test_of_very_many_deliveries_pending_ones_are_not_counted_as_delivered
     first, second, *_ = await scene.claim_all()
     await scene.record(factory.delivered(first), factory.dead(second))
     told = await read(scene, message)
-    assert sum(told.untold.values()) == 3
-    assert told.untold["delivered"] == 1
-    assert explain.counted(told.untold) != "3 delivered"
+    assert sum(told.other_states.values()) == 3
+    assert told.other_states["delivered"] == 1
+    assert explain.counted(told.other_states) != "3 delivered"
 
 
 async def test_only_an_event_id_made_by_hookline_gives_the_publishing_time(scene: Scene) -> None:

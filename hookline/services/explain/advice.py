@@ -69,36 +69,36 @@ def of_dead(reason: Reason, *, many: bool = False) -> tuple[str, str]:
     return why.format(**names), what.format(**names)
 
 
-def advice(way: DeliveryHistory, now: datetime) -> list[str]:
+def advice(history: DeliveryHistory, now: datetime) -> list[str]:
     """Return what to do next and the commands for it, as lines. The list is empty if there is nothing to do."""
-    found = remedy(way, now)
+    found = remedy(history, now)
     return [] if found is None else found.lines
 
 
-def remedy(way: DeliveryHistory, now: datetime) -> Remedy | None:
-    delivery = way.delivery
+def remedy(history: DeliveryHistory, now: datetime) -> Remedy | None:
+    delivery = history.delivery
     if delivery.state == DeliveryState.DEAD and delivery.reason is not None:
-        return _after_death(way, delivery.reason)
-    if delivery.state not in OPEN or way.lane is None:
+        return _after_death(history, delivery.reason)
+    if delivery.state not in OPEN or history.lane is None:
         return None
-    return _release(way, way.lane.lane, now)
+    return _release(history, history.lane.lane, now)
 
 
-def _after_death(way: DeliveryHistory, reason: Reason) -> Remedy:
+def _after_death(history: DeliveryHistory, reason: Reason) -> Remedy:
     why, what = of_dead(reason)
     hint = f" ({_HINTS[reason]})" if reason in _HINTS else ""
-    letter = f"{ids.DEAD_LETTER}{way.delivery.id}{org_option(way.org_id)}"
+    letter = f"{ids.DEAD_LETTER}{history.delivery.id}{org_option(history.org_id)}"
     commands = [f"hookline dead replay {letter}"]
     if reason == Reason.ENDPOINT_DELETED:
         commands = [f"hookline dead resolve {letter} --note '...'"]
     if reason == Reason.ENDPOINT_GONE:
-        commands.insert(0, f"hookline endpoints resume {_endpoint(way)}")
+        commands.insert(0, f"hookline endpoints resume {_endpoint(history)}")
     return Remedy(words=(f"{why}{hint}", what), commands=commands, operators_only=reason in _HINTS)
 
 
-def _release(way: DeliveryHistory, lane: Lane, now: datetime) -> Remedy | None:
+def _release(history: DeliveryHistory, lane: Lane, now: datetime) -> Remedy | None:
     """Return how to have an open delivery sent sooner."""
-    delivery, endpoint = way.delivery, _endpoint(way)
+    delivery, endpoint = history.delivery, _endpoint(history)
     if lane.status != EndpointStatus.ACTIVE:
         again = "enabled" if lane.status == EndpointStatus.DISABLED else "resumed"
         return Remedy(
@@ -111,17 +111,17 @@ def _release(way: DeliveryHistory, lane: Lane, now: datetime) -> Remedy | None:
         )
     if delivery.state not in WAITING or lane.circuit == Circuit.HALF_OPEN:
         return None
-    if held_by(way, now):
+    if held_by(history, now):
         return Remedy(
             words=["it is sent then", "if the endpoint is well already, reset its circuit"],
             commands=[f"hookline endpoints reset {endpoint}"],
         )
     overdue = delivery.due_at is not None and now - delivery.due_at > OVERDUE
-    if not overdue or is_limited(way):
+    if not overdue or is_limited(history):
         return None
     return Remedy(words=["is a worker running?"], commands=["hookline top"], operators_only=True)
 
 
-def _endpoint(way: DeliveryHistory) -> str:
+def _endpoint(history: DeliveryHistory) -> str:
     """Return the endpoint as an argument of a command."""
-    return f"{way.delivery.endpoint_id}{org_option(way.org_id)}"
+    return f"{history.delivery.endpoint_id}{org_option(history.org_id)}"

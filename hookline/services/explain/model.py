@@ -36,14 +36,14 @@ class DeliveryHistory(Struct, frozen=True, kw_only=True):
 class MessageHistory(Struct, frozen=True, kw_only=True):
     message: Message
     now: datetime
-    ways: list[DeliveryHistory]
-    beyond: list[Delivery]  # deliveries without details
+    deliveries: list[DeliveryHistory]
+    others: list[Delivery]  # deliveries that were read without details
     org_id: str = DEFAULT_ORG
 
     @property
-    def untold(self) -> dict[str, int]:
-        """Return the number of deliveries without details, by state."""
-        return dict(Counter(word(each) for each in self.beyond))
+    def other_states(self) -> dict[str, int]:
+        """Return the number of `others` by state."""
+        return dict(Counter(word(each) for each in self.others))
 
     @property
     def published_at(self) -> datetime | None:

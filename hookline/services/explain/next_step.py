@@ -27,11 +27,11 @@ class NextStep(Struct, frozen=True, kw_only=True):
         return f"{self.words} {at}{self.after}"
 
 
-def held_by(way: DeliveryHistory, now: datetime) -> NextStep | None:
+def held_by(history: DeliveryHistory, now: datetime) -> NextStep | None:
     """Return why the delivery is held although it may be due, or None."""
-    if way.lane is None:
+    if history.lane is None:
         return None
-    lane, due = way.lane.lane, way.delivery.due_at
+    lane, due = history.lane.lane, history.delivery.due_at
     if lane.status != EndpointStatus.ACTIVE:
         return NextStep(words=f"the endpoint is {lane.status.name.lower()}")
     if lane.circuit == Circuit.OPEN:
@@ -45,46 +45,48 @@ def held_by(way: DeliveryHistory, now: datetime) -> NextStep | None:
     return None
 
 
-def current_state(way: DeliveryHistory, now: datetime) -> str:
+def current_state(history: DeliveryHistory, now: datetime) -> str:
     """Return the word for the current state of the delivery."""
-    return "held" if way.delivery.state in WAITING and held_by(way, now) else way.delivery.state.name.lower()
+    return (
+        "held" if history.delivery.state in WAITING and held_by(history, now) else history.delivery.state.name.lower()
+    )
 
 
-def next_step_texts(way: DeliveryHistory, now: datetime, when: Callable[[datetime], str]) -> Iterator[str]:
+def next_step_texts(history: DeliveryHistory, now: datetime, when: Callable[[datetime], str]) -> Iterator[str]:
     """Return the next steps as texts. `when` formats an instant."""
-    return (each.text(when) for each in next_steps(way, now))
+    return (each.text(when) for each in next_steps(history, now))
 
 
-def next_steps(way: DeliveryHistory, now: datetime) -> Iterator[NextStep]:
-    delivery = way.delivery
-    held = held_by(way, now)
+def next_steps(history: DeliveryHistory, now: datetime) -> Iterator[NextStep]:
+    delivery = history.delivery
+    held = held_by(history, now)
     if delivery.state in WAITING and held:
         yield held
     elif delivery.state in WAITING and delivery.due_at is not None:
-        yield _turn(way, delivery.due_at, now)
+        yield _turn(history, delivery.due_at, now)
     if delivery.state == DeliveryState.QUEUED:
         yield NextStep(words="waits for its turn behind others of its ordering key")
     if delivery.state == DeliveryState.DELIVERING:
         yield NextStep(words="a request is under way")
     if delivery.reason is not None:
         yield NextStep(words=f"gave up: {delivery.reason.value}: {delivery.detail or ''}")
-    if way.letter is not None and way.letter.note:
-        yield NextStep(words=f"resolved: {way.letter.note}")
+    if history.letter is not None and history.letter.note:
+        yield NextStep(words=f"resolved: {history.letter.note}")
 
 
-def _turn(way: DeliveryHistory, due_at: datetime, now: datetime) -> NextStep:
+def _turn(history: DeliveryHistory, due_at: datetime, now: datetime) -> NextStep:
     if due_at > now:
         return NextStep(words="next attempt", at=due_at)
-    if is_limited(way):
+    if is_limited(history):
         after = ": waits for its turn, because the endpoint is sent only so much at a time"
         return NextStep(words="due", at=due_at, after=after)
     return NextStep(words="due", at=due_at, after=": no worker has taken it yet")
 
 
-def is_limited(way: DeliveryHistory) -> bool:
+def is_limited(history: DeliveryHistory) -> bool:
     """Return whether a rate, a concurrency limit or a recovery limits the endpoint."""
-    if way.lane is None:
+    if history.lane is None:
         return False
-    lane = way.lane.lane
+    lane = history.lane.lane
     limits = (lane.throttle_rate, lane.concurrency, lane.pace, lane.app_rate, lane.window)
     return any(limit is not None for limit in limits)

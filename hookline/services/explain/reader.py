@@ -23,17 +23,18 @@ MAX_ATTEMPTS = 500  # newest attempts of a message that are read without their r
 async def read(
     store: Store, message: Message, org_id: str, *, limit: int | None = None, content: bool = True
 ) -> MessageHistory:
-    """Read the history of a message. At limit `limit` deliveries have details. Without `content`, responses are left out."""
+    """Read the history of a message. At most `limit` deliveries have details. Without `content`, responses are left out."""
     deliveries = await store.history.deliveries(message.id)
     attempts = await store.history.attempts(message.id) if content else await _outlines(store, message)
     # Successful deliveries come last, so that failed ones get the details.
     by_rank = sorted(deliveries, key=lambda each: (each.state == DeliveryState.DELIVERED, each.id))
     limit = MAX_DETAILED if limit is None else limit
+    chosen = sorted(by_rank[:limit], key=lambda each: each.id)
     return MessageHistory(
         message=message,
         now=await store.now(),
-        ways=[await _way(store, each, attempts, org_id) for each in sorted(by_rank[:limit], key=lambda each: each.id)],
-        beyond=by_rank[limit:],
+        deliveries=[await _detailed(store, each, attempts, org_id) for each in chosen],
+        others=by_rank[limit:],
         org_id=org_id,
     )
 
@@ -43,7 +44,7 @@ async def _outlines(store: Store, message: Message) -> list[Attempt]:
     return newest[::-1]
 
 
-async def _way(store: Store, delivery: Delivery, attempts: Sequence[Attempt], org_id: str) -> DeliveryHistory:
+async def _detailed(store: Store, delivery: Delivery, attempts: Sequence[Attempt], org_id: str) -> DeliveryHistory:
     own = [attempt for attempt in attempts if attempt.delivery_id == delivery.id]
     lane = await store.history.lane_view(delivery.endpoint_no) if delivery.state in OPEN else None
     eventful = delivery.state != DeliveryState.DELIVERED or delivery.sent != 1

@@ -43,46 +43,46 @@ class Stretch(Struct, frozen=True, kw_only=True):
     until: datetime
 
 
-def stretches(way: DeliveryHistory, now: datetime) -> list[Stretch]:
+def stretches(history: DeliveryHistory, now: datetime) -> list[Stretch]:
     """Split the time from acceptance to the end, or until now, into attempts, holds and waiting, without gaps."""
-    start, end = way.delivery.accepted_at, max(way.end(now), way.delivery.accepted_at)
+    start, end = history.delivery.accepted_at, max(history.end(now), history.delivery.accepted_at)
     found: list[Stretch] = []
     at = start
-    for attempt in sorted(way.attempts, key=lambda each: each.started_at):
+    for attempt in sorted(history.attempts, key=lambda each: each.started_at):
         began = min(max(attempt.started_at, at), end)
         over = min(max(began, attempt.started_at + timedelta(microseconds=attempt.timing.total)), end)
-        found += _between(holds(way, now), at, began)
+        found += _between(holds(history, now), at, began)
         part = Part.DELIVERED if attempt.outcome == "delivered" else Part.FAILED
         found.append(Stretch(part=part, since=began, until=over))
         at = over
-    return found + _between(holds(way, now), at, end)
+    return found + _between(holds(history, now), at, end)
 
 
-def holds(way: DeliveryHistory, now: datetime) -> list[tuple[datetime, datetime]]:
+def holds(history: DeliveryHistory, now: datetime) -> list[tuple[datetime, datetime]]:
     """Return the periods in which its lane was held, in order and without overlaps."""
-    end = way.end(now)
+    end = history.end(now)
     found: list[tuple[datetime, datetime]] = []
-    held = [any(event.kind in begins for event in way.holding) for begins in HOLDS]
-    since = way.delivery.accepted_at
-    for event in way.events:
+    held = [any(event.kind in begins for event in history.holding) for begins in HOLDS]
+    since = history.delivery.accepted_at
+    for event in history.events:
         before = any(held)
         held = [begins.get(event.kind, was) for begins, was in zip(HOLDS, held, strict=True)]
         if before and not any(held):
             found.append((since, event.at))
         elif not before and any(held):
             since = event.at
-    if not any(held) and _left_alone(way, now):
-        asked = [event.at for event in way.events if event.kind == K.LANE_HELD]
-        return [*found, (max([way.delivery.accepted_at, *asked[-1:], *(over for _, over in found)]), end)]
+    if not any(held) and _left_alone(history, now):
+        asked = [event.at for event in history.events if event.kind == K.LANE_HELD]
+        return [*found, (max([history.delivery.accepted_at, *asked[-1:], *(over for _, over in found)]), end)]
     return [*found, (since, end)] if any(held) and since < end else found
 
 
-def _left_alone(way: DeliveryHistory, now: datetime) -> bool:
+def _left_alone(history: DeliveryHistory, now: datetime) -> bool:
     """Return whether a Retry-After holds the lane now. No event marks its end, so earlier ones are shown as waiting."""
-    if way.lane is None or current_state(way, now) != "held":
+    if history.lane is None or current_state(history, now) != "held":
         return False
-    shut = way.lane.lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN)
-    return way.lane.lane.status == EndpointStatus.ACTIVE and not shut
+    shut = history.lane.lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN)
+    return history.lane.lane.status == EndpointStatus.ACTIVE and not shut
 
 
 def _between(held: Sequence[tuple[datetime, datetime]], since: datetime, until: datetime) -> list[Stretch]:
@@ -103,11 +103,11 @@ class Happening(Struct, frozen=True, kw_only=True):
     waited: timedelta = timedelta(0)  # before an attempt: the time since the previous one, or since acceptance
 
 
-def happenings(way: DeliveryHistory) -> list[Happening]:
+def happenings(history: DeliveryHistory) -> list[Happening]:
     """Return the attempts and the events of the lane in order of time."""
-    found = [Happening(at=event.at, what=event) for event in way.events]
-    before = way.delivery.accepted_at
-    for attempt in sorted(way.attempts, key=lambda each: each.started_at):
+    found = [Happening(at=event.at, what=event) for event in history.events]
+    before = history.delivery.accepted_at
+    for attempt in sorted(history.attempts, key=lambda each: each.started_at):
         waited = max(attempt.started_at - before, timedelta(0))
         found.append(Happening(at=attempt.started_at, what=attempt, waited=waited))
         before = attempt.started_at + timedelta(microseconds=attempt.timing.total)

@@ -29,7 +29,7 @@ async def show(context: PageContext) -> Page:
     history = await explain.read(context.store, message, context.org_id, limit=MAX_DETAILED, content=False)
     views = await _views(context, history)
     states = Counter(each.state for each in views)  # the most important state first
-    states.update(history.untold)
+    states.update(history.other_states)
     has_open = any(each.history.delivery.state in OPEN for each in views)
     return Page(
         title=message.event_type,
@@ -49,7 +49,7 @@ async def show(context: PageContext) -> Page:
 
 
 async def _views(context: PageContext, history: MessageHistory) -> list[DeliveryView]:
-    nos = {each.delivery.endpoint_no for each in history.ways}
+    nos = {each.delivery.endpoint_no for each in history.deliveries}
     endpoints = {each.no: each for each in await context.store.catalogue.endpoints_for(nos)}
     found = [
         DeliveryView(
@@ -59,7 +59,7 @@ async def _views(context: PageContext, history: MessageHistory) -> list[Delivery
             endpoint=endpoints.get(each.delivery.endpoint_no),
             last=await context.store.history.attempt(history.message, each.attempts[-1].id) if each.attempts else None,
         )
-        for each in history.ways
+        for each in history.deliveries
     ]
     return sorted(found, key=lambda each: (each.rank, each.history.delivery.id))
 
@@ -123,7 +123,7 @@ def _delivered(history: MessageHistory, views: list[DeliveryView], total: int) -
     ends = [each.history.delivery.finished_at for each in views if each.history.delivery.finished_at is not None]
     took = max(0.0, (max(ends) - history.message.created_at).total_seconds()) if ends else None
     words = "Delivered" if total == 1 else f"All {components.count(total, 'delivery')} arrived"
-    return f"{words}." if took is None or history.beyond else f"{words}, {length(took)} after it was accepted."
+    return f"{words}." if took is None or history.others else f"{words}, {length(took)} after it was accepted."
 
 
 def _numbers(
@@ -133,7 +133,7 @@ def _numbers(
     if not states:
         return None
     links = {each.state: f"#{each.anchor}" for each in reversed(views)}
-    links |= {state: deliveries.list_link(context, history.message, state) for state in history.untold}
+    links |= {state: deliveries.list_link(context, history.message, state) for state in history.other_states}
     return components.numbers(
         *(
             components.number(state, f"{number:,}", components.state(state), href=links[state])
@@ -204,23 +204,23 @@ def _payload(context: PageContext, message: Message) -> Safe:
 
 
 async def _other_deliveries(context: PageContext, history: MessageHistory) -> Safe | None:
-    if not history.beyond:
+    if not history.others:
         return None
-    title = components.count(len(history.beyond), "more delivery")
-    table = await deliveries.table(context, history.beyond[:MAX_LISTED])
+    title = components.count(len(history.others), "more delivery")
+    table = await deliveries.table(context, history.others[:MAX_LISTED])
     link = tag("a", _all_words(history), href=deliveries.list_link(context, history.message))
     return components.section(title, table, aside=link, id_="beyond")
 
 
 def _all_words(history: MessageHistory) -> str:
-    return f"All {len(history.ways) + len(history.beyond):,} deliveries, by state"
+    return f"All {len(history.deliveries) + len(history.others):,} deliveries, by state"
 
 
 def _more(context: PageContext, history: MessageHistory) -> Safe:
     message = history.message
     path = f"/messages/{message.id}"
     buttons, command = [], None
-    if len(history.ways) > 1:
+    if len(history.deliveries) > 1:
         buttons.append(components.link_button(deliveries.list_link(context, message), _all_words(history)))
     if context.may_change and message.payload is not None:
         buttons += [
