@@ -7,9 +7,10 @@ import shlex
 import shutil
 import socket
 import sys
-from collections.abc import Coroutine
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, nullcontext
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -44,15 +45,10 @@ class Role(StrEnum):
 Processes = Annotated[int, Option("--processes", min=1, max=256, help="Worker processes (PostgreSQL).")]
 
 
-# The file descriptor of a socket that the parent process has bound.
-Listener = Annotated[int | None, Option("--listener", hidden=True)]
-
-
 def serve(
     cmd: Command,
     role: Annotated[Role, Option(help="What this process does.")] = Role.ALL,
     processes: Processes = 1,
-    bound: Listener = None,
 ) -> None:
     """Run Hookline: API and dashboard, workers, or both.
 
@@ -71,7 +67,7 @@ def serve(
         run_parts(_workers(config, processes, cmd.out))
     else:
         # Bind before the database is opened, so that a second server on the same port does not migrate it.
-        listener = sockets.bind(config.host, config.port) if bound is None else socket.socket(fileno=bound)
+        listener = sockets.bind(config.host, config.port)
         run_parts(_serve(config, listener, role, processes, cmd.out))
 
 
@@ -157,15 +153,31 @@ def opened(
 
 
 async def _serve(config: Config, listener: socket.socket, role: Role, processes: int, out: Output) -> None:
+    with sockets.stop_on_signals() as leaving:
+        announce = partial(_announce, out, config, sockets.address(listener), role, processes)
+        await run_server(config, listener, role, processes, leaving=leaving, ready=announce)
+
+
+async def run_server(
+    config: Config,
+    listener: socket.socket,
+    role: Role,
+    processes: int,
+    *,
+    leaving: asyncio.Event,
+    ready: Callable[[], None],
+) -> None:
+    """Run the API, the dashboard and their workers until `leaving` is set. Call `ready` when they answer requests."""
     from hookline.server import metrics_port, web_app
 
-    metrics_listener = sockets.bind(config.host, config.metrics_port) if config.metrics_port else None
-    with sockets.stop_on_signals() as leaving, gathered_reports(config, processes) as fleet, tracing() as traces:
+    port = sockets.bind(config.host, config.metrics_port) if config.metrics_port else None
+    with gathered_reports(config, processes) as fleet, tracing() as traces:
         stop = asyncio.Event()
         # Start the servers before the database is opened, so that readiness checks get a response while migrations run.
+        start = partial(web_app.early_server, config, leaving=leaving, stop=stop)
         async with (
-            web_app.early_server(config, listener, leaving=leaving, stop=stop) as server,
-            metrics_port.metrics_server(config, metrics_listener, leaving=leaving, stop=stop) as metrics,
+            start(listener) as server,
+            nullcontext() if port is None else start(port) as metrics,
             process.opened(config) as store,
             asyncio.TaskGroup() as parts,
         ):
@@ -181,7 +193,7 @@ async def _serve(config: Config, listener: socket.socket, role: Role, processes:
                 parts.create_task(Supervisor(processes, grace=config.shutdown_timeout, fleet=fleet).run(stop))
             elif role == Role.ALL:
                 parts.create_task(process.work(store, config, stop=stop, tally=tally, traces=traces))
-            _announce(out, config, sockets.address(listener), role, processes)
+            ready()
 
 
 # ── the first output ──────────────────────────────────────────────────────────────────────────────────────────────

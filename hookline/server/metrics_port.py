@@ -49,18 +49,6 @@ class MetricsExport:
 
 
 @contextlib.asynccontextmanager
-async def metrics_server(
-    config: Config, listener: socket.socket | None, *, leaving: asyncio.Event, stop: asyncio.Event
-) -> AsyncIterator[EarlyServer | None]:
-    """Start the server of the separate port, if there is one."""
-    if listener is None:
-        yield None
-        return
-    async with early_server(config, listener, leaving=leaving, stop=stop) as server:
-        yield server
-
-
-@contextlib.asynccontextmanager
 async def opened_with_metrics(
     config: Config, listener: socket.socket, tally: Tally, stop: asyncio.Event, fleet: ProcessReports | None
 ) -> AsyncIterator[Store]:

@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import pytest
-
 from hookline.cli.demo import command as demos
 from hookline.cli.demo import scenario
 from hookline.cli.demo.scenario import CUSTOMERS, EVENT_TYPES, Request
@@ -87,29 +85,10 @@ def test_the_demo_ends_after_the_given_time(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_the_port_is_reserved_before_the_server_has_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Only the server holds the port: after the server has ended, connections to the port are refused."""
-    monkeypatch.setattr(demos, "SERVER", (sys.executable, "-c", HEIR))
-    async with demos._server(tmp_path, int(port := free_port())) as (address, _):
-        assert address == port
-        socket.create_connection(("127.0.0.1", int(port)), timeout=60).close()
-        # The first server holds the port, so the second server gets another one.
-        async with demos._server(tmp_path, int(port)) as (another, _):
-            assert another != port
-    with pytest.raises(ConnectionError):
-        socket.create_connection(("127.0.0.1", int(port)), timeout=60)
-
-
-# A process in place of the demo's server. It reports the port of the listener that it inherits and serves nothing.
-HEIR = """
-import json, socket, sys
-assert sys.argv[1] == "--listener"
-listener = socket.socket(fileno=int(sys.argv[2]))
-print(json.dumps({"address": str(listener.getsockname()[1]), "token": "hk_token"}), flush=True)
-sys.stdin.read()
-"""
+def test_another_port_is_taken_if_the_given_one_is_in_use() -> None:
+    with demos.bind(port := int(free_port())) as first, demos.bind(port) as second:
+        assert first.getsockname()[1] == port
+        assert second.getsockname()[1] not in (0, port)
 
 
 async def test_a_connection_that_the_server_closed_while_idle_is_replaced() -> None:

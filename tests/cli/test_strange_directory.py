@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from hookline.cli.demo import command as demo
 from hookline.engine.sender import process as sender_process
 from hookline.server import supervise
 from hookline.services.schemas import pool as schema_pool
 
-COMMANDS = (supervise.WORKER, demo.SERVER, sender_process.COMMAND, schema_pool.COMMAND)
+COMMANDS = (supervise.WORKER, sender_process.COMMAND, schema_pool.COMMAND)
 SOURCES = Path(supervise.__file__).parents[1]
 
 

@@ -1,22 +1,19 @@
 """`demo`: run Hookline with simulated customers, on a temporary database.
 
-The server runs as its own process, as in a deployment. This process is the application that publishes, and the endpoints,
-which work, fail, hang and recover. Nothing leaves this machine.
+This process runs everything: the server, the application that publishes, and the endpoints, which work, fail, hang and
+recover. Nothing leaves this machine.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Annotated
 
-import msgspec
 from msgspec import Struct
 from typer import Option
 
@@ -24,15 +21,15 @@ from hookline import clock, config, ids
 from hookline.cli import params
 from hookline.cli.command import Command
 from hookline.cli.demo.scenario import ENDPOINTS
-from hookline.cli.demo.traffic import Api, DemoFailed, introduce, stream
+from hookline.cli.demo.traffic import Api, introduce, stream
 from hookline.cli.output import Output
-from hookline.config import PREFIX
+from hookline.cli.serve import Role, run_parts, run_server
+from hookline.config import PREFIX, Config
 from hookline.errors import ConfigError
-from hookline.server import sockets
+from hookline.security import tokens
+from hookline.server import logs, sockets
 
-SERVER = (sys.executable, "-P", "-m", "hookline.cli.demo.server", "serve", "--json")
 NO_LINK = "The links that sign in are shown on a terminal, or with --json."
-STOP_TIMEOUT = 10.0  # seconds until a server that does not stop is killed
 
 # Retries and circuits are faster than in production, because a user watches the demo for minutes, not days.
 SETTINGS = {
@@ -64,7 +61,7 @@ class Links(Struct, frozen=True, kw_only=True, rename="camel"):
     token: str
 
 
-async def demo(
+def demo(
     cmd: Command,
     port: Annotated[
         int, Option("--port", "-p", min=0, max=65535, help="The port. If it is in use, another one.")
@@ -79,15 +76,23 @@ async def demo(
     It uses a temporary database and sends only to this machine. It does not touch your settings and data. Ctrl-C ends it.
     """
     seconds = None if lasts is None else params.read_span("--for", lasts, 86_400).total_seconds()
+    run_parts(_demo(cmd.out, port, rate, seconds))
+
+
+async def _demo(out: Output, port: int, rate: float, seconds: float | None) -> None:
     with (
         tempfile.TemporaryDirectory(prefix="hookline-demo-", ignore_cleanup_errors=True) as directory,
         sockets.stop_on_signals() as stop,
     ):
-        async with _receivers() as receivers, _server(Path(directory), port) as (address, token):
+        given = SETTINGS | {"DATABASE_URL": f"sqlite:///{directory}/hookline.db"}
+        settings = config.load({PREFIX + name: value for name, value in given.items()})
+        logs.configure(settings)
+        async with _receivers() as receivers, _server(settings, port) as address:
+            token = tokens.issue(settings.jwt_secret, ids.DEFAULT_ORG, now=clock.wall())
             api = Api(address, token)
             await introduce(api, receivers)
             links = await _links(api, address, receivers, token)
-            cmd.out.result(links, people=lambda: _banner(cmd.out, links))
+            out.result(links, people=lambda: _banner(out, links))
             sys.stdout.flush()
             await _until(stop, seconds, asyncio.create_task(stream(api, rate, clock.chance)))
 
@@ -123,55 +128,24 @@ async def _receivers() -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def _server(directory: Path, port: int) -> AsyncIterator[tuple[str, str]]:
-    """Run `hookline serve`. Yields its address and a token."""
-    from hookline.security import tokens
-
-    pipe = asyncio.subprocess.PIPE
-    with _bound(port) as listener:
-        env, bound = _environment(directory), listener.fileno()
-        child = await asyncio.create_subprocess_exec(
-            *SERVER, "--listener", str(bound), env=env, stdin=pipe, stdout=pipe, pass_fds=[bound]
-        )
-    try:
-        address = await _announced(child)
-        yield address, tokens.issue(config.load(env).jwt_secret, ids.DEFAULT_ORG, now=clock.wall())
-    finally:
-        await _end(child)
+async def _server(settings: Config, port: int) -> AsyncIterator[str]:
+    """Run the API, the dashboard and a worker. Yields their address."""
+    listener, leaving, ready = bind(port), asyncio.Event(), asyncio.Event()
+    async with asyncio.TaskGroup() as parts:
+        parts.create_task(run_server(settings, listener, Role.ALL, 1, leaving=leaving, ready=ready.set))
+        await ready.wait()
+        try:
+            yield sockets.address(listener)
+        finally:
+            leaving.set()
 
 
-def _environment(directory: Path) -> dict[str, str]:
-    """Return the server's environment, without the HOOKLINE_* variables of the user."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
-    given = SETTINGS | {"DATABASE_URL": f"sqlite:///{directory}/hookline.db"}
-    return kept | {PREFIX + name: value for name, value in given.items()}
-
-
-def _bound(port: int) -> socket.socket:
-    """Bind this port, or any free one. The server inherits the socket, so that no other process can take the port."""
+def bind(port: int) -> socket.socket:
+    """Bind this port; or any free one, if it is in use."""
     try:
         return sockets.bind("127.0.0.1", port)
     except ConfigError:
         return sockets.bind("127.0.0.1", 0)
-
-
-async def _announced(child: asyncio.subprocess.Process) -> str:
-    assert child.stdout is not None
-    line = await child.stdout.readline()
-    if not line:
-        raise DemoFailed("the server did not start; its log lines above say why")
-    return str(msgspec.json.decode(line)["address"])
-
-
-async def _end(child: asyncio.subprocess.Process) -> None:
-    """Stop the server. Ctrl-C reaches it too, but a signal to this process alone does not."""
-    if child.returncode is None:
-        child.terminate()
-    try:
-        await asyncio.wait_for(child.wait(), STOP_TIMEOUT)
-    except TimeoutError:
-        child.kill()
-        await child.wait()
 
 
 # ── the first output ──────────────────────────────────────────────────────────────────────────────────────────────

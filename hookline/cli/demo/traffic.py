@@ -18,7 +18,7 @@ TIMEOUT = 30.0  # seconds
 
 
 class DemoFailed(HooklineError):
-    """The demo's server did not start, or refused a request."""
+    """The demo's server refused a request, or did not answer it."""
 
 
 class Api:
