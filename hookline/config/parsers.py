@@ -23,9 +23,8 @@ MIN_JWT_SECRET = 32
 MAX_JWT_SECRETS = 10
 MAX_EMAILS = 50
 _FLAGS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
-_ORIGIN = re.compile(
-    r"https?://[a-z0-9.:\[\]-]+", re.A
-)  # strict, because origins become part of a Content-Security-Policy
+# Strict, because origins become part of a Content-Security-Policy.
+_ORIGIN = re.compile(r"https?://[a-z0-9.:\[\]-]+", re.A)
 
 
 # ── parsers that are made from others ─────────────────────────────────────────────────────────────────────────────

@@ -22,12 +22,11 @@ from hookline.server.connection_limits import ConnectionLimits
 from hookline.web.errors import Refused, problem
 from hookline.web.health import PATHS
 
-REQUEST_TIME = (
-    60.0  # seconds from connecting, or from a request's first byte, until all of the request must have arrived
-)
+REQUEST_TIME = 60.0  # seconds from connecting, or from a request's first byte, in which all of the request must arrive
 READ_TIME = 30.0  # seconds in which a client must read a part of a waiting response
 MIN_READ = 256 * 1024  # bytes that it must read in this time, or all that is left
 MAX_HEAD = 64 * 1024  # bytes of headers or trailers; the middleware has a lower limit with a clearer error
+NO_ROOM = "the server has too many requests under way: try again in a moment"
 MAX_QUEUED = 64  # pipelined requests that wait on a connection; a single read can bring thousands
 
 
@@ -129,7 +128,7 @@ class Connection(HttpToolsProtocol):
             raise Refused(429, f"more than {MAX_QUEUED} requests wait on this connection: read the responses first")
         self._limits.awaits(self)
         has_room = self._limits.has_room(self)
-        self.app = self._full_app if has_room else _NoRoom(self._full_app)
+        self.app = self._full_app if has_room else self._answer_without_room
         super().on_headers_complete()
         self.cycle.keep_alive &= has_room
         self.cycle.waiting_for_100_continue &= self.parser.get_http_version() != "1.0"  # HTTP/1.0 has no 100 Continue
@@ -219,13 +218,20 @@ class Connection(HttpToolsProtocol):
 
     # ── limits ──
 
+    async def _answer_without_room(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer 503 on a connection beyond the limit, except for health checks of orchestrators and load balancers."""
+        app = self._full_app if scope["path"].rstrip("/") in PATHS else problem(503, NO_ROOM, retry_after=1)
+        await app(scope, receive, send)
+
     def close_if_idle(self) -> bool:
+        """Close the connection. Return False if it is not idle: received bytes are unread, or a response waits in memory."""
         if self.held() or not self._is_read_out():
             return False
         self.transport.close()
         return True
 
     def refuse_if_awaited(self) -> bool:
+        """Refuse the request. Return False if its body is not awaited: it is complete, or received bytes are unread."""
         if not self._is_awaiting() or not self._is_read_out():
             return False
         self._refuse(503, NO_ROOM)
@@ -236,6 +242,7 @@ class Connection(HttpToolsProtocol):
         return self._in_body and not self._over and not self.pipeline and not self.cycle.response_started
 
     def held(self) -> int:
+        """Return the number of bytes in memory for this connection."""
         return self.transport.get_write_buffer_size()
 
     def let_go(self) -> bool:
@@ -292,20 +299,6 @@ class _Flow(FlowControl):
     def resume_reading(self) -> None:
         if not self._queued:
             super().resume_reading()
-
-
-class _NoRoom:
-    """Answers 503 on a connection beyond the limit, except for health checks of orchestrators and load balancers."""
-
-    def __init__(self, app: Any) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        app = self._app if scope["path"].rstrip("/") in PATHS else problem(503, NO_ROOM, retry_after=1)
-        await app(scope, receive, send)
-
-
-NO_ROOM = "the server has too many requests under way: try again in a moment"
 
 
 def _reason(error: httptools.HttpParserError) -> tuple[int, str]:

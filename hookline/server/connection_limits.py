@@ -12,16 +12,18 @@ the client reads it.
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Container
 from itertools import islice
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
 from hookline import clock
 from hookline.engine.child_processes import raised_file_limit
 from hookline.security.lockout import network
+
+if TYPE_CHECKING:
+    from hookline.server.connection import Connection
 
 MAX_CONNECTIONS = 4096  # connections of one listening socket
 PER_ADDRESS = 1024
@@ -33,22 +35,6 @@ LOG_EVERY = 60.0  # seconds between two log lines
 log = structlog.get_logger(__name__)
 
 
-class LimitedConnection(Protocol):
-    def close_if_idle(self) -> bool:
-        """Close the connection. Return False if it is not idle: received bytes are unread, or a response waits in memory."""
-
-    def refuse_if_awaited(self) -> bool:
-        """Refuse the request. Return False if its body is not awaited: it is complete, or received bytes are unread."""
-
-    def held(self) -> int:
-        """Return the number of bytes in memory for this connection."""
-
-    def let_go(self) -> bool:
-        """Free that memory. Return False if there is none to free."""
-
-    def abort(self) -> None: ...
-
-
 class _Share:
     """The counters and limits for all connections, or for those from one address."""
 
@@ -56,17 +42,11 @@ class _Share:
         self.limit = limit
         self.address = address
         self.count = 0
-        self.idle: OrderedDict[LimitedConnection, None] = (
-            OrderedDict()
-        )  # the one that has been idle longest comes first
-        self.awaited: OrderedDict[LimitedConnection, None] = (
-            OrderedDict()
-        )  # the one that has sent nothing longest first
+        self.idle: dict[Connection, None] = {}  # the one that has been idle longest comes first
+        self.awaited: dict[Connection, None] = {}  # the one that has sent nothing longest comes first
         self._max_held = max_held
         self._bytes = 0
-        self._held: dict[
-            LimitedConnection, int
-        ] = {}  # upper bounds in bytes; the one that has waited longest comes first
+        self._held: dict[Connection, int] = {}  # upper bounds in bytes; the one that has waited longest comes first
 
     @property
     def is_over(self) -> bool:
@@ -77,7 +57,7 @@ class _Share:
         """Return whether another connection fits. A few more than the limit do: they get 503, except for health checks."""
         return self.count <= self.limit + self.limit // 16 + 4
 
-    def hold(self, connection: LimitedConnection, size: int) -> None:
+    def hold(self, connection: Connection, size: int) -> None:
         self.drop(connection)
         if self._bytes + size > self._max_held:
             self._free_memory(size)
@@ -85,10 +65,10 @@ class _Share:
             self._held[connection] = size
             self._bytes += size
 
-    def drop(self, connection: LimitedConnection) -> None:
+    def drop(self, connection: Connection) -> None:
         self._bytes -= self._held.pop(connection, 0)
 
-    def holding(self) -> list[LimitedConnection]:
+    def holding(self) -> list[Connection]:
         """Return the connections that hold memory now. The sizes are updated, because clients have read parts of it."""
         self._held = {connection: size for connection in self._held if (size := connection.held())}
         self._bytes = sum(self._held.values())
@@ -118,11 +98,11 @@ class ConnectionLimits:
         self._held_per_address = held_per_address
         self._proxies = proxies
         self._by_address: dict[str, _Share] = {}
-        self._shares: dict[LimitedConnection, tuple[_Share, _Share]] = {}
-        self._extra: set[LimitedConnection] = set()  # connections beyond the limit, whose requests get 503
+        self._shares: dict[Connection, tuple[_Share, _Share]] = {}
+        self._extra: set[Connection] = set()  # connections beyond the limit, whose requests get 503
         self._logged_at = -math.inf
 
-    def enter(self, connection: LimitedConnection, address: str) -> None:
+    def enter(self, connection: Connection, address: str) -> None:
         shares = self._shares[connection] = (self._share_of(address), self._total)
         for share in shares:
             share.count += 1
@@ -136,7 +116,7 @@ class ConnectionLimits:
         place = network(address)
         return self._by_address.setdefault(place, _Share(self._per_address, self._held_per_address, place))
 
-    def _make_room(self, full: _Share, connection: LimitedConnection) -> bool:
+    def _make_room(self, full: _Share, connection: Connection) -> bool:
         """End another connection. Return whether the new one may stay. A closed connection counts until it is gone."""
         self._log(full)
         ended = self._end_another(full)
@@ -147,7 +127,7 @@ class ConnectionLimits:
             self._extra.add(connection)
         return True
 
-    def _end_another(self, full: _Share) -> LimitedConnection | None:
+    def _end_another(self, full: _Share) -> Connection | None:
         for longest in list(islice(full.idle, MAX_TRIED)):
             if self._close(longest):
                 return longest
@@ -160,52 +140,52 @@ class ConnectionLimits:
                 return longest
         return None
 
-    def _close(self, longest: LimitedConnection) -> bool:
+    def _close(self, longest: Connection) -> bool:
         self.busy(longest)
         if longest.close_if_idle():
             return True
         self.idle(longest)  # its idle time starts again
         return False
 
-    def _refuse(self, longest: LimitedConnection) -> bool:
+    def _refuse(self, longest: Connection) -> bool:
         if longest.refuse_if_awaited():
             return True
         self.awaits(longest)
         return False
 
-    def has_room(self, connection: LimitedConnection) -> bool:
+    def has_room(self, connection: Connection) -> bool:
         """Return whether the requests of this connection are answered normally, not with 503."""
         if connection in self._extra and not any(share.is_over for share in self._shares[connection]):
             self._extra.discard(connection)
         return connection not in self._extra
 
-    def busy(self, connection: LimitedConnection) -> None:
+    def busy(self, connection: Connection) -> None:
         for share in self._shares.get(connection, ()):
             share.idle.pop(connection, None)
             share.awaited.pop(connection, None)
 
-    def awaits(self, connection: LimitedConnection) -> None:
+    def awaits(self, connection: Connection) -> None:
         """Note that the body of a request is awaited. This is called again for each part that arrives."""
         self.busy(connection)
         for share in self._shares.get(connection, ()):
             share.awaited[connection] = None
 
-    def idle(self, connection: LimitedConnection) -> None:
+    def idle(self, connection: Connection) -> None:
         self.busy(connection)
         for share in self._shares.get(connection, ()):
             share.idle[connection] = None
 
-    def hold(self, connection: LimitedConnection) -> None:
+    def hold(self, connection: Connection) -> None:
         """Note how much memory the connection holds, after that has changed."""
         size = connection.held()
         for share in self._shares.get(connection, ()):
             share.hold(connection, size)
 
-    def _drop(self, connection: LimitedConnection) -> None:
+    def _drop(self, connection: Connection) -> None:
         for share in self._shares.get(connection, ()):
             share.drop(connection)
 
-    def leave(self, connection: LimitedConnection) -> None:
+    def leave(self, connection: Connection) -> None:
         self.busy(connection)
         self._drop(connection)
         self._extra.discard(connection)

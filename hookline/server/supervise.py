@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import structlog
+from msgspec import Struct
 
 from hookline import clock
 from hookline.config import Config
@@ -28,26 +29,17 @@ KILL_MARGIN = 10.0  # seconds beyond the grace period in which a process can clo
 REFUSED_CONFIG = 2  # the exit code for an invalid configuration; a restart would not help
 
 
-class Supervisor:
-    def __init__(
-        self,
-        processes: int,
-        *,
-        grace: float,
-        command: Sequence[str] = WORKER,
-        max_missed: int = MAX_MISSED_BEATS,
-        fleet: ProcessReports | None = None,
-    ) -> None:
-        self._processes = processes
-        self._grace = grace
-        self._command = command
-        self._max_missed = max_missed
-        self._fleet = fleet  # the reports of the processes, for metrics
+class Supervisor(Struct, frozen=True):
+    processes: int
+    grace: float  # seconds in which a process must finish its work after the stop signal
+    command: Sequence[str] = WORKER
+    max_missed: int = MAX_MISSED_BEATS
+    fleet: ProcessReports | None = None  # the reports of the processes, for metrics
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run the processes until `stop` is set and all of them have ended."""
         async with asyncio.TaskGroup() as children:
-            for number in range(self._processes):
+            for number in range(self.processes):
                 children.create_task(self._keep_running(number, stop))
 
     async def _keep_running(self, number: int, stop: asyncio.Event) -> None:
@@ -67,14 +59,14 @@ class Supervisor:
     @contextmanager
     def _report_option(self) -> Iterator[tuple[str, ...]]:
         """Yield the option that names the report file of a process. Its last report is kept after it ends."""
-        if self._fleet is None:
+        if self.fleet is None:
             yield ()
             return
-        path = self._fleet.born()
+        path = self.fleet.born()
         try:
             yield ("--report", str(path))
         finally:
-            self._fleet.died(path)
+            self.fleet.died(path)
 
     async def _run_once(self, stop: asyncio.Event, report: Sequence[str]) -> int:
         """Run one process until it ends. Return its exit code."""
@@ -83,13 +75,13 @@ class Supervisor:
             with child_end:
                 # Standard output is for the result of the command that the user started, not for lines of its workers.
                 child = await asyncio.create_subprocess_exec(
-                    *self._command, *report, stdin=child_end.fileno(), stdout=asyncio.subprocess.DEVNULL
+                    *self.command, *report, stdin=child_end.fileno(), stdout=asyncio.subprocess.DEVNULL
                 )
             return await self._watch(child, parent_end, stop)
 
     async def _watch(self, child: asyncio.subprocess.Process, connection: socket.socket, stop: asyncio.Event) -> int:
         ended, stopped = asyncio.create_task(child.wait()), asyncio.create_task(stop.wait())
-        stuck = asyncio.create_task(wait_until_silent(connection, self._max_missed))
+        stuck = asyncio.create_task(wait_until_silent(connection, self.max_missed))
         try:
             first, _ = await asyncio.wait({ended, stopped, stuck}, return_when=asyncio.FIRST_COMPLETED)
             if first == {stuck}:
@@ -105,12 +97,12 @@ class Supervisor:
         """Kill a stuck process, because it can finish nothing. Its deliveries are retried after their leases expire."""
         with suppress(ProcessLookupError):
             child.kill()  # before the log line, because the process may be stuck on a full pipe of standard error
-        log.error("worker_process_stuck", pid=child.pid, missed_beats=self._max_missed)
+        log.error("worker_process_stuck", pid=child.pid, missed_beats=self.max_missed)
         await ended
 
     async def _end(self, child: asyncio.subprocess.Process, ended: asyncio.Task[int]) -> None:
         child.terminate()
-        await asyncio.wait({ended}, timeout=self._grace + KILL_MARGIN)
+        await asyncio.wait({ended}, timeout=self.grace + KILL_MARGIN)
         if not ended.done():
             log.error("worker_process_killed", pid=child.pid)
             child.kill()

@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
+from msgspec import Struct
 from msgspec.structs import replace
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
@@ -35,17 +36,14 @@ from hookline.web.limits import Limits, Rates
 from hookline.web.middleware import MiddlewareSettings
 
 
-class EarlyServer:
+class EarlyServer(Struct, frozen=True):
     """A server that already answers health checks while the store is still opening."""
 
-    def __init__(
-        self, startup: StartupApp, health: Health, serving: asyncio.Task[None], stop: asyncio.Event, local: bool
-    ) -> None:
-        self.startup = startup
-        self.health = health
-        self.serving = serving
-        self.stop = stop
-        self.local = local
+    startup: StartupApp
+    health: Health
+    serving: asyncio.Task[None]
+    stop: asyncio.Event
+    local: bool  # only this machine can connect to it
 
 
 @asynccontextmanager

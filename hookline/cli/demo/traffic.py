@@ -52,9 +52,10 @@ async def introduce(api: Api, receivers: str) -> None:
         await api.post("/event-type", known)
     for customer in CUSTOMERS:
         await api.post("/app", {"name": customer.name, "uid": customer.uid})
-    for endpoint in ENDPOINTS:
-        given = {"url": receivers + endpoint.path, "uid": endpoint.uid, "description": endpoint.title}
-        await api.post(f"/app/{endpoint.customer.uid}/endpoint", given | endpoint.fields)
+        for endpoint in ENDPOINTS:
+            if endpoint.customer is customer:
+                given = {"url": receivers + endpoint.path, "uid": endpoint.uid, "description": endpoint.title}
+                await api.post(f"/app/{customer.uid}/endpoint", given | endpoint.fields)
 
 
 async def stream(api: Api, rate: float, chance: random.Random) -> None:
