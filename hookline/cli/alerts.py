@@ -116,7 +116,6 @@ async def send_test(cmd: Command) -> None:
         results = await _test(opened)
     cmd.out.listing(
         results,
-        document=lambda each: each,
         columns=("channel", "state", "detail", "message"),
         cells=lambda each: (each.channel, each.state, each.detail, each.message_id),
         empty="",

@@ -20,7 +20,7 @@ from typer import Option
 
 from hookline import clock
 from hookline.cli.command import Command
-from hookline.cli.outbox_status import counted
+from hookline.cli.outbox import counted
 from hookline.cli.output import Output, ago
 from hookline.cli.session import existing_config
 from hookline.config import Config, shown_url

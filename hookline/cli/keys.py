@@ -31,8 +31,7 @@ async def create(
 
     hookline keys create "checkout service" --scope publish
     """
-    if days is not None:
-        params.check_number("--days", days, params.MAX_DAYS)
+    params.check_number("--days", days, params.MAX_DAYS)
     async with cmd.session() as opened:
         expires_at = None if days is None else opened.now + timedelta(days=days)
         created, key = await api_keys.create(

@@ -75,7 +75,7 @@ async def listen(cmd: CreatingCommand, options: Options) -> None:
         cmd.out.note(f"registered as {endpoint.id} of {options.register}")
     with sockets.stop_on_signals() as stop:
         receiver = Receiver(
-            _printer(cmd.out, options.count, stop),
+            arrived=_printer(cmd.out, options.count, stop),
             behaviour=behaviour,
             scheme=options.scheme,
             secrets=secrets,

@@ -72,26 +72,16 @@ def command(behaviour: Behaviour, line: str) -> Behaviour:
     raise InvalidInput("type status CODE, delay SECONDS, fail RATE or ok")
 
 
-class Receiver:
+class Receiver(Struct, kw_only=True):
     """An ASGI application. It calls `arrived` for each webhook before it responds."""
 
-    def __init__(
-        self,
-        arrived: Callable[[Arrival], None],
-        *,
-        behaviour: Behaviour,
-        scheme: Scheme,
-        secrets: tuple[Secret, ...],
-        wall: Callable[[], datetime],
-        chance: random.Random,
-    ) -> None:
-        self.behaviour = behaviour
-        self._arrived = arrived
-        self._scheme = scheme
-        self._secrets = secrets
-        self._wall = wall
-        self._chance = chance
-        self._seen: dict[str, None] = {}
+    arrived: Callable[[Arrival], None]
+    behaviour: Behaviour
+    scheme: Scheme
+    secrets: tuple[Secret, ...]
+    wall: Callable[[], datetime]
+    chance: random.Random
+    seen: dict[str, None] = {}  # the webhook-ids of the last requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http"
@@ -119,8 +109,8 @@ class Receiver:
 
     async def _webhook(self, scope: Scope, body: bytes, send: Send) -> None:
         now = self.behaviour
-        status = 500 if self._chance.random() < now.fail_rate else now.status
-        self._arrived(self._arrival(scope, body, status))
+        status = 500 if self.chance.random() < now.fail_rate else now.status
+        self.arrived(self._arrival(scope, body, status))
         if now.delay:
             await asyncio.sleep(now.delay)  # the delay that the user has configured
         await _respond(send, status, b"")
@@ -130,7 +120,7 @@ class Receiver:
         webhook_id = headers.get("webhook-id") or headers.get("svix-id")
         verified, problem = self._verify(headers, body)
         return Arrival(
-            at=self._wall(),
+            at=self.wall(),
             webhook_id=webhook_id,
             event_type=headers.get("webhook-event-type"),
             attempt=headers.get("webhook-attempt"),
@@ -144,10 +134,10 @@ class Receiver:
         )
 
     def _verify(self, headers: dict[str, str], body: bytes) -> tuple[bool | None, str | None]:
-        if not self._secrets:
+        if not self.secrets:
             return None, None
         try:
-            signing.verify(self._scheme, self._secrets, headers, body, self._wall())
+            signing.verify(self.scheme, self.secrets, headers, body, self.wall())
         except SignatureError as error:
             return False, str(error)
         return True, None
@@ -155,10 +145,10 @@ class Receiver:
     def _repeats(self, webhook_id: str | None) -> bool:
         if webhook_id is None:
             return False
-        again = webhook_id in self._seen
-        self._seen[webhook_id] = None
-        if len(self._seen) > MAX_SEEN:
-            del self._seen[next(iter(self._seen))]
+        again = webhook_id in self.seen
+        self.seen[webhook_id] = None
+        if len(self.seen) > MAX_SEEN:
+            del self.seen[next(iter(self.seen))]
         return again
 
 

@@ -99,12 +99,8 @@ async def remove(cmd: OrgCommand, name: Name) -> None:
     cmd.out.answer({"removed": removed}, f"removed {removed}")
 
 
+@interruptible()
 def _read_password(name: str, *, from_stdin: bool) -> str:
-    with interruptible():
-        return _password(name, from_stdin=from_stdin)
-
-
-def _password(name: str, *, from_stdin: bool) -> str:
     if from_stdin:
         return sys.stdin.readline(MAX_LINE).rstrip("\r\n")
     if not sys.stdin.isatty():

@@ -1,26 +1,178 @@
-"""`outbox list|show|retry|discard`. Other modules have `outbox status|sql|install|prune`."""
+"""`outbox status|list|show|retry|discard|sql|install|prune`."""
 
 from __future__ import annotations
 
+import os
+from datetime import datetime
+from enum import StrEnum
 from typing import Annotated
 
+import typer
+from msgspec import Struct
 from typer import Argument, Option
 
-from hookline.cli import outbox_setup, outbox_status, params
+from hookline import config
+from hookline.cli import params
 from hookline.cli.command import Command, CommandGroup
+from hookline.cli.migrate import installed_text
 from hookline.cli.output import Cell, Output, confirm
-from hookline.errors import InvalidInput
+from hookline.cli.session import Session
+from hookline.config import shown_url, urls
+from hookline.engine.sources import setup
+from hookline.engine.sources.status import examine
+from hookline.errors import InvalidInput, SourceUnavailable
 from hookline.model import SetAside
+from hookline.outbox.setup import VERSION as OUTBOX_VERSION
+from hookline.outbox.setup import sql as outbox_sql
 from hookline.services import outbox
+from hookline.store.protocols import COUNTED
 
 app = CommandGroup(
     help="The outbox: events that applications have published, and those that could not become messages.",
     no_args_is_help=True,
 )
-app.command("status")(outbox_status.status)
-app.command("sql")(outbox_setup.sql)
-app.command("install")(outbox_setup.install)
-app.command("prune")(outbox_setup.prune)
+
+
+# ── status ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Line(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The counts of one outbox."""
+
+    outbox: str
+    waiting: int | None = None
+    oldest: datetime | None = None
+    set_aside: int | None = None  # only for Hookline's own outbox, which keeps the set-aside rows of all outboxes
+    error: str | None = None
+
+
+@app.command("status")
+async def status(cmd: Command) -> None:
+    """Count the rows that wait for the relay and those that are set aside. Counts stop at 10,000.
+
+    The exit code is 4 if a database could not be read.
+    """
+    async with cmd.session() as opened:
+        own = await opened.store.repair.outbox()
+        first = Line(
+            outbox=shown_url(opened.config.database_url),
+            waiting=own.waiting,
+            oldest=own.oldest,
+            set_aside=own.set_aside,
+        )
+        lines = [first, *[await _source(opened, url) for url in opened.config.outbox_urls]]
+    cmd.out.listing(
+        lines,
+        columns=("outbox", "waiting", "oldest", "set aside", "error"),
+        cells=_status_cells,
+        empty="",
+    )
+    if any(line.error for line in lines):
+        raise typer.Exit(4)
+
+
+async def _source(opened: Session, url: str) -> Line:
+    try:
+        found = await examine(url, opened.store)
+    except SourceUnavailable as error:
+        return Line(outbox=shown_url(url), error=str(error))
+    return Line(outbox=shown_url(url), waiting=found.waiting, oldest=found.oldest)
+
+
+def _status_cells(line: Line) -> tuple[Cell, ...]:
+    return (line.outbox, counted(line.waiting), line.oldest, counted(line.set_aside), line.error)
+
+
+def counted(number: int | None) -> str | None:
+    if number is None:
+        return None
+    return f"{number:,} or more" if number >= COUNTED else f"{number:,}"
+
+
+# ── the outbox in an application's own database: sql, install, prune ──────────────────────────────────────────────
+
+
+MAX_ROLE = 63  # bytes; PostgreSQL cuts off longer names
+
+Url = Annotated[str, Argument(metavar="URL", help="sqlite:////srv/shop/shop.db or postgresql://...")]
+
+
+class Engine(StrEnum):
+    SQLITE = "sqlite"
+    POSTGRES = "postgres"
+
+
+@app.command("sql")
+def sql(
+    cmd: Command,
+    engine: Annotated[
+        Engine | None,
+        Argument(help="The engine of the application's database.", show_default="as Hookline's own"),
+    ] = None,
+    grant: Annotated[list[str] | None, Option(metavar="ROLE", help="A role that may publish (PostgreSQL).")] = None,
+) -> None:
+    """Print the SQL that creates the outbox, for your own migrations or for a database administrator.
+
+    hookline outbox sql postgres --grant shop | psql "$SHOP_DATABASE_URL"
+
+    hookline outbox sql sqlite | sqlite3 shop.db
+    """
+    chosen = engine or _engine()
+    if grant and chosen == Engine.SQLITE:
+        raise InvalidInput("--grant is for PostgreSQL: SQLite has no roles")
+    text = outbox_sql(chosen.value) + "".join(f"\n{grants(role)}" for role in grant or ())
+    cmd.out.result({"sql": text}, people=lambda: typer.echo(text, nl=False))
+
+
+def _engine() -> Engine:
+    own = config.parse(os.environ).database_url
+    return Engine.POSTGRES if urls.sqlite_path(own) is None else Engine.SQLITE
+
+
+def grants(role: str) -> str:
+    """Return the SQL that gives a role the least privileges that publishing needs."""
+    return setup.GRANTS.format(role=_quoted(role))
+
+
+def _quoted(role: str) -> str:
+    if not role or len(role.encode()) > MAX_ROLE or not role.isprintable():
+        raise InvalidInput(f"--grant takes the name of a role, up to {MAX_ROLE} bytes")
+    return "PUBLIC" if role.lower() == "public" else '"' + role.replace('"', '""') + '"'
+
+
+@app.command("install")
+async def install(cmd: Command, url: Url) -> None:
+    """Create the outbox in an application's own database. Safe to run again. `migrate` does it for HOOKLINE_OUTBOX_URLS.
+
+    hookline outbox install sqlite:////srv/shop/shop.db
+    """
+    _check(url)
+    changed, name = await setup.install(url), shown_url(url)
+    document = {"outbox": name, "changed": changed, "version": OUTBOX_VERSION}
+    cmd.out.answer(document, installed_text(name, changed))
+
+
+@app.command("prune")
+async def prune(cmd: Command, url: Url) -> None:
+    """Delete relayed rows from an application's SQLite file. The next publish of the application does the same.
+
+    hookline outbox prune sqlite:////srv/shop/shop.db
+    """
+    _check(url)
+    async with cmd.session() as opened:
+        count = await setup.prune(url, opened.store)
+    cmd.out.answer({"deleted": count}, f"{count:,} deleted")
+
+
+def _check(url: str) -> None:
+    try:
+        urls.database_url(url)
+    except ValueError as takes:
+        raise InvalidInput(f"takes {takes}", field="URL") from None
+
+
+# ── list, show ────────────────────────────────────────────────────────────────────────────────────────────────────
+
 
 Id = Annotated[
     int,

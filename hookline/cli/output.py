@@ -73,7 +73,7 @@ class Output:
         self,
         rows: Sequence[T],
         *,
-        document: Callable[[T], object],
+        document: Callable[[T], object] = lambda row: row,
         columns: Sequence[str],
         cells: Callable[[T], Sequence[Cell]],
         empty: str,

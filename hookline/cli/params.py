@@ -88,7 +88,7 @@ def read_span(option: str, text: str, longest: float) -> timedelta:
         raise InvalidInput(f"{option} takes {takes}") from None
 
 
-def check_number(option: str, value: float, highest: float) -> None:
+def check_number(option: str, value: float | None, highest: float) -> None:
     """Refuse numbers out of range. The option parser's own `min` and `max` let `nan` pass."""
-    if not (math.isfinite(value) and 0 <= value <= highest):
+    if value is not None and not (math.isfinite(value) and 0 <= value <= highest):
         raise InvalidInput(f"{option} takes a number from 0 to {highest:g}")

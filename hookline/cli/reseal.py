@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections import Counter
-from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -19,13 +17,11 @@ from hookline.cli.session import Session
 from hookline.rules.checks.text import clean
 from hookline.server import sockets
 from hookline.services import sealing
-from hookline.store.protocols.sealing import KeySeals, Place, Seals
+from hookline.store.protocols.sealing import Place
 
 MAX_COUNTED = 1_000_000  # values of one key in one place; beyond, the bar stands at its end
 
 MAX_SHOWN = 100  # values that no key opens
-
-Advance = Callable[[int], None]
 
 
 class Report(Struct, frozen=True, kw_only=True):
@@ -47,7 +43,8 @@ async def reseal(
     """
     async with cmd.session() as opened:
         if dry_run:
-            report, stopped = Report(resealed=0, failed=[], left=(await _seals(opened)).left), False
+            left = (await opened.store.access.seals(MAX_COUNTED)).left
+            report, stopped = Report(resealed=0, failed=[], left=left), False
         else:
             report, stopped = await _reseal(cmd.out, opened)
     cmd.out.result(report, people=lambda: _print(cmd.out, report, dry_run=dry_run))
@@ -57,32 +54,21 @@ async def reseal(
         raise typer.Exit(1)
 
 
-async def _seals(opened: Session) -> Seals:
-    return await opened.store.access.seals(MAX_COUNTED)
-
-
 async def _reseal(out: Output, opened: Session) -> tuple[Report, bool]:
     """Return the report, and whether a signal stopped the work."""
-    before = await _seals(opened)
-    with sockets.stop_on_signals() as stop, out.progress("Sealing", before.left) as advance:
-        done, failed = await _walk(out, opened, before.first, advance, stop)
-    return Report(resealed=done, failed=failed, left=(await _seals(opened)).left), stop.is_set()
-
-
-async def _walk(
-    out: Output, opened: Session, first: KeySeals, advance: Advance, stop: asyncio.Event
-) -> tuple[int, list[str]]:
-    """Return the number of values sealed again, and the reasons why others could not be."""
     done: Counter[Place] = Counter()
     failed: list[str] = []
-    async for place, batch in sealing.reseal(opened.deps, opened.by, first.head, stop):
-        done[place] += batch.done
-        failed += batch.faults
-        advance(batch.done + len(batch.faults))
+    before = await opened.store.access.seals(MAX_COUNTED)
+    with sockets.stop_on_signals() as stop, out.progress("Sealing", before.left) as advance:
+        async for place, batch in sealing.reseal(opened.deps, opened.by, before.first.head, stop):
+            done[place] += batch.done
+            failed += batch.faults
+            advance(batch.done + len(batch.faults))
     for place, count in (+done).items():
         if not (out.human or out.as_json):
             out.line(f"{place}: {count:,} values")
-    return done.total(), failed
+    left = (await opened.store.access.seals(MAX_COUNTED)).left
+    return Report(resealed=done.total(), failed=failed, left=left), stop.is_set()
 
 
 def _print(out: Output, report: Report, *, dry_run: bool) -> None:

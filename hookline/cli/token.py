@@ -50,8 +50,7 @@ async def token(
     Standard output has only the token or the link. Standard error has the time when it expires. A long-running service
     needs an API key instead: `hookline keys create NAME`.
     """
-    if days is not None:
-        params.check_number("--days", days, params.MAX_DAYS)
+    params.check_number("--days", days, params.MAX_DAYS)
     if link and (app is not None or days is not None):
         raise InvalidInput(
             "--link takes neither --app nor --days: it signs in to the whole dashboard, within 10 minutes"

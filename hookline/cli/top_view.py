@@ -12,7 +12,7 @@ from rich.text import Text
 from hookline.model import Depths
 from hookline.model.alerts import Alert, Severity, UnhealthyEndpoint
 from hookline.model.states import Circuit, EndpointStatus
-from hookline.observe.fleet_overview import FailingEndpoint, Overview, Quantiles, Rate
+from hookline.observe.fleet_overview import Overview, Quantiles, Rate
 from hookline.rules.checks.text import clean, lasting
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -156,23 +156,20 @@ def _failing(picture: Picture) -> Iterator[Text]:
     for each in picture.overview.failing:
         one = picture.unhealthy.get(each.endpoint_no)
         if one is not None:
-            yield _failures(one, each)
+            yield _endpoint(one, f"{each.part:.0%}", f"{each.good + each.failed:,}")
     for one in shut:
-        yield Text.assemble(f"{one.endpoint_id:<32}{'-':>8}{'-':>9}  ", _state(one))
+        yield _endpoint(one, "-", "-")
 
 
-def _failures(one: UnhealthyEndpoint, counts: FailingEndpoint) -> Text:
-    attempts = counts.good + counts.failed
-    return Text.assemble(f"{one.endpoint_id:<32}{counts.part:>8.0%}{attempts:>9,}  ", _state(one))
-
-
-def _state(one: UnhealthyEndpoint) -> Text:
-    app = clean(one.app_uid or one.app_id)
-    if one.status != EndpointStatus.ACTIVE:
-        return Text.assemble((one.status.name.lower(), "magenta"), (f"  {app}", QUIET))
-    word = one.circuit.name.lower().replace("_", "-")
-    style = "" if one.circuit == Circuit.CLOSED else "magenta"
-    return Text.assemble((f"circuit {word}", style), (f"  {app}", QUIET))
+def _endpoint(one: UnhealthyEndpoint, failed: str, attempts: str) -> Text:
+    healthy = one.status == EndpointStatus.ACTIVE and one.circuit == Circuit.CLOSED
+    state = one.status.name.lower()
+    if one.status == EndpointStatus.ACTIVE:
+        state = f"circuit {one.circuit.name.lower().replace('_', '-')}"
+    figures = f"{one.endpoint_id:<32}{failed:>8}{attempts:>9}  "
+    return Text.assemble(
+        figures, (state, "" if healthy else "magenta"), (f"  {clean(one.app_uid or one.app_id)}", QUIET)
+    )
 
 
 # ── small parts ───────────────────────────────────────────────────────────────────────────────────────────────────

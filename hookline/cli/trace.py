@@ -138,15 +138,13 @@ def _head(history: MessageHistory) -> list[tuple[str, Cell]]:
         before = max(0.0, (message.created_at - history.published_at).total_seconds())
         pairs.append(("published", f"to an outbox, {lasting(before)} before it was accepted"))
     pairs += [("accepted", message.created_at), ("payload", size)]
-    if message.event_id is not None:
-        pairs.append(("event id", message.event_id))
-    if message.ordering_key is not None:
-        pairs.append(("ordering key", message.ordering_key))
-    if message.trace is not None:
-        pairs.append(("trace id", trace_id(message.trace)))
-    if history.deliveries:
-        pairs.append(("fan-out", _fan_out(history)))
-    return pairs
+    optional = (
+        ("event id", message.event_id),
+        ("ordering key", message.ordering_key),
+        ("trace id", message.trace and trace_id(message.trace)),
+        ("fan-out", _fan_out(history) if history.deliveries else None),
+    )
+    return pairs + [(name, value) for name, value in optional if value is not None]
 
 
 def _fan_out(history: MessageHistory) -> str:

@@ -15,7 +15,7 @@ import pytest
 
 from hookline import clock, outbox
 from hookline.cli.doctor import Finding, check_outbox, check_source
-from hookline.cli.outbox_setup import grants
+from hookline.cli.outbox import grants
 from hookline.config import shown_url
 from hookline.engine.sources.setup import install, prune
 from hookline.engine.sources.status import SourceView

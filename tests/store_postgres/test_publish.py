@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from hookline.cli.outbox_setup import grants
+from hookline.cli.outbox import grants
 from hookline.errors import InvalidInput
 from hookline.model import PolicyOverride
 from hookline.outbox import event
