@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from typing import cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, cast
 
 import structlog
 
@@ -43,9 +43,9 @@ class SenderProcess:
         self._settings = settings
         self._on_results = on_results
         self._number = 0
-        self._waiting: dict[int, Request] = {}  # requests not written yet, because the process is starting
-        self._in_flight: dict[int, Request] = {}
-        self._overdue_at: dict[int, float] = {}  # by the last request number of each frame: monotonic
+        self._waiting: list[Request] = []  # requests not written yet, because the process is starting
+        # By number, oldest first: a request's `ref`, and the monotonic time at which its result is overdue.
+        self._in_flight: dict[int, tuple[Any, float]] = {}
         self._connection: _Connection | None = None
         self.ready = asyncio.Event()  # set while the process accepts requests
         self._closing = False
@@ -57,9 +57,7 @@ class SenderProcess:
     def submit(self, requests: Iterable[Request]) -> None:
         if self._closing:
             raise RuntimeError("the sender is closed")
-        for request in requests:
-            self._number += 1
-            self._waiting[self._number] = request
+        self._waiting.extend(requests)
         if self._connection is not None:
             self._write(self._connection)
 
@@ -72,8 +70,9 @@ class SenderProcess:
             await asyncio.wait({self._running}, timeout=timeout + CLOSE_MARGIN)
             self._running.cancel()
             await asyncio.wait({self._running})
-        self._give_up(self._waiting, "shutting down", untouched=True)
-        self._give_up(self._in_flight, "shutting down", untouched=False)
+        waiting, self._waiting = self._waiting, []
+        self._end([one.ref for one in waiting], ErrorKind.NETWORK, "shutting down", untouched=True)
+        self._end_all(ErrorKind.NETWORK, "shutting down")
 
     # ── the process ──
 
@@ -88,7 +87,7 @@ class SenderProcess:
                 code = str(error)
             if self._closing:
                 return
-            self._interrupt_all()
+            self._end_all(ErrorKind.INTERRUPTED, "it may have arrived")
             pause = FIRST_PAUSE if clock.monotonic() - started > STEADY else min(pause * 2, MAX_PAUSE)
             log.error("sender_died", exit_code=code, restart_in=pause)
             await asyncio.sleep(pause)
@@ -125,29 +124,23 @@ class SenderProcess:
                 return
 
     def _stuck(self) -> bool:
-        oldest = next(iter(self._in_flight), None)
-        for last in list(self._overdue_at):
-            if oldest is not None and oldest <= last:
-                return self._overdue_at[last] < clock.monotonic()
-            del self._overdue_at[last]
-        return False
+        oldest = next(iter(self._in_flight.values()), None)
+        return oldest is not None and oldest[1] < clock.monotonic()
 
     def _write(self, connection: _Connection) -> None:
         """Write all waiting requests in one frame, or in several if they are large."""
-        waiting, self._waiting = self._waiting, {}
+        waiting, self._waiting = self._waiting, []
         for batch in _batches(waiting):
             self._write_batch(connection, batch)
 
-    def _write_batch(self, connection: _Connection, batch: dict[int, Request]) -> None:
-        self._in_flight |= batch
-        longest = max(one.deadline for one in batch.values())
-        self._overdue_at[max(batch)] = clock.monotonic() + longest + STUCK_MARGIN
-        connection.write(
-            [
-                (number, one.url, one.headers, one.body, one.deadline, one.fresh, one.start_before)
-                for number, one in batch.items()
-            ]
-        )
+    def _write_batch(self, connection: _Connection, batch: Sequence[Request]) -> None:
+        overdue_at = clock.monotonic() + max(one.deadline for one in batch) + STUCK_MARGIN
+        orders = []
+        for number, one in enumerate(batch, self._number + 1):
+            self._in_flight[number] = (one.ref, overdue_at)
+            orders.append((number, one.url, one.headers, one.body, one.deadline, one.fresh, one.start_before))
+        self._number += len(batch)
+        connection.write(orders)
 
     def _receive(self, body: bytes) -> None:
         reports = decode_reports(body)
@@ -156,24 +149,17 @@ class SenderProcess:
             return
         self.ready.set()
         in_flight = self._in_flight
-        self._on_results([(in_flight.pop(number).ref, sent) for number, sent in reports if number in in_flight])
+        self._on_results([(in_flight.pop(number)[0], sent) for number, sent in reports if number in in_flight])
 
-    def _interrupt_all(self) -> None:
-        """End the requests that the dead process had. Nobody knows how much of them it has sent."""
-        self._overdue_at.clear()
-        self._give_up(self._in_flight, "it may have arrived", ErrorKind.INTERRUPTED)
+    def _end_all(self, kind: ErrorKind, why: str) -> None:
+        """End the requests that the process had. Nobody knows how much of them it has sent."""
+        in_flight, self._in_flight = self._in_flight, {}
+        self._end([ref for ref, _ in in_flight.values()], kind, why)
 
-    def _give_up(
-        self, requests: dict[int, Request], why: str, kind: ErrorKind = ErrorKind.NETWORK, *, untouched: bool = False
-    ) -> None:
-        if not requests:
-            return
-        now = clock.wall()
-        results: Results = [
-            (one.ref, Sent(started_at=now, error=kind, detail=why, untouched=untouched)) for one in requests.values()
-        ]
-        requests.clear()
-        self._on_results(results)
+    def _end(self, refs: Sequence[Any], kind: ErrorKind, why: str, *, untouched: bool = False) -> None:
+        if refs:
+            sent = Sent(started_at=clock.wall(), error=kind, detail=why, untouched=untouched)
+            self._on_results([(ref, sent) for ref in refs])
 
 
 class _Connection(asyncio.Protocol):
@@ -201,14 +187,14 @@ class _Connection(asyncio.Protocol):
             self.lost.set_result(None)
 
 
-def _batches(requests: dict[int, Request]) -> Iterator[dict[int, Request]]:
-    batch: dict[int, Request] = {}
+def _batches(requests: Iterable[Request]) -> Iterator[list[Request]]:
+    batch: list[Request] = []
     size = 0
-    for number, one in requests.items():
+    for one in requests:
         if batch and size + len(one.body) > MAX_FRAME:
             yield batch
-            batch, size = {}, 0
-        batch[number] = one
+            batch, size = [], 0
+        batch.append(one)
         size += len(one.body)
     if batch:
         yield batch
