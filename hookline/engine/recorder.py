@@ -83,13 +83,11 @@ class Recorder:
 
     def abandon(self) -> int:
         """Drop the outcomes that could not be written, and return their number. The leases expire and deliveries are retried."""
-        lost = self.waiting
-        self._journal.attempts(self._results, self._name_of, recorded=False)
-        if self._traces is not None:
-            self._traces.abandoned(self._results, self._name_of)
+        count, lost = self.waiting, tuple(result.attempt_id for result in self._results)
+        self._show(self._results, RecordReport(recorded=0, stale=len(lost), lost=lost))
         self._results.clear()
         self._unsent.clear()
-        return lost
+        return count
 
     async def _write(self) -> None:
         """Write one batch of each kind, one after the other. Parallel writes had smaller batches and cost more."""
@@ -112,16 +110,16 @@ class Recorder:
         report = await self._store.pipeline.record(batch, wake=wake)
         self._tally.recorded(batch, report, clock.monotonic() - began)
         self._slots.leave_line(wake)
-        if self._traces is not None:
-            self._traces.recorded(batch, report, self._name_of)
         # The batch is committed. An error of the log must not cause a second write.
         with suppress(OSError):
-            recorded = kept(batch, report)
-            self._journal.attempts(recorded, self._name_of)
-            if len(recorded) < len(batch):
-                lost = [result for result in batch if result.attempt_id in report.lost]
-                self._journal.attempts(lost, self._name_of, recorded=False)
-            _log_outcomes(recorded, report, self._name_of)
+            self._show(batch, report)
+            _log_outcomes(kept(batch, report), report, self._name_of)
+
+    def _show(self, batch: Sequence[Result], report: RecordReport) -> None:
+        """Write attempts to the log and to the traces."""
+        if self._traces is not None:
+            self._traces.recorded(batch, report, self._name_of)
+        self._journal.attempts(batch, self._name_of, frozenset(report.lost))
 
     async def _write_or_keep(
         self, batch: list[T], queue: list[T], write: Callable[[list[T]], Awaitable[object]]

@@ -7,7 +7,7 @@ All other log lines go through structlog, which is ten times slower per line. Bo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from datetime import datetime
 
 import msgspec
@@ -77,8 +77,11 @@ class AttemptLog:
         self._write = write
         self._max_write = max_write  # bytes
 
-    def attempts(self, batch: Iterable[Result], name_of: Callable[[int], str], *, recorded: bool = True) -> None:
-        """Write one line for each result. It never raises, because a failed log write must not cause a second delivery."""
+    def attempts(self, batch: Iterable[Result], name_of: Callable[[int], str], lost: Container[str] = ()) -> None:
+        """Write one line for each result. `lost` has the ids of attempts whose outcome was not stored.
+
+        It never raises, because a failed log write must not cause a second delivery.
+        """
         wanted = self._settings.attempts
         if wanted == "off":
             return
@@ -86,7 +89,10 @@ class AttemptLog:
             batch = [result for result in batch if not isinstance(result.judgement.verdict, Delivered)]
         now, payloads = wall(), self._settings.payloads
         render = _as_json if self._settings.json else _as_text(now, self._settings.colours)
-        lines = [render(_line(result, name_of(result.job.endpoint_no), now, payloads, recorded)) for result in batch]
+        lines = [
+            render(_line(each, name_of(each.job.endpoint_no), now, payloads, each.attempt_id not in lost))
+            for each in batch
+        ]
         for chunk in chunks(lines, self._max_write):
             self._write(chunk)
 

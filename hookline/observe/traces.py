@@ -57,12 +57,6 @@ class Traces:
         """Export the spans of attempts, and of the deliveries that they ended. An attempt with a lost lease ends nothing."""
         self._export_safely(self._of_batch(batch, report, name_of))
 
-    def abandoned(self, batch: Iterable[Result], name_of: Callable[[int], str]) -> None:
-        """Export the spans of attempts whose outcome was not recorded, so that they will be repeated."""
-        batch = list(batch)
-        lost = tuple(result.attempt_id for result in batch)
-        self.recorded(batch, RecordReport(recorded=0, stale=len(lost), lost=lost), name_of)
-
     def _of_batch(self, batch: Iterable[Result], report: RecordReport, name_of: Callable[[int], str]) -> Iterator[Span]:
         lost, refused = frozenset(report.lost), frozenset(report.refused)
         for result in batch:
