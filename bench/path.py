@@ -159,7 +159,7 @@ async def _deliver(store: Store, config: Config, app: Application) -> tuple[floa
         sender=process.sender_settings(config),
         outage=Outage(clock.chance),
         chance=clock.chance,
-        journal=AttemptLog(LogSettings(), lambda _line: recorded.release(), max_write=1),
+        journal=AttemptLog(LogSettings(), lambda lines: [recorded.release() for _ in lines.splitlines()]),
     )
     stop = asyncio.Event()
     working = asyncio.create_task(worker.run(stop))

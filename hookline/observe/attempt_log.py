@@ -7,7 +7,7 @@ All other log lines go through structlog, which is ten times slower per line. Bo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from datetime import datetime
 
 import msgspec
@@ -16,7 +16,6 @@ from msgspec import Struct
 from hookline.clock import wall
 from hookline.model import Dead, Delivered, Result, Retry, Verdict
 from hookline.model.verdicts import OUTCOMES
-from hookline.observe.stderr import ATOMIC
 
 MAX_TEXT = 300  # logged characters of a detail
 MAX_PAYLOAD = 1000  # logged bytes of a payload or a response, if payloads are logged
@@ -72,10 +71,9 @@ class AttemptLine(Struct, kw_only=True, omit_defaults=True, gc=False):
 class AttemptLog:
     """Writes the attempt log of one process."""
 
-    def __init__(self, settings: LogSettings, write: Write, max_write: int = ATOMIC) -> None:
+    def __init__(self, settings: LogSettings, write: Write) -> None:
         self._settings = settings
         self._write = write
-        self._max_write = max_write  # bytes
 
     def attempts(self, batch: Iterable[Result], name_of: Callable[[int], str], lost: Container[str] = ()) -> None:
         """Write one line for each result. `lost` has the ids of attempts whose outcome was not stored.
@@ -93,26 +91,12 @@ class AttemptLog:
             render(_line(each, name_of(each.job.endpoint_no), now, payloads, each.attempt_id not in lost))
             for each in batch
         ]
-        for chunk in chunks(lines, self._max_write):
-            self._write(chunk)
+        if lines:
+            self._write(b"".join(lines))
 
 
 def silent() -> AttemptLog:
-    return AttemptLog(LogSettings(attempts="off"), lambda _chunk: None)
-
-
-def chunks(lines: Sequence[bytes], limit: int = ATOMIC) -> Iterator[bytes]:
-    """Join lines into as few writes as possible. A write is short enough that several processes can share a pipe."""
-    held: list[bytes] = []
-    size = 0
-    for line in lines:
-        if held and size + len(line) > limit:
-            yield b"".join(held)
-            held, size = [], 0
-        held.append(line)
-        size += len(line)
-    if held:
-        yield b"".join(held)
+    return AttemptLog(LogSettings(attempts="off"), lambda _lines: None)
 
 
 def loggable(text: str) -> str:

@@ -39,10 +39,12 @@ class StderrWriter:
             pass
 
     def _write(self, number: int, lines: bytes) -> None:
-        limit = longest_write()
-        while lines and self._has_room(number):
-            lines = lines[os.write(number, lines[:limit]) :]
-        self._lost += lines.count(b"\n")
+        """Write whole lines at a time, in writes so short that several processes can share a pipe."""
+        limit, start = longest_write(), 0
+        while start < len(lines) and self._has_room(number):
+            end = lines.rfind(b"\n", start, start + limit) + 1 or start + limit
+            start += os.write(number, lines[start:end])
+        self._lost += lines.count(b"\n", start)
 
     def _has_room(self, number: int) -> bool:
         """Return whether a pipe has room for `ATOMIC` bytes, after waiting if necessary. A file always has room."""

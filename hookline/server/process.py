@@ -20,7 +20,7 @@ from hookline.engine.worker import Worker, WorkerSettings
 from hookline.errors import MigrationNeeded, VaultError
 from hookline.model.states import EndpointStatus
 from hookline.observe.attempt_log import AttemptLog, LogSettings
-from hookline.observe.stderr import longest_write, standard_error
+from hookline.observe.stderr import standard_error
 from hookline.observe.tally import Tally
 from hookline.observe.traces import Traces
 from hookline.security.vault import Vault
@@ -146,7 +146,7 @@ def journal(config: Config) -> AttemptLog:
         json=config.log_format == "json",
         colours=sys.stderr.isatty(),
     )
-    return AttemptLog(settings, standard_error, longest_write())
+    return AttemptLog(settings, standard_error)
 
 
 def worker_settings(config: Config) -> WorkerSettings:
