@@ -9,7 +9,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from hookline import __version__, clock, ids, model
+from hookline import __version__, clock, ids
+from hookline.model import attempts, deliveries, endpoints, policy, verdicts
 from hookline.rules.judge import judge
 from hookline.rules.request import Target
 from hookline.signing import check_secret
@@ -36,23 +37,23 @@ class Attempt(Struct, frozen=True, kw_only=True):
     number: int
     request: Request
     answer: Answer
-    verdict: model.Verdict  # what Hookline would do next: Delivered, Retry or Dead
+    verdict: verdicts.Verdict  # what Hookline would do next: Delivered, Retry or Dead
 
     @property
     def delivered(self) -> bool:
-        return isinstance(self.verdict, model.Delivered)
+        return isinstance(self.verdict, verdicts.Delivered)
 
     @property
     def is_last(self) -> bool:
         """True if Hookline would not send the event again: it is delivered, or dead."""
-        return not isinstance(self.verdict, model.Retry)
+        return not isinstance(self.verdict, verdicts.Retry)
 
 
 class Endpoint(Protocol):
     """The receiver of the requests: a `FakeEndpoint`, `AppEndpoint`, `UrlEndpoint`, or a class of your own."""
 
     secret: str
-    scheme: model.Scheme
+    scheme: endpoints.Scheme
 
     def send(self, request: Request) -> Answer: ...
     async def send_async(self, request: Request) -> Answer: ...
@@ -61,8 +62,8 @@ class Endpoint(Protocol):
 class BaseEndpoint:
     """The secret and the scheme that the receiver verifies with."""
 
-    def __init__(self, secret: str, scheme: model.Scheme | str) -> None:
-        self.scheme = model.Scheme(scheme)
+    def __init__(self, secret: str, scheme: endpoints.Scheme | str) -> None:
+        self.scheme = endpoints.Scheme(scheme)
         check_secret(secret, self.scheme)
         self.secret = secret
 
@@ -103,14 +104,14 @@ def message_id(event: Published) -> str:
 
 def _judged(event: Published, attempt: int, request: Request, answer: Answer) -> Attempt:
     now = clock.wall()
-    sent = model.Sent(status=answer.status, headers=answer.headers, body=answer.body, started_at=now)
+    sent = attempts.Sent(status=answer.status, headers=answer.headers, body=answer.body, started_at=now)
     job = _job(event, attempt, now)
-    judgement = judge(sent, job, model.RetryPolicy(), now=now, chance=clock.chance)
+    judgement = judge(sent, job, policy.RetryPolicy(), now=now, chance=clock.chance)
     return Attempt(event=event, number=attempt, request=request, answer=answer, verdict=judgement.verdict)
 
 
-def _endpoint(endpoint: Endpoint, now: datetime) -> model.Endpoint:
-    return model.Endpoint(
+def _endpoint(endpoint: Endpoint, now: datetime) -> endpoints.Endpoint:
+    return endpoints.Endpoint(
         no=0,
         id="",
         app_no=0,
@@ -120,13 +121,13 @@ def _endpoint(endpoint: Endpoint, now: datetime) -> model.Endpoint:
         created_at=now,
         updated_at=now,
         scheme=endpoint.scheme,
-        secrets=(model.Secret(key=endpoint.secret),),
+        secrets=(endpoints.Secret(key=endpoint.secret),),
     )
 
 
-def _job(event: Published, attempt: int, now: datetime) -> model.LeasedDelivery:
+def _job(event: Published, attempt: int, now: datetime) -> deliveries.LeasedDelivery:
     later = now + timedelta(days=1)
-    return model.LeasedDelivery(
+    return deliveries.LeasedDelivery(
         delivery_id=0,
         claim=0,
         message_id=message_id(event),
