@@ -15,10 +15,10 @@ from structlog.testing import capture_logs
 from hookline.api import wire
 from hookline.errors import Busy, StoreUnavailable
 from hookline.model import Application, NewApplication
+from hookline.security.tokens import issue
 from hookline.server import connection, http
 from hookline.server import sockets as listeners
 from hookline.server.web_app import compose
-from hookline.services.tokens import sign
 from hookline.store import Store
 from hookline.web.body import BodyMemory
 from hookline.web.context import WebContext
@@ -113,8 +113,9 @@ async def test_bodies_that_are_held_back_fill_a_share_of_the_memory_and_no_more(
     The server does not read that tenant's next body, but it still accepts the bodies of another tenant.
     """
     other = await store.catalogue.create_application(app.org_id, NewApplication(name="other"))
+    secret, now = served.token_secret, served.wall()
     tokens = {
-        each.id: sign(served, each.org_id, each, lifetime=600, portal=True, publish=True) for each in (app, other)
+        each.id: issue(secret, app.org_id, app_id=each.id, now=now, portal=True, publish=True) for each in (app, other)
     }
     gathering = BodyMemory(limit=400_000, per_tenant=200_000)
     done: list[str] = []

@@ -14,7 +14,6 @@ from hookline.observe.tally import Tally
 from hookline.security import lockout, tokens
 from hookline.security.vault import new_key
 from hookline.server.web_app import web_context
-from hookline.services.tokens import sign
 from hookline.store import Store
 from hookline.web.context import WebContext
 from tests.api.conftest import Client as Api
@@ -65,7 +64,7 @@ async def test_users_stay_signed_in_and_can_submit_an_open_page(
         assert (await moved(portal, address).get("/portal")).status == 200
         assert await send(moved(guest, address), "/login", csrf=door, token=token) == 303
         assert await send(moved(operator, address), ACTION, csrf=proofs[operator][:-1]) == 403
-        made = sign(found, app.org_id, app, lifetime=60.0, portal=True)
+        made = tokens.issue(found.token_secret, app.org_id, app_id=app.id, now=found.wall(), portal=True)
         assert tokens.read(OLD if after.startswith(OLD) else NEW, made, clock.wall()).app_id == app.id
 
 
