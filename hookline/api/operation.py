@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 from msgspec import Meta, Struct
 
+from hookline.api.wire.base import doc
 from hookline.web.authorize import Access, Needs
 
 PREFIX = "/api/v1"
@@ -23,10 +24,8 @@ class Query(Struct, frozen=True, kw_only=True):
     """The parameters of the query string. Fields have the names that callers write; unknown parameters are refused."""
 
 
-Limit = Annotated[int, Meta(ge=1, le=250, description="How many at most.")]
-Iterator = Annotated[
-    str, Meta(max_length=512, description="Where to go on: the answer's `iterator` or `prevIterator`.")
-]
+Limit = Annotated[int, Meta(ge=1, le=250)]
+Iterator = Annotated[str, Meta(max_length=512)]
 
 
 class Order(StrEnum):
@@ -46,8 +45,8 @@ class OrderedQuery(ListQuery, frozen=True, kw_only=True):
 
 
 # A filter of Svix's SDKs that Hookline does not have. The value `false` is accepted, because it filters nothing.
-NoFilter = Annotated[Literal["false"] | None, Meta(description="Not supported: leave it out.")]
-Expanded = Annotated[bool, Meta(description="Taken for compatibility: what is being sent is always told apart.")]
+NoFilter = Annotated[Literal["false"] | None, doc("Not supported: leave it out.")]
+Expanded = Annotated[bool, doc("Accepted for compatibility. The status `sending` is always shown.")]
 
 
 class Operation(Access, frozen=True, kw_only=True):

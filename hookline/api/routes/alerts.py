@@ -21,7 +21,7 @@ class AlertQuery(ListQuery, frozen=True, kw_only=True):
 
 @operation("GET", "/alert", "v1.alert.list", whole=True, operator=True)
 async def list_all(call: Call, asked: AlertQuery) -> ListResponse[AlertOut]:
-    """List alerts of the deployment, newest first: those that fire, and those that are resolved."""
+    """List firing and resolved alerts of the deployment, newest first."""
     page = page_of(asked)
     firing = None if asked.status is None else asked.status == AlertStatus.FIRING
     return listing(await call.store.monitoring.alerts(page, firing=firing), page, alert)

@@ -22,7 +22,7 @@ from hookline.api.wire.attempts import (
     attempted_message,
     destination,
 )
-from hookline.api.wire.base import ListResponse, Out
+from hookline.api.wire.base import ListResponse, Out, doc
 from hookline.api.wire.messages import MessageOut, message
 from hookline.errors import NoSuch
 from hookline.model import Attempt, AttemptedFilter, AttemptFilter, Delivery, Message, MessageFilter
@@ -33,7 +33,7 @@ from hookline.store.protocols import Page, Walk
 
 _FINAL = (MessageStatus.SUCCESS, MessageStatus.FAIL)
 
-WithMessage = Annotated[bool, Meta(description="Whether each attempt comes with its message, without the payload.")]
+WithMessage = Annotated[bool, doc("Include the message of each attempt, without its payload.")]
 
 _MESSAGE = "/app/{app_id}/msg/{msg_id}"
 _ONE = f"{_MESSAGE}/attempt/{{attempt_id}}"
@@ -42,10 +42,10 @@ _ONE = f"{_MESSAGE}/attempt/{{attempt_id}}"
 class AttemptsQuery(HistoryQuery, frozen=True, kw_only=True):
     status: Annotated[
         MessageStatus | None,
-        Meta(description="Attempts are listed once they have ended: there are no others than 0 and 2."),
+        doc("Attempts are listed once they have ended, so only 0 and 2 match."),
     ] = None
     status_code_class: CodeClass | None = None
-    with_content: Annotated[bool, Meta(description="Whether bodies and headers of the answers are shown.")] = True
+    with_content: Annotated[bool, doc("Include bodies and headers of the responses.")] = True
     with_msg: WithMessage = False
     expanded_statuses: Expanded = False
 
@@ -62,12 +62,12 @@ class AttemptsQuery(HistoryQuery, frozen=True, kw_only=True):
 
 class MessageAttemptsQuery(AttemptsQuery, frozen=True, kw_only=True):
     endpoint_id: (
-        Annotated[str, Meta(max_length=256, description="Only attempts at this endpoint, by its id or uid.")] | None
+        Annotated[str, Meta(max_length=256, description="Return only attempts at this endpoint (id or uid).")] | None
     ) = None
 
 
 class AttemptedQuery(HistoryQuery, frozen=True, kw_only=True):
-    status: Annotated[MessageStatus | None, Meta(description="Where its latest delivery there stands.")] = None
+    status: Annotated[MessageStatus | None, doc("The status of the latest delivery.")] = None
     with_content: WithContent = True
     expanded_statuses: Expanded = False
 
@@ -140,7 +140,7 @@ async def _messages_of(call: Call, attempts: Sequence[Attempt]) -> dict[str, Mes
 
 @operation("GET", "/app/{app_id}/endpoint/{endpoint_id}/msg", "v1.message-attempt.list-attempted-messages")
 async def list_attempted_messages(call: Call, asked: AttemptedQuery) -> ListResponse[AttemptedMessageOut]:
-    """List the messages that were tried at an endpoint, by their first attempt, newest first."""
+    """List the messages with an attempt at an endpoint, by first attempt, newest first."""
     page, endpoint = page_of(asked, ids.ATTEMPT), await call.endpoint()
     found = await call.store.history.attempted_messages(endpoint.no, asked.filter(), page, content=asked.with_content)
     return listing(
@@ -150,7 +150,7 @@ async def list_attempted_messages(call: Call, asked: AttemptedQuery) -> ListResp
 
 @operation("GET", f"{_MESSAGE}/endpoint", "v1.message-attempt.list-attempted-destinations")
 async def list_destinations(call: Call, asked: ListQuery) -> ListResponse[DestinationOut]:
-    """List the endpoints that a message is for, and how it stands at each."""
+    """List the endpoints of a message, and its status at each."""
     page, of = page_of(asked, ids.ENDPOINT), await call.message()
     chosen = _page_of(_latest(await call.store.history.deliveries(of.id)), page)
     endpoints = {
@@ -182,15 +182,15 @@ async def show(call: Call, asked: AttemptQuery) -> AttemptOut:  # noqa: ARG001 -
 
 @operation("DELETE", f"{_ONE}/content", "v1.message-attempt.expunge-content")
 async def expunge(call: Call) -> None:
-    """Remove what the endpoint answered, headers and body, for good."""
+    """Delete the stored response of an attempt permanently."""
     await message_actions.expunge_attempt(call.deps, call.caller, call.message_ref, call.path("attempt_id"))
 
 
 @operation("POST", f"{_MESSAGE}/endpoint/{{endpoint_id}}/resend", "v1.message-attempt.resend", status=202)
 async def resend(call: Call) -> EmptyOut:
-    """Send a message to an endpoint once more.
+    """Send a message to an endpoint again.
 
-    This creates a delivery of its own that is due at once, whatever the state of the earlier ones.
+    This creates a new delivery that is due at once, whatever the state of the earlier ones.
     """
     await message_actions.resend(call.deps, call.caller, call.message_ref, call.endpoint_ref)
     return EmptyOut()

@@ -25,7 +25,7 @@ from hookline.web.authorize import Needs
     old_names=("/auth/dashboard-access/{app_id}",),
 )
 async def portal_access(call: Call, given: AppPortalAccessIn) -> AppPortalAccessOut:
-    """Get a link that signs an application's people in to their portal."""
+    """Get a link that signs in to the portal of an application."""
     made = await applications.portal_link(
         call.deps,
         call.caller,
@@ -50,17 +50,17 @@ def _may_publish(given: AppPortalAccessIn) -> bool:
 
 @operation("POST", "/auth/logout", "v1.authentication.logout", own=True, needs=Needs.READ)
 async def logout(call: Call) -> None:
-    """Give up the application's token that this request is made with."""
+    """Revoke the application's token that sends this request."""
     await tokens.revoke(call.deps, call.caller)
 
 
 @operation("POST", "/auth/app/{app_id}/expire-all", "v1.authentication.expire-all", body_optional=True, whole=True)
 async def expire_all(call: Call, given: ApplicationTokenExpireIn) -> None:  # noqa: ARG001 - its shape refuses all options
-    """Revoke every token of an application that was issued until now."""
+    """Revoke all tokens of an application that were issued until now."""
     await applications.end_portal(call.deps, call.caller, call.path("app_id"))
 
 
 @operation("POST", "/auth/revoke-tokens", "v1.authentication.revoke-tokens", whole=True)
 async def revoke_tokens(call: Call) -> None:
-    """Revoke every token of the organization that was issued until now, this one too. API keys stay."""
+    """Revoke all tokens of the organization that were issued until now, including this one. API keys stay valid."""
     await tokens.revoke_all(call.deps, call.caller)

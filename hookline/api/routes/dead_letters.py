@@ -10,7 +10,7 @@ from msgspec import Meta
 from hookline.api.call import Call, listing, page_of
 from hookline.api.operation import ListQuery, Query, operation
 from hookline.api.wire import dead_letters as wire
-from hookline.api.wire.base import Instant, ListResponse
+from hookline.api.wire.base import Instant, ListResponse, doc
 from hookline.api.wire.tasks import BackgroundTaskOut, task
 from hookline.errors import InvalidInput
 from hookline.model import DeadLetter
@@ -36,8 +36,8 @@ class DeadQuery(ListQuery, frozen=True, kw_only=True):
     endpoint_id: Annotated[str, Meta(max_length=256)] | None = None
     event_type: Annotated[str, Meta(max_length=256)] | None = None
     reason: Reason | None = None
-    after: Annotated[Instant, Meta(description="Died at or after.")] | None = None
-    before: Annotated[Instant, Meta(description="Died before.")] | None = None
+    after: Annotated[Instant, doc("Died at or after this instant.")] | None = None
+    before: Annotated[Instant, doc("Died before this instant.")] | None = None
     state: State = State.DEAD
 
 
@@ -50,7 +50,7 @@ class StatsQuery(Query, frozen=True, kw_only=True):
 
 @operation("GET", _ALL, "v1.dead-letter.list")
 async def list_of_application(call: Call, asked: DeadQuery) -> ListResponse[wire.DeadLetterOut]:
-    """List the dead letters of an application, those that died last first."""
+    """List the dead letters of an application, newest first."""
     return await _listed(call, asked, call.path("app_id"))
 
 
@@ -62,7 +62,7 @@ async def stats_of_application(call: Call, asked: StatsQuery) -> wire.DeadStatsO
 
 @operation("POST", f"{_ALL}/replay", "v1.dead-letter.replay-many", status=202)
 async def replay_many(call: Call, given: wire.DeadFilterIn) -> BackgroundTaskOut:
-    """Send dead letters again, by filter, in a background task."""
+    """Replay the dead letters that match a filter, in a background task."""
     with _as_named_here():
         started = await dead_letters.replay_matching(call.deps, call.caller, _query(given, call.path("app_id")))
     return task(started.tasks[0])
@@ -70,7 +70,7 @@ async def replay_many(call: Call, given: wire.DeadFilterIn) -> BackgroundTaskOut
 
 @operation("POST", f"{_ALL}/resolve", "v1.dead-letter.resolve-many", status=202)
 async def resolve_many(call: Call, given: wire.ResolveManyIn) -> BackgroundTaskOut:
-    """Close dead letters with a note, by filter, in a background task."""
+    """Resolve the dead letters that match a filter, in a background task."""
     with _as_named_here():
         query = _query(given, call.path("app_id"))
         started = await dead_letters.resolve_matching(call.deps, call.caller, query, given.note)
@@ -79,7 +79,7 @@ async def resolve_many(call: Call, given: wire.ResolveManyIn) -> BackgroundTaskO
 
 @operation("GET", _ONE, "v1.dead-letter.get")
 async def show(call: Call) -> wire.DeadLetterHistoryOut:
-    """Show one dead letter with its message and every attempt."""
+    """Show one dead letter with its message and its attempts."""
     letter = await _find(call)
     message = await call.store.history.message(letter.app_no, letter.message_id)
     return wire.history(letter, message, await call.store.repair.dead_attempts(letter))
@@ -87,14 +87,14 @@ async def show(call: Call) -> wire.DeadLetterHistoryOut:
 
 @operation("POST", f"{_ONE}/replay", "v1.dead-letter.replay", status=202)
 async def replay(call: Call) -> wire.ReplayedOut:
-    """Send one dead letter again: attempts and time budget start anew, the message's id stays."""
+    """Replay one dead letter. Attempts and time budget start again; the message keeps its id."""
     done = await dead_letters.replay(call.deps, call.caller, [call.path("dead_letter_id")], call.path("app_id"))
     return wire.replayed(done.letters[0])
 
 
 @operation("POST", f"{_ONE}/resolve", "v1.dead-letter.resolve")
 async def resolve(call: Call, given: wire.ResolveIn) -> wire.DeadLetterOut:
-    """Close one dead letter that needs no delivery, with a note."""
+    """Resolve one dead letter that needs no delivery, with a note."""
     ref, app = call.path("dead_letter_id"), call.path("app_id")
     await dead_letters.resolve(call.deps, call.caller, [ref], given.note, app)
     return wire.dead_letter(await _find(call))
@@ -109,7 +109,7 @@ async def _find(call: Call) -> DeadLetter:
 
 @operation("GET", "/dead-letter", "v1.dead-letter.list-all", whole=True)
 async def list_all(call: Call, asked: DeadQuery) -> ListResponse[wire.DeadLetterOut]:
-    """List the dead letters of all applications, those that died last first."""
+    """List the dead letters of all applications, newest first."""
     return await _listed(call, asked, None)
 
 

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from hookline.api.call import Call, listing, page_of
 from hookline.api.operation import ListQuery, operation
-from hookline.api.wire.base import Instant, ListResponse, fill
+from hookline.api.wire.base import Instant, ListResponse, doc, fill
 from hookline.api.wire.endpoints import CauseIn, EndpointHealthOut, LaneEventOut, lane, lane_event, rate
 from hookline.api.wire.lanes import OpenIn, ResumedOut, ResumeIn, resumed
 from hookline.errors import InvalidInput, NoSuch
@@ -26,7 +26,7 @@ _ONE = "/app/{app_id}/endpoint/{endpoint_id}"
 
 @operation("GET", f"{_ONE}/health", "v1.lane.health")
 async def health(call: Call) -> EndpointHealthOut:
-    """Show what governs an endpoint's deliveries: circuit, backlog, limits, last events."""
+    """Show the delivery state of an endpoint: circuit, backlog, limits, latest events."""
     return await _health(call, await call.endpoint())
 
 
@@ -54,14 +54,14 @@ Kinds = Annotated[tuple[LaneEventKind, ...], Meta(min_length=1, max_length=len(L
 
 
 class TimelineQuery(ListQuery, frozen=True, kw_only=True):
-    kind: Annotated[Kinds | None, Meta(description="Only events of one of these kinds.")] = None
-    since: Annotated[Instant | None, Meta(description="Only what happened at or after this instant.")] = None
-    until: Annotated[Instant | None, Meta(description="Only what happened before this instant.")] = None
+    kind: Annotated[Kinds | None, doc("Return only events of one of these kinds.")] = None
+    since: Annotated[Instant | None, doc("Return only events at or after this instant.")] = None
+    until: Annotated[Instant | None, doc("Return only events before this instant.")] = None
 
 
 @operation("GET", f"{_ONE}/timeline", "v1.lane.timeline")
 async def timeline(call: Call, asked: TimelineQuery) -> ListResponse[LaneEventOut]:
-    """List what happened to an endpoint's circuit, status and pace, with cause and actor, newest first."""
+    """List the changes of an endpoint's circuit, status and pace, with cause and actor, newest first."""
     found = await call.endpoint()
     for name, value in (("since", asked.since), ("until", asked.until)):
         if value is not None:
@@ -77,13 +77,13 @@ async def timeline(call: Call, asked: TimelineQuery) -> ListResponse[LaneEventOu
 
 @operation("POST", f"{_ONE}/pause", "v1.lane.pause", body_optional=True)
 async def pause(call: Call, given: CauseIn) -> EndpointHealthOut:
-    """Hold everything for this endpoint until it is resumed."""
+    """Pause an endpoint. Its deliveries wait until it is resumed."""
     return await _health(call, await endpoint_state.pause(call.deps, call.caller, call.endpoint_ref, given.cause))
 
 
 @operation("POST", f"{_ONE}/resume", "v1.lane.resume", body_optional=True)
 async def resume(call: Call, given: ResumeIn) -> ResumedOut:
-    """Send again to a paused or disabled endpoint; tell, and replay if asked, what it missed."""
+    """Resume a paused or disabled endpoint. If asked to, also send the messages that it missed."""
     done = await endpoint_state.resume(
         call.deps, call.caller, call.endpoint_ref, given.cause, replay_missing=given.replay_missing
     )
@@ -92,7 +92,7 @@ async def resume(call: Call, given: ResumeIn) -> ResumedOut:
 
 @operation("POST", f"{_ONE}/circuit/open", "v1.lane.open-circuit", body_optional=True)
 async def open_circuit(call: Call, given: OpenIn) -> EndpointHealthOut:
-    """Open the circuit: nothing is sent until then, and a probe decides how it goes on."""
+    """Open the circuit: send nothing until the given time, and then one probe."""
     if given.seconds is not None and given.until is not None:
         raise InvalidInput("give either seconds or until", field="seconds")
     until = given.until if given.seconds is None else timedelta(seconds=given.seconds)
@@ -102,13 +102,13 @@ async def open_circuit(call: Call, given: OpenIn) -> EndpointHealthOut:
 
 @operation("POST", f"{_ONE}/circuit/close", "v1.lane.close-circuit", body_optional=True)
 async def close_circuit(call: Call, given: CauseIn) -> EndpointHealthOut:
-    """Close an open circuit gently: send at a low rate that doubles with successes, as after a good probe."""
+    """Close an open circuit slowly: start at a low rate that doubles with successes, as after a good probe."""
     done = await endpoint_state.close_circuit(call.deps, call.caller, call.endpoint_ref, given.cause)
     return await _health(call, done.endpoint)
 
 
 @operation("POST", f"{_ONE}/circuit/reset", "v1.lane.reset-circuit", body_optional=True)
 async def reset_circuit(call: Call, given: CauseIn) -> EndpointHealthOut:
-    """Close the circuit and forget failures: the endpoint is well again."""
+    """Close the circuit at once, and forget earlier failures."""
     done = await endpoint_state.reset_circuit(call.deps, call.caller, call.endpoint_ref, given.cause)
     return await _health(call, done.endpoint)

@@ -62,7 +62,7 @@ async def show(call: Call) -> EndpointOut:
 
 @operation("PUT", _ONE, "v1.endpoint.update", status=(200, 201))
 async def update(call: Call, given: EndpointUpdate) -> EndpointOut:
-    """Replace an endpoint, or create it under a uid.
+    """Replace an endpoint, or create one with that uid.
 
     A new endpoint gets the uid in the path, unless the body has another one.
     """
@@ -89,7 +89,7 @@ async def patch(call: Call, given: EndpointPatch) -> EndpointOut:
 
 @operation("DELETE", _ONE, "v1.endpoint.delete")
 async def delete(call: Call) -> None:
-    """Delete an endpoint for good."""
+    """Delete an endpoint permanently."""
     await endpoints.delete(call.deps, call.caller, ref_of(call))
 
 
@@ -98,14 +98,14 @@ async def delete(call: Call) -> None:
 
 @operation("GET", f"{_ONE}/secret", "v1.endpoint.get-secret", needs=Needs.WRITE)
 async def show_secret(call: Call) -> EndpointSecretOut:
-    """Show the key that a receiver verifies with."""
+    """Show the key that verifies the endpoint's signatures."""
     found = await endpoints.show_secret(call.deps, call.caller, ref_of(call))
     return EndpointSecretOut(key=endpoints.receiver_key(found))
 
 
 @operation("POST", f"{_ONE}/secret/rotate", "v1.endpoint.rotate-secret")
 async def rotate_secret(call: Call, given: EndpointSecretRotateIn) -> EndpointSecretOut:
-    """Give an endpoint a new secret; the old one signs beside it for a while."""
+    """Rotate the secret of an endpoint. The old secret also signs for a while."""
     grace = given.grace_period_seconds
     overlap = endpoints.OVERLAP if grace is None else timedelta(seconds=grace)
     rotated = await endpoints.rotate_secret(call.deps, call.caller, ref_of(call), overlap=overlap, key=given.key)
@@ -114,7 +114,7 @@ async def rotate_secret(call: Call, given: EndpointSecretRotateIn) -> EndpointSe
 
 @operation("GET", f"{_ONE}/headers", "v1.endpoint.get-headers")
 async def show_headers(call: Call) -> EndpointHeadersOut:
-    """Show the custom headers; of sensitive ones, the names alone."""
+    """Show the custom headers. Of sensitive headers, only the names are shown."""
     found = endpoints.check_opened(await endpoints.find(call.deps, call.caller, ref_of(call)))
     return endpoint_headers(found.headers)
 
@@ -133,5 +133,5 @@ async def patch_headers(call: Call, given: EndpointHeadersPatchIn) -> None:
 
 @operation("POST", f"{_ONE}/send-example", "v1.endpoint.send-example")
 async def send_example(call: Call, given: EventExampleIn) -> MessageOut:
-    """Send an example of an event type to this endpoint alone."""
+    """Send an example of an event type to this endpoint only."""
     return message(await endpoints.send_test(call.deps, call.caller, call.endpoint_ref, given.event_type))

@@ -34,7 +34,7 @@ class DeleteQuery(Query, frozen=True, kw_only=True):
 
 @operation("POST", _ALL, "v1.event-type.create", status=201, whole=True)
 async def create(call: Call, given: EventTypeIn) -> EventTypeOut:
-    """Add an event type to the catalogue, or bring back an archived one."""
+    """Create an event type, or replace an archived one."""
     return event_type(
         await event_types.create(call.deps, call.caller, _new(call, given.name, event_type_values(given)))
     )
@@ -80,7 +80,7 @@ async def patch(call: Call, given: EventTypePatch) -> EventTypeOut:
 
 @operation("DELETE", _ONE, "v1.event-type.delete", whole=True)
 async def delete(call: Call, asked: DeleteQuery) -> None:
-    """Archive an event type, or expunge it."""
+    """Archive an event type, or delete it permanently."""
     delete = event_types.expunge if asked.expunge else event_types.archive
     await delete(call.deps, call.caller, _name(call))
 

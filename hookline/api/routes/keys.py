@@ -15,7 +15,7 @@ _ONE = f"{_ALL}/{{key_id}}"
 
 @operation("POST", _ALL, "v1.api-key.create", status=201, whole=True)
 async def create(call: Call, given: ApiKeyIn) -> ApiKeyMadeOut:
-    """Make an API key, and show it once."""
+    """Create an API key. The response shows the key; later responses do not."""
     made, key = await api_keys.create(
         call.deps,
         call.caller,
@@ -42,5 +42,5 @@ async def show(call: Call) -> ApiKeyOut:
 
 @operation("DELETE", _ONE, "v1.api-key.revoke", whole=True)
 async def revoke(call: Call) -> None:
-    """Revoke an API key, for good."""
+    """Revoke an API key permanently."""
     await api_keys.revoke(call.deps, call.caller, call.path("key_id"))

@@ -8,7 +8,7 @@ from msgspec import Meta
 from hookline import ids
 from hookline.api.call import Call, listing, page_of
 from hookline.api.operation import ListQuery, Query, operation
-from hookline.api.wire.base import Instant, ListResponse
+from hookline.api.wire.base import Instant, ListResponse, doc
 from hookline.api.wire.messages import MessageOut, message
 from hookline.model import MessageFilter
 from hookline.rules.checks.text import EARLIEST, LATEST
@@ -22,9 +22,9 @@ Channel = Annotated[str, Meta(min_length=1, max_length=128, pattern=NAME)]
 Tag = Annotated[str, Meta(min_length=1, max_length=128)]
 EventTypeName = Annotated[str, Meta(min_length=1, max_length=256, pattern=NAME)]
 EventTypes = Annotated[tuple[EventTypeName, ...], Meta(min_length=1, max_length=MAX_EVENT_TYPES)]
-After = Annotated[Instant | None, Meta(description="Only what is later than this instant.")]
-Before = Annotated[Instant | None, Meta(description="Only what is earlier than this instant.")]
-WithContent = Annotated[bool, Meta(description="Whether payloads are part of the answer.")]
+After = Annotated[Instant | None, doc("Return only results after this instant.")]
+Before = Annotated[Instant | None, doc("Return only results before this instant.")]
+WithContent = Annotated[bool, doc("Include payloads.")]
 
 _ALL = "/app/{app_id}/msg"
 _ONE = f"{_ALL}/{{msg_id}}"
@@ -33,9 +33,9 @@ _ONE = f"{_ALL}/{{msg_id}}"
 class HistoryQuery(ListQuery, frozen=True, kw_only=True):
     """The parameters that the listings of messages and of attempts share."""
 
-    channel: Annotated[Channel | None, Meta(description="Only messages on this channel.")] = None
-    event_types: Annotated[EventTypes | None, Meta(description="Only messages of one of these types.")] = None
-    tag: Annotated[Tag | None, Meta(description="Only messages with this tag.")] = None
+    channel: Annotated[Channel | None, doc("Return only messages on this channel.")] = None
+    event_types: Annotated[EventTypes | None, doc("Return only messages of one of these event types.")] = None
+    tag: Annotated[Tag | None, doc("Return only messages with this tag.")] = None
     after: After = None
     before: Before = None
 
@@ -65,7 +65,7 @@ class MessageQuery(Query, frozen=True, kw_only=True):
 class ExpungeQuery(Query, frozen=True, kw_only=True):
     force: Annotated[
         bool,
-        Meta(description="Even while deliveries are open or dead: those die as `unsendable`, or cannot be replayed."),
+        doc("Also if deliveries are open or dead. Open ones die as `unsendable`; dead ones cannot be replayed."),
     ] = False
 
 
@@ -85,5 +85,5 @@ async def show(call: Call, asked: MessageQuery) -> MessageOut:
 
 @operation("DELETE", f"{_ONE}/content", "v1.message.expunge-content")
 async def expunge(call: Call, asked: ExpungeQuery) -> None:
-    """Remove the payload of a message for good."""
+    """Delete the payload of a message permanently."""
     await messages.expunge(call.deps, call.caller, call.message_ref, force=asked.force)

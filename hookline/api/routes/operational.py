@@ -40,7 +40,7 @@ async def list_all(call: Call, asked: OrderedQuery) -> ListResponse[OperationalW
 
 @operation("POST", _ALL, f"{_NAME}.create", status=201, whole=True)
 async def create(call: Call, given: OperationalWebhookEndpointIn) -> OperationalWebhookEndpointOut:
-    """Create an endpoint that hears of the organization's own endpoints and deliveries."""
+    """Create an endpoint that gets events about the organization's own endpoints and deliveries."""
     return operational_endpoint(await endpoints.create_operational(call.deps, call.caller, new_endpoint(given)))
 
 
@@ -52,7 +52,7 @@ async def show(call: Call) -> OperationalWebhookEndpointOut:
 
 @operation("PUT", _ONE, f"{_NAME}.update", status=(200, 201), whole=True)
 async def update(call: Call, given: OperationalWebhookEndpointUpdate) -> OperationalWebhookEndpointOut:
-    """Replace an operational webhook endpoint, or create it under a uid.
+    """Replace an operational webhook endpoint, or create one with that uid.
 
     A new endpoint gets the uid in the path, unless the body has another one.
     """
@@ -61,29 +61,29 @@ async def update(call: Call, given: OperationalWebhookEndpointUpdate) -> Operati
 
 @operation("DELETE", _ONE, f"{_NAME}.delete", whole=True)
 async def delete(call: Call) -> None:
-    """Delete an operational webhook endpoint for good."""
+    """Delete an operational webhook endpoint permanently."""
     await shared.delete(call)
 
 
 @operation("GET", f"{_ONE}/secret", f"{_NAME}.get-secret", whole=True, needs=Needs.WRITE)
 async def show_secret(call: Call) -> EndpointSecretOut:
-    """Show the key that the receiver of operational webhooks verifies with."""
+    """Show the key that verifies the signatures of an operational webhook endpoint."""
     return await shared.show_secret(call)
 
 
 @operation("POST", f"{_ONE}/secret/rotate", f"{_NAME}.rotate-secret", whole=True)
 async def rotate_secret(call: Call, given: EndpointSecretRotateIn) -> None:
-    """Give an operational webhook endpoint a new secret; the old one signs beside it for a while."""
+    """Rotate the secret of an operational webhook endpoint. The old secret also signs for a while."""
     await shared.rotate_secret(call, given)
 
 
 @operation("GET", f"{_ONE}/headers", f"{_NAME}.get-headers", whole=True)
 async def show_headers(call: Call) -> EndpointHeadersOut:
-    """Show an operational webhook endpoint's custom headers; of sensitive ones, the names alone."""
+    """Show the custom headers of an operational webhook endpoint. Of sensitive headers, only the names are shown."""
     return await shared.show_headers(call)
 
 
 @operation("PUT", f"{_ONE}/headers", f"{_NAME}.update-headers", whole=True)
 async def replace_headers(call: Call, given: EndpointHeadersIn) -> None:
-    """Replace an operational webhook endpoint's custom headers."""
+    """Replace the custom headers of an operational webhook endpoint."""
     await shared.replace_headers(call, given)

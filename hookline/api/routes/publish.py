@@ -5,13 +5,13 @@ from contextlib import suppress
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta
 from msgspec.structs import replace
 
 from hookline import ids
 from hookline.api.call import Call
 from hookline.api.operation import Query, operation
 from hookline.api.wire.applications import ApplicationIn, new_application
+from hookline.api.wire.base import doc
 from hookline.api.wire.ingest import (
     MAX_IN_BATCH,
     BatchErrorOut,
@@ -45,11 +45,11 @@ _ALL = "/app/{app_id}/msg"
 
 
 class CreateQuery(Query, frozen=True, kw_only=True):
-    with_content: Annotated[bool, Meta(description="Whether the answer repeats the payload.")] = True
+    with_content: Annotated[bool, doc("Include the payload.")] = True
 
 
 class BatchQuery(Query, frozen=True, kw_only=True):
-    with_content: Annotated[bool, Meta(description="Whether the answer repeats the payloads.")] = False
+    with_content: Annotated[bool, doc("Include the payloads.")] = False
 
 
 # ── one message ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -133,7 +133,7 @@ def _shown(app: Application, given: MessageIn, accepted: Accepted, trace: str | 
     needs=Needs.PUBLISH,
 )
 async def create_batch(call: Call, asked: BatchQuery) -> MessageBatchOut:
-    """Accept up to 1,000 messages in one transaction; each has its own result."""
+    """Accept up to 1,000 messages in one transaction. Each has its own result."""
     trace = _trace(call)
     raw = await call.raw_body(call.services.max_batch)
     items, wanted = await _items(call, raw)

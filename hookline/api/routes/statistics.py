@@ -24,7 +24,7 @@ class WindowQuery(Query, frozen=True, kw_only=True):
 
 @operation("GET", f"{_APP}/endpoint/{{endpoint_id}}/stats", "v1.endpoint.get-stats")
 async def of_endpoint(call: Call, asked: WindowQuery) -> wire.EndpointStats:
-    """Count one endpoint's deliveries, over the last 30 days unless told otherwise."""
+    """Count one endpoint's deliveries, by default over the last 30 days."""
     found = await call.endpoint()
     window = _window(call, asked, LONGEST)
     where = StatsFilter(org_id=found.org_id, app_no=found.app_no, endpoint_no=found.no, **window)
@@ -33,14 +33,14 @@ async def of_endpoint(call: Call, asked: WindowQuery) -> wire.EndpointStats:
 
 @operation("GET", f"{_APP}/stats", "v1.statistics.application")
 async def of_application(call: Call, asked: WindowQuery) -> wire.StatsOut:
-    """Count one application's messages, deliveries and attempts, over the last 24 hours unless told otherwise."""
+    """Count one application's messages, deliveries and attempts, by default over the last 24 hours."""
     app = await call.application()
     return await _shown(call, StatsFilter(org_id=app.org_id, app_no=app.no, **_window(call, asked, DAY)))
 
 
 @operation("GET", "/stats", "v1.statistics.organization", whole=True)
 async def of_organization(call: Call, asked: WindowQuery) -> wire.StatsOut:
-    """Count all messages, deliveries and attempts, over the last 24 hours unless told otherwise."""
+    """Count all messages, deliveries and attempts, by default over the last 24 hours."""
     return await _shown(call, StatsFilter(org_id=call.caller.org_id, **_window(call, asked, DAY)))
 
 

@@ -23,19 +23,19 @@ _ONE = f"{_ALL}/{{task_id}}"
 
 @operation("POST", f"{_ENDPOINT}/recover", "v1.endpoint.recover", status=202)
 async def recover(call: Call, given: wire.RecoverIn) -> wire.BackgroundTaskOut:
-    """Send an endpoint's dead letters again, by when their messages were accepted."""
+    """Replay an endpoint's dead letters whose messages were accepted in a time range."""
     return wire.task(await replays.recover(call.deps, call.caller, call.endpoint_ref, given.since, given.until))
 
 
 @operation("POST", f"{_ENDPOINT}/replay-missing", "v1.endpoint.replay-missing", status=202)
 async def replay_missing(call: Call, given: wire.ReplayIn) -> wire.BackgroundTaskOut:
-    """Send what matches the endpoint now and was never sent to it."""
+    """Send the messages that match the endpoint and have no delivery to it."""
     return wire.task(await replays.replay_missing(call.deps, call.caller, call.endpoint_ref, given.since, given.until))
 
 
 @operation("POST", f"{_ENDPOINT}/bulk-replay", "v1.endpoint.bulk-replay", status=202)
 async def bulk_replay(call: Call, given: wire.BulkReplayIn) -> wire.BackgroundTaskOut:
-    """Send once more what was delivered to an endpoint, or failed there."""
+    """Send delivered or failed messages to an endpoint again."""
     if given.status_code_class is not None:
         raise InvalidInput("not supported; leave it out", field="statusCodeClass")
     if given.status is not None and given.status not in _OUTCOMES:
@@ -91,5 +91,5 @@ async def show(call: Call) -> wire.BackgroundTaskOut:
 
 @operation("POST", f"{_ONE}/cancel", "v1.background-task.cancel")
 async def cancel(call: Call) -> wire.BackgroundTaskOut:
-    """Stop a background task; what it has done stays done."""
+    """Cancel a background task. Finished parts are not undone."""
     return wire.task(await tasks.cancel(call.deps, call.caller, call.path("task_id")))

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import UNSET, Meta, UnsetType, field
+from msgspec import UNSET, UnsetType, field
 
-from hookline.api.wire.base import NAMED, In, Instant, Out, documented, fill, values
+from hookline.api.wire.base import NAMED, In, Instant, Out, doc, fill, values
 from hookline.model import Application, ApplicationChange, NewApplication
 
-Name = Annotated[str, documented(minLength=1, maxLength=1024), Meta(description="For people.")]
+Name = Annotated[str, doc("A text for people.", minLength=1, maxLength=1024)]
 Uid = Annotated[
     str,
     NAMED,
-    Meta(description="Your own name for it: taken wherever the id is. Does not begin with `app_`."),
+    doc("Your own id, accepted wherever the id is. It must not begin with `app_`."),
 ]
 Rate = Annotated[
     int,
-    documented(minimum=1, maximum=65_535),
-    Meta(description="Requests a second at most, to all of its endpoints together."),
+    doc("Maximum requests per second to all endpoints together.", minimum=1, maximum=65_535),
 ]
 
 

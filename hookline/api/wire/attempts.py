@@ -6,10 +6,10 @@ import base64
 from enum import IntEnum, StrEnum
 from typing import Annotated
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, UnsetType
 
 from hookline import ids
-from hookline.api.wire.base import Instant, Out, fill
+from hookline.api.wire.base import Instant, Out, doc, fill
 from hookline.api.wire.endpoints import EndpointBase, endpoint
 from hookline.api.wire.messages import MessageOut, message
 from hookline.model import Attempt, Attempted, Delivery, Endpoint
@@ -46,7 +46,7 @@ def delivery(found: Delivery) -> DeliveryOut:
 
 
 class MessageStatus(IntEnum):
-    """0 success, 1 pending (it waits for its next attempt), 2 fail, 3 sending (a request is under way)."""
+    """0 success, 1 pending (waiting for the next attempt), 2 fail, 3 sending (a request is in progress)."""
 
     SUCCESS = 0
     PENDING = 1
@@ -62,14 +62,14 @@ class StatusText(StrEnum):
 
 
 class TriggerType(IntEnum):
-    """0 scheduled, 1 manual: a replay or a resend."""
+    """0 scheduled, 1 manual (a replay or a resend)."""
 
     SCHEDULED = 0
     MANUAL = 1
 
 
 class CodeClass(IntEnum):
-    """The first digit of a status code; 0: there was no response."""
+    """The class of a status code: 200 stands for 2xx, and so on. 0 means that there was no response."""
 
     NONE = 0
     INFORMATIONAL = 100
@@ -92,7 +92,7 @@ _STATUS = {state: status for status, states in STATES.items() for state in state
 
 
 class PhasesOut(Out, frozen=True, kw_only=True):
-    """Microseconds from the start of the attempt to the end of each phase; 0 where it did not happen."""
+    """Microseconds from the start of the attempt to the end of each phase; 0 if a phase did not take place."""
 
     dns: int
     connect: int
@@ -107,30 +107,26 @@ class AttemptOut(Out, frozen=True, kw_only=True):
     id: str
     msg_id: str
     endpoint_id: str
-    url: Annotated[str, Meta(description="The endpoint's, as it is now.")]
+    url: Annotated[str, doc("The current URL of the endpoint.")]
     event_type: str
-    number: Annotated[int, Meta(description="1, 2, 3 ... over the whole life of the delivery, replays included.")]
+    number: Annotated[int, doc("1, 2, 3 ... Replays continue the count.")]
     status: MessageStatus
     status_text: StatusText
-    outcome: Annotated[str, Meta(description="`delivered`, `retry` or `dead`: what followed from it.")]
+    outcome: Annotated[str, doc("What followed: `delivered`, `retry` or `dead`.")]
     trigger_type: TriggerType
-    probe: Annotated[bool, Meta(description="Whether it tried out an open circuit.")]
-    timestamp: Annotated[Instant, Meta(description="When it started.")]
-    response_status_code: Annotated[int, Meta(description="0: there was no response; `error` says why.")]
+    probe: Annotated[bool, doc("Whether it was a probe of an open circuit.")]
+    timestamp: Annotated[Instant, doc("Start of the attempt.")]
+    response_status_code: Annotated[int, doc("0 if there was no response; `error` has the reason.")]
     response_duration_ms: int
-    response: Annotated[
-        str, Meta(description="The body, cut off at a bound: text where it is UTF-8, otherwise base64.")
-    ]
+    response: Annotated[str, doc("The start of the body: text if it is UTF-8, otherwise base64.")]
     response_base64: bool
     response_headers: dict[str, str]
     truncated: bool
     error: ErrorKind | None
     detail: str
-    address: Annotated[str, Meta(description="That was dialled.")]
+    address: Annotated[str, doc("The IP address of the connection.")]
     micros: PhasesOut
-    msg: Annotated[
-        MessageOut | UnsetType, Meta(description="Its message, without the payload, where `with_msg` asks for it.")
-    ] = UNSET
+    msg: Annotated[MessageOut | UnsetType, doc("The message without its payload, if `with_msg` is true.")] = UNSET
 
 
 def attempt(found: Attempt, *, msg: MessageOut | None = None) -> AttemptOut:
@@ -165,12 +161,12 @@ def _text(body: bytes) -> tuple[str, bool]:
 
 
 class AttemptedMessageOut(MessageOut, frozen=True, kw_only=True):
-    """A message that was tried at an endpoint, and how its latest delivery there stands."""
+    """A message with an attempt at an endpoint, and the status of its latest delivery there."""
 
     status: MessageStatus
     status_text: StatusText
     next_attempt: Instant | None
-    first_attempt: Annotated[Instant, Meta(description="When it was first tried there.")]
+    first_attempt: Annotated[Instant, doc("The first attempt at this endpoint.")]
 
 
 def attempted_message(found: Attempted, *, with_payload: bool) -> AttemptedMessageOut:

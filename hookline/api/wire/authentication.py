@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from hookline.api.wire.applications import ApplicationIn
-from hookline.api.wire.base import In, Out, documented
+from hookline.api.wire.base import In, Out, doc
 from hookline.security.tokens import PORTAL_LIFETIME
 
 HOUR, WEEK = 3600, int(PORTAL_LIFETIME)
@@ -16,40 +16,37 @@ CREATE_MESSAGES = "CreateMessages"
 
 class AppPortalAccessIn(In, frozen=True, kw_only=True):
     application: Annotated[
-        ApplicationIn | None, Meta(description="Made if there is no application of that id or uid yet; else ignored.")
+        ApplicationIn | None, doc("Created if no application has the id or uid in the path. Otherwise ignored.")
     ] = None
     expiry: (
         Annotated[
             int,
-            documented(minimum=HOUR, maximum=WEEK),
-            Meta(description="Seconds that the token is valid; else 7 days."),
+            doc("Lifetime of the token in seconds. The default is 7 days.", minimum=HOUR, maximum=WEEK),
         ]
         | None
     ) = None
-    read_only: Annotated[bool | None, Meta(description="Whether the token may only read.")] = None
+    read_only: Annotated[bool | None, doc("Whether the token may only read.")] = None
     feature_flags: Annotated[
-        tuple[str, ...] | None, Meta(description="Taken for compatibility; the portal shows every event type.")
+        tuple[str, ...] | None, doc("Accepted for compatibility. The portal shows every event type.")
     ] = None
     capabilities: Annotated[
         tuple[str, ...] | None,
-        Meta(
-            description=f"`{CREATE_MESSAGES}`: the token may create messages. Without it, it may not. Svix's own are not "
+        doc(
+            f"With `{CREATE_MESSAGES}`, the token may create messages. The capabilities of Svix are not "
             "supported: use `readOnly`."
         ),
     ] = None
-    session_id: Annotated[str | None, Meta(description="Taken for compatibility, and not kept.")] = None
+    session_id: Annotated[str | None, doc("Accepted for compatibility, and ignored.")] = None
 
 
 class AppPortalAccessOut(Out, frozen=True, kw_only=True):
-    url: Annotated[
-        str, Meta(description="Signs in by itself. The token is behind the `#`, which browsers do not send.")
-    ]
-    token: Annotated[str, Meta(description="For this application only.")]
+    url: Annotated[str, doc("A link that signs in. The token is after the `#`, which browsers do not send.")]
+    token: Annotated[str, doc("A token for this application only.")]
 
     def __repr__(self) -> str:
         return "AppPortalAccessOut(…)"
 
 
 class ApplicationTokenExpireIn(In, frozen=True, kw_only=True):
-    expiry: Annotated[int, Meta(ge=0, le=0, description="Tokens are void at once: 0, or nothing.")] | None = None
+    expiry: Annotated[int, Meta(ge=0, le=0, description="Only 0: tokens are revoked at once.")] | None = None
     session_ids: Annotated[tuple[str, ...], Meta(max_length=0, description="Not supported.")] | None = None

@@ -21,12 +21,13 @@ S = TypeVar("S", bound=Struct)
 Instant = Annotated[datetime, Meta(tz=True)]  # an instant without an offset is refused
 
 
-def documented(**schema: object) -> Meta:
-    """Return constraints that only the OpenAPI document shows. The service checks them, so that all front ends give one error."""
-    return Meta(extra_json_schema=schema)
+def doc(description: str | None = None, **schema: object) -> Meta:
+    """Return a description, and limits that only the OpenAPI document shows. The service checks them, so that all front ends
+    give one error."""
+    return Meta(description=description, extra_json_schema=schema or None)
 
 
-NAMED = documented(minLength=1, maxLength=256, pattern=r"^[a-zA-Z0-9\-_.]+$")  # names that callers choose
+NAMED = doc(minLength=1, maxLength=256, pattern=r"^[a-zA-Z0-9\-_.]+$")  # names that callers choose
 
 encode = msgspec.json.Encoder().encode
 
@@ -53,7 +54,7 @@ class In(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 # A field that Svix's SDKs can send and that has no effect here. Null is accepted, any other value is refused.
-Unsupported = Annotated[None, Meta(description="Not supported: leave it out.")]
+Unsupported = Annotated[None, doc("Not supported: leave it out.")]
 
 
 class Out(Shape, frozen=True, kw_only=True):

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta
-
 from hookline.api.wire.attempts import AttemptOut, attempt
-from hookline.api.wire.base import In, Instant, Out, documented, fill
+from hookline.api.wire.base import In, Instant, Out, doc, fill
 from hookline.api.wire.messages import MessageOut, message
 from hookline.model import Attempt, DeadLetter, DeadStats, Message
 from hookline.model.states import Reason
 from hookline.rules.checks.catalogue import MAX_NOTE
 from hookline.services.dead_letters import shown_id
 
-Note = Annotated[str, documented(minLength=1, maxLength=MAX_NOTE), Meta(description="Why it needs no delivery; kept.")]
+Note = Annotated[str, doc("Why it needs no delivery. The note is stored.", minLength=1, maxLength=MAX_NOTE)]
 
-_NAMED = documented(maxLength=256, pattern=r"^[a-zA-Z0-9\-_.]+$")
+_NAMED = doc(maxLength=256, pattern=r"^[a-zA-Z0-9\-_.]+$")
 
 
 class DeadFilterIn(In, frozen=True, kw_only=True):
-    """All of the given fields must match; none: every open dead letter of the application."""
+    """A filter. All given fields must match. Without fields, it matches every open dead letter of the application."""
 
-    endpoint_id: Annotated[str, _NAMED, Meta(description="Its id or uid.")] | None = None
+    endpoint_id: Annotated[str, _NAMED, doc("The endpoint's id or uid.")] | None = None
     event_type: Annotated[str, _NAMED] | None = None
     reason: Reason | None = None
-    after: Annotated[Instant, Meta(description="Died at or after.")] | None = None
-    before: Annotated[Instant, Meta(description="Died before; without it: up to now.")] | None = None
+    after: Annotated[Instant, doc("Died at or after this instant.")] | None = None
+    before: Annotated[Instant, doc("Died before this instant. The default is now.")] | None = None
 
 
 class ResolveManyIn(DeadFilterIn, frozen=True, kw_only=True):
@@ -46,8 +44,8 @@ class DeadLetterOut(Out, frozen=True, kw_only=True):
     event_type: str
     reason: Reason
     detail: str
-    attempts: Annotated[int, Meta(description="That counted against the budget.")]
-    sent: Annotated[int, Meta(description="All that were ever made.")]
+    attempts: Annotated[int, doc("Attempts that counted against the maximum.")]
+    sent: Annotated[int, doc("All attempts, also those before a replay.")]
     accepted_at: Instant
     died_at: Instant
     last_status: int | None
@@ -60,7 +58,7 @@ def dead_letter(found: DeadLetter) -> DeadLetterOut:
 
 
 class DeadLetterHistoryOut(DeadLetterOut, frozen=True, kw_only=True):
-    """A dead letter with its message and every attempt, oldest first; of more than 500, the last ones."""
+    """A dead letter with its message and its attempts, oldest first. It has at most the last 500 attempts."""
 
     message: MessageOut | None
     history: list[AttemptOut]
@@ -77,9 +75,9 @@ def history(found: DeadLetter, of: Message | None, attempts: list[Attempt]) -> D
 
 
 class ReplayedOut(Out, frozen=True, kw_only=True):
-    """The delivery that a dead letter has become again."""
+    """The open delivery that a dead letter became."""
 
-    id: Annotated[str, Meta(description="The dead letter's: it has this id again if it dies once more.")]
+    id: Annotated[str, doc("The id of the dead letter. It gets the same id if it fails again.")]
     app_id: str
     endpoint_id: str
     message_id: str
@@ -97,11 +95,11 @@ class DeadOfApplicationOut(Out, frozen=True, kw_only=True):
 
 class DeadStatsOut(Out, frozen=True, kw_only=True):
     dead: int
-    pending: Annotated[int, Meta(description="Sent again by hand (replay, recovery, resend) and still open.")]
+    pending: Annotated[int, doc("Deliveries of a replay, recovery or resend that are still open.")]
     resolved: int
     by_reason: dict[str, int]
-    by_application: Annotated[list[DeadOfApplicationOut], Meta(description="Those with the most.")]
-    oldest_at: Annotated[Instant | None, Meta(description="When the first of the dead ones died.")]
+    by_application: Annotated[list[DeadOfApplicationOut], doc("The applications with the most dead letters.")]
+    oldest_at: Annotated[Instant | None, doc("Time of the oldest open dead letter.")]
 
 
 def dead_stats(found: DeadStats) -> DeadStatsOut:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from hookline.api.wire.base import NAMED, In, Instant, Out, Policy, Unsupported, documented, fill, policy, values
+from hookline.api.wire.base import NAMED, In, Instant, Out, Policy, Unsupported, doc, fill, policy, values
 from hookline.model import (
     ActorKind,
     Endpoint,
@@ -23,17 +23,17 @@ from hookline.model import (
 from hookline.model.states import Circuit, EndpointStatus
 from hookline.rules.guard import is_sensitive
 
-Url = Annotated[str, documented(minLength=1, maxLength=8000)]
+Url = Annotated[str, doc(minLength=1, maxLength=8000)]
 Uid = Annotated[str, NAMED]
-Description = Annotated[str, documented(maxLength=4096)]
-Version = Annotated[int, documented(minimum=1, maximum=65_535)]
-EventTypes = Annotated[tuple[Annotated[str, NAMED], ...], documented(minItems=1, maxItems=1000)]
-Channels = Annotated[tuple[Annotated[str, NAMED], ...], documented(minItems=1, maxItems=10)]
-Rate = Annotated[float, documented(minimum=0.001, maximum=65_535), Meta(description="Requests a second at most.")]
-Concurrency = Annotated[int, documented(minimum=1, maximum=10_000), Meta(description="Requests in flight at most.")]
+Description = Annotated[str, doc(maxLength=4096)]
+Version = Annotated[int, doc(minimum=1, maximum=65_535)]
+EventTypes = Annotated[tuple[Annotated[str, NAMED], ...], doc(minItems=1, maxItems=1000)]
+Channels = Annotated[tuple[Annotated[str, NAMED], ...], doc(minItems=1, maxItems=10)]
+Rate = Annotated[float, doc("Maximum requests per second.", minimum=0.001, maximum=65_535)]
+Concurrency = Annotated[int, doc("Maximum requests in flight.", minimum=1, maximum=10_000)]
 Key = Annotated[str, Meta(max_length=256)]
-Grace = Annotated[int, Meta(ge=0, le=604_800, description="Seconds for which the old secret signs too.")]
-Cause = Annotated[str, documented(minLength=1, maxLength=500), Meta(description="Kept in the endpoint's history.")]
+Grace = Annotated[int, Meta(ge=0, le=604_800, description="Seconds during which the old secret still signs too.")]
+Cause = Annotated[str, doc("The reason. The timeline of the endpoint shows it.", minLength=1, maxLength=500)]
 
 
 class EndpointFields(In, frozen=True, kw_only=True):
@@ -58,7 +58,7 @@ class EndpointFields(In, frozen=True, kw_only=True):
 class EndpointPatch(EndpointFields, frozen=True, kw_only=True):
     """A field that is left out stays as it is; null clears it."""
 
-    secret: Annotated[None, Meta(description="Not supported: rotate it.")] = None
+    secret: Annotated[None, doc("Not supported: rotate it.")] = None
 
 
 class EndpointUpdate(EndpointFields, frozen=True, kw_only=True):
@@ -104,7 +104,7 @@ class EndpointBase(Out, frozen=True, kw_only=True):
 
 
 class EndpointOut(EndpointBase, frozen=True, kw_only=True):
-    """Without secret and custom headers: they are never part of a listing."""
+    """An endpoint, without its secret and custom headers."""
 
     version: int
     status: str
@@ -152,7 +152,7 @@ def rate(found: float | None) -> int | float | None:
 
 
 class EndpointSecretOut(Out, frozen=True, kw_only=True):
-    """The key that a receiver verifies with: the secret itself, or the public key of an Ed25519 pair."""
+    """The key that verifies signatures: the secret itself, or the public key of an Ed25519 pair."""
 
     key: str
 
@@ -167,7 +167,7 @@ class EndpointHeadersIn(In, frozen=True, kw_only=True):
 
 
 class EndpointHeadersPatchIn(In, frozen=True, kw_only=True):
-    """Headers that are not named stay; null removes one, as does its name in `deleteHeaders`."""
+    """Other headers stay as they are. Null, or the name in `deleteHeaders`, removes a header."""
 
     headers: dict[str, str | None]
     delete_headers: tuple[str, ...] | None = None  # name in the SDKs
@@ -177,7 +177,7 @@ class EndpointHeadersPatchIn(In, frozen=True, kw_only=True):
 
 
 class EndpointHeadersOut(Out, frozen=True, kw_only=True):
-    """The values of harmless headers, and the names of the others: their values are never shown."""
+    """Headers with their values. Of sensitive headers, only the names are shown."""
 
     headers: dict[str, str]
     sensitive: list[str]
@@ -192,7 +192,7 @@ def endpoint_headers(headers: dict[str, str]) -> EndpointHeadersOut:
 
 class EventExampleIn(In, frozen=True, kw_only=True):
     event_type: Annotated[str, NAMED]
-    example_index: Annotated[Literal[0] | None, Meta(description="There is one example of each event type.")] = None
+    example_index: Annotated[Literal[0] | None, doc("Only 0: each event type has one example.")] = None
     payload: Unsupported = None
 
 
@@ -215,8 +215,8 @@ class LaneOut(Out, frozen=True, kw_only=True):
     failing_since: Instant | None
     next_probe_at: Instant | None
     held_until: Instant | None
-    pace: Annotated[int | float | None, Meta(description="Starts a second since it answered 429; null: no limit.")]
-    slowed_at: Annotated[Instant | None, Meta(description="The last 429 that slowed it.")]
+    pace: Annotated[int | float | None, doc("Requests per second after a 429 response; null means no limit.")]
+    slowed_at: Annotated[Instant | None, doc("The last 429 response that lowered the pace.")]
     last_error: str | None
 
 
@@ -237,14 +237,16 @@ def lane(view: LaneView) -> LaneOut:
 
 class ActorOut(Out, frozen=True, kw_only=True):
     kind: ActorKind
-    name: Annotated[str | None, Meta(description="An API key's; an application's token sees only its own keys' names.")]
+    name: Annotated[
+        str | None, doc("The name of the API key. A token of an application sees only the names of its own keys.")
+    ]
 
 
 class LaneEventOut(Out, frozen=True, kw_only=True):
     at: Instant
     kind: LaneEventKind
     cause: str
-    actor: Annotated[ActorOut | None, Meta(description="Who did it by hand; null: it came about by itself.")]
+    actor: Annotated[ActorOut | None, doc("Who did it. Null means that Hookline did it by itself.")]
 
 
 def lane_event(event: LaneEvent, *, named: bool = True) -> LaneEventOut:
@@ -258,7 +260,7 @@ def lane_event(event: LaneEvent, *, named: bool = True) -> LaneEventOut:
 
 
 class EndpointHealthOut(LaneOut, frozen=True, kw_only=True):
-    """What governs the endpoint's open deliveries, and what happened to it lately."""
+    """The delivery state of an endpoint, and its latest events."""
 
     status_reason: str | None
     in_flight: int

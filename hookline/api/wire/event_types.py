@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, UnsetType
 
-from hookline.api.wire.base import NAMED, In, Instant, Out, Policy, documented, fill, policy, values
+from hookline.api.wire.base import NAMED, In, Instant, Out, Policy, doc, fill, policy, values
 from hookline.model import EventType
 
-Name = Annotated[str, NAMED, Meta(description="Such as `order.paid`; what messages are of.")]
-Description = Annotated[str, documented(maxLength=4096), Meta(description="For people.")]
+Name = Annotated[str, NAMED, doc("The name, such as `order.paid`.")]
+Description = Annotated[str, doc("A text for people.", maxLength=4096)]
 Versions = Annotated[
-    dict[str, dict[str, Any]], Meta(description="A JSON Schema of the payload by version; the highest version counts.")
+    dict[str, dict[str, Any]], doc("JSON Schemas of the payload by version. The highest version is used.")
 ]
 Flag = Annotated[str, NAMED]
-Flags = Annotated[tuple[Flag, ...], documented(maxItems=100)]
+Flags = Annotated[tuple[Flag, ...], doc(maxItems=100)]
 Group = Annotated[str, NAMED]
-Validated = Annotated[bool, Meta(description="Messages whose payload does not fit the newest schema are refused.")]
+Validated = Annotated[bool, doc("Refuse messages whose payload is not valid under the newest schema.")]
 
 
 class EventTypePatch(In, frozen=True, kw_only=True):

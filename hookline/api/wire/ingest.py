@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, Raw, UnsetType, defstruct
 from msgspec.structs import astuple
 
 from hookline.api.wire.applications import ApplicationIn
-from hookline.api.wire.base import NAMED, In, Instant, Out, Policy, documented
+from hookline.api.wire.base import NAMED, In, Instant, Out, Policy, doc
 from hookline.api.wire.messages import MessageOut
 from hookline.rules.checks.message import MAX_MESSAGE_CHANNELS, MAX_TAGS
 
@@ -16,47 +16,45 @@ MAX_IN_BATCH = 1000
 
 EventTypeName = Annotated[str, NAMED]
 EventId = Annotated[str, NAMED]
-Channels = Annotated[tuple[Annotated[str, NAMED], ...], documented(minItems=1, maxItems=MAX_MESSAGE_CHANNELS)]
-Tag = Annotated[str, documented(minLength=1, maxLength=128)]
-OrderingKey = Annotated[str, documented(minLength=1, maxLength=256)]
-Tags = Annotated[tuple[Tag, ...], documented(minItems=1, maxItems=MAX_TAGS)]
+Channels = Annotated[tuple[Annotated[str, NAMED], ...], doc(minItems=1, maxItems=MAX_MESSAGE_CHANNELS)]
+Tag = Annotated[str, doc(minLength=1, maxLength=128)]
+OrderingKey = Annotated[str, doc(minLength=1, maxLength=256)]
+Tags = Annotated[tuple[Tag, ...], doc(minItems=1, maxItems=MAX_TAGS)]
 
 
 class MessageIn(In, frozen=True, kw_only=True):
-    """One event. Its payload is any JSON; these very bytes are stored, signed and sent."""
+    """One event. Its payload is any JSON. Exactly these bytes are stored, signed and sent."""
 
     event_type: EventTypeName
     payload: Raw
-    event_id: Annotated[EventId | None, Meta(description="Unique in the application: a second one is a 409.")] = None
+    event_id: Annotated[EventId | None, doc("Unique in the application. A second message with it gets a 409.")] = None
     channels: Channels | None = None
     tags: Tags | None = None
     ordering_key: Annotated[
         OrderingKey | None,
-        Meta(description="Deliveries of one key to one endpoint go one at a time, in the order accepted."),
+        doc("Messages of one key are delivered to an endpoint one at a time, in order."),
     ] = None
-    deliver_at: Annotated[Instant | None, Meta(description="Not before this; at most 30 days ahead.")] = None
-    policy: Annotated[Policy | None, Meta(description="Overrides the retry policy for this message.")] = None
+    deliver_at: Annotated[Instant | None, doc("Deliver no earlier than this, at most 30 days ahead.")] = None
+    policy: Annotated[Policy | None, doc("Overrides the retry policy for this message.")] = None
     application: Annotated[
         ApplicationIn | None,
-        Meta(description="Made first where no application has the id or uid in the path; that becomes its uid."),
+        doc("Created if no application has the id or uid in the path, which becomes its uid."),
     ] = None
     payload_retention_period: Annotated[
         Annotated[int, Meta(ge=5, le=90)] | None,
-        Meta(description="Days. The deployment's own retention may take the payload before; it must not be longer."),
+        doc("Days. The server keeps payloads for a fixed time; a shorter period is refused."),
     ] = None
-    payload_retention_hours: Annotated[
-        Annotated[int, Meta(ge=1, le=2160)] | None, Meta(description="The same in hours.")
-    ] = None
-    transformations_params: Annotated[
-        dict[str, Raw] | None, Meta(description="Nothing is transformed: anything in it is refused.")
-    ] = None
+    payload_retention_hours: Annotated[Annotated[int, Meta(ge=1, le=2160)] | None, doc("The same period in hours.")] = (
+        None
+    )
+    transformations_params: Annotated[dict[str, Raw] | None, doc("Not supported: leave it out or empty.")] = None
 
 
 class MessageBatchIn(In, frozen=True, kw_only=True):
-    """Messages that are accepted in one transaction. One that is refused leaves the others as they are."""
+    """Messages to accept in one transaction. A refused message does not affect the others."""
 
     messages: Annotated[list[MessageIn], Meta(min_length=1, max_length=MAX_IN_BATCH)]
-    application: Annotated[ApplicationIn | None, Meta(description="As of a message, for all of them.")] = None
+    application: Annotated[ApplicationIn | None, doc("As in a single message, for all of them.")] = None
 
 
 # A list that stops at the first entry over the limit. With `max_length`, msgspec would first build all entries.
@@ -91,9 +89,9 @@ class BatchErrorOut(Out, frozen=True, kw_only=True):
 
 
 class BatchResultOut(Out, frozen=True, kw_only=True):
-    """What came of one message: either `message` or `error`."""
+    """The result of one message: either `message` or `error`."""
 
-    status: Annotated[int, Meta(description="As if it had been sent alone: 202, 409 or 422.")]
+    status: Annotated[int, doc("The status of the same message sent alone: 202, 409 or 422.")]
     message: MessageOut | UnsetType = UNSET
     error: BatchErrorOut | UnsetType = UNSET
 

@@ -4,38 +4,32 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta
-
-from hookline.api.wire.base import NAMED, In, Instant, Out, documented, fill
+from hookline.api.wire.base import NAMED, In, Instant, Out, doc, fill
 from hookline.model import ApiKey, Scope
 
 
 class ApiKeyIn(In, frozen=True, kw_only=True):
-    name: Annotated[
-        str, documented(minLength=1, maxLength=256), Meta(description="For people: who uses it, and where.")
-    ]
-    scope: Annotated[Scope, Meta(description="What its holder may do.")] = Scope.FULL
-    app_id: (
-        Annotated[str, NAMED, Meta(description="The only application it reaches, by id or uid; else all.")] | None
-    ) = None
-    expires_at: Annotated[Instant | None, Meta(description="From then on it is void; else it lasts.")] = None
+    name: Annotated[str, doc("A name for people, such as the service that uses the key.", minLength=1, maxLength=256)]
+    scope: Annotated[Scope, doc("What the key allows.")] = Scope.FULL
+    app_id: Annotated[str, NAMED, doc("Limits the key to this application (id or uid).")] | None = None
+    expires_at: Annotated[Instant | None, doc("When the key expires. Without it, the key never expires.")] = None
 
 
 class ApiKeyOut(Out, frozen=True, kw_only=True):
-    """Without the key itself."""
+    """An API key, without the key itself."""
 
     id: str
     name: str
     scope: Scope
     app_id: str | None
-    hint: Annotated[str, Meta(description="The key's last characters.")]
+    hint: Annotated[str, doc("The last characters of the key.")]
     created_at: Instant
     expires_at: Instant | None
-    last_used_at: Annotated[Instant | None, Meta(description="To the minute.")]
+    last_used_at: Annotated[Instant | None, doc("The last use, to the minute.")]
 
 
 class ApiKeyMadeOut(ApiKeyOut, frozen=True, kw_only=True):
-    key: Annotated[str, Meta(description="Shown this once: only its hash is kept.")]
+    key: Annotated[str, doc("The key. It is shown only here, because only its hash is stored.")]
 
 
 def api_key(found: ApiKey) -> ApiKeyOut:

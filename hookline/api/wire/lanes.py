@@ -6,35 +6,35 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from hookline.api.wire.base import Instant, Out, fill
+from hookline.api.wire.base import Instant, Out, doc, fill
 from hookline.api.wire.endpoints import CauseIn, EndpointHealthOut
 from hookline.api.wire.tasks import BackgroundTaskOut, task
 from hookline.services.endpoint_state import LONGEST_OPEN, Missed
 
-Seconds = Annotated[float, Meta(gt=0, le=LONGEST_OPEN.total_seconds(), description="For how long; instead of `until`.")]
+Seconds = Annotated[float, Meta(gt=0, le=LONGEST_OPEN.total_seconds(), description="How long, instead of `until`.")]
 
 
 class OpenIn(CauseIn, frozen=True, kw_only=True):
-    until: Annotated[Instant, Meta(description="Nothing is sent before; then one probe.")] | None = None
+    until: Annotated[Instant, doc("Send nothing before this time, and then one probe.")] | None = None
     seconds: Seconds | None = None
 
 
 class ResumeIn(CauseIn, frozen=True, kw_only=True):
-    replay_missing: Annotated[bool, Meta(description="Send what it missed since it was last disabled, too.")] = False
+    replay_missing: Annotated[bool, doc("Also send the messages that it missed since it was last disabled.")] = False
 
 
 class MissedOut(Out, frozen=True, kw_only=True):
-    """Messages that match the endpoint and have no delivery to it; `replay-missing` with this `since` makes them."""
+    """Messages that match the endpoint and have no delivery to it. `replay-missing` with this `since` sends them."""
 
     since: Instant
-    messages: Annotated[int | None, Meta(description="How many; null where they are too many to count.")]
-    task: Annotated[BackgroundTaskOut | None, Meta(description="That sends them, where that was asked for.")]
+    messages: Annotated[int | None, doc("Number of messages; null if there are too many to count.")]
+    task: Annotated[BackgroundTaskOut | None, doc("The task that sends them, if it was requested.")]
 
 
 class ResumedOut(EndpointHealthOut, frozen=True, kw_only=True):
-    """The health that follows, and what was missed."""
+    """The delivery state after the resume, and the messages that the endpoint missed."""
 
-    missed: Annotated[MissedOut | None, Meta(description="Null: it was not disabled; what came meanwhile has waited.")]
+    missed: Annotated[MissedOut | None, doc("Null if it was not disabled. Messages of a paused endpoint have waited.")]
 
 
 def resumed(health: EndpointHealthOut, lost: Missed | None) -> ResumedOut:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated
 
-from msgspec import Meta, Raw
+from msgspec import Raw
 
-from hookline.api.wire.base import Instant, Out
+from hookline.api.wire.base import Instant, Out, doc
 from hookline.model import Message, NewMessage
 from hookline.rules import trace_context
 
@@ -21,19 +21,15 @@ class MessageOut(Out, frozen=True, kw_only=True):
     event_type: str
     payload: Annotated[
         Raw,
-        Meta(description='As it was accepted; `{}` where it was not asked for, `{"expired": true}` once it is gone.'),
+        doc('The accepted payload; `{}` if it was not requested; `{"expired": true}` once it was deleted.'),
     ]
     channels: tuple[str, ...] | None
     tags: tuple[str, ...] | None
     timestamp: Instant
     ordering_key: str | None = None
     deliver_at: Instant | None = None
-    payload_size: Annotated[
-        int | None, Meta(description="In bytes; null once the payload was expunged or taken by retention.")
-    ] = None
-    trace_id: Annotated[
-        str | None, Meta(description="Of the trace that the sender's transaction or request was part of.")
-    ] = None
+    payload_size: Annotated[int | None, doc("Bytes of the payload; null once it was deleted.")] = None
+    trace_id: Annotated[str | None, doc("The trace of the publisher's transaction or request.")] = None
 
 
 def message(found: Message, *, with_payload: bool = True) -> MessageOut:

@@ -7,7 +7,7 @@ from hookline.model import Stats, StatsFilter
 
 
 class EndpointStats(Out, frozen=True, kw_only=True):
-    """One endpoint's deliveries: open ones as they are now, the others by when they ended."""
+    """Deliveries of one endpoint: open ones now, and those that ended in the window."""
 
     success: int
     pending: int
@@ -27,7 +27,7 @@ def endpoint_stats(found: Stats) -> EndpointStats:
 
 
 class DeliveryCounts(Out, frozen=True, kw_only=True):
-    """Pending, scheduled, queued and delivering: now. The others ended in the window."""
+    """Counts by state. Pending, scheduled, queued and delivering are current; the others ended in the window."""
 
     pending: int
     scheduled: int

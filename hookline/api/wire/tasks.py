@@ -5,13 +5,11 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated
 
-from msgspec import Meta
-
-from hookline.api.wire.base import In, Instant, Out, fill
+from hookline.api.wire.base import In, Instant, Out, doc, fill
 from hookline.model import Task, TaskKind, TaskStatus
 
-Since = Annotated[Instant, Meta(description="Messages that were accepted at or after this instant.")]
-Until = Annotated[Instant, Meta(description="Messages that were accepted before this instant; without it: up to now.")]
+Since = Annotated[Instant, doc("Messages that were accepted at or after this instant.")]
+Until = Annotated[Instant, doc("Messages that were accepted before this instant. The default is now.")]
 
 
 class TaskWord(StrEnum):
@@ -48,23 +46,21 @@ class BulkReplayIn(RecoverIn, frozen=True, kw_only=True):
     event_types: tuple[str, ...] | None = None
     channel: str | None = None
     tag: str | None = None
-    status: Annotated[int, Meta(description="0: only what was delivered; 2: only what failed.")] | None = None
-    status_code_class: Annotated[int, Meta(description="Not supported: leave it out.")] | None = None
+    status: Annotated[int, doc("0: only delivered messages. 2: only failed messages.")] | None = None
+    status_code_class: Annotated[int, doc("Not supported: leave it out.")] | None = None
 
 
 class TaskDataOut(Out, frozen=True, kw_only=True):
     kind: TaskKind
-    state: Annotated[TaskStatus, Meta(description="`canceled` is told apart from `failed` only here.")]
+    state: Annotated[TaskStatus, doc("The exact status: `canceled` is shown as `failed` elsewhere.")]
     app_id: str
     endpoint_id: str | None
-    done: Annotated[int, Meta(description="How many were sent again, or resolved.")]
+    done: Annotated[int, doc("Number of deliveries sent or resolved.")]
     skipped: Annotated[
-        int, Meta(description="How many matched and were left as they are: nothing could be sent, or it is on its way.")
+        int, doc("Number of matches left unchanged, because they cannot be sent or are already on their way.")
     ]
-    total: Annotated[
-        int | None, Meta(description="How many matched at the start; null where they are too many to count.")
-    ]
-    error: Annotated[str | None, Meta(description="Why it failed.")]
+    total: Annotated[int | None, doc("Number of matches at the start; null if there are too many to count.")]
+    error: Annotated[str | None, doc("The reason of a failure.")]
     created_at: Instant
 
 
