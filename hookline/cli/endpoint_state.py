@@ -12,7 +12,7 @@ from typer import Option
 
 from hookline import clock
 from hookline.api import wire
-from hookline.api.wire.lanes import missed as missed_document
+from hookline.api.wire.endpoints import missed as missed_document
 from hookline.cli import params
 from hookline.cli.command import OrgCommand
 from hookline.errors import InvalidInput

@@ -25,7 +25,7 @@ from hookline.store.protocols import Page as Rows
 from hookline.web import body
 from hookline.web.authorize import Needs
 from hookline.web.context import WebContext
-from hookline.web.errors import Refused, beside
+from hookline.web.errors import Refused, refusal_headers
 from hookline.web.html import Safe, tag
 from hookline.web.middleware import record_of
 
@@ -209,7 +209,7 @@ class Dashboard:
         status = _status(error)
         if status == 401 or (isinstance(error, Refused) and status == 403):
             return self.sessions.signed_out(request, portal=portal)
-        given = {**headers(), **beside(status, error.retry_after if isinstance(error, Refused) else None)}
+        given = {**headers(), **refusal_headers(status, error.retry_after if isinstance(error, Refused) else None)}
         return Response(str(error), status, given, media_type="text/plain")
 
     def _with_security_headers(self, context: PageContext, answer: Response) -> Response:

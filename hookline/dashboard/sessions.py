@@ -36,7 +36,7 @@ from hookline.services import audit
 from hookline.web import body
 from hookline.web.callers import TOUCHED, RecentCache
 from hookline.web.context import WebContext
-from hookline.web.errors import UNAVAILABLE, Refused, beside, log_outage
+from hookline.web.errors import UNAVAILABLE, Refused, log_outage, refusal_headers
 from hookline.web.html import Safe
 from hookline.web.sign_in import NO_PORTAL, Locked, SignedIn, SignIn, token_of_link
 
@@ -293,7 +293,7 @@ class Sessions:
 
     def _page(self, shown: Safe, status: int, *, portal: bool, retry_after: int | None = None) -> Response:
         frames = self._services.middleware.portal_origins if portal else ()
-        given = {**headers(frames), **beside(status, retry_after)}
+        given = {**headers(frames), **refusal_headers(status, retry_after)}
         return Response(shown, status, given, media_type="text/html")
 
     def _proven(self, request: Request, form: Form, *, portal: bool) -> bool:
@@ -325,7 +325,7 @@ class Sessions:
 
 def unavailable(request: Request, error: StoreUnavailable) -> Response:
     log_outage(request, error)
-    return Response(UNAVAILABLE, 503, {**headers(), **beside(503)}, media_type="text/plain")
+    return Response(UNAVAILABLE, 503, {**headers(), **refusal_headers(503)}, media_type="text/plain")
 
 
 def _sign_in_entry(signed_in: SignedIn, address: str) -> NewAuditEntry:

@@ -74,9 +74,8 @@ class WebContext(Deps, frozen=True, kw_only=True):
     customers: Customers = field(default_factory=Customers)
     pages: PagesSettings
     history: History = field(default_factory=History)
-    leaving: asyncio.Event = field(
-        default_factory=asyncio.Event
-    )  # set when the server is about to stop, so that streams end
+    # Set when the server is about to stop, so that streams end.
+    leaving: asyncio.Event = field(default_factory=asyncio.Event)
 
     def deps_for(self, caller: Caller) -> Deps:
         """Return the dependencies for this caller. Customers get a view of the store that hides internal texts."""

@@ -47,7 +47,7 @@ class Refused(HooklineError):
 
 
 def problem(status: int, detail: str, retry_after: int | None = None, allow: str | None = None) -> Response:
-    headers = beside(status, retry_after)
+    headers = refusal_headers(status, retry_after)
     if allow is not None:
         headers["allow"] = allow
     if status == 401:
@@ -55,7 +55,7 @@ def problem(status: int, detail: str, retry_after: int | None = None, allow: str
     return _json({"code": _CODES.get(status, "error"), "detail": detail}, status, headers)
 
 
-def beside(status: int, retry_after: int | None = None) -> dict[str, str]:
+def refusal_headers(status: int, retry_after: int | None = None) -> dict[str, str]:
     """Return the headers of a refusal, for any type of body."""
     headers = {}
     if retry_after is not None or status == 503:
@@ -112,9 +112,8 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
         return _nowhere(request, error.status_code)
     if error.status_code == 404:
         return problem(404, f"no such route: {request.method} {request.url.path}; /docs lists them")
-    allow = (
-        ", ".join(sorted((error.headers or {}).get("Allow", "").split(", "))) or None
-    )  # the order of Starlette varies
+    # Sorted, because the order of Starlette varies.
+    allow = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", "))) or None
     if error.status_code == 405 and allow:
         return problem(405, f"{request.method} is not for this path: it takes {allow}", allow=allow)
     return problem(error.status_code, error.detail, allow=allow)

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
-import msgspec
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hookline.clock import monotonic
@@ -91,10 +90,8 @@ class StartupApp:
         if method not in ("GET", "HEAD"):
             return Response(None, 405, {**_HEADERS, "allow": "GET, HEAD"})
         if path == LIVE:
-            return _json(200, {"status": "live"})
+            return JSONResponse({"status": "live"}, 200, _HEADERS)
         reasons = await self._health.unready()
-        return _json(503, {"status": "not ready", "reasons": reasons}) if reasons else _json(200, {"status": "ready"})
-
-
-def _json(status: int, body: dict[str, object]) -> Response:
-    return Response(msgspec.json.encode(body), status, _HEADERS, media_type="application/json")
+        if reasons:
+            return JSONResponse({"status": "not ready", "reasons": reasons}, 503, _HEADERS)
+        return JSONResponse({"status": "ready"}, 200, _HEADERS)

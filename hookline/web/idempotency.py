@@ -98,7 +98,7 @@ class IdempotentResponses:
             return _replayed(found)
         response = await self._work(key, found.claim, work)
         if response.status_code < 300:
-            own.answer = KeptAnswer(request=own.request, status=response.status_code, response=_body(response))
+            own.answer = KeptAnswer(request=own.request, status=response.status_code, response=bytes(response.body))
         return response
 
     async def _hold_or_wait(self, key: bytes, request: bytes) -> KeptAnswer:
@@ -138,7 +138,7 @@ class IdempotentResponses:
     async def _keep(self, key: bytes, claim: int, response: Response) -> None:
         """Store the response. The work is done, so a failure is only logged; a later duplicate may run the work again."""
         try:
-            if await self._store.access.keep_answer(key, claim, response.status_code, _body(response)):
+            if await self._store.access.keep_answer(key, claim, response.status_code, bytes(response.body)):
                 return
             cause = "its lease was lost"
         except StoreUnavailable as error:
@@ -164,10 +164,6 @@ def _replayed(kept: KeptAnswer) -> Response:
     assert kept.status is not None
     media = "application/json" if kept.response else None
     return Response(kept.response, kept.status, REPLAYED, media_type=media)
-
-
-def _body(response: Response) -> bytes:
-    return bytes(response.body)
 
 
 def reused() -> InvalidField:

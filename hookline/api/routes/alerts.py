@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from hookline.api.call import Call, listing, page_of
 from hookline.api.operation import ListQuery, operation
-from hookline.api.wire.alerts import AlertOut, alert
+from hookline.api.wire import alerts as wire
 from hookline.api.wire.base import ListResponse
 
 
@@ -20,8 +20,8 @@ class AlertQuery(ListQuery, frozen=True, kw_only=True):
 
 
 @operation("GET", "/alert", "v1.alert.list", whole=True, operator=True)
-async def list_all(call: Call, asked: AlertQuery) -> ListResponse[AlertOut]:
+async def list_all(call: Call, asked: AlertQuery) -> ListResponse[wire.AlertOut]:
     """List firing and resolved alerts of the deployment, newest first."""
     page = page_of(asked)
     firing = None if asked.status is None else asked.status == AlertStatus.FIRING
-    return listing(await call.store.monitoring.alerts(page, firing=firing), page, alert)
+    return listing(await call.store.monitoring.alerts(page, firing=firing), page, wire.alert)

@@ -3,15 +3,7 @@ from __future__ import annotations
 from hookline import ids
 from hookline.api.call import Call, listing, page_of
 from hookline.api.operation import NoFilter, OrderedQuery, Query, operation
-from hookline.api.wire.applications import (
-    ApplicationIn,
-    ApplicationOut,
-    ApplicationPatch,
-    ApplicationUpdate,
-    application,
-    application_change,
-    new_application,
-)
+from hookline.api.wire import applications as wire
 from hookline.api.wire.base import ListResponse
 from hookline.services import applications, lookup
 
@@ -30,42 +22,42 @@ class CreateQuery(Query, frozen=True, kw_only=True):
 
 
 @operation("POST", _ALL, "v1.application.create", status=(201, 200), whole=True)
-async def create(call: Call, asked: CreateQuery, given: ApplicationIn) -> ApplicationOut:
+async def create(call: Call, asked: CreateQuery, given: wire.ApplicationIn) -> wire.ApplicationOut:
     """Create an application."""
-    new = new_application(given)
+    new = wire.new_application(given)
     if not asked.get_if_exists:
-        return application(await applications.create(call.deps, call.caller, new))
+        return wire.application(await applications.create(call.deps, call.caller, new))
     app, made = await applications.get_or_create(call.deps, call.caller, new)
     call.status = 201 if made else 200
-    return application(app)
+    return wire.application(app)
 
 
 @operation("GET", _ALL, "v1.application.list", whole=True)
-async def list_all(call: Call, asked: ApplicationsQuery) -> ListResponse[ApplicationOut]:
+async def list_all(call: Call, asked: ApplicationsQuery) -> ListResponse[wire.ApplicationOut]:
     """List the applications."""
     page = page_of(asked, ids.APP)
-    return listing(await call.store.catalogue.applications(call.caller.org_id, page), page, application)
+    return listing(await call.store.catalogue.applications(call.caller.org_id, page), page, wire.application)
 
 
 @operation("GET", _ONE, "v1.application.get")
-async def show(call: Call) -> ApplicationOut:
+async def show(call: Call) -> wire.ApplicationOut:
     """Show one application."""
-    return application(await lookup.application(call.deps, call.caller, call.path("app_id")))
+    return wire.application(await lookup.application(call.deps, call.caller, call.path("app_id")))
 
 
 @operation("PUT", _ONE, "v1.application.update", status=(200, 201), whole=True)
-async def put(call: Call, given: ApplicationUpdate) -> ApplicationOut:
+async def put(call: Call, given: wire.ApplicationUpdate) -> wire.ApplicationOut:
     """Replace an application, or create one with that uid."""
-    app, made = await applications.put(call.deps, call.caller, call.path("app_id"), application_change(given))
+    app, made = await applications.put(call.deps, call.caller, call.path("app_id"), wire.application_change(given))
     call.status = 201 if made else 200
-    return application(app)
+    return wire.application(app)
 
 
 @operation("PATCH", _ONE, "v1.application.patch", whole=True)
-async def patch(call: Call, given: ApplicationPatch) -> ApplicationOut:
+async def patch(call: Call, given: wire.ApplicationPatch) -> wire.ApplicationOut:
     """Change parts of an application."""
-    change = application_change(given)
-    return application(await applications.change(call.deps, call.caller, call.path("app_id"), change))
+    change = wire.application_change(given)
+    return wire.application(await applications.change(call.deps, call.caller, call.path("app_id"), change))
 
 
 @operation("DELETE", _ONE, "v1.application.delete", whole=True)

@@ -11,17 +11,7 @@ from hookline import ids
 from hookline.api.call import Call, listing, page_of
 from hookline.api.operation import Expanded, ListQuery, Query, operation
 from hookline.api.routes.messages import HistoryQuery, WithContent
-from hookline.api.wire.attempts import (
-    STATES,
-    AttemptedMessageOut,
-    AttemptOut,
-    CodeClass,
-    DestinationOut,
-    MessageStatus,
-    attempt,
-    attempted_message,
-    destination,
-)
+from hookline.api.wire import attempts as wire
 from hookline.api.wire.base import ListResponse, Out, doc
 from hookline.api.wire.messages import MessageOut, message
 from hookline.errors import NoSuch
@@ -31,7 +21,7 @@ from hookline.services import messages as message_actions
 from hookline.services.lookup import EndpointRef
 from hookline.store.protocols import Page, Walk
 
-_FINAL = (MessageStatus.SUCCESS, MessageStatus.FAIL)
+_FINAL = (wire.MessageStatus.SUCCESS, wire.MessageStatus.FAIL)
 
 WithMessage = Annotated[bool, doc("Include the message of each attempt, without its payload.")]
 
@@ -41,16 +31,16 @@ _ONE = f"{_MESSAGE}/attempt/{{attempt_id}}"
 
 class AttemptsQuery(HistoryQuery, frozen=True, kw_only=True):
     status: Annotated[
-        MessageStatus | None,
+        wire.MessageStatus | None,
         doc("Attempts are listed once they have ended, so only 0 and 2 match."),
     ] = None
-    status_code_class: CodeClass | None = None
+    status_code_class: wire.CodeClass | None = None
     with_content: Annotated[bool, doc("Include bodies and headers of the responses.")] = True
     with_msg: WithMessage = False
     expanded_statuses: Expanded = False
 
     def filter(self) -> AttemptFilter:
-        delivered = None if self.status is None else self.status == MessageStatus.SUCCESS
+        delivered = None if self.status is None else self.status == wire.MessageStatus.SUCCESS
         code_class = None if self.status_code_class is None else self.status_code_class.value
         return AttemptFilter(**asdict(self.common()), delivered=delivered, code_class=code_class)
 
@@ -67,12 +57,14 @@ class MessageAttemptsQuery(AttemptsQuery, frozen=True, kw_only=True):
 
 
 class AttemptedQuery(HistoryQuery, frozen=True, kw_only=True):
-    status: Annotated[MessageStatus | None, doc("The status of the latest delivery.")] = None
+    status: Annotated[wire.MessageStatus | None, doc("The status of the latest delivery.")] = None
     with_content: WithContent = True
     expanded_statuses: Expanded = False
 
     def filter(self) -> AttemptedFilter:
-        return AttemptedFilter(**asdict(self.common()), states=None if self.status is None else STATES[self.status])
+        return AttemptedFilter(
+            **asdict(self.common()), states=None if self.status is None else wire.STATES[self.status]
+        )
 
 
 class AttemptQuery(Query, frozen=True, kw_only=True):
@@ -87,22 +79,22 @@ class EmptyOut(Out, frozen=True, kw_only=True):
 
 
 @operation("GET", "/app/{app_id}/attempt/endpoint/{endpoint_id}", "v1.message-attempt.list-by-endpoint")
-async def list_by_endpoint(call: Call, asked: AttemptsQuery) -> ListResponse[AttemptOut]:
+async def list_by_endpoint(call: Call, asked: AttemptsQuery) -> ListResponse[wire.AttemptOut]:
     """List the attempts at an endpoint, newest first."""
     page, endpoint = page_of(asked, ids.ATTEMPT), await call.endpoint()
     if asked.empty:
-        return listing([], page, attempt)
+        return listing([], page, wire.attempt)
     found = await call.store.history.endpoint_attempts(endpoint.no, asked.filter(), page, content=asked.with_content)
     return await _listed(call, found, page, with_msg=asked.with_msg)
 
 
 @operation("GET", "/app/{app_id}/attempt/msg/{msg_id}", "v1.message-attempt.list-by-msg")
-async def list_by_message(call: Call, asked: MessageAttemptsQuery) -> ListResponse[AttemptOut]:
+async def list_by_message(call: Call, asked: MessageAttemptsQuery) -> ListResponse[wire.AttemptOut]:
     """List the attempts to deliver a message, newest first."""
     page, of = page_of(asked, ids.ATTEMPT), await call.message()
     endpoint_no = await _endpoint_no(call, asked.endpoint_id)
     if asked.empty or not _matches(of, asked.common()):
-        return listing([], page, attempt)
+        return listing([], page, wire.attempt)
     found = await call.store.history.message_attempts(
         of, asked.filter(), page, endpoint_no=endpoint_no, content=asked.with_content
     )
@@ -123,9 +115,9 @@ def _matches(of: Message, where: MessageFilter) -> bool:
     )
 
 
-async def _listed(call: Call, found: Walk[Attempt], page: Page, *, with_msg: bool) -> ListResponse[AttemptOut]:
+async def _listed(call: Call, found: Walk[Attempt], page: Page, *, with_msg: bool) -> ListResponse[wire.AttemptOut]:
     kept = await _messages_of(call, found.rows) if with_msg else {}
-    return listing(found, page, lambda each: attempt(each, msg=kept.get(each.message_id)))
+    return listing(found, page, lambda each: wire.attempt(each, msg=kept.get(each.message_id)))
 
 
 async def _messages_of(call: Call, attempts: Sequence[Attempt]) -> dict[str, MessageOut]:
@@ -139,24 +131,29 @@ async def _messages_of(call: Call, attempts: Sequence[Attempt]) -> dict[str, Mes
 
 
 @operation("GET", "/app/{app_id}/endpoint/{endpoint_id}/msg", "v1.message-attempt.list-attempted-messages")
-async def list_attempted_messages(call: Call, asked: AttemptedQuery) -> ListResponse[AttemptedMessageOut]:
+async def list_attempted_messages(call: Call, asked: AttemptedQuery) -> ListResponse[wire.AttemptedMessageOut]:
     """List the messages with an attempt at an endpoint, by first attempt, newest first."""
     page, endpoint = page_of(asked, ids.ATTEMPT), await call.endpoint()
     found = await call.store.history.attempted_messages(endpoint.no, asked.filter(), page, content=asked.with_content)
     return listing(
-        found, page, lambda each: attempted_message(each, with_payload=asked.with_content), attrgetter("attempt_id")
+        found,
+        page,
+        lambda each: wire.attempted_message(each, with_payload=asked.with_content),
+        attrgetter("attempt_id"),
     )
 
 
 @operation("GET", f"{_MESSAGE}/endpoint", "v1.message-attempt.list-attempted-destinations")
-async def list_destinations(call: Call, asked: ListQuery) -> ListResponse[DestinationOut]:
+async def list_destinations(call: Call, asked: ListQuery) -> ListResponse[wire.DestinationOut]:
     """List the endpoints of a message, and its status at each."""
     page, of = page_of(asked, ids.ENDPOINT), await call.message()
     chosen = _page_of(_latest(await call.store.history.deliveries(of.id)), page)
     endpoints = {
         each.no: each for each in await call.store.catalogue.endpoints_for([each.endpoint_no for each in chosen])
     }
-    return listing(chosen, page, lambda each: destination(each, endpoints[each.endpoint_no]), attrgetter("endpoint_id"))
+    return listing(
+        chosen, page, lambda each: wire.destination(each, endpoints[each.endpoint_no]), attrgetter("endpoint_id")
+    )
 
 
 def _latest(deliveries: Sequence[Delivery]) -> list[Delivery]:
@@ -172,12 +169,12 @@ def _page_of(deliveries: Sequence[Delivery], page: Page) -> list[Delivery]:
 
 
 @operation("GET", _ONE, "v1.message-attempt.get")
-async def show(call: Call, asked: AttemptQuery) -> AttemptOut:  # noqa: ARG001 - nothing in the query has an effect
+async def show(call: Call, asked: AttemptQuery) -> wire.AttemptOut:  # noqa: ARG001 - nothing in the query has an effect
     """Show one attempt."""
     found = await call.store.history.attempt(await call.message(), call.path("attempt_id"))
     if found is None:
         raise NoSuch("attempt", call.path("attempt_id"))
-    return attempt(found)
+    return wire.attempt(found)
 
 
 @operation("DELETE", f"{_ONE}/content", "v1.message-attempt.expunge-content")

@@ -2,14 +2,8 @@ from __future__ import annotations
 
 from hookline.api.call import Call
 from hookline.api.operation import operation
+from hookline.api.wire import authentication as wire
 from hookline.api.wire.applications import new_application
-from hookline.api.wire.authentication import (
-    CREATE_MESSAGES,
-    WEEK,
-    ApplicationTokenExpireIn,
-    AppPortalAccessIn,
-    AppPortalAccessOut,
-)
 from hookline.errors import InvalidInput
 from hookline.model import Scope
 from hookline.services import applications, tokens
@@ -24,27 +18,29 @@ from hookline.web.authorize import Needs
     whole=True,
     old_names=("/auth/dashboard-access/{app_id}",),
 )
-async def portal_access(call: Call, given: AppPortalAccessIn) -> AppPortalAccessOut:
+async def portal_access(call: Call, given: wire.AppPortalAccessIn) -> wire.AppPortalAccessOut:
     """Get a link that signs in to the portal of an application."""
     made = await applications.portal_link(
         call.deps,
         call.caller,
         call.path("app_id"),
         call.services.link_address(call.request),
-        lifetime=WEEK if given.expiry is None else given.expiry,
+        lifetime=wire.WEEK if given.expiry is None else given.expiry,
         scope=Scope.READ if given.read_only else Scope.FULL,
         publish=_may_publish(given),
         new=None if given.application is None else new_application(given.application),
     )
-    return AppPortalAccessOut(url=made.url, token=made.token)
+    return wire.AppPortalAccessOut(url=made.url, token=made.token)
 
 
-def _may_publish(given: AppPortalAccessIn) -> bool:
+def _may_publish(given: wire.AppPortalAccessIn) -> bool:
     capabilities = given.capabilities or ()
-    if set(capabilities) - {CREATE_MESSAGES}:
-        raise InvalidInput(f"takes {CREATE_MESSAGES} and no other; use readOnly for less", field="capabilities")
+    if set(capabilities) - {wire.CREATE_MESSAGES}:
+        raise InvalidInput(f"takes {wire.CREATE_MESSAGES} and no other; use readOnly for less", field="capabilities")
     if capabilities and given.read_only:
-        raise InvalidInput(f"{CREATE_MESSAGES} and readOnly contradict each other; leave one out", field="capabilities")
+        raise InvalidInput(
+            f"{wire.CREATE_MESSAGES} and readOnly contradict each other; leave one out", field="capabilities"
+        )
     return bool(capabilities)
 
 
@@ -55,7 +51,7 @@ async def logout(call: Call) -> None:
 
 
 @operation("POST", "/auth/app/{app_id}/expire-all", "v1.authentication.expire-all", body_optional=True, whole=True)
-async def expire_all(call: Call, given: ApplicationTokenExpireIn) -> None:  # noqa: ARG001 - its shape refuses all options
+async def expire_all(call: Call, given: wire.ApplicationTokenExpireIn) -> None:  # noqa: ARG001 - its shape refuses all options
     """Revoke all tokens of an application that were issued until now."""
     await applications.end_portal(call.deps, call.caller, call.path("app_id"))
 

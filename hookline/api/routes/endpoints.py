@@ -5,23 +5,8 @@ from datetime import timedelta
 from hookline import ids
 from hookline.api.call import Call, listing, page_of
 from hookline.api.operation import OrderedQuery, operation
+from hookline.api.wire import endpoints as wire
 from hookline.api.wire.base import ListResponse
-from hookline.api.wire.endpoints import (
-    EndpointHeadersIn,
-    EndpointHeadersOut,
-    EndpointHeadersPatchIn,
-    EndpointIn,
-    EndpointOut,
-    EndpointPatch,
-    EndpointSecretOut,
-    EndpointSecretRotateIn,
-    EndpointUpdate,
-    EventExampleIn,
-    endpoint,
-    endpoint_change,
-    endpoint_headers,
-    new_endpoint,
-)
 from hookline.api.wire.messages import MessageOut, message
 from hookline.api.wire.operational import OperationalWebhookEndpointUpdate
 from hookline.model import Endpoint
@@ -39,52 +24,52 @@ def ref_of(call: Call) -> endpoints.Ref:
 
 
 @operation("POST", _ALL, "v1.endpoint.create", status=201)
-async def create(call: Call, given: EndpointIn) -> EndpointOut:
+async def create(call: Call, given: wire.EndpointIn) -> wire.EndpointOut:
     """Create an endpoint."""
-    return endpoint(await endpoints.create(call.deps, call.caller, call.path("app_id"), new_endpoint(given)))
+    return wire.endpoint(await endpoints.create(call.deps, call.caller, call.path("app_id"), wire.new_endpoint(given)))
 
 
 @operation("GET", _ALL, "v1.endpoint.list")
-async def list_all(call: Call, asked: OrderedQuery) -> ListResponse[EndpointOut]:
+async def list_all(call: Call, asked: OrderedQuery) -> ListResponse[wire.EndpointOut]:
     """List the endpoints of an application."""
     app, page = await call.application(), page_of(asked, ids.ENDPOINT)
-    return listing(await call.store.catalogue.endpoints(app.no, page), page, endpoint)
+    return listing(await call.store.catalogue.endpoints(app.no, page), page, wire.endpoint)
 
 
 @operation("GET", _ONE, "v1.endpoint.get")
-async def show(call: Call) -> EndpointOut:
+async def show(call: Call) -> wire.EndpointOut:
     """Show one endpoint."""
-    return endpoint(await call.endpoint())
+    return wire.endpoint(await call.endpoint())
 
 
 # ── changes ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @operation("PUT", _ONE, "v1.endpoint.update", status=(200, 201))
-async def update(call: Call, given: EndpointUpdate) -> EndpointOut:
+async def update(call: Call, given: wire.EndpointUpdate) -> wire.EndpointOut:
     """Replace an endpoint, or create one with that uid.
 
     A new endpoint gets the uid in the path, unless the body has another one.
     """
-    return endpoint(await replaced(call, given))
+    return wire.endpoint(await replaced(call, given))
 
 
-async def replaced(call: Call, given: EndpointUpdate | OperationalWebhookEndpointUpdate) -> Endpoint:
+async def replaced(call: Call, given: wire.EndpointUpdate | OperationalWebhookEndpointUpdate) -> Endpoint:
     """Replace or create the endpoint, and set the status of the response."""
-    change = endpoint_change(given)
+    change = wire.endpoint_change(given)
     found, made = await endpoints.put(call.deps, call.caller, ref_of(call), change, disabled=given.disabled)
     call.status = 201 if made else 200
     return found
 
 
 @operation("PATCH", _ONE, "v1.endpoint.patch")
-async def patch(call: Call, given: EndpointPatch) -> EndpointOut:
+async def patch(call: Call, given: wire.EndpointPatch) -> wire.EndpointOut:
     """Change parts of an endpoint."""
-    change = endpoint_change(given)
+    change = wire.endpoint_change(given)
     changed = await endpoints.change(
         call.deps, call.caller, call.endpoint_ref, lambda _: change, disabled=given.disabled
     )
-    return endpoint(changed)
+    return wire.endpoint(changed)
 
 
 @operation("DELETE", _ONE, "v1.endpoint.delete")
@@ -97,41 +82,41 @@ async def delete(call: Call) -> None:
 
 
 @operation("GET", f"{_ONE}/secret", "v1.endpoint.get-secret", needs=Needs.WRITE)
-async def show_secret(call: Call) -> EndpointSecretOut:
+async def show_secret(call: Call) -> wire.EndpointSecretOut:
     """Show the key that verifies the endpoint's signatures."""
     found = await endpoints.show_secret(call.deps, call.caller, ref_of(call))
-    return EndpointSecretOut(key=endpoints.receiver_key(found))
+    return wire.EndpointSecretOut(key=endpoints.receiver_key(found))
 
 
 @operation("POST", f"{_ONE}/secret/rotate", "v1.endpoint.rotate-secret")
-async def rotate_secret(call: Call, given: EndpointSecretRotateIn) -> EndpointSecretOut:
+async def rotate_secret(call: Call, given: wire.EndpointSecretRotateIn) -> wire.EndpointSecretOut:
     """Rotate the secret of an endpoint. The old secret also signs for a while."""
     grace = given.grace_period_seconds
     overlap = endpoints.OVERLAP if grace is None else timedelta(seconds=grace)
     rotated = await endpoints.rotate_secret(call.deps, call.caller, ref_of(call), overlap=overlap, key=given.key)
-    return EndpointSecretOut(key=endpoints.receiver_key(rotated))
+    return wire.EndpointSecretOut(key=endpoints.receiver_key(rotated))
 
 
 @operation("GET", f"{_ONE}/headers", "v1.endpoint.get-headers")
-async def show_headers(call: Call) -> EndpointHeadersOut:
+async def show_headers(call: Call) -> wire.EndpointHeadersOut:
     """Show the custom headers. Of sensitive headers, only the names are shown."""
     found = endpoints.check_opened(await endpoints.find(call.deps, call.caller, ref_of(call)))
-    return endpoint_headers(found.headers)
+    return wire.endpoint_headers(found.headers)
 
 
 @operation("PUT", f"{_ONE}/headers", "v1.endpoint.update-headers")
-async def replace_headers(call: Call, given: EndpointHeadersIn) -> None:
+async def replace_headers(call: Call, given: wire.EndpointHeadersIn) -> None:
     """Replace the custom headers."""
     await endpoints.set_headers(call.deps, call.caller, ref_of(call), given.headers)
 
 
 @operation("PATCH", f"{_ONE}/headers", "v1.endpoint.patch-headers")
-async def patch_headers(call: Call, given: EndpointHeadersPatchIn) -> None:
+async def patch_headers(call: Call, given: wire.EndpointHeadersPatchIn) -> None:
     """Change or remove some of the custom headers."""
     await endpoints.set_headers(call.deps, call.caller, call.endpoint_ref, given.changes(), merge=True)
 
 
 @operation("POST", f"{_ONE}/send-example", "v1.endpoint.send-example")
-async def send_example(call: Call, given: EventExampleIn) -> MessageOut:
+async def send_example(call: Call, given: wire.EventExampleIn) -> MessageOut:
     """Send an example of an event type to this endpoint only."""
     return message(await endpoints.send_test(call.deps, call.caller, call.endpoint_ref, given.event_type))

@@ -7,15 +7,8 @@ from msgspec.structs import replace
 
 from hookline.api.call import Call, listing, page_of
 from hookline.api.operation import OrderedQuery, Query, operation
+from hookline.api.wire import event_types as wire
 from hookline.api.wire.base import ListResponse
-from hookline.api.wire.event_types import (
-    EventTypeIn,
-    EventTypeOut,
-    EventTypePatch,
-    EventTypeUpdate,
-    event_type,
-    event_type_values,
-)
 from hookline.model import EventType
 from hookline.services import event_types
 
@@ -33,47 +26,47 @@ class DeleteQuery(Query, frozen=True, kw_only=True):
 
 
 @operation("POST", _ALL, "v1.event-type.create", status=201, whole=True)
-async def create(call: Call, given: EventTypeIn) -> EventTypeOut:
+async def create(call: Call, given: wire.EventTypeIn) -> wire.EventTypeOut:
     """Create an event type, or replace an archived one."""
-    return event_type(
-        await event_types.create(call.deps, call.caller, _new(call, given.name, event_type_values(given)))
+    return wire.event_type(
+        await event_types.create(call.deps, call.caller, _new(call, given.name, wire.event_type_values(given)))
     )
 
 
 @operation("GET", _ALL, "v1.event-type.list")
-async def list_all(call: Call, asked: EventTypesQuery) -> ListResponse[EventTypeOut]:
+async def list_all(call: Call, asked: EventTypesQuery) -> ListResponse[wire.EventTypeOut]:
     """List the event types by name."""
     page = page_of(asked)
     found = await event_types.page(
         call.deps, call.caller, page, archived=asked.include_archived, content=asked.with_content
     )
-    return listing(found, page, lambda each: event_type(each, with_content=asked.with_content), attrgetter("name"))
+    return listing(found, page, lambda each: wire.event_type(each, with_content=asked.with_content), attrgetter("name"))
 
 
 @operation("GET", _ONE, "v1.event-type.get")
-async def show(call: Call) -> EventTypeOut:
+async def show(call: Call) -> wire.EventTypeOut:
     """Show one event type."""
-    return event_type(await event_types.find(call.deps, call.caller, _name(call)))
+    return wire.event_type(await event_types.find(call.deps, call.caller, _name(call)))
 
 
 @operation("PUT", _ONE, "v1.event-type.update", status=(200, 201), whole=True)
-async def put(call: Call, given: EventTypeUpdate) -> EventTypeOut:
+async def put(call: Call, given: wire.EventTypeUpdate) -> wire.EventTypeOut:
     """Replace an event type, or create it."""
-    values, name = event_type_values(given), _name(call)
+    values, name = wire.event_type_values(given), _name(call)
 
     def decide(seen: EventType | None) -> EventType:
         return _new(call, name, values) if seen is None else replace(seen, **values)
 
     saved, made = await event_types.put(call.deps, call.caller, name, decide)
     call.status = 201 if made else 200
-    return event_type(saved)
+    return wire.event_type(saved)
 
 
 @operation("PATCH", _ONE, "v1.event-type.patch", whole=True)
-async def patch(call: Call, given: EventTypePatch) -> EventTypeOut:
+async def patch(call: Call, given: wire.EventTypePatch) -> wire.EventTypeOut:
     """Change parts of an event type."""
-    values = event_type_values(given)
-    return event_type(
+    values = wire.event_type_values(given)
+    return wire.event_type(
         await event_types.change(call.deps, call.caller, _name(call), lambda seen: replace(seen, **values))
     )
 

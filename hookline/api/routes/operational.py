@@ -6,6 +6,7 @@ from hookline import ids
 from hookline.api.call import Call, listing, page_of
 from hookline.api.operation import OrderedQuery, operation
 from hookline.api.routes import endpoints as shared
+from hookline.api.wire import operational as wire
 from hookline.api.wire.base import ListResponse
 from hookline.api.wire.endpoints import (
     EndpointHeadersIn,
@@ -13,12 +14,6 @@ from hookline.api.wire.endpoints import (
     EndpointSecretOut,
     EndpointSecretRotateIn,
     new_endpoint,
-)
-from hookline.api.wire.operational import (
-    OperationalWebhookEndpointIn,
-    OperationalWebhookEndpointOut,
-    OperationalWebhookEndpointUpdate,
-    operational_endpoint,
 )
 from hookline.services import endpoints
 from hookline.web.authorize import Needs
@@ -29,34 +24,34 @@ _NAME = "v1.operational-webhook.endpoint"
 
 
 @operation("GET", _ALL, f"{_NAME}.list", whole=True)
-async def list_all(call: Call, asked: OrderedQuery) -> ListResponse[OperationalWebhookEndpointOut]:
+async def list_all(call: Call, asked: OrderedQuery) -> ListResponse[wire.OperationalWebhookEndpointOut]:
     """List the organization's operational webhook endpoints."""
     page = page_of(asked, ids.ENDPOINT)
     app = await endpoints.operational_application(call.store, call.caller.org_id)
     return listing(
-        [] if app is None else await call.store.catalogue.endpoints(app.no, page), page, operational_endpoint
+        [] if app is None else await call.store.catalogue.endpoints(app.no, page), page, wire.operational_endpoint
     )
 
 
 @operation("POST", _ALL, f"{_NAME}.create", status=201, whole=True)
-async def create(call: Call, given: OperationalWebhookEndpointIn) -> OperationalWebhookEndpointOut:
+async def create(call: Call, given: wire.OperationalWebhookEndpointIn) -> wire.OperationalWebhookEndpointOut:
     """Create an endpoint that gets events about the organization's own endpoints and deliveries."""
-    return operational_endpoint(await endpoints.create_operational(call.deps, call.caller, new_endpoint(given)))
+    return wire.operational_endpoint(await endpoints.create_operational(call.deps, call.caller, new_endpoint(given)))
 
 
 @operation("GET", _ONE, f"{_NAME}.get", whole=True)
-async def show(call: Call) -> OperationalWebhookEndpointOut:
+async def show(call: Call) -> wire.OperationalWebhookEndpointOut:
     """Show one operational webhook endpoint."""
-    return operational_endpoint(await endpoints.find(call.deps, call.caller, shared.ref_of(call)))
+    return wire.operational_endpoint(await endpoints.find(call.deps, call.caller, shared.ref_of(call)))
 
 
 @operation("PUT", _ONE, f"{_NAME}.update", status=(200, 201), whole=True)
-async def update(call: Call, given: OperationalWebhookEndpointUpdate) -> OperationalWebhookEndpointOut:
+async def update(call: Call, given: wire.OperationalWebhookEndpointUpdate) -> wire.OperationalWebhookEndpointOut:
     """Replace an operational webhook endpoint, or create one with that uid.
 
     A new endpoint gets the uid in the path, unless the body has another one.
     """
-    return operational_endpoint(await shared.replaced(call, given))
+    return wire.operational_endpoint(await shared.replaced(call, given))
 
 
 @operation("DELETE", _ONE, f"{_NAME}.delete", whole=True)

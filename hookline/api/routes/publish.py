@@ -10,18 +10,9 @@ from msgspec.structs import replace
 from hookline import ids
 from hookline.api.call import Call
 from hookline.api.operation import Query, operation
+from hookline.api.wire import ingest as wire
 from hookline.api.wire.applications import ApplicationIn, new_application
 from hookline.api.wire.base import doc
-from hookline.api.wire.ingest import (
-    MAX_IN_BATCH,
-    BatchErrorOut,
-    BatchResultOut,
-    MessageBatchBeside,
-    MessageBatchIn,
-    MessageBatchOut,
-    MessageBatchParts,
-    MessageIn,
-)
 from hookline.api.wire.messages import MessageOut, accepted_message
 from hookline.errors import Conflict, InvalidInput, NotFound
 from hookline.model import Accepted, Application, BatchAccepted, IngestStatus, NewMessage
@@ -39,7 +30,7 @@ from hookline.web.middleware import record_of
 ENVELOPE = 16 * 1024  # maximum bytes of a request besides its payload
 AT_ONCE = 1024 * 1024  # maximum bytes of a batch that is decoded at once
 
-_Item = MessageIn | str  # an item of a batch: a message, or an error text if it could not be read
+_Item = wire.MessageIn | str  # an item of a batch: a message, or an error text if it could not be read
 
 _ALL = "/app/{app_id}/msg"
 
@@ -55,7 +46,7 @@ class BatchQuery(Query, frozen=True, kw_only=True):
 # ── one message ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@operation("POST", _ALL, "v1.message.create", status=202, body=MessageIn, traced=True, needs=Needs.PUBLISH)
+@operation("POST", _ALL, "v1.message.create", status=202, body=wire.MessageIn, traced=True, needs=Needs.PUBLISH)
 async def create(call: Call, asked: CreateQuery) -> MessageOut:
     """Accept a message and deliver it to every matching endpoint.
 
@@ -63,7 +54,7 @@ async def create(call: Call, asked: CreateQuery) -> MessageOut:
     """
     trace = _trace(call)
     raw = await call.raw_body(call.services.max_payload + ENVELOPE)
-    given = body.decode(raw, MessageIn)
+    given = body.decode(raw, wire.MessageIn)
     deps = call.deps
     app = await _application(call, given.application)
     key, digest = _idempotency(call, app, raw)
@@ -79,7 +70,7 @@ async def create(call: Call, asked: CreateQuery) -> MessageOut:
     return _shown(app, given, accepted, trace, asked.with_content)
 
 
-def _new(app: Application, given: MessageIn, message_id: str, trace: str | None) -> NewMessage:
+def _new(app: Application, given: wire.MessageIn, message_id: str, trace: str | None) -> NewMessage:
     return NewMessage(
         id=message_id,
         app_no=app.no,
@@ -99,7 +90,7 @@ def _mint(deps: Deps) -> str:
     return ids.mint(ids.MESSAGE, deps.wall())
 
 
-def _unsupported(given: MessageIn, retention_days: int) -> InvalidInput | None:
+def _unsupported(given: wire.MessageIn, retention_days: int) -> InvalidInput | None:
     """Return an error if the request uses a feature that Hookline does not have."""
     if given.transformations_params:
         return InvalidInput("nothing is transformed here: the payload is sent as it is", field="transformationsParams")
@@ -113,7 +104,9 @@ def _unsupported(given: MessageIn, retention_days: int) -> InvalidInput | None:
     return None
 
 
-def _shown(app: Application, given: MessageIn, accepted: Accepted, trace: str | None, with_content: bool) -> MessageOut:
+def _shown(
+    app: Application, given: wire.MessageIn, accepted: Accepted, trace: str | None, with_content: bool
+) -> MessageOut:
     """Return the message as it is stored. A repeated request has the same content, except for the trace."""
     assert accepted.created_at is not None
     kept = _new(app, given, accepted.message_id, trace)
@@ -128,11 +121,11 @@ def _shown(app: Application, given: MessageIn, accepted: Accepted, trace: str | 
     f"{_ALL}/batch",
     "v1.message.create-batch",
     status=202,
-    body=MessageBatchIn,
+    body=wire.MessageBatchIn,
     traced=True,
     needs=Needs.PUBLISH,
 )
-async def create_batch(call: Call, asked: BatchQuery) -> MessageBatchOut:
+async def create_batch(call: Call, asked: BatchQuery) -> wire.MessageBatchOut:
     """Accept up to 1,000 messages in one transaction. Each has its own result."""
     trace = _trace(call)
     raw = await call.raw_body(call.services.max_batch)
@@ -147,26 +140,26 @@ async def create_batch(call: Call, asked: BatchQuery) -> MessageBatchOut:
     if accepted.status == IngestStatus.REPLAYED:
         trace = await _replayed(call, app, accepted.answers)
     _note(call, app, sum(one.deliveries for one in accepted.answers), {"messages": len(accepted.answers)})
-    return MessageBatchOut(results=_results(app, items, accepted, trace, asked.with_content))
+    return wire.MessageBatchOut(results=_results(app, items, accepted, trace, asked.with_content))
 
 
 async def _items(call: Call, raw: bytes) -> tuple[list[_Item], ApplicationIn | None]:
     """Decode the items. A small, valid batch is decoded at once; otherwise one item at a time, so that other requests run."""
     if len(raw) <= AT_ONCE:
         with suppress(InvalidField, Refused):
-            whole = body.decode(raw, MessageBatchIn)
+            whole = body.decode(raw, wire.MessageBatchIn)
             return list(whole.messages), whole.application
     parts = _parts(raw)
-    beside = body.decode(b'{"application":%s}' % bytes(parts.application), MessageBatchBeside)
+    beside = body.decode(b'{"application":%s}' % bytes(parts.application), wire.MessageBatchBeside)
     return [_item(call, part) async for part in messages.in_turns(parts.unread)], beside.application
 
 
-def _parts(raw: bytes) -> MessageBatchParts:
+def _parts(raw: bytes) -> wire.MessageBatchParts:
     try:
-        parts = body.decode(raw, MessageBatchParts)
+        parts = body.decode(raw, wire.MessageBatchParts)
     except InvalidField as error:
-        if f"at most length {MAX_IN_BATCH}" in str(error):
-            raise InvalidInput(f"more than {MAX_IN_BATCH:,}", field="messages") from None
+        if f"at most length {wire.MAX_IN_BATCH}" in str(error):
+            raise InvalidInput(f"more than {wire.MAX_IN_BATCH:,}", field="messages") from None
         raise
     if not parts.unread:
         raise InvalidInput("there are none", field="messages")
@@ -180,7 +173,7 @@ def _item(call: Call, part: bytes) -> _Item:
     if len(part) > most:
         return f"the message is larger than {most} bytes"
     try:
-        return body.decode(part, MessageIn)
+        return body.decode(part, wire.MessageIn)
     except (msgspec.DecodeError, InvalidField, Refused) as error:
         return str(error)
 
@@ -194,7 +187,7 @@ def _new_or_fault(deps: Deps, app: Application, item: _Item, trace: str | None) 
 
 def _results(
     app: Application, items: list[_Item], accepted: BatchAccepted, trace: str | None, with_content: bool
-) -> list[BatchResultOut]:
+) -> list[wire.BatchResultOut]:
     answers, faults = iter(accepted.answers), accepted.faults
     return [
         _refused(422, "invalid", faults[position])
@@ -204,18 +197,20 @@ def _results(
     ]
 
 
-def _result(app: Application, item: _Item, answer: Accepted, trace: str | None, with_content: bool) -> BatchResultOut:
+def _result(
+    app: Application, item: _Item, answer: Accepted, trace: str | None, with_content: bool
+) -> wire.BatchResultOut:
     if isinstance(item, str):  # another release accepted this item
         return _refused(422, "invalid", item)
     try:
         shown = _shown(app, item, messages.check_accepted(answer), trace, with_content)
     except Conflict as error:
         return _refused(409, "conflict", str(error))
-    return BatchResultOut(status=202, message=shown)
+    return wire.BatchResultOut(status=202, message=shown)
 
 
-def _refused(status: int, code: str, detail: str) -> BatchResultOut:
-    return BatchResultOut(status=status, error=BatchErrorOut(code=code, detail=detail))
+def _refused(status: int, code: str, detail: str) -> wire.BatchResultOut:
+    return wire.BatchResultOut(status=status, error=wire.BatchErrorOut(code=code, detail=detail))
 
 
 # ── shared ────────────────────────────────────────────────────────────────────────────────────────────────────────

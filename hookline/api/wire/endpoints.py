@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, UnsetType, field
 
 from hookline.api.wire.base import NAMED, In, Instant, Out, Policy, Unsupported, doc, fill, policy, values
+from hookline.api.wire.tasks import BackgroundTaskOut, task
 from hookline.model import (
     ActorKind,
     Endpoint,
@@ -22,6 +23,7 @@ from hookline.model import (
 )
 from hookline.model.states import Circuit, EndpointStatus
 from hookline.rules.guard import is_sensitive
+from hookline.services.endpoint_state import LONGEST_OPEN, Missed
 
 Url = Annotated[str, doc(minLength=1, maxLength=8000)]
 Uid = Annotated[str, NAMED]
@@ -271,3 +273,41 @@ class EndpointHealthOut(LaneOut, frozen=True, kw_only=True):
     trips: int  # how often the circuit opened since it was last closed
     opened_at: Instant | None
     events: list[LaneEventOut]  # newest first
+
+
+# ── changes of the delivery state ────────────────────────────────────────────────────────────────────────────────
+
+Seconds = Annotated[float, Meta(gt=0, le=LONGEST_OPEN.total_seconds(), description="How long, instead of `until`.")]
+
+
+class OpenIn(CauseIn, frozen=True, kw_only=True):
+    until: Annotated[Instant, doc("Send nothing before this time, and then one probe.")] | None = None
+    seconds: Seconds | None = None
+
+
+class ResumeIn(CauseIn, frozen=True, kw_only=True):
+    replay_missing: Annotated[bool, doc("Also send the messages that it missed since it was last disabled.")] = False
+
+
+class MissedOut(Out, frozen=True, kw_only=True):
+    """Messages that match the endpoint and have no delivery to it. `replay-missing` with this `since` sends them."""
+
+    since: Instant
+    messages: Annotated[int | None, doc("Number of messages; null if there are too many to count.")]
+    task: Annotated[BackgroundTaskOut | None, doc("The task that sends them, if it was requested.")]
+
+
+class ResumedOut(EndpointHealthOut, frozen=True, kw_only=True):
+    """The delivery state after the resume, and the messages that the endpoint missed."""
+
+    missed: Annotated[MissedOut | None, doc("Null if it was not disabled. Messages of a paused endpoint have waited.")]
+
+
+def resumed(health: EndpointHealthOut, lost: Missed | None) -> ResumedOut:
+    return fill(ResumedOut, health, missed=missed(lost))
+
+
+def missed(lost: Missed | None) -> MissedOut | None:
+    if lost is None:
+        return None
+    return fill(MissedOut, lost, task=None if lost.task is None else task(lost.task))
