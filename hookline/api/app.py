@@ -43,7 +43,7 @@ def create_app(services: WebContext, pages: Sequence[BaseRoute] = ()) -> ASGIApp
         Route(PREFIX + path, _endpoint(operations, services), methods=list(operations))
         for path, operations in sorted(by_path.items(), key=_most_specific_first)
     ]
-    routes += [Route(f"{PREFIX}{path}", _alive, methods=["GET"]) for path in ("/health", "/health/ping")]
+    routes += [Route(f"{PREFIX}{path}", _health(), methods=["GET"]) for path in ("/health", "/health/ping")]
     routes += [*openapi.routes(services), *docs.routes()]
     routes += pages
     app = Starlette(routes=routes, exception_handlers={HTTPException: on_http_exception, Exception: on_crash})
@@ -93,9 +93,16 @@ async def _handle(call: Call) -> Response:
     return await call.services.answers.once(key, request, call.handle)
 
 
-async def _alive(_request: Request) -> Response:
-    """Answer 204, because the process runs. This does not test the database; `hookline doctor` does."""
-    return Response(status_code=204)
+def _health() -> _Endpoint:
+    """Return a handler that answers 204 if the process runs. It does not test the database; `hookline doctor` does.
+
+    Each path gets a function of its own, because the middleware finds the path of a request by its handler.
+    """
+
+    async def alive(_request: Request) -> Response:
+        return Response(status_code=204)
+
+    return alive
 
 
 def _with_fast_publish(app: ASGIApp, routes: Sequence[BaseRoute]) -> ASGIApp:
