@@ -14,6 +14,7 @@ from rich.progress import Progress
 
 from hookline.config import load
 from hookline.model import Application, Secret
+from hookline.observe.tally import Tally
 from hookline.security.vault import Vault
 from hookline.server.process import work
 from hookline.signing import new_secret
@@ -72,7 +73,7 @@ async def worker(store: Store, env: dict[str, str]) -> AsyncIterator[None]:
     if store.engine == "sqlite":
         stop = asyncio.Event()
         config = load(env | {"HOOKLINE_LOG_ATTEMPTS": "off"})  # attempt lines would fill the benchmark's terminal
-        task = asyncio.create_task(work(store, config, stop=stop))
+        task = asyncio.create_task(work(store, config, stop=stop, tally=Tally()))
         yield
         stop.set()
         await task
