@@ -252,10 +252,9 @@ class Worker:
 
     def _needs_new_connection(self, attempt: InFlight) -> bool:
         """Return whether this or the previous attempt used a dead connection. Other connections of that age may be dead too."""
-        delivery = attempt.job.delivery_id
-        if delivery not in self._fresh:
+        if attempt.job.delivery_id not in self._fresh:
             return attempt.resent
-        self._fresh.discard(delivery)
+        self._fresh.discard(attempt.job.delivery_id)
         return True
 
     def _request(self, attempt: InFlight) -> Request:
@@ -284,7 +283,8 @@ class Worker:
                 attempt.resent = True
                 self._submit([attempt])
                 continue
-            self._free_slot(attempt.job)
+            self._slots.give_back(attempt.job)
+            self._tally.in_flight -= 1
             try:
                 cut_off = self._was_cut_off(sent)
                 if cut_off and (sent.error is None or sent.untouched):
@@ -296,10 +296,6 @@ class Worker:
                 log.exception("judge_failed", message=attempt.job.message_id)
         self._recorder.flush()
         self._freed.set()
-
-    def _free_slot(self, job: LeasedDelivery) -> None:
-        self._slots.give_back(job)
-        self._tally.in_flight -= 1
 
     def _was_cut_off(self, sent: Sent) -> bool:
         """Return whether this worker ended the request: it was too late to start it, or the worker is stopping."""

@@ -126,6 +126,9 @@ def _line(result: Result, endpoint: str, now: datetime, payloads: bool, recorded
         tls_ms=timing.tls / 1000 if timing.tls else None,
         first_byte_ms=timing.first_byte / 1000 if timing.first_byte else None,
         total_ms=timing.total / 1000,
+        probe=job.probe,
+        manual=bool(job.trigger),
+        recorded=recorded,
         event=_EVENT,
         level=_LEVEL,
         timestamp=now,
@@ -135,12 +138,6 @@ def _line(result: Result, endpoint: str, now: datetime, payloads: bool, recorded
         line.lag_ms = round(lag, 1) if lag > 0 else 0.0
     if type(verdict) is not Delivered:
         _explain(line, result, verdict)
-    if job.probe:
-        line.probe = True
-    if job.trigger:
-        line.manual = True
-    if not recorded:
-        line.recorded = False
     if payloads:
         line.payload, line.response = _beginning(job.payload), _beginning(sent.body)
     return line

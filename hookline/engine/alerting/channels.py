@@ -44,8 +44,7 @@ async def settle(store: Store, guard: Guard, channels: Channels) -> None:
 
 
 async def _application(store: Store) -> Application:
-    found = await find(store)
-    if found is not None:
+    if found := await find(store):
         return found
     management = Organization(id=MANAGEMENT, name="operational webhooks", created_at=await store.now())
     await store.catalogue.save_organization(management)
@@ -54,10 +53,9 @@ async def _application(store: Store) -> Application:
             MANAGEMENT, NewApplication(name="alerts of Hookline", uid=ALERTS)
         )
     except Conflict:  # another process, started at the same time, has created it
-        found = await find(store)
-        if found is None:
-            raise
-        return found
+        if found := await find(store):
+            return found
+        raise
 
 
 async def _endpoint(store: Store, guard: Guard, app: Application, channel: str, url: str | None) -> None:

@@ -16,7 +16,7 @@ from msgspec import Struct
 from hookline.engine.alerting import channels as alert_channels
 from hookline.engine.alerting.mail import Mailer, MailTransport
 from hookline.errors import HooklineError, StoreUnavailable
-from hookline.model.alerts import Change, EarlierChecks, Notice, Remembered, Severity
+from hookline.model.alerts import EarlierChecks, Notice, Severity
 from hookline.observe.fleet_history import latest_pulses
 from hookline.rules.alerts import conditions, wording
 from hookline.rules.alerts.conditions import FleetState, Thresholds
@@ -69,18 +69,14 @@ class Watch:
     async def _check_until(self, stop: asyncio.Event) -> None:
         await pause(self._chance.uniform(0.0, SPREAD), stop)
         while not stop.is_set():
-            await pause(await self._check_safely(), stop)
-
-    async def _check_safely(self) -> float:
-        """Run `check` and log its errors. Return the seconds until the next check."""
-        try:
-            seconds = await self.check()
-        except StoreUnavailable:  # other parts of the process log the outage
-            return self._settings.every
-        except Exception:
-            log.exception("alerts_failed")
-            return self._settings.every
-        return seconds + self._chance.uniform(0.0, SPREAD)
+            seconds = self._settings.every
+            try:
+                seconds = await self.check() + self._chance.uniform(0.0, SPREAD)
+            except StoreUnavailable:
+                pass  # other parts of the process log the outage
+            except Exception:
+                log.exception("alerts_failed")
+            await pause(seconds, stop)
 
     async def check(self) -> float:
         """Evaluate the rules if a check is due. Return the seconds until the next one is due."""
@@ -131,16 +127,11 @@ class Watch:
 
     async def _judge(self, sight: FleetState) -> list[Notice] | None:
         readings = conditions.readings(sight, self._settings.thresholds)
-        channels = self._settings.channels
-
-        def decide(known: Remembered) -> list[Change]:
-            return judge(readings, known)
-
         return await self._store.monitoring.judge_alerts(
             sight.depths.due,
             every=self._settings.every,
-            decide=decide,
-            tell=lambda notice: wording.outgoing(notice, channels),
+            decide=lambda known: judge(readings, known),
+            tell=lambda notice: wording.outgoing(notice, self._settings.channels),
         )
 
     def _announce(self, notice: Notice) -> None:

@@ -249,7 +249,9 @@ class Sender:
             self._results.append((request.ref, Sent(started_at=job.started_at)))
             return
         waited = now - job.began if resolve is not None else 0.0
-        exchange = self._free.pop() if self._free else self._new_exchange()
+        if not self._free:
+            self._free.append(Exchange(self._settings, self._ca_bundle, self._guard.allows, self._waiter))
+        exchange = self._free.pop()
         try:
             exchange.load(request, resolve, job.started_at, waited)
             self._multi.add_handle(exchange.curl)
@@ -259,9 +261,6 @@ class Sender:
             self._fail(job, ErrorKind.UNSENDABLE, f"building the request: {type(error).__name__}")
             return
         self._in_flight.add(exchange)
-
-    def _new_exchange(self) -> Exchange:
-        return Exchange(self._settings, self._ca_bundle, self._guard.allows, self._waiter)
 
     def _collect(self) -> None:
         queued = 1
