@@ -209,6 +209,15 @@ def tabs(label: str, found: Iterable[tuple[str, str, bool]]) -> Safe:
     return tag("nav", *links, class_="tabs", aria_label=label)
 
 
+def filter_tabs(context: PageContext, label: str, param: str, options: Mapping[str, str], chosen: str | None) -> Safe:
+    """Show tabs that set a URL parameter. The options are texts by value. The empty value removes the parameter."""
+    links = [
+        (words, context.here(**{param: value, "after": None}), value == (chosen or ""))
+        for value, words in options.items()
+    ]
+    return tabs(label, links)
+
+
 def progress(done: int, total: int | None, label: str) -> Safe:
     """Show a progress bar. A `total` of None means that the amount of work is unknown."""
     if total is None:
@@ -217,13 +226,11 @@ def progress(done: int, total: int | None, label: str) -> Safe:
     return tag("progress", f"{part} %", value=str(min(done, total)), max=str(max(1, total)), aria_label=label)
 
 
-def more(context: PageContext, iterator: str | None, words: str = "Older", **query: str | int | None) -> Safe | None:
+def more(context: PageContext, iterator: str | None, words: str = "Older") -> Safe | None:
     """Show the link to the next page of a listing, if there is one."""
     if iterator is None:
         return None
-    return tag(
-        "nav", tag("a", f"{words} →", href=context.here(after=iterator, **query)), class_="more", aria_label="Pages"
-    )
+    return tag("nav", tag("a", f"{words} →", href=context.here(after=iterator)), class_="more", aria_label="Pages")
 
 
 # ── forms ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -17,46 +17,28 @@ def rules(context: PageContext, found: Endpoint | None = None) -> Safe:
     """Show the rules of the contract, the most important first."""
     services = context.services
     seconds = lasting(services.request_timeout)
-    return components.fields(
-        [
-            (
-                "Answer 2xx",
-                f"Within {seconds}, once you have stored the event. Do slow work afterwards. Any other answer is a failure.",
-            ),
-            (
-                "A stable id",
-                join(
-                    "Each event has one id (",
-                    tag("code", _id_header(found)),
-                    "), the same on every attempt and duplicate.",
-                ),
-            ),
-            (
-                "Duplicates",
-                "An event may arrive more than once. Store the ids that you have handled, and answer 2xx to duplicates.",
-            ),
-            ("Order", _order(found)),
-            ("Retries", _retries(found, services.retry)),
-            (
-                "Permanent failures",
-                join(
-                    "A 4xx answer (other than 408, 425 and 429) is not retried: the event becomes a dead letter at once and can "
-                    "be replayed. A 410 also disables the endpoint. The header ",
-                    tag("code", "Retry-After"),
-                    " is respected.",
-                ),
-            ),
-            ("Redirects", "Redirects are not followed. Use the URL that answers itself."),
-            (
-                "Signature",
-                "Verify the signature over the raw bytes of the body, before you parse it. Answer 401 if it does not match.",
-            ),
-        ]
-    )
-
-
-def _id_header(found: Endpoint | None) -> str:
-    return "svix-id" if found is not None and found.scheme == Scheme.SVIX else "webhook-id"
+    id_header = "svix-id" if found is not None and found.scheme == Scheme.SVIX else "webhook-id"
+    contract: dict[str, Child] = {
+        "Answer 2xx": f"Within {seconds}, once you have stored the event. Do slow work afterwards. Any other answer is a "
+        "failure.",
+        "A stable id": join(
+            "Each event has one id (", tag("code", id_header), "), the same on every attempt and duplicate."
+        ),
+        "Duplicates": "An event may arrive more than once. Store the ids that you have handled, and answer 2xx to "
+        "duplicates.",
+        "Order": _order(found),
+        "Retries": _retries(found, services.retry),
+        "Permanent failures": join(
+            "A 4xx answer (other than 408, 425 and 429) is not retried: the event becomes a dead letter at once and can "
+            "be replayed. A 410 also disables the endpoint. The header ",
+            tag("code", "Retry-After"),
+            " is respected.",
+        ),
+        "Redirects": "Redirects are not followed. Use the URL that answers itself.",
+        "Signature": "Verify the signature over the raw bytes of the body, before you parse it. Answer 401 if it does not "
+        "match.",
+    }
+    return components.fields(contract.items())
 
 
 def _order(found: Endpoint | None) -> str:
@@ -92,9 +74,8 @@ def section(context: PageContext, found: Endpoint, key: str | None = None) -> Sa
         tag("details", tag("summary", each.name), components.code(each.text, name=f"{each.name} snippet"), open=at == 0)
         for at, each in enumerate(made)
     ]
-    where: Child = None
-    if key is None and context.may_change:
-        where = tag("p", "Reveal the secret above to see these snippets with the secret filled in.", class_="quiet")
+    hint = components.quiet("Reveal the secret above to see these snippets with the secret filled in.")
+    where = hint if key is None and context.may_change else None
     return join(
         components.section("Verify requests", _weakness(found), where, *blocks, id_="verify"),
         tag("details", tag("summary", "The delivery contract"), rules(context, found), open=context.viewer.portal),
@@ -104,9 +85,5 @@ def section(context: PageContext, found: Endpoint, key: str | None = None) -> Sa
 def _weakness(found: Endpoint) -> Safe | None:
     if found.scheme not in _TEXT_SCHEMES:
         return None
-    replay = (
-        " It does not sign a timestamp either, so an attacker can replay an old request."
-        if found.scheme == Scheme.GITHUB
-        else ""
-    )
-    return tag("p", f"This scheme does not sign the id.{replay}", class_="quiet")
+    replay = " It does not sign a timestamp either, so an attacker can replay an old request."
+    return components.quiet(f"This scheme does not sign the id.{replay if found.scheme == Scheme.GITHUB else ''}")

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from hookline.dashboard import components, instants
-from hookline.errors import InvalidInput
+from hookline.errors import HooklineError, InvalidInput
 from hookline.web.html import Safe
 
 T = TypeVar("T")
@@ -18,12 +18,17 @@ class FilterFields:
 
     def __init__(self, get: Callable[[str], str | None], names: Iterable[str]) -> None:
         self.typed = {name: value for name in names if (value := get(name))}  # the fields that are not empty
-        self.errors: dict[str, InvalidInput] = {}
+        self.errors: dict[str, HooklineError] = {}
         self.times: dict[str, datetime] = {}  # the times that were read, by field
 
     @property
     def error_texts(self) -> dict[str, str]:
-        return {name: error.words for name, error in self.errors.items()}
+        return {name: getattr(error, "words", str(error)) for name, error in self.errors.items()}
+
+    def check(self) -> None:
+        """Raise the first error, if there is one."""
+        for error in self.errors.values():
+            raise error
 
     def read(self, name: str, parse: Callable[[str, str], T]) -> T | None:
         """Call `parse` with the name and the text of a field. None: the field is missing or invalid."""

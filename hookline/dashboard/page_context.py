@@ -63,10 +63,6 @@ class Viewer(Struct, frozen=True, kw_only=True):
     csrf: str  # the token that their forms must send
     portal: bool = False
 
-    @property
-    def may_change(self) -> bool:
-        return self.caller.scope == Scope.FULL
-
 
 class PageContext:
     def __init__(
@@ -173,7 +169,7 @@ class PageContext:
 
     @property
     def may_change(self) -> bool:
-        return self.viewer.may_change
+        return self.caller.scope == Scope.FULL
 
     @property
     def runs_deployment(self) -> bool:

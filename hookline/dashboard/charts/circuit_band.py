@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from hookline.dashboard.charts.figures import Stretch
 from hookline.model import Actor, ActorKind, Attempt, Lane, LaneEvent, LaneEventKind
-from hookline.model.states import Circuit, EndpointStatus
+from hookline.model.states import Circuit
 
 K = LaneEventKind
 Probe = tuple[datetime, datetime]  # start and end of a probe
@@ -37,13 +37,6 @@ _SHADES = {
     "paused": "held",
     "disabled": "resolved",
 }
-_NOW = {
-    Circuit.CLOSED: "closed",
-    Circuit.OPEN: "open",
-    Circuit.HALF_OPEN: "open",  # a probe has no event; `stretches` marks it separately
-    Circuit.RECOVERING: "recovering",
-}
-
 # Colour and text of each event.
 EVENTS = {
     K.CIRCUIT_OPENED: ("held", "circuit opened"),
@@ -94,8 +87,10 @@ def _with_probes(found: Sequence[Stretch], probes: Sequence[Probe]) -> list[Stre
 def _between_events(events: Sequence[LaneEvent], lane: Lane, since: datetime, until: datetime) -> list[Stretch]:
     """Return one part of the band for each time between two changes of state."""
     shown = [event for event in reversed(events) if since <= event.at < until]
-    circuit = _before(shown, _CIRCUIT, _NOW[lane.circuit])
-    status = _before(shown, _STATUS, "active" if lane.status == EndpointStatus.ACTIVE else lane.status.name.lower())
+    # A probe has no event. So a half-open circuit counts as open here, and `_with_probes` marks the probe.
+    now = Circuit.OPEN if lane.circuit == Circuit.HALF_OPEN else lane.circuit
+    circuit = _before(shown, _CIRCUIT, now.name.lower())
+    status = _before(shown, _STATUS, lane.status.name.lower())
     found: list[Stretch] = []
     begun = since
     for event in shown:

@@ -92,10 +92,11 @@ def stretched(drawn: Iterable[Safe], height: int) -> Safe:
 # ── axes ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def values_axis(ticks: Sequence[float], unit: str, height: int) -> Safe:
+def values_axis(ticks: Sequence[float], height: int, *, seconds: bool) -> Safe:
     """Return the labels of the value axis, which are beside the drawing."""
     labels = (
-        tag("text", scales.short(tick, unit), x="100%", y=number(_height(tick, ticks, height) + 4)) for tick in ticks
+        tag("text", scales.short(tick, seconds=seconds), x="100%", y=number(_height(tick, ticks, height) + 4))
+        for tick in ticks
     )
     return tag("svg", *labels, height=str(height + BELOW), class_="values", aria_hidden="true")
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from itertools import cycle
 
 from msgspec import Struct
 
 from hookline.dashboard.charts import drawing, scales
 from hookline.web.html import Safe, tag
 
+HEIGHT = 160  # height of a chart in pixels
 SMALL = 24  # height of a sparkline in pixels
 LINE = 14  # height of a band, or of one row of a waterfall, in pixels
 PITCH = 26  # pixels from one row to the next
@@ -37,7 +39,7 @@ class Bar(Struct, frozen=True, kw_only=True):
     name: str
     value: float
     words: str  # the value as text
-    shade: str = "accent"
+    shade: str
     href: str | None = None
 
 
@@ -60,40 +62,32 @@ class Row(Struct, frozen=True, kw_only=True):
 # ── curves ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def areas(label: str, curves: Sequence[Curve], times: Sequence[datetime], *, unit: str = "", height: int = 160) -> Safe:
+def areas(label: str, curves: Sequence[Curve], times: Sequence[datetime]) -> Safe:
     """Draw stacked areas, the first curve at the bottom, such as outcomes over time."""
     at, edges = drawing.places(times), _stacked(curves)
-    axis = _axis(edges, unit)
+    axis = _axis(edges)
     # Each area reaches down to the bottom. The highest is drawn first, and the lower ones cover it.
     drawn = [
         tag(
             "g",
-            tag("path", d=drawing.area(edge, at, axis[-1], height), class_="area"),
-            tag("path", d=drawing.edge(edge, at, axis[-1], height), class_="edge"),
+            tag("path", d=drawing.area(edge, at, axis[-1], HEIGHT), class_="area"),
+            tag("path", d=drawing.edge(edge, at, axis[-1], HEIGHT), class_="edge"),
             class_=f"shade-{curve.shade}",
         )
         for curve, edge in zip(reversed(curves), reversed(edges), strict=True)
     ]
-    keys = [drawing.key(curve.shade, curve.name, _latest(curve, unit)) for curve in curves]
-    return _figure(label, curves, times, unit, keys, _plot(label, drawn, curves, times, axis, unit, height))
+    return _figure(label, curves, times, axis, drawn, [""] * len(curves))
 
 
-def lines(label: str, curves: Sequence[Curve], times: Sequence[datetime], *, unit: str = "", height: int = 160) -> Safe:
-    """Draw each curve as a line, such as backlog and latencies."""
-    at, axis = drawing.places(times), _axis([curve.values for curve in curves], unit)
+def lines(label: str, curves: Sequence[Curve], times: Sequence[datetime], *, seconds: bool = False) -> Safe:
+    """Draw each curve as a line, such as backlog and latencies. `seconds` means that the values are durations."""
+    at, axis = drawing.places(times), _axis([curve.values for curve in curves], seconds=seconds)
+    dashes = [f"line {dash}".rstrip() for _, dash in zip(curves, cycle(DASHES), strict=False)]
     drawn = [
-        tag(
-            "path",
-            d=drawing.edge(curve.values, at, axis[-1], height),
-            class_=f"edge line shade-{curve.shade} {DASHES[number % len(DASHES)]}".rstrip(),
-        )
-        for number, curve in enumerate(curves)
+        tag("path", d=drawing.edge(curve.values, at, axis[-1], HEIGHT), class_=f"edge shade-{curve.shade} {dash}")
+        for curve, dash in zip(curves, dashes, strict=True)
     ]
-    keys = [
-        drawing.key(curve.shade, curve.name, _latest(curve, unit), f"line {DASHES[number % len(DASHES)]}")
-        for number, curve in enumerate(curves)
-    ]
-    return _figure(label, curves, times, unit, keys, _plot(label, drawn, curves, times, axis, unit, height))
+    return _figure(label, curves, times, axis, drawn, dashes, seconds=seconds)
 
 
 def sparkline(label: str, curves: Sequence[Curve]) -> Safe:
@@ -131,57 +125,52 @@ def _stacked(curves: Sequence[Curve]) -> list[list[float | None]]:
     return edges
 
 
-def _axis(edges: Sequence[Sequence[float | None]], unit: str) -> list[float]:
+def _axis(edges: Sequence[Sequence[float | None]], *, seconds: bool = False) -> list[float]:
     whole = all(value is None or value == round(value) for edge in edges for value in edge)
-    return scales.ticks(scales.top(edges), unit, whole=whole)
-
-
-def _latest(curve: Curve, unit: str) -> str:
-    known = [value for value in curve.values if value is not None]
-    return scales.exact(known[-1] if known else None, unit)
-
-
-def _plot(
-    label: str,
-    drawn: Sequence[Safe],
-    curves: Sequence[Curve],
-    times: Sequence[datetime],
-    axis: Sequence[float],
-    unit: str,
-    height: int,
-) -> Safe:
-    readout = (
-        tag(
-            "g",
-            data_name=curve.name,
-            data_shade=curve.shade,
-            data_words="|".join(scales.exact(value, unit) for value in curve.values),
-        )
-        for curve in curves
-    )
-    known = any(value is not None for curve in curves for value in curve.values)
-    inner = drawing.plot(
-        label,
-        *drawing.grid(axis, height),
-        drawing.stretched(drawn, height),
-        *(drawing.time_axis(times[0], times[-1], height) if times else ()),
-        None if known else tag("text", "No data in this range", x="50%", y=str(height // 2), class_="nothing"),
-        *readout,
-        height=height + drawing.BELOW,
-        data_times=" ".join(str(int(at.timestamp())) for at in times),
-        **(drawing.within(times[0], times[-1]) if times else {}),
-    )
-    return tag("div", drawing.values_axis(axis, unit, height), inner, class_="axes")
+    return scales.ticks(scales.top(edges), whole=whole, seconds=seconds)
 
 
 def _figure(
-    label: str, curves: Sequence[Curve], times: Sequence[datetime], unit: str, keys: Sequence[Safe], plot: Safe
+    label: str,
+    curves: Sequence[Curve],
+    times: Sequence[datetime],
+    axis: Sequence[float],
+    drawn: Sequence[Safe],
+    dashes: Sequence[str],
+    *,
+    seconds: bool = False,
 ) -> Safe:
-    rows = [
-        [drawing.instant(at), *(scales.exact(curve.values[step], unit) for curve in curves)]
-        for step, at in enumerate(times)
+    """Return the drawn curves with their axes, their legend with the latest values, and a table of all values."""
+    texts = [[scales.exact(value, seconds=seconds) for value in curve.values] for curve in curves]
+    readout = (
+        tag("g", data_name=curve.name, data_shade=curve.shade, data_words="|".join(each))
+        for curve, each in zip(curves, texts, strict=True)
+    )
+    known = any(value is not None for curve in curves for value in curve.values)
+    plot = drawing.plot(
+        label,
+        *drawing.grid(axis, HEIGHT),
+        drawing.stretched(drawn, HEIGHT),
+        *(drawing.time_axis(times[0], times[-1], HEIGHT) if times else ()),
+        None if known else tag("text", "No data in this range", x="50%", y=str(HEIGHT // 2), class_="nothing"),
+        *readout,
+        height=HEIGHT + drawing.BELOW,
+        data_times=" ".join(str(int(at.timestamp())) for at in times),
+        **(drawing.within(times[0], times[-1]) if times else {}),
+    )
+    keys = [
+        drawing.key(curve.shade, curve.name, _latest(curve, seconds=seconds), dash)
+        for curve, dash in zip(curves, dashes, strict=True)
     ]
-    return drawing.figure(label, keys, plot, drawing.table(label, ["At", *(curve.name for curve in curves)], rows))
+    rows = [[drawing.instant(at), *(each[step] for each in texts)] for step, at in enumerate(times)]
+    table = drawing.table(label, ["At", *(curve.name for curve in curves)], rows)
+    axes = tag("div", drawing.values_axis(axis, HEIGHT, seconds=seconds), plot, class_="axes")
+    return drawing.figure(label, keys, axes, table)
+
+
+def _latest(curve: Curve, *, seconds: bool) -> str:
+    known = [value for value in curve.values if value is not None]
+    return scales.exact(known[-1] if known else None, seconds=seconds)
 
 
 # ── bars ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -190,30 +179,20 @@ def _figure(
 def bars(label: str, found: Sequence[Bar]) -> Safe:
     """Draw horizontal bars in the given order. The chart is an HTML table, so screen readers can read it."""
     highest = max((bar.value for bar in found), default=0.0) or 1.0
-    rows = (
-        tag(
-            "tr",
-            tag("th", tag("a", bar.name, href=bar.href) if bar.href is not None else bar.name, scope="row"),
-            tag("td", _bar(bar, highest)),
+    rows = []
+    for bar in found:
+        name = tag("a", bar.name, href=bar.href) if bar.href is not None else bar.name
+        width = drawing.percent(max(0.0, bar.value) / highest)
+        drawn = tag("rect", width=width, height="100%", rx="2", class_=f"shade-{bar.shade}")
+        cells = (
+            tag("th", name, scope="row"),
+            tag("td", tag("svg", drawn, width="100%", height="10", aria_hidden="true")),
             tag("td", bar.words, class_="num"),
-            data_key=bar.href or bar.name,
         )
-        for bar in found
-    )
+        rows.append(tag("tr", *cells, data_key=bar.href or bar.name))
     body = tag("table", tag("caption", label, class_="unseen"), tag("tbody", *rows))
     nothing = tag("p", "Nothing to show yet.", class_="quiet")
     return tag("figure", tag("figcaption", tag("b", label)), body if found else nothing, class_="chart bars")
-
-
-def _bar(bar: Bar, highest: float) -> Safe:
-    drawn = tag(
-        "rect",
-        width=drawing.percent(max(0.0, bar.value) / highest),
-        height="100%",
-        rx="2",
-        class_=f"shade-{bar.shade}",
-    )
-    return tag("svg", drawn, width="100%", height="10", aria_hidden="true")
 
 
 # ── stretches of time ─────────────────────────────────────────────────────────────────────────────────────────────

@@ -17,17 +17,15 @@ _LONG = (
     *(each * _HOUR for each in (1, 2, 3, 6, 12)),
     *(each * _DAY for each in (1, 2, 5, 10, 20, 50, 100, 200, 500)),
 )
-_TIMES = {"s": 1.0, "ms": 0.001}  # units of duration, in seconds
 
 
 # ── values ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def ticks(top: float, unit: str = "", *, whole: bool = False) -> list[float]:
-    """Return round values from zero to the first one that is not below `top`."""
-    scale = _TIMES.get(unit)
-    step = _round(top / (MAX_TICKS - 1)) if scale is None else _round_time(top * scale / (MAX_TICKS - 1)) / scale
-    if whole and scale is None:
+def ticks(top: float, *, whole: bool = False, seconds: bool = False) -> list[float]:
+    """Return round values from zero to the first one that is not below `top`. `seconds` means that they are durations."""
+    step = (_round_time if seconds else _round)(top / (MAX_TICKS - 1))
+    if whole and not seconds:
         step = max(1.0, ceil(step))
     return [step * each for each in range(max(1, ceil(top / step - 1e-9)) + 1)]
 
@@ -46,28 +44,23 @@ def _round_time(least: float) -> float:
     return next(float(each) for each in _LONG if each >= least * (1 - 1e-9))
 
 
-def short(value: float, unit: str = "") -> str:
-    """Return a value as short text for an axis: `1.2k`, `200 ms`, `12/s`."""
-    if unit in _TIMES:
-        return length(value * _TIMES[unit])
+def short(value: float, *, seconds: bool = False) -> str:
+    """Return a value as short text for an axis: `1.2k`, `200 ms`."""
+    if seconds:
+        return length(value)
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
-            return _with(f"{value / size:.3g}{letter}", unit)
-    return _with(f"{value:.3g}", unit)
+            return f"{value / size:.3g}{letter}"
+    return f"{value:.3g}"
 
 
-def exact(value: float | None, unit: str = "") -> str:
-    """Return a value as exact text: `1,204`, `1.25 s`, `12.5/s`."""
+def exact(value: float | None, *, seconds: bool = False) -> str:
+    """Return a value as exact text: `1,204`, `1.25 s`."""
     if value is None:
         return "–"
-    if unit in _TIMES:
-        return length(value * _TIMES[unit])
-    return _with(f"{value:,.0f}" if abs(value) >= 100 or value == round(value) else f"{value:.3g}", unit)
-
-
-def _with(number: str, unit: str) -> str:
-    """Append the unit. Words are separated by a space; `/s` and `%` are not."""
-    return f"{number} {unit}" if unit[:1].isalpha() else f"{number}{unit}"
+    if seconds:
+        return length(value)
+    return f"{value:,.0f}" if abs(value) >= 100 or value == round(value) else f"{value:.3g}"
 
 
 def length(seconds: float) -> str:

@@ -117,14 +117,9 @@ def laid_out(found: Sequence[Activity], given: Steps) -> Series:
             retried[at] += each.retried
             dead[at] += each.dead
     times = [given.first + at * given.length for at in range(given.many)]
-    over = drawn(given, delivered, retried, dead)
-    return Series(times=times, delivered=delivered, retried=retried, dead=dead, over=over)
-
-
-def drawn(given: Steps, *rows: Sequence[int]) -> int:
-    """Return the number of steps to draw. An unfinished step is drawn only if all steps before it are empty."""
-    first = next((at for at in range(given.many) if any(row[at] for row in rows)), 0)
-    return max(given.over, first + 1)
+    # An unfinished step is drawn only if all steps before it are empty.
+    first = next((at for at in range(given.many) if delivered[at] or retried[at] or dead[at]), 0)
+    return Series(times=times, delivered=delivered, retried=retried, dead=dead, over=max(given.over, first + 1))
 
 
 def percent(part: float | None) -> str:

@@ -21,6 +21,7 @@ SHOWN = 50
 MAX_URL = 46  # characters
 _SHADES = {Severity.CRITICAL: "dead", Severity.WARNING: "scheduled"}
 _STATES = {"firing": True, "resolved": False}
+_TABS = {"": "All", "firing": "Firing", "resolved": "Resolved"}
 _DEAD_LETTERS = (AlertName.DEAD_LETTERS, AlertName.DEAD_LETTERS_GROWING)
 _ENDPOINTS = (AlertName.BACKLOG, AlertName.BACKLOG_GROWING, AlertName.RETRIES_FAILING, AlertName.LAST_ATTEMPTS)
 _PAGES: dict[str, tuple[str, str]] = {
@@ -42,7 +43,7 @@ async def show(context: PageContext) -> Page:
         title="Alerts",
         body=[
             context.live("verdict", _verdict(firing, names)),
-            _tabs(context, state),
+            components.filter_tabs(context, "Which alerts", "state", _TABS, state),
             context.live("alerts", table(context, shown, names) if shown else _empty(state)),
             components.more(context, str(shown[-1].id) if len(found) > SHOWN else None),
         ],
@@ -61,12 +62,6 @@ def _verdict(firing: Sequence[Alert], names: Names) -> Safe:
     worst = max(firing, key=lambda each: (each.severity.rank, -each.began_at.timestamp()))
     number = components.count(len(firing), "alert", len(firing) == SHOWN)
     return components.verdict(_SHADES[worst.severity], f"{number} firing: {_text(worst, names)}.")
-
-
-def _tabs(context: PageContext, state: str | None) -> Safe:
-    tabs = ((None, "All"), ("firing", "Firing"), ("resolved", "Resolved"))
-    links = [(text, context.here(state=each, after=None), each == state) for each, text in tabs]
-    return components.tabs("Which alerts", links)
 
 
 def _empty(state: str | None) -> Safe:

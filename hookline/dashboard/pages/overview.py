@@ -6,7 +6,6 @@ application. The cost does not grow with the number of messages; for an organiza
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -17,7 +16,7 @@ from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages import alerts
 from hookline.dashboard.pages.overview_view import MAX_UNHEALTHY, Fleet, OverviewData, body
 from hookline.model import Backlog, DeadFilter, Depths
-from hookline.model.activity import MINUTE
+from hookline.model.activity import MINUTE, Activity
 from hookline.model.pulses import Pulse
 from hookline.observe.fleet_history import charted
 from hookline.observe.fleet_overview import ALIVE, living
@@ -81,11 +80,11 @@ def _steps(context: PageContext, found: Sequence[Pulse]) -> list[Pulse]:
 
 
 def _outcomes(context: PageContext, steps: Sequence[Pulse]) -> Series:
-    delivered, retried, dead = (
-        [round(each.attempts.get(outcome, 0.0)) for each in steps] for outcome in ("delivered", "retry", "dead")
-    )
-    over = series.drawn(series.steps(context.span, context.now), delivered, retried, dead)
-    return Series(times=[each.at for each in steps], delivered=delivered, retried=retried, dead=dead, over=over)
+    found = []
+    for each in steps:
+        delivered, retried, dead = (round(each.attempts.get(name, 0.0)) for name in ("delivered", "retry", "dead"))
+        found.append(Activity(at=each.at, delivered=delivered, retried=retried, dead=dead))
+    return series.laid_out(found, series.steps(context.span, context.now))
 
 
 def _backlog(depths: Depths) -> Backlog:
@@ -108,13 +107,10 @@ async def _organization(context: PageContext) -> OverviewData:
     since = series.begins(span, context.now)
     activity = await store.monitoring.activity(since, org_id=context.org_id, app_no=context.app_no, grain=span.grain)
     dead = await store.repair.dead_summary(DeadFilter(org_id=context.org_id, app_no=context.app_no))
-    by_reason: Counter[str] = Counter()
-    for group in dead.groups:
-        by_reason[group.reason.value] += group.dead
     return OverviewData(
         series=series.laid_out(activity, series.steps(span, context.now)),
         backlog=await store.history.backlog(context.org_id, context.app_no),
-        dead=by_reason,
+        dead={reason.value: number for reason, number in dead.by_reason()},
         more_dead=dead.more,
         unhealthy=await store.history.unhealthy_lanes(MAX_UNHEALTHY + 1, org_id=context.org_id, app_no=context.app_no),
     )

@@ -16,7 +16,7 @@ from hookline.model.alerts import EarlierCheck
 from hookline.model.measures import ATTEMPTS, SECONDS, quantile
 from hookline.model.pulses import Pulse, Row
 from hookline.observe.fleet_history import charted
-from hookline.web.html import Child, Safe, tag
+from hookline.web.html import Child, Safe
 
 _QUANTILES = (("p50", 0.5, "delivered"), ("p95", 0.95, "scheduled"), ("p99", 0.99, "dead"))
 
@@ -30,13 +30,11 @@ def backlog(steps: Sequence[Pulse], checks: Sequence[EarlierCheck]) -> Safe:
     """Draw the start delay, and the number of due deliveries if the earlier checks cover the range."""
     times = [each.at for each in steps]
     late = [Curve(name="p95", shade="scheduled", values=[_at(0.95, each.lag) for each in steps])]
-    age = figures.lines("Start delay (p95)", late, times, unit="s")
-    if not checks:
-        return components.section("Backlog", age, id_="backlog")
-    due = [Curve(name="due", shade="pending", values=_highest(checks, times))]
-    return components.section(
-        "Backlog", components.columns(figures.lines("Due deliveries", due, times), age), id_="backlog"
-    )
+    age = figures.lines("Start delay (p95)", late, times, seconds=True)
+    if checks:
+        due = [Curve(name="due", shade="pending", values=_highest(checks, times))]
+        age = components.columns(figures.lines("Due deliveries", due, times), age)
+    return components.section("Backlog", age, id_="backlog")
 
 
 def _highest(checks: Sequence[EarlierCheck], times: Sequence[datetime]) -> list[float | None]:
@@ -69,7 +67,7 @@ def latency(context: PageContext, steps: Sequence[Pulse]) -> Safe:
             caption=f"Latency, {context.span.words.lower()}",
             numeric=(1, 2, 3),
         ),
-        figures.lines("Accepted to delivered", curves, times, unit="s"),
+        figures.lines("Accepted to delivered", curves, times, seconds=True),
         id_="latency",
     )
 
@@ -79,7 +77,7 @@ def _at(part: float, row: Row) -> float | None:
 
 
 def length(seconds: float | None) -> str:
-    return exact(seconds, "s")
+    return exact(seconds, seconds=True)
 
 
 def attempts(steps: Sequence[Pulse]) -> Safe:
@@ -100,16 +98,9 @@ def attempts(steps: Sequence[Pulse]) -> Safe:
 
 
 def dead_letters(context: PageContext, dead: Mapping[str, int]) -> Safe:
-    found = [
-        Bar(
-            name=reason,
-            value=count,
-            words=f"{count:,}",
-            shade="dead",
-            href=context.link("/dead-letters", reason=reason),
-        )
-        for reason, count in sorted(dead.items(), key=lambda each: (-each[1], each[0]))
-    ]
-    if not found:
-        return components.section("Dead letters", tag("p", "No dead letters.", class_="quiet"), id_="dead")
-    return components.section("Dead letters", figures.bars("Dead letters by reason", found), id_="dead")
+    found = []
+    for reason, count in sorted(dead.items(), key=lambda each: (-each[1], each[0])):
+        href = context.link("/dead-letters", reason=reason)
+        found.append(Bar(name=reason, value=count, words=f"{count:,}", shade="dead", href=href))
+    shown = figures.bars("Dead letters by reason", found) if found else components.quiet("No dead letters.")
+    return components.section("Dead letters", shown, id_="dead")

@@ -41,7 +41,9 @@ async def show(context: PageContext) -> Page:
         await task_parts.table(context, found) if found else _empty(),
         components.more(context, found[-1].id if len(found) == SHOWN else None),
     )
-    return Page(title="Tasks", rail="dead", body=[_statuses(context, status), body])
+    options = {"": "All"} | {each.value: each.value.capitalize() for each in TaskStatus}
+    tabs = components.filter_tabs(context, "Status", "status", options, status)
+    return Page(title="Tasks", rail="dead", body=[tabs, body])
 
 
 def _verdict(tasks: Sequence[Task]) -> Safe | None:
@@ -56,13 +58,6 @@ def _empty() -> Safe:
         "No tasks yet. A task replays or resolves many dead letters, recovers an endpoint, or sends it missed messages. It "
         "runs in the background, and you can stop it.",
         "hookline tasks list",
-    )
-
-
-def _statuses(context: PageContext, chosen: str | None) -> Safe:
-    found = [("All", None), *((status.value.capitalize(), status.value) for status in TaskStatus)]
-    return components.tabs(
-        "Status", [(words, context.here(status=value, after=None), value == chosen) for words, value in found]
     )
 
 

@@ -57,7 +57,7 @@ async def _selection(
         return Selection(filters=filters, where=where, by_id=True)
     if get("all") is None:
         raise InvalidInput(NONE_SELECTED)
-    filters.check()
+    filters.fields.check()
     # Deliveries that die from now on were not counted, so they are excluded.
     until = context.now if filters.query.until is None else min(filters.query.until, context.now)
     filters = replace(filters, query=replace(filters.query, until=until))

@@ -52,7 +52,7 @@ class _Format(msgspec.Struct, frozen=True, kw_only=True):
 async def export(context: PageContext) -> Response:
     name = context.choice("format", _FORMATS) or "csv"
     filters = await dead_letter_filter.read(context, context.param)
-    filters.check()
+    filters.fields.check()
     after = context.param("after")
     after_death(after)  # refuses an invalid position before the stream starts; later no error can be sent
     headers = {"content-disposition": f'attachment; filename="dead-letters-{context.now:%Y%m%d-%H%M%S}.{name}"'}

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from hookline.dashboard.filter_fields import FilterFields
 from hookline.dashboard.page_context import PageContext, one_of
-from hookline.errors import HooklineError, InvalidInput, NoSuch
+from hookline.errors import InvalidInput, NoSuch
 from hookline.model import DeadFilter, DeadLetter
 from hookline.model.states import Reason
 from hookline.services import dead_letters
@@ -23,14 +23,13 @@ STATES: dict[str, bool | None] = {"dead": False, "resolved": True, "all": None}
 class FilterInput(Struct, frozen=True, kw_only=True):
     """A filter in three forms: as typed, as the services take it, and as the store takes it."""
 
-    typed: dict[str, str]  # the fields that are not empty
+    fields: FilterFields
     query: DeadLetterQuery
-    where: DeadFilter
-    errors: dict[str, HooklineError]  # by field; with an error, `where` matches nothing
+    where: DeadFilter  # matches nothing if a field has an error
 
     @property
-    def error_texts(self) -> dict[str, str]:
-        return {name: getattr(error, "words", str(error)) for name, error in self.errors.items()}
+    def typed(self) -> dict[str, str]:
+        return self.fields.typed
 
     @property
     def state(self) -> str:
@@ -40,10 +39,6 @@ class FilterInput(Struct, frozen=True, kw_only=True):
     def narrows(self) -> bool:
         """Whether a field other than the state is set."""
         return any(name != "state" for name in self.typed)
-
-    def check(self) -> None:
-        for error in self.errors.values():
-            raise error
 
 
 def chosen_app(context: PageContext) -> str | None:
@@ -66,15 +61,14 @@ async def read(context: PageContext, get: Get) -> FilterInput:
         if "state" in typed
         else False,
     )
-    errors: dict[str, HooklineError] = {**fields.errors}
     where = DeadFilter(org_id=context.org_id, ids=())
     try:
-        where = where if errors else await dead_letters.filter_of(context.deps, context.caller, query)
+        where = where if fields.errors else await dead_letters.filter_of(context.deps, context.caller, query)
     except InvalidInput as error:
-        errors["type" if error.field == "event type" else error.field] = error
+        fields.errors["type" if error.field == "event type" else error.field] = error
     except NoSuch as error:
-        errors[error.kind] = error
-    return FilterInput(typed=typed, query=query, where=where, errors=errors)
+        fields.errors[error.kind] = error
+    return FilterInput(fields=fields, query=query, where=where)
 
 
 async def find(context: PageContext, ref: str) -> DeadLetter:

@@ -24,13 +24,14 @@ from hookline.web.html import Safe, join, tag
 SHOWN = 30  # rows on one page; keeps the page under 100 KB
 MAX_GROUPS = 8  # endpoints in the chart
 MAX_DETAIL = 160  # characters of an error text
+_STATES = {"": "Dead", "resolved": "Resolved", "all": "All"}
 _ONE = "one"  # id of the form that the buttons in the rows submit
 
 
 @get("/dead-letters", portal=True)
 async def show(context: PageContext) -> Page:
     filters = await dead_letter_filter.read(context, context.param)
-    if filters.error_texts:
+    if filters.fields.errors:
         return Page(title="Dead letters", body=[_filters(context, filters, ())], status=422)
     summary = await context.store.repair.dead_summary(filters.where)
     top = context.live(
@@ -45,7 +46,9 @@ async def show(context: PageContext) -> Page:
         title="Dead letters",
         body=[
             top,
-            _states(context, filters),
+            components.filter_tabs(
+                context, "State", "state", _STATES, None if filters.state == "dead" else filters.state
+            ),
             _filters(context, filters, summary.groups),
             await _listing(context, filters, summary),
         ],
@@ -138,44 +141,27 @@ def _short_url(url: str) -> str:
 # ── filters ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _states(context: PageContext, filters: FilterInput) -> Safe:
-    links = [
-        (state.capitalize(), context.here(state=None if state == "dead" else state, after=None), state == filters.state)
-        for state in dead_letter_filter.STATES
-    ]
-    return components.tabs("State", links)
-
-
 def _filters(context: PageContext, filters: FilterInput, groups: Sequence[DeadGroup]) -> Safe:
-    typed, errors = filters.typed, filters.error_texts
+    fields, typed, errors = filters.fields, filters.typed, filters.fields.error_texts
     known = {group.endpoint_id: group.endpoint_url for group in groups[:100]}
     reasons = [("", "Any reason"), *((reason.value, reason.value) for reason in Reason)]
     if "reason" in errors:
         reasons.append((typed["reason"], typed["reason"]))
-
-    def field(name: str, words: str, **options: str) -> Safe:
-        return components.field(name, words, typed.get(name, ""), error=errors.get(name), **options)
-
     return join(
         components.filters(
             context,
             components.hidden_fields((name, value) for name, value in typed.items() if name == "state"),
-            field("endpoint", "Endpoint", list="endpoints", placeholder="ep_…"),
-            field("type", "Event type", placeholder="order.paid"),
+            fields.field("endpoint", "Endpoint", list="endpoints", placeholder="ep_…"),
+            fields.field("type", "Event type", placeholder="order.paid"),
             components.choice("reason", "Reason", reasons, typed.get("reason", "")),
-            _time_field("since", "Died since", filters),
-            _time_field("until", "Died until", filters),
+            *(
+                fields.field(name, words) if name in errors else fields.moment(name, words)
+                for name, words in (("since", "Died since"), ("until", "Died until"))
+            ),
         ),
         *(components.fault(f"{name}: {errors[name]}") for name in ("reason", "state") if name in errors),
         components.offered("endpoints", known.items()),
     )
-
-
-def _time_field(name: str, words: str, filters: FilterInput) -> Safe:
-    if name in filters.error_texts:
-        return components.field(name, words, filters.typed[name], error=filters.error_texts[name])
-    value = filters.where.since if name == "since" else filters.where.until
-    return components.moment(name, words, value)
 
 
 # ── the list ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -22,14 +22,16 @@ SHOWN = 100  # deliveries on one page
 async def show(context: PageContext) -> Page:
     message = await context.message(context.path("message_id"))
     state, after = context.choice("state", RANKS), after_number(context.param("after")) or 0
-    counts = await context.store.history.delivery_words(message)
+    counts = Counter(await context.store.history.delivery_words(message))
+    tabs = {"": f"All {counts.total():,}"}
+    tabs |= {each: f"{counts[each]:,} {each}" for each in RANKS if counts[each] or each == state}
     found = await context.store.history.deliveries_page(message, state, after=after, limit=SHOWN + 1)
     rows = found[:SHOWN]
     return Page(
         title=f"Deliveries of {message.event_type}",
         body=[
             tag("p", "Message ", components.ident(message.id, href=context.link(f"/messages/{message.id}")), "."),
-            context.live("states", _tabs(context, Counter(counts), state)),
+            context.live("states", components.filter_tabs(context, "Which deliveries", "state", tabs, state)),
             context.live(
                 "deliveries",
                 await table(context, rows) if rows else components.empty("No delivery matches."),
@@ -41,16 +43,6 @@ async def show(context: PageContext) -> Page:
 
 def list_link(context: PageContext, message: Message, state: str | None = None) -> str:
     return context.link(f"/messages/{message.id}/deliveries", state=state)
-
-
-def _tabs(context: PageContext, counts: Counter[str], chosen: str | None) -> Safe:
-    links = [(f"All {counts.total():,}", context.here(state=None, after=None), chosen is None)]
-    links += [
-        (f"{counts[state]:,} {state}", context.here(state=state, after=None), state == chosen)
-        for state in RANKS
-        if counts[state] or state == chosen
-    ]
-    return components.tabs("Which deliveries", links)
 
 
 async def table(context: PageContext, rows: Sequence[Delivery]) -> Safe:

@@ -10,7 +10,7 @@ from hookline.dashboard.page_context import PageContext, one_of
 from hookline.errors import InvalidInput, NotFound
 from hookline.model import MessageSearch
 from hookline.rules.checks import text as text_checks
-from hookline.store.protocols import MAX_DIGITS
+from hookline.services import dead_letters
 
 # URL parameters of the filter, and their labels.
 FILTERS = {
@@ -83,17 +83,8 @@ async def page_of_id(context: PageContext, text: str) -> str | None:
         if text.startswith(ids.APP) and not context.viewer.portal:
             return context.link("/messages", app=(await context.application(text)).id)
         if text.startswith(ids.DEAD_LETTER):
-            return await _page_of_dead_letter(context, text.removeprefix(ids.DEAD_LETTER))
+            letter = await dead_letters.find(context.deps, context.caller, text)
+            return f"{context.link(f'/messages/{letter.message_id}')}#delivery-{letter.id}"
     except NotFound:
         pass
     return None
-
-
-async def _page_of_dead_letter(context: PageContext, digits: str) -> str | None:
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= MAX_DIGITS):
-        return None
-    letter = await context.store.repair.dead_letter(int(digits))
-    if letter is None:
-        return None
-    message = await context.message(letter.message_id)
-    return f"{context.link(f'/messages/{message.id}')}#delivery-{letter.id}"
