@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
@@ -23,8 +22,6 @@ MIN_CONTRAST = 4.5  # contrast of text that WCAG requires
 LIGHT = ("#ffffff", "#f6f7f9", "#eef0f3")
 DARK = ("#0f1216", "#161a20", "#1e242c")
 
-_Color = tuple[int, int, int]
-
 
 def routes(brand: Brand) -> list[BaseRoute]:
     logo = None if brand.logo is None else read_logo(Path(brand.logo))
@@ -36,7 +33,8 @@ def routes(brand: Brand) -> list[BaseRoute]:
     async def show_logo(_request: Request) -> Response:
         if logo is None:
             return Response("no logo is configured", 404, SANDBOXED, media_type="text/plain")
-        return Response(logo.content, headers={**SANDBOXED, **CACHED, "content-type": logo.kind})
+        content, kind = logo
+        return Response(content, headers={**SANDBOXED, **CACHED, "content-type": kind})
 
     return [Route(STYLE, show_style, methods=["GET"]), Route(LOGO, show_logo, methods=["GET"])]
 
@@ -53,24 +51,24 @@ def style(color: str | None) -> str:
 
 def legible(color: str, grounds: tuple[str, ...]) -> str:
     """Return the most similar colour that has enough contrast on all these backgrounds: darker on light, lighter on dark."""
-    found = _read(color)
-    goal = (0, 0, 0) if _luminance(_read(grounds[0])) > 0.5 else (255, 255, 255)
+    parts = bytes.fromhex(color[1:])
+    goal = 0 if _luminance(grounds[0]) > 0.5 else 255
     for step in range(101):
-        tried = _mixed(found, goal, step / 100)
-        if all(contrast(_text(tried), ground) >= MIN_CONTRAST for ground in grounds):
-            return _text(tried)
+        tried = f"#{bytes(round(part + (goal - part) * (step / 100)) for part in parts).hex()}"
+        if all(contrast(tried, ground) >= MIN_CONTRAST for ground in grounds):
+            return tried
     raise ValueError(f"no colour has enough contrast on {grounds}")
 
 
 def contrast(one: str, other: str) -> float:
     """Return the contrast ratio of WCAG, from 1 to 21."""
-    low, high = sorted((_luminance(_read(one)), _luminance(_read(other))))
+    low, high = sorted((_luminance(one), _luminance(other)))
     return (high + 0.05) / (low + 0.05)
 
 
-def _luminance(color: _Color) -> float:
+def _luminance(color: str) -> float:
     """Return the relative luminance of WCAG."""
-    red, green, blue = (_linear(part / 255) for part in color)
+    red, green, blue = (_linear(part / 255) for part in bytes.fromhex(color[1:]))
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
@@ -78,29 +76,11 @@ def _linear(part: float) -> float:
     return part / 12.92 if part <= 0.04045 else float(((part + 0.055) / 1.055) ** 2.4)
 
 
-def _mixed(one: _Color, other: _Color, part: float) -> _Color:
-    red, green, blue = (round(a + (b - a) * part) for a, b in zip(one, other, strict=True))
-    return red, green, blue
-
-
-def _read(color: str) -> _Color:
-    return int(color[1:3], 16), int(color[3:5], 16), int(color[5:7], 16)
-
-
-def _text(color: _Color) -> str:
-    return "#{:02x}{:02x}{:02x}".format(*color)
-
-
 # ── logo ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Logo(Struct, frozen=True):
-    content: bytes
-    kind: str
-
-
-def read_logo(path: Path) -> Logo:
-    """Read the logo. Its content decides the media type, not its file name."""
+def read_logo(path: Path) -> tuple[bytes, str]:
+    """Return the logo and its media type. The content decides the media type, not the file name."""
     try:
         content = path.read_bytes() if path.stat().st_size <= MAX_LOGO else None
     except OSError as error:
@@ -110,7 +90,7 @@ def read_logo(path: Path) -> Logo:
     kind = picture(content)
     if kind is None:
         raise ConfigError(f"HOOKLINE_PORTAL_LOGO: {path} is not a PNG, SVG, JPEG or WebP image")
-    return Logo(content, kind)
+    return content, kind
 
 
 def picture(content: bytes) -> str | None:

@@ -158,7 +158,7 @@ def test_a_waterfall_is_to_one_scale() -> None:
     assert [(rect["x"], rect["width"]) for rect in drawn] == [("0%", "25%"), ("50%", "50%")]
     assert drawn[0].get("y") != drawn[1].get("y")
     assert [tick.text for tick in chart.all("text", class_="tick")] == ["0 s", "1 s", "2 s", "3 s", "4 s"]
-    assert [item.text for item in chart.first(class_="legend").all("li")] == ["DNS", "waiting for the answer"]
+    assert [item.text for item in chart.first(class_="legend").all("li")] == ["DNS", "answer"]
 
 
 def test_a_part_of_zero_length_is_still_drawn() -> None:

@@ -19,15 +19,6 @@ MAX_KEYS = 6  # entries in the legend of a band
 SHORTEST = timedelta(microseconds=1)  # shortest time span that a chart can show
 DASHES = ("", "dashed", "dotted")  # line styles, so that curves do not differ by colour alone
 
-PHASES = {
-    "queue": "waiting in the lane",
-    "dns": "DNS",
-    "connect": "connect",
-    "tls": "TLS",
-    "wait": "waiting for the answer",
-    "body": "body",
-}
-
 
 class Curve(Struct, frozen=True, kw_only=True):
     name: str
@@ -229,7 +220,7 @@ def waterfall(label: str, rows: Sequence[Row], since: datetime, until: datetime)
         label, *_elapsed(since, until, height), *inner, height=height + drawing.BELOW, data_stretches="length"
     )
     axis = tag("svg", *names, height=str(height + drawing.BELOW), class_="names", aria_hidden="true")
-    shades = dict.fromkeys(each.shade for row in rows for each in row.stretches)
+    keys = {each.shade: drawing.key(each.shade, each.words) for row in rows for each in row.stretches}
     table = [
         [row.name, each.words, scales.length((each.since - since).total_seconds()), _took(each)]
         for row in rows
@@ -237,7 +228,7 @@ def waterfall(label: str, rows: Sequence[Row], since: datetime, until: datetime)
     ]
     return drawing.figure(
         label,
-        [drawing.key(shade, PHASES.get(shade, shade)) for shade in shades],
+        keys.values(),
         tag("div", axis, drawn, class_="axes named"),
         drawing.table(label, ["Of", "What", "After", "Took"], table),
     )

@@ -12,7 +12,7 @@ from hookline.dashboard import components
 from hookline.dashboard.charts import drawing
 from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
-from hookline.dashboard.pages.message.search import FILTERS, SearchInput, page_of_id, read
+from hookline.dashboard.pages.message.search import FILTERS, OFFERED, SearchInput, page_of_id, read
 from hookline.errors import InvalidInput
 from hookline.model import FoundMessage, Message
 from hookline.store.protocols import Page as Rows
@@ -30,14 +30,6 @@ STATES = (
     "resolved",
     "delivered",
 )  # the most important first
-
-OFFERED = (
-    ("", "Any"),
-    ("dead", "Dead at an endpoint"),
-    ("open", "Open at an endpoint"),
-    ("delivered", "Delivered to all endpoints"),
-    ("none", "No endpoint matched"),
-)
 
 
 class MessagePage(Struct, frozen=True, kw_only=True):
@@ -138,7 +130,7 @@ async def _filters(context: PageContext, search: SearchInput) -> Safe:
     return components.filters(
         context,
         fields.field("q", "Search", type_="search", placeholder="msg_…, dl_…, ep_… or an event id"),
-        components.choice("state", "State", OFFERED, fields.typed.get("state", "")),
+        components.choice("state", "State", [("", "Any"), *OFFERED.items()], fields.typed.get("state", "")),
         components.fault(fields.error_texts["state"]) if "state" in fields.errors else None,
         fields.field("type", "Event type", list="event-types", autocomplete="off", hint=beyond),
         components.offered("event-types", ((each.name, "") for each in known[:MAX_TYPES])),

@@ -40,10 +40,6 @@ class Fleet(Struct, frozen=True, kw_only=True):
     def slots(self) -> int:
         return sum(pulse.slots for pulse in self.living)
 
-    @property
-    def in_flight(self) -> int:
-        return sum(pulse.in_flight for pulse in self.living)
-
 
 class OverviewData(Struct, frozen=True, kw_only=True):
     series: Series
@@ -196,10 +192,11 @@ def _waiting_words(context: PageContext, data: OverviewData) -> str:
 def _fleet(fleet: Fleet) -> list[Safe]:
     total = charted(fleet.steps, fleet.steps[0].at)
     slow = quantile(0.95, total.latency, SECONDS) if total.latency else None
+    in_flight = sum(pulse.in_flight for pulse in fleet.living)
     processes = f"{len(fleet.living):,} {'process' if len(fleet.living) == 1 else 'processes'}"
     return [
         components.number("pending", overview_charts.length(slow), "accepted to delivered, p95", href="#latency"),
-        components.number("pending", f"{fleet.in_flight:,}", f"in flight, of {fleet.slots:,} in {processes}"),
+        components.number("pending", f"{in_flight:,}", f"in flight, of {fleet.slots:,} in {processes}"),
     ]
 
 

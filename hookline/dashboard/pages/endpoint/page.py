@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from hookline.dashboard import components, delivery_contract, endpoint_health
+from hookline.dashboard import components, endpoint_health
 from hookline.dashboard.charts import circuit_band, figures, series
 from hookline.dashboard.charts.series import Series
 from hookline.dashboard.endpoint_health import condition
 from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
+from hookline.dashboard.pages import delivery_contract
 from hookline.dashboard.pages.endpoint import controls
 from hookline.dashboard.pages.endpoint import settings as endpoint_settings
 from hookline.dashboard.pages.endpoints import state

@@ -6,9 +6,10 @@ from datetime import timedelta
 
 from starlette.responses import RedirectResponse, Response
 
-from hookline.dashboard import components, delivery_contract, forms
+from hookline.dashboard import components, forms
 from hookline.dashboard.page import Form, Page, get, post
 from hookline.dashboard.page_context import PageContext, one_of
+from hookline.dashboard.pages import delivery_contract
 from hookline.dashboard.pages.endpoint.actions import find, ref
 from hookline.dashboard.pages.endpoint.controls import path
 from hookline.dashboard.pages.endpoint.settings import OVERLAPS

@@ -24,12 +24,8 @@ MAX_OFFERED = 200  # endpoints to choose from
 
 
 @get("/messages/{message_id}/resend", portal=True)
-async def offer_resend(context: PageContext) -> Page:
+async def resend_page(context: PageContext, chosen: str = "", error: NoSuch | None = None) -> Page:
     message = await context.message(context.path("message_id"))
-    return await _resend_page(context, message)
-
-
-async def _resend_page(context: PageContext, message: Message, chosen: str = "", error: NoSuch | None = None) -> Page:
     found = await context.store.catalogue.endpoints(message.app_no, Rows(limit=MAX_OFFERED + 1))
     enabled = [each for each in found[:MAX_OFFERED] if each.status != EndpointStatus.DISABLED]
     options, more = [(each.id, f"{each.url} ({each.id})") for each in enabled], len(found) > MAX_OFFERED
@@ -42,12 +38,7 @@ async def _resend_page(context: PageContext, message: Message, chosen: str = "",
     else:
         endpoints = context.anchor("Endpoints", "/endpoints", app=None if context.viewer.portal else message.app_id)
         body.append(components.empty("The application has no enabled endpoint.", None, endpoints))
-    return Page(
-        title="Send to another endpoint",
-        body=body,
-        aside=back(context, message),
-        status=http_status(error),
-    )
+    return Page(title="Send to another endpoint", body=body, aside=back(context, message), status=http_status(error))
 
 
 @post("/messages/{message_id}/resend", portal=True)
@@ -58,7 +49,7 @@ async def resend(context: PageContext, form: Form) -> Done | Page:
     except NoSuch as refused:
         if refused.kind != "endpoint":
             raise
-        return await _resend_page(context, await context.message(ref.message), form.text("endpoint"), refused)
+        return await resend_page(context, form.text("endpoint"), refused)
     held = " The delivery is held until the endpoint is resumed." if endpoint.status == EndpointStatus.PAUSED else ""
     return Done(to=context.link(f"/messages/{message.id}"), notice=f"Sent again to {endpoint.url}.{held}")
 
@@ -89,18 +80,15 @@ async def download(context: PageContext) -> Response:
     return Response(message.payload, headers=named, media_type="application/octet-stream")
 
 
-@get("/messages/{message_id}/expunge", portal=True)
-async def ask_expunge(context: PageContext) -> Page:
-    return await _expunge_page(context, await context.message(context.path("message_id")))
-
-
 async def _needed(context: PageContext, message: Message) -> int:
     """Return the number of deliveries that still need the payload."""
     found = await context.store.history.deliveries(message.id)
     return sum(each.state in OPEN or each.state == DeliveryState.DEAD for each in found)
 
 
-async def _expunge_page(context: PageContext, message: Message, error: str | None = None) -> Page:
+@get("/messages/{message_id}/expunge", portal=True)
+async def expunge_page(context: PageContext, error: str | None = None) -> Page:
+    message = await context.message(context.path("message_id"))
     needed = await _needed(context, message)
     affected = f"{components.count(needed, 'delivery')} still {'needs' if needed == 1 else 'need'} it"
     costs = f"{affected}: open deliveries become dead letters, and dead letters cannot be replayed."
@@ -128,11 +116,11 @@ async def expunge(context: PageContext, form: Form) -> Done | Page:
     confirmed = form.text("needed")
     agreed = int(confirmed) if confirmed.isascii() and confirmed.isdigit() and len(confirmed) <= MAX_DIGITS else 0
     if await _needed(context, message) > agreed:
-        return await _expunge_page(context, message, "More deliveries need the payload now. Nothing was removed.")
+        return await expunge_page(context, "More deliveries need the payload now. Nothing was removed.")
     try:
         await messages.expunge(context.deps, context.caller, MessageRef(message.id), force=agreed > 0)
     except Conflict as error:
-        return await _expunge_page(context, message, str(error))
+        return await expunge_page(context, str(error))
     return Done(to=context.link(f"/messages/{message.id}"), notice="The payload is removed.")
 
 

@@ -22,7 +22,14 @@ SHOWN_BODY = 1024  # bytes of the last response
 SHOWN = 15  # attempts and lane events in the table; `?all=1` shows all of them
 
 SHADES = {Part.WAITING: "queue", Part.HELD: "held", Part.FAILED: "dead", Part.DELIVERED: "delivered"}
-PHASES = {Phase.DNS: "dns", Phase.CONNECT: "connect", Phase.TLS: "tls", Phase.ANSWER: "wait", Phase.BODY: "body"}
+# Colour and text of each phase.
+PHASES = {
+    Phase.DNS: ("dns", "DNS"),
+    Phase.CONNECT: ("connect", "connect"),
+    Phase.TLS: ("tls", "TLS"),
+    Phase.ANSWER: ("wait", "waiting for the answer"),
+    Phase.BODY: ("body", "body"),
+}
 OUTCOMES = {"delivered": "delivered", "retry": "scheduled", "dead": "dead"}
 
 RANKS = ("dead", "held", "scheduled", "queued", "pending", "delivering", "resolved", "delivered")
@@ -212,7 +219,8 @@ def _phases(attempt: Attempt, origin: datetime) -> Iterator[figures.Stretch]:
     at = origin
     for phase, micros in explain.phases(attempt):
         until = at + timedelta(microseconds=micros)
-        yield figures.Stretch(shade=PHASES[phase], words=figures.PHASES[PHASES[phase]], since=at, until=until)
+        shade, words = PHASES[phase]
+        yield figures.Stretch(shade=shade, words=words, since=at, until=until)
         at = until
 
 

@@ -22,7 +22,13 @@ FILTERS = {
     "since": "Since",
     "until": "Until",
 }
-STATES = ("dead", "open", "delivered", "none")
+# States of messages that can be searched for, and their labels.
+OFFERED = {
+    "dead": "Dead at an endpoint",
+    "open": "Open at an endpoint",
+    "delivered": "Delivered to all endpoints",
+    "none": "No endpoint matched",
+}
 MAX_TYPES = 20
 
 
@@ -45,7 +51,7 @@ def read(context: PageContext) -> SearchInput:
     where = MessageSearch(
         app_no=context.app_no,
         ref=fields.read("q", _ref),
-        state=fields.read("state", lambda name, text: one_of(name, text, STATES)),
+        state=fields.read("state", lambda name, text: one_of(name, text, OFFERED)),
         event_types=fields.read("type", _types),
         channel=fields.read("channel", lambda name, text: text_checks.check_name(name, text, 128)),
         tag=fields.read("tag", lambda name, text: text_checks.check_text(name, text, 128)),
