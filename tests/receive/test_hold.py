@@ -19,8 +19,7 @@ from hookline.outbox.coroutines import run_sync
 from hookline.receive.idempotency import IdempotencySettings
 from hookline.receive.idempotency.asgi import IdempotencyMiddleware
 from hookline.receive.idempotency.core import Claim
-from hookline.receive.idempotency.hold import Hold, Holder
-from hookline.receive.idempotency.hold_async import AsyncHolder
+from hookline.receive.idempotency.hold import AsyncHolder, Hold, Holder
 from hookline.receive.idempotency.keys import Answer, Fresh, InProgress, KeyStoreUnavailable, Replay, StoredResponse
 from hookline.receive.idempotency.recording import Recording
 from hookline.receive.stores.postgres import AsyncPostgresKeys

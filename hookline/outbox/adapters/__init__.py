@@ -22,18 +22,12 @@ _MODULES = {
 
 def of(conn: Any) -> Adapter:
     """Return the adapter of a synchronous connection or session."""
-    found = _made(conn, "sync")
-    if found is None:
-        raise _refused(conn, "asynchronous", "is async: call the function whose name ends in _async")
-    return found
+    return _adapter(conn, "sync", "asynchronous", "is async: call the function whose name ends in _async")
 
 
 def of_async(conn: Any) -> Adapter:
     """Return the adapter of an async connection or session."""
-    found = _made(conn, "asynchronous")
-    if found is None:
-        raise _refused(conn, "sync", "is not async: call the function whose name does not end in _async")
-    return found
+    return _adapter(conn, "asynchronous", "sync", "is not async: call the function whose name does not end in _async")
 
 
 def is_known(conn: Any) -> bool:
@@ -49,11 +43,15 @@ def _made(conn: Any, kind: str) -> Adapter | None:
     return made
 
 
-def _refused(conn: Any, other_kind: str, hint: str) -> UnknownConnection:
+def _adapter(conn: Any, kind: str, other_kind: str, hint: str) -> Adapter:
+    """Return the adapter of this kind. If only the other kind can use the connection, the error gives the hint."""
+    found = _made(conn, kind)
+    if found is not None:
+        return found
     name = f"{type(conn).__module__.partition('.')[0]}.{type(conn).__qualname__}"
     if _made(conn, other_kind) is not None:
-        return UnknownConnection(f"{name} {hint}")
-    return UnknownConnection(
+        raise UnknownConnection(f"{name} {hint}")
+    raise UnknownConnection(
         f"{name} is not a connection or session of {', '.join(_MODULES)}: "
         "give the connection itself, not its cursor, pool or engine"
     )

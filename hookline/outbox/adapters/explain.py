@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 _MISSING = "Hookline's outbox is not in this database, or is older than this release."
@@ -39,14 +40,6 @@ def explained(advice_for: Callable[[Any], str | None]) -> Iterator[None]:
         raise
 
 
-def for_publish(error: Any) -> str | None:
-    return _advice(error, _GRANT)
-
-
-def for_read(error: Any) -> str | None:
-    return _advice(error, _READ)
-
-
 def sqlstate(error: Any) -> str | None:
     return getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
 
@@ -58,6 +51,10 @@ def _advice(error: Any, for_forbidden: str) -> str | None:
     if state == _FORBIDDEN:
         return for_forbidden
     return _SQLITE if "hookline_outbox" in text and text.startswith(("no such table", "table ")) else None
+
+
+for_publish = partial(_advice, for_forbidden=_GRANT)
+for_read = partial(_advice, for_forbidden=_READ)
 
 
 def _of_driver(error: BaseException) -> Any:

@@ -16,8 +16,7 @@ from urllib.parse import unquote
 
 from hookline.receive.idempotency import problems
 from hookline.receive.idempotency.core import CLAIMS, NOTHING, Claim, Plan, examine, is_new, needs_body, plan
-from hookline.receive.idempotency.hold import Hold
-from hookline.receive.idempotency.hold_async import AsyncHolder
+from hookline.receive.idempotency.hold import AsyncHolder, Hold
 from hookline.receive.idempotency.keys import AsyncKeyStore, StoredResponse
 from hookline.receive.idempotency.problems import Answered
 from hookline.receive.idempotency.recording import Recording
@@ -58,7 +57,10 @@ class IdempotencyMiddleware:
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008, "reason": "only signed requests are accepted here"})
         else:
-            await self._answer(app, chosen, scope, receive, send)
+            try:
+                await self._admit(app, chosen, scope, receive, send)
+            except Answered as answered:
+                await send_response(send, answered.response)
 
     def _plan(self, scope: Scope) -> Plan:
         if scope["type"] not in ("http", "websocket"):
@@ -69,12 +71,6 @@ class IdempotencyMiddleware:
         if scope["type"] == "websocket" and (chosen.spares_empty or not chosen.verifies):
             return NOTHING  # treated like a GET without a body
         return chosen
-
-    async def _answer(self, app: Application, chosen: Plan, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await self._admit(app, chosen, scope, receive, send)
-        except Answered as answered:
-            await send_response(send, answered.response)
 
     async def _admit(self, app: Application, chosen: Plan, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope["headers"])

@@ -26,8 +26,7 @@ from hookline.errors import InvalidInput
 from hookline.outbox.coroutines import run_sync, settled
 from hookline.receive.idempotency import problems
 from hookline.receive.idempotency.core import CLAIMS, Claim, content_length, examine, is_new, needs_body, plan
-from hookline.receive.idempotency.hold import BaseHolder, Hold, Holder
-from hookline.receive.idempotency.hold_async import AsyncHolder
+from hookline.receive.idempotency.hold import AsyncHolder, BaseHolder, Hold, Holder
 from hookline.receive.idempotency.keys import AsyncKeyStore, KeyStore, StoredResponse
 from hookline.receive.idempotency.problems import Answered
 from hookline.receive.idempotency.recording import Recording

@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from hookline.errors import HooklineError, InvalidInput
+from hookline.outbox.coroutines import run_sync
 
 # Seconds after the lease for which a key stays bound to its request, if its holder died and no copy arrives.
 ABANDONED = 96 * 3600.0
@@ -163,3 +164,25 @@ class AsyncKeyStore(Protocol):
     async def release(self, key: bytes, token: bytes) -> None: ...
 
     async def clean(self, limit: int) -> int: ...
+
+
+class SyncKeyStore:
+    """A `KeyStore` that runs the coroutines of `_steps`. They never wait, because `_steps` uses a synchronous client."""
+
+    def __init__(self, steps: AsyncKeyStore) -> None:
+        self._steps = steps
+
+    def begin(self, key: bytes, fingerprint: bytes, *, token: bytes, lease: float) -> Answer:
+        return run_sync(self._steps.begin(key, fingerprint, token=token, lease=lease))
+
+    def renew(self, key: bytes, token: bytes, lease: float) -> bool:
+        return run_sync(self._steps.renew(key, token, lease))
+
+    def finish(self, key: bytes, token: bytes, response: StoredResponse, ttl: float) -> bool:
+        return run_sync(self._steps.finish(key, token, response, ttl))
+
+    def release(self, key: bytes, token: bytes) -> None:
+        run_sync(self._steps.release(key, token))
+
+    def clean(self, limit: int) -> int:
+        return run_sync(self._steps.clean(limit))

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from hookline import clock
-from hookline.outbox.adapters.base import Adapter, Rows, Statement
+from hookline.outbox.adapters.base import Adapter, Rows
 from hookline.outbox.adapters.explain import explained, sqlstate
 from hookline.receive.inbox import statements as sql
 from hookline.receive.inbox.model import Claim, Day, DeadEvent, Event
@@ -28,11 +28,10 @@ _MISSING = (
 )
 
 
-async def _fetch(on: Adapter, statement: Statement | Pair, **values: Any) -> Rows:
+async def _fetch(on: Adapter, statement: Pair, **values: Any) -> Rows:
     """Run a statement. Every statement may also use `:now`, in microseconds since 1970."""
-    chosen = statement.on(on.engine) if isinstance(statement, Pair) else statement
     with explained(_advice):
-        return await on.fetch(chosen, {"now": clock.to_micros(clock.wall()), **values})
+        return await on.fetch(statement.on(on.engine), {"now": clock.to_micros(clock.wall()), **values})
 
 
 def _advice(error: Any) -> str | None:
@@ -45,11 +44,11 @@ def _advice(error: Any) -> str | None:
 
 async def record(on: Adapter, scope: str, key: str) -> bool:
     """Record a key. Return True if it was not recorded before."""
+    values = {"flow": "once", "scope": scope, "key": key}
     if on.engine == "postgres":
-        [(fresh,)] = await _fetch(on, sql.RECORD_POSTGRES, scope=scope, key=key)
-        return bool(fresh)
-    first = bool(await _fetch(on, sql.RECORD_KEY_SQLITE, scope=scope, key=key))
-    await _fetch(on, sql.EFFECT_SQLITE if first else sql.COPY_SQLITE, flow="once", scope=scope, key=key)
+        return bool(await _fetch(on, sql.RECORD_AND_COUNT, **values))
+    first = bool(await _fetch(on, sql.RECORD, **values))
+    await _fetch(on, sql.EFFECT if first else sql.COPY, **values)
     return first
 
 
@@ -57,19 +56,13 @@ async def accept(
     on: Adapter, scope: str, key: str, event_type: str | None, body: bytes, headers: dict[str, str]
 ) -> bool:
     """Store an event. Return True if it is new."""
-    values = {
-        "scope": scope,
-        "key": key,
-        "event_type": event_type,
-        "body": body,
-        "headers": msgspec.json.encode(headers).decode() if headers else None,
-    }
+    kept = msgspec.json.encode(headers).decode() if headers else None
+    values = {"flow": "worker", "scope": scope, "key": key, "event_type": event_type, "body": body, "headers": kept}
     if on.engine == "postgres":
-        [(fresh,)] = await _fetch(on, sql.ACCEPT_POSTGRES, **values)
-        return bool(fresh)
-    new = bool(await _fetch(on, sql.ACCEPT_SQLITE, **values))
+        return bool(await _fetch(on, sql.ACCEPT_AND_COUNT, **values))
+    new = bool(await _fetch(on, sql.ACCEPT, **values))
     if not new:
-        await _fetch(on, sql.COPY_SQLITE, flow="worker", scope=scope, key=key)
+        await _fetch(on, sql.COPY, **values)
     return new
 
 
@@ -86,11 +79,12 @@ async def claim(on: Adapter, token: str, lease: float) -> Claim | None:
 
 async def finish(on: Adapter, claimed: Claim) -> bool:
     """Mark an event as done. Return False, and write nothing, if another worker has it now."""
+    values = {"flow": "worker", "id": claimed.id, "token": claimed.token}
     if on.engine == "postgres":
-        return bool(await _fetch(on, sql.FINISH_POSTGRES, id=claimed.id, token=claimed.token))
-    rows = await _fetch(on, sql.FINISH_SQLITE, id=claimed.id, token=claimed.token)
+        return bool(await _fetch(on, sql.FINISH_AND_COUNT, **values))
+    rows = await _fetch(on, sql.FINISH, **values)
     for scope, key in rows:
-        await _fetch(on, sql.EFFECT_SQLITE, flow="worker", scope=scope, key=key)
+        await _fetch(on, sql.EFFECT, flow="worker", scope=scope, key=key)
     return bool(rows)
 
 

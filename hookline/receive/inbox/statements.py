@@ -31,6 +31,7 @@ _MACROS: list[tuple[str, str, str]] = [
 # The PostgreSQL types of parameters. All others are text.
 _TYPES = {
     "id": "bigint",
+    "body": "bytea",
     "after": "bigint",
     "limit": "integer",
     "days": "integer",
@@ -48,54 +49,53 @@ class Pair:
         postgres = sqlite = text
         for macro, for_postgres, for_sqlite in _MACROS:
             postgres, sqlite = re.sub(macro, for_postgres, postgres), re.sub(macro, for_sqlite, sqlite)
-        postgres = re.sub(r":([a-z]+)", lambda name: f"CAST({name[0]} AS {_TYPES.get(name[1], 'text')})", postgres)
+        postgres = re.sub(r":([a-z_]+)", lambda name: f"CAST({name[0]} AS {_TYPES.get(name[1], 'text')})", postgres)
         self._by_engine: dict[Engine, Statement] = {"postgres": Statement(postgres), "sqlite": Statement(sqlite)}
 
     def on(self, engine: Engine) -> Statement:
         return self._by_engine[engine]
 
 
-# ── once ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── statements with a second write ───────────────────────────────────────────────────────────────────────────────
 
-# A copy waits here until the transaction of the first request ends. One statement, so that it is one round trip.
-RECORD_POSTGRES = Statement("""
-WITH fresh AS (
-    INSERT INTO hookline_inbox (scope, key) VALUES (CAST(:scope AS text), CAST(:key AS text))
-    ON CONFLICT DO NOTHING RETURNING scope, key
-), effect AS (
-    INSERT INTO hookline_inbox_effect (flow, scope, key) SELECT 'once', scope, key FROM fresh
-), copy AS (
-    INSERT INTO hookline_inbox_copy (flow, scope, key)
-    SELECT 'once', CAST(:scope AS text), CAST(:key AS text) WHERE NOT EXISTS (SELECT 1 FROM fresh)
-)
-SELECT count(*) FROM fresh
-""")
-RECORD_KEY_SQLITE = Statement("""
-INSERT INTO hookline_inbox (scope, key, first_at) VALUES (:scope, :key, :now) ON CONFLICT DO NOTHING RETURNING 1
-""")
+# Each arrival and each effect is counted in a table of its own. SQLite cannot write two tables in one statement, so it runs
+# EFFECT or COPY afterwards. PostgreSQL writes both in one statement, so that it is one round trip.
+EFFECT = Pair("INSERT INTO hookline_inbox_effect (flow, scope, key, at) VALUES (:flow, :scope, :key, NOW)")
+COPY = Pair("INSERT INTO hookline_inbox_copy (flow, scope, key, at) VALUES (:flow, :scope, :key, NOW)")
 
-# SQLite cannot write two tables in one statement.
-EFFECT_SQLITE = Statement("INSERT INTO hookline_inbox_effect (flow, scope, key, at) VALUES (:flow, :scope, :key, :now)")
-COPY_SQLITE = Statement("INSERT INTO hookline_inbox_copy (flow, scope, key, at) VALUES (:flow, :scope, :key, :now)")
+_AND_EFFECT = "INSERT INTO hookline_inbox_effect (flow, scope, key, at) SELECT :flow, scope, key, NOW FROM fresh"
+_AND_COPY = """
+INSERT INTO hookline_inbox_copy (flow, scope, key, at)
+SELECT :flow, :scope, :key, NOW WHERE NOT EXISTS (SELECT 1 FROM fresh)
+"""
 
-# ── accept ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-ACCEPT_POSTGRES = Statement("""
-WITH fresh AS (
-    INSERT INTO hookline_inbox_event (scope, key, event_type, body, headers)
-    VALUES (CAST(:scope AS text), CAST(:key AS text), CAST(:event_type AS text), CAST(:body AS bytea), CAST(:headers AS text))
-    ON CONFLICT (scope, key) DO NOTHING RETURNING id
-), copy AS (
-    INSERT INTO hookline_inbox_copy (flow, scope, key)
-    SELECT 'worker', CAST(:scope AS text), CAST(:key AS text) WHERE NOT EXISTS (SELECT 1 FROM fresh)
-)
-SELECT count(*) FROM fresh
-""")
-ACCEPT_SQLITE = Statement("""
+def _with(first: str, effect: str = "SELECT 1", copy: str = "SELECT 1") -> Pair:
+    return Pair(f"WITH fresh AS ({first}), effect AS ({effect}), copy AS ({copy}) SELECT 1 FROM fresh")  # noqa: S608
+
+
+# A copy waits here until the transaction of the first request ends.
+_RECORD = """
+INSERT INTO hookline_inbox (scope, key, first_at) VALUES (:scope, :key, NOW) ON CONFLICT DO NOTHING RETURNING scope, key
+"""
+RECORD, RECORD_AND_COUNT = Pair(_RECORD), _with(_RECORD, _AND_EFFECT, _AND_COPY)
+
+_ACCEPT = """
 INSERT INTO hookline_inbox_event (scope, key, event_type, body, headers, due_at, accepted_at, budget_from)
-VALUES (:scope, :key, :event_type, :body, :headers, :now, :now, :now)
-ON CONFLICT (scope, key) DO NOTHING RETURNING 1
-""")
+VALUES (:scope, :key, :event_type, :body, :headers, NOW, NOW, NOW)
+ON CONFLICT (scope, key) DO NOTHING RETURNING scope, key
+"""
+ACCEPT, ACCEPT_AND_COUNT = Pair(_ACCEPT), _with(_ACCEPT, copy=_AND_COPY)
+
+# This runs before the handler, in its transaction. So the row stays locked while the handler runs, and if the handler commits
+# by itself, the mark "done" is committed too.
+_FINISH = """
+UPDATE hookline_inbox_event
+SET state = 'done', token = NULL, body = NULL, headers = NULL, error = NULL, finished_at = NOW
+WHERE id = :id AND token = :token AND state = 'open'
+RETURNING scope, key
+"""
+FINISH, FINISH_AND_COUNT = Pair(_FINISH), _with(_FINISH, _AND_EFFECT)
 
 # ── the worker ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -108,26 +108,6 @@ WHERE id = (
     SELECT id FROM hookline_inbox_event WHERE state = 'open' AND due_at <= NOW
     ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED)
 RETURNING id, scope, key, event_type, body, headers, attempts, MICROS(accepted_at), ELAPSED(budget_from)
-""")
-
-# This runs before the handler, in its transaction. So the row stays locked while the handler runs, and if the handler commits
-# by itself, the mark "done" is committed too.
-FINISH_POSTGRES = Statement("""
-WITH finished AS (
-    UPDATE hookline_inbox_event
-    SET state = 'done', token = NULL, body = NULL, headers = NULL, error = NULL, finished_at = now()
-    WHERE id = CAST(:id AS bigint) AND token = CAST(:token AS text) AND state = 'open'
-    RETURNING scope, key
-), effect AS (
-    INSERT INTO hookline_inbox_effect (flow, scope, key) SELECT 'worker', scope, key FROM finished
-)
-SELECT scope, key FROM finished
-""")
-FINISH_SQLITE = Statement("""
-UPDATE hookline_inbox_event
-SET state = 'done', token = NULL, body = NULL, headers = NULL, error = NULL, finished_at = :now
-WHERE id = :id AND token = :token AND state = 'open'
-RETURNING scope, key
 """)
 
 # This runs after the handler. If the handler rolled back, the mark is gone, but later writes of the handler are not.

@@ -9,7 +9,6 @@ from typing import Any, Unpack
 
 from hookline import clock
 from hookline.outbox import adapters
-from hookline.outbox.adapters.base import Adapter
 from hookline.outbox.coroutines import run_sync
 from hookline.receive.inbox.handling import Handler, WorkerOptions
 from hookline.receive.inbox.wake import IdleWorker
@@ -31,6 +30,9 @@ class InboxWorker(WorkerLoop):
     poll      seconds (0.2) between two polls while the worker is idle. An `accept` in the same process wakes the worker at once
     keep      how long keys are kept (30 days); the worker cleans every hour. None: you call `clean` yourself
     """
+
+    _event = threading.Event
+    _adapter = staticmethod(adapters.of)
 
     def __init__(
         self,
@@ -68,18 +70,12 @@ class InboxWorker(WorkerLoop):
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _new_event(self) -> threading.Event:
-        return threading.Event()
-
     def _started(self, name: str) -> threading.Thread:
         woken = threading.Event()
         self._idle.append(IdleWorker(woken.set))
         thread = threading.Thread(target=lambda: run_sync(self._work(woken)), name=name, daemon=True)
         thread.start()
         return thread
-
-    def _adapter(self, conn: Any) -> Adapter:
-        return adapters.of(conn)
 
     def _is_manager(self, made: Any) -> bool:
         if not adapters.is_known(made) and hasattr(type(made), "__enter__"):

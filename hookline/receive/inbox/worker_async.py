@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import Any, Unpack
 
 from hookline.outbox import adapters
-from hookline.outbox.adapters.base import Adapter
 from hookline.outbox.coroutines import settled
 from hookline.receive.inbox.handling import Handler, WorkerOptions
 from hookline.receive.inbox.wake import IdleWorker
@@ -27,6 +26,9 @@ class AsyncInboxWorker(WorkerLoop):
 
     If a task is cancelled, another worker gets its event after the lease. `stop` waits for running handlers.
     """
+
+    _event = asyncio.Event
+    _adapter = staticmethod(adapters.of_async)
 
     def __init__(
         self,
@@ -63,9 +65,6 @@ class AsyncInboxWorker(WorkerLoop):
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    def _new_event(self) -> asyncio.Event:
-        return asyncio.Event()
-
     def _started(self, name: str) -> asyncio.Task[None]:
         loop, woken = asyncio.get_running_loop(), asyncio.Event()
 
@@ -75,9 +74,6 @@ class AsyncInboxWorker(WorkerLoop):
 
         self._idle.append(IdleWorker(wake))
         return loop.create_task(self._work(woken), name=name)
-
-    def _adapter(self, conn: Any) -> Adapter:
-        return adapters.of_async(conn)
 
     async def _new_connection(self) -> Any:
         made = self._connect()

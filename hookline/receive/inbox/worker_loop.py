@@ -11,7 +11,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 from hookline import clock
 from hookline.errors import Conflict, HooklineError, InvalidInput
@@ -44,6 +44,9 @@ class RolledBack(HooklineError):
 class WorkerLoop(ABC):
     """The part that the workers for threads and for asyncio share. In a thread, none of the coroutines ever waits."""
 
+    _event: ClassVar[type]  # makes a `threading.Event` or an `asyncio.Event`
+    _adapter: ClassVar[staticmethod[[Any], Adapter]]
+
     def __init__(
         self, connect: Callable[[], Any], handlers: Mapping[str, Handler], options: WorkerOptions, **count: int
     ) -> None:
@@ -57,20 +60,13 @@ class WorkerLoop(ABC):
         self._rules = Rules(handlers=handlers, **options)
         self._idle: list[IdleWorker] = []
         self._running: list[Any] = []  # threads, or tasks of asyncio
-        self._stopping: Any = self._new_event()
+        self._stopping: Any = self._event()
         self._cleaning = threading.Lock()
         self._clean_at = 0.0
 
     @abstractmethod
-    def _new_event(self) -> Any:
-        """Return a `threading.Event` or an `asyncio.Event`."""
-
-    @abstractmethod
     def _started(self, name: str) -> Any:
         """Start a thread or a task that calls `_work`, and return it."""
-
-    @abstractmethod
-    def _adapter(self, conn: Any) -> Adapter: ...
 
     @abstractmethod
     def _is_manager(self, made: Any) -> bool:

@@ -17,7 +17,6 @@ from hookline.outbox.coroutines import run_sync
 from hookline.receive.idempotency import keys
 from hookline.receive.stores.postgres_connections import Connections, Row, Values, connections, connections_async
 from hookline.receive.stores.postgres_sql import TABLE, Statements, table_sql
-from hookline.receive.stores.sync_store import SyncKeyStore
 
 __all__ = ["AsyncPostgresKeys", "PostgresKeys", "table_sql"]
 
@@ -74,7 +73,7 @@ class _Keys:
                     raise _unavailable(error, self._sql.table) from error
 
 
-class PostgresKeys(SyncKeyStore):
+class PostgresKeys(keys.SyncKeyStore):
     def __init__(self, source: Any, *, table: str = TABLE, schema: str | None = None, timeout: float = 5.0) -> None:
         """`source`: a pool, or a function that opens a connection; up to eight are kept. `timeout`: seconds to wait for one."""
         self._keys = _Keys(Statements(table, schema), connections(source, keys.checked_timeout(timeout)))

@@ -106,11 +106,10 @@ def table_sql(table: str = TABLE, schema: str | None = None) -> str:
 
 
 def _qualified(table: str, schema: str | None) -> str:
-    _check(table)
-    if schema is None:
-        return _quoted(table)
-    _check(schema)
-    return f"{_quoted(schema)}.{_quoted(table)}"
+    names = [name for name in (schema, table) if name is not None]
+    for name in names:
+        _check(name)
+    return ".".join(map(_quoted, names))
 
 
 def _check(name: str) -> None:

@@ -22,7 +22,6 @@ from hookline import clock
 from hookline.errors import InvalidInput
 from hookline.outbox.coroutines import settled
 from hookline.receive.idempotency import keys
-from hookline.receive.stores.sync_store import SyncKeyStore
 
 __all__ = ["AsyncRedisKeys", "RedisKeys"]
 
@@ -185,7 +184,7 @@ class _Keys:
         return await self._limit.run(lambda: self._client.execute_command(*command, NEVER_DECODE=True))
 
 
-class RedisKeys(SyncKeyStore):
+class RedisKeys(keys.SyncKeyStore):
     def __init__(self, client: Any, *, prefix: str = PREFIX, timeout: float = 5.0) -> None:
         """`timeout`: seconds to wait for a connection of the client's pool. The store uses at most half of the pool."""
         if _is_async(client) is True:
