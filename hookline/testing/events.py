@@ -143,7 +143,8 @@ async def _clear(on: Adapter) -> None:
 
 def _decoded(engine: Engine, rows: Rows) -> list[Published]:
     try:
-        return [_event(_of_postgres(row) if engine == "postgres" else _of_sqlite(row)) for row in rows]
+        decode = _of_sqlite if engine == "sqlite" else lambda row: msgspec.json.decode(row[0], type=_Row)
+        return [_event(decode(row)) for row in rows]
     except (ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise InvalidInput(f"the outbox has a row that was not written by publish and is no event: {error}") from error
 
@@ -151,10 +152,6 @@ def _decoded(engine: Engine, rows: Rows) -> list[Published]:
 def _event(row: _Row) -> Published:
     fields = {name: getattr(row, name) for name in row.__struct_fields__}
     return Published(**fields, payload=json.loads(row.body))
-
-
-def _of_postgres(row: tuple[Any, ...]) -> _Row:
-    return msgspec.json.decode(row[0], type=_Row)
 
 
 def _of_sqlite(row: tuple[Any, ...]) -> _Row:

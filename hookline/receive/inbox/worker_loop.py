@@ -88,9 +88,9 @@ class WorkerLoop(ABC):
         return self._connect()
 
     def start(self) -> None:
-        """Start the threads, or the tasks in the running event loop. Another worker gets their events after the lease.
+        """Start the threads, or the tasks in the running event loop.
 
-        The threads end with the process.
+        Threads end with the process. Another worker then gets their events after the lease.
         """
         if self._running:
             raise Conflict("this worker has been started already")

@@ -15,7 +15,7 @@ from typing import Any
 
 from hookline.outbox.coroutines import run_sync
 from hookline.receive.idempotency import keys
-from hookline.receive.stores.postgres_connections import Connections, Row, Values, connections, connections_async
+from hookline.receive.stores.postgres_connections import Row, Source, Values, connections, connections_async
 from hookline.receive.stores.postgres_sql import TABLE, Statements, table_sql
 
 __all__ = ["AsyncPostgresKeys", "PostgresKeys", "table_sql"]
@@ -28,7 +28,7 @@ _MISSING = ("42P01", "3F000", "42703")  # undefined_table, invalid_schema_name, 
 class _Keys:
     """The methods of both stores, as coroutines."""
 
-    def __init__(self, statements: Statements, source: Connections) -> None:
+    def __init__(self, statements: Statements, source: Source) -> None:
         self._sql = statements
         self._connections = source
 

@@ -13,7 +13,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from hookline.errors import HooklineError, InvalidInput
 from hookline.outbox.coroutines import as_async, settled
@@ -23,20 +23,6 @@ Row = tuple[Any, ...]
 Values = Sequence[Any]
 
 MAX_CONNECTIONS = 8  # per process, of those that a function opens; a statement takes about a millisecond
-
-
-class Connections(Protocol):
-    """The source of connections. Those of a synchronous library never wait."""
-
-    errors: tuple[type[Exception], ...]  # raised by `ask` if the database is unavailable or refuses the statement
-
-    async def ask(self, statement: str, values: Values | None) -> Row | None:
-        """Run a statement and return its first row. Without values it may be several statements, in one transaction."""
-        ...
-
-    async def close(self) -> None:
-        """Close the connections that were opened here. A pool of the application stays open."""
-        ...
 
 
 def connections(source: Any, timeout: float) -> Connections:
@@ -50,8 +36,8 @@ def connections(source: Any, timeout: float) -> Connections:
     return _Opened(source, timeout)
 
 
-def connections_async(source: Any, timeout: float) -> Connections:
-    return _MadePool(source, timeout) if callable(source) else _pool(source, timeout)
+def connections_async(source: Any, timeout: float) -> Source:
+    return MadePool(source, timeout) if callable(source) else _pool(source, timeout)
 
 
 def _pool(pool: Any, timeout: float) -> Connections:
@@ -73,16 +59,20 @@ def _kinds(source: Any) -> set[tuple[str, str]]:
 # ── pools ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Pool(ABC):
-    """A pool of the application."""
+class Connections(ABC):
+    """The source of connections: a pool of the application, or connections that are opened here.
 
-    errors: tuple[type[Exception], ...]
+    The coroutines of a synchronous library never wait.
+    """
+
+    errors: tuple[type[Exception], ...]  # raised by `ask` if the database is unavailable or refuses the statement
 
     def __init__(self, pool: Any, timeout: float) -> None:
-        self._pool = pool
+        self.pool = pool
         self._timeout = timeout
 
     async def ask(self, statement: str, values: Values | None) -> Row | None:
+        """Run a statement and return its first row. Without values it may be several statements, in one transaction."""
         async with self._connection() as conn:
             try:
                 return await self._fetch(conn, statement, values)
@@ -94,7 +84,7 @@ class _Pool(ABC):
             return await self._fetch(conn, statement, values)
 
     async def close(self) -> None:  # noqa: B027
-        """The pool belongs to the application, so it stays open."""
+        """Close the connections that were opened here. A pool of the application stays open."""
 
     @abstractmethod
     def _connection(self) -> AbstractAsyncContextManager[Any]: ...
@@ -110,7 +100,7 @@ class _Pool(ABC):
         """Remove dead connections from the pool."""
 
 
-class _AsyncpgPool(_Pool):
+class _AsyncpgPool(Connections):
     def __init__(self, pool: Any, timeout: float) -> None:
         import asyncpg
 
@@ -118,7 +108,7 @@ class _AsyncpgPool(_Pool):
         self.errors = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
 
     def _connection(self) -> AbstractAsyncContextManager[Any]:
-        return as_async(self._pool.acquire(timeout=self._timeout))
+        return as_async(self.pool.acquire(timeout=self._timeout))
 
     async def _fetch(self, conn: Any, statement: str, values: Values | None) -> Row | None:
         if values is None:
@@ -131,10 +121,10 @@ class _AsyncpgPool(_Pool):
         return bool(conn.is_closed())
 
     async def _drop_broken(self) -> None:
-        await self._pool.expire_connections()
+        await self.pool.expire_connections()
 
 
-class _PsycopgPool(_Pool):
+class _PsycopgPool(Connections):
     """A pool of psycopg, async or not."""
 
     def __init__(self, pool: Any, timeout: float) -> None:
@@ -144,7 +134,7 @@ class _PsycopgPool(_Pool):
         self.errors = (psycopg.Error, OSError)
 
     def _connection(self) -> AbstractAsyncContextManager[Any]:
-        return as_async(self._pool.connection(self._timeout))
+        return as_async(self.pool.connection(self._timeout))
 
     async def _fetch(self, conn: Any, statement: str, values: Values | None) -> Row | None:
         """Restore the autocommit mode, because the connection goes back to the application's pool."""
@@ -160,7 +150,7 @@ class _PsycopgPool(_Pool):
         return bool(conn.broken)
 
     async def _drop_broken(self) -> None:
-        await settled(self._pool.check())
+        await settled(self.pool.check())
 
 
 # ── psycopg ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -255,12 +245,7 @@ class _Opened(_PsycopgPool):
 # ── a pool that is made when it is needed ─────────────────────────────────────────────────────────────────────────
 
 
-class _Made(NamedTuple):
-    pool: Any
-    connections: Connections
-
-
-class _MadePool:
+class MadePool:
     """A pool that a function makes. A pool belongs to one event loop, so each loop gets its own. Most processes have one."""
 
     errors: tuple[type[Exception], ...] = ()  # the errors of the pool, after it is made
@@ -268,11 +253,11 @@ class _MadePool:
     def __init__(self, make: Callable[[], Any], timeout: float) -> None:
         self._function = make
         self._timeout = timeout
-        self._by_loop: dict[asyncio.AbstractEventLoop, asyncio.Task[_Made]] = {}
+        self._by_loop: dict[asyncio.AbstractEventLoop, asyncio.Task[Connections]] = {}
 
     async def ask(self, statement: str, values: Values | None) -> Row | None:
         made = await asyncio.shield(self._making())  # other callers wait for the same task: do not cancel it
-        return await made.connections.ask(statement, values)
+        return await made.ask(statement, values)
 
     async def close(self) -> None:
         making = self._by_loop.pop(asyncio.get_running_loop(), None)
@@ -280,7 +265,7 @@ class _MadePool:
             with suppress(KeyStoreUnavailable, InvalidInput):  # the pool could not be made
                 await (await making).pool.close()
 
-    def _making(self) -> asyncio.Task[_Made]:
+    def _making(self) -> asyncio.Task[Connections]:
         loop = asyncio.get_running_loop()
         making = self._by_loop.get(loop)
         if making is None or _has_failed(making):
@@ -288,13 +273,13 @@ class _MadePool:
             making = self._by_loop[loop] = loop.create_task(self._make())
         return making
 
-    async def _make(self) -> _Made:
+    async def _make(self) -> Connections:
         try:
             async with asyncio.timeout(self._timeout):
                 pool = self._function()
                 if inspect.isawaitable(pool) and not _kinds(pool) & _ASYNC_POOLS:
                     pool = await pool
-                made = _Made(pool, _pool(pool, self._timeout))
+                made = _pool(pool, self._timeout)
                 await (pool.open() if hasattr(pool, "open") else pool)  # a pool of asyncpg is opened by an await
         except InvalidInput:
             raise
@@ -302,7 +287,7 @@ class _MadePool:
             raise KeyStoreUnavailable(
                 f"the pool of the keys cannot be made now: {type(error).__name__}: {error}"
             ) from error
-        self.errors = made.connections.errors
+        self.errors = made.errors
         return made
 
     def _drop_closed_loops(self) -> None:
@@ -313,3 +298,6 @@ class _MadePool:
 
 def _has_failed(task: asyncio.Task[Any]) -> bool:
     return task.done() and (task.cancelled() or task.exception() is not None)
+
+
+Source = Connections | MadePool
