@@ -37,8 +37,6 @@ READ_ONLY = "you have read-only access: you cannot change anything here"
 # A page at the same path as an action is the form of that action.
 _FORMS = frozenset(action.path for action in pages.ACTIONS)
 
-_Handler = Callable[[Request], Awaitable[Response]]
-
 
 def routes(services: WebContext) -> list[BaseRoute]:
     dashboard = Dashboard(services)
@@ -48,20 +46,14 @@ def routes(services: WebContext) -> list[BaseRoute]:
         Route("/static/{version}/{name}", _static, methods=["GET"]),
         Route("/favicon.ico", _icon, methods=["GET"]),
     ]
+    served: list[View | Action] = [*sorted(pages.VIEWS, key=_most_specific_first), *pages.ACTIONS]
     for prefix, portal in (("", False), (PORTAL, True)):
-        views = [view for view in pages.VIEWS if view.portal or not portal]
-        actions = [action for action in pages.ACTIONS if action.portal or not portal]
-        for view in sorted(views, key=_most_specific_first):
-            made.append(
-                Route(
-                    prefix + (view.path if prefix + view.path == "/" else view.path.rstrip("/")),
-                    dashboard.view_handler(view, portal=portal),
-                    methods=["GET"],
-                )
-            )
         made += [
-            Route(prefix + each.path, dashboard.action_handler(each, portal=portal), methods=["POST"])
-            for each in actions
+            Route(
+                (prefix + each.path).rstrip("/") or "/", dashboard.handler(each, portal=portal), methods=[each.method]
+            )
+            for each in served
+            if each.portal or not portal
         ]
     return made
 
@@ -77,37 +69,39 @@ class Dashboard:
         self._notices = Notices(services)
         self.sessions = Sessions(services)
 
-    # ── pages ──
-
-    def view_handler(self, view: View, *, portal: bool) -> _Handler:
+    def handler(self, served: View | Action, *, portal: bool) -> Callable[[Request], Awaitable[Response]]:
         async def handle(request: Request) -> Response:
             try:
                 context = await self._context(request, portal=portal)
+                raw = b""
+                if isinstance(served, Action):
+                    raw = await body.read(request, limit=MAX_FORM, seconds=self._services.body_time)
             except HooklineError as error:
                 return self._signed_out_answer(request, error, portal=portal)
             try:
-                self._may_see(context, view)
-                return await self._render(context, view)
+                if isinstance(served, Action):
+                    return await self._run(context, served, raw)
+                return await self._show(context, served)
             except HooklineError as error:
                 return await self._error_page(context, error)
 
         return handle
 
-    async def _render(self, context: PageContext, view: View) -> Response:
-        async with self._services.customers.place_for(context.viewer.caller.app):
-            return await self._render_now(context, view)
+    # ── pages ──
 
-    async def _render_now(self, context: PageContext, view: View) -> Response:
-        shown = await view.show(context)
-        if isinstance(shown, Response):
-            return self._with_security_headers(context, shown)
-        if not live.wanted(context.request):
-            return await self._framed_page(context, shown)
-        interval = shown.update_interval(context)
-        if interval is None:
-            raise Refused(406, "this page has no live parts")
-        stream = self._streams.stream(live.holders(context), self._reader(context, view), interval)
-        return self._with_security_headers(context, stream)
+    async def _show(self, context: PageContext, view: View) -> Response:
+        self._may_see(context, view)
+        async with self._services.customers.place_for(context.viewer.caller.app):
+            shown = await view.show(context)
+            if isinstance(shown, Response):
+                return self._with_security_headers(context, shown)
+            if not live.wanted(context.request):
+                return await self._framed_page(context, shown)
+            interval = shown.update_interval(context)
+            if interval is None:
+                raise Refused(406, "this page has no live parts")
+            stream = self._streams.stream(live.holders(context), self._reader(context, view), interval)
+            return self._with_security_headers(context, stream)
 
     def _reader(self, first: PageContext, view: View) -> live.Read:
         """Return a function that reads the page again, and first checks again that the viewer may still see it."""
@@ -143,20 +137,6 @@ class Dashboard:
             raise Refused(403, READ_ONLY)
 
     # ── actions ──
-
-    def action_handler(self, action: Action, *, portal: bool) -> _Handler:
-        async def handle(request: Request) -> Response:
-            try:
-                context = await self._context(request, portal=portal)
-                raw = await body.read(request, limit=MAX_FORM, seconds=self._services.body_time)
-            except HooklineError as error:
-                return self._signed_out_answer(request, error, portal=portal)
-            try:
-                return await self._run(context, action, raw)
-            except HooklineError as error:
-                return await self._error_page(context, error)
-
-        return handle
 
     async def _run(self, context: PageContext, action: Action, raw: bytes) -> Response:
         form = Form.read(raw)

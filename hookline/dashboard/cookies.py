@@ -43,9 +43,7 @@ class Cookies:
 
     def _name(self, request: Request, name: str, *, portal: bool) -> str:
         """Return the cookie name. Browsers accept a `__Host-` cookie only over TLS, from this host and with the path `/`."""
-        if not self.secure(request):
-            return f"hookline_{'portal_' if portal else ''}{name}"
-        return f"__Host-hookline_{'portal_' if portal else ''}{name}"
+        return f"{'__Host-' if self.secure(request) else ''}hookline_{'portal_' if portal else ''}{name}"
 
     def secure(self, request: Request) -> bool:
         """Whether the browser uses TLS, even if a proxy terminates TLS and does not forward the scheme."""

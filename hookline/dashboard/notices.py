@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 import msgspec
@@ -22,19 +21,18 @@ _MAX_COOKIE = 3000  # characters of the cookie; a message of the maximum length 
 
 class Notices:
     def __init__(self, services: WebContext) -> None:
-        self._key = services.pages.key
-        self._keys = services.pages.keys
+        self._pages = services.pages
         self._cookies = Cookies(services)
 
     def give(self, answer: Response, notice: Notice, request: Request, *, portal: bool) -> None:
         words = notice.words if len(notice.words) <= MAX_WORDS else f"{notice.words[: MAX_WORDS - 1]}…"
-        raw = urlsafe_b64encode(msgspec.json.encode(replace(notice, words=words)))
-        value = f"{raw.decode()}.{_signed(self._key, raw)}"
+        raw = urlsafe_b64encode(msgspec.json.encode(replace(notice, words=words))).decode()
+        value = f"{raw}.{self._pages.proof('notice', raw)}"
         self._cookies.give(answer, request, COOKIE, value, portal=portal, seconds=SECONDS)
 
     def taken(self, request: Request, *, portal: bool) -> Notice | None:
         raw, _, proof = self._cookies.get(request, COOKIE, portal=portal)[:_MAX_COOKIE].partition(".")
-        if not any(hmac.compare_digest(_signed(key, raw.encode()).encode(), proof.encode()) for key in self._keys):
+        if not self._pages.proves(proof, "notice", raw):
             return None
         try:
             return msgspec.json.decode(urlsafe_b64decode(raw), type=Notice)
@@ -43,7 +41,3 @@ class Notices:
 
     def forget(self, answer: Response, request: Request, *, portal: bool) -> None:
         self._cookies.delete(answer, request, COOKIE, portal=portal)
-
-
-def _signed(key: bytes, raw: bytes) -> str:
-    return hmac.digest(key, b"notice:" + raw, "sha256").hex()

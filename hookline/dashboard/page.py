@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 from urllib.parse import parse_qs
 
 from msgspec import Struct
@@ -75,6 +75,7 @@ Do = Callable[[PageContext, Form], Awaitable[Done | Page | Response]]
 
 
 class View(Struct, frozen=True, kw_only=True):
+    method: ClassVar[str] = "GET"
     path: str
     show: Show
     portal: bool = False  # also served to customers in the portal
@@ -84,6 +85,7 @@ class View(Struct, frozen=True, kw_only=True):
 class Action(Struct, frozen=True, kw_only=True):
     """A POST that changes something. If the user can correct an error, `do` returns the form again with the typed values."""
 
+    method: ClassVar[str] = "POST"
     path: str
     do: Do
     portal: bool = False

@@ -6,15 +6,13 @@ that was ended, in any process and in any way, stops working at once.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-import hmac
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from urllib.parse import quote
 
-import structlog
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -34,7 +32,7 @@ from hookline.model.operators import NewSession, Session
 from hookline.security import lockout
 from hookline.services import audit
 from hookline.web import body
-from hookline.web.callers import TOUCHED, RecentCache
+from hookline.web.callers import LastUses
 from hookline.web.context import WebContext
 from hookline.web.errors import UNAVAILABLE, Refused, log_outage, refusal_headers
 from hookline.web.html import Safe
@@ -49,8 +47,6 @@ MAX_COOKIE = 100  # characters
 STALE = "this page was open for too long, or your browser does not accept cookies: try again"
 OTHER_SITE = "another site sent this form, so nothing was done"
 
-log = structlog.get_logger(__name__)
-
 _Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -58,13 +54,10 @@ class Sessions:
     def __init__(self, services: WebContext) -> None:
         self._services = services
         self._store = services.store
-        self._key = services.pages.key
-        self._keys = services.pages.keys
-        self._brand = services.pages.brand
+        self._pages = services.pages
         self._cookies = Cookies(services)
         self._sign_in = SignIn(services)
-        self._touched: RecentCache[bytes, bool] = RecentCache(services.monotonic, TOUCHED)
-        self._touching: set[asyncio.Task[None]] = set()
+        self._uses = LastUses(services.monotonic)
 
     def routes(self) -> list[BaseRoute]:
         found: list[BaseRoute] = []
@@ -87,12 +80,13 @@ class Sessions:
         if session is None or (session.app_id is not None) != portal:
             raise SignatureError("sign in")
         caller = await self._caller(session, _address(request))
-        self._touch(session.hash)
+        use = partial(self._store.access.touch_session, session.hash)
+        self._uses.note(session.hash.hex(), use, "session_use_not_noted")
         name = session.operator or session.key_name or "token"
         return Viewer(
             caller=caller,
             name=name if caller.app is None else caller.app.name,
-            csrf=_proof(self._key, "form", value),
+            csrf=self._pages.proof("form", value),
             portal=portal,
         )
 
@@ -120,7 +114,7 @@ class Sessions:
         """Check that a form was made by this server for this session, and that a page of this server sent it."""
         self._check_origin(request)
         value = self._cookies.get(request, SESSION, portal=viewer.portal)
-        if not self._proves(form, "form", value):
+        if not self._pages.proves(form.text("csrf"), "form", value):
             raise Refused(403, "this form is out of date: go back, reload the page, and try again")
 
     def signed_out(self, request: Request, *, portal: bool) -> Response:
@@ -225,7 +219,7 @@ class Sessions:
         answer = RedirectResponse(onward if _belongs(onward, portal=portal) else home, 303, headers())
         self._cookies.give(answer, request, SESSION, value, portal=portal, seconds=signed_in.lifetime)
         if signed_in.operator is not None and signed_in.password is not None:
-            mark = lockout.mark(self._key, signed_in.operator, signed_in.password, secrets.token_urlsafe(16))
+            mark = lockout.mark(self._pages.key, signed_in.operator, signed_in.password, secrets.token_urlsafe(16))
             self._cookies.give(answer, request, MARK, mark, portal=False, seconds=MARK_SECONDS)
         return answer
 
@@ -273,7 +267,9 @@ class Sessions:
             except HooklineError as error:
                 status = error.status if isinstance(error, Refused) else 422
                 back = f"{PORTAL if portal else ''}/login"
-                shown = sign_in_page.refused("Not signed in", str(error), back, brand=self._brand if portal else None)
+                shown = sign_in_page.refused(
+                    "Not signed in", str(error), back, brand=self._pages.brand if portal else None
+                )
                 return self._page(shown, status, portal=portal, retry_after=getattr(error, "retry_after", None))
 
         return guarded
@@ -285,8 +281,8 @@ class Sessions:
         value = self._cookies.get(request, PROOF, portal=portal)
         if not 0 < len(value) <= MAX_COOKIE:
             value = secrets.token_urlsafe(32)
-        asked = replace(asked, proof=_proof(self._key, "sign-in", value))
-        shown = sign_in_page.customers(asked, self._brand) if portal else sign_in_page.operators(asked)
+        asked = replace(asked, proof=self._pages.proof("sign-in", value))
+        shown = sign_in_page.customers(asked, self._pages.brand) if portal else sign_in_page.operators(asked)
         answer = self._page(shown, status, portal=portal, retry_after=retry_after)
         self._cookies.give(answer, request, PROOF, value, portal=portal, seconds=PROOF_SECONDS)
         return answer
@@ -298,29 +294,7 @@ class Sessions:
 
     def _proven(self, request: Request, form: Form, *, portal: bool) -> bool:
         value = self._cookies.get(request, PROOF, portal=portal)
-        return bool(value) and self._proves(form, "sign-in", value)
-
-    def _proves(self, form: Form, purpose: str, value: str) -> bool:
-        """Check the CSRF token. Forms made before the secret was replaced stay valid."""
-        return any(_same(form.text("csrf"), _proof(key, purpose, value)) for key in self._keys)
-
-    # ── last use ──
-
-    def _touch(self, hashed: bytes) -> None:
-        """Record the use of a session in the background, so that the request does not wait for it."""
-        if self._touched.get(hashed):
-            return
-        self._touched.put(hashed, True)
-        task = asyncio.create_task(self._note_use(hashed))
-        self._touching.add(task)
-        task.add_done_callback(self._touching.discard)
-
-    async def _note_use(self, hashed: bytes) -> None:
-        try:
-            await self._store.access.touch_session(hashed)
-        except StoreUnavailable as error:
-            self._touched.drop(hashed)
-            log.debug("session_use_not_noted", error=str(error))
+        return bool(value) and self._pages.proves(form.text("csrf"), "sign-in", value)
 
 
 def unavailable(request: Request, error: StoreUnavailable) -> Response:
@@ -337,15 +311,8 @@ def _sign_in_entry(signed_in: SignedIn, address: str) -> NewAuditEntry:
 def _new_session(value: str, signed_in: SignedIn) -> NewSession:
     return NewSession(
         hash=_hashed(value),
-        org_id=signed_in.org_id,
-        role=signed_in.role,
-        lifetime=signed_in.lifetime,
         app_no=None if signed_in.app is None else signed_in.app.no,
-        operator=signed_in.operator,
-        password=signed_in.password,
-        key_id=signed_in.key_id,
-        token=signed_in.token,
-        token_issued_at=signed_in.token_issued_at,
+        **{name: value for name, value in asdict(signed_in).items() if name in NewSession.__struct_fields__},
     )
 
 
@@ -365,19 +332,11 @@ def _hashed(value: str) -> bytes:
     return hashlib.sha256(value.encode()).digest()
 
 
-def _proof(key: bytes, purpose: str, value: str) -> str:
-    return hmac.digest(key, f"{purpose}:{value}".encode(), "sha256").hex()
-
-
 def _news(query: Mapping[str, str]) -> str | None:
     """Return the message for a visitor who was signed in before."""
     if "left" in query:
         return "You have signed out."
     return "Your session has ended. Your last action was not done." if "ended" in query else None
-
-
-def _same(given: str, wanted: str) -> bool:
-    return hmac.compare_digest(given.encode(), wanted.encode())
 
 
 def _belongs(path: str, *, portal: bool) -> bool:

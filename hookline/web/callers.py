@@ -65,6 +65,30 @@ class RecentCache(Generic[K, V]):
         self._kept = {key: kept for key, kept in self._kept.items() if not gone(kept[1])}
 
 
+class LastUses:
+    """Writes the last use of credentials in the background, so that no request waits. Each at most once in `TOUCHED` seconds."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._noted: RecentCache[str, bool] = RecentCache(monotonic, TOUCHED)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def note(self, name: str, write: Callable[[], Awaitable[None]], failed: str) -> None:
+        """Write, unless it was done a moment ago. If the store is not available, log the event `failed`."""
+        if self._noted.get(name):
+            return
+        self._noted.put(name, True)
+        task = asyncio.create_task(self._write(name, write, failed))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _write(self, name: str, write: Callable[[], Awaitable[None]], failed: str) -> None:
+        try:
+            await write()
+        except StoreUnavailable as error:
+            self._noted.drop(name)
+            log.debug(failed, key=name, error=str(error))
+
+
 class Authenticator:
     """Read tokens and API keys, and look up what they name. A process has one instance."""
 
@@ -84,8 +108,7 @@ class Authenticator:
         self._wall = wall
         self._callers: RecentCache[str, Caller] = RecentCache(monotonic)
         self._apps: RecentCache[tuple[str, str], Application] = RecentCache(monotonic)
-        self._touched: RecentCache[str, bool] = RecentCache(monotonic, TOUCHED)
-        self._touching: set[asyncio.Task[None]] = set()
+        self._uses = LastUses(monotonic)
 
     async def caller(self, authorization: bytes) -> Caller:
         """Return the caller that the `Authorization` header names."""
@@ -112,8 +135,8 @@ class Authenticator:
         if app is not None:
             _check_issued(grant.issued_at, app)
         if secret != self._secret:
-            secret_id = tokens.secret_id(secret)
-            self._note_use(secret_id.hex(), partial(self._store.access.secret_seen, secret_id))
+            older = tokens.secret_id(secret)
+            self._uses.note(older.hex(), partial(self._store.access.secret_seen, older), "key_use_not_noted")
         return Caller(
             org_id=org.id,
             actor=Actor(kind=ActorKind.TOKEN if app is None else ActorKind.APPLICATION_TOKEN),
@@ -156,7 +179,7 @@ class Authenticator:
         if found.expires_at is not None and found.expires_at <= self._wall():
             raise SignatureError("the API key has expired")
         app = await self._only_application(found.org_id, found.app_id, "the API key's")
-        self._note_use(found.id, partial(self._store.access.touch_api_key, found.id))
+        self._uses.note(found.id, partial(self._store.access.touch_api_key, found.id), "key_use_not_noted")
         return Caller(
             org_id=found.org_id,
             actor=Actor(kind=ActorKind.KEY if app is None else ActorKind.APPLICATION_KEY, name=found.name),
@@ -219,24 +242,6 @@ class Authenticator:
     def forget_callers(self, gone: Callable[[Caller], bool]) -> None:
         """Drop callers from the cache, because this process revoked their token or key."""
         self._callers.drop_where(gone)
-
-    # ── last use ──
-
-    def _note_use(self, name: str, write: Callable[[], Awaitable[None]]) -> None:
-        """Write in the background, so that the request does not wait."""
-        if self._touched.get(name):
-            return
-        self._touched.put(name, True)
-        task = asyncio.create_task(self._write(name, write))
-        self._touching.add(task)
-        task.add_done_callback(self._touching.discard)
-
-    async def _write(self, name: str, write: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await write()
-        except StoreUnavailable as error:
-            self._touched.drop(name)
-            log.debug("key_use_not_noted", key=name, error=str(error))
 
 
 def _check_issued(issued_at: datetime, holder: Organization | Application) -> None:

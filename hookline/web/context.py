@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 from collections.abc import Callable
 
 from msgspec import Struct, field
@@ -51,6 +52,17 @@ class PagesSettings(Struct, frozen=True, kw_only=True):
     def keys(self) -> tuple[bytes, ...]:
         """All keys; the first one signs."""
         return (self.key, *self.older_keys)
+
+    def proof(self, purpose: str, value: str) -> str:
+        """Sign a value that a browser sends back. A proof is valid only for the purpose that it was made for."""
+        return _proof(self.key, purpose, value)
+
+    def proves(self, given: str, purpose: str, value: str) -> bool:
+        return any(hmac.compare_digest(given.encode(), _proof(key, purpose, value).encode()) for key in self.keys)
+
+
+def _proof(key: bytes, purpose: str, value: str) -> str:
+    return hmac.digest(key, f"{purpose}:{value}".encode(), "sha256").hex()
 
 
 class WebContext(Deps, frozen=True, kw_only=True):
