@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from urllib.parse import quote
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -98,7 +98,7 @@ class Sessions:
                 raise SignatureError("sign in")
         return Caller(
             org_id=session.org_id,
-            actor=_actor(session, portal=app is not None),
+            actor=_actor(session),
             app=app,
             scope=session.role,
             address=address,
@@ -180,7 +180,7 @@ class Sessions:
         address = _address(request)
         if portal:
             signed_in = await self._sign_in.by_token(token_of_link(form.text("key")), address)
-            if signed_in.app is None:
+            if signed_in.caller.app is None:
                 raise SignatureError(NO_PORTAL)
             return signed_in
         if form.text("token"):
@@ -193,33 +193,33 @@ class Sessions:
 
         In a frame no question is needed: only the configured sites can show a portal in a frame.
         """
-        if signed_in.app is None or form.flag("pressed") or form_origin.framed(request.headers):
+        if signed_in.caller.app is None or form.flag("pressed") or form_origin.framed(request.headers):
             return None
         if not portal:  # browsers do not send the portal's cookie to this path, so the current portal is unknown
-            return f"This link opens the portal of {signed_in.app.name}. Continue only if you expected that."
+            return f"This link opens the portal of {signed_in.caller.app.name}. Continue only if you expected that."
         try:
             inside = (await self.viewer(request, portal=True)).caller.app
         except SignatureError:
             return None
-        if inside is None or inside.no == signed_in.app.no:
+        if inside is None or inside.no == signed_in.caller.app.no:
             return None
         return (
-            f"You are in the portal of {inside.name}. This link opens the portal of {signed_in.app.name} instead. "
+            f"You are in the portal of {inside.name}. This link opens the portal of {signed_in.caller.app.name} instead. "
             "Continue only if you expected that."
         )
 
     async def _begin(self, request: Request, signed_in: SignedIn, onward: str) -> Response:
         """Create the session, set its cookies and redirect to the page."""
-        portal = signed_in.app is not None
+        portal = signed_in.caller.app is not None
         value = secrets.token_urlsafe(32)
-        entry = _sign_in_entry(signed_in, _address(request))
+        entry = _sign_in_entry(signed_in.caller, _address(request))
         await self._store.access.add_session(_new_session(value, signed_in), note=lambda _: entry)
         await self._end(request, portal=portal)
         home = PORTAL if portal else "/"
         answer = RedirectResponse(onward if _belongs(onward, portal=portal) else home, 303, headers())
         self._cookies.give(answer, request, SESSION, value, portal=portal, seconds=signed_in.lifetime)
-        if signed_in.operator is not None and signed_in.password is not None:
-            mark = lockout.mark(self._pages.key, signed_in.operator, signed_in.password, secrets.token_urlsafe(16))
+        if (operator := _operator(signed_in.caller)) is not None and signed_in.password is not None:
+            mark = lockout.mark(self._pages.key, operator, signed_in.password, secrets.token_urlsafe(16))
             self._cookies.give(answer, request, MARK, mark, portal=False, seconds=MARK_SECONDS)
         return answer
 
@@ -302,28 +302,40 @@ def unavailable(request: Request, error: StoreUnavailable) -> Response:
     return Response(UNAVAILABLE, 503, {**headers(), **refusal_headers(503)}, media_type="text/plain")
 
 
-def _sign_in_entry(signed_in: SignedIn, address: str) -> NewAuditEntry:
-    actor = _actor(signed_in, portal=signed_in.app is not None)
-    by = Caller(org_id=signed_in.org_id, actor=actor, app=signed_in.app, address=address)
-    return audit.entry(by, "session.begin", signed_in.operator or signed_in.key_id or "")
+def _sign_in_entry(caller: Caller, address: str) -> NewAuditEntry:
+    actor = caller.actor if caller.app is None else Actor(kind=ActorKind.PORTAL)
+    by = Caller(org_id=caller.org_id, actor=actor, app=caller.app, address=address)
+    return audit.entry(by, "session.begin", _operator(caller) or caller.key_id or "")
+
+
+def _operator(caller: Caller) -> str | None:
+    return caller.actor.name if caller.actor.kind == ActorKind.OPERATOR else None
 
 
 def _new_session(value: str, signed_in: SignedIn) -> NewSession:
+    caller = signed_in.caller
     return NewSession(
         hash=_hashed(value),
-        app_no=None if signed_in.app is None else signed_in.app.no,
-        **{name: value for name, value in asdict(signed_in).items() if name in NewSession.__struct_fields__},
+        org_id=caller.org_id,
+        role=caller.scope,
+        lifetime=signed_in.lifetime,
+        app_no=None if caller.app is None else caller.app.no,
+        operator=_operator(caller),
+        password=signed_in.password,
+        key_id=caller.key_id,
+        token=caller.token,
+        token_issued_at=caller.issued_at,
     )
 
 
-def _actor(entered: Session | SignedIn, *, portal: bool) -> Actor:
-    """By what they signed in."""
-    if portal:
+def _actor(session: Session) -> Actor:
+    """Return the credential by which somebody signed in."""
+    if session.app_id is not None:
         return Actor(kind=ActorKind.PORTAL)
-    if entered.operator is not None:
-        return Actor(kind=ActorKind.OPERATOR, name=entered.operator)
-    if entered.key_id is not None:
-        return Actor(kind=ActorKind.KEY, name=entered.key_name)
+    if session.operator is not None:
+        return Actor(kind=ActorKind.OPERATOR, name=session.operator)
+    if session.key_id is not None:
+        return Actor(kind=ActorKind.KEY, name=session.key_name)
     return Actor(kind=ActorKind.TOKEN)
 
 

@@ -15,7 +15,7 @@ import structlog
 from msgspec import Struct
 
 from hookline.errors import HooklineError, InvalidInput, SignatureError
-from hookline.model import Application, Scope
+from hookline.model import Actor, ActorKind, Scope
 from hookline.model.callers import Caller
 from hookline.model.operators import operator_name
 from hookline.security import lockout, passwords, tokens
@@ -40,16 +40,9 @@ log = structlog.get_logger(__name__)
 class SignedIn(Struct, frozen=True, kw_only=True):
     """A person whose credentials are valid. A session can be created from it."""
 
-    org_id: str
-    role: Scope
+    caller: Caller
     lifetime: float  # seconds
-    app: Application | None = None
-    operator: str | None = None
     password: str | None = None  # the stored hash; no session is created if it changed in the meantime
-    key_id: str | None = None
-    key_name: str | None = None
-    token: bytes | None = None
-    token_issued_at: datetime | None = None
 
 
 class Locked(HooklineError):
@@ -128,9 +121,9 @@ class SignIn:
         if not correct or found is None:
             log.warning("sign_in_refused", address=address, operator=None if found is None else found.name)
             raise SignatureError("the name or the password is wrong")
-        return SignedIn(
-            org_id=found.org_id, role=found.role, lifetime=LIFETIME, operator=found.name, password=found.password
-        )
+        actor = Actor(kind=ActorKind.OPERATOR, name=found.name)
+        caller = Caller(org_id=found.org_id, actor=actor, scope=found.role)
+        return SignedIn(caller=caller, lifetime=LIFETIME, password=found.password)
 
     async def by_token(self, text: str, address: str) -> SignedIn:
         """Check a sign-in link, an API key, or a token of an organization or of one application.
@@ -147,22 +140,10 @@ class SignIn:
         self._services.limits.take(caller)
         if caller.scope == Scope.PUBLISH:
             raise SignatureError("this key may only publish messages, so it cannot sign in to the dashboard")
-        return self._signed_in(caller)
-
-    def _signed_in(self, caller: Caller) -> SignedIn:
         lifetime = LIFETIME if caller.app is None else PORTAL_LIFETIME
         if caller.expires_at is not None:
             lifetime = min(lifetime, (caller.expires_at - self._services.wall()).total_seconds())
-        return SignedIn(
-            org_id=caller.org_id,
-            role=caller.scope,
-            lifetime=lifetime,
-            app=caller.app,
-            key_id=caller.key_id,
-            key_name=caller.actor.name,
-            token=caller.token,
-            token_issued_at=caller.issued_at,
-        )
+        return SignedIn(caller=caller, lifetime=lifetime)
 
     async def _take(self, subjects: Subjects, address: str) -> None:
         until = await self._store.access.take_guess(subjects.rules)
