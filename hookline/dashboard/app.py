@@ -79,11 +79,12 @@ class Dashboard:
             except HooklineError as error:
                 return self._signed_out_answer(request, error, portal=portal)
             try:
-                if isinstance(served, Action):
-                    return await self._run(context, served, raw)
-                return await self._show(context, served)
+                answer = await (
+                    self._run(context, served, raw) if isinstance(served, Action) else self._show(context, served)
+                )
             except HooklineError as error:
-                return await self._error_page(context, error)
+                answer = await self._error_page(context, error)
+            return self._with_security_headers(context, answer)
 
         return handle
 
@@ -94,14 +95,13 @@ class Dashboard:
         async with self._services.customers.place_for(context.viewer.caller.app):
             shown = await view.show(context)
             if isinstance(shown, Response):
-                return self._with_security_headers(context, shown)
+                return shown
             if not live.wanted(context.request):
                 return await self._framed_page(context, shown)
             interval = shown.update_interval(context)
             if interval is None:
                 raise Refused(406, "this page has no live parts")
-            stream = self._streams.stream(live.holders(context), self._reader(context, view), interval)
-            return self._with_security_headers(context, stream)
+            return self._streams.stream(live.holders(context), self._reader(context, view), interval)
 
     def _reader(self, first: PageContext, view: View) -> live.Read:
         """Return a function that reads the page again, and first checks again that the viewer may still see it."""
@@ -146,13 +146,13 @@ class Dashboard:
         result = await action.do(context, form)
         match result:
             case Response():
-                return self._with_security_headers(context, result)
+                return result
             case Page():
                 return await self._framed_page(context, result)
             case Done():
                 answer = RedirectResponse(result.to, 303)
                 self._notices.give(answer, Notice(result.notice), context.request, portal=context.viewer.portal)
-                return self._with_security_headers(context, answer)
+                return answer
 
     # ── responses ──
 
@@ -162,7 +162,7 @@ class Dashboard:
         answer = Response(layout.framed(context, shown, apps, notice), shown.status, media_type="text/html")
         if notice is not None:
             self._notices.forget(answer, context.request, portal=context.viewer.portal)
-        return self._with_security_headers(context, answer)
+        return answer
 
     async def _switcher(self, context: PageContext) -> Switched:
         found = await context.store.catalogue.applications(context.org_id, Rows(limit=MAX_SWITCHED + 1))
@@ -172,7 +172,7 @@ class Dashboard:
         """Return an error page for a viewer who is signed in."""
         status = _status(error)
         if isinstance(error, StoreUnavailable):
-            return self._with_security_headers(context, unavailable(context.request, error))
+            return unavailable(context.request, error)
         message = tag("p", str(error), class_="verdict state dead", role="alert")
         back = tag("p", tag("a", "Back to the overview", href=context.link("/")))
         title = _TITLES.get(status, "Error")
@@ -180,7 +180,7 @@ class Dashboard:
         try:
             return await self._framed_page(context, shown)
         except StoreUnavailable as outage:
-            return self._with_security_headers(context, unavailable(context.request, outage))
+            return unavailable(context.request, outage)
 
     def _signed_out_answer(self, request: Request, error: HooklineError, *, portal: bool) -> Response:
         """Answer a request that has no valid session: send the browser to sign in, or return the error as plain text."""

@@ -33,9 +33,14 @@ def state(name: str, words: Child = None) -> Safe:
     return tag("span", tag("span", MARKS[name], aria_hidden="true"), " ", words or name, class_=f"state {name}")
 
 
-def count(number: int, noun: str, more: bool = False) -> str:
-    """Return a number with its noun: `1,204 deliveries`, or with `more` set `at least 10,000 deliveries`."""
+def count(number: int | None, noun: str, more: bool = False) -> str:
+    """Return a number with its noun: `1,204 deliveries`, or with `more` set `at least 10,000 deliveries`.
+
+    The number is None if there are too many to count.
+    """
     plural = f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2:-1] not in "aeiou" else f"{noun}s"
+    if number is None:
+        return f"an uncounted number of {plural}"
     return f"{'at least ' if more else ''}{number:,} {noun if number == 1 else plural}"
 
 
@@ -309,13 +314,18 @@ def fault(words: str) -> Safe:
 
 def choice(name: str, words: str, options: Iterable[tuple[str, str]], value: str = "") -> Safe:
     """Return a drop-down list. Each option has a value and a text."""
-    made = (tag("option", text, value=key, selected=key == value) for key, text in options)
     return tag(
         "div",
         tag("label", words, for_=f"field-{name}"),
-        tag("select", *made, id=f"field-{name}", name=name),
+        select(name, options, value),
         class_="field",
     )
+
+
+def select(name: str, options: Iterable[tuple[str, str]], value: str = "") -> Safe:
+    """Return a drop-down list without its label, for a form in one line."""
+    made = (tag("option", text, value=key, selected=key == value) for key, text in options)
+    return tag("select", *made, id=f"field-{name}", name=name)
 
 
 def chooser(

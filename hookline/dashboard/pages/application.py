@@ -125,12 +125,11 @@ def _settings(context: PageContext, app: Application) -> Safe:
 def _portal(context: PageContext, app: Application) -> Safe | None:
     if not context.may_change:
         return None
-    options = (tag("option", words, value=key) for key, words in LIFETIMES)
     form = components.form(
         context,
         context.link(path(app, "/portal-link")),
         tag("label", "For ", for_="field-lifetime"),
-        tag("select", *options, name="lifetime", id="field-lifetime"),
+        components.select("lifetime", LIFETIMES),
         tag("label", tag("input", type="checkbox", name="read_only", value="1"), " read-only"),
         tag("button", "Create a portal link", class_="button"),
         class_="inline",

@@ -127,9 +127,8 @@ async def _problems(context: PageContext) -> ProblemCounts:
 def _verdict(context: PageContext, problems: ProblemCounts) -> Safe:
     if problems.unhealthy:
         link = tag("a", "Show the endpoints", href=context.link("/endpoints", state="sick", app=None))
-        return components.verdict(
-            "held", f"{_many(problems.unhealthy, problems)} with unhealthy endpoints. ", link, "."
-        )
+        words = f"{_many(problems.unhealthy, problems)} with unhealthy endpoints. "
+        return components.verdict("held", words, link, ".")
     if problems.dead:
         link = tag("a", "Show the dead letters", href=context.link("/dead-letters", app=None))
         return components.verdict("dead", f"{_many(problems.dead, problems)} with dead letters. ", link, ".")
@@ -173,7 +172,7 @@ def _state(context: PageContext, app: Application, health: AppHealth) -> Safe:
         return tag("a", "show", href=context.link(f"/applications/{app.id}"))
     if not health.sick:
         return components.state("delivered", "healthy")
-    words = f"{components.count(health.sick, 'unhealthy endpoint', more)}"
+    words = components.count(health.sick, "unhealthy endpoint", more)
     if health.held:
         words += f", {components.count(health.held, 'delivery', health.held == MAX_LISTED)} held"
     link = context.link("/endpoints", app=app.id, state="sick")

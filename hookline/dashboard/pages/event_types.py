@@ -12,7 +12,7 @@ from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.event_type_edit import NEW, path, pretty
 from hookline.errors import NoSuch
-from hookline.model import EventType, PolicyOverride
+from hookline.model import EventType
 from hookline.rules.checks.text import check_name
 from hookline.services import event_types as catalogue
 from hookline.services import example_payload
@@ -131,7 +131,9 @@ async def show_one(context: PageContext) -> Page:
             tag("p", found.description) if found.description else None,
             _fields(context, found),
             components.section(
-                "Example", components.code(_readable(payload), name="example"), _command(context, found, payload)
+                "Example",
+                components.code(pretty(msgspec.json.decode(payload)), name="example"),
+                _command(context, found, payload),
             ),
             *_schemas(found),
         ],
@@ -156,33 +158,23 @@ def _buttons(context: PageContext, found: EventType) -> Safe | None:
     if not _may_edit(context):
         return None
     edit = components.link_button(context.link(path(found.name, "/edit")), "Edit", kind="main")
-    if found.archived:
-        return components.actions(
-            edit, components.button(context, context.link(path(found.name, "/restore")), "Restore")
-        )
-    return components.actions(edit, components.button(context, context.link(path(found.name, "/archive")), "Archive"))
+    step, words = ("/restore", "Restore") if found.archived else ("/archive", "Archive")
+    return components.actions(edit, components.button(context, context.link(path(found.name, step)), words))
 
 
 def _fields(context: PageContext, found: EventType) -> Safe:
     customer = context.viewer.portal
+    policy = None if customer or found.policy is None else tag("code", msgspec.json.encode(found.policy).decode())
     return components.fields(
         (
             ("Name", components.ident(found.name, most=80)),
             ("Group", found.group_name),
             ("Feature flags", None if customer else ", ".join(found.feature_flags) or None),
-            ("Retry policy", None if customer or found.policy is None else _policy(found.policy)),
+            ("Retry policy", policy),
             ("Changed", components.ago(found.updated_at, context.now)),
             ("Messages", tag("a", "messages of this type", href=context.link("/messages", type=found.name))),
         )
     )
-
-
-def _policy(policy: PolicyOverride) -> Safe:
-    return tag("code", msgspec.json.encode(policy).decode())
-
-
-def _readable(payload: bytes) -> str:
-    return pretty(msgspec.json.decode(payload))
 
 
 def _command(context: PageContext, found: EventType, payload: bytes) -> Safe | None:

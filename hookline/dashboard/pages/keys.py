@@ -51,9 +51,8 @@ async def show(context: PageContext) -> Page:
         raise InvalidInput("is not a position in this list", field="after")
     found = await context.store.access.api_keys(context.org_id, Rows(limit=SHOWN + 1, iterator=after))
     keys = found[:SHOWN]
-    names = await context.store.catalogue.application_names(
-        context.org_id, {key.app_id for key in keys if key.app_id is not None}
-    )
+    limited_to = {key.app_id for key in keys if key.app_id is not None}
+    names = await context.store.catalogue.application_names(context.org_id, limited_to)
     listed = _table(context, keys, names) if keys else _empty()
     return Page(
         title="API keys",
@@ -68,18 +67,14 @@ async def show(context: PageContext) -> Page:
 
 
 def _verdict(context: PageContext, keys: Sequence[ApiKey]) -> Safe:
-    expired = [key for key in keys if key.expires_at is not None and key.expires_at <= context.now]
-    soon = [key for key in keys if key.expires_at is not None and context.now < key.expires_at <= context.now + SOON]
-    if expired:
-        have = "has" if len(expired) == 1 else "have"
-        return components.verdict(
-            "dead", f"{components.count(len(expired), 'key')} {have} expired. Replace and revoke expired keys."
-        )
-    if soon:
-        expires = "expires" if len(soon) == 1 else "expire"
-        return components.verdict(
-            "scheduled", f"{components.count(len(soon), 'key')} {expires} within {SOON.days} days."
-        )
+    ends = [key.expires_at for key in keys if key.expires_at is not None]
+    if expired := sum(at <= context.now for at in ends):
+        have = "has" if expired == 1 else "have"
+        words = f"{components.count(expired, 'key')} {have} expired. Replace and revoke expired keys."
+        return components.verdict("dead", words)
+    if soon := sum(at <= context.now + SOON for at in ends):
+        expire = "expires" if soon == 1 else "expire"
+        return components.verdict("scheduled", f"{components.count(soon, 'key')} {expire} within {SOON.days} days.")
     return components.verdict("delivered", "No key expires soon." if keys else "No API keys yet.")
 
 
@@ -144,12 +139,11 @@ async def create(context: PageContext, form: Form) -> Page:
         made, key = await api_keys.create(context.deps, context.caller, app=app, expires_at=expires_at, **typed)
     except (InvalidInput, NotFound) as error:
         return await _form(context, form, error)
+    words = "Copy the key now. It is shown only once, because only its hash is stored."
     return Page(
         title="API key created",
         body=[
-            components.verdict(
-                "scheduled", "Copy the key now. It is shown only once, because only its hash is stored."
-            ),
+            components.verdict("scheduled", words),
             components.code(key, name="key"),
             tag("p", f"{made.name} may {_SCOPES[made.scope].partition(': ')[2]}."),
             tag("p", components.link_button(context.link("/api-keys"), "I have copied it", kind="main")),
@@ -198,11 +192,9 @@ async def show_revoke(context: PageContext) -> Page:
     """Ask before a key is revoked, and show when it was last used."""
     _check_access(context)
     key = await api_keys.find(context.deps, context.caller, context.path("key_id"))
-    used = (
-        "The key was never used."
-        if key.last_used_at is None
-        else tag("span", "Last used ", components.ago(key.last_used_at, context.now), ".")
-    )
+    used: Child = "The key was never used."
+    if key.last_used_at is not None:
+        used = tag("span", "Last used ", components.ago(key.last_used_at, context.now), ".")
     own = context.viewer.caller.key_id == key.id
     details = (
         ("Name", key.name),

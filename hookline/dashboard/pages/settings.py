@@ -44,16 +44,8 @@ def _verdict(settings: Sequence[ShownSetting], schema: int) -> Safe:
 
 
 def _about(context: PageContext, schema: int) -> Safe:
-    return components.fields(
-        (
-            ("Version", __version__),
-            (
-                "Database",
-                {"sqlite": "SQLite", "postgres": "PostgreSQL"}.get(context.store.engine, context.store.engine),
-            ),
-            ("Schema", f"{schema}"),
-        )
-    )
+    engine = {"sqlite": "SQLite", "postgres": "PostgreSQL"}.get(context.store.engine, context.store.engine)
+    return components.fields((("Version", __version__), ("Database", engine), ("Schema", f"{schema}")))
 
 
 # ── operators ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -64,6 +56,7 @@ def _operators(context: PageContext, found: Sequence[Operator]) -> Safe:
         words = "No operators yet: people sign in with API keys and tokens. Add an operator with a password:"
         return components.section("Operators", components.empty(words, "hookline operators add ada --role read"))
     more = tag("p", "More operators: ", tag("code", "hookline operators list"), class_="quiet")
+    command = tag("code", "hookline operators --help")
     return components.section(
         "Operators",
         components.table(
@@ -80,12 +73,7 @@ def _operators(context: PageContext, found: Sequence[Operator]) -> Safe:
             caption="Operators, who sign in with a password",
         ),
         more if len(found) > MAX_OPERATORS else None,
-        tag(
-            "p",
-            "Add or change operators on the command line: ",
-            tag("code", "hookline operators --help"),
-            class_="quiet",
-        ),
+        tag("p", "Add or change operators on the command line: ", command, class_="quiet"),
     )
 
 

@@ -135,11 +135,8 @@ def _document(title: str, *body: Child, brand: Brand | None = None) -> Safe:
 
 
 def _form(path: str, form: SignInForm, *fields: Child, words: str, kind: str = "button main") -> Safe:
-    hidden = {
-        "csrf": form.proof,
-        "next": form.onward,
-        "pressed": "1",
-    }  # a script that fills in the form clears `pressed`
+    # A script that fills in the form clears `pressed`.
+    hidden = {"csrf": form.proof, "next": form.onward, "pressed": "1"}
     return tag(
         "form",
         *(tag("input", type="hidden", name=name, value=value) for name, value in hidden.items()),

@@ -6,9 +6,8 @@ from datetime import timedelta
 
 from hookline.dashboard import components, forms
 from hookline.dashboard.page import Done, Form, Page, get, post
-from hookline.dashboard.page_context import PageContext
+from hookline.dashboard.page_context import PageContext, one_of
 from hookline.dashboard.pages.endpoint.controls import OPENINGS, path
-from hookline.errors import InvalidInput
 from hookline.model import DeadFilter, Endpoint
 from hookline.model.states import EndpointStatus
 from hookline.services import endpoint_state, endpoints
@@ -79,23 +78,16 @@ def _not_disabled(context: PageContext, found: Endpoint) -> list[Child]:
 
 async def _missed(context: PageContext, found: Endpoint) -> list[Child]:
     missed = await endpoint_state.missed(context.deps, context.caller, ref(context))
-    resume_path = context.link(path(found, "/resume"))
+    resume_path, replay = context.link(path(found, "/resume")), {"replay_missing": "1"}
     if missed is None or missed.messages == 0:
-        enable = components.button(context, resume_path, "Enable", kind="main")
-        return [
-            components.verdict("held", "The endpoint missed no messages while it was disabled."),
-            components.actions(enable),
-        ]
-    many = (
-        "an uncounted number of messages" if missed.messages is None else components.count(missed.messages, "message")
-    )
+        summary = components.verdict("held", "The endpoint missed no messages while it was disabled.")
+        return [summary, components.actions(components.button(context, resume_path, "Enable", kind="main"))]
+    many = components.count(missed.messages, "message")
     return [
         components.verdict("held", f"The endpoint missed {many} while it was disabled."),
         tag("p", "Messages counted since ", components.clock(missed.since), ".", class_="quiet"),
         components.actions(
-            components.button(
-                context, resume_path, f"Enable and replay {many}", kind="main", hidden={"replay_missing": "1"}
-            ),
+            components.button(context, resume_path, f"Enable and replay {many}", kind="main", hidden=replay),
             components.button(context, resume_path, "Enable only"),
         ),
     ]
@@ -106,16 +98,11 @@ async def _missed(context: PageContext, found: Endpoint) -> list[Child]:
 
 @post("/endpoints/{endpoint_id}/circuit/open", portal=True)
 async def open_circuit(context: PageContext, form: Form) -> Done:
-    seconds = form.text("seconds")
-    if seconds not in dict(OPENINGS):
-        raise InvalidInput(f"takes one of {', '.join(key for key, _ in OPENINGS if key)}, or nothing", field="seconds")
+    seconds = one_of("seconds", form.text("seconds"), OPENINGS)
     until = timedelta(seconds=int(seconds)) if seconds else None
     made = await endpoint_state.open_circuit(context.deps, context.caller, ref(context), _cause(form), until=until)
-    return done(
-        context,
-        made.endpoint,
-        "The circuit is open. Nothing is sent until the time ends; then a probe tests the endpoint.",
-    )
+    notice = "The circuit is open. Nothing is sent until the time ends; then a probe tests the endpoint."
+    return done(context, made.endpoint, notice)
 
 
 @post("/endpoints/{endpoint_id}/circuit/close", portal=True)

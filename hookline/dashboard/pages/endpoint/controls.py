@@ -15,13 +15,13 @@ from hookline.web.html import Child, Safe, join, tag
 
 MAX_TYPES = 250  # event types offered for a test event
 
-OPENINGS = (
-    ("", "the default time"),
-    ("300", "5 minutes"),
-    ("3600", "1 hour"),
-    ("21600", "6 hours"),
-    ("86400", "1 day"),
-)
+OPENINGS = {
+    "": "the default time",
+    "300": "5 minutes",
+    "3600": "1 hour",
+    "21600": "6 hours",
+    "86400": "1 day",
+}
 
 
 def path(found: Endpoint, subpath: str = "") -> str:
@@ -82,11 +82,19 @@ def _no_types(context: PageContext) -> Safe:
 
 
 def _test_types(names: Sequence[str]) -> Safe:
-    given: dict[str, str | bool | None] = {"name": "event_type", "id": "field-event_type"}
     if len(names) <= MAX_TYPES:
-        return tag("select", *(tag("option", name, value=name) for name in names), **given)
+        return components.select("event_type", ((name, name) for name in names))
     words = f"Type any event type. The list has the first {MAX_TYPES}."
-    entry = tag("input", list="types-offered", required=True, placeholder=words, title=words, size="40", **given)
+    entry = tag(
+        "input",
+        name="event_type",
+        id="field-event_type",
+        list="types-offered",
+        required=True,
+        placeholder=words,
+        title=words,
+        size="40",
+    )
     return join(entry, components.offered("types-offered", ((name, "") for name in names[:MAX_TYPES])))
 
 
@@ -104,7 +112,8 @@ def pause_or_disable(context: PageContext, found: Endpoint) -> Safe | None:
 
 
 def _pause_and_circuit(context: PageContext, found: Endpoint) -> list[Child]:
-    lengths = (tag("option", words, value=key) for key, words in OPENINGS)
+    length = tag("label", "For how long", for_="field-seconds", class_="unseen")
+    reset = components.button(context, context.link(path(found, "/circuit/reset")), "Reset circuit")
     return [
         _step(
             context,
@@ -121,14 +130,10 @@ def _pause_and_circuit(context: PageContext, found: Endpoint) -> list[Child]:
             "Open circuit",
             "open",
             " Nothing is sent until the time ends. Then a probe tests the endpoint.",
-            tag("label", "For how long", for_="field-seconds", class_="unseen"),
-            tag("select", *lengths, name="seconds", id="field-seconds"),
+            length,
+            components.select("seconds", OPENINGS.items()),
         ),
-        tag(
-            "p",
-            components.button(context, context.link(path(found, "/circuit/reset")), "Reset circuit"),
-            " Closes the circuit, and resets failure counts and holds.",
-        ),
+        tag("p", reset, " Closes the circuit, and resets failure counts and holds."),
     ]
 
 
@@ -148,8 +153,5 @@ def _step(context: PageContext, found: Endpoint, subpath: str, press: str, key: 
 
 def _disable(context: PageContext, found: Endpoint) -> Safe:
     button = components.button(context, context.link(path(found, "/disable")), "Disable", kind="danger")
-    return tag(
-        "p",
-        button,
-        " No deliveries are created from now on. Missed messages can be replayed when the endpoint is enabled.",
-    )
+    words = " No deliveries are created from now on. Missed messages can be replayed when the endpoint is enabled."
+    return tag("p", button, words)

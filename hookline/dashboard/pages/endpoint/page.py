@@ -16,7 +16,7 @@ from hookline.dashboard.pages import delivery_contract
 from hookline.dashboard.pages.endpoint import controls
 from hookline.dashboard.pages.endpoint import settings as endpoint_settings
 from hookline.dashboard.pages.endpoints import state
-from hookline.errors import InvalidInput, NoSuch
+from hookline.errors import NoSuch
 from hookline.model import (
     Application,
     Attempt,
@@ -40,6 +40,7 @@ EVENTS = 100  # timeline events read for the circuit band
 PROBED = 100  # failed attempts that are searched for probes
 EVENTS_SHOWN = 12  # timeline events listed in the table
 
+_CHOICES = {"failed": False, "delivered": True}  # value of the URL parameter `attempts`: whether they delivered
 _OUTCOMES = {"delivered": "delivered", "retry": "scheduled", "dead": "dead"}
 
 
@@ -129,15 +130,8 @@ async def _failed(context: PageContext, found: Endpoint) -> list[Attempt]:
 
 
 def _attempt_filter(context: PageContext) -> AttemptFilter:
-    match context.param("attempts"):
-        case None:
-            return AttemptFilter()
-        case "failed":
-            return AttemptFilter(delivered=False)
-        case "delivered":
-            return AttemptFilter(delivered=True)
-        case _:
-            raise InvalidInput("takes failed or delivered", field="attempts")
+    chosen = context.choice("attempts", _CHOICES)
+    return AttemptFilter(delivered=None if chosen is None else _CHOICES[chosen])
 
 
 # ── health ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -146,50 +140,36 @@ def _attempt_filter(context: PageContext) -> AttemptFilter:
 def _verdict(context: PageContext, data: EndpointData) -> Safe:
     lane, found = data.view.lane, condition(data.view.lane, context.now)
     waiting = _waiting(data.view)
+    error = f" ({data.view.last_error})" if data.view.last_error else None
+    reason = f" ({data.endpoint.status_reason})" if data.endpoint.status_reason else None
+    words: list[Child]
     match found.name:
         case "well" if data.dead.dead:
             letters = components.count(data.dead.dead, "dead letter", data.dead.more)
             return components.verdict("dead", f"The endpoint is healthy; {letters} can be replayed.")
         case "well":
-            return components.verdict(
-                "delivered", "The endpoint is healthy.", *([" ", waiting] if data.view.depth else [])
-            )
+            words = ["The endpoint is healthy.", f" {waiting}" if data.view.depth else None]
         case "open" | "half_open":
-            words: Sequence[Child] = [
-                "The circuit is ",
-                "open" if found.name == "open" else "half-open, a probe is running",
-                *([": failing for ", endpoint_health.ages(found.since, context.now)] if found.since else []),
-                *([f" ({data.view.last_error})"] if data.view.last_error else []),
-                f". {waiting}",
-                *(
-                    [" Next probe ", components.ago(lane.probe_at, context.now), "."]
-                    if found.name == "open" and lane.probe_at
-                    else []
-                ),
-            ]
+            since = join(": failing for ", endpoint_health.ages(found.since, context.now)) if found.since else None
+            state_words = "open" if found.name == "open" else "half-open, a probe is running"
+            words = ["The circuit is ", state_words, since, error, f". {waiting}"]
+            if found.name == "open" and lane.probe_at:
+                words += [" Next probe ", components.ago(lane.probe_at, context.now), "."]
         case "disabled":
-            words = ["Disabled", _reason(data), ": no deliveries are created, and nothing is sent. ", waiting]
+            words = ["Disabled", reason, ": no deliveries are created, and nothing is sent. ", waiting]
         case "paused":
-            words = ["Paused", _reason(data), ": deliveries are created and held. ", waiting]
+            words = ["Paused", reason, ": deliveries are created and held. ", waiting]
         case "held":
             assert lane.held_until is not None
-            words = [
-                "The endpoint asked to wait (Retry-After). Deliveries continue ",
-                components.ago(lane.held_until, context.now),
-                ". ",
-                waiting,
-            ]
+            until = components.ago(lane.held_until, context.now)
+            words = ["The endpoint asked to wait (Retry-After). Deliveries continue ", until, ". ", waiting]
         case "failing":
-            words = [found.words, f" ({data.view.last_error})" if data.view.last_error else "", ". ", waiting]
+            words = [found.words, error, ". ", waiting]
         case "recovering":
             words = ["Recovering: deliveries are sent at a low rate, which doubles while they succeed. ", waiting]
         case _:
             words = [f"The endpoint answered 429: slowed to {lane.pace or 0:.3g} per second. ", waiting]
     return components.verdict(found.shade, *words)
-
-
-def _reason(data: EndpointData) -> str:
-    return f" ({data.endpoint.status_reason})" if data.endpoint.status_reason else ""
 
 
 def _waiting(view: LaneView) -> str:

@@ -91,19 +91,14 @@ async def _page(context: PageContext, kind: ReplayKind, found: Endpoint, typed: 
 def _confirm(context: PageContext, kind: ReplayKind, found: Endpoint, since: datetime, total: int | None) -> Safe:
     if total == 0:
         return components.empty(tag("span", f"No {kind.noun} to send since ", components.clock(since), "."))
-    many = f"an uncounted number of {kind.noun}s" if total is None else components.count(total, kind.noun)
+    many = components.count(total, kind.noun)
     held = " They are held until the endpoint is resumed." if found.status == EndpointStatus.PAUSED else ""
+    to, kept = context.link(path(found, kind.subpath)), {"since": since.isoformat()}
     return tag(
         "div",
         components.verdict("pending", f"This sends {many} to 1 endpoint, since ", components.clock(since), f".{held}"),
         components.actions(
-            components.button(
-                context,
-                context.link(path(found, kind.subpath)),
-                f"Replay {many}",
-                kind="main",
-                hidden={"since": since.isoformat()},
-            ),
+            components.button(context, to, f"Replay {many}", kind="main", hidden=kept),
             components.link_button(context.link(path(found)), "Cancel"),
         ),
     )
@@ -115,12 +110,11 @@ def _start_times(context: PageContext, events: Sequence[LaneEvent], since: datet
         components.link_button(_here(context, context.now - timedelta(hours=hours)), f"The last {words}")
         for words, hours in spans
     ]
-    last_event = next((event for event in events if event.kind in _START_EVENTS), None)
-    if last_event is not None:
-        words = f"Since {_START_EVENTS[last_event.kind]}, {components.when(last_event.at, context.now)}"
-        links.append(
-            components.link_button(_here(context, last_event.at - _BEFORE), words, kind="main" if since is None else "")
-        )
+    last = next((event for event in events if event.kind in _START_EVENTS), None)
+    if last is not None:
+        words = f"Since {_START_EVENTS[last.kind]}, {components.when(last.at, context.now)}"
+        href, kind = _here(context, last.at - _BEFORE), "main" if since is None else ""
+        links.append(components.link_button(href, words, kind=kind))
     custom = components.filters(context, components.moment("since", "Since", since, error=error), press="Count")
     return components.section("Start time", components.actions(*links), custom)
 

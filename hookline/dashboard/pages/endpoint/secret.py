@@ -29,7 +29,7 @@ async def reveal(context: PageContext, _form: Form) -> Page:
 @post("/endpoints/{endpoint_id}/secret/rotate", portal=True)
 async def rotate(context: PageContext, form: Form) -> Page:
     found, overlap = await find(context), form.text("overlap")
-    one_of("overlap", overlap, dict(OVERLAPS))
+    one_of("overlap", overlap, OVERLAPS)
     if form.text("revision") != str(found.revision):
         return _already_rotated(context, found)
     if overlap == "0" and not form.flag("sure"):
@@ -37,11 +37,7 @@ async def rotate(context: PageContext, form: Form) -> Page:
     changed = await endpoints.rotate_secret(
         context.deps, context.caller, ref(context), overlap=timedelta(seconds=int(overlap))
     )
-    old = (
-        f"The old secret also signs {dict(OVERLAPS)[overlap]}."
-        if overlap != "0"
-        else "The old secret is no longer used."
-    )
+    old = f"The old secret also signs {OVERLAPS[overlap]}." if overlap != "0" else "The old secret is no longer used."
     return _secret_page(context, changed, f"The new secret signs from now on. {old}")
 
 

@@ -30,7 +30,7 @@ SCHEMES = {
     Scheme.GITHUB: "GitHub style",
     Scheme.STRIPE: "Stripe style",
 }
-OVERLAPS = (("86400", "for 1 day"), ("3600", "for 1 hour"), ("604800", "for 7 days"), ("0", "not at all"))
+OVERLAPS = {"86400": "for 1 day", "3600": "for 1 hour", "604800": "for 7 days", "0": "not at all"}
 
 _SECONDS = ("base", "cap", "max_age", "retry_after_cap")
 
@@ -111,50 +111,31 @@ def _pairs(found: dict[str, str]) -> Safe:
 
 
 def secret_section(context: PageContext, found: Endpoint) -> Safe:
-    old = [each for each in found.secrets[1:] if each.expires_at is not None and each.expires_at > context.now]
     lines: list[Child] = [tag("p", "Signing scheme: ", tag("b", SCHEMES[found.scheme]), ".")]
     if not found.secrets:
-        lines.append(
-            components.verdict(
-                "dead",
-                "The secrets of this endpoint cannot be decrypted: ",
-                found.status_reason or "",
-                " Rotate the secret.",
-            )
-        )
+        words = f"The secrets of this endpoint cannot be decrypted: {found.status_reason or ''} Rotate the secret."
+        lines.append(components.verdict("dead", words))
+    older = components.state("scheduled", "An older secret also signs")
     lines += [
-        tag(
-            "p",
-            components.state("scheduled", "An older secret also signs"),
-            " until ",
-            components.clock(each.expires_at),
-            ".",
-        )
-        for each in old
-        if each.expires_at is not None
+        tag("p", older, " until ", components.clock(each.expires_at), ".")
+        for each in found.secrets[1:]
+        if each.expires_at is not None and each.expires_at > context.now
     ]
     if context.may_change:
-        lines.append(
-            components.actions(
-                components.button(context, context.link(path(found, "/secret")), "Reveal the secret")
-                if found.secrets
-                else None,
-                _rotate(context, found),
-            )
-        )
+        reveal = components.button(context, context.link(path(found, "/secret")), "Reveal the secret")
+        lines.append(components.actions(reveal if found.secrets else None, _rotate(context, found)))
     else:
         lines.append(tag("p", "With read-only access you cannot see the secret.", class_="quiet"))
     return components.section("Secret", *lines, id_="secret")
 
 
 def _rotate(context: PageContext, found: Endpoint) -> Safe:
-    options = (tag("option", words, value=key) for key, words in OVERLAPS)
     return components.form(
         context,
         context.link(path(found, "/secret/rotate")),
         tag("input", type="hidden", name="revision", value=str(found.revision)),
         tag("label", "The old secret also signs ", for_="field-overlap"),
-        tag("select", *options, name="overlap", id="field-overlap"),
+        components.select("overlap", OVERLAPS.items()),
         tag("button", "Rotate the secret", class_="button"),
         class_="inline",
     )
