@@ -117,6 +117,11 @@ def code(text: str, *, name: str = "code") -> Safe:
     return tag("div", tag("pre", tag("code", text), tabindex="0"), copy, class_="code")
 
 
+def with_code(text: str) -> Safe:
+    """Show a text whose parts between backticks are code."""
+    return join(*(tag("code", part) if at % 2 else part for at, part in enumerate(text.split("`"))))
+
+
 # ── numbers, tables, lists ────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -32,18 +32,16 @@ def rules(context: PageContext, found: Endpoint | None = None) -> Safe:
     contract: dict[str, Child] = {
         "Answer 2xx": f"Within {seconds}, once you have stored the event. Do slow work afterwards. Any other answer is a "
         "failure.",
-        "A stable id": join(
-            "Each event has one id (", tag("code", id_header), "), the same on every attempt and duplicate."
+        "A stable id": components.with_code(
+            f"Each event has one id (`{id_header}`), the same on every attempt and duplicate."
         ),
         "Duplicates": "An event may arrive more than once. Store the ids that you have handled, and answer 2xx to "
         "duplicates.",
         "Order": _order(found),
         "Retries": _retries(found, services.retry),
-        "Permanent failures": join(
+        "Permanent failures": components.with_code(
             "A 4xx answer (other than 408, 425 and 429) is not retried: the event becomes a dead letter at once and can "
-            "be replayed. A 410 also disables the endpoint. The header ",
-            tag("code", "Retry-After"),
-            " is respected.",
+            "be replayed. A 410 also disables the endpoint. The header `Retry-After` is respected."
         ),
         "Redirects": "Redirects are not followed. Use the URL that answers itself.",
         "Signature": "Verify the signature over the raw bytes of the body, before you parse it. Answer 401 if it does not "

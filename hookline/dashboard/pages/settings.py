@@ -14,7 +14,7 @@ from hookline.model.operators import Operator
 from hookline.store.protocols import SCHEMA_VERSION
 from hookline.store.protocols import Page as Rows
 from hookline.web.context import ShownSetting
-from hookline.web.html import Child, Safe, join, tag
+from hookline.web.html import Child, Safe, tag
 
 MAX_OPERATORS = 200  # operators listed on the page
 _ROLES = {Scope.FULL: "full", Scope.READ: "read only", Scope.PUBLISH: "publish only"}
@@ -33,8 +33,8 @@ async def show(context: PageContext) -> Page:
 
 def _verdict(settings: Sequence[ShownSetting], schema: int) -> Safe:
     if schema != SCHEMA_VERSION:
-        words = f"The database has schema {schema}, but this process expects {SCHEMA_VERSION}. Migrate it: "
-        return components.verdict("scheduled", words, tag("code", "hookline migrate"))
+        words = f"The database has schema {schema}, but this process expects {SCHEMA_VERSION}. Migrate it: `hookline migrate`"
+        return components.verdict("scheduled", components.with_code(words))
     changed = sum(_changed(each) for each in settings)
     words = "Every setting has its default"
     if changed:
@@ -55,8 +55,8 @@ def _operators(context: PageContext, found: Sequence[Operator]) -> Safe:
     if not found:
         words = "No operators yet: people sign in with API keys and tokens. Add an operator with a password:"
         return components.section("Operators", components.empty(words, "hookline operators add ada --role read"))
-    more = tag("p", "More operators: ", tag("code", "hookline operators list"), class_="quiet")
-    command = tag("code", "hookline operators --help")
+    more = components.with_code("More operators: `hookline operators list`")
+    change = components.with_code("Add or change operators on the command line: `hookline operators --help`")
     return components.section(
         "Operators",
         components.table(
@@ -72,8 +72,8 @@ def _operators(context: PageContext, found: Sequence[Operator]) -> Safe:
             ],
             caption="Operators, who sign in with a password",
         ),
-        more if len(found) > MAX_OPERATORS else None,
-        tag("p", "Add or change operators on the command line: ", command, class_="quiet"),
+        tag("p", more, class_="quiet") if len(found) > MAX_OPERATORS else None,
+        tag("p", change, class_="quiet"),
     )
 
 
@@ -98,14 +98,9 @@ def _row(each: ShownSetting) -> list[Child]:
         tag("code", each.variable.removeprefix(PREFIX)),
         tag("b", value) if _changed(each) else value,
         tag("code", each.default) if each.default else None,
-        _with_code(each.help),
+        components.with_code(each.help),
     ]
 
 
 def _changed(each: ShownSetting) -> bool:
     return each.value not in (each.default, "not set")
-
-
-def _with_code(text: str) -> Safe:
-    """Format the text between backticks as code."""
-    return join(*(tag("code", part) if at % 2 else part for at, part in enumerate(text.split("`"))))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct
 
-from hookline.dashboard.components import field
+from hookline.dashboard import components
 from hookline.dashboard.layout import document
 from hookline.dashboard.static import url
 from hookline.web.context import Brand
@@ -12,13 +14,9 @@ from hookline.web.html import Child, Safe, join, tag
 
 LOGO = "/portal/logo"
 
-_HINT = join(
-    tag("code", "hookline token"),
-    " prints a token, ",
-    tag("code", "hookline token --link"),
-    " a link that signs you in once, and ",
-    tag("code", "hookline operators add NAME"),
-    " lets you set a password.",
+_HINT = components.with_code(
+    "`hookline token` prints a token, `hookline token --link` a link that signs you in once, and "
+    "`hookline operators add NAME` lets you set a password."
 )
 
 
@@ -46,42 +44,25 @@ def operators(form: SignInForm) -> Safe:
         _form(
             "/login",
             form,
-            field(
+            _field(
                 "name",
                 "Name",
                 form.name,
+                type_="text",
                 autocomplete="username",
                 autocapitalize="none",
                 spellcheck="false",
                 maxlength="200",
-                required=True,
                 autofocus=not form.name and not form.by_token,
             ),
-            field(
-                "password",
-                "Password",
-                type_="password",
-                autocomplete="current-password",
-                maxlength="256",
-                required=True,
-                autofocus=bool(form.name),
-            ),
+            _field("password", "Password", autocomplete="current-password", maxlength="256", autofocus=bool(form.name)),
             words="Sign in",
         ),
         tag("p", "or", class_="or quiet"),
         _form(
             "/login",
             form,
-            field(
-                "token",
-                "API key or token",
-                type_="password",
-                autocomplete="off",
-                maxlength="4096",
-                required=True,
-                hint=_HINT,
-                autofocus=form.by_token,
-            ),
+            _field("token", "API key or token", maxlength="4096", hint=_HINT, autofocus=form.by_token),
             words="Sign in with it",
             kind="button",
         ),
@@ -89,33 +70,25 @@ def operators(form: SignInForm) -> Safe:
 
 
 def customers(form: SignInForm, brand: Brand) -> Safe:
+    words = (
+        "Open this page with the link that you received. It signs you in. Links expire; get a new one from the page that "
+        "gave you the last one."
+    )
     return _document(
         "Sign in",
         tag("img", src=LOGO, alt="", class_="logo") if brand.logo else None,
         tag("h1", brand.name),
         _messages(form),
-        tag(
-            "p",
-            "Open this page with the link that you received. It signs you in. Links expire; get a new one from the page that "
-            "gave you the last one.",
-            class_="quiet",
-        ),
-        _form(
-            "/portal/login",
-            form,
-            field(
-                "key",
-                "Or paste the link here",
-                form.key,
-                type_="password",
-                autocomplete="off",
-                maxlength="8192",
-                required=True,
-            ),
-            words="Open",
-        ),
+        tag("p", words, class_="quiet"),
+        _form("/portal/login", form, _field("key", "Or paste the link here", form.key, maxlength="8192"), words="Open"),
         brand=brand,
     )
+
+
+def _field(name: str, label: str, value: str = "", *, autocomplete: str = "off", **attributes: Any) -> Safe:
+    """Return a required field. It hides what is typed, unless `type_` says otherwise."""
+    given = {"type_": "password", **attributes}
+    return components.field(name, label, value, autocomplete=autocomplete, required=True, **given)
 
 
 def refused(title: str, words: str, back: str, *, brand: Brand | None = None) -> Safe:
