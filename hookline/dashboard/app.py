@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from hookline.dashboard import brand, layout, live, pages, static
-from hookline.dashboard.layout import Notice, Switched
+from hookline.dashboard.layout import Switched
 from hookline.dashboard.notices import Notices
 from hookline.dashboard.page import MAX_FORM, Action, Done, Form, Page, View
 from hookline.dashboard.page_context import PORTAL, PageContext, Viewer
@@ -151,7 +151,7 @@ class Dashboard:
                 return await self._framed_page(context, result)
             case Done():
                 answer = RedirectResponse(result.to, 303)
-                self._notices.give(answer, Notice(result.notice), context.request, portal=context.viewer.portal)
+                self._notices.give(answer, result.notice, context.request, portal=context.viewer.portal)
                 return answer
 
     # ── responses ──

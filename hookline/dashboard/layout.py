@@ -48,11 +48,6 @@ class Switched(Struct, frozen=True):
     more: bool = False
 
 
-class Notice(Struct, frozen=True):
-    words: str
-    good: bool = True
-
-
 def document(
     title: str,
     *body: Child,
@@ -83,7 +78,7 @@ def document(
     )
 
 
-def framed(context: PageContext, shown: Page, apps: Switched, notice: Notice | None) -> Safe:
+def framed(context: PageContext, shown: Page, apps: Switched, notice: str | None) -> Safe:
     title = tag("div", tag("h1", shown.title), shown.aside, class_="title")
     return document(
         shown.title,
@@ -215,8 +210,5 @@ def _account(context: PageContext) -> Safe:
     return tag("div", tag("span", context.viewer.name, class_="quiet"), sign_out, class_="who")
 
 
-def _notice(notice: Notice | None) -> Safe | None:
-    if notice is None:
-        return None
-    shade = "delivered" if notice.good else "dead"
-    return tag("p", notice.words, class_=f"notice {shade}", role="status")
+def _notice(notice: str | None) -> Safe | None:
+    return None if notice is None else tag("p", notice, class_="notice delivered", role="status")

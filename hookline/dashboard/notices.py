@@ -5,12 +5,10 @@ from __future__ import annotations
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 import msgspec
-from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
 from hookline.dashboard.cookies import Cookies
-from hookline.dashboard.layout import Notice
 from hookline.web.context import WebContext
 
 COOKIE = "notice"
@@ -24,18 +22,18 @@ class Notices:
         self._pages = services.pages
         self._cookies = Cookies(services)
 
-    def give(self, answer: Response, notice: Notice, request: Request, *, portal: bool) -> None:
-        words = notice.words if len(notice.words) <= MAX_WORDS else f"{notice.words[: MAX_WORDS - 1]}…"
-        raw = urlsafe_b64encode(msgspec.json.encode(replace(notice, words=words))).decode()
+    def give(self, answer: Response, notice: str, request: Request, *, portal: bool) -> None:
+        words = notice if len(notice) <= MAX_WORDS else f"{notice[: MAX_WORDS - 1]}…"
+        raw = urlsafe_b64encode(msgspec.json.encode(words)).decode()
         value = f"{raw}.{self._pages.proof('notice', raw)}"
         self._cookies.give(answer, request, COOKIE, value, portal=portal, seconds=SECONDS)
 
-    def taken(self, request: Request, *, portal: bool) -> Notice | None:
+    def taken(self, request: Request, *, portal: bool) -> str | None:
         raw, _, proof = self._cookies.get(request, COOKIE, portal=portal)[:_MAX_COOKIE].partition(".")
         if not self._pages.proves(proof, "notice", raw):
             return None
         try:
-            return msgspec.json.decode(urlsafe_b64decode(raw), type=Notice)
+            return msgspec.json.decode(urlsafe_b64decode(raw), type=str)
         except (ValueError, msgspec.MsgspecError):
             return None
 
