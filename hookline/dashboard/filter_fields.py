@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any, TypeVar
 
-from hookline.dashboard import components, instants
+from hookline.dashboard import components
+from hookline.dashboard.parsers import instant
 from hookline.errors import HooklineError, InvalidInput
 from hookline.web.html import Safe
 
@@ -43,7 +44,7 @@ class FilterFields:
 
     def time(self, name: str) -> datetime | None:
         """Read a field with a time. None: the field is missing or invalid."""
-        found = self.read(name, instants.read)
+        found = self.read(name, instant)
         if found is not None:
             self.times[name] = found
         return found

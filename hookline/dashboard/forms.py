@@ -13,55 +13,13 @@ import msgspec
 from hookline.dashboard import components
 from hookline.dashboard.page import Form, Page
 from hookline.dashboard.page_context import PageContext, one_of
-from hookline.errors import AboutField, HooklineError, InvalidInput
-from hookline.rules.checks.text import shown
+from hookline.dashboard.parsers import text
+from hookline.errors import AboutField, HooklineError
 from hookline.services.errors import http_status
 from hookline.store.protocols import Page as Rows
 from hookline.web.html import Child, Safe, tag
 
 MAX_APPS = 250  # applications to choose from; the id of any other can be typed
-
-
-# ── parsers ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def text(_name: str, typed: str) -> str:
-    return typed
-
-
-def optional(_name: str, typed: str) -> str | None:
-    return typed or None
-
-
-def number(name: str, typed: str) -> float | None:
-    try:
-        return float(typed) if typed else None
-    except ValueError:
-        raise InvalidInput(f"{shown(typed)} is not a number", field=name) from None
-
-
-def whole(name: str, typed: str) -> int | None:
-    if not typed:
-        return None
-    if not (typed.isascii() and typed.isdigit() and len(typed) < 10):
-        raise InvalidInput(f"{shown(typed)} is not a whole number", field=name)
-    return int(typed)
-
-
-def words(_name: str, typed: str) -> tuple[str, ...] | None:
-    """Read words that are separated by spaces or commas."""
-    return tuple(typed.replace(",", " ").split()) or None
-
-
-def numbers(name: str, typed: str) -> tuple[float, ...] | None:
-    return tuple(number(name, each) or 0.0 for each in words(name, typed) or ()) or None
-
-
-def metadata(name: str, typed: str) -> dict[str, str]:
-    try:
-        return msgspec.json.decode(typed, type=dict[str, str]) if typed else {}
-    except (msgspec.MsgspecError, RecursionError, UnicodeEncodeError):
-        raise InvalidInput('is not a JSON object with text values, such as {"plan": "gold"}', field=name) from None
 
 
 # ── fields ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -152,7 +110,7 @@ def page(
     back: tuple[str, str],
     press: str = "Save",
     error: HooklineError | None = None,
-    message: str | None = None,
+    message: str = "",
     rail: str | None = None,
 ) -> Page:
     """Return the page of a form that posts to the path `to`. `back` is the path and the text of the link beside the title."""

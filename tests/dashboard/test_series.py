@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookline.dashboard import instants
 from hookline.dashboard.charts import circuit_band, series
 from hookline.dashboard.page_context import RANGES, Range
+from hookline.dashboard.parsers import instant
 from hookline.errors import InvalidInput
 from hookline.model import Lane, LaneEvent, LaneEventKind
 from hookline.model.activity import Activity
@@ -170,10 +170,10 @@ def test_a_circuit_is_half_open_while_a_probe_is_under_way() -> None:
 def test_times_of_browsers_and_scripts_are_read() -> None:
     expected = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
     for text in ("2026-03-01T12:30", "2026-03-01T12:30Z", "2026-03-01T14:30+02:00", "2026-03-01 12:30:00"):
-        assert instants.read("since", text) == expected
+        assert instant("since", text) == expected
 
 
 @given(st.text())
 def test_any_text_is_a_time_or_is_refused(text: str) -> None:
     with suppress(InvalidInput):
-        assert instants.read("since", text).tzinfo == UTC
+        assert instant("since", text).tzinfo == UTC

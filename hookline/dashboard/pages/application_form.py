@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hookline.dashboard import forms
+from hookline.dashboard import forms, parsers
 from hookline.dashboard.forms import Field, filled, values
 from hookline.dashboard.page import Done, Form, Page, get, post
 from hookline.dashboard.page_context import PageContext
@@ -12,14 +12,14 @@ from hookline.services import applications
 
 FIELDS = (
     Field("name", "Name", required=True, maxlength="1024"),
-    Field("uid", "Uid", forms.optional, hint="Your own id for this customer, for use in the API."),
+    Field("uid", "Uid", parsers.optional, hint="Your own id for this customer, for use in the API."),
     Field(
         "throttle_rate",
         "Maximum requests per second, for all endpoints together",
-        forms.whole,
+        parsers.whole,
         inputmode="numeric",
     ),
-    Field("metadata", "Metadata (JSON)", forms.metadata, type_="textarea", rows="2"),
+    Field("metadata", "Metadata (JSON)", parsers.metadata, type_="textarea", rows="2"),
 )
 
 
@@ -71,5 +71,5 @@ def _page(context: PageContext, app: Application | None, form: Form, error: Hook
         back=back,
         press=press,
         error=error,
-        message=None if errors or error is None else str(error),
+        message="" if errors or error is None else str(error),
     )

@@ -42,7 +42,9 @@ async def show(context: PageContext) -> Page:
     listed = await (_listed(context) if text is None else _search(context, text))
     if not listed.rows and text is None and context.param("after") is None:
         return Page(title="Applications", body=[context.live("applications", _empty(context))])
-    rows = await _table(context, listed.rows) if listed.rows else _no_match(listed)
+    no_match = "No match so far." if listed.stopped else "No application has this id, or this text in its name or uid."
+    # The note says that a match may be among the applications that were not searched yet.
+    note = tag("p", f"{MAX_SEARCHED:,} applications were searched, and there are more.", class_="quiet")
     return Page(
         title="Applications",
         body=[
@@ -52,9 +54,9 @@ async def show(context: PageContext) -> Page:
             ),
             context.live(
                 "applications",
-                rows,
-                _search_limit_note(listed),
-                components.more(context, listed.following, _more_words(listed)),
+                await _table(context, listed.rows) if listed.rows else components.empty(no_match),
+                note if listed.stopped else None,
+                components.more(context, listed.following, "Search the next" if listed.stopped else "More"),
             ),
         ],
         aside=_add(context),
@@ -85,22 +87,6 @@ async def _search(context: PageContext, text: str) -> ApplicationPage:
     rows = [*([] if one is None else [one]), *(app for app in matches if one is None or app.id != one.id)]
     last = matches[-1].id if len(found.rows) > SHOWN else None
     return ApplicationPage(rows, found.end or last, stopped=found.end is not None)
-
-
-def _no_match(listed: ApplicationPage) -> Safe:
-    return components.empty(
-        "No match so far." if listed.stopped else "No application has this id, or this text in its name or uid."
-    )
-
-
-def _search_limit_note(listed: ApplicationPage) -> Safe | None:
-    """Say that the search reached its limit, because a match may be among the applications not searched yet."""
-    words = f"{MAX_SEARCHED:,} applications were searched, and there are more."
-    return tag("p", words, class_="quiet") if listed.stopped else None
-
-
-def _more_words(listed: ApplicationPage) -> str:
-    return "Search the next" if listed.stopped else "More"
 
 
 def _add(context: PageContext) -> Safe | None:

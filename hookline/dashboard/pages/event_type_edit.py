@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from hookline.dashboard import forms
+from hookline.dashboard import forms, parsers
 from hookline.dashboard.forms import Checkbox, Field, filled, values
 from hookline.dashboard.page import Done, Form, Page, get, post
 from hookline.dashboard.page_context import PageContext
@@ -62,7 +62,7 @@ _ABOUT = (
         rows="3",
         hint="For receivers: when the event is sent, and what it means.",
     ),
-    Field("group_name", "Group", forms.optional, hint="Groups similar event types, such as orders."),
+    Field("group_name", "Group", parsers.optional, hint="Groups similar event types, such as orders."),
     Field(
         "feature_flags",
         "Feature flags",
@@ -193,7 +193,7 @@ def _page(context: PageContext, found: EventType | None, form: Form, error: Hook
         *(field.draw(form, errors) for field in (*_ABOUT, _VERSION, _SCHEMA, *_SETTINGS)),
         back=back,
         error=error,
-        message=None if error is None else f"Nothing was saved: {error}",
+        message="" if error is None else f"Nothing was saved: {error}",
         rail="event-types",
     )
 

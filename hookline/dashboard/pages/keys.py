@@ -34,18 +34,13 @@ _FIELDS = (
 )
 
 
-def _check_access(context: PageContext) -> None:
-    """Refuse viewers with read-only access, as the API does: only those who may create keys can list them."""
-    if not context.may_change:
-        raise Refused(403, "you have read-only access: only those who may create API keys can see them")
-
-
 # ── list ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @get("/api-keys")
 async def show(context: PageContext) -> Page:
-    _check_access(context)
+    if not context.may_change:  # as the API does
+        raise Refused(403, "you have read-only access: only those who may create API keys can see them")
     after = context.param("after")
     if after is not None and not after.startswith(ids.API_KEY):
         raise InvalidInput("is not a position in this list", field="after")
@@ -123,7 +118,6 @@ def _expiry(context: PageContext, at: datetime | None) -> Child:
 
 @get("/api-keys/new")
 async def show_new(context: PageContext) -> Page:
-    _check_access(context)
     return await _form(
         context, Form({"scope": [Scope.PUBLISH], "app": ["" if context.app is None else context.app.id]})
     )
@@ -190,7 +184,6 @@ def _field_error(error: InvalidInput | NotFound) -> tuple[str, str]:
 @get("/api-keys/{key_id}/revoke")
 async def show_revoke(context: PageContext) -> Page:
     """Ask before a key is revoked, and show when it was last used."""
-    _check_access(context)
     key = await api_keys.find(context.deps, context.caller, context.path("key_id"))
     used: Child = "The key was never used."
     if key.last_used_at is not None:

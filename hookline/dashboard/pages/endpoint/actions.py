@@ -64,16 +64,13 @@ async def disable(context: PageContext, form: Form) -> Done:
 async def show_enable(context: PageContext) -> Page:
     """Show the messages that the endpoint missed while it was disabled, and ask whether to replay them."""
     found = await find(context)
-    summary, *rest = (
-        await _missed(context, found) if found.status == EndpointStatus.DISABLED else _not_disabled(context, found)
-    )
     which = tag("p", components.ident(found.url, href=context.link(path(found)), most=80))
+    if found.status == EndpointStatus.DISABLED:
+        summary, *rest = await _missed(context, found)
+    else:
+        summary = components.verdict("delivered", "The endpoint is not disabled.")
+        rest = [components.actions(components.link_button(context.link(path(found)), "Back to the endpoint"))]
     return Page(title="Enable the endpoint", body=[summary, which, *rest])
-
-
-def _not_disabled(context: PageContext, found: Endpoint) -> list[Child]:
-    back = components.link_button(context.link(path(found)), "Back to the endpoint")
-    return [components.verdict("delivered", "The endpoint is not disabled."), components.actions(back)]
 
 
 async def _missed(context: PageContext, found: Endpoint) -> list[Child]:

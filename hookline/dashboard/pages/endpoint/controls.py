@@ -65,7 +65,8 @@ def _test(context: PageContext, found: Endpoint, event_types: Sequence[EventType
     if found.status == EndpointStatus.DISABLED:
         return None
     if not event_types:
-        return None if context.viewer.portal else _no_types(context)
+        add = tag("a", "add an event type", href=context.link(NEW))
+        return None if context.viewer.portal else tag("span", "To send a test event, ", add, " first.", class_="quiet")
     return components.form(
         context,
         context.link(path(found, "/test")),
@@ -74,11 +75,6 @@ def _test(context: PageContext, found: Endpoint, event_types: Sequence[EventType
         tag("button", "Send test event", class_="button"),
         class_="inline",
     )
-
-
-def _no_types(context: PageContext) -> Safe:
-    add = tag("a", "add an event type", href=context.link(NEW))
-    return tag("span", "To send a test event, ", add, " first.", class_="quiet")
 
 
 def _test_types(names: Sequence[str]) -> Safe:

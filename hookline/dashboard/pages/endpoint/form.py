@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hookline.dashboard import components, forms
+from hookline.dashboard import components, forms, parsers
 from hookline.dashboard.forms import Field, filled, values
 from hookline.dashboard.page import Done, Form, Page, get, post
 from hookline.dashboard.page_context import PageContext
@@ -26,9 +26,9 @@ _FIRST = (
     Field("description", "Description", type_="textarea", rows="2"),
 )
 _LIMITS = (
-    Field("channels", "Channels", forms.words, hint="Only messages on one of these channels. Empty: all messages."),
-    Field("throttle_rate", "Maximum requests per second", forms.number, inputmode="decimal"),
-    Field("concurrency", "Maximum requests in flight", forms.whole, inputmode="numeric"),
+    Field("channels", "Channels", parsers.words, hint="Only messages on one of these channels. Empty: all messages."),
+    Field("throttle_rate", "Maximum requests per second", parsers.number, inputmode="decimal"),
+    Field("concurrency", "Maximum requests in flight", parsers.whole, inputmode="numeric"),
     Field("ordering", "Order", options=ORDERINGS),
     Field("on_death", "After a dead letter", options=AFTER_DEAD_LETTER),
     Field("scheme", "Signing scheme", options=SCHEMES),
@@ -40,17 +40,17 @@ _POLICY = (
         "Strategy",
         options={"": "deployment default"} | {each: each.replace("_", " ") for each in Strategy},
     ),
-    Field("policy.max_attempts", "Maximum attempts", forms.whole, inputmode="decimal"),
-    Field("policy.max_age", "Maximum age, seconds", forms.number, inputmode="decimal"),
-    Field("policy.base", "First delay, seconds", forms.number, inputmode="decimal"),
-    Field("policy.factor", "Factor from one delay to the next", forms.number, inputmode="decimal"),
-    Field("policy.cap", "Longest delay, seconds", forms.number, inputmode="decimal"),
-    Field("policy.retry_after_cap", "Longest Retry-After, seconds", forms.number, inputmode="decimal"),
-    Field("policy.schedule", "Delays of the fixed strategy, in seconds", forms.numbers),
+    Field("policy.max_attempts", "Maximum attempts", parsers.whole, inputmode="decimal"),
+    Field("policy.max_age", "Maximum age, seconds", parsers.number, inputmode="decimal"),
+    Field("policy.base", "First delay, seconds", parsers.number, inputmode="decimal"),
+    Field("policy.factor", "Factor from one delay to the next", parsers.number, inputmode="decimal"),
+    Field("policy.cap", "Longest delay, seconds", parsers.number, inputmode="decimal"),
+    Field("policy.retry_after_cap", "Longest Retry-After, seconds", parsers.number, inputmode="decimal"),
+    Field("policy.schedule", "Delays of the fixed strategy, in seconds", parsers.numbers),
 )
 _LAST = (
-    Field("uid", "Uid", forms.optional, hint="Your own id for this endpoint, for use in the API."),
-    Field("metadata", "Metadata (JSON)", forms.metadata, type_="textarea", rows="2"),
+    Field("uid", "Uid", parsers.optional, hint="Your own id for this endpoint, for use in the API."),
+    Field("metadata", "Metadata (JSON)", parsers.metadata, type_="textarea", rows="2"),
 )
 _FIELDS = (*_FIRST, *_LIMITS, *_LAST)
 
@@ -84,7 +84,7 @@ def _is_chosen(form: Form) -> bool:
 
 
 def _checked_types(form: Form) -> tuple[str, ...]:
-    more = forms.words("more_types", form.text("more_types")) or ()
+    more = parsers.words("more_types", form.text("more_types")) or ()
     return tuple(dict.fromkeys([*form.values("types"), *more]))
 
 
@@ -115,7 +115,8 @@ def _no_applications(context: PageContext) -> Page:
 async def create(context: PageContext, form: Form) -> Done | Page:
     try:
         app = _application(context, form)
-        new = NewEndpoint(**_values(form), secrets=_secrets(form))
+        secrets = tuple(Secret(key=key) for key in form.values("secret")[:1])
+        new = NewEndpoint(**_values(form), secrets=secrets)
         made = await endpoints.create(context.deps, context.caller, app, new)
     except (InvalidInput, BlockedAddress, Conflict, NotFound) as error:
         return await _new_page(context, form, error)
@@ -129,11 +130,6 @@ def _application(context: PageContext, form: Form) -> str:
     if not app:
         raise InvalidInput("choose the application of the endpoint")
     return app
-
-
-def _secrets(form: Form) -> tuple[Secret, ...]:
-    key = _SECRET.value(form)
-    return (Secret(key=key),) if key else ()
 
 
 # ── editing ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -194,7 +190,7 @@ async def _page(
         back=back,
         press=press,
         error=error,
-        message=None if errors or error is None else str(error),
+        message="" if errors or error is None else str(error),
     )
 
 

@@ -36,7 +36,7 @@ def _page(context: PageContext, found: Endpoint, typed: Sequence[Line], error: H
         tag("fieldset", tag("legend", "Add or replace"), *_lines(typed)),
         back=(path(found), "Back to the endpoint"),
         error=error,
-        message=None if error is None else str(error),
+        message=str(error or ""),
     )
 
 

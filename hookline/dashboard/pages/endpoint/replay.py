@@ -8,11 +8,12 @@ from functools import partial
 
 from msgspec import Struct
 
-from hookline.dashboard import components, instants
+from hookline.dashboard import components
 from hookline.dashboard.page import Done, Form, Page, get, post
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.endpoint.actions import done, find, ref
 from hookline.dashboard.pages.endpoint.controls import back, path
+from hookline.dashboard.parsers import instant
 from hookline.errors import InvalidInput
 from hookline.model import Endpoint, LaneEvent, LaneEventKind, Task, TaskKind
 from hookline.model.callers import Caller
@@ -73,7 +74,7 @@ async def _page(context: PageContext, kind: ReplayKind, found: Endpoint, typed: 
     refused = refusal(found.status)
     if typed and error is None:
         try:
-            since = instants.read("since", typed)
+            since = instant("since", typed)
             total = await replays.count(context.deps, context.caller, ref(context), kind.kind, since)
             confirm = _confirm(context, kind, found, since, total)
         except InvalidInput as invalid:
@@ -126,7 +127,7 @@ def _here(context: PageContext, since: datetime) -> str:
 async def start(context: PageContext, form: Form, kind: ReplayKind) -> Done | Page:
     found, typed = await find(context), form.text("since")
     try:
-        task = await kind.start(context.deps, context.caller, ref(context), instants.read("since", typed))
+        task = await kind.start(context.deps, context.caller, ref(context), instant("since", typed))
     except InvalidInput as error:
         return await _page(context, kind, found, typed, str(error))
     return done(context, found, "Started. This page shows the progress.", to=context.link(f"/tasks/{task.id}"))
