@@ -121,14 +121,12 @@ class Sessions:
         """Redirect a visitor without a session to the sign-in page."""
         if live.wanted(request):
             return Response("sign in", 401, headers(), media_type="text/plain")
-        is_get = request.method == "GET"
-        path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-        back = (
-            form_origin.local_path(path)
-            if is_get
-            else form_origin.came_from(request.headers, self._services.public_url)
-        )
-        given = [] if is_get else ["ended=1"]
+        if request.method == "GET":
+            given = []
+            back = form_origin.local_path(request.url.path + (f"?{request.url.query}" if request.url.query else ""))
+        else:
+            given = ["ended=1"]
+            back = form_origin.came_from(request.headers, self._services.public_url)
         if back is not None and back != (PORTAL if portal else "/"):
             given.append(f"next={quote(back, safe='/')}")
         query = f"?{'&'.join(given)}" if given else ""

@@ -14,10 +14,7 @@ FIELDS = (
     Field("name", "Name", required=True, maxlength="1024"),
     Field("uid", "Uid", parsers.optional, hint="Your own id for this customer, for use in the API."),
     Field(
-        "throttle_rate",
-        "Maximum requests per second, for all endpoints together",
-        parsers.whole,
-        inputmode="numeric",
+        "throttle_rate", "Maximum requests per second, for all endpoints together", parsers.whole, inputmode="numeric"
     ),
     Field("metadata", "Metadata (JSON)", parsers.metadata, type_="textarea", rows="2"),
 )

@@ -108,40 +108,28 @@ def pause_or_disable(context: PageContext, found: Endpoint) -> Safe | None:
 
 
 def _pause_and_circuit(context: PageContext, found: Endpoint) -> list[Child]:
+    pausing = " Deliveries are created, and held until the endpoint is resumed."
+    opening = " Nothing is sent until the time ends. Then a probe tests the endpoint."
     length = tag("label", "For how long", for_="field-seconds", class_="unseen")
+    seconds = components.select("seconds", OPENINGS.items())
     reset = components.button(context, context.link(path(found, "/circuit/reset")), "Reset circuit")
     return [
-        _step(
-            context,
-            found,
-            "/pause",
-            "Pause",
-            "pause",
-            " Deliveries are created, and held until the endpoint is resumed.",
-        ),
-        _step(
-            context,
-            found,
-            "/circuit/open",
-            "Open circuit",
-            "open",
-            " Nothing is sent until the time ends. Then a probe tests the endpoint.",
-            length,
-            components.select("seconds", OPENINGS.items()),
-        ),
+        _step(context, found, "/pause", "Pause", pausing),
+        _step(context, found, "/circuit/open", "Open circuit", opening, length, seconds),
         tag("p", reset, " Closes the circuit, and resets failure counts and holds."),
     ]
 
 
-def _step(context: PageContext, found: Endpoint, subpath: str, press: str, key: str, words: str, *more: Child) -> Safe:
+def _step(context: PageContext, found: Endpoint, subpath: str, press: str, words: str, *more: Child) -> Safe:
     """Return a button with a field for the reason."""
+    cause = f"field-{press.partition(' ')[0].lower()}-cause"
     form = components.form(
         context,
         context.link(path(found, subpath)),
         tag("button", press, class_="button"),
         *more,
-        tag("label", f"Reason: {press}", for_=f"field-{key}-cause", class_="unseen"),
-        tag("input", name="cause", id=f"field-{key}-cause", maxlength="500", placeholder="reason"),
+        tag("label", f"Reason: {press}", for_=cause, class_="unseen"),
+        tag("input", name="cause", id=cause, maxlength="500", placeholder="reason"),
         class_="inline",
     )
     return tag("p", form, words)

@@ -34,12 +34,9 @@ _LIMITS = (
     Field("scheme", "Signing scheme", options=SCHEMES),
 )
 _SECRET = Field("secret", "Secret", hint="Empty: a secret is generated.", type_="password", autocomplete="off")
+_STRATEGIES = {"": "deployment default"} | {each: each.replace("_", " ") for each in Strategy}
 _POLICY = (
-    Field(
-        "policy.strategy",
-        "Strategy",
-        options={"": "deployment default"} | {each: each.replace("_", " ") for each in Strategy},
-    ),
+    Field("policy.strategy", "Strategy", options=_STRATEGIES),
     Field("policy.max_attempts", "Maximum attempts", parsers.whole, inputmode="decimal"),
     Field("policy.max_age", "Maximum age, seconds", parsers.number, inputmode="decimal"),
     Field("policy.base", "First delay, seconds", parsers.number, inputmode="decimal"),

@@ -182,24 +182,20 @@ def _waiting(view: LaneView) -> str:
 def _numbers(context: PageContext, data: EndpointData) -> Safe:
     found = condition(data.view.lane, context.now)
     dead = f"{data.dead.dead:,}{'+' if data.dead.more else ''}"
-    one = data.endpoint.id
+    letters = context.link("/dead-letters", endpoint=data.endpoint.id)
+    failed = context.here(attempts="failed", after=None)
     return components.numbers(
         components.number(
             "scheduled" if data.activity.failed else "delivered",
             series.percent(data.activity.success),
             f"of attempts delivered, {context.span.words.lower()}",
         ),
-        components.number(
-            "scheduled",
-            f"{data.activity.failed:,}",
-            "attempts failed",
-            href=context.here(attempts="failed", after=None),
-        ),
+        components.number("scheduled", f"{data.activity.failed:,}", "attempts failed", href=failed),
         components.number(
             "held" if found.held else "pending", endpoint_health.depth(data.view), "held" if found.held else "waiting"
         ),
         components.number("delivering", f"{data.in_flight:,}", "in flight"),
-        components.number("dead", dead, "dead letters", href=context.link("/dead-letters", endpoint=one)),
+        components.number("dead", dead, "dead letters", href=letters),
     )
 
 
@@ -245,7 +241,7 @@ def _timeline(context: PageContext, events: Sequence[LaneEvent]) -> Safe:
 def _lane(context: PageContext, data: EndpointData) -> Safe:
     lane, view = data.view.lane, data.view
     starts = next_start(lane, now=context.now, policy=context.services.circuit)
-    empty = not view.depth
+    later = starts if view.depth and starts is not None and starts > context.now else None
     return components.section(
         "Lane",
         components.fields(
@@ -255,10 +251,7 @@ def _lane(context: PageContext, data: EndpointData) -> Safe:
                 ("Oldest due", None if view.oldest_due is None else components.ago(view.oldest_due, context.now)),
                 ("In flight", f"{data.in_flight:,}"),
                 ("Limits", ", ".join(endpoint_health.limits(lane)) or "none"),
-                (
-                    "Next start",
-                    None if empty or starts is None or starts <= context.now else components.ago(starts, context.now),
-                ),
+                ("Next start", None if later is None else components.ago(later, context.now)),
                 ("Failures in a row", f"{lane.failures:,}" if lane.failures else None),
                 ("Failing since", None if lane.failing_since is None else components.clock(lane.failing_since)),
                 ("Last error", view.last_error),
