@@ -12,8 +12,6 @@ import shlex
 from functools import cache
 from importlib import resources
 
-from msgspec import Struct
-
 from hookline.model import Scheme
 
 _LANGUAGES = ("Python", "Node", "openssl", "curl")
@@ -21,21 +19,16 @@ _PLACEHOLDERS = {"standard": "whsec_...", "ed25519": "whpk_..."}  # shown instea
 _MARK = re.compile("@(SECRET|URL|PREFIX)@")
 
 
-class Snippet(Struct, frozen=True, kw_only=True):
-    name: str
-    text: str
-
-
-def snippets(scheme: Scheme, *, ed25519: bool, key: str | None, url: str) -> list[Snippet]:
-    """Return the snippets of a scheme. If `key` is None, they contain a placeholder."""
+def snippets(scheme: Scheme, *, ed25519: bool, key: str | None, url: str) -> dict[str, str]:
+    """Return the snippets of a scheme by their names. If `key` is None, they contain a placeholder."""
     folder = "ed25519" if ed25519 else "standard" if scheme == Scheme.SVIX else scheme.value
     secret = key or _PLACEHOLDERS.get(folder, "...")
     values = {"URL": shlex.quote(url), "PREFIX": "svix" if scheme == Scheme.SVIX else "webhook"}
-    found = []
+    found = {}
     for name, text in _texts(folder).items():
         values["SECRET"] = json.dumps(secret) if name in ("Python", "Node") else shlex.quote(secret)
         # One pass: a mark inside a secret or a URL is not replaced.
-        found.append(Snippet(name=name, text=_MARK.sub(lambda mark: values[mark[1]], text)))
+        found[name] = _MARK.sub(lambda mark: values[mark[1]], text)
     return found
 
 

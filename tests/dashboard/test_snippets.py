@@ -70,8 +70,7 @@ def signed(scheme: Scheme, *secrets: str, at: datetime | None = None, body: byte
 
 def made(name: str, scheme: Scheme, secret: str, ed25519: bool) -> str:
     key = signing.public_key(secret) if ed25519 else secret
-    [found] = [each.text for each in snippets(scheme, ed25519=ed25519, key=key, url=URL) if each.name == name]
-    return found
+    return snippets(scheme, ed25519=ed25519, key=key, url=URL)[name]
 
 
 def in_python(source: str, requests: list[Request]) -> list[str | None]:
@@ -159,7 +158,7 @@ def test_the_openssl_script_gives_the_same_result(scheme: Scheme, secret: str, e
 def test_the_curl_script_sends_a_request_with_a_valid_signature(scheme: Scheme, secret: str, tmp_path: Path) -> None:
     with Receiver() as receiver:
         url = f"{receiver.url}/hooks?a=[1]&b='%27"
-        [source] = [each.text for each in snippets(scheme, ed25519=False, key=secret, url=url) if each.name == "curl"]
+        source = snippets(scheme, ed25519=False, key=secret, url=url)["curl"]
         done = subprocess.run(["sh", "-c", source], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         [request] = receiver.requests
@@ -171,6 +170,6 @@ def test_the_curl_script_sends_a_request_with_a_valid_signature(scheme: Scheme, 
 
 def test_a_hidden_secret_is_a_placeholder() -> None:
     for scheme in Scheme:
-        for each in snippets(scheme, ed25519=False, key=None, url=URL):
-            assert "..." in each.text
-            assert "@" not in each.text.replace(URL, "")
+        for text in snippets(scheme, ed25519=False, key=None, url=URL).values():
+            assert "..." in text
+            assert "@" not in text.replace(URL, "")

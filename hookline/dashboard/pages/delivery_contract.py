@@ -80,8 +80,8 @@ def section(context: PageContext, found: Endpoint, key: str | None = None) -> Sa
     ed25519 = bool(found.secrets) and found.secrets[0].key.startswith(PRIVATE_PREFIX)
     made = snippets(found.scheme, ed25519=ed25519, key=key, url=found.url)
     blocks = [
-        tag("details", tag("summary", each.name), components.code(each.text, name=f"{each.name} snippet"), open=at == 0)
-        for at, each in enumerate(made)
+        tag("details", tag("summary", name), components.code(text, name=f"{name} snippet"), open=at == 0)
+        for at, (name, text) in enumerate(made.items())
     ]
     hint = components.quiet("Reveal the secret above to see these snippets with the secret filled in.")
     where = hint if key is None and context.may_change else None
