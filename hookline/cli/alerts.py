@@ -25,7 +25,7 @@ from hookline.rules.checks.text import lasting
 from hookline.services import endpoints
 from hookline.store.protocols import Page
 
-app = CommandGroup(help="Alerts: which fire, which have fired, and where they are sent.", no_args_is_help=True)
+app = CommandGroup(help="Alerts: which fire, which have fired, and where they are sent.")
 
 TEST_TIMEOUT = 15.0  # seconds that `alerts test` waits for each channel
 POLL_INTERVAL = 0.1  # seconds between two reads of a delivery's state
@@ -165,10 +165,8 @@ async def _arrival(opened: Session, sent: Outgoing) -> Result:
     """Wait until the message is delivered or dead, or until the timeout. Return its state."""
     deadline = clock.monotonic() + TEST_TIMEOUT
     result = Result(channel=sent.channel, state="waiting", detail="not relayed yet: is a worker running?")
-    while clock.monotonic() < deadline:
+    while result.state in ("waiting", "pending", "delivering") and clock.monotonic() < deadline:
         result = await _state(opened, sent) or result
-        if result.state not in ("waiting", "pending", "delivering"):
-            break
         await asyncio.sleep(POLL_INTERVAL)  # another process delivers, and does not notify this one
     return result
 

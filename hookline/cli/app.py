@@ -58,7 +58,6 @@ migrated · 5 conflict · 130 interrupted.
 app = CommandGroup(
     name="hookline",
     help=HELP,
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -106,7 +105,10 @@ app.add_typer(operators.app, name="operators")
 def start() -> None:
     try:
         check_arguments(sys.argv[1:])
-        _run()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # a failure is reported here; at the exit of the interpreter it would be too late
     except HooklineError as error:
         _fail(f"{error}{_hint(error)}", exit_code(error))
     except OSError as error:
@@ -132,13 +134,6 @@ _HINTS = {
 def _hint(error: HooklineError) -> str:
     hint = _HINTS.get(error.kind) if isinstance(error, NoSuch) else None
     return "" if hint is None else f"; {hint}"
-
-
-def _run() -> None:
-    try:
-        app()
-    finally:
-        sys.stdout.flush()  # a failure is reported here; at the exit of the interpreter it would be too late
 
 
 def check_arguments(arguments: Sequence[str]) -> None:

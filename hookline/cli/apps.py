@@ -13,7 +13,7 @@ from hookline.errors import InvalidInput
 from hookline.model import Application, ApplicationChange, NewApplication
 from hookline.services import applications
 
-app = CommandGroup(help="Applications: the customers whose endpoints get webhooks.", no_args_is_help=True)
+app = CommandGroup(help="Applications: the customers whose endpoints get webhooks.")
 
 
 @app.command("list")

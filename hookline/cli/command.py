@@ -69,6 +69,9 @@ class CreatingCommand(OrgCommand, frozen=True, dict=True):
 class CommandGroup(typer.Typer):
     """A Typer application that turns a parameter whose type is a `Struct` into one option for each field."""
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(no_args_is_help=True, **options)
+
     def command(self, name: str | None = None, **options: Any) -> Callable[[F], F]:
         register = super().command(name, **options)
 

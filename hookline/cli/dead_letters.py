@@ -24,7 +24,7 @@ from hookline.services import dead_letters
 from hookline.services.dead_letters import DeadLetterQuery, Started, shown_id
 from hookline.store.protocols import Page, death
 
-app = CommandGroup(help="Dead letters: deliveries that Hookline has given up, and why.", no_args_is_help=True)
+app = CommandGroup(help="Dead letters: deliveries that Hookline has given up, and why.")
 
 EndpointOption = Annotated[str | None, Option("--endpoint", help="Only this endpoint (id; or uid, with --app).")]
 Since = Annotated[str | None, Option("--since", help="Died at or after this time: an instant, or 2h, 7d ago.")]

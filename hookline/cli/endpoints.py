@@ -19,7 +19,7 @@ from hookline.server import sockets
 from hookline.services import endpoints, replays
 from hookline.services.lookup import EndpointRef
 
-app = CommandGroup(help="Endpoints: the URLs that webhooks go to, and the state of their lanes.", no_args_is_help=True)
+app = CommandGroup(help="Endpoints: the URLs that webhooks go to, and the state of their lanes.")
 
 MAX_OVERLAP = 365 * 86_400.0  # seconds
 

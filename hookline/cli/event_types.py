@@ -16,7 +16,7 @@ from hookline.errors import InvalidInput
 from hookline.model import EventType
 from hookline.services import event_types
 
-app = CommandGroup(help="Event types: the catalogue that endpoints choose from.", no_args_is_help=True)
+app = CommandGroup(help="Event types: the catalogue that endpoints choose from.")
 
 Name = Annotated[str, Argument(help="Such as order.paid.")]
 

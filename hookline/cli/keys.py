@@ -14,9 +14,7 @@ from hookline.cli.output import Cell
 from hookline.model import ApiKey, Scope
 from hookline.services import api_keys
 
-app = CommandGroup(
-    help="API keys. A key has a scope, is for one application or all, and is revoked on its own.", no_args_is_help=True
-)
+app = CommandGroup(help="API keys. A key has a scope, is for one application or all, and is revoked on its own.")
 
 
 @app.command("create")

@@ -111,11 +111,13 @@ def check_reachable(settings: Config, url: str) -> None:
     )
 
 
-async def _register(cmd: CreatingCommand, app_uid: str, url: str, port: int, options: Options) -> Endpoint:
+async def _register(cmd: CreatingCommand, app_ref: str, url: str, port: int, options: Options) -> Endpoint:
     async with cmd.session() as opened:
-        endpoint = await _endpoint(opened, app_uid, url, f"listen-{port}", options)
+        endpoint = await _endpoint(opened, app_ref, url, f"listen-{port}", options)
         if options.ping:
-            await _ping(opened, app_uid)
+            payload = b'{"hello": "from hookline"}'
+            draft = NewMessage(id=ids.mint(ids.MESSAGE, clock.wall()), app_no=0, event_type=PING_TYPE, payload=payload)
+            await accept(opened, app_ref, draft)
         return endpoint
 
 
@@ -139,12 +141,6 @@ async def _reuse(opened: Session, known: Endpoint, url: str, options: Options) -
     if known.status != EndpointStatus.ACTIVE:
         return (await endpoint_state.resume(opened.deps, opened.by, EndpointRef(known.id), "hookline listen")).endpoint
     return known
-
-
-async def _ping(opened: Session, app_ref: str) -> None:
-    payload = b'{"hello": "from hookline"}'
-    draft = NewMessage(id=ids.mint(ids.MESSAGE, clock.wall()), app_no=0, event_type=PING_TYPE, payload=payload)
-    await accept(opened, app_ref, draft)
 
 
 # ── output and commands ───────────────────────────────────────────────────────────────────────────────────────────

@@ -17,7 +17,7 @@ from hookline.model import Scope
 from hookline.model.operators import Operator, operator_name
 from hookline.services import operators
 
-app = CommandGroup(help="Operators: users who sign in to the dashboard with a password.", no_args_is_help=True)
+app = CommandGroup(help="Operators: users who sign in to the dashboard with a password.")
 
 MAX_LINE = 4096  # characters that are read from standard input for a password
 

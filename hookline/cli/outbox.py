@@ -28,8 +28,7 @@ from hookline.services import outbox
 from hookline.store.protocols import COUNTED
 
 app = CommandGroup(
-    help="The outbox: events that applications have published, and those that could not become messages.",
-    no_args_is_help=True,
+    help="The outbox: events that applications have published, and those that could not become messages."
 )
 
 
@@ -146,7 +145,7 @@ async def install(cmd: Command, url: Url) -> None:
 
     hookline outbox install sqlite:////srv/shop/shop.db
     """
-    _check(url)
+    params.check_database_url("URL", url)
     changed, name = await setup.install(url), shown_url(url)
     document = {"outbox": name, "changed": changed, "version": OUTBOX_VERSION}
     cmd.out.answer(document, installed_text(name, changed))
@@ -158,17 +157,10 @@ async def prune(cmd: Command, url: Url) -> None:
 
     hookline outbox prune sqlite:////srv/shop/shop.db
     """
-    _check(url)
+    params.check_database_url("URL", url)
     async with cmd.session() as opened:
         count = await setup.prune(url, opened.store)
     cmd.out.answer({"deleted": count}, f"{count:,} deleted")
-
-
-def _check(url: str) -> None:
-    try:
-        urls.database_url(url)
-    except ValueError as takes:
-        raise InvalidInput(f"takes {takes}", field="URL") from None
 
 
 # ── list, show ────────────────────────────────────────────────────────────────────────────────────────────────────

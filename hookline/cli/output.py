@@ -104,19 +104,28 @@ class Output:
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, empty: str) -> None:
         if not self.human:
             for row in (columns, *rows):
-                sys.stdout.write("\t".join(clean(plain(cell)) for cell in row) + "\n")
+                sys.stdout.write("\t".join(self._text(cell).plain for cell in row) + "\n")
             return
         if not rows:
             self.line(empty, "bright_black")
             return
-        _print_table(columns, [[_styled(clean(shown(cell))) for cell in row] for row in rows])
+        _print_table(columns, [[self._text(cell) for cell in row] for row in rows])
 
     def fields(self, pairs: Sequence[tuple[str, Cell]]) -> None:
         """Print one `name  value` line for each pair."""
         width = max(len(name) for name, _ in pairs)
         for name, value in pairs:
-            text = _styled(clean(shown(value))) if self.human else Text(clean(plain(value)))
-            self._console.print(Text.assemble((f"{name:<{width}}  ", "bright_black"), text))
+            self._console.print(Text.assemble((f"{name:<{width}}  ", "bright_black"), self._text(value)))
+
+    def _text(self, cell: Cell) -> Text:
+        """Return a cell as text, with control characters escaped. On a terminal, times are local and states are coloured."""
+        if isinstance(cell, datetime):
+            return Text(f"{cell.astimezone():%Y-%m-%d %H:%M:%S}" if self.human else cell.isoformat())
+        if cell is None:
+            return Text("-" if self.human else "")
+        text = clean(str(cell))
+        mark, style = STYLES.get(text, ("", "")) if self.human else ("", "")
+        return Text(f"{mark} {text}" if mark else text, style=style)
 
     @contextmanager
     def progress(self, label: str, total: int | None) -> Iterator[Callable[[int], None]]:
@@ -175,23 +184,6 @@ def _escaped(found: re.Match[str]) -> str:
     return f"\\u{ord(found[0]):04x}"
 
 
-def plain(cell: Cell) -> str:
-    if cell is None:
-        return ""
-    return cell.isoformat() if isinstance(cell, datetime) else str(cell)
-
-
-def shown(cell: Cell) -> str:
-    if cell is None:
-        return "-"
-    return cell.astimezone().strftime("%Y-%m-%d %H:%M:%S") if isinstance(cell, datetime) else str(cell)
-
-
 def ago(then: datetime, now: datetime) -> str:
     gap = now - then
     return f"in {span(-gap.total_seconds())}" if gap < timedelta(0) else f"{span(gap.total_seconds())} ago"
-
-
-def _styled(text: str) -> Text:
-    mark, style = STYLES.get(text, ("", ""))
-    return Text(f"{mark} {text}" if mark else text, style=style)

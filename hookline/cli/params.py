@@ -11,6 +11,7 @@ from msgspec import Struct
 from typer import Argument, Option
 
 from hookline import ids
+from hookline.config import urls
 from hookline.errors import InvalidInput
 from hookline.rules import units
 from hookline.services import lookup
@@ -86,6 +87,13 @@ def read_span(option: str, text: str, longest: float) -> timedelta:
         return timedelta(seconds=units.duration(0, longest)(text.strip()))
     except ValueError as takes:
         raise InvalidInput(f"{option} takes {takes}") from None
+
+
+def check_database_url(field: str, url: str) -> None:
+    try:
+        urls.database_url(url)
+    except ValueError as takes:
+        raise InvalidInput(f"takes {takes}", field=field) from None
 
 
 def check_number(option: str, value: float | None, highest: float) -> None:

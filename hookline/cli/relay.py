@@ -11,6 +11,7 @@ import typer
 from typer import Option
 
 from hookline import clock
+from hookline.cli import params
 from hookline.cli.command import Command
 from hookline.cli.output import Output
 from hookline.cli.serve import opened, run_parts
@@ -47,47 +48,33 @@ def relay(cmd: Command, given: From = None, once: Once = False) -> None:
     """
     config = load_config()
     logs.configure(config)
-    urls = check_urls(config, given) if given else None
+    urls = check_urls(config, given) if given else (config.database_url, *config.outbox_urls)
     run_parts(_once(config, urls, cmd.out) if once else _relay(config, urls, cmd.out))
 
 
 def check_urls(config: Config, given: Sequence[str]) -> tuple[str, ...]:
     """Check the URLs with the rules for HOOKLINE_OUTBOX_URLS."""
     for url in given:
-        check_url("--from", config, url)
+        params.check_database_url("--from", url)
+        if urls.same_database(url, config.database_url):
+            text = f"{shown_url(url)} is Hookline's own database, whose outbox needs no URL"
+            raise InvalidInput(text, field="--from")
     for at, url in enumerate(given):
         if any(urls.same_database(url, other) for other in given[:at]):
             raise InvalidInput(f"--from: {shown_url(url)} is given twice")
     return tuple(given)
 
 
-def check_url(where: str, config: Config, url: str) -> None:
-    try:
-        urls.database_url(url)
-    except ValueError as takes:
-        raise InvalidInput(f"takes {takes}", field=where) from None
-    if urls.same_database(url, config.database_url):
-        raise InvalidInput(f"{shown_url(url)} is Hookline's own database, whose outbox needs no URL", field=where)
-
-
-def _outboxes(store: Store, config: Config, urls: Sequence[str] | None) -> list[Outbox]:
-    return process.outboxes(store, config) if urls is None else process.sources(store, config, urls)
-
-
-def _urls(config: Config, urls: Sequence[str] | None) -> Sequence[str]:
-    return (config.database_url, *config.outbox_urls) if urls is None else urls
-
-
-async def _relay(config: Config, urls: Sequence[str] | None, out: Output) -> None:
+async def _relay(config: Config, urls: Sequence[str], out: Output) -> None:
     port = sockets.bind(config.host, config.metrics_port) if config.metrics_port else None
     with sockets.stop_on_signals() as stop:
         tally = Tally()
         async with opened(config, port, tally, stop) as store, asyncio.TaskGroup() as parts:
-            names = [shown_url(url) for url in _urls(config, urls)]
+            names = [shown_url(url) for url in urls]
             into = shown_url(config.database_url)
             out.answer({"relays": names, "into": into}, f"Hookline relays {', '.join(names)} into {into}")
             sys.stdout.flush()
-            parts.create_task(process.relay(_outboxes(store, config, urls), stop=stop, tally=tally))
+            parts.create_task(process.relay(process.outboxes(store, config, urls), stop=stop, tally=tally))
             parts.create_task(process.beat(store, tally, stop=stop))
 
 
@@ -96,7 +83,7 @@ async def _relay(config: Config, urls: Sequence[str] | None, out: Output) -> Non
 _Result = tuple[str, RelayReport | HooklineError]  # the URL of an outbox, and its report or error
 
 
-async def _once(config: Config, urls: Sequence[str] | None, out: Output) -> None:
+async def _once(config: Config, urls: Sequence[str], out: Output) -> None:
     """Relay every outbox once, also after one has failed."""
     with sockets.stop_on_signals() as stop:
         async with process.opened(config) as store:
@@ -110,9 +97,9 @@ async def _once(config: Config, urls: Sequence[str] | None, out: Output) -> None
         raise typer.Exit(1)
 
 
-async def _each(config: Config, store: Store, urls: Sequence[str] | None, stop: asyncio.Event) -> list[_Result]:
+async def _each(config: Config, store: Store, urls: Sequence[str], stop: asyncio.Event) -> list[_Result]:
     results: list[_Result] = []
-    for url, outbox in zip(_urls(config, urls), _outboxes(store, config, urls), strict=True):
+    for url, outbox in zip(urls, process.outboxes(store, config, urls), strict=True):
         try:
             if url != config.database_url:
                 await examine(url, store)  # with --once, a missing table is an error; a permanent relay waits for it

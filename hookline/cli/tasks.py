@@ -20,7 +20,7 @@ from hookline.services import tasks
 BATCH = 500  # rows that one step of a task processes
 POLL_INTERVAL = 0.05  # seconds between two reads of a task that a worker is processing
 
-app = CommandGroup(help="Background tasks: bulk recovery and replay, started over the API.", no_args_is_help=True)
+app = CommandGroup(help="Background tasks: bulk recovery and replay, started over the API.")
 
 Id = Annotated[str, Argument(metavar="ID", help="Such as qtask_...")]
 

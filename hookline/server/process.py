@@ -103,7 +103,7 @@ async def work(
         tasks.create_task(worker.run(stop))
         tasks.create_task(sweeper.run(stop))
         tasks.create_task(Relay(OwnOutbox(store), outage, tally).run(stop))
-        tasks.create_task(relay(sources(store, config, config.outbox_urls), stop=stop, tally=tally))
+        tasks.create_task(relay(outboxes(store, config, config.outbox_urls), stop=stop, tally=tally))
         tasks.create_task(TaskRunner(store, outage, clock.chance).run(stop))
 
 
@@ -114,13 +114,12 @@ async def relay(outboxes: Sequence[Outbox], *, stop: asyncio.Event, tally: Tally
             tasks.create_task(Relay(outbox, Outage(clock.chance), tally).run(stop))
 
 
-def outboxes(store: Store, config: Config) -> list[Outbox]:
-    """Return the outbox of Hookline's own database and those of the applications' databases."""
-    return [OwnOutbox(store), *sources(store, config, config.outbox_urls)]
-
-
-def sources(store: Store, config: Config, urls: Sequence[str]) -> list[Outbox]:
-    return [open_source(url, store, poll=config.outbox_poll) for url in urls]
+def outboxes(store: Store, config: Config, urls: Sequence[str]) -> list[Outbox]:
+    """Return the outboxes of these databases: Hookline's own database, or databases of applications."""
+    return [
+        OwnOutbox(store) if url == config.database_url else open_source(url, store, poll=config.outbox_poll)
+        for url in urls
+    ]
 
 
 async def check_keys(store: Store) -> None:

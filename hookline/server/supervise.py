@@ -18,6 +18,7 @@ from hookline.config import Config
 from hookline.errors import ConfigError
 from hookline.observe.process_reports import ProcessReports
 from hookline.server import supervised_worker
+from hookline.store.outage import pause
 
 log = structlog.get_logger(__name__)
 
@@ -43,7 +44,7 @@ class Supervisor(Struct, frozen=True):
                 children.create_task(self._keep_running(number, stop))
 
     async def _keep_running(self, number: int, stop: asyncio.Event) -> None:
-        pause = FIRST_PAUSE
+        seconds = FIRST_PAUSE
         while not stop.is_set():
             started = clock.monotonic()
             with self._report_option() as report:
@@ -52,9 +53,9 @@ class Supervisor(Struct, frozen=True):
                 return
             if code == REFUSED_CONFIG:
                 raise ConfigError("a worker process refused its configuration; its own log line says why")
-            pause = FIRST_PAUSE if clock.monotonic() - started > STEADY else min(pause * 2, MAX_PAUSE)
-            log.error("worker_process_died", number=number, exit_code=code, restart_in=pause)
-            await _sleep(stop, pause)
+            seconds = FIRST_PAUSE if clock.monotonic() - started > STEADY else min(seconds * 2, MAX_PAUSE)
+            log.error("worker_process_died", number=number, exit_code=code, restart_in=seconds)
+            await pause(seconds, stop)
 
     @contextmanager
     def _report_option(self) -> Iterator[tuple[str, ...]]:
@@ -143,10 +144,3 @@ def gathered_reports(config: Config, processes: int) -> Iterator[ProcessReports 
         raise ConfigError(f"--processes needs a directory for temporary files (TMPDIR): {error.strerror}") from None
     with directory as path:
         yield ProcessReports(Path(path), event_types=config.metrics_event_types)
-
-
-async def _sleep(stop: asyncio.Event, seconds: float) -> None:
-    try:
-        await asyncio.wait_for(stop.wait(), seconds)
-    except TimeoutError:
-        return

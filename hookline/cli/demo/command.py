@@ -11,7 +11,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Annotated
 
 from msgspec import Struct
@@ -94,17 +94,11 @@ async def _demo(out: Output, port: int, rate: float, seconds: float | None) -> N
             links = await _links(api, address, receivers, token)
             out.result(links, people=lambda: _banner(out, links))
             sys.stdout.flush()
-            await _until(stop, seconds, asyncio.create_task(stream(api, rate, clock.chance)))
-
-
-async def _until(stop: asyncio.Event, seconds: float | None, streaming: asyncio.Task[None]) -> None:
-    stopped = asyncio.create_task(stop.wait())
-    await asyncio.wait({stopped, streaming}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-    stopped.cancel()
-    if streaming.done() and not stop.is_set():
-        streaming.result()  # raises the error that ended it
-    streaming.cancel()
-    await asyncio.wait({streaming})
+            async with asyncio.TaskGroup() as parts:
+                streaming = parts.create_task(stream(api, rate, clock.chance))
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), seconds)
+                streaming.cancel()
 
 
 # ── the parts ─────────────────────────────────────────────────────────────────────────────────────────────────────
