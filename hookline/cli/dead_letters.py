@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -21,7 +22,7 @@ from hookline.model import Attempt, DeadFilter, DeadLetter, DeadStats
 from hookline.model.states import Reason
 from hookline.server import sockets
 from hookline.services import dead_letters
-from hookline.services.dead_letters import DeadLetterQuery, Started, shown_id
+from hookline.services.dead_letters import DeadLetterQuery, shown_id
 from hookline.store.protocols import Page, death
 
 app = CommandGroup(help="Dead letters: deliveries that Hookline has given up, and why.")
@@ -247,10 +248,8 @@ class Bulk(Struct, frozen=True):
             raise typer.Exit(1)
 
     async def _by_id(self, opened: Session, ids: list[str]) -> tuple[int, int, bool]:
-        if self.note is None:
-            result = await dead_letters.replay(opened.deps, opened.by, ids)
-        else:
-            result = await dead_letters.resolve(opened.deps, opened.by, ids, self.note)
+        act = dead_letters.replay if self.note is None else partial(dead_letters.resolve, note=self.note)
+        result = await act(opened.deps, opened.by, ids)
         return result.done, result.left, False
 
     async def _by_filter(self, opened: Session) -> tuple[int, int, bool]:
@@ -266,17 +265,14 @@ class Bulk(Struct, frozen=True):
         if query.until is None:
             query = replace(query, until=opened.now)  # leaves out what dies after the count
         done, more = 0, total > 0
+        resolve = partial(dead_letters.resolve_matching, note=self.note or "")
+        start = dead_letters.replay_matching if self.note is None else resolve
         with (
             sockets.stop_on_signals() as stop,
             self.cmd.out.progress(f"{self.verb.capitalize()}ing", total) as advance,
         ):
             while more and not stop.is_set():
-                started = await self._start(opened, query)
+                started = await start(opened.deps, opened.by, query)
                 some = await tasks.run_to_end(opened, started.tasks, stop, advance)
                 done, more = done + some, started.more and some > 0
         return done, max(0, total - done), stop.is_set()
-
-    async def _start(self, opened: Session, query: DeadLetterQuery) -> Started:
-        if self.note is None:
-            return await dead_letters.replay_matching(opened.deps, opened.by, query)
-        return await dead_letters.resolve_matching(opened.deps, opened.by, query, self.note)

@@ -49,21 +49,16 @@ class Paging(Struct, frozen=True):
 
     @property
     def page(self) -> Page:
-        return Page(limit=self.limit, iterator=self.after)
+        return Page(limit=self.limit, iterator=None if self.after is None else str(self.after))
 
 
-class NumberPaging(Struct, frozen=True):
+class NumberPaging(Paging, frozen=True):
     """One page of a list whose rows have numbers as ids."""
 
-    limit: Limit = 50
     after: Annotated[
         int | None,
         Option(min=0, max=LARGEST_NUMBER, help="Continue after this id, the last of a page."),
-    ] = None
-
-    @property
-    def page(self) -> Page:
-        return Page(limit=self.limit, iterator=None if self.after is None else str(self.after))
+    ] = None  # type: ignore[assignment]
 
 
 def read_instant(text: str, now: datetime) -> datetime:

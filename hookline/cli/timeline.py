@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated
 
@@ -9,7 +10,7 @@ from msgspec import Struct
 from typer import Option
 
 from hookline.api import wire
-from hookline.cli import params, timeline_bar
+from hookline.cli import bars, params
 from hookline.cli.command import OrgCommand
 from hookline.cli.endpoint_state import actor_name
 from hookline.cli.output import Cell, Output
@@ -24,6 +25,57 @@ MAX_WINDOW = timedelta(days=3650)
 MIN_WIDTH, MAX_WIDTH = 24, 96  # characters of a bar
 
 _LABEL = 10  # characters before a bar, for its name
+
+
+K = LaneEventKind
+
+# If several states share a cell, the later one in this order is drawn, so that a short outage is visible in a long window.
+MARKS = {
+    "closed": "─",
+    "active": "─",
+    "full speed": "─",
+    "recovering": "▒",
+    "slowed": "▒",
+    "paused": "░",
+    "open": "█",
+    "disabled": "█",
+}
+PROBE = "╵"  # marks a probe; the circuit is half-open only while the probe runs, which is too short for the bar
+
+
+class Aspect(Struct, frozen=True):
+    """One bar. `begins` maps a kind of event to the state that starts with it."""
+
+    name: str
+    usual: str
+    begins: Mapping[LaneEventKind, str]
+
+
+CIRCUIT = Aspect(
+    "circuit",
+    "closed",
+    {
+        K.CIRCUIT_OPENED: "open",
+        K.CIRCUIT_PROBE_FAILED: "open",
+        K.CIRCUIT_RECOVERING: "recovering",
+        K.CIRCUIT_CLOSED: "closed",
+        K.CIRCUIT_RESET: "closed",
+    },
+)
+STATUS = Aspect(
+    "status",
+    "active",
+    {
+        K.ENDPOINT_PAUSED: "paused",
+        K.ENDPOINT_RESUMED: "active",
+        K.ENDPOINT_DISABLED: "disabled",
+        K.ENDPOINT_ENABLED: "active",
+    },
+)
+PACE = Aspect(
+    "pace", "full speed", {K.LANE_SLOWED: "slowed", K.LANE_AT_SPEED: "full speed", K.CIRCUIT_RESET: "full speed"}
+)
+ASPECTS = (CIRCUIT, STATUS, PACE)
 
 
 class Timeline(Struct, frozen=True, kw_only=True):
@@ -74,7 +126,7 @@ async def _read(opened: Session, endpoint: Endpoint, start: datetime, end: datet
         iterator = _next(walk)
         if iterator is None:
             break
-    before = [await _last_before(opened, endpoint, aspect, start) for aspect in timeline_bar.ASPECTS]
+    before = [await _last_before(opened, endpoint, aspect, start) for aspect in ASPECTS]
     return Timeline(
         since=start,
         until=end,
@@ -90,9 +142,7 @@ def _next(walk: Walk[TimelineEntry]) -> str | None:
     return str(walk.rows[-1].id)
 
 
-async def _last_before(
-    opened: Session, endpoint: Endpoint, aspect: timeline_bar.Aspect, start: datetime
-) -> TimelineEntry | None:
+async def _last_before(opened: Session, endpoint: Endpoint, aspect: Aspect, start: datetime) -> TimelineEntry | None:
     """Return the last event before the window that set the state at its start."""
     where, iterator = LaneEventFilter(kinds=tuple(aspect.begins), until=start), None
     while True:
@@ -121,7 +171,7 @@ def _print(out: Output, found: Timeline, chosen: list[LaneEvent], limit: int) ->
 def _print_bars(out: Output, found: Timeline) -> None:
     width = min(MAX_WIDTH, max(MIN_WIDTH, out.width - _LABEL))
     oldest_first = [*found.before, *found.events[::-1]]
-    for name, line in timeline_bar.bands(oldest_first, found.since, found.until, width):
+    for name, line in bands(oldest_first, found.since, found.until, width):
         out.line(f"{name:<{_LABEL - 1}} {line}".rstrip())
     first, last = (f"{at.astimezone():%Y-%m-%d %H:%M}" for at in (found.since, found.until))
     out.line(" " * _LABEL + first + last.rjust(width - len(first)))
@@ -130,3 +180,46 @@ def _print_bars(out: Output, found: Timeline) -> None:
 
 def _row(event: LaneEvent) -> tuple[Cell, ...]:
     return event.at, event.kind.value, None if event.actor is None else actor_name(event.actor), event.cause
+
+
+# ── bars ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def stretches(aspect: Aspect, events: Iterable[LaneEvent], start: datetime, end: datetime) -> list[bars.Stretch]:
+    """Turn events, oldest first, into states. An event before the window sets the state at its start."""
+    begun = [(aspect.usual, start)]
+    for event in events:
+        state = aspect.begins.get(event.kind)
+        if state is not None and event.at <= start:
+            begun = [(state, start)]
+        elif state is not None and state != begun[-1][0]:
+            begun.append((state, event.at))
+    ends = [*(at for _, at in begun[1:]), end]
+    return [(state, since, until) for (state, since), until in zip(begun, ends, strict=True)]
+
+
+def probes(events: Iterable[LaneEvent], start: datetime, end: datetime, width: int) -> str:
+    """Draw a mark at each time when a probe was sent, which is when the circuit was half-open."""
+    cells = [" "] * width
+    for event in events:
+        if event.kind in (K.CIRCUIT_PROBE_FAILED, K.CIRCUIT_RECOVERING) and event.actor is None and event.at >= start:
+            cells[bars.cell(event.at - start, end - start, width)] = PROBE
+    return "".join(cells).rstrip()
+
+
+def bands(events: Sequence[LaneEvent], start: datetime, end: datetime, width: int) -> list[tuple[str, str]]:
+    """Return each bar with its name, and a legend. Status and pace are left out if they never changed."""
+    shown: list[tuple[str, str]] = []
+    seen: set[str] = set()
+    for aspect in ASPECTS:
+        found = stretches(aspect, events, start, end)
+        states = {state for state, _, _ in found}
+        if aspect is CIRCUIT or states != {aspect.usual}:
+            shown.append((aspect.name, bars.band(found, MARKS, width)))
+            seen |= states
+        if aspect is CIRCUIT and (ticks := probes(events, start, end, width)):
+            shown.append(("probes", ticks))
+    legend = [f"{mark} {state}" for state, mark in MARKS.items() if state in seen]
+    if any(name == "probes" for name, _ in shown):
+        legend.append(f"{PROBE} probe (half-open)")
+    return [*shown, ("", "   ".join(legend))]

@@ -129,29 +129,19 @@ class ConnectionLimits:
 
     def _end_another(self, full: _Share) -> Connection | None:
         for longest in list(islice(full.idle, MAX_TRIED)):
-            if self._close(longest):
+            self.busy(longest)
+            if longest.close_if_idle():
                 return longest
+            self.idle(longest)  # its idle time starts again
         for longest in list(islice(full.awaited, MAX_TRIED)):
-            if self._refuse(longest):
+            if longest.refuse_if_awaited():
                 return longest
+            self.awaits(longest)
         for longest in full.holding():
             if longest.let_go():
                 self._drop(longest)
                 return longest
         return None
-
-    def _close(self, longest: Connection) -> bool:
-        self.busy(longest)
-        if longest.close_if_idle():
-            return True
-        self.idle(longest)  # its idle time starts again
-        return False
-
-    def _refuse(self, longest: Connection) -> bool:
-        if longest.refuse_if_awaited():
-            return True
-        self.awaits(longest)
-        return False
 
     def has_room(self, connection: Connection) -> bool:
         """Return whether the requests of this connection are answered normally, not with 503."""

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookline.cli import timeline_bar
+from hookline.cli import timeline
 from hookline.model import Actor, ActorKind, LaneEvent, LaneEventKind
 
 K = LaneEventKind
@@ -21,7 +21,7 @@ def event(kind: LaneEventKind, hours: float, actor: Actor | None = None) -> Lane
 
 
 def drawn(*events: LaneEvent, width: int = 10) -> dict[str, str]:
-    return dict(timeline_bar.bands(events, START, END, width))
+    return dict(timeline.bands(events, START, END, width))
 
 
 def test_a_timeline_without_events_has_one_state() -> None:
@@ -73,10 +73,10 @@ def test_every_band_is_as_wide_as_asked_for_and_shows_every_state(
 ) -> None:
     events = [event(kind, hours) for kind, hours in sorted(happened, key=lambda each: each[1])]
     found = drawn(*events, width=width)
-    for aspect in timeline_bar.ASPECTS:
+    for aspect in timeline.ASPECTS:
         if (line := found.get(aspect.name)) is not None:
-            stretches = timeline_bar.stretches(aspect, events, START, END)
+            stretches = timeline.stretches(aspect, events, START, END)
             assert len(line) == width
-            worst = max((state for state, _, _ in stretches), key=list(timeline_bar.MARKS).index)
-            assert timeline_bar.MARKS[worst] in line
+            worst = max((state for state, _, _ in stretches), key=list(timeline.MARKS).index)
+            assert timeline.MARKS[worst] in line
     assert len(found.get("probes", "")) <= width
