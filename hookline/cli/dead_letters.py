@@ -106,7 +106,7 @@ async def show(cmd: OrgCommand, dead_id: Annotated[str, Argument(metavar="ID", h
         letter = await dead_letters.find(opened.deps, opened.by, dead_id)
         attempts = await opened.store.repair.dead_attempts(letter)
     document = {"deadLetter": wire.dead_letter(letter), "attempts": [wire.attempt(each) for each in attempts]}
-    cmd.out.result(document, people=lambda: _print(cmd.out, letter, attempts))
+    cmd.out.result(document, as_text=lambda: _print(cmd.out, letter, attempts))
 
 
 def _print(out: Output, letter: DeadLetter, attempts: list[Attempt]) -> None:
@@ -174,7 +174,7 @@ async def stats(
     if all_orgs:
         pairs += [(f"  --org {each.org_id} --app {each.app_id}", each.dead) for each in found.by_application]
     document = _with_organizations(found) if all_orgs else wire.dead_stats(found)
-    cmd.out.result(document, people=lambda: cmd.out.fields(pairs))
+    cmd.out.result(document, as_text=lambda: cmd.out.fields(pairs))
 
 
 def _with_organizations(found: DeadStats) -> dict[str, object]:

@@ -64,7 +64,7 @@ async def show(
     }
     if secrets is not None:
         document["secrets"] = secrets
-    cmd.out.result(document, people=lambda: _print(cmd.out, endpoint, view, events, secrets))
+    cmd.out.result(document, as_text=lambda: _print(cmd.out, endpoint, view, events, secrets))
 
 
 def _print(
@@ -159,7 +159,7 @@ async def add(
     key = created.secrets[0].key
     cmd.out.result(
         {"endpoint": wire.endpoint(created), "secret": key},
-        people=lambda: cmd.out.fields([("id", created.id), ("url", created.url), ("secret", key)]),
+        as_text=lambda: cmd.out.fields([("id", created.id), ("url", created.url), ("secret", key)]),
     )
 
 
@@ -184,7 +184,7 @@ async def rotate(
     pairs.append(("old secret", "signs no more" if not old else f"signs until {end.isoformat(timespec='seconds')}"))
     cmd.out.result(
         {"endpoint": wire.endpoint(changed), "secret": key.key, "oldSignsUntil": end if old else None},
-        people=lambda: cmd.out.fields(pairs),
+        as_text=lambda: cmd.out.fields(pairs),
     )
 
 

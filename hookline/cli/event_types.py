@@ -41,7 +41,7 @@ async def list_event_types(
 async def show(cmd: OrgCommand, name: Name) -> None:
     """Show an event type, with its schemas."""
     found = await cmd.call(event_types.find, name)
-    cmd.out.result(wire.event_type(found), people=lambda: _print(cmd.out, found))
+    cmd.out.result(wire.event_type(found), as_text=lambda: _print(cmd.out, found))
 
 
 def _print(out: Output, found: EventType) -> None:

@@ -152,7 +152,7 @@ def _printer(out: Output, count: int, stop: asyncio.Event) -> Callable[[Arrival]
     def show(arrival: Arrival) -> None:
         nonlocal arrived
         arrived += 1
-        out.result(arrival, people=lambda: out.line(_line(arrival), _style(arrival)))
+        out.result(arrival, as_text=lambda: out.line(_line(arrival), _style(arrival)))
         sys.stdout.flush()
         if count and arrived >= count:
             stop.set()

@@ -120,7 +120,7 @@ def sql(
     if grant and chosen == Engine.SQLITE:
         raise InvalidInput("--grant is for PostgreSQL: SQLite has no roles")
     text = outbox_sql(chosen.value) + "".join(f"\n{grants(role)}" for role in grant or ())
-    cmd.out.result({"sql": text}, people=lambda: typer.echo(text, nl=False))
+    cmd.out.result({"sql": text}, as_text=lambda: typer.echo(text, nl=False))
 
 
 def _engine() -> Engine:
@@ -215,7 +215,7 @@ async def show(cmd: Command, row_id: Id) -> None:
     async with cmd.session() as opened:
         (row,) = await outbox.find(opened.deps, [row_id])
     payload = row.payload.decode(errors="backslashreplace")
-    cmd.out.result(_document(row) | {"payload": payload}, people=lambda: _print(cmd.out, row, payload))
+    cmd.out.result(_document(row) | {"payload": payload}, as_text=lambda: _print(cmd.out, row, payload))
 
 
 def _print(out: Output, row: SetAside, payload: str) -> None:

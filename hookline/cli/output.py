@@ -54,12 +54,12 @@ class Output:
     def width(self) -> int:
         return self._console.width
 
-    def result(self, value: object, *, people: Callable[[], None]) -> None:
-        """Print `value` as JSON, or call `people`, which prints text."""
+    def result(self, value: object, *, as_text: Callable[[], None]) -> None:
+        """Print `value` as JSON, or call `as_text`, which prints text."""
         if self.as_json:
             self.json_line(value)
         else:
-            people()
+            as_text()
 
     def answer(self, value: object, *lines: str) -> None:
         """Print `value` as JSON, or `lines` as text."""
@@ -81,7 +81,7 @@ class Output:
         """Print a list as the JSON document `{"data": [...]}`, or as a table."""
         self.result(
             {"data": [document(each) for each in rows]},
-            people=lambda: self.table(columns, [cells(each) for each in rows], empty=empty),
+            as_text=lambda: self.table(columns, [cells(each) for each in rows], empty=empty),
         )
 
     def json_line(self, value: object) -> None:

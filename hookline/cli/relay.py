@@ -88,8 +88,8 @@ async def _once(config: Config, urls: Sequence[str], out: Output) -> None:
     with sockets.stop_on_signals() as stop:
         async with process.opened(config) as store:
             results = await _each(config, store, urls, stop)
-    texts = [f"{name}: {_words(found)}" for name, found in results if isinstance(found, RelayReport)]
-    out.answer({"data": [_document(*one) for one in results]}, *texts)
+    lines = [f"{name}: {_words(found)}" for name, found in results if isinstance(found, RelayReport)]
+    out.answer({"data": [_document(*one) for one in results]}, *lines)
     failures = [found for _, found in results if isinstance(found, HooklineError)]
     if failures:
         raise failures[0]

@@ -47,7 +47,7 @@ async def reseal(
             report, stopped = Report(resealed=0, failed=[], left=left), False
         else:
             report, stopped = await _reseal(cmd.out, opened)
-    cmd.out.result(report, people=lambda: _print(cmd.out, report, dry_run=dry_run))
+    cmd.out.result(report, as_text=lambda: _print(cmd.out, report, dry_run=dry_run))
     if stopped:
         raise typer.Exit(INTERRUPTED)
     if report.left and not dry_run:

@@ -68,7 +68,7 @@ async def send(
         "deliveries": accepted.deliveries,
         "states": [wire.delivery(each) for each in deliveries],
     }
-    cmd.out.result(document, people=lambda: _print_states(cmd.out, accepted, deliveries))
+    cmd.out.result(document, as_text=lambda: _print_states(cmd.out, accepted, deliveries))
     if wait and any(each.state != DeliveryState.DELIVERED for each in deliveries):
         raise typer.Exit(1)
 

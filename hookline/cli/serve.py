@@ -207,7 +207,7 @@ def _announce(out: Output, config: Config, address: str, role: Role, processes: 
         "processes": processes,
         "outboxes": outboxes,
     }
-    out.result(document, people=lambda: _banner(out, config, address, outboxes))
+    out.result(document, as_text=lambda: _banner(out, config, address, outboxes))
     sys.stdout.flush()
 
 

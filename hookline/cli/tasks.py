@@ -74,7 +74,7 @@ async def show(cmd: OrgCommand, task_id: Id) -> None:
     ]
     if task.error is not None:
         pairs.append(("error", task.error))
-    cmd.out.result(document(task), people=lambda: cmd.out.fields(pairs))
+    cmd.out.result(document(task), as_text=lambda: cmd.out.fields(pairs))
 
 
 @app.command("cancel")

@@ -113,7 +113,7 @@ async def timeline(
     chosen = [event for event in found.events if where.matches(event)]
     cmd.out.result(
         {"since": found.since, "until": found.until, "data": [wire.lane_event(each) for each in chosen[:limit]]},
-        people=lambda: _print(cmd.out, found, chosen, limit),
+        as_text=lambda: _print(cmd.out, found, chosen, limit),
     )
 
 

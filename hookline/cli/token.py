@@ -59,7 +59,7 @@ async def token(
         if revoke_all:
             await tokens.revoke_all(opened.deps, opened.by, app)
         created = await (_link(opened) if link else _token(opened, app, days))
-    cmd.out.result(created, people=lambda: _print(cmd.out, created))
+    cmd.out.result(created, as_text=lambda: _print(cmd.out, created))
 
 
 async def _link(opened: Session) -> Created:

@@ -57,7 +57,7 @@ async def top(cmd: Command, every: Every = 2.0, once: Once = False) -> None:
         if cmd.out.screen and not once:
             await _watch(reader, picture, every)
             return
-    cmd.out.result(document(picture), people=lambda: _print(picture, cmd.out.width))
+    cmd.out.result(document(picture), as_text=lambda: _print(picture, cmd.out.width))
 
 
 def _print(picture: Picture, width: int) -> None:

@@ -44,7 +44,7 @@ async def trace(
     async with cmd.session() as opened:
         message = await _find(opened, message_id, app_ref)
         history = await explain.read(opened.store, message, opened.org_id)
-    cmd.out.result(_document(history), people=lambda: _print(cmd.out, history))
+    cmd.out.result(_document(history), as_text=lambda: _print(cmd.out, history))
 
 
 async def _find(opened: Session, ref: str, app_ref: str | None) -> Message:

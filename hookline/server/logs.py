@@ -22,7 +22,7 @@ def configure(config: Config) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,  # without local variables, because they contain payloads and secrets
     ]
-    rendering: list[Processor] = [structlog.processors.JSONRenderer()] if config.log_format == "json" else _for_people()
+    rendering: list[Processor] = [structlog.processors.JSONRenderer()] if config.log_format == "json" else _for_humans()
     structlog.configure(
         processors=[*gathering, *rendering],
         wrapper_class=structlog.make_filtering_bound_logger(level),
@@ -56,7 +56,7 @@ class _Handler(logging.Handler):
             standard_error(line.encode(errors="backslashreplace"))
 
 
-def _for_people() -> list[Processor]:
+def _for_humans() -> list[Processor]:
     return [
         cleaned,
         structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback),

@@ -92,7 +92,7 @@ async def _demo(out: Output, port: int, rate: float, seconds: float | None) -> N
             api = Api(address, token)
             await introduce(api, receivers)
             links = await _links(api, address, receivers, token)
-            out.result(links, people=lambda: _banner(out, links))
+            out.result(links, as_text=lambda: _banner(out, links))
             sys.stdout.flush()
             async with asyncio.TaskGroup() as parts:
                 streaming = parts.create_task(stream(api, rate, clock.chance))
