@@ -1,4 +1,7 @@
-"""Build the ASGI application of the API: routes, authentication and errors. `hookline.server` adds the dashboard to it."""
+"""Build the ASGI application of the API: routes, authentication and errors.
+
+`hookline.server` adds the dashboard to it.
+"""
 
 from __future__ import annotations
 
@@ -80,8 +83,10 @@ def _endpoint(operations: dict[str, Operation], services: WebContext) -> _Endpoi
 
 
 async def _handle(call: Call) -> Response:
-    """Run the handler, at most once per idempotency key. Operations that accept messages store the key themselves, in the
-    transaction of the message."""
+    """Run the handler, at most once per idempotency key.
+
+    Operations that accept messages store the key themselves, in the transaction of the message.
+    """
     call.check_query()
     operation, given = call.operation, call.request.headers.get(HEADER)
     if given is None or operation.method != "POST" or operation.needs == Needs.PUBLISH:

@@ -107,7 +107,9 @@ class Call:
 
 
 def page_of(asked: ListQuery, prefix: str | None = None) -> Page:
-    """Return the page to read from the store. It has one row more than requested, which shows whether more follow; see `listing`.
+    """Return the page to read from the store.
+
+    It has one row more than requested, which shows whether more follow; see `listing`.
 
     `prefix` is the prefix of the ids that are the listing's keys. Any other iterator is refused.
     """
@@ -128,10 +130,12 @@ def _is_key(iterator: str, prefix: str | None) -> bool:
 def listing(
     found: Walk[T] | list[T], page: Page, shown: Callable[[T], S], key: Callable[[T], Any] = attrgetter("id")
 ) -> ListResponse[S]:
-    """Return one page of a listing, always in the listing's own order. The store has returned one row more than is shown.
+    """Return one page of a listing, always in the listing's own order.
 
-    `shown` makes the JSON shape of a row, and `key` its iterator. If the store stopped a long search early, the next request
-    continues from there.
+    The store has returned one row more than is shown.
+
+    `shown` makes the JSON shape of a row, and `key` its iterator. If the store stopped a long search early, the next
+    request continues from there.
     """
     rows, end = (found.rows, found.end) if isinstance(found, Walk) else (found, None)
     limit = page.limit - 1

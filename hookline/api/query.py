@@ -32,7 +32,10 @@ class _Field(NamedTuple):
 
 
 def decode(params: QueryParams, shape: type[T]) -> T:
-    """Decode the parameters. A value of the wrong type is a 400 and a value out of bounds a 422, as in Svix's server."""
+    """Decode the parameters.
+
+    A value of the wrong type is a 400 and a value out of bounds a 422, as in Svix's server.
+    """
     given = {
         field.name: _read(field, values)
         for field in _fields(cast(Hashable, shape))

@@ -1,4 +1,7 @@
-"""Authentication: find the caller of a request, and check what they may do. This keeps tenants apart on every route."""
+"""Authentication: find the caller of a request, and check what they may do.
+
+This keeps tenants apart on every route.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,8 @@ from hookline.security.tokens import Grant
 from hookline.store.protocols import Store
 from hookline.web.errors import Refused
 
-# Seconds in the cache. Other processes notice a revoked token or a changed uid after this time. Without the cache, each message
-# would cost two more round trips to the database.
+# Seconds in the cache. Other processes notice a revoked token or a changed uid after this time. Without the cache, each
+# message would cost two more round trips to the database.
 REMEMBERED = 2.0
 MAX_REMEMBERED = 10_000
 TOUCHED = 60.0  # seconds between two updates of a key's last use
@@ -157,7 +160,10 @@ class Authenticator:
         return org
 
     async def enter(self, link: str) -> Caller:
-        """Use a sign-in link, which works once. It is never cached, because only the store knows whether it was used."""
+        """Use a sign-in link, which works once.
+
+        It is never cached, because only the store knows whether it was used.
+        """
         grant = tokens.read_link(self._secrets, link, self._wall())
         org = await self._organization(grant)
         used = tokens.hashed(link)
@@ -211,7 +217,8 @@ class Authenticator:
             raise Refused(403, "this token is for one application only")
 
     def whole_deployment(self, caller: Caller) -> None:
-        """Refuse callers of other organizations than the default one, which belongs to the operators of the deployment."""
+        """Refuse callers of other organizations than the default one, which belongs to the operators of the
+        deployment."""
         if caller.org_id != ids.DEFAULT_ORG:
             raise Refused(403, "this is about the whole deployment: only its default organization may see it")
 

@@ -1,7 +1,10 @@
-"""Limits for customers. A customer is a caller who can access only one application.
+"""Limits for customers.
 
-Everything that a customer reads from the store is redacted. The slow reads of one customer wait for each other. The responses for
-one customer use at most a quarter of the event loop's time: after a response, its slot stays empty three times as long.
+A customer is a caller who can access only one application.
+
+Everything that a customer reads from the store is redacted. The slow reads of one customer wait for each other. The
+responses for one customer use at most a quarter of the event loop's time: after a response, its slot stays empty three
+times as long.
 """
 
 from __future__ import annotations
@@ -63,7 +66,10 @@ class Customers:
             self._waiting += Counter()  # removes the applications whose count is zero
 
     def store_for(self, app: Application | None, store: Store) -> Store:
-        """Return the store for a caller who can access only `app`. Callers without such a limit get the store itself."""
+        """Return the store for a caller who can access only `app`.
+
+        Callers without such a limit get the store itself.
+        """
         if app is None:
             return store
         calls = self._store_calls.setdefault(app.id, asyncio.Semaphore(MAX_STORE_CALLS))

@@ -140,5 +140,8 @@ def _nowhere(request: Request, status: int) -> Response:
 
 
 async def on_crash(_request: Request, error: Exception) -> Response:
-    """Return the response for an unexpected error. Starlette raises it again afterwards, and the middleware logs it."""
+    """Return the response for an unexpected error.
+
+    Starlette raises it again afterwards, and the middleware logs it.
+    """
     return answer(error)

@@ -1,8 +1,8 @@
 """Client address and scheme of requests that come through a proxy.
 
-Any client can send `X-Forwarded-For` and `X-Forwarded-Proto`. So these headers are used only if a trusted proxy sent them
-(`HOOKLINE_TRUSTED_PROXIES`). The client is the right-most address that is not a trusted proxy; the client itself may have
-written everything left of it. The header `Forwarded` is ignored, because most proxies pass it on unchanged.
+Any client can send `X-Forwarded-For` and `X-Forwarded-Proto`. So these headers are used only if a trusted proxy sent
+them (`HOOKLINE_TRUSTED_PROXIES`). The client is the right-most address that is not a trusted proxy; the client itself
+may have written everything left of it. The header `Forwarded` is ignored, because most proxies pass it on unchanged.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ class Proxies:
         return found is not None and any(found in network for network in self._networks)
 
     def caller(self, peer: str, forwarded: str) -> str:
-        """Return the right-most address that is not a trusted proxy. If there is none, return the last valid address."""
+        """Return the right-most address that is not a trusted proxy.
+
+        If there is none, return the last valid address.
+        """
         found = peer
         for text in reversed(forwarded.rsplit(",", MAX_PROXIES)[-MAX_PROXIES:]):
             address = _parsed(_without_port(text.strip(" \t")))

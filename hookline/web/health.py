@@ -22,7 +22,10 @@ _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
 class Health:
-    """The health of this process. It is live if it answers. It is ready if its store is open and it is not shutting down."""
+    """The health of this process.
+
+    It is live if it answers. It is ready if its store is open and it is not shutting down.
+    """
 
     def __init__(self, leaving: asyncio.Event) -> None:
         self._leaving = leaving
@@ -65,7 +68,10 @@ async def _check_database(store: Store) -> str | None:
 
 
 class StartupApp:
-    """The outermost application. It answers health checks at once; other requests wait until the real application is set."""
+    """The outermost application.
+
+    It answers health checks at once; other requests wait until the real application is set.
+    """
 
     def __init__(self, health: Health) -> None:
         self._health = health

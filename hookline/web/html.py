@@ -1,8 +1,9 @@
 """Builds HTML that is safe: every text and every attribute is escaped, except markup that `tag` made.
 
-Unicode has control characters that change the direction of text. With them, the text of one tenant could visually reorder the
-text beside it. So visible text shows U+FFFD instead of each of them. Attributes and the content of text areas keep them,
-because those values are used and not only shown. Arabic and Hebrew letters do not need these control characters.
+Unicode has control characters that change the direction of text. With them, the text of one tenant could visually
+reorder the text beside it. So visible text shows U+FFFD instead of each of them. Attributes and the content of text
+areas keep them, because those values are used and not only shown. Arabic and Hebrew letters do not need these control
+characters.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ def join(*children: Child) -> Safe:
 
 
 def tag(name: str, /, *children: Child, **attributes: str | bool | None) -> Safe:
-    """Return an element, as in `tag("td", text, class_="num")`. A trailing underscore is dropped; others become hyphens."""
+    """Return an element, as in `tag("td", text, class_="num")`.
+
+    A trailing underscore is dropped; others become hyphens.
+    """
     head = f"<{name}{''.join([_attribute(key, value) for key, value in attributes.items()])}>"
     if name in _VOID:
         return Safe(head)

@@ -1,8 +1,9 @@
 """Runs POST requests with the same `Idempotency-Key` only once.
 
-The first request acquires a lease on the key in the store, and its response is stored there. Duplicates wait meanwhile. In the
-same process they wait for an event; another process polls the store. A waiting request never occupies a database connection.
-Only successful responses are stored: a failed request changed nothing, so the next one may try again.
+The first request acquires a lease on the key in the store, and its response is stored there. Duplicates wait
+meanwhile. In the same process they wait for an event; another process polls the store. A waiting request never
+occupies a database connection. Only successful responses are stored: a failed request changed nothing, so the next one
+may try again.
 """
 
 from __future__ import annotations
@@ -56,14 +57,20 @@ class IdempotentResponses:
     """Stores and replays responses. There is one instance per process."""
 
     def __init__(self, store: Store, *, wait: float = 10.0, hold: float = 30.0) -> None:
-        """`wait`: seconds until a waiting duplicate gets a 409. `hold`: seconds of the lease, which is renewed during work."""
+        """`wait`: seconds until a waiting duplicate gets a 409.
+
+        `hold`: seconds of the lease, which is renewed during work.
+        """
         self._store = store
         self._wait = wait
         self._hold = hold
         self._in_progress: dict[bytes, _InProgress] = {}
 
     async def once(self, key: bytes, request: bytes, work: Work) -> Response:
-        """Return the response of `work`, which runs once for this key and request. If `work` raises, it may run again."""
+        """Return the response of `work`, which runs once for this key and request.
+
+        If `work` raises, it may run again.
+        """
         deadline = asyncio.get_running_loop().time() + self._wait
         while (other := self._in_progress.get(key)) is not None:
             found = await self._wait_for(other, request, deadline)
@@ -136,7 +143,10 @@ class IdempotentResponses:
                 continue  # the outage may end before the lease expires
 
     async def _keep(self, key: bytes, claim: int, response: Response) -> None:
-        """Store the response. The work is done, so a failure is only logged; a later duplicate may run the work again."""
+        """Store the response.
+
+        The work is done, so a failure is only logged; a later duplicate may run the work again.
+        """
         try:
             if await self._store.access.keep_answer(key, claim, response.status_code, bytes(response.body)):
                 return

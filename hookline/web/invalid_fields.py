@@ -1,4 +1,5 @@
-"""Turns errors of msgspec and of our own checks into messages for the caller: which field is wrong, and what is expected."""
+"""Turns errors of msgspec and of our own checks into messages for the caller: which field is wrong, and what is
+expected."""
 
 from __future__ import annotations
 
@@ -41,7 +42,10 @@ class InvalidField(InvalidInput):
 
 
 def of_shape(error: Exception, shape: Any = None, within: str = "body") -> InvalidField:
-    """Return the error that a msgspec error describes. With `shape`, the text lists the allowed values of an enumeration."""
+    """Return the error that a msgspec error describes.
+
+    With `shape`, the text lists the allowed values of an enumeration.
+    """
     loc, words = _described(error, shape)
     return InvalidField(loc, words, within)
 
@@ -94,7 +98,10 @@ def shortened(name: str) -> str:
 
 
 def nearest(name: str, known: Sequence[str]) -> str | None:
-    """Return the known name that is most similar. `event_types` finds `eventTypes`, and `filter` finds `filterTypes`."""
+    """Return the known name that is most similar.
+
+    `event_types` finds `eventTypes`, and `filter` finds `filterTypes`.
+    """
     if not name or len(name) > MAX_NAME:  # the time to compare grows with the square of the length
         return None
     spelt = {plain(each): each for each in reversed(known)}

@@ -21,7 +21,10 @@ class Buckets:
     """Token buckets. Each bucket is stored as the time at which it will be full again."""
 
     def __init__(self, rate: float, monotonic: Callable[[], float], *, burst: float | None = None) -> None:
-        """Refill each bucket with `rate` tokens per second; 0 means no limit. A bucket holds `burst` tokens, or `rate`."""
+        """Refill each bucket with `rate` tokens per second; 0 means no limit.
+
+        A bucket holds `burst` tokens, or `rate`.
+        """
         self._step = 1 / rate if rate else 0.0
         # The largest distance from now to `full_at` at which the bucket still has a token.
         self._room = (max(1.0, rate if burst is None else burst) - 1) * self._step + ROUNDING

@@ -73,7 +73,10 @@ class MetricsAccess:
     """Decides who may read the metrics."""
 
     def __init__(self, token: str | None, *, is_open: bool) -> None:
-        """With a token, callers must send it. Without one, `is_open` admits everybody; otherwise only this machine may read."""
+        """With a token, callers must send it.
+
+        Without one, `is_open` admits everybody; otherwise only this machine may read.
+        """
         self._token = token
         self._is_open = is_open
 

@@ -1,4 +1,4 @@
-"""Middleware of every request, of the API and of the pages: request id, normalized path, common headers, one log line."""
+"""Middleware of every request to the API and the pages: request id, normalized path, common headers, one log line."""
 
 from __future__ import annotations
 
@@ -221,5 +221,8 @@ def _is_preflight(scope: Scope) -> bool:
 
 
 def _is_organization_wide(caller: Caller | None) -> bool:
-    """Whether the token is for a whole organization. Such a token must not be used in a browser, so CORS is refused."""
+    """Whether the token is for a whole organization.
+
+    Such a token must not be used in a browser, so CORS is refused.
+    """
     return caller is not None and caller.app is None

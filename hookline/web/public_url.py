@@ -1,7 +1,7 @@
 """The base URL of links: the address at which browsers reach this server.
 
-The caller who requests a link chooses the Host header, but another person opens the link. So the Host header is used only if it
-names this machine and the server listens only on this machine.
+The caller who requests a link chooses the Host header, but another person opens the link. So the Host header is used
+only if it names this machine and the server listens only on this machine.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _LOCAL = re.compile(r"(localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::(\d{1,5}))?", r
 def links_lead_to(public_url: str | None, *, local: bool, scheme: str, host: str) -> str:
     """Return the base URL of links, or raise `Conflict` with the setting that is missing.
 
-    `local` means that the server listens only on this machine. If the Host header then names another host, a local proxy
-    forwarded the request, and a link to this machine would not work for the caller.
+    `local` means that the server listens only on this machine. If the Host header then names another host, a local
+    proxy forwarded the request, and a link to this machine would not work for the caller.
     """
     if public_url is not None:
         return public_url

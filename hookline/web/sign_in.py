@@ -25,8 +25,8 @@ from hookline.web.errors import Refused
 
 LIFETIME = 7 * 86_400.0  # seconds that an operator's session lasts; an idle session ends sooner
 PORTAL_LIFETIME = 86_400.0  # seconds that a customer's session lasts
-CHECK_THREADS = 2  # password checks at the same time, for unknown browsers; each needs 32 MiB and one core for a moment
-KNOWN_CHECK_THREADS = 1  # password checks at the same time, for browsers from which somebody has signed in before
+CHECK_THREADS = 2  # concurrent password checks for unknown browsers; each needs 32 MiB and one core for a moment
+KNOWN_CHECK_THREADS = 1  # concurrent password checks for browsers from which somebody has signed in before
 MAX_WAITING = 300  # sign-ins that may wait, for each of the two groups of threads
 MAX_WAITING_PER_NETWORK = 30  # sign-ins from one IPv4 address or one IPv6 network that may wait for a password check
 MAX_WAIT = 25.0  # seconds that a sign-in waits at most; proxies time out later than this
@@ -110,8 +110,8 @@ class SignIn:
         pages = self._services.pages
         own = lockout.renewed(pages.keys, known, kept or "", mark)
         subjects = lockout.password(pages.key, known, address, own, kept or "")
-        # Count the attempt only once a thread is reserved. A request that is refused as busy must not count as a failed
-        # attempt, and several correct sign-ins at the same time must not add up.
+        # Count the attempt only once a thread is reserved. A request that is refused as busy must not count as a
+        # failed attempt, and several correct sign-ins at the same time must not add up.
         threads = self._known_threads if subjects.marked else self._threads
         async with threads.reserved(address):
             await self._take(subjects, address)

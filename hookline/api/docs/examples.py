@@ -73,7 +73,10 @@ class Examples:
         self._components = components
 
     def of(self, schema: Schema, *, required_only: bool = False) -> Any:
-        """Return an example of a schema. With `required_only`, it has only the required fields, or one likely field."""
+        """Return an example of a schema.
+
+        With `required_only`, it has only the required fields, or one likely field.
+        """
         return self._value(schema, "", "", 0, required_only)
 
     def _value(self, schema: Schema, name: str, shape: str, depth: int, brief: bool) -> Any:

@@ -176,7 +176,10 @@ class Reference:
         return join(title, self._fields(self._resolve(_json_schema(body)), sent=True))
 
     def _fields(self, schema: Schema, *, sent: bool) -> Safe:
-        """List the fields. If callers send the shape, required fields are marked; otherwise fields that may be missing."""
+        """List the fields.
+
+        If callers send the shape, required fields are marked; otherwise fields that may be missing.
+        """
         if "properties" not in schema:
             return tag("p", self._type(schema), " ", parts.bounds(schema))
         required = schema.get("required", [])

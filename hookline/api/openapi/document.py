@@ -157,7 +157,7 @@ _IDEMPOTENCY_KEY = parameter(
 )
 
 _TRACE = {
-    "traceparent": "The caller's trace (W3C Trace Context). It is passed on to the endpoints. A malformed value is ignored.",
+    "traceparent": "The caller's trace (W3C Trace Context). The endpoints get it. A malformed value is ignored.",
     "tracestate": "Vendor data of the traceparent. Entries beyond 512 characters are dropped.",
 }
 

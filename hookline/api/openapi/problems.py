@@ -36,7 +36,7 @@ class Problem(Struct, frozen=True):
 PROBLEMS = {
     400: Problem(
         "BadRequest",
-        "The request cannot be read: it is not JSON, a parameter has the wrong type, or a value has a control character.",
+        "The request cannot be read: it is not JSON, a parameter has a wrong type, or a value has control characters.",
     ),
     401: Problem("Unauthorized", "The token is missing or not valid."),
     403: Problem("Forbidden", "The token or key does not allow this."),

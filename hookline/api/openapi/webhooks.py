@@ -33,7 +33,10 @@ def _webhook(event_type: EventType) -> Schema:
 
 
 def _newest_schema(event_type: EventType) -> Schema | bool:
-    """Return the schema with the highest version. Its own `$id` makes `#/...` refer to the schema, not to this document."""
+    """Return the schema with the highest version.
+
+    Its own `$id` makes `#/...` refer to the schema, not to this document.
+    """
     schemas = event_type.schemas or {}
     if not schemas:
         return {}

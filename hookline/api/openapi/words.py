@@ -4,11 +4,12 @@ ABOUT = """\
 Hookline accepts messages over HTTP and delivers them as webhooks. It shows why a delivery failed, and can replay it.
 
 Send a token with each request: `Authorization: Bearer ...`. A path accepts an id or, if you set one, your own `uid`.
-Listings have `data`, `done`, `iterator` and `prevIterator`. Send one of the last two back to get the next or the previous
-page. Every POST may have an `Idempotency-Key`: a request with the same key runs once, and duplicates get its response.
+Listings have `data`, `done`, `iterator` and `prevIterator`. Send one of the last two back to get the next or the
+previous page. Every POST may have an `Idempotency-Key`: a request with the same key runs once, and duplicates get its
+response.
 
-A body is always read as JSON, regardless of its content type. Unknown fields and parameters are refused. Every response
-has an `x-request-id`, which is also in the logs. A trailing slash is ignored: `/app/` is the same as `/app`.
+A body is always read as JSON, regardless of its content type. Unknown fields and parameters are refused. Every
+response has an `x-request-id`, which is also in the logs. A trailing slash is ignored: `/app/` is the same as `/app`.
 """
 
 TAGS = {

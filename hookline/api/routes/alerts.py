@@ -1,4 +1,7 @@
-"""Alerts of the whole deployment. They name endpoints of all organizations, so only the default organization sees them."""
+"""Alerts of the whole deployment.
+
+They name endpoints of all organizations, so only the default organization sees them.
+"""
 
 from __future__ import annotations
 

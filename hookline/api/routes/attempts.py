@@ -169,7 +169,7 @@ def _page_of(deliveries: Sequence[Delivery], page: Page) -> list[Delivery]:
 
 
 @operation("GET", _ONE, "v1.message-attempt.get")
-async def show(call: Call, asked: AttemptQuery) -> wire.AttemptOut:  # noqa: ARG001 - nothing in the query has an effect
+async def show(call: Call, asked: AttemptQuery) -> wire.AttemptOut:  # noqa: ARG001 - accepted without effect
     """Show one attempt."""
     found = await call.store.history.attempt(await call.message(), call.path("attempt_id"))
     if found is None:

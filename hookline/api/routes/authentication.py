@@ -51,7 +51,7 @@ async def logout(call: Call) -> None:
 
 
 @operation("POST", "/auth/app/{app_id}/expire-all", "v1.authentication.expire-all", body_optional=True, whole=True)
-async def expire_all(call: Call, given: wire.ApplicationTokenExpireIn) -> None:  # noqa: ARG001 - its shape refuses all options
+async def expire_all(call: Call, given: wire.ApplicationTokenExpireIn) -> None:  # noqa: ARG001 - only checked
     """Revoke all tokens of an application that were issued until now."""
     await applications.end_portal(call.deps, call.caller, call.path("app_id"))
 

@@ -144,7 +144,10 @@ async def create_batch(call: Call, asked: BatchQuery) -> wire.MessageBatchOut:
 
 
 async def _items(call: Call, raw: bytes) -> tuple[list[_Item], ApplicationIn | None]:
-    """Decode the items. A small, valid batch is decoded at once; otherwise one item at a time, so that other requests run."""
+    """Decode the items.
+
+    A small, valid batch is decoded at once; otherwise one item at a time, so that other requests run.
+    """
     if len(raw) <= AT_ONCE:
         with suppress(InvalidField, Refused):
             whole = body.decode(raw, wire.MessageBatchIn)
@@ -228,7 +231,10 @@ async def _application(call: Call, wanted: ApplicationIn | None) -> Application:
 
 
 def _idempotency(call: Call, app: Application, raw: bytes) -> tuple[bytes | None, bytes | None]:
-    """Return the hashes of the idempotency key and of the body. They are the same for the id and the uid of the application."""
+    """Return the hashes of the idempotency key and of the body.
+
+    They are the same for the id and the uid of the application.
+    """
     given = call.request.headers.get(HEADER)
     if given is None:
         return None, None
@@ -252,8 +258,9 @@ def _note(call: Call, app: Application, deliveries: int, facts: dict[str, str | 
 
 
 async def _replayed(call: Call, app: Application, answers: Sequence[Accepted]) -> str | None:
-    """Mark the response as a repeated one. Return the trace of the first request with the same idempotency key, because its
-    message stays unchanged.
+    """Mark the response as a repeated one.
+
+    Return the trace of the first request with the same idempotency key, because its message stays unchanged.
     """
     call.headers = REPLAYED
     made = [answer.message_id for answer in answers if answer.status != IngestStatus.EVENT_ID_TAKEN]

@@ -71,7 +71,10 @@ async def list_all(call: Call, asked: TaskQuery) -> ListResponse[wire.Background
 
 
 def _filter(call: Call, asked: TaskQuery) -> TaskFilter:
-    """Return the store's filter. The API shows canceled tasks as failed, so the status `failed` also finds canceled ones."""
+    """Return the store's filter.
+
+    The API shows canceled tasks as failed, so the status `failed` also finds canceled ones.
+    """
     app = call.caller.app
     kinds = (kind for kind, word in wire.WORDS.items() if asked.task in (None, word))
     also = (TaskStatus.CANCELED,) if asked.status == TaskStatus.FAILED else ()

@@ -1,4 +1,7 @@
-"""The JSON shapes by resource, in camelCase like the API of Svix. The command line prints the same shapes with `--json`."""
+"""The JSON shapes by resource, in camelCase like the API of Svix.
+
+The command line prints the same shapes with `--json`.
+"""
 
 from hookline.api.wire.applications import ApplicationIn, ApplicationOut, application
 from hookline.api.wire.attempts import AttemptOut, DeliveryOut, attempt, delivery

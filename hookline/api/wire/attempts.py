@@ -182,7 +182,7 @@ def attempted_message(found: Attempted, *, with_payload: bool) -> AttemptedMessa
 
 
 class DestinationOut(EndpointBase, frozen=True, kw_only=True):
-    """An endpoint that a message is for, and the status of its latest delivery there, also before the first attempt."""
+    """An endpoint of a message, and the status of its latest delivery there, also before the first attempt."""
 
     version: int
     deleted: bool

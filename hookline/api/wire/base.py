@@ -1,7 +1,7 @@
 """Base classes and types of the JSON shapes.
 
-An object that callers can change has three shapes, each derived from the one before it: `...Patch` requires nothing, `...Update`
-has the defaults and required fields of a replacement, and `...In` those of a new object.
+An object that callers can change has three shapes, each derived from the one before it: `...Patch` requires nothing,
+`...Update` has the defaults and required fields of a replacement, and `...In` those of a new object.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ Instant = Annotated[datetime, Meta(tz=True)]  # an instant without an offset is 
 
 
 def doc(description: str | None = None, **schema: object) -> Meta:
-    """Return a description, and limits that only the OpenAPI document shows. The service checks them, so that all front ends
-    give one error."""
+    """Return a description, and limits that only the OpenAPI document shows.
+
+    The service checks them, so that all front ends give one error.
+    """
     return Meta(description=description, extra_json_schema=schema or None)
 
 
@@ -62,7 +64,9 @@ class Out(Shape, frozen=True, kw_only=True):
 
 
 def fill(shape: type[S], *found: object, **others: Any) -> S:
-    """Fill a shape with the attributes of `found` that have the names of its fields. `others` are the remaining fields.
+    """Fill a shape with the attributes of `found` that have the names of its fields.
+
+    `others` are the remaining fields.
 
     Of several objects, the first that has the attribute counts.
     """
@@ -82,7 +86,7 @@ class ListResponse(Out, Generic[T], frozen=True, kw_only=True):
 
 
 class Policy(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):
-    """Overrides parts of the retry policy. Unknown fields are refused, because a misspelt field would change nothing."""
+    """Overrides parts of the retry policy. Unknown fields are refused: a misspelt field would change nothing."""
 
     strategy: Strategy | None = None
     base: float | None = None

@@ -64,7 +64,7 @@ class EndpointPatch(EndpointFields, frozen=True, kw_only=True):
 
 
 class EndpointUpdate(EndpointFields, frozen=True, kw_only=True):
-    """A field that is left out gets its default. The uid and the fields that Svix's clients do not know stay as they are."""
+    """A field that is left out gets its default. The uid, and fields that Svix's clients do not know, stay as they are."""
 
     url: Url
     description: Description = ""

@@ -44,9 +44,7 @@ class MessageIn(In, frozen=True, kw_only=True):
         Annotated[int, Meta(ge=5, le=90)] | None,
         doc("Days. The server keeps payloads for a fixed time; a shorter period is refused."),
     ] = None
-    payload_retention_hours: Annotated[Annotated[int, Meta(ge=1, le=2160)] | None, doc("The same period in hours.")] = (
-        None
-    )
+    payload_retention_hours: Annotated[Annotated[int, Meta(ge=1, le=2160)] | None, doc("The same in hours.")] = None
     transformations_params: Annotated[dict[str, Raw] | None, doc("Not supported: leave it out or empty.")] = None
 
 

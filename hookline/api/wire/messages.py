@@ -58,5 +58,8 @@ def _message(found: Message | NewMessage, at: datetime, size: int | None, with_p
 
 
 def _payload(kept: bytes | None) -> Raw:
-    """Return the payload. If it is gone, return an object in its place, because SDKs accept no other JSON type there."""
+    """Return the payload.
+
+    If it is gone, return an object in its place, because SDKs accept no other JSON type there.
+    """
     return _GONE if kept is None else Raw(kept)
