@@ -70,12 +70,10 @@ def fill(shape: type[S], *found: object, **others: Any) -> S:
 
     Of several objects, the first that has the attribute counts.
     """
-    same = (name for name in shape.__struct_fields__ if name not in others)
-    return shape(**{name: getattr(_first(found, name), name) for name in same}, **others)
-
-
-def _first(found: tuple[object, ...], name: str) -> object:
-    return next(each for each in found if hasattr(each, name))
+    same: dict[str, Any] = {}
+    for each in reversed(found):
+        same |= {name: getattr(each, name) for name in shape.__struct_fields__ if hasattr(each, name)}
+    return shape(**same | others)
 
 
 class ListResponse(Out, Generic[T], frozen=True, kw_only=True):
