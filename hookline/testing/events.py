@@ -150,8 +150,7 @@ def _decoded(engine: Engine, rows: Rows) -> list[Published]:
 
 
 def _event(row: _Row) -> Published:
-    fields = {name: getattr(row, name) for name in row.__struct_fields__}
-    return Published(**fields, payload=json.loads(row.body))
+    return Published(**msgspec.structs.asdict(row), payload=json.loads(row.body))
 
 
 def _of_sqlite(row: tuple[Any, ...]) -> _Row:

@@ -137,45 +137,33 @@ class _PsycopgPool(Connections):
         return as_async(self.pool.connection(self._timeout))
 
     async def _fetch(self, conn: Any, statement: str, values: Values | None) -> Row | None:
-        """Restore the autocommit mode, because the connection goes back to the application's pool."""
+        """Use a raw cursor that returns tuples: the connection's own `cursor_factory` and `row_factory` may be others.
+
+        Restore the autocommit mode, because the connection may go back to the application's pool.
+        """
+        import psycopg
+        from psycopg.rows import tuple_row
+
+        kind: Any = psycopg.AsyncRawCursor if isinstance(conn, psycopg.AsyncConnection) else psycopg.RawCursor
         before = conn.autocommit
-        await _set_autocommit(conn, True)
+        await settled(conn.set_autocommit(True))
         try:
-            return await _fetch(conn, statement, values)
+            async with as_async(kind(conn, row_factory=tuple_row)) as cursor:
+                if values is None:
+                    await settled(cursor.execute(statement))
+                    return None
+                await settled(cursor.execute(statement, values, binary=True))
+                row: Row | None = None if cursor.description is None else await settled(cursor.fetchone())
+                return row
         finally:
             if not conn.closed:
-                await _set_autocommit(conn, before)
+                await settled(conn.set_autocommit(before))
 
     def _is_broken(self, conn: Any) -> bool:
         return bool(conn.broken)
 
     async def _drop_broken(self) -> None:
         await settled(self.pool.check())
-
-
-# ── psycopg ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-async def _set_autocommit(conn: Any, value: bool) -> None:
-    if hasattr(conn, "set_autocommit"):
-        await settled(conn.set_autocommit(value))
-    else:
-        conn.autocommit = value  # a synchronous connection of psycopg before 3.2
-
-
-async def _fetch(conn: Any, statement: str, values: Values | None) -> Row | None:
-    """Use a raw cursor that returns tuples: the connection's own `cursor_factory` and `row_factory` may be others."""
-    import psycopg
-    from psycopg.rows import tuple_row
-
-    kind: Any = psycopg.AsyncRawCursor if isinstance(conn, psycopg.AsyncConnection) else psycopg.RawCursor
-    async with as_async(kind(conn, row_factory=tuple_row)) as cursor:
-        if values is None:
-            await settled(cursor.execute(statement))
-            return None
-        await settled(cursor.execute(statement, values, binary=True))
-        row: Row | None = None if cursor.description is None else await settled(cursor.fetchone())
-        return row
 
 
 class _Own:
