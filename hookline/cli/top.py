@@ -128,9 +128,7 @@ class PulseReader:
         now = await self._store.now()
         await self._read_pulses(now)
         seen = overview(list(self._pulses.values()), now, limit=MAX_FAILING)
-        unhealthy = await self._store.monitoring.unhealthy_endpoints(
-            [each.endpoint_no for each in seen.failing], MAX_FAILING
-        )
+        unhealthy = await self._store.monitoring.unhealthy_endpoints(list(seen.failing), MAX_FAILING)
         return Picture(
             database=self._database,
             overview=seen,
@@ -175,13 +173,13 @@ def document(picture: Picture) -> dict[str, object]:
         },
         "sickest": [
             {
-                "endpointId": picture.unhealthy[each.endpoint_no].endpoint_id,
-                "good": each.good,
-                "failed": each.failed,
-                "circuit": picture.unhealthy[each.endpoint_no].circuit.name.lower(),
+                "endpointId": picture.unhealthy[no].endpoint_id,
+                "good": good,
+                "failed": failed,
+                "circuit": picture.unhealthy[no].circuit.name.lower(),
             }
-            for each in seen.failing
-            if each.endpoint_no in picture.unhealthy
+            for no, (good, failed) in seen.failing.items()
+            if no in picture.unhealthy
         ],
         "alerts": [msgspec.to_builtins(alert) for alert in picture.alerts],
     }

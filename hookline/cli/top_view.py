@@ -148,15 +148,14 @@ def _lanes(depths: Depths) -> Iterator[Text]:
 
 
 def _failing(picture: Picture) -> Iterator[Text]:
-    known = {each.endpoint_no for each in picture.overview.failing}
-    shut = [one for no, one in picture.unhealthy.items() if no not in known and one.circuit != Circuit.CLOSED]
-    if not picture.overview.failing and not shut:
+    failing = picture.overview.failing
+    shut = [one for no, one in picture.unhealthy.items() if no not in failing and one.circuit != Circuit.CLOSED]
+    if not failing and not shut:
         return
     yield Text(f"{'failing endpoints':<32}{'failed':>8}{'of':>9}  state", QUIET)
-    for each in picture.overview.failing:
-        one = picture.unhealthy.get(each.endpoint_no)
-        if one is not None:
-            yield _endpoint(one, f"{each.part:.0%}", f"{each.good + each.failed:,}")
+    for no, (good, failed) in failing.items():
+        if no in picture.unhealthy:
+            yield _endpoint(picture.unhealthy[no], f"{failed / (good + failed):.0%}", f"{good + failed:,}")
     for one in shut:
         yield _endpoint(one, "-", "-")
 

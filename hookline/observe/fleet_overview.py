@@ -28,18 +28,6 @@ class Rate(Struct, frozen=True, kw_only=True):
     curve: list[float]  # the last five minutes in steps, oldest first
 
 
-class FailingEndpoint(Struct, frozen=True, kw_only=True):
-    """Successful and failed attempts at one endpoint in the last five minutes."""
-
-    endpoint_no: int
-    good: int
-    failed: int
-
-    @property
-    def part(self) -> float:
-        return self.failed / (self.good + self.failed)
-
-
 class Overview(Struct, frozen=True, kw_only=True):
     at: datetime
     processes: int
@@ -51,7 +39,7 @@ class Overview(Struct, frozen=True, kw_only=True):
     request: Quantiles  # duration of a request
     attempts: list[float]  # parts of the delivered messages that took 1, 2, ... 12 attempts, and more
     results: dict[str, float]  # number of attempts by status class or error
-    failing: list[FailingEndpoint]  # endpoints with the most failures first
+    failing: dict[int, tuple[int, int]]  # by endpoint number, most failures first: successful and failed attempts
     outbox_lag: float  # seconds for which the oldest row of an application's outbox has waited
 
 
@@ -123,10 +111,7 @@ def _shares(used: Sequence[float]) -> list[float]:
     return [each / total for each in counts] if total else []
 
 
-def _failing(total: Pulse, limit: int) -> list[FailingEndpoint]:
-    endpoints = [
-        FailingEndpoint(endpoint_no=no, good=good, failed=failed)
-        for no, (good, failed) in total.endpoints.items()
-        if failed
-    ]
-    return sorted(endpoints, key=lambda each: (-each.failed, -each.part, each.endpoint_no))[:limit]
+def _failing(total: Pulse, limit: int) -> dict[int, tuple[int, int]]:
+    failing = {no: (good, failed) for no, (good, failed) in total.endpoints.items() if failed}
+    order = sorted(failing, key=lambda no: (-failing[no][1], failing[no][0], no))
+    return {no: failing[no] for no in order[:limit]}
