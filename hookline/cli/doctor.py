@@ -21,7 +21,7 @@ from typer import Option
 from hookline import clock
 from hookline.cli.command import Command
 from hookline.cli.outbox import counted
-from hookline.cli.output import Output, ago
+from hookline.cli.output import ago
 from hookline.cli.session import existing_config
 from hookline.config import Config, shown_url
 from hookline.engine.sender.dns import Answer, Resolver
@@ -88,22 +88,17 @@ async def doctor(
     The exit code is 1 if a check failed. The command changes nothing without --repair. Without --reach, it sends nothing
     to other machines except DNS queries for the endpoints' host names.
     """
-    found = await _collect(cmd.out, reach=reach, repair=repair)
+    found = []
+    async for check in _examine(reach=reach, repair=repair):
+        found.append(check)
+        if not cmd.as_json:
+            mark, style = MARKS[check.finding]
+            cmd.out.line(f"{mark} {check.finding.value:<4}  {check.name:<13}  {check.detail}", style)
     failed = [check for check in found if check.finding == Finding.FAIL]
     if cmd.as_json:
         cmd.out.json_line({"ok": not failed, "checks": found})
     if failed:
         raise typer.Exit(1)
-
-
-async def _collect(out: Output, *, reach: bool, repair: bool) -> list[Check]:
-    found = []
-    async for check in _examine(reach=reach, repair=repair):
-        found.append(check)
-        if not out.as_json:
-            mark, style = MARKS[check.finding]
-            out.line(f"{mark} {check.finding.value:<4}  {check.name:<13}  {check.detail}", style)
-    return found
 
 
 async def _examine(*, reach: bool, repair: bool) -> AsyncIterator[Check]:
@@ -124,7 +119,7 @@ async def _examine(*, reach: bool, repair: bool) -> AsyncIterator[Check]:
         yield warn("links", text)
     yield check_retries(config)
     if config.database_file is not None:
-        yield _check_disk(config.database_file)
+        yield check_free(shutil.disk_usage(config.database_file.absolute().parent).free)
         yield check_file(config.database_file)
     try:
         async for check in _examine_database(config, store, reach=reach, repair=repair):
@@ -166,10 +161,6 @@ def check_retries(config: Config) -> Check:
     if expected < MIN_RETRY_SPAN:
         return warn("retries", f"{text}; an outage of an hour would turn deliveries into dead letters")
     return ok("retries", text)
-
-
-def _check_disk(file: Path) -> Check:
-    return check_free(shutil.disk_usage(file.absolute().parent).free)
 
 
 def check_free(free: int) -> Check:

@@ -158,17 +158,14 @@ def _is_from_browser(scope: Scope) -> bool:
 
 async def _read(receive: Receive) -> bytes | None:
     """Read the body, but stop after MAX_BODY. Return None if the sender disconnects."""
-    parts: list[bytes] = []
-    size, more = 0, True
-    while more and size <= MAX_BODY:
+    body, more = bytearray(), True
+    while more and len(body) <= MAX_BODY:
         event = await receive()
         if event["type"] == "http.disconnect":
             return None
-        part = event.get("body", b"")
-        size += len(part)
-        parts.append(part)
+        body += event.get("body", b"")
         more = event.get("more_body", False)
-    return b"".join(parts)
+    return bytes(body)
 
 
 async def _respond(send: Send, status: int, body: bytes) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from msgspec import Struct
+from typing import Any
 
 from hookline.cli.command import Command
 from hookline.cli.session import load_config
@@ -14,14 +13,6 @@ from hookline.errors import HooklineError
 from hookline.server import logs
 from hookline.server.process import open_configured
 from hookline.store.protocols import SCHEMA_VERSION
-
-
-class Installed(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The result for the outbox of one application."""
-
-    outbox: str
-    changed: bool | None = None
-    error: str | None = None
 
 
 async def migrate(cmd: Command) -> None:
@@ -43,22 +34,22 @@ async def migrate(cmd: Command) -> None:
     cmd.out.answer(
         {"applied": applied, "version": SCHEMA_VERSION, "outboxes": outboxes},
         f"applied {', '.join(map(str, applied))}" if applied else f"nothing to do: version {SCHEMA_VERSION}",
-        *(installed_text(one.outbox, one.changed) for one in outboxes if one.changed is not None),
+        *(installed_text(**one) for one in outboxes if "error" not in one),
     )
     if failure is not None:
         raise failure
 
 
-async def _install(urls: Sequence[str]) -> tuple[list[Installed], HooklineError | None]:
+async def _install(urls: Sequence[str]) -> tuple[list[dict[str, Any]], HooklineError | None]:
     """Try each database, also after one has failed. Return the results and the first failure."""
-    results = []
+    results: list[dict[str, Any]] = []
     failure: HooklineError | None = None
     for url in urls:
         try:
-            results.append(Installed(outbox=shown_url(url), changed=await install(url)))
+            results.append({"outbox": shown_url(url), "changed": await install(url)})
         except HooklineError as error:
             failure = failure or error
-            results.append(Installed(outbox=shown_url(url), error=str(error)))
+            results.append({"outbox": shown_url(url), "error": str(error)})
     return results, failure
 
 

@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Annotated
 
-from msgspec import Struct
 from typer import Option
 
 from hookline import clock, config, ids
@@ -24,6 +23,7 @@ from hookline.cli.demo.scenario import ENDPOINTS
 from hookline.cli.demo.traffic import Api, introduce, stream
 from hookline.cli.output import Output
 from hookline.cli.serve import Role, run_parts, run_server
+from hookline.cli.token import sign_in_link
 from hookline.config import PREFIX, Config
 from hookline.errors import ConfigError
 from hookline.security import tokens
@@ -49,16 +49,6 @@ SETTINGS = {
     "SHUTDOWN_TIMEOUT": "3s",
     "LOG_LEVEL": "error",
 }
-
-
-class Links(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The addresses that the demo prints."""
-
-    address: str
-    dashboard: str  # a link that signs in
-    portal: str
-    receivers: str
-    token: str
 
 
 def demo(
@@ -145,23 +135,24 @@ def bind(port: int) -> socket.socket:
 # ── the first output ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _links(api: Api, address: str, receivers: str, token: str) -> Links:
+async def _links(api: Api, address: str, receivers: str, token: str) -> dict[str, str]:
+    """Return what the demo prints. The links to the dashboard and to the portal sign in."""
     key = await api.post("/api-key", {"name": "demo", "scope": "full"})
     portal = await api.post("/auth/app-portal-access/globex")
-    return Links(
-        address=address,
-        dashboard=f"{address}/login#token={key['key']}",
-        portal=portal["url"],
-        receivers=receivers,
-        token=token,
-    )
+    return {
+        "address": address,
+        "dashboard": sign_in_link(address, key["key"]),
+        "portal": portal["url"],
+        "receivers": receivers,
+        "token": token,
+    }
 
 
-def _banner(out: Output, links: Links) -> None:
+def _banner(out: Output, links: dict[str, str]) -> None:
     words = "Open this; it signs you in:" if out.human else NO_LINK
     out.line(f"Hookline is running, with simulated customers. {words}")
     out.line()
-    out.line(f"  {links.dashboard if out.human else links.address}")
+    out.line(f"  {links['dashboard' if out.human else 'address']}")
     out.line()
     out.line("The endpoints:")
     for endpoint in ENDPOINTS:
@@ -169,6 +160,6 @@ def _banner(out: Output, links: Links) -> None:
     out.line()
     if out.human:
         out.line("The portal that the customer Globex sees:")
-        out.line(f"  {links.portal}")
+        out.line(f"  {links['portal']}")
         out.line()
     out.line("The database is temporary. Nothing leaves this machine. Ctrl-C ends it.")
