@@ -22,9 +22,8 @@ class Target:
         custom = [f"{name}: {value}" for name, value in endpoint.headers.items()]
         names = {name.lower() for name in endpoint.headers}
         self._constant = custom if "content-type" in names else [_JSON, *custom]
-        self._own_trace = not names.isdisjoint(
-            (PARENT, STATE)
-        )  # a custom header sets the trace context, so none is added
+        # A custom header sets the trace context, so none is added.
+        self._own_trace = not names.isdisjoint((PARENT, STATE))
         self._signer = Signer(endpoint.scheme, endpoint.secrets)
 
     def headers(self, job: LeasedDelivery, now: datetime, trace: str | None = None) -> list[str]:

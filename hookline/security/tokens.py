@@ -186,9 +186,8 @@ def _for_portal(claims: _Claims) -> bool:
     """
     if claims.portal is not None:
         return claims.portal
-    return (
-        claims.iss != ISSUER or claims.exp - claims.iat <= PORTAL_LIFETIME + 2
-    )  # both times may be rounded by a second
+    longest = PORTAL_LIFETIME + 2  # both times may be rounded by a second
+    return claims.iss != ISSUER or claims.exp - claims.iat <= longest
 
 
 def hashed(token: str) -> bytes:

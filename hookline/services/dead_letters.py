@@ -175,9 +175,8 @@ async def _act(deps: Deps, by: Caller, refs: Sequence[str], app: str | None, not
     else:
         done = await deps.store.repair.resolve(where, note, len(letters), note=entry)
     if not done:
-        await _find(
-            deps, within, refs, to_resolve=note is not None
-        )  # raises the exact error if another caller changed them meanwhile
+        # This raises the exact error if another caller changed them meanwhile.
+        await _find(deps, within, refs, to_resolve=note is not None)
         raise Conflict(f"nothing was {verb.removesuffix('e')}ed: {why_not}")
     return Done(letters=letters, done=done)
 

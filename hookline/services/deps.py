@@ -35,9 +35,7 @@ class Deps(Struct, frozen=True, kw_only=True):
     token_secret: str  # signs API tokens and sign-in links
     # A server caches applications and callers for seconds. These functions drop what an action has changed:
     forget_application: Callable[[Application], None] = _nothing
-    forget_callers: Callable[[Callable[[Caller], bool]], None] = (
-        _nothing  # drops the callers for which the function returns True
-    )
+    forget_callers: Callable[[Callable[[Caller], bool]], None] = _nothing  # those for which the function returns True
 
     def __repr__(self) -> str:
         """Leave out the secret."""

@@ -36,9 +36,7 @@ class Request(NamedTuple):
 
 
 class SignedParts(NamedTuple):
-    contents: Sequence[
-        bytes
-    ]  # the signed content; several candidates for Twilio, whose URL can be spelled in several ways
+    contents: Sequence[bytes]  # the signed content; several candidates for Twilio, whose URL has several spellings
     signatures: Mapping[str, Sequence[bytes]]  # the signatures of each version
     stamp: str | None = None  # the timestamp as received; GitHub, Shopify and Twilio send none
 

@@ -43,9 +43,8 @@ class _Rule(Struct, frozen=True):
     version: str
     text: bytes
     compiled: schema_validation.CompiledSchema | None = None  # None: compiling it takes too long for this process
-    refusal: str | None = (
-        None  # error for every payload, if the stored schema cannot be used; nothing is accepted unchecked
-    )
+    # The error for every payload, if the stored schema cannot be used: nothing is accepted unchecked.
+    refusal: str | None = None
 
 
 class Schemas:

@@ -30,10 +30,10 @@ MAX_WEIGHT = 10_000  # maximum weight of a schema when it is saved
 MAX_WORK = 200_000_000  # parts of the schema times values of the payload
 MAX_NESTED = 100  # maximum depth of a schema, and of a payload if the schema refers to itself
 PATTERN_SIZE = 1024 * 1024  # bytes of a compiled pattern
-LISTABLE = (
-    20_000  # all faults are listed only if there can be at most this many, because the library builds them all at once
-)
-LISTABLE_SIZE = 64 * 1024 * 1024  # and this many bytes, because each fault may repeat the payload
+# All faults are listed only if there can be at most this many, because the library builds them all at once, and this many
+# bytes, because each fault may repeat the payload.
+LISTABLE = 20_000
+LISTABLE_SIZE = 64 * 1024 * 1024
 # `unevaluatedProperties` and `unevaluatedItems` within each other, when a schema is saved: the library's time doubles with each
 MAX_UNEVALUATED = 8
 CHEAP = 100_000  # maximum weight times size of a check on the event loop: a few milliseconds in the worst case
