@@ -427,7 +427,7 @@ ACTIONS = (
         method="PATCH",
         form="/event-types/{type}/edit",
         fields={"seen": "{seen}"},
-        inputs={"description": _TEXT, "group": Input("groupName", "group", "")},
+        inputs={"description": _TEXT, "group": Input("groupName", "group_name", "")},
         bad=(*NO_TYPE, DESCRIPTION, no_name("group", "a b")),
         whole=True,
     ),
