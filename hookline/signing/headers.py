@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NoReturn
 
 from hookline.errors import VerificationCode, VerificationError
 
@@ -51,10 +50,10 @@ class Headers(Mapping[str, str]):
         if values is None:
             return None
         if len(values) > 1:
-            _malformed(f"the header {name} was given more than once")
+            raise malformed(f"the header {name} was given more than once")
         (value,) = values
         if not (value.isascii() and value.isprintable() and 0 < len(value) <= max_length):
-            _malformed(f"the header {name} is malformed")
+            raise malformed(f"the header {name} is malformed")
         return value
 
 
@@ -72,10 +71,10 @@ def _pairs(source: object) -> Iterator[tuple[object, object]]:
     items = getattr(source, "items", None)
     entries = items() if callable(items) else source
     if isinstance(entries, str | bytes) or not isinstance(entries, Iterable):
-        _malformed("the headers must be a mapping or pairs")
+        raise malformed("the headers must be a mapping or pairs")
     for entry in entries:
         if not isinstance(entry, tuple | list) or len(entry) != 2:
-            _malformed("the headers must be a mapping or pairs")
+            raise malformed("the headers must be a mapping or pairs")
         yield entry[0], entry[1]
 
 
@@ -95,5 +94,6 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _malformed(message: str) -> NoReturn:
-    raise VerificationError(VerificationCode.MALFORMED_HEADER, message)
+def malformed(message: str) -> VerificationError:
+    """Return the error for a header that is there and cannot be read."""
+    return VerificationError(VerificationCode.MALFORMED_HEADER, message)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from hookline.clock import EPOCH
 from hookline.errors import VerificationCode, VerificationError
 from hookline.model.endpoints import Scheme
-from hookline.signing.headers import Headers
+from hookline.signing.headers import Headers, malformed
 
 TOLERANCE = 300.0  # seconds by which a signed timestamp may differ from the receiver's clock, in the past or future
 HMAC = "v1"  # the version under which `SignedParts.signatures` holds HMAC signatures in every scheme
@@ -48,7 +48,7 @@ def _dotted(prefix: str, request: Request) -> SignedParts:
     headers, name = request.headers, f"{prefix}-signature"
     message_id, stamp = headers.field(f"{prefix}-id"), headers.field(f"{prefix}-timestamp")
     if is_id(message_id) is None:
-        raise VerificationError(VerificationCode.MALFORMED_HEADER, f"the header {prefix}-id is malformed")
+        raise malformed(f"the header {prefix}-id is malformed")
     parts = [part.partition(",") for part in headers.field(name).split(" ")]
     found = signatures(name, ((version, decode64(text)) for version, _, text in parts))
     return SignedParts([dotted_content(message_id, stamp, request.body)], found, stamp)
@@ -65,7 +65,7 @@ def _stripe(request: Request) -> SignedParts:
     parts = list(_pairs(request.headers.field(name)))
     stamps = [text for key, text in parts if key == "t"]
     if len(stamps) != 1:
-        raise VerificationError(VerificationCode.MALFORMED_HEADER, f"the header {name} needs exactly one timestamp")
+        raise malformed(f"the header {name} needs exactly one timestamp")
     found = signatures(name, ((key, unhex(text)) for key, text in parts if key != "t"))
     return SignedParts([timed_content(stamps[0], request.body)], found, stamps[0])
 
@@ -101,13 +101,11 @@ def signatures(name: str, found: Iterable[tuple[str, bytes | None]]) -> dict[str
     known: dict[str, list[bytes]] = {}
     for count, (version, signature) in enumerate(found):
         if count >= _MAX_SIGNATURES:
-            raise VerificationError(VerificationCode.MALFORMED_HEADER, f"too many signatures in the header {name}")
+            raise malformed(f"too many signatures in the header {name}")
         if signature:
             known.setdefault(version, []).append(signature)
     if not known:
-        raise VerificationError(
-            VerificationCode.MALFORMED_HEADER, f"the header {name} is malformed: no signature in it"
-        )
+        raise malformed(f"the header {name} is malformed: no signature in it")
     return known
 
 
@@ -146,7 +144,7 @@ def raw_body(body: object) -> bytes:
 def signed_at(stamp: str, now: datetime, tolerance: float) -> datetime:
     """Return the time of the timestamp. Raises `VerificationError` if it differs from `now` by more than the tolerance."""
     if _is_stamp(stamp) is None:
-        raise VerificationError(VerificationCode.MALFORMED_HEADER, "the timestamp is not a number of seconds")
+        raise malformed("the timestamp is not a number of seconds")
     at = EPOCH + timedelta(seconds=int(stamp))
     age = (now - at).total_seconds()
     if not abs(age) <= tolerance:  # written this way, a tolerance of NaN refuses every timestamp

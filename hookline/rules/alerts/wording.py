@@ -56,7 +56,10 @@ def lines(notice: Notice, public_url: str | None) -> list[str]:
             f"It lasted {_lasted(notice)}, from {_instant(alert.began_at)} to {_instant(notice.at)}.",
             f"Last value: {alert.text}",
         ]
-    text = [_sentence(alert.text), f"Since {_instant(alert.began_at)}. Details: {command(alert)}"]
+    text = [
+        f"{alert.text[:1].upper()}{alert.text[1:]}.",
+        f"Since {_instant(alert.began_at)}. Details: {command(alert)}",
+    ]
     return text if public_url is None else [*text, f"Dashboard: {public_url}/"]
 
 
@@ -69,10 +72,6 @@ def command(alert: Alert) -> str:
     if alert.subject == OTHERS:
         return "hookline top"
     return rule_of(alert.name).command.format(subject=f"{alert.subject}{org_option(alert.org_id)}")
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _instant(at: datetime) -> str:
