@@ -29,7 +29,7 @@ from hookline.dashboard import pages
 from hookline.dashboard.page_context import PORTAL
 from hookline.model import NewTask, Scope, TaskKind, TaskWork
 from hookline.security import tokens
-from hookline.store.protocols import Store
+from hookline.store import Store
 from tests.dashboard.client import Client
 from tests.support.processes import environment, running
 from tests.support.services import add_key

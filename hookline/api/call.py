@@ -20,7 +20,7 @@ from hookline.model.callers import Caller
 from hookline.services import lookup
 from hookline.services.deps import Deps
 from hookline.services.lookup import EndpointRef, MessageRef
-from hookline.store.protocols import Page, Store, Walk
+from hookline.store import Page, Store, Walk
 from hookline.web import body
 from hookline.web.context import WebContext
 

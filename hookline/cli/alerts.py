@@ -23,7 +23,7 @@ from hookline.rules.alerts import wording
 from hookline.rules.alerts.wording import EMAIL
 from hookline.rules.checks.text import lasting
 from hookline.services import endpoints
-from hookline.store.protocols import Page
+from hookline.store import Page
 
 app = CommandGroup(help="Alerts: which fire, which have fired, and where they are sent.")
 

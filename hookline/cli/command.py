@@ -19,7 +19,7 @@ from hookline.cli.output import Output
 from hookline.cli.session import Session, session
 from hookline.model.callers import Caller
 from hookline.services.deps import Deps
-from hookline.store.protocols import Store
+from hookline.store import Store
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -23,7 +23,7 @@ from hookline.model.states import Reason
 from hookline.server import sockets
 from hookline.services import dead_letters
 from hookline.services.dead_letters import DeadLetterQuery, shown_id
-from hookline.store.protocols import Page, death
+from hookline.store import Page, death
 
 app = CommandGroup(help="Dead letters: deliveries that Hookline has given up, and why.")
 

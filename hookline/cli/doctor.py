@@ -34,8 +34,8 @@ from hookline.rules.checks.text import lasting
 from hookline.rules.guard import Guard
 from hookline.security import tokens
 from hookline.server.process import open_configured
-from hookline.store.protocols import SCHEMA_VERSION, Store
-from hookline.store.protocols.sealing import OlderSecret, Seals
+from hookline.store import SCHEMA_VERSION, Store
+from hookline.store.sealing import OlderSecret, Seals
 from hookline.web.public_url import is_loopback
 
 SKEW_WARN, SKEW_FAIL = 1.0, 30.0  # seconds between the database's clock and this machine's

@@ -12,7 +12,7 @@ from hookline.engine.sources.setup import install
 from hookline.errors import HooklineError
 from hookline.server import logs
 from hookline.server.process import open_configured
-from hookline.store.protocols import SCHEMA_VERSION
+from hookline.store import SCHEMA_VERSION
 
 
 async def migrate(cmd: Command) -> None:

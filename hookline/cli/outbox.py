@@ -25,7 +25,7 @@ from hookline.model import SetAside
 from hookline.outbox.setup import VERSION as OUTBOX_VERSION
 from hookline.outbox.setup import sql as outbox_sql
 from hookline.services import outbox
-from hookline.store.protocols import COUNTED
+from hookline.store import COUNTED
 
 app = CommandGroup(
     help="The outbox: events that applications have published, and those that could not become messages."

@@ -15,7 +15,7 @@ from hookline.config import urls
 from hookline.errors import InvalidInput
 from hookline.rules import units
 from hookline.services import lookup
-from hookline.store.protocols import Page
+from hookline.store import Page
 
 LARGEST_NUMBER = 10**18 - 1  # the largest row number that both engines can store
 MAX_DAYS = 36_500.0

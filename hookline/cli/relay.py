@@ -23,8 +23,8 @@ from hookline.errors import HooklineError, InvalidInput
 from hookline.model import RelayReport
 from hookline.observe.tally import Tally
 from hookline.server import logs, process, sockets
+from hookline.store import Store
 from hookline.store.outage import pause
-from hookline.store.protocols import Store
 
 QUIET = 0.3  # seconds without new rows after which --once counts an outbox as empty
 

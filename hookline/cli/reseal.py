@@ -17,7 +17,7 @@ from hookline.cli.session import Session
 from hookline.rules.checks.text import clean
 from hookline.server import sockets
 from hookline.services import sealing
-from hookline.store.protocols.sealing import Place
+from hookline.store.sealing import Place
 
 MAX_COUNTED = 1_000_000  # values of one key in one place; beyond, the bar stands at its end
 

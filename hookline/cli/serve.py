@@ -32,7 +32,7 @@ from hookline.security import tokens
 from hookline.server import logs, process, sockets, supervised_worker
 from hookline.server.supervise import Supervisor, gathered_reports
 from hookline.services import organizations
-from hookline.store.protocols import Store
+from hookline.store import Store
 from hookline.web.public_url import is_loopback
 
 

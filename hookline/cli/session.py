@@ -18,7 +18,7 @@ from hookline.services import lookup, organizations
 from hookline.services.deps import Deps
 from hookline.services.lookup import EndpointRef
 from hookline.services.schemas.payloads import Schemas
-from hookline.store.protocols import Store
+from hookline.store import Store
 
 
 class Session:

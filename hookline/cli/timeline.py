@@ -17,7 +17,7 @@ from hookline.cli.output import Cell, Output
 from hookline.cli.session import Session
 from hookline.errors import InvalidInput
 from hookline.model import Endpoint, LaneEvent, LaneEventFilter, LaneEventKind, TimelineEntry
-from hookline.store.protocols import Page, Walk
+from hookline.store import Page, Walk
 
 MAX_EVENTS = 10_000  # events that are read for one timeline
 PAGE = 1000  # events that are read at once

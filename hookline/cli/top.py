@@ -27,8 +27,8 @@ from hookline.errors import InvalidInput, StoreUnavailable
 from hookline.model.pulses import EVERY, Pulse
 from hookline.observe.fleet_overview import WINDOW, overview
 from hookline.server import process, sockets
+from hookline.store import Page, Store
 from hookline.store.outage import pause
-from hookline.store.protocols import Page, Store
 
 MAX_FAILING = 8  # endpoints that are listed
 MAX_ALERTS = 100  # alerts that are read; fewer can fire at once, because each rule names about twenty subjects at most

@@ -23,7 +23,7 @@ from hookline.rules.trace_context import trace_id
 from hookline.services import explain, lookup
 from hookline.services.explain import DeliveryHistory, MessageHistory
 from hookline.services.lookup import MessageRef
-from hookline.store.protocols import Page
+from hookline.store import Page
 
 MIN_WIDTH, MAX_WIDTH = 24, 96  # characters of the bar of a delivery
 ATTEMPT_WIDTH = 24  # characters of the bar of the longest attempt

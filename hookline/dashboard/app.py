@@ -21,7 +21,7 @@ from hookline.dashboard.sessions import Sessions, unavailable
 from hookline.errors import HooklineError, StoreUnavailable
 from hookline.model import Application
 from hookline.services.errors import http_status
-from hookline.store.protocols import Page as Rows
+from hookline.store import Page as Rows
 from hookline.web import body
 from hookline.web.authorize import Needs
 from hookline.web.context import WebContext

@@ -16,7 +16,7 @@ from hookline.dashboard.page_context import PageContext, one_of
 from hookline.dashboard.parsers import text
 from hookline.errors import AboutField, HooklineError
 from hookline.services.errors import http_status
-from hookline.store.protocols import Page as Rows
+from hookline.store import Page as Rows
 from hookline.web.html import Child, Safe, tag
 
 MAX_APPS = 250  # applications to choose from; the id of any other can be typed

@@ -22,7 +22,7 @@ from hookline.model.callers import Caller
 from hookline.services import lookup
 from hookline.services.deps import Deps
 from hookline.services.lookup import EndpointRef, MessageRef
-from hookline.store.protocols import Store
+from hookline.store import Store
 from hookline.web.context import WebContext
 from hookline.web.html import Child, Safe, tag
 

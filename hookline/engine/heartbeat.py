@@ -12,8 +12,8 @@ from hookline.errors import StoreUnavailable
 from hookline.model.pulses import EVERY
 from hookline.observe.pulser import Pulser
 from hookline.observe.tally import Tally
+from hookline.store import Store
 from hookline.store.outage import pause
-from hookline.store.protocols import Store
 
 FIRST = 1.0  # seconds until the first heartbeat; the other processes do not see this one before it
 

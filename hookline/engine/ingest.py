@@ -19,7 +19,7 @@ from hookline.clock import monotonic
 from hookline.errors import HooklineError, StoreUnavailable
 from hookline.model import Accepted, BatchAccepted, IngestStatus, NewBatch, NewMessage
 from hookline.observe.tally import Tally
-from hookline.store.protocols import Store
+from hookline.store import Store
 
 log = structlog.get_logger()
 

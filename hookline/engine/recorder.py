@@ -16,8 +16,8 @@ from hookline.observe.attempt_log import AttemptLog, loggable, silent
 from hookline.observe.tally import Tally, kept
 from hookline.observe.traces import Traces
 from hookline.rules.claim.budgets import Slots
+from hookline.store import Store
 from hookline.store.outage import Outage
-from hookline.store.protocols import Store
 
 log = structlog.get_logger()
 

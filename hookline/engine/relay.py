@@ -14,8 +14,8 @@ from hookline.clock import monotonic
 from hookline.errors import SourceUnavailable, StoreUnavailable
 from hookline.model import RelayReport
 from hookline.observe.tally import Tally
+from hookline.store import Store
 from hookline.store.outage import Outage, first_of, pause
-from hookline.store.protocols import Store
 
 log = structlog.get_logger()
 

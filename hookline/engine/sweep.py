@@ -16,8 +16,8 @@ from hookline.model import SweepReport
 from hookline.observe.attempt_log import loggable
 from hookline.observe.tally import Tally
 from hookline.observe.traces import Traces
+from hookline.store import Store
 from hookline.store.outage import Outage, pause
-from hookline.store.protocols import Store
 
 log = structlog.get_logger()
 

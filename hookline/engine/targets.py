@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from hookline.model import LeasedDelivery
 from hookline.rules.request import Target
-from hookline.store.protocols import Store
+from hookline.store import Store
 
 MAX_TARGETS = 20_000  # endpoints in the cache
 

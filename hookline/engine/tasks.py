@@ -10,8 +10,8 @@ import structlog
 from hookline.clock import monotonic
 from hookline.errors import HooklineError, StoreUnavailable
 from hookline.model import Task, TaskStatus
+from hookline.store import STEP, Store
 from hookline.store.outage import Outage, first_of
-from hookline.store.protocols import STEP, Store
 
 log = structlog.get_logger()
 

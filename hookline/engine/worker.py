@@ -29,8 +29,8 @@ from hookline.rules import backoff
 from hookline.rules.claim.budgets import Slots
 from hookline.rules.judge import judge
 from hookline.rules.request import Target
+from hookline.store import Store
 from hookline.store.outage import Outage, pause
-from hookline.store.protocols import Store
 
 log = structlog.get_logger()
 

@@ -17,8 +17,8 @@ from hookline.model import Depths
 from hookline.model.measures import EndpointLabels
 from hookline.model.pulses import most_failing, together
 from hookline.observe.prometheus import Sample
+from hookline.store import COUNTING, Store
 from hookline.store.outage import pause
-from hookline.store.protocols import COUNTING, Store
 
 EVERY = 5.0  # seconds between two samples
 LATELY = timedelta(minutes=5)  # time range in which failures of an endpoint count

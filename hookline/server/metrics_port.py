@@ -18,7 +18,7 @@ from hookline.observe.sampler import Sampler
 from hookline.observe.tally import Tally
 from hookline.server.process import opened
 from hookline.server.web_app import EarlyServer, early_server
-from hookline.store.protocols import Store
+from hookline.store import Store
 from hookline.web import metrics
 from hookline.web.errors import on_crash, on_http_exception
 

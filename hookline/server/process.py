@@ -24,9 +24,8 @@ from hookline.observe.stderr import standard_error
 from hookline.observe.tally import Tally
 from hookline.observe.traces import Traces
 from hookline.security.vault import Vault
-from hookline.store import open_store
+from hookline.store import SCHEMA_VERSION, Store, StoreOptions, open_store
 from hookline.store.outage import Outage
-from hookline.store.protocols import SCHEMA_VERSION, Store, StoreOptions
 
 KEYS_SAMPLE = 50  # endpoints whose secrets are decrypted as a test before a worker starts
 

@@ -26,7 +26,7 @@ from hookline.server import http
 from hookline.server import sockets as listeners
 from hookline.server.connection_limits import ConnectionLimits, within_file_limit
 from hookline.services.schemas.payloads import Schemas
-from hookline.store.protocols import Store
+from hookline.store import Store
 from hookline.web.callers import Authenticator
 from hookline.web.context import Brand, PagesSettings, ShownSetting, WebContext
 from hookline.web.forwarded import Forwarded, Proxies

@@ -21,7 +21,7 @@ from hookline.rules.replay import refusal
 from hookline.services import audit, lookup, tasks
 from hookline.services.deps import Deps
 from hookline.services.lookup import EndpointRef
-from hookline.store.protocols import Page
+from hookline.store import Page
 
 MAX_PICKED = 250
 MAX_APPLICATIONS = 100  # maximum number of applications that one call creates tasks for

@@ -13,7 +13,7 @@ from hookline.model.messages import Accepted, BatchAccepted, NewBatch, NewMessag
 from hookline.model.policy import CircuitPolicy, RetryPolicy
 from hookline.rules.guard import Guard
 from hookline.services.schemas.payloads import Schemas
-from hookline.store.protocols import Store
+from hookline.store import Store
 
 
 def _nothing(_gone: object) -> None:

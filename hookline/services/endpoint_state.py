@@ -18,7 +18,7 @@ from hookline.rules.checks import text as text_checks
 from hookline.services import audit, lookup, replays, tasks
 from hookline.services.deps import Deps
 from hookline.services.lookup import EndpointRef
-from hookline.store.protocols import Page, Store
+from hookline.store import Page, Store
 
 LONGEST_OPEN = timedelta(days=30)
 # A message counts from the start of its transaction. It can have started before the endpoint was disabled and still have seen

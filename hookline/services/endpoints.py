@@ -30,7 +30,7 @@ from hookline.rules.checks.text import without_query
 from hookline.services import audit, endpoint_state, example_payload, lookup
 from hookline.services.deps import Deps
 from hookline.services.lookup import EndpointRef
-from hookline.store.protocols import Page, Store
+from hookline.store import Page, Store
 
 CHANGE_TRIES = 5  # attempts if other callers change the endpoint at the same time
 

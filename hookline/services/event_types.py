@@ -16,8 +16,8 @@ from hookline.model.catalogue import EventType
 from hookline.rules.checks import catalogue
 from hookline.services import audit, lookup
 from hookline.services.deps import Deps
+from hookline.store import Page, Walk
 from hookline.store.plans.listing import MAX_BYTES
-from hookline.store.protocols import Page, Walk
 
 CHANGE_TRIES = 5  # attempts if other callers change the event type at the same time
 STEP = 64  # event types that are read from the store at a time

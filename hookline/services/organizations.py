@@ -7,7 +7,7 @@ from datetime import datetime
 from hookline import ids
 from hookline.errors import NoSuch
 from hookline.model.catalogue import Organization
-from hookline.store.protocols import Store
+from hookline.store import Store
 
 
 async def open_or_create(store: Store, org_id: str, now: datetime) -> Organization:

@@ -10,7 +10,7 @@ from hookline.model.callers import Caller
 from hookline.model.outbox import SetAside
 from hookline.services import audit
 from hookline.services.deps import Deps
-from hookline.store.protocols import Page
+from hookline.store import Page
 
 
 async def find(deps: Deps, ids: Sequence[int]) -> list[SetAside]:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from hookline.model.callers import Caller
 from hookline.services import audit
 from hookline.services.deps import Deps
-from hookline.store.protocols.sealing import Place, Range, Resealed, Spot, others
+from hookline.store.sealing import Place, Range, Resealed, Spot, others
 
 BATCH = 200  # values in one transaction
 

@@ -12,7 +12,7 @@ from hookline.model.tasks import NewTask, Task, TaskFilter, TaskKind, TaskStatus
 from hookline.services import audit
 from hookline.services.deps import Deps
 from hookline.services.lookup import storable
-from hookline.store.protocols import Page
+from hookline.store import Page
 
 BATCH = "batch_"  # prefix of the name of a batch: the tasks that one call created
 _TOGETHER = timedelta(minutes=10)  # maximum time between the first and the last task of a batch

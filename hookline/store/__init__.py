@@ -1,12 +1,22 @@
-"""Persistent storage. `protocols.Store` describes it; `sqlite/` and `postgres/` implement it."""
+"""Persistent storage. `store.py` describes it; `sqlite/` and `postgres/` implement it. One conformance suite tests both."""
 
 from __future__ import annotations
 
 from hookline.errors import ConfigError
 from hookline.security.vault import Vault
-from hookline.store.protocols import Store, StoreOptions
-
-__all__ = ["Store", "StoreOptions", "open_store"]
+from hookline.store.bounds import (
+    COUNTED,
+    COUNTING,
+    MAX_ATTEMPTS,
+    MAX_DIGITS,
+    MAX_LISTED,
+    MAX_WAITING,
+    SCHEMA_VERSION,
+    STEP,
+)
+from hookline.store.options import StoreOptions
+from hookline.store.pages import Page, Walk, after_death, after_number, death
+from hookline.store.store import PARTS, Store
 
 
 async def open_store(url: str, *, vault: Vault, options: StoreOptions) -> Store:

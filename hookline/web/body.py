@@ -12,7 +12,7 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 
 from hookline.errors import Busy
-from hookline.store.protocols import MAX_DIGITS
+from hookline.store import MAX_DIGITS
 from hookline.web import invalid_fields
 from hookline.web.errors import Refused
 

@@ -20,7 +20,7 @@ from hookline.model import Actor, ActorKind, Application, Organization, Scope
 from hookline.model.callers import Caller
 from hookline.security import api_keys, tokens
 from hookline.security.tokens import Grant
-from hookline.store.protocols import Store
+from hookline.store import Store
 from hookline.web.errors import Refused
 
 # Seconds in the cache. Other processes notice a revoked token or a changed uid after this time. Without the cache, each

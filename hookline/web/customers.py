@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 from hookline import clock
 from hookline.model import Application
 from hookline.rules.redaction import for_customer
-from hookline.store.protocols import PARTS, Store
+from hookline.store import PARTS, Store
 from hookline.web.errors import Refused
 
 MAX_STORE_CALLS = 2  # concurrent store calls for one application; less than the number of the store's readers

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hookline.clock import monotonic
 from hookline.errors import StoreUnavailable
-from hookline.store.protocols import SCHEMA_VERSION, Store
+from hookline.store import SCHEMA_VERSION, Store
 
 LIVE, READY = PATHS = "/health/live", "/health/ready"
 FRESH = 1.0  # seconds for which the result of a database check is reused, because anybody may request it often

@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from hookline.errors import Conflict, StoreUnavailable, VaultError
 from hookline.model import KeptAnswer
-from hookline.store.protocols import Store
+from hookline.store import Store
 from hookline.web.errors import Refused
 from hookline.web.invalid_fields import InvalidField
 

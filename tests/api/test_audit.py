@@ -8,8 +8,7 @@ import msgspec
 
 from hookline.model import Actor, ActorKind, Application, Organization
 from hookline.model.audit import AuditEntry, AuditFilter
-from hookline.store import Store
-from hookline.store.protocols import Page
+from hookline.store import Page, Store
 from tests.api.conftest import Client
 from tests.support import factory
 

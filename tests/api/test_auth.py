@@ -17,8 +17,7 @@ from hookline import clock, ids
 from hookline.api.routes import OPERATIONS
 from hookline.model import Application, Organization
 from hookline.security import tokens
-from hookline.store import Store
-from hookline.store.protocols import Page
+from hookline.store import Page, Store
 from hookline.web.authorize import Needs
 from hookline.web.callers import RecentCache
 from hookline.web.context import WebContext

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from hookline.engine.tasks import TaskRunner
 from hookline.model import NewTask, TaskKind, TaskWork
 from hookline.model.states import Circuit, EndpointStatus
+from hookline.store.bounds import MAX_RUNNING
 from hookline.store.outage import Outage
-from hookline.store.protocols import MAX_RUNNING
 from tests.api.conftest import Client
 from tests.api.test_lanes import act, path
 from tests.support import factory

@@ -595,7 +595,7 @@ async def test_an_example_goes_to_one_endpoint_alone(
     now = await scene.store.now()
     hour = timedelta(hours=1)
     for endpoint in (other, wanted):
-        assert await scene.store.repair.replay_missing(endpoint.no, now - hour, now + hour) == 0
+        assert await scene.replay_missing(endpoint, now - hour, now + hour) == 0
 
 
 async def test_an_example_has_the_body_of_its_schema(

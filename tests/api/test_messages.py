@@ -11,8 +11,7 @@ import pytest
 from hookline import ids
 from hookline.model import Application, DeadFilter
 from hookline.model.states import DeliveryState
-from hookline.store import Store
-from hookline.store.protocols import Page
+from hookline.store import Page, Store
 from tests.api.conftest import Client
 from tests.support import bulk, factory
 from tests.support.scene import Scene

@@ -12,8 +12,7 @@ from hookline import clock
 from hookline.model import Application, Organization
 from hookline.rules.operational_events import MANAGEMENT, Kind
 from hookline.security import tokens
-from hookline.store import Store
-from hookline.store.protocols import Page
+from hookline.store import Page, Store
 from tests.api.conftest import JWT_SECRET, Answer, Client
 from tests.support import factory
 from tests.support.operational import outbox_events

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from hookline.model import DeadFilter, Endpoint
-from hookline.store.protocols import Page
+from hookline.store import Page
 from tests.api.conftest import Client
 from tests.support import factory
 from tests.support.scene import Scene

@@ -10,7 +10,7 @@ import pytest
 
 from hookline.model import ActorKind, TaskFilter, TaskStatus
 from hookline.model.audit import AuditEntry, AuditFilter
-from hookline.store.protocols import Page
+from hookline.store import Page
 from tests.cli.conftest import both_engines
 from tests.support import factory
 from tests.support.cli import Cli

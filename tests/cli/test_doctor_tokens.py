@@ -12,7 +12,7 @@ from hookline.cli.doctor import Finding, check_tokens
 from hookline.model import Organization
 from hookline.security import tokens
 from hookline.store import Store
-from hookline.store.protocols.sealing import OlderSecret
+from hookline.store.sealing import OlderSecret
 from tests.api.conftest import Client
 from tests.cli.conftest import JWT_SECRET, both_engines
 from tests.cli.test_more_doctor import finding

@@ -13,7 +13,7 @@ from hookline import clock
 from hookline.cli.params import read_instant
 from hookline.errors import InvalidInput
 from hookline.model import MessageFilter
-from hookline.store.protocols import Page
+from hookline.store import Page
 from tests.cli.conftest import both_engines
 from tests.cli.test_dead import kill
 from tests.support.cli import COMMAND, Cli

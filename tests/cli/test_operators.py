@@ -11,8 +11,7 @@ import pytest
 from hookline.model import Organization, Scope
 from hookline.model.audit import AuditFilter
 from hookline.security import passwords
-from hookline.store import Store
-from hookline.store.protocols import Page
+from hookline.store import Page, Store
 from tests.support import factory
 from tests.support.cli import COMMAND, Cli
 from tests.support.operators import new_session

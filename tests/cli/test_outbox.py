@@ -21,7 +21,7 @@ from hookline.engine.sources.setup import install, prune
 from hookline.engine.sources.status import SourceView
 from hookline.errors import InvalidInput
 from hookline.model import OutboxView
-from hookline.store.protocols import COUNTED, Page
+from hookline.store import COUNTED, Page
 from tests.cli.conftest import both_engines
 from tests.support import factory
 from tests.support.cli import Cli

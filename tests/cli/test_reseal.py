@@ -14,7 +14,7 @@ from hookline.rules.guard import Guard
 from hookline.security.vault import Vault, new_key
 from hookline.signing import new_secret, verify
 from hookline.store import Store, StoreOptions, open_store
-from hookline.store.protocols.sealing import Place
+from hookline.store.sealing import Place
 from tests.cli.conftest import JWT_SECRET, both_engines
 from tests.cli.test_more_doctor import finding
 from tests.support.cli import Cli

@@ -12,8 +12,7 @@ from hookline.dashboard.page import Action, View
 from hookline.dashboard.page_context import PORTAL
 from hookline.model import Application, Dead, DeadFilter, NewTask, Organization, Scope, SlotBudgets, TaskKind, TaskWork
 from hookline.model.states import Health, Reason
-from hookline.store import Store
-from hookline.store.protocols import Page
+from hookline.store import Page, Store
 from tests.dashboard.client import Shown
 from tests.dashboard.markup import parse
 from tests.support import factory

@@ -8,8 +8,8 @@ from typing import Any
 from hookline.engine.tasks import TaskRunner
 from hookline.model import Application, DeadFilter, DeadLetter
 from hookline.model.states import Reason
+from hookline.store import Page
 from hookline.store.outage import Outage
-from hookline.store.protocols import Page
 from tests.dashboard.markup import Node
 from tests.support import factory
 from tests.support.scene import Scene

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from hookline.model import Endpoint
 from hookline.model.audit import AuditEntry, AuditFilter
-from hookline.store import Store
-from hookline.store.protocols import Page
+from hookline.store import Page, Store
 from tests.dashboard.markup import Node
 from tests.support.scene import Scene
 

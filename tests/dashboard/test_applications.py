@@ -8,7 +8,7 @@ import pytest
 
 from hookline.model import Actor, ActorKind, Application, ApplicationChange
 from hookline.model.states import EndpointStatus
-from hookline.store.protocols import Page
+from hookline.store import Page
 from hookline.web import public_url
 from hookline.web.context import WebContext
 from tests.api.conftest import serving

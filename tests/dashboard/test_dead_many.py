@@ -11,7 +11,7 @@ import pytest
 
 from hookline.model import Application, DeadFilter, TaskFilter
 from hookline.model.states import EndpointStatus, Reason
-from hookline.store.protocols import Page
+from hookline.store import Page
 from tests.dashboard.client import Client
 from tests.dashboard.dead_letters import alerts, bury, left, letter, posting, shown, verdict, work
 from tests.support.scene import Scene

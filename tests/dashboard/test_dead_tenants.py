@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hookline.model import Application, TaskFilter, TaskKind
 from hookline.model.audit import AuditFilter
-from hookline.store.protocols import Page
+from hookline.store import Page
 from tests.dashboard.client import Client
 from tests.dashboard.conftest import Enter
 from tests.dashboard.dead_letters import bury, left, letter, posting, shown, verdict, work

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hookline.model import Application, EndpointChange, OnDeath, Ordering, PolicyOverride, Scheme, Strategy
-from hookline.store.protocols import Page
+from hookline.store import Page
 from tests.dashboard.conftest import Client
 from tests.dashboard.markup import Node
 from tests.dashboard.page_content import again, audited, notice, posting, verdict

@@ -12,7 +12,7 @@ from hookline.model import (
     TaskWork,
 )
 from hookline.model.states import EndpointStatus, Reason
-from hookline.store.protocols import Page
+from hookline.store import Page
 from tests.dashboard.conftest import Client
 from tests.dashboard.page_content import again, audited, posting, verdict
 from tests.support import factory

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from hookline.errors import InvalidInput
 from hookline.model import EventType, Organization
 from hookline.model.audit import AuditFilter
-from hookline.store import Store
-from hookline.store.protocols import Page
+from hookline.store import Page, Store
 from hookline.web.context import WebContext
 from tests.dashboard.conftest import Client, Enter
 from tests.dashboard.markup import Node

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from hookline.model import DeadFilter
-from hookline.store.protocols import Page
+from hookline.store import Page
 from tests.dashboard.client import Client, Shown
 from tests.dashboard.dead_letters import bury, letter
 from tests.support import factory

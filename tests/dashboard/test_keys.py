@@ -9,8 +9,7 @@ from hookline import ids
 from hookline.model import Application, Organization, Scope
 from hookline.model.audit import AuditFilter
 from hookline.security import api_keys
-from hookline.store import Store
-from hookline.store.protocols import Page
+from hookline.store import Page, Store
 from tests.api.conftest import Client as Api
 from tests.dashboard.conftest import Client, Enter
 from tests.support import factory

@@ -16,7 +16,7 @@ from hookline.model import Dead, Endpoint, LeasedDelivery, Message, Scheme, Secr
 from hookline.model.audit import AuditFilter
 from hookline.model.states import DeliveryState, EndpointStatus, Health, Reason
 from hookline.rules.request import Target
-from hookline.store.protocols import Page
+from hookline.store import Page
 from tests.dashboard.client import Client
 from tests.dashboard.conftest import Enter
 from tests.dashboard.markup import Node

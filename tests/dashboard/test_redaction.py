@@ -30,8 +30,7 @@ from hookline.model import (
 from hookline.model.states import ErrorKind
 from hookline.rules.judge import judge
 from hookline.security import tokens
-from hookline.store import Store
-from hookline.store.protocols import Page
+from hookline.store import Page, Store
 from hookline.web.authorize import Needs
 from tests.api.conftest import JWT_SECRET
 from tests.api.conftest import Client as Caller

@@ -18,8 +18,8 @@ from hookline.model.audit import AuditFilter
 from hookline.model.operators import Operator
 from hookline.security import lockout, passwords, tokens
 from hookline.services import tokens as service
-from hookline.store import Store
-from hookline.store.protocols import IDLE, Page
+from hookline.store import Page, Store
+from hookline.store.bounds import IDLE
 from hookline.web import sign_in
 from hookline.web.context import WebContext
 from hookline.web.sign_in import LIFETIME, PORTAL_LIFETIME

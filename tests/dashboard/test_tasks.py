@@ -11,7 +11,7 @@ from hookline.dashboard.pages import task_parts
 from hookline.model import Application, NewTask, Task, TaskKind, TaskStatus, TaskWork
 from hookline.model.audit import AuditFilter
 from hookline.model.states import EndpointStatus, Reason
-from hookline.store.protocols import Page
+from hookline.store import Page
 from tests.dashboard.client import Client
 from tests.dashboard.conftest import Enter
 from tests.dashboard.dead_letters import bury, left, posting, verdict, work

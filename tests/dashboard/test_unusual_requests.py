@@ -5,8 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from hookline.model import Application
-from hookline.store import Store
-from hookline.store.protocols import Page
+from hookline.store import Page, Store
 from hookline.web.context import WebContext
 from tests.api.conftest import serving
 from tests.api.test_hostile import read_to_end

@@ -15,8 +15,8 @@ from hookline.engine.relay import BATCH, OwnOutbox, Relay
 from hookline.errors import SourceUnavailable, StoreUnavailable
 from hookline.model import RelayReport
 from hookline.observe.tally import Tally
+from hookline.store import Store
 from hookline.store.outage import Outage
-from hookline.store.protocols import Store
 from tests.store.test_relay import publish
 from tests.support.scene import Scene
 

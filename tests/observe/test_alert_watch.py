@@ -17,8 +17,7 @@ from hookline.engine.alerting.watch import Watch, WatchSettings
 from hookline.errors import InvalidInput, StoreUnavailable
 from hookline.model.alerts import EarlierChecks
 from hookline.rules.guard import Guard
-from hookline.store import Store
-from hookline.store.protocols import PARTS, Page
+from hookline.store import PARTS, Page, Store
 from tests.support import factory
 from tests.support.alerts import EVERY, Fleet, only
 from tests.support.raw import RawPostgres

@@ -15,7 +15,7 @@ from hookline.errors import StoreUnavailable
 from hookline.security.vault import new_key
 from hookline.server import http as server
 from hookline.server import sockets as listeners
-from hookline.store.protocols import SCHEMA_VERSION, Store
+from hookline.store import SCHEMA_VERSION, Store
 from hookline.web.health import Health, StartupApp
 from tests.api.conftest import Answer, Client
 from tests.support.cli import Cli

@@ -16,8 +16,8 @@ from hookline.engine.sweep import Sweeper, SweepSettings
 from hookline.model import CircuitPolicy, PolicyOverride
 from hookline.model.states import ErrorKind
 from hookline.observe.tally import Tally
+from hookline.store import Store
 from hookline.store.outage import Outage
-from hookline.store.protocols import Store
 from tests.support import factory
 from tests.support.measured import Measured, Scrape
 from tests.support.receiver import Behaviour, Receiver

@@ -16,7 +16,7 @@ from hookline.model import Depths
 from hookline.model.measures import EndpointLabels
 from hookline.model.pulses import Pulse
 from hookline.observe.sampler import MAX_NAMED, Sampler
-from hookline.store.protocols import COUNTING
+from hookline.store import COUNTING
 from tests.support.measured import measuring
 from tests.support.scene import Scene
 

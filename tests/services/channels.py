@@ -22,7 +22,7 @@ from hookline.model.audit import AuditFilter
 from hookline.model.states import EndpointStatus
 from hookline.security import tokens
 from hookline.services.errors import exit_code, http_status
-from hookline.store.protocols import Page
+from hookline.store import Page
 from tests.api.conftest import JWT_SECRET
 from tests.api.conftest import Client as ApiClient
 from tests.dashboard.client import Client as Browser

@@ -10,7 +10,7 @@ import pytest
 from hookline import clock
 from hookline.model.audit import AuditFilter
 from hookline.security import tokens
-from hookline.store.protocols import Page
+from hookline.store import Page
 from tests.api.conftest import JWT_SECRET
 from tests.api.conftest import Client as ApiClient
 from tests.cli.conftest import both_engines

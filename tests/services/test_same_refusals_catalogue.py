@@ -20,7 +20,7 @@ from hookline.model import Application, MessageFilter, Scope, Secret
 from hookline.model.states import EndpointStatus
 from hookline.security import tokens
 from hookline.signing import new_secret
-from hookline.store.protocols import Page
+from hookline.store import Page
 from tests.api.conftest import JWT_SECRET
 from tests.api.conftest import Client as ApiClient
 from tests.cli.conftest import both_engines

@@ -10,8 +10,7 @@ import pytest
 from hookline.errors import NotFound
 from hookline.model import Application, NewApiKey, Organization, Scope
 from hookline.security import api_keys
-from hookline.store import Store
-from hookline.store.protocols import Page
+from hookline.store import Page, Store
 from tests.support import factory
 from tests.support.raw import Raw
 from tests.support.timeshift import age

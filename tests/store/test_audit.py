@@ -9,10 +9,9 @@ import pytest
 from hookline.errors import InvalidInput
 from hookline.model import Actor, ActorKind, Organization
 from hookline.model.audit import AuditEntry, AuditFilter
-from hookline.store import Store
+from hookline.store import Page, Store
 from hookline.store.plans import listing
-from hookline.store.protocols import Page
-from hookline.store.rows.access import MAX_NAME, MAX_TEXT
+from hookline.store.rows import MAX_NAME, MAX_TEXT
 from tests.support import factory
 from tests.support.operators import new_audit
 from tests.support.raw import Raw

@@ -24,7 +24,7 @@ from hookline.model import (
     Secret,
 )
 from hookline.model.states import EndpointStatus
-from hookline.store.protocols import Page, Store
+from hookline.store import Page, Store
 from tests.support import factory
 from tests.support.scene import Scene
 

@@ -9,7 +9,7 @@ import pytest
 
 from hookline.model import SlotBudgets
 from hookline.model.states import DeliveryState
-from hookline.store.protocols import Store
+from hookline.store import Store
 from tests.support import factory
 from tests.support.scene import Scene
 

@@ -10,7 +10,7 @@ import pytest
 from hookline.errors import InvalidInput
 from hookline.model import DeadFilter, DeadOfApplication
 from hookline.model.states import DeliveryState, Reason
-from hookline.store.protocols import Page, Store, death
+from hookline.store import Page, Store, death
 from tests.support import factory
 from tests.support.scene import Scene
 

@@ -31,21 +31,18 @@ async def test_only_one_endpoint_gets_the_example_whatever_it_subscribes_to(scen
 
     now = await scene.store.now()
     for endpoint in (*others, wanted):
-        assert (
-            await scene.store.repair.replay_missing(endpoint.no, now - timedelta(hours=1), now + timedelta(hours=1))
-            == 0
-        )
+        assert await scene.replay_missing(endpoint, now - timedelta(hours=1), now + timedelta(hours=1)) == 0
 
 
 async def test_a_missed_example_is_sent_again_to_its_endpoint(scene: Scene) -> None:
-    """If its delivery is gone, `replay_missing` may create another one, for this endpoint and no other."""
+    """If its delivery is gone, a replay of missed messages may create another one, for this endpoint and no other."""
     wanted, other = await scene.endpoint(), await scene.endpoint()
     message = await scene.store.repair.send_example(wanted.no, factory.new_message(scene.app.no))
     await scene.raw.execute("DELETE FROM delivery")
     now = await scene.store.now()
     span = (now - timedelta(hours=1), now + timedelta(hours=1))
-    assert await scene.store.repair.replay_missing(other.no, *span) == 0
-    assert await scene.store.repair.replay_missing(wanted.no, *span) == 1
+    assert await scene.replay_missing(other, *span) == 0
+    assert await scene.replay_missing(wanted, *span) == 1
     assert (await scene.delivery(message.id)).endpoint_no == wanted.no
 
 

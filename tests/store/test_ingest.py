@@ -11,7 +11,7 @@ import pytest
 from hookline.errors import InvalidInput, NotFound
 from hookline.model import IngestStatus, NewBatch, NewMessage, PolicyOverride, RetryPolicy
 from hookline.model.states import DeliveryState
-from hookline.store.protocols import Store
+from hookline.store import Store
 from tests.support import factory
 from tests.support.raw import RawPostgres
 from tests.support.scene import Scene

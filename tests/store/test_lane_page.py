@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from hookline.dashboard import endpoint_health
 from hookline.model import LaneView
-from hookline.store.protocols import Page
+from hookline.store import Page
 from tests.support import factory
 from tests.support.scene import Scene
 

@@ -9,7 +9,7 @@ import pytest
 
 from hookline.model import CircuitPolicy, EndpointChange, LaneEventKind, PolicyOverride, RetryPolicy, SlotBudgets
 from hookline.model.states import Circuit, DeliveryState, EndpointStatus, Health, Reason
-from hookline.store.protocols import Store
+from hookline.store import Store
 from tests.support import factory
 from tests.support.scene import Scene
 

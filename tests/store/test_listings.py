@@ -21,8 +21,8 @@ from hookline.model import (
     Result,
 )
 from hookline.model.states import DeliveryState, ErrorKind, Health, Reason
+from hookline.store import Page, Walk
 from hookline.store.plans import listing
-from hookline.store.protocols import Page, Walk
 from tests.support import bulk, factory
 from tests.support.scene import Scene
 

@@ -12,9 +12,9 @@ import pytest
 from hookline.model import Application, DeadFilter, Delivery, Endpoint, FoundMessage, MessageSearch, Ordering
 from hookline.model.states import EndpointStatus, Health
 from hookline.services import explain
+from hookline.store import Page, Walk
 from hookline.store.plans import listing
 from hookline.store.plans import message_search as found
-from hookline.store.protocols import Page, Walk
 from tests.store.test_listings import both_ways, walk_through
 from tests.support import factory
 from tests.support.scene import Scene

@@ -11,10 +11,9 @@ import pytest
 
 from hookline.errors import MigrationNeeded
 from hookline.security.vault import Vault
-from hookline.store import Store, StoreOptions, open_store
+from hookline.store import SCHEMA_VERSION, Store, StoreOptions, open_store
 from hookline.store import migrations as migrations_package
-from hookline.store.postgres import schema_version
-from hookline.store.protocols import SCHEMA_VERSION
+from hookline.store.postgres import migrate as schema
 from hookline.store.sqlite import migrate
 from tests.support import factory
 from tests.support.raw import open_raw
@@ -62,9 +61,9 @@ def install(monkeypatch: pytest.MonkeyPatch, engine: str, *later: str) -> None:
     """Simulate a release that has these additional migrations."""
     more = {SCHEMA_VERSION + place: text for place, text in enumerate(later, 1)}
     if engine == "postgres":
-        known = dict(schema_version.migrations())
-        monkeypatch.setattr(schema_version, "migrations", lambda: sorted((known | more).items()))
-        monkeypatch.setattr(schema_version, "SCHEMA_VERSION", max(more))
+        known = dict(schema.migrations())
+        monkeypatch.setattr(schema, "migrations", lambda: sorted((known | more).items()))
+        monkeypatch.setattr(schema, "SCHEMA_VERSION", max(more))
     else:
         known = migrate.scripts()
         monkeypatch.setattr(migrate, "scripts", lambda: known | more)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hookline.model import Application
+from hookline.store import Page
 from hookline.store.plans import names
-from hookline.store.protocols import Page
 from tests.support import factory
 from tests.support.scene import Scene
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -25,7 +24,7 @@ from hookline.model import (
 from hookline.model.audit import AuditFilter, NewAuditEntry, Note
 from hookline.model.operators import NewSession, Operator
 from hookline.model.states import EndpointStatus
-from hookline.store.protocols import Page
+from hookline.store import Page
 from tests.store.test_api_keys import new_key
 from tests.support import factory
 from tests.support.scene import Scene
@@ -184,13 +183,6 @@ async def resolve(scene: Scene) -> Change:
     return lambda note: scene.store.repair.resolve(where, "seen", note=note)
 
 
-async def replay_missing(scene: Scene) -> Change:
-    await scene.send()
-    endpoint, now = await scene.endpoint(), await scene.store.now()
-    span = (now - timedelta(hours=1), now + timedelta(hours=1))
-    return lambda note: scene.store.repair.replay_missing(endpoint.no, *span, note=note)
-
-
 async def resend(scene: Scene) -> Change:
     (message,) = await scene.send()
     endpoint = await scene.endpoint()
@@ -251,7 +243,6 @@ async def discard_set_aside(scene: Scene) -> Change:
 CHANGES: list[Prepare] = [
     replay,
     resolve,
-    replay_missing,
     resend,
     send_example,
     add_task,

@@ -22,7 +22,7 @@ from hookline.model import (
 from hookline.model.states import Circuit, DeliveryState, EndpointStatus, Health, Reason
 from hookline.rules.operational_events import FAILING, MANAGEMENT, Kind
 from hookline.services import endpoints
-from hookline.store.protocols import Page, Store
+from hookline.store import Page, Store
 from tests.support import factory
 from tests.support.operational import OperationalEvent, add_listener, clear_outbox, outbox_events
 from tests.support.scene import Scene

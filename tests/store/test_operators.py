@@ -7,8 +7,7 @@ import pytest
 from hookline.errors import Conflict, InvalidInput, NotFound
 from hookline.model import Organization, Scope
 from hookline.model.operators import NewSession, Operator
-from hookline.store import Store
-from hookline.store.protocols import Page
+from hookline.store import Page, Store
 from tests.support import factory
 from tests.support.operators import new_operator, new_session
 from tests.support.raw import Raw

@@ -400,9 +400,7 @@ async def test_missed_messages_are_sent_in_order(scene: Scene, endpoint: Endpoin
     missed = await send(scene, "k", "k")
     await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "on")
     later = await send(scene, "k")
-    assert (
-        await scene.store.repair.replay_missing(endpoint.no, begin, await scene.store.now() + timedelta(minutes=1)) == 2
-    )
+    assert await scene.replay_missing(endpoint, begin, await scene.store.now() + timedelta(minutes=1)) == 2
     assert await deliver_all(scene) == [*missed, *later]
 
 

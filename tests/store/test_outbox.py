@@ -11,7 +11,7 @@ import pytest
 from hookline.errors import InvalidInput
 from hookline.model import OutboxPlace, OutboxRow, PolicyOverride, RelayReport
 from hookline.rules.operational_events import MANAGEMENT
-from hookline.store.protocols import Page, Store
+from hookline.store import Page, Store
 from tests.store.test_relay import publish
 from tests.support import factory
 from tests.support.scene import Scene

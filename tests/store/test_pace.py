@@ -13,7 +13,7 @@ from hookline.model import CircuitPolicy, Endpoint, EndpointChange, LaneEventKin
 from hookline.model.states import Circuit
 from hookline.rules.lane.admission import burst, effective_rate
 from hookline.rules.lane.pace import FLOOR, QUIET
-from hookline.store.protocols import Store
+from hookline.store import Store
 from tests.support import factory
 from tests.support.scene import Scene
 

@@ -25,7 +25,7 @@ from hookline.model import (
     TaskWork,
 )
 from hookline.model.states import Reason
-from hookline.store.protocols import Page, Store
+from hookline.store import Page, Store
 from hookline.store.sql import load
 from hookline.store.sqlite.database import chosen
 from tests.support import bulk, factory

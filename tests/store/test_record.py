@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from hookline.model import Sent
 from hookline.model.states import DeliveryState, ErrorKind, Health, Reason
-from hookline.store.protocols import Store
+from hookline.store import Store
 from tests.support import factory
 from tests.support.scene import Scene
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hookline.model import PolicyOverride
-from hookline.store.protocols import Store
+from hookline.store import Store
 from tests.support import factory
 from tests.support.raw import Raw
 from tests.support.scene import Scene

@@ -9,7 +9,7 @@ import pytest
 
 from hookline.model import DeadFilter, EndpointChange, PolicyOverride, RetryPolicy
 from hookline.model.states import DeliveryState, EndpointStatus, Reason
-from hookline.store.protocols import Store
+from hookline.store import Store
 from tests.support import factory
 from tests.support.scene import Scene
 
@@ -147,8 +147,7 @@ async def test_deliveries_of_missed_messages_are_created_once(scene: Scene) -> N
     await scene.send(2, event_type="b")
     await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "back")
     until = await scene.store.now() + timedelta(seconds=1)
-    done = [await scene.store.repair.replay_missing(endpoint.no, since, until, limit=2) for _ in range(3)]
-    assert done == [2, 1, 0]
+    assert [await scene.replay_missing(endpoint, since, until, step=2) for _ in range(2)] == [3, 0]
     assert sorted(job.message_id for job in await scene.claim_all()) == sorted(had + missed)
 
 
@@ -159,7 +158,7 @@ async def test_a_message_that_was_delivered_or_died_is_not_missed(scene: Scene) 
     jobs = await scene.claim_all()
     await scene.record(factory.delivered(jobs[0]), factory.dead(jobs[1]), factory.retry(jobs[2]))
     until = await scene.store.now() + timedelta(seconds=1)
-    assert await scene.store.repair.replay_missing(endpoint.no, since, until) == 0
+    assert await scene.replay_missing(endpoint, since, until) == 0
 
 
 async def test_only_missed_messages_of_the_time_window_are_sent(scene: Scene) -> None:
@@ -171,7 +170,7 @@ async def test_only_missed_messages_of_the_time_window_are_sent(scene: Scene) ->
     endpoint = await scene.endpoint()
     now = await scene.store.now()
     since, until = now - timedelta(seconds=150), now - timedelta(seconds=50)
-    assert await scene.store.repair.replay_missing(endpoint.no, since, until) == 1
+    assert await scene.replay_missing(endpoint, since, until) == 1
     assert [job.message_id for job in await scene.claim_all()] == [inside]
 
 
@@ -180,9 +179,7 @@ async def test_a_missed_message_is_not_sent_before_its_time(scene: Scene) -> Non
     later = now + timedelta(hours=5)
     (message,) = await scene.send(deliver_at=later)
     endpoint = await scene.endpoint()
-    assert (
-        await scene.store.repair.replay_missing(endpoint.no, now - timedelta(hours=1), now + timedelta(minutes=1)) == 1
-    )
+    assert await scene.replay_missing(endpoint, now - timedelta(hours=1), now + timedelta(minutes=1)) == 1
     delivery = await scene.delivery(message)
     assert delivery.due_at == later
     assert delivery.expires_at is not None
@@ -198,7 +195,7 @@ async def test_the_current_filter_of_the_endpoint_decides_what_was_missed(scene:
     await scene.send(event_type="b")
     await scene.store.catalogue.change_endpoint(endpoint.no, EndpointChange(event_types=("b",), channels=("eu",)))
     until = await scene.store.now() + timedelta(seconds=1)
-    assert await scene.store.repair.replay_missing(endpoint.no, since, until) == 1
+    assert await scene.replay_missing(endpoint, since, until) == 1
     assert [job.message_id for job in await scene.claim_all()] == [wanted]
 
 
@@ -207,9 +204,7 @@ async def test_messages_of_another_application_are_not_missed(scene: Scene) -> N
     await scene.ingest([factory.new_message(sibling.no)])
     endpoint = await scene.endpoint()
     now = await scene.store.now()
-    assert (
-        await scene.store.repair.replay_missing(endpoint.no, now - timedelta(hours=1), now + timedelta(seconds=1)) == 0
-    )
+    assert await scene.replay_missing(endpoint, now - timedelta(hours=1), now + timedelta(seconds=1)) == 0
 
 
 # ── resend ──

@@ -6,7 +6,7 @@ import pytest
 
 from hookline.model import AttemptFilter, DeadFilter
 from hookline.model.states import DeliveryState
-from hookline.store.protocols import Page, Store
+from hookline.store import Page, Store
 from tests.support import factory
 from tests.support.scene import Scene
 

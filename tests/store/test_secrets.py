@@ -10,8 +10,7 @@ import pytest
 from hookline.model import Endpoint, EndpointChange, Secret
 from hookline.model.states import EndpointStatus
 from hookline.security.vault import Vault, new_key
-from hookline.store import Store, StoreOptions, open_store
-from hookline.store.protocols import Page
+from hookline.store import Page, Store, StoreOptions, open_store
 from tests.conftest import OpenStoreWith
 from tests.support import factory
 from tests.support.scene import Scene

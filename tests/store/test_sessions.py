@@ -10,7 +10,7 @@ from hookline.errors import InvalidInput, NotFound
 from hookline.model import ApiKey, Application, Organization, Scope
 from hookline.model.operators import NewSession
 from hookline.store import Store
-from hookline.store.protocols import IDLE
+from hookline.store.bounds import IDLE
 from tests.store.test_api_keys import new_key
 from tests.support import factory
 from tests.support.operators import new_operator, new_session

@@ -23,7 +23,8 @@ from hookline.model import (
     TaskWork,
 )
 from hookline.model.states import DeliveryState, EndpointStatus, Reason
-from hookline.store.protocols import MAX_RUNNING, Page, Store
+from hookline.store import Page, Store
+from hookline.store.bounds import MAX_RUNNING
 from tests.support import factory
 from tests.support.raw import RawPostgres
 from tests.support.scene import Scene
@@ -303,7 +304,6 @@ async def test_a_message_whose_delivery_record_was_deleted_is_not_missed(scene: 
     since, until = now - timedelta(days=30), now + HOUR
     task = await add(scene, TaskKind.REPLAY_MISSING, well, since=since, until=until)
     assert (await finish(scene.store, task))[-1].done == 0
-    assert await scene.store.repair.replay_missing(well.no, since, until) == 0
     assert await scene.claim_all() == []
 
 
@@ -383,15 +383,6 @@ async def test_a_task_of_an_endpoint_that_cannot_receive_fails(scene: Scene, kin
     assert "disabled" in (disabled.error or "")
     assert deleted.error
     assert (await scene.store.repair.dead_stats(DeadFilter())).dead == 4
-    with pytest.raises(Conflict):
-        await scene.store.repair.replay_missing((await disabled_one(scene)).no, **window)
-    with pytest.raises(NotFound):
-        await scene.store.repair.replay_missing(endpoint.no, **window)
-
-
-async def disabled_one(scene: Scene) -> Endpoint:
-    endpoint = await scene.endpoint()
-    return await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.DISABLED, "left us")
 
 
 async def test_a_canceled_task_does_no_more(scene: Scene) -> None:

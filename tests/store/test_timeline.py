@@ -10,8 +10,8 @@ import pytest
 from hookline.errors import InvalidInput
 from hookline.model import Endpoint, LaneEventFilter, LaneEventKind
 from hookline.model.states import EndpointStatus
+from hookline.store import Page, Walk
 from hookline.store.plans import listing
-from hookline.store.protocols import Page, Walk
 from tests.support.scene import Scene
 
 K = LaneEventKind

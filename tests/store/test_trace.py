@@ -6,7 +6,7 @@ from typing import Any
 
 from hookline.model import AttemptedFilter, DeadFilter, Message, MessageFilter, NewBatch, OutboxRow
 from hookline.rules.trace_context import well_formed
-from hookline.store.protocols import Page
+from hookline.store import Page
 from tests.store.test_relay import publish
 from tests.support import factory
 from tests.support.operational import add_listener

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from hookline.model import AppHealth, DeadFilter
 from hookline.model.states import EndpointStatus
-from hookline.store.protocols import Page
+from hookline.store import Page
 from tests.support import factory
 from tests.support.scene import Scene
 
@@ -125,8 +125,8 @@ async def test_lanes_with_the_most_dead_letters_come_after_held_lanes(scene: Sce
 
 async def test_one_noisy_application_hides_no_other(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """The query reads endpoints, not dead letters, so the number of dead letters does not matter."""
-    monkeypatch.setattr("hookline.store.plans.unhealthy_lanes.COMPARED", 3)
-    monkeypatch.setattr("hookline.store.plans.unhealthy_lanes.MAX_DYING", 2)
+    monkeypatch.setattr("hookline.store.plans.lanes.COMPARED", 3)
+    monkeypatch.setattr("hookline.store.plans.lanes.MAX_DYING", 2)
     quiet = await scene.store.catalogue.create_application(scene.organization.id, factory.new_application())
     noisy, other = await scene.endpoint(), await scene.endpoint(quiet)
     await scene.send(9)
@@ -165,7 +165,7 @@ async def test_endpoints_with_dead_letters_of_other_tenants_hide_none(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Endpoints that may not be shown, such as deleted ones, do not count for the limit."""
-    monkeypatch.setattr("hookline.store.plans.unhealthy_lanes.MAX_DYING", 2)
+    monkeypatch.setattr("hookline.store.plans.lanes.MAX_DYING", 2)
     other = await scene.store.catalogue.save_organization(factory.organization())
     late = await scene.store.catalogue.create_application(other.id, factory.new_application())
     for app, number in ((scene.app, 3), (late, 3)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hookline.model import AttemptFilter, MessageFilter
 from hookline.model.states import Circuit, DeliveryState, EndpointStatus, Health
-from hookline.store.protocols import Page, Store
+from hookline.store import Page, Store
 from tests.support import factory
 from tests.support.scene import Scene
 

@@ -9,7 +9,7 @@ import pytest
 
 from hookline.model import DeadFilter, OnDeath
 from hookline.model.states import EndpointStatus
-from hookline.store.protocols import Store
+from hookline.store import Store
 from tests.support import factory
 from tests.support.scene import Scene
 

@@ -11,9 +11,8 @@ from hookline.errors import MigrationNeeded
 from hookline.model import Counts, Delivered, Endpoint, LeasedDelivery, Result, SlotBudgets
 from hookline.model.states import Circuit, DeliveryState, EndpointStatus, Health
 from hookline.security.vault import Vault
-from hookline.store import open_store
+from hookline.store import Store, StoreOptions, open_store
 from hookline.store.postgres.database import Connection, Database
-from hookline.store.protocols import Store, StoreOptions
 from tests.conftest import OpenStoreWith
 from tests.support import factory
 from tests.support.raw import RawPostgres
@@ -331,13 +330,15 @@ async def test_an_endpoint_created_while_its_application_is_deleted_is_deleted_t
 # ── an application's settings ──
 
 
-async def test_hookline_uses_read_committed_in_a_database_whose_default_is_serializable(empty_url: str) -> None:
+async def test_hookline_uses_read_committed_in_a_database_whose_default_is_serializable(
+    empty_url: str, vault: Vault
+) -> None:
     """Hookline may live in a schema of an application's database. Serializable transactions of Hookline would cause
     serialization failures on both sides."""
     raw = await RawPostgres.connect(empty_url)
     name = await raw.value("SELECT current_database()")
     await raw.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'")
-    database = Database(empty_url, StoreOptions())
+    database = Database(empty_url, vault, StoreOptions())
     await database.open()
 
     async def isolation(connection: Connection) -> str:

@@ -15,11 +15,11 @@ from structlog.testing import capture_logs
 
 from hookline import clock
 from hookline.engine.relay import OwnOutbox, Relay
+from hookline.store import Page, Store
 from hookline.store.outage import Outage
 from hookline.store.postgres import outbox_listener as watching
 from hookline.store.postgres.outbox_listener import OutboxWatch
-from hookline.store.postgres.relay import messages
-from hookline.store.protocols import Page, Store
+from hookline.store.postgres.relay import accept_each, messages
 from tests.conftest import OpenStoreWith
 from tests.store.test_relay import publish
 from tests.store_postgres.plans import buffers, explain, explain_kept, keep, scanned
@@ -211,13 +211,18 @@ async def test_rows_that_another_relay_has_locked_are_skipped(scene: Scene, othe
     assert (await scene.store.pipeline.relay(500)).relayed == 2
 
 
+def relay_of(store: Any) -> Any:
+    """Return the object that relays rows."""
+    return store.pipeline.relay.__self__
+
+
 async def test_no_row_is_lost_when_its_application_is_deleted_between_the_read_and_the_move(scene: Scene) -> None:
     store: Any = scene.store
     await publish(scene.raw, scene.app.id)
     async with store._db.indexed() as connection:
-        found = await store._read(connection, "relay_find", True, 0, 10)
+        found = await relay_of(store)._read(connection, "relay_find", True, 0, 10)
         await store.catalogue.delete_application(scene.app.no)
-        assert await store._move_few(connection, messages(found, clock.wall(), 1000)[0]) == (0, 0)
+        assert await relay_of(store)._move_few(connection, messages(found, clock.wall(), 1000)[0]) == (0, 0)
     assert (await scene.store.pipeline.relay(10)).set_aside == 1
     assert await scene.raw.count("outbox") == 1
 
@@ -227,9 +232,11 @@ async def test_no_row_is_lost_when_its_application_is_deleted_while_many_are_mov
     await publish(scene.raw, scene.app.id)
     faults: dict[int, str] = {}
     async with store._db.indexed() as connection, connection.transaction():
-        found = await store._read(connection, "relay_rows", True, 0, 10)
+        found = await relay_of(store)._read(connection, "relay_rows", True, 0, 10)
         await store.catalogue.delete_application(scene.app.no)
-        assert await store.accept_each(connection, messages(found, clock.wall(), 1000)[0], faults) == {}
+        assert (
+            await accept_each(relay_of(store)._ingest, connection, messages(found, clock.wall(), 1000)[0], faults) == {}
+        )
     assert faults == {found[0][0].id: "no such application"}
 
 
@@ -237,9 +244,9 @@ async def test_a_row_that_another_relay_set_aside_after_the_read_stays_set_aside
     store: Any = scene.store
     await publish(scene.raw, scene.app.id)
     async with store._db.indexed() as connection:
-        found = await store._read(connection, "relay_find", True, 0, 10)
+        found = await relay_of(store)._read(connection, "relay_find", True, 0, 10)
         await scene.raw.execute("UPDATE outbox SET error = 'a fault', set_aside_at = now()")
-        assert await store._move_few(connection, messages(found, clock.wall(), 1000)[0]) == (0, 0)
+        assert await relay_of(store)._move_few(connection, messages(found, clock.wall(), 1000)[0]) == (0, 0)
     assert [one.reason for one in await scene.store.repair.set_aside(Page())] == ["a fault"]
     assert await scene.raw.count("message") == 0
 

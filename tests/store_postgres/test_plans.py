@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 
 from hookline.model import DeadFilter
+from hookline.store import Page
 from hookline.store.postgres import PostgresStore
 from hookline.store.postgres.record import _Move, _move, _receipt
-from hookline.store.protocols import Page
 from hookline.store.sql import load as load_sql
 from hookline.store.sql import values_of
 from tests.store_postgres.plans import Plan, buffers, explain, explain_kept, indexes, keep, nodes, scanned
@@ -352,7 +352,7 @@ async def test_a_long_transaction_elsewhere_does_not_slow_the_scan_of_the_tokens
         await scene.send(1)
         before = await scene.store.now()
         assert len(await scene.claim_all()) == 1
-        watermark = store._watermark
+        watermark = store._claim._watermark
         assert before - watermark < timedelta(seconds=10)
         bounded = buffers(await explain(store, "claim_lanes", watermark, 10, 0))
         unbounded = buffers(await explain(store, "claim_lanes", BEGINNING, 10, 0))

@@ -11,9 +11,9 @@ import pytest
 from hookline.model import DeadFilter, SlotBudgets
 from hookline.model.states import DeliveryState, Reason
 from hookline.rules.claim.division import Division
+from hookline.store import Page, Store
 from hookline.store.postgres import PostgresStore
 from hookline.store.postgres import claim as claiming
-from hookline.store.protocols import Page, Store
 from tests.support import factory
 from tests.support.raw import RawPostgres
 from tests.support.scene import Scene
@@ -34,12 +34,12 @@ async def tokens_read(scene: Scene, *, jobs: int) -> int:
     store = engine_of(scene)
 
     def divide(now: datetime) -> Division:
-        return Division(now=now, want=10, budgets=SlotBudgets(lane_limit=10), policy=store._options.circuit)
+        return Division(now=now, want=10, budgets=SlotBudgets(lane_limit=10), policy=store._db.options.circuit)
 
     async with store._db.indexed() as connection, connection.transaction():
         # includes reads that earlier transactions of the session have not reported yet
         before: int = await connection.fetchval(READ)
-        batch = await store._claim(connection, 10, divide)
+        batch = await store._claim._claim(connection, 10, divide)
         assert len(batch.jobs if batch else []) == jobs
         after: int = await connection.fetchval(READ)
     return after - before
@@ -63,9 +63,8 @@ async def test_a_claim_does_not_read_dead_tokens(
         for count in (3, 2):
             await scene.send(count)
             assert await tokens_read(scene, jobs=count) < 100
-        engine_of(
-            scene
-        )._full_scan_cost = 1.0  # a full scan that took long, as with millions of tokens, is not repeated soon
+        # a full scan that took long, as with millions of tokens, is not repeated soon
+        engine_of(scene)._claim._full_scan_cost = 1.0
         assert await tokens_read(scene, jobs=0) < 100
 
 

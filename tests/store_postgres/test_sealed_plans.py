@@ -6,7 +6,7 @@ import pytest
 
 from hookline.security.vault import Vault
 from hookline.store.postgres import PostgresStore
-from hookline.store.protocols.sealing import Place, others
+from hookline.store.sealing import Place, others
 from tests.store_postgres.plans import explain, nodes
 from tests.support.scene import Scene
 from tests.support.sealing import add_sealed_endpoints

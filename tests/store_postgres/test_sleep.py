@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from hookline.store import Store, StoreOptions
 from hookline.store.postgres import claim as claiming
-from hookline.store.protocols import Store, StoreOptions
 from tests.conftest import OpenStoreWith
 from tests.support import factory
 from tests.support.notifications import notifications

@@ -21,8 +21,8 @@ from tests.support.scene import Scene
 async def explain(store: PostgresStore, name: str, *args: object) -> Plan:
     """Explain a statement with the planner settings of statistics."""
     async with store._db.calm() as connection, connection.transaction():
-        await connection.execute(store._sql["stats_planner"])
-        text = await connection.fetchval("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + store._sql[name], *args)
+        await connection.execute(store._db.sql["stats_planner"])
+        text = await connection.fetchval("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + store._db.sql[name], *args)
     plan: Plan = json.loads(text)[0]["Plan"]
     return plan
 

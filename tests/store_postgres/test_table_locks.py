@@ -10,9 +10,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from hookline.errors import StoreUnavailable
-from hookline.store import Store
-from hookline.store.postgres import schema_version, table_locks
-from hookline.store.protocols import SCHEMA_VERSION
+from hookline.store import SCHEMA_VERSION, Store
+from hookline.store.postgres import migrate as schema
+from hookline.store.postgres import table_locks
 from tests.support import factory
 from tests.support.raw import RawPostgres
 from tests.support.scene import Scene
@@ -23,9 +23,9 @@ STEP = "ALTER TABLE hookline.wake ADD COLUMN of_the_next_release bigint"
 
 def install_next_release(monkeypatch: pytest.MonkeyPatch) -> None:
     """Install a migration that alters the table that every ingest writes to, with a short lock timeout."""
-    known = schema_version.migrations()
-    monkeypatch.setattr(schema_version, "migrations", lambda: [*known, (NEXT, STEP)])
-    monkeypatch.setattr(schema_version, "SCHEMA_VERSION", NEXT)
+    known = schema.migrations()
+    monkeypatch.setattr(schema, "migrations", lambda: [*known, (NEXT, STEP)])
+    monkeypatch.setattr(schema, "SCHEMA_VERSION", NEXT)
     monkeypatch.setattr(table_locks, "TIMEOUT", 0.3)
     monkeypatch.setattr(table_locks, "FIRST_PAUSE", 0.1)
 

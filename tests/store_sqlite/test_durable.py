@@ -18,4 +18,4 @@ async def test_the_writer_waits_for_the_disk(scene: Scene) -> None:
         return mode, synchronous
 
     assert isinstance(scene.store, SqliteStore)
-    assert await scene.store._write(settings) == ("wal", FULL)
+    assert await scene.store._db.write(settings) == ("wal", FULL)

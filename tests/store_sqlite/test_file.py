@@ -14,8 +14,7 @@ import pytest
 from hookline.errors import InvalidInput, MigrationNeeded, StoreUnavailable
 from hookline.model import SlotBudgets
 from hookline.security.vault import Vault, new_key
-from hookline.store import Store, StoreOptions, open_store
-from hookline.store.protocols import SCHEMA_VERSION
+from hookline.store import SCHEMA_VERSION, Store, StoreOptions, open_store
 from hookline.store.sqlite import writer
 from hookline.store.sqlite.connect import path_of
 from tests.support import factory

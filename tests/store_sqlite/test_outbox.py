@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 
-from hookline.store.protocols import Page
+from hookline.store import Page
 from hookline.store.sqlite import outbox
 from tests.support.scene import Scene
 

@@ -25,7 +25,7 @@ SORTS = {
     "deliveries_page",
     "attempts",
     "lane_views",
-    "counts_waiting",
+    "counts",
     "sweep_failing_dead",
     "alert_unhealthy_endpoints",
     "alerts_firing",

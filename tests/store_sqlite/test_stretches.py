@@ -9,16 +9,14 @@ import pytest
 
 from hookline.model import DeadFilter, EndpointChange, Secret
 from hookline.model.states import EndpointStatus, Reason
-from hookline.store import Store
-from hookline.store.protocols import Page
+from hookline.store import Page, Store
 from tests.support import factory
 from tests.support.scene import Scene
 
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hookline.store.sqlite.endpoint_state.BATCH", 2)
-    monkeypatch.setattr("hookline.store.plans.replays.STEP", 2)
+    monkeypatch.setattr("hookline.store.sqlite.catalogue.BATCH", 2)
 
 
 @pytest.mark.usefixtures("short")
@@ -61,15 +59,13 @@ async def test_deliveries_of_a_paused_lane_do_not_hide_expired_ones_of_other_lan
     assert await scene.raw.count("delivery", "endpoint_no = $1", paused.no) == 4
 
 
-@pytest.mark.usefixtures("short")
 async def test_messages_that_do_not_match_do_not_end_the_search_for_missed_ones(scene: Scene) -> None:
     since = await scene.store.now()
     for event_type in ("a", "a", "a", "a", "a", "b", "a", "b", "b"):
         await scene.send(event_type=event_type)
     endpoint = await scene.endpoint(event_types=("b",))
     until = await scene.store.now() + timedelta(seconds=1)
-    made = [await scene.store.repair.replay_missing(endpoint.no, since, until) for _ in range(4)]
-    assert (sum(made), made[-1]) == (3, 0)
+    assert await scene.replay_missing(endpoint, since, until, step=2) == 3
     assert [job.event_type for job in await scene.claim()] == ["b"] * 3
 
 
@@ -79,7 +75,7 @@ async def test_concurrent_replays_of_missed_messages_create_each_delivery_once(s
     endpoint = await scene.endpoint()
     until = await scene.store.now() + timedelta(seconds=1)
     handles = (scene.store, second) * 4
-    made = await asyncio.gather(*(handle.repair.replay_missing(endpoint.no, since, until) for handle in handles))
+    made = await asyncio.gather(*(scene.replay_missing(endpoint, since, until, by=handle) for handle in handles))
     assert sum(made) == await scene.raw.count("delivery") == 30
 
 

@@ -34,7 +34,7 @@ async def other(store: Store, database_url: str) -> AsyncIterator[sqlite3.Connec
 
 async def write(store: Store, work: Callable[[Tx], object]) -> object:
     assert isinstance(store, SqliteStore)
-    return await store._write(work)
+    return await store._db.write(work)
 
 
 async def test_a_failed_operation_does_not_affect_others_of_the_same_commit(
@@ -172,7 +172,7 @@ async def test_an_endpoint_that_was_rolled_back_gets_nothing(scene: Scene) -> No
     creates = Endpoints.create_endpoint.__wrapped__  # the function that creates an endpoint, without its transaction
 
     def fails(tx: Tx) -> None:
-        database.run(tx, creates(scene.store, scene.app.no, factory.new_endpoint()))
+        database.run_steps(tx, creates(scene.store.catalogue, scene.app.no, factory.new_endpoint()))
         ingest.ingest(tx, factory.new_messages(scene.app.no, 1))
         raise ZeroDivisionError
 

@@ -18,8 +18,7 @@ from hookline.observe.tally import Tally
 from hookline.rules.alerts.conditions import Thresholds
 from hookline.rules.alerts.wording import Channels
 from hookline.rules.guard import Guard
-from hookline.store import Store
-from hookline.store.protocols import Page
+from hookline.store import Page, Store
 from tests.support import factory
 from tests.support.scene import Scene
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from hookline import ids
 from hookline.model import DeadFilter, Organization, SlotBudgets
-from hookline.store import Store
-from hookline.store.protocols import Page
+from hookline.store import Page, Store
 from tests.support import factory
 
 

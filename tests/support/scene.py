@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from hookline.model import (
@@ -13,10 +14,14 @@ from hookline.model import (
     Lane,
     LeasedDelivery,
     NewMessage,
+    NewTask,
     Organization,
     RecordReport,
     Result,
     SlotBudgets,
+    TaskKind,
+    TaskStatus,
+    TaskWork,
 )
 from hookline.model.states import Circuit, DeliveryState
 from hookline.store import Store
@@ -58,6 +63,24 @@ class Scene:
         while more := await self.claim(want, by=by):
             jobs += more
         return jobs
+
+    async def replay_missing(
+        self, endpoint: Endpoint, since: datetime, until: datetime, *, by: Store | None = None, step: int = 1000
+    ) -> int:
+        """Run a task that creates the deliveries that the endpoint missed. Return their number."""
+        repair = (by or self.store).repair
+        task = await repair.add_task(
+            NewTask(
+                org_id=endpoint.org_id,
+                app_no=endpoint.app_no,
+                endpoint_no=endpoint.no,
+                kind=TaskKind.REPLAY_MISSING,
+                work=TaskWork(since=since, until=until),
+            )
+        )
+        while task.status == TaskStatus.RUNNING:
+            task = await repair.step_task(task.id, step) or task
+        return task.done
 
     async def record(self, *results: Result) -> RecordReport:
         return await self.store.pipeline.record(results)

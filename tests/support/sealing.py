@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hookline.model import Secret
 from hookline.security.vault import Vault
-from hookline.store.rows import seal_headers, seal_secrets
+from hookline.store.rows.documents import seal_headers, seal_secrets
 from tests.support import factory
 from tests.support.raw import Raw
 from tests.support.scene import Scene

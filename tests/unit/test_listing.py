@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from hookline import ids
 from hookline.model import AttemptedFilter, AttemptFilter, Message, MessageFilter
+from hookline.store import Page
 from hookline.store.plans import listing
-from hookline.store.protocols import Page
 
 NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
 instants = st.integers(0, 80 * 365 * 86_400).map(

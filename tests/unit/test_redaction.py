@@ -20,8 +20,9 @@ from hookline.model.states import ErrorKind, Health, Reason
 from hookline.rules import redaction
 from hookline.rules.judge import describe, judge
 from hookline.rules.outcomes import cause_of
-from hookline.store import Store
-from hookline.store.protocols import PARTS
+from hookline.store import PARTS, Store
+from hookline.store.plans.record import Record
+from hookline.store.stages import Claim, Copies, DepthCount, Ingest, Relay
 from tests.support import factory
 from tests.unit.test_judge import a_job
 
@@ -109,7 +110,8 @@ def test_every_text_for_operators_has_a_rule() -> None:
 
 def test_all_that_a_store_reads_is_awaited() -> None:
     """So that it passes through `for_customer`."""
-    parts = [get_type_hints(getattr(Store, part).fget)["return"] for part in PARTS]
+    hints = get_type_hints(Store)
+    parts = [*(hints[part] for part in PARTS), Ingest, Relay, Copies, Claim, Record, DepthCount]
     methods = [each for part in parts for each in public_methods(part)]
     at_once = [each for each in methods if not inspect.iscoroutinefunction(each)]
     assert all(get_type_hints(each)["return"] is type(None) for each in at_once)

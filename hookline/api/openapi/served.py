@@ -12,7 +12,7 @@ from hookline.api.openapi.document import describe, general
 from hookline.api.operation import PREFIX
 from hookline.model import Scope
 from hookline.services import event_types
-from hookline.store.protocols import Page
+from hookline.store import Page
 from hookline.web.authorize import identify
 from hookline.web.context import WebContext
 from hookline.web.errors import on_error

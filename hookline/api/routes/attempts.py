@@ -19,7 +19,7 @@ from hookline.model import Attempt, AttemptedFilter, AttemptFilter, Delivery, Me
 from hookline.services import lookup
 from hookline.services import messages as message_actions
 from hookline.services.lookup import EndpointRef
-from hookline.store.protocols import Page, Walk
+from hookline.store import Page, Walk
 
 _FINAL = (wire.MessageStatus.SUCCESS, wire.MessageStatus.FAIL)
 

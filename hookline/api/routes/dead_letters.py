@@ -17,7 +17,7 @@ from hookline.model import DeadLetter
 from hookline.model.states import Reason
 from hookline.services import dead_letters
 from hookline.services.dead_letters import DeadLetterQuery
-from hookline.store.protocols import death
+from hookline.store import death
 
 _ALL = "/app/{app_id}/dead-letter"
 _ONE = f"{_ALL}/{{dead_letter_id}}"

@@ -14,7 +14,7 @@ from hookline.model.alerts import Alert, AlertName, Severity
 from hookline.rules.alerts import wording
 from hookline.rules.alerts.conditions import rule_of
 from hookline.rules.checks.text import lasting
-from hookline.store.protocols import Page as Rows
+from hookline.store import Page as Rows
 from hookline.web.html import Child, Safe, join, tag
 
 SHOWN = 50

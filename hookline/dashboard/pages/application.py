@@ -14,8 +14,8 @@ from hookline.dashboard.pages.endpoints import EndpointsHealth
 from hookline.model import Application, Backlog, DeadFilter, DeadSummary, Scope
 from hookline.rules.checks.text import lasting
 from hookline.services import applications
-from hookline.store.protocols import MAX_WAITING
-from hookline.store.protocols import Page as Rows
+from hookline.store import MAX_WAITING
+from hookline.store import Page as Rows
 from hookline.web.html import Child, Safe, tag
 
 LIFETIMES = (("3600", "1 hour"), ("86400", "1 day"), ("604800", "7 days"))

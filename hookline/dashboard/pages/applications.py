@@ -10,9 +10,9 @@ from hookline.dashboard import components, endpoint_health
 from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
 from hookline.model import AppHealth, Application
+from hookline.store import MAX_LISTED
+from hookline.store import Page as Rows
 from hookline.store.plans.names import MAX_SEARCHED
-from hookline.store.protocols import MAX_LISTED
-from hookline.store.protocols import Page as Rows
 from hookline.web.html import Child, Safe, tag
 
 SHOWN = 50  # applications on one page

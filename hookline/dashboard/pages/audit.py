@@ -11,7 +11,7 @@ from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
 from hookline.model import Actor, ActorKind
 from hookline.model.audit import AuditEntry, AuditFilter
-from hookline.store.protocols import Page as Rows
+from hookline.store import Page as Rows
 from hookline.web.html import Child, Safe, tag
 
 SHOWN = 50

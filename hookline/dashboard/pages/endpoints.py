@@ -17,8 +17,8 @@ from hookline.dashboard.page_context import PageContext
 from hookline.errors import NotFound
 from hookline.model import Backlog, LaneView
 from hookline.model.activity import Activity
-from hookline.store.protocols import MAX_LISTED, MAX_WAITING
-from hookline.store.protocols import Page as Rows
+from hookline.store import MAX_LISTED, MAX_WAITING
+from hookline.store import Page as Rows
 from hookline.web.html import Child, Safe, join, tag
 
 FIRST = "hookline listen --register demo --ping"  # creates an endpoint that prints each message it receives

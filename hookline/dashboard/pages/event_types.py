@@ -17,7 +17,7 @@ from hookline.rules.checks.text import check_name
 from hookline.services import event_types as catalogue
 from hookline.services import example_payload
 from hookline.services.schemas.validate import newest
-from hookline.store.protocols import Page as Rows
+from hookline.store import Page as Rows
 from hookline.web.html import Child, Safe, join, tag
 
 SHOWN = 100  # event types on one page

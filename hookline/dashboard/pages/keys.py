@@ -13,7 +13,7 @@ from hookline.dashboard.page_context import PageContext
 from hookline.errors import InvalidInput, NotFound
 from hookline.model import ApiKey, Scope
 from hookline.services import api_keys
-from hookline.store.protocols import Page as Rows
+from hookline.store import Page as Rows
 from hookline.web.errors import Refused
 from hookline.web.html import Child, Safe, tag
 

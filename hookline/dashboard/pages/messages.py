@@ -15,7 +15,7 @@ from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.message.search import FILTERS, OFFERED, SearchInput, page_of_id, read
 from hookline.errors import InvalidInput
 from hookline.model import FoundMessage, Message
-from hookline.store.protocols import Page as Rows
+from hookline.store import Page as Rows
 from hookline.web.html import Child, Safe, join, tag
 
 SHOWN = 40  # messages on one page

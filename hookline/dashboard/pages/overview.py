@@ -20,7 +20,7 @@ from hookline.model.activity import MINUTE, Activity
 from hookline.model.pulses import Pulse
 from hookline.observe.fleet_history import charted
 from hookline.observe.fleet_overview import ALIVE, living
-from hookline.store.protocols import Page as Rows
+from hookline.store import Page as Rows
 
 MAX_ALERTS = 20
 FRESH = 2.0  # seconds that a count of open deliveries may be reused

@@ -20,7 +20,7 @@ from hookline.model.alerts import Alert, EarlierCheck, Severity
 from hookline.model.measures import SECONDS, quantile
 from hookline.model.pulses import Pulse
 from hookline.observe.fleet_history import charted
-from hookline.store.protocols import MAX_WAITING
+from hookline.store import MAX_WAITING
 from hookline.web.html import Child, Safe, tag
 
 MAX_UNHEALTHY = 10  # unhealthy endpoints in the table

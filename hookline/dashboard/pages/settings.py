@@ -11,8 +11,8 @@ from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
 from hookline.model import Scope
 from hookline.model.operators import Operator
-from hookline.store.protocols import SCHEMA_VERSION
-from hookline.store.protocols import Page as Rows
+from hookline.store import SCHEMA_VERSION
+from hookline.store import Page as Rows
 from hookline.web.context import ShownSetting
 from hookline.web.html import Child, Safe, tag
 

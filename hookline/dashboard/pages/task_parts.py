@@ -9,7 +9,7 @@ from hookline.dashboard import components
 from hookline.dashboard.page_context import PageContext
 from hookline.model import Task, TaskFilter, TaskKind, TaskStatus
 from hookline.rules.checks.text import lasting
-from hookline.store.protocols import Page as Rows
+from hookline.store import Page as Rows
 from hookline.web.html import Child, Safe, tag
 
 MAX_RUNNING = 5  # running tasks on the dead letters page

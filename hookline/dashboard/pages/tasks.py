@@ -12,7 +12,7 @@ from hookline.dashboard.pages import task_parts
 from hookline.model import DeadFilter, Task, TaskKind, TaskStatus
 from hookline.rules.checks.text import check_name
 from hookline.services import tasks as services
-from hookline.store.protocols import Page as Rows
+from hookline.store import Page as Rows
 from hookline.web.html import Child, Safe, join, tag
 
 SHOWN = 50  # tasks on one page

@@ -11,7 +11,7 @@ from hookline.model.states import EndpointStatus
 from hookline.rules.alerts.wording import SLACK, WEBHOOK, Channels
 from hookline.rules.guard import Guard
 from hookline.rules.operational_events import ALERTS, MANAGEMENT
-from hookline.store.protocols import Store
+from hookline.store import Store
 
 log = structlog.get_logger()
 

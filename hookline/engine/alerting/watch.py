@@ -23,8 +23,8 @@ from hookline.rules.alerts.conditions import FleetState, Thresholds
 from hookline.rules.alerts.transitions import judge
 from hookline.rules.alerts.wording import Channels
 from hookline.rules.guard import Guard
+from hookline.store import Store
 from hookline.store.outage import pause
-from hookline.store.protocols import Store
 
 log = structlog.get_logger()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hookline.config.urls import sqlite_path
 from hookline.engine.relay import Outbox
-from hookline.store.protocols import Store
+from hookline.store import Store
 
 __all__ = ["open_source"]
 

@@ -19,12 +19,12 @@ from hookline.errors import InvalidInput, MigrationNeeded, SourceUnavailable, St
 from hookline.model import OutboxRow, RelayReport
 from hookline.outbox import setup
 from hookline.rules.checks.message import LARGEST_PAYLOAD
+from hookline.store import Store
 from hookline.store.plans.outbox_rows import reasons
 from hookline.store.postgres.database import INDEXED, Connection, translated
 from hookline.store.postgres.outbox_listener import OutboxWatch
 from hookline.store.postgres.outbox_rows import outbox_row
 from hookline.store.postgres.relay import Scan
-from hookline.store.protocols import Store
 
 MAX_BYTES = 16 * 1024 * 1024  # payload bytes that are copied at once; a larger payload is copied alone
 _CONNECT_TIMEOUT, _TIMEOUT, _CLOSE_TIMEOUT = 10.0, 30.0, 5.0

@@ -17,7 +17,7 @@ from hookline.errors import Conflict, InvalidInput, SourceUnavailable
 from hookline.model import OutboxPlace
 from hookline.outbox import setup
 from hookline.outbox.adapters.prune import delete_relayed, runner
-from hookline.store.protocols import Store
+from hookline.store import Store
 
 _LOCK_TIMEOUT = 10.0  # seconds to wait for locks that the application's transactions hold
 

@@ -23,7 +23,7 @@ from hookline.engine.sources.sqlite_rows import row_of
 from hookline.errors import InvalidInput
 from hookline.model import OutboxPlace, RelayReport
 from hookline.outbox import marker
-from hookline.store.protocols import Store
+from hookline.store import Store
 
 T = TypeVar("T")
 

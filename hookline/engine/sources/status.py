@@ -19,7 +19,7 @@ from hookline.engine.sources.sqlite_file import Absent, SqliteFile, TemporarilyU
 from hookline.errors import SourceUnavailable
 from hookline.model import OutboxPlace
 from hookline.outbox import marker
-from hookline.store.protocols import COUNTED, Store
+from hookline.store import COUNTED, Store
 
 _MAX_WAIT = 5.0  # seconds to wait for a moment in which the file can be read
 

@@ -12,7 +12,7 @@ from hookline.model.messages import Message
 from hookline.model.states import OPEN, DeliveryState
 from hookline.services.explain.model import DeliveryHistory, MessageHistory
 from hookline.services.explain.times import HOLDS
-from hookline.store.protocols import Page, Store
+from hookline.store import Page, Store
 
 MAX_DETAILED = 50  # maximum number of deliveries of a message with all details
 MAX_EVENTS = 200  # maximum number of events of one endpoint

@@ -18,7 +18,7 @@ from hookline.model.catalogue import EventType
 from hookline.services.schemas import validate as schema_validation
 from hookline.services.schemas.child import Answer, Check, Job, Save
 from hookline.services.schemas.pool import SECONDS, Pool, TooCostly
-from hookline.store.protocols import Store
+from hookline.store import Store
 
 log = structlog.get_logger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from hookline.model.alerts import (
     Alert,
@@ -26,11 +26,10 @@ from hookline.model.alerts import (
     Update,
 )
 from hookline.rules.operational_events import ALERTS, MANAGEMENT
-from hookline.store.plans.chores import Chore, is_free
-from hookline.store.plans.plan import Batch, Plan, Shared, Step, by_number, changes, reads, value
-from hookline.store.protocols import Page
-from hookline.store.rows import Reading, Row
-from hookline.store.rows.reading import maybe, struct_of
+from hookline.store.pages import Page
+from hookline.store.plans.plan import Batch, Plan, Plans, Step, by_number, changes, reads, value
+from hookline.store.plans.sweep_locks import SweepLock, try_lock
+from hookline.store.rows.reading import maybe
 
 CHECKS_KEPT = timedelta(hours=2)
 # minimum seconds of earlier checks that are returned, because the latest check determines when the next one is due
@@ -38,23 +37,31 @@ MIN_SECONDS = 60.0
 SOON = 0.5  # A check that comes sooner than this part of the interval is skipped: another process has just checked.
 
 
-class Alerts(Shared):
+class Alerts(Plans):
+    """Store the state of alerts."""
+
     @reads
     def alert_checks(self, seconds: float) -> Plan[EarlierChecks]:
+        """Return the times at which the alert rules were checked in the last `seconds` seconds, or a longer period."""
         found = yield Step("alert_checks", kept=timedelta(seconds=max(seconds, MIN_SECONDS)))
         now = self._reading.instant((yield from value("now")))
-        return EarlierChecks(
-            now=now, checks=[EarlierCheck(self._reading.instant(each["at"]), each["backlog"]) for each in found]
-        )
+        return EarlierChecks(now=now, checks=[self._reading.struct(EarlierCheck, each) for each in found])
 
     @reads
     def unhealthy_endpoints(self, nos: Collection[int], limit: int) -> Plan[list[UnhealthyEndpoint]]:
+        """Return these endpoints, plus up to `limit` others whose circuit is not closed. Deleted endpoints are left out."""
         found = yield Step("alert_unhealthy_endpoints", nos=list(nos), max_rows=limit)
-        return [_unhealthy_endpoint(each, self._reading) for each in found]
+        return [self._reading.struct(UnhealthyEndpoint, each) for each in found]
 
     @changes
     def judge_alerts(self, backlog: int, *, every: float, decide: Decide, tell: Tell) -> Plan[list[Notice] | None]:
-        if not (yield from is_free(Chore.ALERTS)):
+        """Decide on alerts from their stored state, write the changes, and write notifications to the outbox, in one
+        transaction.
+
+        Return the alerts that fired, got worse or were resolved. None: another process is checking, or has just done
+        so. `decide` and `tell` must be pure functions, and may be called twice.
+        """
+        if not (yield from try_lock(SweepLock.ALERTS)):
             return None
         now = self._reading.instant((yield from value("now")))
         last = maybe(self._reading.instant, (yield from value("alert_last")))
@@ -77,21 +84,21 @@ class Alerts(Shared):
         pending = yield Step("alerts_pending")
         return Remembered(
             now=now,
-            firing=[_alert(each, self._reading) for each in firing],
-            pending=[
-                Pending(name=each["name"], subject=each["subject"], began_at=self._reading.instant(each["began_at"]))
-                for each in pending
-            ],
+            firing=[self._reading.struct(Alert, each) for each in firing],
+            pending=[self._reading.struct(Pending, each) for each in pending],
         )
 
     @changes
     def tell_alerts(self, outgoing: Sequence[Outgoing]) -> Plan[None]:
+        """Write messages of the alerts' own application to the outbox."""
         yield _outbox(outgoing)
 
     @reads
     def alerts(self, page: Page, *, firing: bool | None = None) -> Plan[list[Alert]]:
+        """Return a page of alerts, newest first; the iterator is a number. `firing` selects only those that fire, or
+        only those that do not."""
         found = yield from by_number("alerts", page, newest_first=True, firing=firing)
-        return [_alert(each, self._reading) for each in found]
+        return [self._reading.struct(Alert, each) for each in found]
 
 
 def _apply(change: Change, now: datetime) -> Plan[Notice | None]:
@@ -106,15 +113,7 @@ def _apply(change: Change, now: datetime) -> Plan[Notice | None]:
         case Fire():
             return (yield from _fire(change, now))
         case Update(alert=alert):
-            yield Step(
-                "alert_update",
-                id=alert.id,
-                severity=alert.severity,
-                clear_since=alert.clear_since,
-                value=alert.value,
-                threshold=alert.threshold,
-                text=alert.text,
-            )
+            yield Step("alert_update", **asdict(alert))
             return Notice(alert=alert, at=now) if change.worse else None
         case Resolve(alert=alert):
             yield Step("alert_resolve", id=alert.id, clear_since=alert.clear_since)
@@ -139,24 +138,4 @@ def _fire(change: Fire, now: datetime) -> Plan[Notice]:
 def _outbox(outgoing: Sequence[Outgoing]) -> Batch:
     """Return the outbox rows of notifications. They belong to the alerts' own application."""
     of = {"management": MANAGEMENT, "app": ALERTS}
-    return Batch(
-        "alert_tell",
-        [
-            of
-            | {
-                "event_type": each.event_type,
-                "event_id": each.event_id,
-                "channels": [each.channel],
-                "payload": each.payload,
-            }
-            for each in outgoing
-        ],
-    )
-
-
-def _alert(row: Row, read: Reading) -> Alert:
-    return struct_of(Alert, row, read)
-
-
-def _unhealthy_endpoint(row: Row, read: Reading) -> UnhealthyEndpoint:
-    return struct_of(UnhealthyEndpoint, row, read)
+    return Batch("alert_tell", [asdict(each) | {"channels": [each.channel]} | of for each in outgoing])

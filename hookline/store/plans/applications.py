@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
+from typing import Any
 
 from msgspec import UNSET
 from msgspec.structs import asdict, replace
@@ -13,96 +14,85 @@ from hookline.errors import Conflict, NotFound
 from hookline.model import Application, ApplicationChange, NewApplication, Organization
 from hookline.model.audit import Note
 from hookline.rules.lane.admission import farthest_ahead
-from hookline.store import rows
+from hookline.store.pages import Page
 from hookline.store.plans.endpoint_state import delete_endpoints
-from hookline.store.plans.plan import Plan, Shared, Step, by_text, changes, noted, reads, row
-from hookline.store.protocols import Page
+from hookline.store.plans.plan import Plan, Plans, Step, by_text, changes, noted, reads, row
+from hookline.store.rows import documents
 
 
-class Applications(Shared):
+class Applications(Plans):
     @changes
     def save_organization(self, org: Organization) -> Plan[Organization]:
+        """Create the organization, or return the existing one with this id."""
         yield Step("organization_insert", **asdict(org))
         found = yield from row("organization", org_id=org.id)
         assert found is not None
-        return rows.organization(found, self._reading)
+        return self._reading.struct(Organization, found)
 
     @reads
     def organization(self, org_id: str) -> Plan[Organization | None]:
         found = yield from row("organization", org_id=org_id)
-        return None if found is None else rows.organization(found, self._reading)
-
-    @changes
-    def revoke_tokens(
-        self, org_id: str, app_no: int | None, before: datetime, *, note: Note[None] | None = None
-    ) -> Plan[None]:
-        if app_no is None:
-            revoked = yield Step("revoke_org_tokens", org_id=org_id, before=before)
-        else:
-            revoked = yield Step("revoke_app_tokens", org_id=org_id, app_no=app_no, before=before)
-        if not revoked:
-            raise NotFound("no such organization or application")
-        yield from noted(note, None)
+        return None if found is None else self._reading.struct(Organization, found)
 
     @changes
     def create_application(
         self, org_id: str, new: NewApplication, *, note: Note[Application] | None = None
     ) -> Plan[Application]:
+        """Create an application. Raises `Conflict` if the organization already has an application with this uid."""
         made = yield from row(
             "application_insert",
             id=ids.mint(ids.APP, wall()),
             org_id=org_id,
-            uid=new.uid,
-            name=new.name,
-            throttle_rate=new.throttle_rate,
-            metadata=rows.json_text(new.metadata),
+            **_columns(new),
         )
         if made is None:
             if not (yield Step("organization", org_id=org_id)):
                 raise NotFound("no such organization")
             raise Conflict(f"the uid {new.uid!r} is taken")
-        application = rows.application(made, self._reading)
+        application = self._reading.struct(Application, made)
         if application.throttle_rate is not None:
             yield _save_pace(application.no, application.throttle_rate)
         return (yield from noted(note, application))
 
     @reads
     def application(self, org_id: str, ref: str) -> Plan[Application | None]:
+        """Return the application with this id or uid, or None."""
         found = yield from row("application_by_id", org_id=org_id, ref=ref)
         if found is None:
             found = yield from row("application_by_uid", org_id=org_id, ref=ref)
-        return None if found is None else rows.application(found, self._reading)
+        return None if found is None else self._reading.struct(Application, found)
 
     @reads
     def applications(self, org_id: str, page: Page) -> Plan[list[Application]]:
+        """Return a page of the organization's applications, ordered by id."""
         found = yield from by_text("applications", page, org_id=org_id)
-        return [rows.application(each, self._reading) for each in found]
+        return [self._reading.struct(Application, each) for each in found]
 
     @changes
     def change_application(
         self, app_no: int, change: ApplicationChange, *, note: Note[Application] | None = None
     ) -> Plan[Application]:
+        """Change an application. Raises `Conflict` if the uid is taken in the organization, `NotFound` if the
+        application was deleted.
+
+        A new rate limit is copied to the application's lanes under their locks, and the lanes are woken.
+        """
         found = yield from row("application_lock", app_no=app_no)
         if found is None:
             raise NotFound("no such application")
-        before = rows.application(found, self._reading)
+        before = self._reading.struct(Application, found)
         after = replace(before, **{name: value for name, value in asdict(change).items() if value is not UNSET})
-        changed = yield from row(
-            "application_update",
-            app_no=app_no,
-            name=after.name,
-            uid=after.uid,
-            throttle_rate=after.throttle_rate,
-            metadata=rows.json_text(after.metadata),
-        )
+        changed = yield from row("application_update", app_no=app_no, **_columns(after))
         if changed is None:
             raise Conflict(f"the uid {after.uid!r} is taken")
         if after.throttle_rate != before.throttle_rate:
             yield from _set_rate(app_no, after.throttle_rate)
-        return (yield from noted(note, rows.application(changed, self._reading)))
+        return (yield from noted(note, self._reading.struct(Application, changed)))
 
     @changes
     def delete_application(self, app_no: int, *, note: Note[None] | None = None) -> Plan[None]:
+        """Delete the application and its endpoints. The sweep turns their open deliveries into dead letters with the
+        reason `endpoint_deleted`."""
         if not (yield Step("application_delete", app_no=app_no)):
             raise NotFound("no such application")
         # Only now: endpoints whose creation was in progress are visible, and no new ones can be created.
@@ -110,6 +100,10 @@ class Applications(Shared):
         yield from delete_endpoints(nos, self._reading)
         yield Step("app_pace_delete", app_no=app_no)
         yield from noted(note, None)
+
+
+def _columns(given: NewApplication) -> dict[str, Any]:
+    return asdict(given) | {"metadata": documents.json_text(given.metadata)}
 
 
 def _lanes(app_no: int) -> Plan[list[int]]:

@@ -6,25 +6,30 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from hookline.model.audit import AuditEntry, AuditFilter, NewAuditEntry
 from hookline.store import rows
+from hookline.store.bounds import LAST_NUMBER
+from hookline.store.pages import Page, Walk, after_number
 from hookline.store.plans import listing
-from hookline.store.plans.plan import Batch, Plan, Shared, Step, changes, reads, value
-from hookline.store.protocols import LAST_NUMBER, Page, Walk, after_number
-from hookline.store.rows import storable
+from hookline.store.plans.plan import Batch, Plan, Plans, Step, changes, reads, value
+from hookline.store.rows.documents import storable
 
 # An entry has the instant at which its transaction began, so entries may be out of order by up to this much.
 _WAITED = timedelta(hours=1)
 
 
-class AuditLog(Shared):
+class AuditLog(Plans):
     @changes
     def add_audit(self, entries: Sequence[NewAuditEntry]) -> Plan[None]:
+        """Write entries to the audit log. Long texts are truncated and characters that the database cannot store are
+        replaced."""
         yield Batch("audit_add", [rows.audit_columns(entry) for entry in entries])
 
     @reads
     def audit_log(self, where: AuditFilter, page: Page) -> Plan[Walk[AuditEntry]]:
+        """Return a page of audit entries, newest first; the iterator is an entry's number."""
         if not _storable(where):
             return Walk(rows=[])
         whole = yield from _span(where, page)
@@ -32,16 +37,10 @@ class AuditLog(Shared):
         span = whole if end is None else Span(whole.near, end + 1 if page.backwards else end - 1)
         found = yield Step(
             "audit_log_back" if page.backwards else "audit_log",
-            org_id=where.org_id,
+            **asdict(where),
             near=span.near,
             far=span.far,
             limit=page.limit,
-            app_id=where.app_id,
-            action=where.action,
-            actor=where.actor,
-            subject=where.subject,
-            since=where.since,
-            until=where.until,
         )
         listed = [rows.audit(each, self._reading) for each in found]
         return listing.walked(listed, page, None if end is None else str(end))

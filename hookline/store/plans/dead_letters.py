@@ -10,15 +10,20 @@ from msgspec.structs import asdict, replace
 from hookline.clock import EPOCH
 from hookline.model import Attempt, DeadFilter, DeadLetter, DeadOfApplication, DeadStats, DeadSummary
 from hookline.store import rows
-from hookline.store.plans.plan import Plan, Shared, Step, reads, row, value
-from hookline.store.protocols import COUNTED, LAST_NUMBER, MAX_ATTEMPTS, TOP_APPLICATIONS, Page, after_death
+from hookline.store.bounds import COUNTED, LAST_NUMBER, MAX_ATTEMPTS, TOP_APPLICATIONS
+from hookline.store.pages import Page, after_death
+from hookline.store.plans.plan import Plan, Plans, Step, reads, row, value
 
 _BEFORE_ALL, _AFTER_ALL = (EPOCH, -1), (datetime(9000, 1, 1, tzinfo=UTC), LAST_NUMBER)
 
 
-class DeadLetters(Shared):
+class DeadLetters(Plans):
+    """List dead letters and send messages again: replay, replay of missed messages, resend."""
+
     @reads
     def dead_letters(self, where: DeadFilter, page: Page) -> Plan[list[DeadLetter]]:
+        """Return a page of dead letters, latest death first. A replayed delivery that dies again is listed as a new
+        one. The iterator is a `death`."""
         start = after_death(page.iterator) or (_BEFORE_ALL if page.backwards else _AFTER_ALL)
         name = "dead_letters_back" if page.backwards else "dead_letters"
         found = yield Step(name, **filtered(where), died_at=start[0], dead_id=start[1], limit=page.limit)
@@ -31,6 +36,8 @@ class DeadLetters(Shared):
 
     @reads
     def dead_attempts(self, letter: DeadLetter) -> Plan[list[Attempt]]:
+        """Return the attempts of a dead letter, oldest first. If there are more than `MAX_ATTEMPTS`, return the latest
+        ones."""
         found = yield Step(
             "dead_attempts",
             message_id=letter.message_id,
@@ -57,11 +64,14 @@ class DeadLetters(Shared):
 
     @reads
     def dead_summary(self, where: DeadFilter) -> Plan[DeadSummary]:
+        """Count the latest `COUNTED` dead letters by endpoint and reason. Unlike `dead_stats`, its cost does not grow
+        with the total."""
         found = yield Step("dead_summary", **filtered(where), max_rows=COUNTED)
         return rows.dead_summary(found, COUNTED, self._reading)
 
     @reads
     def dead_applications(self, where: DeadFilter, limit: int) -> Plan[list[int]]:
+        """Return the numbers of the organization's applications that have dead letters, in ascending order."""
         found = yield Step("dead_applications", **filtered(where), max_rows=limit)
         return [each["no"] for each in found]
 

@@ -19,11 +19,13 @@ from hookline.rules.outcomes import clean
 from hookline.security.vault import Vault
 from hookline.store import rows
 from hookline.store.plans.operational_events import write_events
-from hookline.store.plans.plan import Plan, Shared, Step, changes, noted, row
+from hookline.store.plans.plan import Plan, Plans, Step, changes, noted, row
 from hookline.store.rows import LANE_WRITTEN, Reading, Row
 
 
-class EndpointState(Shared):
+class EndpointState(Plans):
+    """Pause, resume, disable or enable endpoints and control their circuits by hand."""
+
     async def set_endpoint_status(
         self,
         endpoint_no: int,
@@ -33,6 +35,11 @@ class EndpointState(Shared):
         actor: Actor | None = None,
         note: Note[Endpoint] | None = None,
     ) -> Endpoint:
+        """Pause, resume, disable or enable an endpoint. On resume, deliveries that the pause held get a new time budget
+        and the lane is woken.
+
+        The change is recorded as a `LaneEvent`. To delete an endpoint, use `delete_endpoint`.
+        """
         if status == EndpointStatus.DELETED:
             raise InvalidInput("an endpoint is deleted with `delete_endpoint`")
         await self._renew_held(endpoint_no, status)
@@ -71,6 +78,9 @@ class EndpointState(Shared):
         actor: Actor | None = None,
         note: Note[LaneEvent] | None = None,
     ) -> Plan[LaneEvent]:
+        """Open the circuit: nothing is sent until the given instant, or for the default cooldown. Then a probe is sent.
+        See `circuit.open_by_hand`."""
+
         def change(lane: Lane, now: datetime) -> Fold:
             policy = self._options.circuit
             return open_by_hand(lane, now=now, until=until, cause=clean(cause), policy=policy, chance=chance)
@@ -88,6 +98,9 @@ class EndpointState(Shared):
         actor: Actor | None = None,
         note: Note[LaneEvent | None] | None = None,
     ) -> Plan[LaneEvent | None]:
+        """Close the circuit and increase the sending rate slowly, as after a successful probe. None: the circuit was
+        not open. See `circuit.close_by_hand`."""
+
         def change(lane: Lane, now: datetime) -> Fold:
             return close_by_hand(lane, now=now, cause=clean(cause), policy=self._options.circuit, chance=chance)
 
@@ -102,6 +115,12 @@ class EndpointState(Shared):
         actor: Actor | None = None,
         note: Note[LaneEvent | None] | None = None,
     ) -> Plan[LaneEvent | None]:
+        """Close the circuit, forget failures and holds, increase the epoch and wake the lane, under its lock. See
+        `circuit.reset`.
+
+        The change is recorded as a `LaneEvent`. None: there was nothing to reset.
+        """
+
         def change(lane: Lane, now: datetime) -> Fold:
             return reset(lane, now=now, cause=clean(cause))
 
@@ -178,6 +197,12 @@ def existing(endpoint_no: int, read: Reading, vault: Vault) -> Plan[Endpoint]:
     if found is None:
         raise NotFound("no such endpoint")
     return rows.endpoint_or_fault(found, read, vault)
+
+
+def endpoint_of(endpoint_no: int | None, read: Reading, vault: Vault) -> Plan[Endpoint | None]:
+    """Return the endpoint with this number, even if it was deleted."""
+    found = [] if endpoint_no is None else (yield Step("endpoints_for", nos=[endpoint_no]))
+    return rows.endpoint_or_fault(found[0], read, vault) if found else None
 
 
 def _write_event(event: LaneEvent, app_no: int, read: Reading, *, by_hand: bool) -> Plan[None]:

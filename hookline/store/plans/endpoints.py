@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import UNSET
@@ -14,17 +15,20 @@ from hookline.model import Endpoint, EndpointChange, NewEndpoint, OnDeath
 from hookline.model.audit import Note
 from hookline.rules import operational_events
 from hookline.store import rows
+from hookline.store.pages import Page
 from hookline.store.plans.endpoint_state import delete_endpoints, existing, lock_lane
 from hookline.store.plans.operational_events import write_events
-from hookline.store.plans.plan import Plan, Shared, Step, by_text, changes, noted, reads, row, value
-from hookline.store.protocols import Page
+from hookline.store.plans.plan import Plan, Plans, Step, by_text, changes, noted, reads, row, searches, value
+from hookline.store.rows import documents
 
 
-class Endpoints(Shared):
+class Endpoints(Plans):
     @changes
     def create_endpoint(
         self, app_no: int, new: NewEndpoint, *, max_endpoints: int = 0, note: Note[Endpoint] | None = None
     ) -> Plan[Endpoint]:
+        """Create an endpoint and its lane in one transaction. Raises `Conflict` if the application has an endpoint with
+        this uid, or if it already has `max_endpoints` endpoints (0: no limit)."""
         if max_endpoints:
             yield from _check_room(app_no, max_endpoints)
         org_id = yield from value("application_org", app_no=app_no)
@@ -50,6 +54,11 @@ class Endpoints(Shared):
         revision: int | None = None,
         note: Note[Endpoint] | None = None,
     ) -> Plan[Endpoint]:
+        """Change an endpoint and increase its revision. The rate limit and concurrency are copied to its lane under the
+        lane's lock, and the lane is woken.
+
+        If `revision` is given and the endpoint has another revision, raise `Overtaken` and change nothing.
+        """
         yield from lock_lane(endpoint_no)
         before = yield from row("endpoint_locked", no=endpoint_no)
         if before is None:
@@ -76,12 +85,15 @@ class Endpoints(Shared):
 
     @changes
     def delete_endpoint(self, endpoint_no: int, *, note: Note[None] | None = None) -> Plan[None]:
+        """Mark the endpoint as deleted. The sweep turns its open deliveries into dead letters with the reason
+        `endpoint_deleted`."""
         yield from lock_lane(endpoint_no)
         yield from delete_endpoints([endpoint_no], self._reading)
         yield from noted(note, None)
 
     @reads
     def endpoint(self, app_no: int, ref: str) -> Plan[Endpoint | None]:
+        """Return the endpoint with this id or uid. None: it does not exist or was deleted."""
         found = yield from row("endpoint_by_ref", app_no=app_no, ref=ref)
         if found is None:
             found = yield from row("endpoint_by_uid", app_no=app_no, ref=ref)
@@ -89,6 +101,7 @@ class Endpoints(Shared):
 
     @reads
     def endpoint_by_id(self, org_id: str, endpoint_id: str) -> Plan[Endpoint | None]:
+        """Return the endpoint with this public id, in any application of the organization."""
         found = yield from row("endpoint_by_id", org_id=org_id, endpoint_id=endpoint_id)
         return None if found is None else rows.endpoint_or_fault(found, self._reading, self._vault)
 
@@ -97,15 +110,26 @@ class Endpoints(Shared):
         found = yield from by_text("endpoints", page, app_no=app_no)
         return [rows.endpoint_or_fault(each, self._reading, self._vault) for each in found]
 
+    @searches
+    def endpoints_for(self, nos: Iterable[int]) -> Plan[list[Endpoint]]:
+        """Return endpoints by number for a worker's cache, with decrypted secrets. Deleted ones have the status
+        DELETED.
+
+        If no key decrypts an endpoint's secrets, it has `secrets=()` and `status_reason` names the error. The worker
+        then ends only its deliveries as `unsendable`; other endpoints are not affected.
+        """
+        found = yield Step("endpoints_for", nos=list(nos))
+        return [rows.endpoint_or_fault(each, self._reading, self._vault) for each in found]
+
     def _columns(self, org_id: str, endpoint_id: str, given: NewEndpoint | Endpoint) -> dict[str, Any]:
-        url, sealed_url = rows.place_url(self._vault, org_id, endpoint_id, given.url)
+        url, sealed_url = documents.place_url(self._vault, org_id, endpoint_id, given.url)
         return {name: getattr(given, name) for name in NewEndpoint.__struct_fields__} | {
             "url": url,
             "sealed_url": sealed_url,
-            "secrets": rows.seal_secrets(self._vault, endpoint_id, given.secrets),
-            "headers": rows.seal_headers(self._vault, endpoint_id, given.headers),
-            "metadata": rows.json_text(given.metadata),
-            "policy": rows.policy_text(given.policy),
+            "secrets": documents.seal_secrets(self._vault, endpoint_id, given.secrets),
+            "headers": documents.seal_headers(self._vault, endpoint_id, given.headers),
+            "metadata": documents.json_text(given.metadata),
+            "policy": documents.policy_text(given.policy),
         }
 
 

@@ -6,17 +6,25 @@ from datetime import timedelta
 
 from hookline.clock import quick_chance
 from hookline.model import KeptAnswer
-from hookline.store.plans.plan import Plan, Shared, Step, changes, reads, row
-from hookline.store.protocols import FAR_LEASE
-from hookline.store.rows import CLAIM_BITS, Row, open_answer, seal_answer
+from hookline.store.bounds import FAR_LEASE
+from hookline.store.plans.plan import Plan, Plans, Step, changes, reads, row
+from hookline.store.rows import Row
+from hookline.store.rows.documents import CLAIM_BITS, open_answer, seal_answer
 
 # No lease is longer. A lease that ends later was made while the clock was ahead.
 _FAR = timedelta(seconds=FAR_LEASE)
 
 
-class KeptAnswers(Shared):
+class KeptAnswers(Plans):
+    """Store API responses under an idempotency key, so that a repeated request gets the same response."""
+
     @changes
     def hold_answer(self, key: bytes, request: bytes, seconds: float) -> Plan[KeptAnswer]:
+        """Lease the key for a request, or return the request that has it.
+
+        A key is free if no request used it within the idempotency window, or if the same request used it and its lease
+        expired.
+        """
         claim = quick_chance.getrandbits(CLAIM_BITS)
         lease = timedelta(seconds=seconds)
         taken = yield Step(
@@ -30,21 +38,26 @@ class KeptAnswers(Shared):
 
     @reads
     def answer(self, key: bytes) -> Plan[KeptAnswer | None]:
+        """Return the response that is stored under the key, or None if the key is free. Changes nothing."""
         found = yield from row("answer", key=key, far=_FAR)
         return None if found is None else self._kept_answer(key, found)
 
     @changes
     def renew_answer(self, key: bytes, claim: int, seconds: float) -> Plan[bool]:
+        """Extend the lease on the key. Return False if the lease was lost."""
         return bool((yield Step("answer_renew", key=key, claim=claim, lease=timedelta(seconds=seconds))))
 
     @changes
     def keep_answer(self, key: bytes, claim: int, status: int, response: bytes) -> Plan[bool]:
+        """Store the response, encrypted, for the idempotency window. Return False, and store nothing, if the lease was
+        lost."""
         sealed = seal_answer(self._vault, key, response)
         kept = yield Step("answer_keep", key=key, claim=claim, status=status, response=sealed, kept=self._answers_kept)
         return bool(kept)
 
     @changes
     def drop_answer(self, key: bytes, claim: int) -> Plan[None]:
+        """Free the key without storing a response."""
         yield Step("answer_drop", key=key, claim=claim)
 
     @property

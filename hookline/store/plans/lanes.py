@@ -1,17 +1,24 @@
-"""Lanes and their events."""
+"""Lanes, their events and their health, and the health of applications."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from hookline.model import LaneEvent, LaneEventFilter, LaneView, TimelineEntry
+from hookline.model import AppHealth, Backlog, LaneEvent, LaneEventFilter, LaneView, TimelineEntry, UnhealthyLane
 from hookline.store import rows
+from hookline.store.bounds import LAST_NUMBER, MAX_LISTED, MAX_WAITING
+from hookline.store.pages import Page, Walk, after_number
 from hookline.store.plans import listing
-from hookline.store.plans.plan import Plan, Shared, Step, reads
-from hookline.store.protocols import LAST_NUMBER, MAX_LISTED, MAX_WAITING, Page, Walk, after_number
+from hookline.store.plans.plan import Plan, Plans, Step, reads
+
+MAX_DYING = 1_000  # maximum endpoints with dead letters that are compared
+COMPARED = 100  # maximum dead letters of each of these endpoints that are counted
+_LAST = 2**63 - 1
 
 
-class Lanes(Shared):
+class Lanes(Plans):
+    """Read lanes, their events and their health."""
+
     @reads
     def lanes(self, org_id: str | None = None, app_no: int | None = None) -> Plan[list[LaneView]]:
         if org_id is not None:
@@ -26,6 +33,9 @@ class Lanes(Shared):
     def lane_page(
         self, org_id: str, app_no: int | None, page: Page, *, url: str = "", state: str | None = None
     ) -> Plan[list[LaneView]]:
+        """Return a page of lanes ordered by endpoint id, which is the iterator. `url` selects lanes with this
+        lower-case text in their URL. `state` is one of `dashboard/endpoint_health.py`, or `sick` for all unhealthy
+        lanes. Open deliveries of each lane are counted up to `MAX_LISTED`."""
         found = yield Step(
             "lane_page",
             org_id=org_id,
@@ -50,14 +60,62 @@ class Lanes(Shared):
 
     @reads
     def lane_events(self, endpoint_no: int, limit: int = 100) -> Plan[list[LaneEvent]]:
+        """Return the lane's latest events, newest first."""
         found = yield Step("lane_events", no=endpoint_no, limit=limit)
         return [rows.lane_event(each, self._reading) for each in found]
 
     @reads
     def timeline(self, endpoint_no: int, where: LaneEventFilter, page: Page) -> Plan[Walk[TimelineEntry]]:
+        """Return a page of the lane's events, newest first; the iterator is an entry's number."""
         start = after_number(page.iterator)
         if start is None:
             start = 0 if page.backwards else LAST_NUMBER
         name = "timeline_back" if page.backwards else "timeline"
         found = yield Step(name, no=endpoint_no, iterator=start, limit=listing.seen_at_once(where, page))
         return listing.timeline([rows.timeline_entry(each, self._reading) for each in found], where, page)
+
+    # ── unhealthy lanes, and the health of applications ──
+
+    @reads
+    def unhealthy_lanes(
+        self, limit: int, *, org_id: str | None = None, app_no: int | None = None, counted: int = MAX_WAITING
+    ) -> Plan[list[UnhealthyLane]]:
+        """Return up to `limit` unhealthy lanes, in this order: held back, unresolved dead letters, failing, slowed by
+        429 responses. Within each group, those that have failed longest or have the most dead letters come first.
+        Open deliveries and dead letters of each lane are counted up to `counted`."""
+        lanes = yield Step("unhealthy_lane_numbers", max_rows=limit, org_id=org_id, app_no=app_no)
+        dead = yield Step(
+            "unhealthy_lanes_dead",
+            looked_at=MAX_DYING,
+            compared=COMPARED,
+            first=app_no or 0,
+            last=_LAST if app_no is None else app_no,
+            org_id=org_id,
+            max_rows=limit,
+        )
+        held = [each["endpoint_no"] for each in lanes if each["held"]]
+        others = [each["endpoint_no"] for each in lanes]
+        nos = _once([*held, *(each["endpoint_no"] for each in dead), *others])[:limit]
+        return (yield from self._details(nos, counted)) if nos else []
+
+    @reads
+    def app_health(self, app_nos: Iterable[int], *, lanes: int, counted: int) -> Plan[dict[int, AppHealth]]:
+        """Return the health of applications by number. At most `lanes` lanes of each are read. Deliveries and dead
+        letters are counted up to `counted`."""
+        found = yield Step("app_health", app_nos=list(app_nos), lanes=lanes, counted=counted)
+        return {each["app_no"]: self._reading.struct(AppHealth, each) for each in found}
+
+    @reads
+    def backlog(self, org_id: str, app_no: int | None = None) -> Plan[Backlog]:
+        found = yield Step("backlog", org_id=org_id, app_no=app_no, counted=MAX_WAITING)
+        return self._reading.struct(Backlog, found[0])
+
+    def _details(self, nos: Sequence[int], counted: int) -> Plan[list[UnhealthyLane]]:
+        views = yield from self._lane_views(nos, counted)
+        about = {each["no"]: each for each in (yield Step("unhealthy_lane_details", nos=nos, counted=counted))}
+        found = [(view, about.get(view.lane.endpoint_no)) for view in views]
+        return [rows.unhealthy_lane(view, each, self._reading) for view, each in found if each is not None]
+
+
+def _once(numbers: Iterable[int]) -> list[int]:
+    return list(dict.fromkeys(numbers))

@@ -20,7 +20,7 @@ from hookline.model import (
     MessageSearch,
     TimelineEntry,
 )
-from hookline.store.protocols import Page, Walk
+from hookline.store.pages import Page, Walk
 
 T = TypeVar("T")
 

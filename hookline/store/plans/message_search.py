@@ -11,12 +11,12 @@ from msgspec.structs import asdict
 from hookline import ids
 from hookline.model import FoundMessage, Message, MessageSearch
 from hookline.model.states import OPEN, DeliveryState
-from hookline.store import rows
+from hookline.store.pages import Page, Walk
 from hookline.store.plans import listing
-from hookline.store.plans.history import ANY_TIME, made_within
-from hookline.store.plans.plan import Plan, Shared, Step, reads, value
-from hookline.store.protocols import Page, Walk
-from hookline.store.rows import Row, storable
+from hookline.store.plans.message_by_id import ANY_TIME, made_within
+from hookline.store.plans.plan import Plan, Plans, Step, reads, value
+from hookline.store.rows import Row
+from hookline.store.rows.documents import storable
 
 FEW = 50  # Applications of one organization that are scanned one by one. With more, all messages are scanned together.
 FIRST = 500  # rows that the first of several scans reads
@@ -28,9 +28,14 @@ _NAMES = {state.value: state.name.lower() for state in DeliveryState}
 _OPEN = frozenset({HELD_BACK, *(state.name.lower() for state in OPEN)})
 
 
-class MessageSearches(Shared):
+class MessageSearches(Plans):
     @reads
     def search_messages(self, org_id: str, where: MessageSearch, page: Page) -> Plan[Walk[FoundMessage]]:
+        """Search messages of one application or of all, newest first. The result has the states of their deliveries,
+        and no payloads.
+
+        If the filter may match rarely, one call reads a limited number of messages and returns where to continue.
+        """
         if not possible(where):
             return Walk(rows=[])
         if where.ref is not None:
@@ -70,7 +75,7 @@ class MessageSearches(Shared):
         return [where.app_no] if known else []
 
     def _with_states(self, found: Sequence[Row]) -> Plan[list[FoundMessage]]:
-        messages = [rows.listed_message(each, self._reading) for each in found]
+        messages = [self._reading.struct(Message, each) for each in found]
         return joined(messages, (yield from states_of(messages)))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from hookline import ids
 from hookline.model import (
@@ -20,16 +20,17 @@ from hookline.model import (
 )
 from hookline.model.audit import Note
 from hookline.store import rows
+from hookline.store.pages import Page, Walk
 from hookline.store.plans import listing, message_search
-from hookline.store.plans.history import ANY_TIME, made_within, message_row
-from hookline.store.plans.plan import Plan, Shared, Step, changes, noted, reads, row, value
-from hookline.store.protocols import Page, Walk
+from hookline.store.plans.message_by_id import ANY_TIME, made_within, message_row
+from hookline.store.plans.plan import Plan, Plans, Step, changes, noted, reads, row, value
 from hookline.store.rows import Row
 
 
-class Messages(Shared):
+class Messages(Plans):
     @reads
     def message(self, app_no: int, ref: str) -> Plan[Message | None]:
+        """Return the message with this id or event id, or None."""
         found = yield from message_row(ref, app_no)
         if found is None:
             found = yield from row("message_by_event_id", app_no=app_no, ref=ref)
@@ -42,10 +43,11 @@ class Messages(Shared):
 
     @reads
     def messages(self, app_no: int, where: MessageFilter, page: Page, *, content: bool = False) -> Plan[Walk[Message]]:
+        """Return a page of messages, newest first. Payloads are included only with `content`."""
         asked = _asked(ids.MESSAGE, app_no, where, page)
         end = (yield from value(_way("messages_end", page), **asked)) if listing.rare(where) else None
         listed = yield Step(_way("messages", page), **_up_to(end, asked))
-        found = [rows.listed_message(each, self._reading) for each in listed]
+        found = [self._reading.struct(Message, each) for each in listed]
         if content:
             if (fits := listing.fits(found)) < len(found):
                 found, end = found[:fits], found[fits - 1].id
@@ -54,7 +56,10 @@ class Messages(Shared):
 
     @reads
     def messages_of(self, app_no: int, message_ids: Sequence[str]) -> Plan[list[Message]]:
-        """Find messages at the time in their ids; search for the missing ones everywhere: see `message_row`."""
+        """Return the application's messages with these ids, in any order, without payloads.
+
+        They are searched at the time in their ids. Missing ones are then searched everywhere: see `message_row`.
+        """
         if not message_ids:
             return []
         times = [made_within(message_id) for message_id in message_ids]
@@ -62,10 +67,12 @@ class Messages(Shared):
         found = yield Step("messages_of", of=app_no, ids=list(message_ids), since=since, until=until)
         if lost := set(message_ids) - {each["id"] for each in found}:
             found += yield Step("messages_of", of=app_no, ids=list(lost), since=ANY_TIME[0], until=ANY_TIME[1])
-        return [rows.listed_message(each, self._reading) for each in found]
+        return [self._reading.struct(Message, each) for each in found]
 
     @changes
     def expunge_message(self, message: Message, *, force: bool = False, note: Note[bool] | None = None) -> Plan[bool]:
+        """Remove the message's payload permanently. Return False if it is still to be sent, or is an unresolved dead
+        letter; `force` removes it anyway."""
         done = yield Step("message_expunge", created_at=message.created_at, seq=message.seq, id=message.id, force=force)
         return (yield from noted(note, bool(done)))
 
@@ -73,11 +80,13 @@ class Messages(Shared):
 
     @reads
     def deliveries(self, message_id: str) -> Plan[list[Delivery]]:
+        """Return all deliveries of a message: open, finished and dead."""
         found = yield Step("deliveries", id=message_id, accepted_at=(yield from self._accepted_at(message_id)))
         return [rows.delivery(each, self._reading) for each in found]
 
     @reads
     def deliveries_page(self, message: Message, word: str | None, *, after: int, limit: int) -> Plan[list[Delivery]]:
+        """Return deliveries with this state word (see `delivery_words`; None: all), ordered by id, after this id."""
         state, held = message_search.state_of(word)
         found = yield Step(
             "deliveries_page",
@@ -92,6 +101,7 @@ class Messages(Shared):
 
     @reads
     def delivery_words(self, message: Message) -> Plan[dict[str, int]]:
+        """Count the message's deliveries by state word (held, pending and so on), as in `FoundMessage.states`."""
         counted = yield from message_search.states_of([message])
         return counted.get(message.id, {})
 
@@ -105,6 +115,7 @@ class Messages(Shared):
 
     @reads
     def attempts(self, message_id: str) -> Plan[list[Attempt]]:
+        """Return all attempts of a message, oldest first."""
         found = yield Step("attempts", id=message_id, accepted_at=(yield from self._accepted_at(message_id)))
         return self._attempts(found)
 
@@ -115,6 +126,8 @@ class Messages(Shared):
 
     @changes
     def expunge_attempt(self, message: Message, attempt_id: str, *, note: Note[bool] | None = None) -> Plan[bool]:
+        """Remove the endpoint's response (headers and body) from an attempt permanently. Return False if there is no
+        such attempt."""
         done = yield Step("attempt_expunge", id=message.id, attempt_id=attempt_id, accepted_at=message.created_at)
         return (yield from noted(note, bool(done)))
 
@@ -122,6 +135,8 @@ class Messages(Shared):
     def endpoint_attempts(
         self, endpoint_no: int, where: AttemptFilter, page: Page, *, content: bool = True
     ) -> Plan[Walk[Attempt]]:
+        """Return a page of the endpoint's attempts, newest first; the iterator is an attempt id. Response headers and
+        body are included only with `content`."""
         asked = _asked(ids.ATTEMPT, endpoint_no, where, page) | _outcome(listing.outcome(where))
         asked |= {"code_class": where.code_class, "content": content}
         end = (yield from value(_way("endpoint_attempts_end", page), **asked)) if listing.rare(where) else None
@@ -138,6 +153,8 @@ class Messages(Shared):
         endpoint_no: int | None = None,
         content: bool = True,
     ) -> Plan[list[Attempt]]:
+        """Return a page of the message's attempts, newest first. The caller must check event types, channel and tag
+        against the message."""
         asked = _asked(ids.ATTEMPT, message.id, where, page)
         asked |= {"accepted_at": message.created_at, "delivered": where.delivered, "code_class": where.code_class}
         found = yield Step(_way("message_attempts", page), **asked, endpoint_no=endpoint_no, content=content)
@@ -147,6 +164,8 @@ class Messages(Shared):
     def attempted_messages(
         self, endpoint_no: int, where: AttemptedFilter, page: Page, *, content: bool = False
     ) -> Plan[Walk[Attempted]]:
+        """Return a page of messages that were sent to the endpoint, ordered by their first stored attempt, newest
+        first. The iterator is that attempt."""
         asked = _asked(ids.ATTEMPT, endpoint_no, where, page) | _outcome(None)
         asked |= {"states": None if where.states is None else list(where.states)}
         end = yield from value(_way("endpoint_attempts_end", page), **asked)
@@ -187,17 +206,12 @@ def _asked(prefix: str, of: object, where: MessageFilter, page: Page) -> dict[st
     """Return the parameters of a listing: its bounds and its filter."""
     span = listing.span(prefix, where, page)
     recorded_after, recorded_before = listing.recorded_within(where)
-    return {
+    return asdict(where) | {
         "of": of,
         "near": span.near,
         "far": span.far,
         "limit": page.limit,
         "stride": listing.STRIDE,
-        "event_types": where.event_types,
-        "channel": where.channel,
-        "tag": where.tag,
-        "after": where.after,
-        "before": where.before,
         "recorded_after": recorded_after,
         "recorded_before": recorded_before,
     }

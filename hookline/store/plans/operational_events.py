@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hookline.model.states import Reason
 from hookline.rules import operational_events
 from hookline.rules.operational_events import MANAGEMENT, DeliveryEvent, Known, LastAttempt, Note, Subject
 from hookline.store.plans.plan import Batch, Plan, Step
 from hookline.store.rows import Reading, Row
-from hookline.store.rows.reading import struct_of
 
 
 def write_events(notes: Sequence[Note], read: Reading) -> Plan[None]:
@@ -22,7 +22,7 @@ def write_events(notes: Sequence[Note], read: Reading) -> Plan[None]:
     found = yield Step("operational_subjects", management=MANAGEMENT, nos=nos)
     if not found:
         return
-    subjects = {row["no"]: _subject(row, read) for row in found}
+    subjects = {row["no"]: read.struct(Subject, row) for row in found}
     known = yield from _known(operational_events.of_deliveries(notes, subjects), read)
     events = [
         {
@@ -36,6 +36,23 @@ def write_events(notes: Sequence[Note], read: Reading) -> Plan[None]:
         for event in operational_events.to_events(notes, subjects, known)
     ]
     yield Batch("operational_write", events)
+
+
+def of_deaths(found: Sequence[Row], reason: Reason, read: Reading) -> list[DeliveryEvent]:
+    """Build events for deliveries that died without an attempt."""
+    return [
+        DeliveryEvent(
+            kind=operational_events.Kind.ATTEMPT_EXHAUSTED,
+            endpoint_no=row["endpoint_no"],
+            delivery_id=row["id"],
+            message_id=row["message_id"],
+            accepted_at=read.instant(row["message_at"]),
+            sent=row["sent"],
+            at=read.instant(row["died_at"]),
+            reason=reason,
+        )
+        for row in found
+    ]
 
 
 def _known(turns: Sequence[DeliveryEvent], read: Reading) -> Plan[Known]:
@@ -70,7 +87,3 @@ def _attempt(row: Row, read: Reading) -> LastAttempt:
     return LastAttempt(
         id=row["id"], response_status_code=row["status_code"] or 0, timestamp=read.instant(row["started_at"])
     )
-
-
-def _subject(row: Row, read: Reading) -> Subject:
-    return struct_of(Subject, row, read)

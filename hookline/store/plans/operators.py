@@ -11,22 +11,26 @@ from hookline.errors import Conflict, InvalidInput, NotFound
 from hookline.model import Scope
 from hookline.model.audit import Note
 from hookline.model.operators import Guesses, Lock, NewSession, Operator, Session
-from hookline.store import rows
-from hookline.store.plans.plan import Batch, Plan, Shared, Step, by_text, changes, noted, reads, row, value
-from hookline.store.protocols import IDLE, Page
-from hookline.store.rows import storable
+from hookline.store.bounds import IDLE
+from hookline.store.pages import Page
+from hookline.store.plans.plan import Batch, Plan, Plans, Step, by_text, changes, noted, reads, row, value
+from hookline.store.rows.documents import storable
 
 GUESSES_KEPT = 2 * 86_400  # seconds to keep failed logins after the last one; longer than any lock
 
 
-class Operators(Shared):
+class Operators(Plans):
+    """Store dashboard operators, their sessions, failed logins and the audit log."""
+
     @changes
     def create_operator(self, new: Operator, *, note: Note[Operator] | None = None) -> Plan[Operator]:
+        """Create an operator; the database sets `created_at`. Raises `Conflict` if the name is taken, `NotFound` if the
+        organization does not exist."""
         if not all(map(storable, (new.name, new.org_id, new.password))):
             raise InvalidInput("the name or the password has a character that cannot be stored")
         made = yield from row("operator_insert", name=new.name, org_id=new.org_id, role=new.role, password=new.password)
         if made is not None:
-            return (yield from noted(note, rows.operator(made, self._reading)))
+            return (yield from noted(note, self._reading.struct(Operator, made)))
         if not (yield Step("organization", org_id=new.org_id)):
             raise NotFound("no such organization")
         raise Conflict(f"there is an operator {new.name!r} already")
@@ -34,12 +38,14 @@ class Operators(Shared):
     @reads
     def operator(self, name: str) -> Plan[Operator | None]:
         found = (yield from row("operator", name=name)) if storable(name) else None
-        return None if found is None else rows.operator(found, self._reading)
+        return None if found is None else self._reading.struct(Operator, found)
 
     @reads
     def operators(self, org_id: str | None, page: Page) -> Plan[list[Operator]]:
+        """Return a page of operators ordered by name; the iterator is a name. Without `org_id`, the operators of all
+        organizations."""
         found = yield from by_text("operators", page, org_id=org_id)
-        return [rows.operator(each, self._reading) for each in found]
+        return [self._reading.struct(Operator, each) for each in found]
 
     @changes
     def change_operator(
@@ -50,15 +56,18 @@ class Operators(Shared):
         password: str | None = None,
         note: Note[Operator] | None = None,
     ) -> Plan[Operator]:
+        """Change the role or the password. A new password ends all sessions that began with the old one. Raises
+        `NotFound` if there is no such operator."""
         changed = yield from row("operator_change", name=name, role=role, password=password)
         if changed is None:
             raise NotFound(f"no operator {name!r}")
         if password is not None:
             yield Step("sessions_end", operator=name)
-        return (yield from noted(note, rows.operator(changed, self._reading)))
+        return (yield from noted(note, self._reading.struct(Operator, changed)))
 
     @changes
     def delete_operator(self, name: str, *, note: Note[None] | None = None) -> Plan[None]:
+        """Delete the operator and all of the operator's sessions. Raises `NotFound` if there is no such operator."""
         if not (yield Step("operator_delete", name=name)):
             raise NotFound(f"no operator {name!r}")
         yield Step("sessions_end", operator=name)
@@ -68,6 +77,8 @@ class Operators(Shared):
 
     @changes
     def add_session(self, new: NewSession, *, note: Note[None] | None = None) -> Plan[None]:
+        """Store a session. Raises `NotFound` if a password hash is given and the operator was deleted or has another
+        password now."""
         if new.password is not None:
             known = yield Step("operator_password_is", operator=new.operator, org_id=new.org_id, password=new.password)
             if not known:
@@ -79,11 +90,14 @@ class Operators(Shared):
 
     @reads
     def session(self, hashed: bytes) -> Plan[Session | None]:
+        """Return the session. None: it ended, is unknown, was idle for `IDLE` seconds, or its owner is no longer valid
+        (deleted operator, revoked or expired API key, revoked token, deleted application). Changes nothing."""
         found = yield from row("session", hash=hashed, idle=timedelta(seconds=IDLE))
-        return None if found is None else rows.session(found, self._reading)
+        return None if found is None else self._reading.struct(Session, found)
 
     @changes
     def touch_session(self, hashed: bytes) -> Plan[None]:
+        """Set the session's last use to now. The value is written at most once a minute."""
         yield Step("session_touch", hash=hashed)
 
     @changes
@@ -93,6 +107,7 @@ class Operators(Shared):
 
     @changes
     def end_sessions(self, operator: str, *, note: Note[int] | None = None) -> Plan[int]:
+        """End all sessions of the operator and return their number."""
         ended = yield Step("sessions_end", operator=operator)
         return (yield from noted(note, len(ended)))
 
@@ -100,8 +115,13 @@ class Operators(Shared):
 
     @changes
     def take_guess(self, rules: Mapping[bytes, Lock]) -> Plan[datetime | None]:
-        """Count a login attempt. It first reads without a lock, so that a locked-out user who keeps trying costs little
-        and writes nothing."""
+        """Count a login attempt against each subject before the password is checked. Otherwise parallel attempts would
+        bypass the limit.
+
+        If a subject is locked, count nothing and return the end of the longest lock: the caller must not check the
+        password. Each subject has its own rule, which must be a pure function. Locks are first read without locking
+        their rows, so that a locked-out user who keeps trying costs little and writes nothing.
+        """
         subjects = sorted(rules)  # sorted, so that two concurrent logins lock subjects in one order
         for subject in subjects:
             until = yield from value("guess_locked", subject=subject)
@@ -111,7 +131,7 @@ class Operators(Shared):
         for subject in subjects:
             held += yield Step("guess_hold", subject=subject)
         now = max(self._reading.instant(each["now"]) for each in held)
-        known = {each["subject"]: rows.guesses(each, self._reading) for each in held if each["failures"]}
+        known = {each["subject"]: self._reading.struct(Guesses, each) for each in held if each["failures"]}
         until = _locked(known, now)
         if until is None:
             counted = {subject: rules[subject](known.get(subject), now) for subject in subjects}
@@ -120,6 +140,7 @@ class Operators(Shared):
 
     @changes
     def forgive(self, subjects: Sequence[bytes]) -> Plan[None]:
+        """Forget the failed logins of these subjects after a correct password."""
         yield Batch("guess_forgive", [{"subject": subject} for subject in sorted(subjects)])
 
 

@@ -2,7 +2,7 @@
 
 A plan is a generator. It yields steps (a statement's name in `store/sql` and its values) and gets the rows of each:
 
-    class ApiKeys(Shared):
+    class ApiKeys(Plans):
         @changes
         def revoke_api_key(self, org_id: str, key_id: str, *, note: Note[None] | None = None) -> Plan[None]:
             if not (yield Step("api_key_revoke", org_id=org_id, key_id=key_id)):
@@ -15,19 +15,22 @@ A plan is a generator. It yields steps (a statement's name in `store/sql` and it
 
 A plan never catches a database error, because a failed statement aborts a PostgreSQL transaction. A statement that may
 be refused shows it in its rows (`ON CONFLICT DO NOTHING RETURNING ...`). A plan must not assume that it is the only
-writer. Values are Python values (instants, lists, enums) and the engine converts them. `Shared._reading` converts the
+writer. Values are Python values (instants, lists, enums) and the engine converts them. `Plans._reading` converts the
 values of rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from enum import Enum
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from hookline.model.audit import Note
 from hookline.security.vault import Vault
-from hookline.store.protocols import LAST_NUMBER, Page, StoreOptions, after_number
+from hookline.store.bounds import LAST_NUMBER
+from hookline.store.options import StoreOptions
+from hookline.store.pages import Page, after_number
 from hookline.store.rows import Reading, Row, audit_columns
 
 T = TypeVar("T")
@@ -64,63 +67,77 @@ class Bulk(Batch):
 Plan = Generator[Step | Batch, list[Row], T]
 
 
-class Shared:
-    """The attributes that a shared method uses from its engine."""
-
-    _vault: Vault
-    _options: StoreOptions
-    _reading: Reading
-
-    async def _run_read(self, plan: Callable[[], Plan[T]], *, indexed: bool = False) -> T:
-        raise NotImplementedError
-
-    async def _run_change(self, plan: Callable[[], Plan[T]], *, indexed: bool = False) -> T:
-        raise NotImplementedError
+class LockTimeout(Exception):
+    """A plan waited too long for a lock. It changed nothing."""
 
 
-S = TypeVar("S", bound=Shared)
+class Run(Enum):
+    """How an engine runs a plan. SQLite only distinguishes reads from changes."""
+
+    READ = "read"
+    SEARCH = "search"  # reads history, so PostgreSQL must not use a sequential scan
+    SNAPSHOT = "snapshot"  # reads in one transaction on PostgreSQL
+    CHANGE = "change"
+    SEARCH_AND_CHANGE = "search_and_change"
+
+
+class Database(Protocol):
+    """The database of either engine, as plans use it."""
+
+    vault: Vault
+    options: StoreOptions
+    reading: Reading
+
+    async def run_plan(self, plan: Callable[[], Plan[T]], run: Run) -> T:
+        """Run every step of a plan and return its result. `plan` starts the plan, and may be called twice."""
+
+
+class Plans:
+    """Plans of one theme. The decorators below turn each plan into an async method."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._vault = database.vault
+        self._options = database.options
+        self._reading = database.reading
+
+
+S = TypeVar("S", bound=Plans)
 Written = Callable[Concatenate[S, P], Plan[T]]
 Method = Callable[Concatenate[S, P], Coroutine[Any, Any, T]]
 
 
-def reads(written: Written[S, P, T]) -> Method[S, P, T]:
-    """Turn a plan that changes nothing into an async method."""
-
+def _method(run: Run, written: Written[S, P, T]) -> Method[S, P, T]:
     @wraps(written)
     async def method(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._run_read(lambda: written(self, *args, **kwargs))
+        return await self._database.run_plan(lambda: written(self, *args, **kwargs), run)
 
     return method
+
+
+def reads(written: Written[S, P, T]) -> Method[S, P, T]:
+    """Turn a plan that changes nothing into an async method."""
+    return _method(Run.READ, written)
+
+
+def searches(written: Written[S, P, T]) -> Method[S, P, T]:
+    """As `reads`, for plans that read history."""
+    return _method(Run.SEARCH, written)
+
+
+def snapshots(written: Written[S, P, T]) -> Method[S, P, T]:
+    """As `reads`, for plans whose reads must all see the same state of the database."""
+    return _method(Run.SNAPSHOT, written)
 
 
 def changes(written: Written[S, P, T]) -> Method[S, P, T]:
     """Turn a plan into an async method that runs it in one transaction."""
-
-    @wraps(written)
-    async def method(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._run_change(lambda: written(self, *args, **kwargs))
-
-    return method
+    return _method(Run.CHANGE, written)
 
 
-def searches(written: Written[S, P, T]) -> Method[S, P, T]:
-    """As `reads`, for plans that read history. PostgreSQL then never uses a sequential scan."""
-
-    @wraps(written)
-    async def method(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._run_read(lambda: written(self, *args, **kwargs), indexed=True)
-
-    return method
-
-
-def works(written: Written[S, P, T]) -> Method[S, P, T]:
-    """As `changes`, for plans that read history. PostgreSQL then never uses a sequential scan."""
-
-    @wraps(written)
-    async def method(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._run_change(lambda: written(self, *args, **kwargs), indexed=True)
-
-    return method
+def searches_and_changes(written: Written[S, P, T]) -> Method[S, P, T]:
+    """As `changes`, for plans that read history."""
+    return _method(Run.SEARCH_AND_CHANGE, written)
 
 
 # ── steps that many plans take ────────────────────────────────────────────────────────────────────────────────────

@@ -13,10 +13,9 @@ from hookline.clock import EPOCH
 from hookline.model import SweepReport
 from hookline.model.activity import ALL, MINUTE, QUARTER, Activity, AttemptCounts, add
 from hookline.model.pulses import Pulse, together
-from hookline.store.plans.chores import Chore, is_free
-from hookline.store.plans.plan import Bulk, Plan, Shared, Step, changes, reads, value
+from hookline.store.plans.plan import Bulk, Plan, Plans, Step, changes, reads, value
+from hookline.store.plans.sweep_locks import SweepLock, try_lock
 from hookline.store.rows import Reading, Row
-from hookline.store.rows.reading import struct_of
 
 MAX_READ = 20_000  # maximum pulses that one call reads: two hours of 27 processes, or a week of minutes
 MAX_ROLLED = 5_000
@@ -31,9 +30,12 @@ _decode = msgspec.json.Decoder(Pulse).decode
 _encode = msgspec.json.Encoder().encode
 
 
-class Pulses(Shared):
+class Pulses(Plans):
+    """Store what processes did (pulses) and what happened at each endpoint (activity)."""
+
     @changes
     def add_pulse(self, process: str, pulse: Pulse, attempts: AttemptCounts | None = None) -> Plan[None]:
+        """Store what the process did since its last pulse, in total and per endpoint. The database sets `at`."""
         yield Step("pulse_add", process=process, data=_encode(pulse))
         counted = _counted(attempts or {})
         yield Bulk("activity_add", counted)
@@ -43,18 +45,22 @@ class Pulses(Shared):
     def activity(
         self, since: datetime, *, org_id: str, app_no: int | None = None, endpoint_no: int | None = None, grain: int
     ) -> Plan[list[Activity]]:
+        """Return activity of an organization, an application or an endpoint, oldest first, from the interval that
+        contains `since`. Empty intervals are left out. Minutes are kept for two hours, quarter hours for a week."""
         before = since - timedelta(seconds=grain)
         if app_no is None:
             found = yield Step("org_activity", org_id=org_id, grain=grain, before=before)
         else:
             no = ALL if endpoint_no is None else endpoint_no
             found = yield Step("activity", org_id=org_id, app_no=app_no, endpoint_no=no, grain=grain, before=before)
-        return [_activity(each, self._reading) for each in found]
+        return [self._reading.struct(Activity, each) for each in found]
 
     @reads
     def endpoint_activity(
         self, nos: Sequence[tuple[int, int]], since: datetime, *, grain: int, first: datetime, step: timedelta
     ) -> Plan[dict[int, list[Activity]]]:
+        """Return activity of several endpoints, given as (application number, endpoint number), by endpoint number. It
+        is summed in steps of equal length, and the first step begins no later than `since`."""
         found: dict[int, list[Activity]] = {endpoint_no: [] for _, endpoint_no in nos}
         listed = yield Step(
             "endpoint_activity",
@@ -66,17 +72,20 @@ class Pulses(Shared):
             step=step,
         )
         for each in listed:
-            found[each["endpoint_no"]].append(_activity(each, self._reading))
+            found[each["endpoint_no"]].append(self._reading.struct(Activity, each))
         return found
 
     @reads
     def pulses(self, since: datetime, until: datetime | None = None, *, minutes: bool = False) -> Plan[list[Pulse]]:
+        """Return the pulses of all processes after `since`, up to and including `until`, oldest first. With `minutes`,
+        return one pulse per minute for the whole fleet."""
         found = yield Step("pulses", grain=int(minutes), since=since, until=until, max_rows=MAX_READ)
         return [_pulse(each, self._reading) for each in found]
 
     @changes
     def roll_pulses(self) -> Plan[SweepReport]:
-        if not (yield from is_free(Chore.PULSES)):
+        """Aggregate pulses into minutes and delete old ones. Does nothing if another worker is doing it."""
+        if not (yield from try_lock(SweepLock.PULSES)):
             return SweepReport()
         now = self._reading.instant((yield from value("now")))
         found = yield Step("pulses_unrolled", first=EPOCH, before=_floor(now - _SETTLED), max_rows=MAX_ROLLED)
@@ -130,7 +139,3 @@ def _counted(attempts: AttemptCounts) -> list[dict[str, int]]:
         {"app_no": app_no, "endpoint_no": no, "delivered": delivered, "retried": retried, "dead": dead}
         for (app_no, no), (delivered, retried, dead) in sorted(total.items())
     ]
-
-
-def _activity(row: Row, read: Reading) -> Activity:
-    return struct_of(Activity, row, read)

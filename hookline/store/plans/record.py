@@ -3,28 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from hookline import ids
 from hookline.model import RecordReport, Result
 from hookline.rules.outcomes import bare, buried, clean, halves, joined, outcome_name, refused
-from hookline.store.plans.plan import Shared
-from hookline.store.rows import headers_blob
+from hookline.store.rows.documents import headers_blob
 
 
-class Recording(Shared):
-    _data_errors: tuple[type[Exception], ...]  # the database refuses the data
+class BatchRecord(Protocol):
+    """Writes a batch of outcomes. Each engine has its own."""
 
-    async def _record_batch(self, results: Sequence[Result], wake: Collection[int]) -> RecordReport:
+    data_errors: tuple[type[Exception], ...]  # the database refuses the data
+
+    async def write(self, results: Sequence[Result], wake: Collection[int]) -> RecordReport:
         """Write a batch in one transaction."""
-        raise NotImplementedError
+
+
+class Record:
+    """Record the outcomes of attempts."""
+
+    def __init__(self, batch: BatchRecord) -> None:
+        self._batch = batch
 
     async def record(self, results: Sequence[Result], *, wake: Collection[int] = ()) -> RecordReport:
+        """Write outcomes in one transaction: attempts, deliveries, lane health in the given order, and wake tokens.
+        Deliveries whose claim no longer holds are skipped.
+
+        If a batch fails because of its data, it is bisected down to the bad row. That row is written again without the
+        endpoint's response (headers, body, detail) and with its times in bounds, so that the delivery continues. If
+        that fails too, the delivery becomes dead with the reason `unsendable`, in its own transaction, and is in
+        `refused`.
+
+        `wake` names endpoints that waited for slots of this worker. Each gets a wake token for now.
+        """
+        """Write outcomes in one transaction: attempts, deliveries, lane health in the given order, and wake tokens.
+        Deliveries whose claim no longer holds are skipped.
+
+        If a batch fails because of its data, it is bisected down to the bad row. That row is written again without the
+        endpoint's response (headers, body, detail) and with its times in bounds, so that the delivery continues. If
+        that fails too, the delivery becomes dead with the reason `unsendable`, in its own transaction, and is in
+        `refused`.
+
+        `wake` names endpoints that waited for slots of this worker. Each gets a wake token for now.
+        """
         if not results:
             return RecordReport(recorded=0, stale=0)
         try:
-            return await self._record_batch(results, wake)
-        except self._data_errors:
+            return await self._batch.write(results, wake)
+        except self._batch.data_errors:
             if len(results) == 1:
                 return await self._record_bare(results[0], wake)
         first, second = halves(results)
@@ -33,8 +60,8 @@ class Recording(Shared):
     async def _record_bare(self, result: Result, wake: Collection[int]) -> RecordReport:
         """Record a refused result again without the endpoint's response, so that the delivery continues."""
         try:
-            return await self._record_batch([bare(result)], wake)
-        except self._data_errors:
+            return await self._batch.write([bare(result)], wake)
+        except self._batch.data_errors:
             return await self._record_dead(result, wake)
 
     async def _record_dead(self, result: Result, wake: Collection[int]) -> RecordReport:
@@ -42,8 +69,8 @@ class Recording(Shared):
         are recorded."""
         burial = buried(result, ids.mint(ids.ATTEMPT, result.job.claimed_at))
         try:
-            return refused(result, await self._record_batch([burial], wake))
-        except self._data_errors:
+            return refused(result, await self._batch.write([burial], wake))
+        except self._batch.data_errors:
             return RecordReport(recorded=0, stale=0, refused=(result.job.delivery_id,))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,15 +16,13 @@ from hookline.model.states import EndpointStatus
 from hookline.rules.operational_events import Batch as OfEndpoint
 from hookline.rules.operational_events import Kind
 from hookline.rules.outcomes import clean
-from hookline.rules.replay import CLOCKS_APART, Seen, Window, missed, missing_window, refusal, target
+from hookline.rules.replay import CLOCKS_APART, Seen, Window, refusal
 from hookline.store import rows
 from hookline.store.plans.endpoint_state import existing, lock_lane
-from hookline.store.plans.history import message_row
+from hookline.store.plans.message_by_id import message_row
 from hookline.store.plans.operational_events import write_events
-from hookline.store.plans.plan import Plan, Shared, Step, changes, noted, value, works
-from hookline.store.protocols import STEP
-from hookline.store.rows import Reading, Row
-from hookline.store.rows.reading import struct_of
+from hookline.store.plans.plan import Database, Plan, Plans, Step, changes, noted, value
+from hookline.store.rows import Row
 
 
 class MessageScan(Struct, frozen=True, kw_only=True):
@@ -33,43 +32,55 @@ class MessageScan(Struct, frozen=True, kw_only=True):
     end: str | None
 
 
-class Replays(Shared):
-    """Replays, shared by both engines. Each engine implements the four methods that raise `NotImplementedError`."""
+class Redelivery(Protocol):
+    """The plans of a replay that each engine writes in its own way."""
 
-    def _replay_rows(self, where: DeadFilter, limit: int) -> Plan[list[Row]]:
+    def replay(self, where: DeadFilter, limit: int) -> Plan[list[Row]]:
         """Turn matching dead letters back into deliveries and wake their lanes. Return `endpoint_no`, `count`, `first`
         and `at` per endpoint."""
-        raise NotImplementedError
 
-    def _resolve_rows(self, where: DeadFilter, text: str, limit: int) -> Plan[list[Row]]:
+    def resolve(self, where: DeadFilter, text: str, limit: int) -> Plan[list[Row]]:
         """Resolve matching dead letters and wake the queues that they blocked. Return `endpoint_no`, `count`, `first`
         and `at` per endpoint."""
-        raise NotImplementedError
 
-    def _deliver(self, endpoint: Endpoint, window: Window, message_ids: Sequence[str]) -> Plan[int]:
+    def deliver(self, endpoint: Endpoint, window: Window, message_ids: Sequence[str]) -> Plan[int]:
         """Create a manual delivery of each message, due no earlier than its `deliver_at`. Return their number."""
-        raise NotImplementedError
 
-    def _resend(self, endpoint_no: int, message_id: str) -> Plan[int | None]:
+    def resend(self, endpoint_no: int, message_id: str) -> Plan[int | None]:
         """Create a manual delivery of one message that is due now. Return its id. None: no such message, payload or
         endpoint."""
-        raise NotImplementedError
+
+
+class Replays(Plans):
+    """Send messages again: replay, replay of missed messages, resend. Resolve dead letters."""
+
+    def __init__(self, database: Database, redelivery: Redelivery) -> None:
+        super().__init__(database)
+        self._redelivery = redelivery
 
     @changes
     def replay(self, where: DeadFilter, limit: int = 1000, *, note: Note[int] | None = None) -> Plan[int]:
+        """Turn up to `limit` matching dead letters back into pending deliveries, and return their number. Call it until
+        it returns 0.
+
+        The oldest deaths come first. Each delivery keeps its id, history and retry policy, has 0 attempts and a new
+        time budget from now. Dead letters of deleted and disabled endpoints are skipped, because nothing would be sent.
+        Those of paused endpoints wait until the endpoint is resumed. The lanes are woken.
+        """
         return (yield from noted(note, (yield from self._replay(where, limit))))
 
     def _replay(self, where: DeadFilter, limit: int) -> Plan[int]:
-        found = yield from self._replay_rows(where, limit)
+        found = yield from self._redelivery.replay(where, limit)
         return (yield from self._tell(found, Kind.DEAD_REPLAYED))
 
     @changes
     def resolve(self, where: DeadFilter, text: str, limit: int = 1000, *, note: Note[int] | None = None) -> Plan[int]:
+        """Resolve up to `limit` matching dead letters with this text as their note, and return their number."""
         done = 0 if where.resolved else (yield from self._resolve(where, text, limit))
         return (yield from noted(note, done))
 
     def _resolve(self, where: DeadFilter, text: str, limit: int) -> Plan[int]:
-        found = yield from self._resolve_rows(replace(where, resolved=None), clean(text), limit)
+        found = yield from self._redelivery.resolve(replace(where, resolved=None), clean(text), limit)
         return (yield from self._tell(found, Kind.DEAD_RESOLVED, clean(text)))
 
     def _tell(self, found: Sequence[Row], kind: Kind, text: str | None = None) -> Plan[int]:
@@ -89,43 +100,6 @@ class Replays(Shared):
         return sum(batch.count for batch in batches)
 
     # ── missed messages, resend ──
-
-    async def replay_missing(
-        self,
-        endpoint_no: int,
-        since: datetime,
-        until: datetime,
-        limit: int = 1000,
-        *,
-        note: Note[int] | None = None,
-    ) -> int:
-        """Replay in batches, each in its own transaction. The audit entry is written with the batch that creates
-        deliveries, or with the last one."""
-        after: str | None = None
-        while True:
-            made, after = await self._replay_batch(endpoint_no, since, until, after, limit, note)
-            if made or after is None:
-                return made
-
-    @works
-    def _replay_batch(
-        self,
-        endpoint_no: int,
-        since: datetime,
-        until: datetime,
-        after: str | None,
-        limit: int,
-        note: Note[int] | None,
-    ) -> Plan[tuple[int, str | None]]:
-        endpoint, now = yield from self._lock_endpoint(endpoint_no)
-        window = missing_window(since, until, now, self._options.retention_days)
-        scan = yield from self._scan_messages(endpoint, window, after, STEP)
-        to = target(endpoint)
-        chosen = [seen.id for seen in scan.seen if missed(to, window, seen)][:limit]
-        made = (yield from self._deliver(endpoint, window, chosen)) if chosen else 0
-        if made or scan.end is None:
-            yield from noted(note, made)
-        return made, scan.end
 
     def _lock_endpoint(self, endpoint_no: int) -> Plan[tuple[Endpoint, datetime]]:
         """Return the endpoint and the current instant, under its lane's lock. Raises `NotFound` or `Conflict` if
@@ -148,26 +122,31 @@ class Replays(Shared):
             until=window.until + CLOCKS_APART,
             limit=limit,
         )
-        seen = [_seen(each, self._reading) for each in found]
+        seen = [self._reading.struct(Seen, each) for each in found]
         return MessageScan(seen=seen, end=seen[-1].id if len(seen) == limit else None)
 
     @changes
     def resend(self, endpoint_no: int, message_id: str, *, note: Note[int | None] | None = None) -> Plan[int | None]:
-        delivery_id = yield from self._resend(endpoint_no, message_id)
+        """Create a manual delivery of one message to one endpoint, even if it was delivered before. Return the
+        delivery's id. None: the message or its payload does not exist.
+
+        Raises `NotFound` if the endpoint was deleted.
+        """
+        delivery_id = yield from self._redelivery.resend(endpoint_no, message_id)
         if delivery_id is None and (yield from value("endpoint_lives", no=endpoint_no)) is None:
             raise NotFound("no such endpoint")
         return (yield from noted(note, delivery_id))
 
     @changes
     def send_example(self, endpoint_no: int, new: NewMessage, *, note: Note[Message] | None = None) -> Plan[Message]:
+        """Accept a test message for one endpoint, with a manual delivery to it, regardless of its subscriptions.
+
+        No other endpoint gets it, not even through `replay_missing`. A test message has no event id, key or channels.
+        """
         made = yield Step("example_insert", no=endpoint_no, id=new.id, event_type=new.event_type, payload=new.payload)
         if not made:
             raise NotFound("no such endpoint")
-        yield from self._resend(endpoint_no, new.id)
+        yield from self._redelivery.resend(endpoint_no, new.id)
         found = yield from message_row(new.id)
         assert found is not None
         return (yield from noted(note, rows.message(found, self._reading)))
-
-
-def _seen(row: Row, read: Reading) -> Seen:
-    return struct_of(Seen, row, read)

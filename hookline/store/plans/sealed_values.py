@@ -7,15 +7,27 @@ from typing import Any
 
 from hookline.errors import VaultError
 from hookline.security.vault import Vault
-from hookline.store.plans.plan import Batch, Bulk, Plan, Shared, Step, changes, reads, searches, value, works
-from hookline.store.protocols.sealing import KeySeals, OlderSecret, Place, Range, Resealed, Seals, Spot, of_key, others
+from hookline.store.plans.plan import (
+    Batch,
+    Bulk,
+    Plan,
+    Plans,
+    Step,
+    changes,
+    reads,
+    searches,
+    searches_and_changes,
+    value,
+)
 from hookline.store.rows import Row
 from hookline.store.rows.reading import maybe
+from hookline.store.sealing import KeySeals, OlderSecret, Place, Range, Resealed, Seals, Spot, of_key, others
 
 
-class SealedValues(Shared):
+class SealedValues(Plans):
     @searches
     def seals(self, limit: int) -> Plan[Seals]:
+        """Count how many values each key has encrypted. Each count stops at `limit`."""
         heads = self._vault.heads
         keys = []
         for head in heads:
@@ -25,8 +37,13 @@ class SealedValues(Shared):
             unknown += yield from _count(within, limit)
         return Seals(first=keys[0], older=tuple(keys[1:]), unknown=unknown)
 
-    @works
+    @searches_and_changes
     def reseal(self, place: Place, within: Range, after: Spot, limit: int) -> Plan[Resealed]:
+        """Re-encrypt one batch of values with the first key, in one transaction.
+
+        Values that changed since they were read, that another transaction has locked, or that no key decrypts stay
+        unchanged.
+        """
         found = yield Step(
             "sealed_next",
             place=place,
@@ -45,11 +62,14 @@ class SealedValues(Shared):
 
     @changes
     def watch_secrets(self, signs: bytes, older: Sequence[bytes]) -> Plan[None]:
+        """Register the secret that signs tokens and the older ones that only verify them. All are given as hashes."""
         yield Step("secret_signs", id=signs)
         yield Batch("secret_watch", [{"id": each} for each in older])
 
     @changes
     def secret_seen(self, hashed: bytes) -> Plan[None]:
+        """Set the last use of an older secret to now, because a token of it was used. The value is written at most once
+        a minute."""
         yield Step("secret_seen", id=hashed)
 
     @reads

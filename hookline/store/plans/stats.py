@@ -1,71 +1,98 @@
-"""Build `Stats` from the counts of either engine."""
+"""Statistics of a period."""
 
 from __future__ import annotations
 
-from msgspec import Struct
+import asyncio
+from typing import Any
 
 from hookline import ids
-from hookline.model import Stats, StatsFilter
+from hookline.model import Counts, Stats, StatsFilter
+from hookline.store.plans.plan import Database, Plan, Plans, Step, reads, snapshots, value
 
 # Maximum rows counted per figure. It takes about a second of the database's time, so that a busy month does not
 # block other work.
 MAX_COUNTED = 250_000
 
 
-class Span(Struct, frozen=True, kw_only=True):
-    """The ids that were made in a period: `first` is included, `last` is excluded."""
+class Statistics(Plans):
+    """Count what is open now, and what happened in a period."""
 
-    first: str
-    last: str
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._counting = asyncio.Lock()  # one count at a time, so that counting does not occupy every connection
+
+    @reads
+    def counts(self) -> Plan[Counts]:
+        found = yield Step("counts")
+        return self._reading.struct(Counts, found[0])
+
+    @reads
+    def in_flight(self, endpoint_no: int) -> Plan[int]:
+        """Count the endpoint's leased deliveries, also if its concurrency is unlimited."""
+        count: int = yield from value("stats_delivering", endpoints=[endpoint_no])
+        return count
+
+    async def stats(self, where: StatsFilter) -> Stats:
+        """Count messages and attempts by the instant in their ids, and dead letters by the instant of death, in one
+        snapshot.
+
+        The cost grows with the number of rows in the window and of open rows, up to a limit per figure. It does not
+        grow with history.
+        """
+        async with self._counting:
+            return await self._stats(where)
+
+    @snapshots
+    def _stats(self, where: StatsFilter) -> Plan[Stats]:
+        yield Step("stats_snapshot")
+        yield Step("stats_planner")
+        apps = yield from _applications(where)
+        lanes = {"endpoints": (yield from _endpoints(apps, where)), "max_rows": MAX_COUNTED}
+        tried = lanes | _made_within(ids.ATTEMPT, where)
+        sent = {"apps": apps, "max_rows": MAX_COUNTED} | _made_within(ids.MESSAGE, where)
+        messages = yield from value("stats_messages", **sent)
+        pending, scheduled = yield from _pair("stats_waiting", lanes)
+        queued = yield from value("stats_queued", **lanes)
+        attempts = yield from value("stats_attempts", **tried)
+        retries, deaths = yield from _pair("stats_failed", tried)
+        dead, resolved = yield from _pair("stats_dead", lanes | {"since": where.since, "until": where.until})
+        dead_open = yield from value("stats_dead_open", **lanes)
+        counted = (messages, pending + scheduled, queued, attempts, retries + deaths, dead + resolved, dead_open)
+        return Stats(
+            messages=messages,
+            pending=pending,
+            scheduled=scheduled,
+            queued=queued,
+            delivering=(yield from value("stats_delivering", **lanes)),
+            delivered=max(0, attempts - retries - deaths),  # each delivered attempt is one delivered delivery
+            dead=dead,
+            resolved=resolved,
+            retries=retries,
+            deaths=deaths,
+            dead_open=dead_open,
+            complete=all(many < MAX_COUNTED for many in counted),
+        )
 
 
-def message_ids(where: StatsFilter) -> Span:
-    return _span(ids.MESSAGE, where)
+def _applications(where: StatsFilter) -> Plan[list[int]]:
+    if where.endpoint_no is not None:
+        return []
+    if where.app_no is not None:
+        return [where.app_no]
+    return [each["no"] for each in (yield Step("stats_apps", org_id=where.org_id))]
 
 
-def attempt_ids(where: StatsFilter) -> Span:
-    return _span(ids.ATTEMPT, where)
+def _endpoints(apps: list[int], where: StatsFilter) -> Plan[list[int]]:
+    if where.endpoint_no is not None:
+        return [where.endpoint_no]
+    return [each["no"] for each in (yield Step("stats_endpoints", apps=apps))]
 
 
-def _span(prefix: str, where: StatsFilter) -> Span:
-    return Span(first=ids.first_at(prefix, where.since), last=ids.first_at(prefix, where.until))
+def _made_within(prefix: str, where: StatsFilter) -> dict[str, Any]:
+    """Return the bounds of the ids that were made in the period: `first` is included, `last` is excluded."""
+    return {"first": ids.first_at(prefix, where.since), "last": ids.first_at(prefix, where.until)}
 
 
-class Figures(Struct, frozen=True, kw_only=True):
-    """The counts as the database returned them."""
-
-    messages: int
-    waiting: tuple[int, int]  # pending, scheduled
-    queued: int
-    delivering: int
-    attempts: int
-    failed: tuple[int, int]  # will be retried, dead
-    dead: tuple[int, int]  # unresolved, resolved
-    dead_open: int
-
-
-def stats_of(found: Figures) -> Stats:
-    """Build the statistics. Each delivered attempt is one delivered delivery, so deliveries are not counted separately."""
-    counted = (
-        found.messages,
-        sum(found.waiting),
-        found.queued,
-        found.attempts,
-        sum(found.failed),
-        sum(found.dead),
-        found.dead_open,
-    )
-    return Stats(
-        messages=found.messages,
-        pending=found.waiting[0],
-        scheduled=found.waiting[1],
-        queued=found.queued,
-        delivering=found.delivering,
-        delivered=max(0, found.attempts - sum(found.failed)),
-        dead=found.dead[0],
-        resolved=found.dead[1],
-        retries=found.failed[0],
-        deaths=found.failed[1],
-        dead_open=found.dead_open,
-        complete=all(many < MAX_COUNTED for many in counted),
-    )
+def _pair(name: str, values: dict[str, Any]) -> Plan[tuple[int, int]]:
+    found: list[Any] = yield Step(name, **values)
+    return found[0][0], found[0][1]

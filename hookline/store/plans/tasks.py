@@ -6,6 +6,7 @@ import asyncio
 from datetime import datetime
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from hookline import ids
 from hookline.clock import EPOCH
@@ -26,12 +27,27 @@ from hookline.rules.replay import (
     sort_out,
 )
 from hookline.store import rows
+from hookline.store.bounds import COUNTED, COUNTED_DEAD, MAX_RUNNING, STEP
+from hookline.store.pages import Page, after_death, death
 from hookline.store.plans.dead_letters import filtered
-from hookline.store.plans.plan import Plan, Step, by_text, changes, noted, reads, row, searches, value, works
-from hookline.store.plans.replays import Replays
-from hookline.store.protocols import COUNTED, COUNTED_DEAD, MAX_RUNNING, STEP, Page, after_death, death
-from hookline.store.rows import Reading, Row, json_text
-from hookline.store.rows.reading import struct_of
+from hookline.store.plans.endpoint_state import endpoint_of
+from hookline.store.plans.plan import (
+    Database,
+    LockTimeout,
+    Plan,
+    Step,
+    by_text,
+    changes,
+    noted,
+    reads,
+    row,
+    searches,
+    searches_and_changes,
+    value,
+)
+from hookline.store.plans.replays import Redelivery, Replays
+from hookline.store.rows import Reading, Row
+from hookline.store.rows.documents import json_text
 
 # A step waits this long for the lock of a lane or a dead letter. Then the next step tries again.
 LOCK_TIMEOUT = "2s"
@@ -44,11 +60,16 @@ class _StepWork(Struct, frozen=True, kw_only=True):
 
 
 class Tasks(Replays):
-    task_added: asyncio.Event
+    """Run long work (replay, resolve, replay of missed messages) in steps."""
+
+    def __init__(self, database: Database, redelivery: Redelivery) -> None:
+        super().__init__(database, redelivery)
+        self.task_added = asyncio.Event()  # set when this process adds a task
 
     # ── storing tasks ──
 
     async def add_task(self, new: NewTask, *, note: Note[Task] | None = None) -> Task:
+        """Store a task, which any worker may run. Raises `Conflict` if the application has too many running tasks."""
         added = await self._add_task(new, await self.task_total(new), note)
         self.task_added.set()
         return added
@@ -58,11 +79,8 @@ class Tasks(Replays):
         now = self._reading.instant((yield from value("now")))
         task_id = yield from value(
             "task_insert",
+            **asdict(new),
             id=ids.mint(ids.TASK, now),
-            org_id=new.org_id,
-            app_no=new.app_no,
-            endpoint_no=new.endpoint_no,
-            kind=new.kind,
             params=json_text(new.work),
             total=total,
             max_rows=MAX_RUNNING,
@@ -73,9 +91,10 @@ class Tasks(Replays):
 
     @searches
     def task_total(self, new: NewTask) -> Plan[int | None]:
+        """Return how many rows the task would match now. None: too many to count."""
         now = self._reading.instant((yield from value("now")))
         first = _first(new, now)
-        endpoint = yield from self._endpoint_of(new.endpoint_no)
+        endpoint = yield from endpoint_of(new.endpoint_no, self._reading, self._vault)
         if new.endpoint_no is not None and endpoint is None:
             raise NotFound("no such endpoint")
         where = filter_of(first)
@@ -85,10 +104,6 @@ class Tasks(Replays):
         found = yield from self._find(first, endpoint, now, COUNTED)
         return found.acts.wanted if found.end is None else None
 
-    def _endpoint_of(self, endpoint_no: int | None) -> Plan[Endpoint | None]:
-        found = [] if endpoint_no is None else (yield Step("endpoints_for", nos=[endpoint_no]))
-        return rows.endpoint_or_fault(found[0], self._reading, self._vault) if found else None
-
     @reads
     def task(self, org_id: str, task_id: str) -> Plan[Task | None]:
         found = yield from row("task", id=task_id)
@@ -96,29 +111,30 @@ class Tasks(Replays):
 
     @reads
     def tasks(self, where: TaskFilter, page: Page, *, newest_first: bool = True) -> Plan[list[Task]]:
+        """Return a page of tasks ordered by id."""
         asked = Page(limit=page.limit, iterator=page.iterator, backwards=page.backwards, descending=newest_first)
         found = yield from by_text(
             "tasks",
             asked,
-            org_id=where.org_id,
-            app_no=where.app_no,
+            **asdict(where),
             whole_org=True if where.app_no is None else None,
-            kinds=where.kinds,
-            statuses=where.statuses,
         )
         return [rows.task(each, self._reading) for each in found]
 
     @changes
     def cancel_task(self, task_id: str, *, note: Note[Task] | None = None) -> Plan[Task]:
+        """Cancel the task if it is running, and return it. Completed steps are not undone."""
         yield Step("task_end", id=task_id, status=TaskStatus.CANCELED, error=None)
         return (yield from noted(note, (yield from self._stored_task(task_id))))
 
     @changes
     def fail_task(self, task_id: str, error: str) -> Plan[None]:
+        """Mark the task as failed if it is still running."""
         yield Step("task_end", id=task_id, status=TaskStatus.FAILED, error=clean(error))
 
     @reads
     def open_tasks(self, limit: int) -> Plan[list[str]]:
+        """Return the ids of running tasks. The one whose last step is oldest comes first, so that tasks take turns."""
         return [each["id"] for each in (yield Step("tasks_open", limit=limit))]
 
     def _stored_task(self, task_id: str) -> Plan[Task]:
@@ -129,8 +145,20 @@ class Tasks(Replays):
 
     # ── running a step ──
 
-    @works
-    def step_task(self, task_id: str, limit: int = STEP) -> Plan[Task | None]:
+    async def step_task(self, task_id: str, limit: int = STEP) -> Task | None:
+        """Run one step over at most `limit` rows and return the task. None: it is not running, or another worker runs
+        it.
+
+        The step's work and its progress are one transaction, which locks the task's row. That lock is the lease. If a
+        worker dies during a step, the step is rolled back and the next worker continues after the last complete step.
+        """
+        try:
+            return await self._step_task(task_id, limit)
+        except LockTimeout:
+            return None  # the next step tries again
+
+    @searches_and_changes
+    def _step_task(self, task_id: str, limit: int) -> Plan[Task | None]:
         yield Step("task_lock_timeout", longest=LOCK_TIMEOUT)
         found = yield from row("task_take", id=task_id)
         if found is None:
@@ -197,7 +225,7 @@ class Tasks(Replays):
             assert found.window is not None
             delivered = 0
             if acts.deliver:
-                delivered = yield from self._deliver(endpoint, found.window, acts.deliver)
+                delivered = yield from self._redelivery.deliver(endpoint, found.window, acts.deliver)
             return delivered + (yield from self._replay_ids(acts.replay))
         if task.kind != TaskKind.RESOLVE_DEAD:
             return (yield from self._replay_ids(acts.act))
@@ -230,4 +258,4 @@ def _first(new: NewTask, now: datetime) -> Task:
 
 
 def _letter(row: Row, read: Reading) -> Letter:
-    return struct_of(Letter, row, read, accepted_at=read.instant(row["message_at"]))
+    return read.struct(Letter, row, accepted_at=read.instant(row["message_at"]))

@@ -2,106 +2,66 @@
 
 from __future__ import annotations
 
-from typing import Self
+from datetime import datetime
 
 from hookline.security.vault import Vault
-from hookline.store.plans.alerts import Alerts
-from hookline.store.plans.api_keys import ApiKeys
-from hookline.store.plans.applications import Applications
-from hookline.store.plans.audit_log import AuditLog
-from hookline.store.plans.dead_letters import DeadLetters
-from hookline.store.plans.endpoint_state import EndpointState
-from hookline.store.plans.endpoints import Endpoints
-from hookline.store.plans.event_types import EventTypes
-from hookline.store.plans.kept_answers import KeptAnswers
-from hookline.store.plans.message_search import MessageSearches
-from hookline.store.plans.messages import Messages
-from hookline.store.plans.names import Names
-from hookline.store.plans.operators import Operators
-from hookline.store.plans.pulses import Pulses
-from hookline.store.plans.sealed_values import SealedValues
-from hookline.store.plans.set_aside import RowsSetAside
+from hookline.store.options import StoreOptions
+from hookline.store.parts import Access, Catalogue, History, Monitoring, Pipeline, Repair
 from hookline.store.postgres.claim import Claim
+from hookline.store.postgres.copies import Copies
 from hookline.store.postgres.database import Database
-from hookline.store.postgres.dead_letters import Moves
-from hookline.store.postgres.depths import DepthsOf
-from hookline.store.postgres.outbox import Outbox
-from hookline.store.postgres.record import Record
-from hookline.store.postgres.retire import Retire
-from hookline.store.postgres.schema_version import SchemaVersion
-from hookline.store.postgres.stats import Statistics
-from hookline.store.postgres.unhealthy_lanes import UnhealthyLanes
-from hookline.store.protocols import StoreOptions
-
-__all__ = ["PostgresStore"]
+from hookline.store.postgres.depths import DepthCount
+from hookline.store.postgres.ingest import Ingest
+from hookline.store.postgres.lanes import Lanes
+from hookline.store.postgres.migrate import Schema
+from hookline.store.postgres.record import BatchRecord
+from hookline.store.postgres.redelivery import Redelivery
+from hookline.store.postgres.relay import Relay
+from hookline.store.postgres.sweep import Sweep
+from hookline.store.store import Store
 
 
-class PostgresStore(
-    SchemaVersion,
-    Applications,
-    EventTypes,
-    Endpoints,
-    EndpointState,
-    ApiKeys,
-    KeptAnswers,
-    SealedValues,
-    Operators,
-    AuditLog,
-    Outbox,
-    RowsSetAside,
-    Claim,
-    Record,
-    Retire,
-    Pulses,
-    DeadLetters,
-    Moves,
-    Messages,
-    MessageSearches,
-    Names,
-    DepthsOf,
-    UnhealthyLanes,
-    Alerts,
-    Statistics,
-):
-    """`protocols.Store` on PostgreSQL. Its parts are the modules beside this one."""
+class PostgresStore(Store):
+    """A store in a PostgreSQL database. The modules beside this one have its stages."""
 
     engine = "postgres"
 
-    @property
-    def pipeline(self) -> Self:
-        return self
-
-    @property
-    def catalogue(self) -> Self:
-        return self
-
-    @property
-    def access(self) -> Self:
-        return self
-
-    @property
-    def repair(self) -> Self:
-        return self
-
-    @property
-    def history(self) -> Self:
-        return self
-
-    @property
-    def monitoring(self) -> Self:
-        return self
-
-    @property
-    def upkeep(self) -> Self:
-        return self
+    def __init__(self, database: Database) -> None:
+        self._db = database
+        self._schema = Schema(database)
+        lanes, ingest = Lanes(database), Ingest(database)
+        self._claim = Claim(database, lanes)
+        self.pipeline = Pipeline(
+            ingest,
+            Relay(database, ingest, self._claim.wake),
+            Copies(database, ingest, self._claim.wake),
+            self._claim,
+            BatchRecord(database, lanes),
+        )
+        self.catalogue = Catalogue(database)
+        self.access = Access(database)
+        self.repair = Repair(database, Redelivery(database))
+        self.history = History(database)
+        self.monitoring = Monitoring(database, DepthCount(database))
+        self.upkeep = Sweep(database, lanes)
 
     @classmethod
     async def open(cls, url: str, *, vault: Vault, options: StoreOptions) -> PostgresStore:
-        database = Database(url, options)
+        database = Database(url, vault, options)
         await database.open()
-        return cls(database, vault, options)
+        return cls(database)
+
+    async def version(self) -> int:
+        return await self._schema.version()
+
+    async def migrate(self) -> list[int]:
+        return await self._schema.migrate()
+
+    async def now(self) -> datetime:
+        now: datetime = await self._db.fetchval("now")
+        return now
 
     async def close(self) -> None:
-        await self.leave_outbox()
-        await self._close_listener()
+        await self.pipeline.leave_outbox()
+        await self._claim.close()
         await self._db.close()

@@ -13,19 +13,18 @@ from msgspec.structs import replace
 
 from hookline import clock
 from hookline.errors import StoreUnavailable
-from hookline.model import AppPace, ClaimBatch, Endpoint, Lane, LeasedDelivery, SlotBudgets
+from hookline.model import AppPace, ClaimBatch, Lane, LeasedDelivery, SlotBudgets
 from hookline.model.states import Reason
 from hookline.rules import ordering
 from hookline.rules.claim.division import Division
 from hookline.rules.claim.rotation import Rotation, round_robin
 from hookline.rules.lane.admission import Admission
 from hookline.rules.outcomes import released_outcomes
-from hookline.security.vault import Vault
 from hookline.store import rows
-from hookline.store.postgres.base import Part, Wake
-from hookline.store.postgres.database import READ, Connection, Database, translated
-from hookline.store.postgres.operational_events import of_deaths, write_events
-from hookline.store.protocols import StoreOptions
+from hookline.store.plans.operational_events import of_deaths, write_events
+from hookline.store.postgres.database import READ, Connection, Database, run_steps, translated
+from hookline.store.postgres.lanes import Lanes, Wake
+from hookline.store.rows import documents
 
 _MAX_TOKENS = 128  # maximum tokens that one claim reads
 _STRAY = 1000  # tokens without a lane that a full scan deletes
@@ -58,9 +57,14 @@ class _Lanes:
         self.floors |= {no: min(floor, self.floors[no]) for no, floor in floors.items()}
 
 
-class Claim(Part):
-    def __init__(self, database: Database, vault: Vault, options: StoreOptions) -> None:
-        super().__init__(database, vault, options)
+class Claim:
+    def __init__(self, database: Database, lanes: Lanes) -> None:
+        self._db = database
+        self._sql = database.sql
+        self._options = database.options
+        self._lanes = lanes
+        self._loop = asyncio.get_running_loop()
+        self._woken = asyncio.Event()
         self._watermark = _BEGINNING
         self._full_scan_at = 0.0  # monotonic time at which the next full scan is due
         self._full_scan_cost = 0.0  # seconds that the last full scan took
@@ -68,11 +72,6 @@ class Claim(Part):
         self._listener: Connection | None = None
         self._asleep = False  # True: the listener's session holds the sleepers' lock
         self._releasing: asyncio.Task[None] | None = None  # the task that releases the sleepers' lock
-
-    async def endpoints_for(self, nos: Iterable[int]) -> list[Endpoint]:
-        async with self._db.indexed() as connection:
-            found = await connection.fetch(self._sql["endpoints_for"], list(nos))
-        return [rows.endpoint_or_fault(row, READ, self._vault) for row in found]
 
     # ── claim ──
 
@@ -98,7 +97,7 @@ class Claim(Part):
         found = await self._claim_lanes(connection, tokens)
         if not found:
             return None
-        locked = _Lanes(found, claim=self._chance.getrandbits(62))
+        locked = _Lanes(found, claim=clock.chance.getrandbits(62))
         self._move_watermark(locked, full=_tokens_read(found) >= tokens)
         if locked.turns:
             await self._promote(connection, locked)
@@ -204,7 +203,7 @@ class Claim(Part):
         if len(contents) < len(taken):
             lost = [row["id"] for row in taken if row["id"] not in contents]
             dead = await connection.fetch(self._sql["claim_unsendable"], lost, locked.claim)
-            await write_events(connection, self._sql, of_deaths(dead, Reason.UNSENDABLE))
+            await run_steps(connection, self._sql, write_events(of_deaths(dead, Reason.UNSENDABLE, READ), READ))
         return contents
 
     async def _write_after(
@@ -228,9 +227,9 @@ class Claim(Part):
         }
         after = [settled[lane.endpoint_no][0] for lane in locked.lanes]
         changed = [lane for lane, before in zip(after, locked.lanes, strict=True) if lane != before]
-        await self._write_lanes(connection, changed)
+        await self._lanes.write(connection, changed)
         await self._write_paces(connection, division.changed_paces())
-        await self._write_wakes(connection, [wake for _, wake in settled.values() if wake is not None])
+        await self._lanes.write_wakes(connection, [wake for _, wake in settled.values() if wake is not None])
         return after
 
     async def _write_paces(self, connection: Connection, paces: Sequence[AppPace]) -> None:
@@ -279,7 +278,7 @@ class Claim(Part):
 
     async def _release(self, connection: Connection, jobs: Sequence[LeasedDelivery]) -> int:
         counted = sorted({job.endpoint_no for job in jobs if job.counted or job.probe})
-        lanes, now = await self._lock_lanes(connection, counted, counted)
+        lanes, now = await self._lanes.lock(connection, counted, counted)
         ordered = sorted(jobs, key=lambda job: job.delivery_id)
         found = await connection.fetch(
             self._sql["release"], [job.delivery_id for job in ordered], [job.claim for job in ordered]
@@ -287,7 +286,7 @@ class Claim(Part):
         held = {(row["id"], row["claim"]) for row in found}
         if now is not None:
             outcomes = released_outcomes(job for job in jobs if (job.delivery_id, job.claim) in held)
-            await self._fold_lanes(connection, lanes, outcomes, now)
+            await self._lanes.fold(connection, lanes, outcomes, now)
         return len(held)
 
     # ── sleep ──
@@ -307,6 +306,9 @@ class Claim(Part):
             self._drop_listener()  # the session may hold the lock
             raise
         return self._asleep
+
+    def wake(self) -> None:
+        self._loop.call_soon_threadsafe(self._woken.set)
 
     async def wait(self, timeout: float) -> None:
         try:
@@ -359,7 +361,7 @@ class Claim(Part):
         if listener is not None:
             listener.terminate()
 
-    async def _close_listener(self) -> None:
+    async def close(self) -> None:
         await self._wait_released()
         listener, self._listener, self._asleep = self._listener, None, False
         if listener is not None and not listener.is_closed():
@@ -426,7 +428,7 @@ def _job(row: Any, content: _Content, lane: Lane, admission: Admission, locked: 
         counted=admission.counted,
         probe=admission.probe,
         trigger=row["trigger"],
-        policy=rows.read_policy(row["policy"]),
+        policy=documents.read_policy(row["policy"]),
         last_delay=row["last_delay"],
         ordering_key=row["ordering_key"],
         trace=trace,

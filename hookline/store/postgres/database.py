@@ -26,8 +26,9 @@ from hookline.errors import (
     MigrationNeeded,
     StoreUnavailable,
 )
-from hookline.store.plans.plan import Bulk, Plan, Step
-from hookline.store.protocols import StoreOptions
+from hookline.security.vault import Vault
+from hookline.store.options import StoreOptions
+from hookline.store.plans.plan import Bulk, LockTimeout, Plan, Run, Step
 from hookline.store.rows import Reading
 from hookline.store.sql import load, values_of
 
@@ -122,13 +123,15 @@ def storable() -> Iterator[None]:
     """Translate the data errors of a plan."""
     try:
         yield
+    except pg.LockNotAvailableError as error:
+        raise LockTimeout("another transaction holds a lock") from error
     except pg.UniqueViolationError as error:  # a plan checks before it writes, so another transaction was faster
         raise Conflict("another request took this unique name; try again") from error
     except DATA_ERRORS as error:
         raise InvalidInput(f"a value cannot be stored: {error}") from error
 
 
-async def run(connection: Connection, sql: Mapping[str, str], plan: Plan[T]) -> T:
+async def run_steps(connection: Connection, sql: Mapping[str, str], plan: Plan[T]) -> T:
     """Run every step of a shared plan on this connection and return its result. See `store/plans/plan.py`."""
     try:
         step = next(plan)
@@ -156,7 +159,11 @@ async def _no_reset(_: Connection) -> None:
 class Database:
     """The connections of this process to one database."""
 
-    def __init__(self, url: str, options: StoreOptions) -> None:
+    reading = READ
+
+    def __init__(self, url: str, vault: Vault, options: StoreOptions) -> None:
+        self.vault = vault
+        self.options = options
         self.sql = load("postgres")
         self._url = url
         calm = max(1, options.pool_size // 4)
@@ -205,6 +212,18 @@ class Database:
                     await pool.close()
             except (asyncpg.InterfaceError, OSError, TimeoutError):
                 pool.terminate()
+
+    async def run_plan(self, plan: Callable[[], Plan[T]], run: Run) -> T:
+        indexed = run in (Run.SEARCH, Run.SEARCH_AND_CHANGE)
+
+        async def work(connection: Connection) -> T:
+            return await run_steps(connection, self.sql, plan())
+
+        with storable():
+            if run in (Run.READ, Run.SEARCH):
+                async with self.indexed() if indexed else self.calm() as connection:
+                    return await work(connection)
+            return await self.transact(work, calm=not indexed)
 
     async def connect(self) -> Connection:
         """Open a connection outside the pools, for listening and for migrations."""

@@ -4,16 +4,16 @@ process."""
 from __future__ import annotations
 
 from hookline import clock
-from hookline.model import Counts, Depths, OutboxView
-from hookline.store.plans.depths import Counted, by_name, cached_for, decode, depths_of, encode
-from hookline.store.postgres.base import Part
-from hookline.store.postgres.database import Connection
-from hookline.store.protocols import COUNTED
+from hookline.model import Depths
+from hookline.store.bounds import COUNTED
+from hookline.store.plans.depths import Counted, cached_for, decode, depths_of, encode
+from hookline.store.postgres.database import Connection, Database
 
 
-class DepthsOf(Part):
-    async def counts(self) -> Counts:
-        return Counts(**dict(await self._db.fetchrow("counts")))
+class DepthCount:
+    def __init__(self, database: Database) -> None:
+        self._db = database
+        self._sql = database.sql
 
     async def depths(self, *, fresh: float = 0.0) -> Depths:
         if fresh <= 0:
@@ -36,25 +36,6 @@ class DepthsOf(Part):
     async def _count(self, connection: Connection) -> Depths:
         began = clock.monotonic()
         row = await connection.fetchrow(self._sql["depths"], COUNTED)
-        found = Counted(
-            pending=row["pending"],
-            scheduled=row["scheduled"],
-            delivering=row["delivering"],
-            queued=row["queued"],
-            due=row["due"],
-            oldest_due=row["oldest_due"],
-            held=row["held"],
-            dead=dict(row["dead"]),
-            circuits=dict(row["circuits"]),
-            lanes={
-                "paused": row["paused"],
-                "disabled": row["disabled"],
-                "held": row["held_lanes"],
-                "slowed": row["slowed"],
-            },
-            outbox=OutboxView(
-                waiting=row["outbox_waiting"], oldest=row["outbox_oldest"], set_aside=row["outbox_set_aside"]
-            ),
-            alerts=by_name(row["alerts"]),
-        )
-        return depths_of(found, row["at"], clock.monotonic() - began)
+        counted = dict(row) | {"dead": dict(row["dead"]), "circuits": dict(row["circuits"])}
+        at = counted.pop("at")
+        return depths_of(Counted(**counted), at, clock.monotonic() - began)

@@ -8,13 +8,10 @@ from typing import Any
 
 from hookline.errors import Conflict, InvalidInput, StoreUnavailable
 from hookline.model import Accepted, BatchAccepted, IngestStatus, NewBatch, NewMessage
-from hookline.security.vault import Vault
-from hookline.store import rows
 from hookline.store.plans import batch_answers
-from hookline.store.plans.history import made_within
-from hookline.store.postgres.base import Part
+from hookline.store.plans.message_by_id import made_within
 from hookline.store.postgres.database import DATA_ERRORS, Connection, Database
-from hookline.store.protocols import StoreOptions
+from hookline.store.rows import documents
 
 _SETTLE_TRIES, _SETTLE_PAUSE = 40, 0.05
 _MAX_DOUBTS = 50_000
@@ -22,9 +19,11 @@ _MAX_DOUBTS = 50_000
 _FIRST_PAUSE, _LONGEST_PAUSE, _MAX_WAIT = 0.005, 0.1, 10.0
 
 
-class Ingest(Part):
-    def __init__(self, database: Database, vault: Vault, options: StoreOptions) -> None:
-        super().__init__(database, vault, options)
+class Ingest:
+    def __init__(self, database: Database) -> None:
+        self._db = database
+        self._sql = database.sql
+        self._options = database.options
         # messages whose COMMIT was not confirmed, with the pid of the server process that had it
         self._doubts: dict[str, int] = {}
 
@@ -60,11 +59,11 @@ class Ingest(Part):
     async def _ingest_on(self, connection: Connection, batch: Sequence[NewMessage]) -> list[Accepted]:
         """Accept a batch, in one round trip if one statement can do it."""
         if _simple(batch):
-            return await self._accept(connection, batch)
+            return await self.accept(connection, batch)
         async with connection.transaction():
-            return await self._accept(connection, batch)
+            return await self.accept(connection, batch)
 
-    async def _accept(self, connection: Connection, batch: Sequence[NewMessage]) -> list[Accepted]:
+    async def accept(self, connection: Connection, batch: Sequence[NewMessage]) -> list[Accepted]:
         """Accept a batch. Of several messages with one key, the first is accepted first, and the others then find it."""
         answers: dict[int, Accepted] = {}
         rest = dict(enumerate(batch))
@@ -153,7 +152,7 @@ class Ingest(Part):
         if not await connection.fetchval(self._sql["ingest_batch_key"], key, body, seconds):
             kept = await connection.fetchrow(self._sql["ingest_batch_kept"], key)
             return None if kept is None else batch_answers.again(batch, kept["body"], kept["answers"])
-        accepted = batch_answers.accepted(batch, await self._accept(connection, batch.messages))
+        accepted = batch_answers.accepted(batch, await self.accept(connection, batch.messages))
         await connection.execute(self._sql["ingest_batch_keep"], key, batch_answers.keep(accepted))
         return accepted
 
@@ -252,7 +251,7 @@ def _content(message: NewMessage) -> tuple[Any, ...]:
         text_array(message.tags),
         message.ordering_key,
         message.deliver_at,
-        rows.policy_text(message.policy),
+        documents.policy_text(message.policy),
         message.trace,
     )
 

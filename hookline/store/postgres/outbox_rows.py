@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from hookline.model import OutboxRow, PolicyOverride
 from hookline.store.plans.outbox_rows import NO_AGE, NO_INSTANT, NO_TEXTS
-from hookline.store.rows import read_policy
+from hookline.store.rows.documents import read_policy
 
 Faults = list[str]
 

@@ -12,11 +12,11 @@ from hookline import clock
 from hookline.model import Dead, Delivered, RecordReport, Result, Retry
 from hookline.rules import operational_events, ordering
 from hookline.rules.outcomes import clean, lost_of, moves_lane, outcomes_of
-from hookline.store import rows
-from hookline.store.plans.record import Recording, attempt_values
-from hookline.store.postgres.base import Part
-from hookline.store.postgres.database import DATA_ERRORS, Connection
-from hookline.store.postgres.operational_events import write_events
+from hookline.store.plans.operational_events import write_events
+from hookline.store.plans.record import attempt_values
+from hookline.store.postgres.database import DATA_ERRORS, READ, Connection, Database, run_steps
+from hookline.store.postgres.lanes import Lanes
+from hookline.store.rows import documents
 
 _DELIVERED, _RETRY, _DEAD = 0, 1, 2
 
@@ -65,10 +65,17 @@ class _Move(Struct, frozen=True):
     detail: str | None
 
 
-class Record(Recording, Part):
-    _data_errors = DATA_ERRORS
+class BatchRecord:
+    """Writes the outcomes of one batch."""
 
-    async def _record_batch(self, results: Sequence[Result], wake: Collection[int]) -> RecordReport:
+    data_errors: tuple[type[Exception], ...] = DATA_ERRORS
+
+    def __init__(self, database: Database, lanes: Lanes) -> None:
+        self._db = database
+        self._sql = database.sql
+        self._lanes = lanes
+
+    async def write(self, results: Sequence[Result], wake: Collection[int]) -> RecordReport:
         report = await self._record_plain(results, wake) if all(map(_plain, results)) else None
         if report is not None:
             return report
@@ -102,7 +109,7 @@ class Record(Recording, Part):
     async def _record(self, connection: Connection, results: Sequence[Result]) -> RecordReport:
         all_of = sorted({result.job.endpoint_no for result in results})
         always = sorted({result.job.endpoint_no for result in results if moves_lane(result)})
-        lanes, now = await self._lock_lanes(connection, all_of, always)
+        lanes, now = await self._lanes.lock(connection, all_of, always)
         claims, at = await self._move(connection, results)
         held = [result for result in results if claims.pop((result.job.delivery_id, result.job.claim), False)]
         if held:
@@ -113,8 +120,8 @@ class Record(Recording, Part):
                 columns=_ATTEMPT,
                 records=[attempt_values(result, result.sent.started_at, at) for result in held],
             )
-        await write_events(connection, self._sql, operational_events.of_results(held))
-        events = await self._fold_lanes(connection, lanes, outcomes_of(held), now) if now is not None else ()
+        await run_steps(connection, self._sql, write_events(operational_events.of_results(held), READ))
+        events = await self._lanes.fold(connection, lanes, outcomes_of(held), now) if now is not None else ()
         lost = lost_of(results, [result.attempt_id for result in held])
         return RecordReport(recorded=len(held), stale=len(results) - len(held), events=events, lost=lost)
 
@@ -156,7 +163,7 @@ def _receipt(result: Result) -> tuple[Any, ...]:
         sent.status,
         clean(sent.detail),
         clean(sent.address),
-        rows.headers_blob(sent.headers),
+        documents.headers_blob(sent.headers),
         sent.body,
         sent.truncated,
         timing.dns,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -15,12 +15,11 @@ from hookline.model import IngestStatus, NewMessage, OutboxRow, RelayReport
 from hookline.rules.checks.message import check_message
 from hookline.rules.operational_events import LONGEST, MANAGEMENT, room
 from hookline.rules.outcomes import clean
-from hookline.security.vault import Vault
 from hookline.store.plans.outbox_rows import message_of, no_application, reasons
 from hookline.store.postgres.database import DATA_ERRORS, Connection, Database
 from hookline.store.postgres.ingest import Ingest, contents
+from hookline.store.postgres.outbox_listener import OutboxWatch
 from hookline.store.postgres.outbox_rows import outbox_row
-from hookline.store.protocols import StoreOptions
 
 FEW = 50  # up to this many rows are read and then moved by one statement; more are locked while they are read
 _MAX_BYTES = 16 * 1024 * 1024  # maximum bytes of payload to read at once; a larger payload is read alone
@@ -61,9 +60,14 @@ class Scan:
             self._full_scan_at = monotonic() + min(_LONGEST_REST, 5 * seconds)
 
 
-class Relay(Ingest):
-    def __init__(self, database: Database, vault: Vault, options: StoreOptions) -> None:
-        super().__init__(database, vault, options)
+class Relay:
+    def __init__(self, database: Database, ingest: Ingest, wake: Callable[[], None]) -> None:
+        self._db = database
+        self._sql = database.sql
+        self._options = database.options
+        self._ingest = ingest
+        self._wake = wake
+        self._watch = OutboxWatch(database.connect, poll=database.options.outbox_poll)
         self._scan = Scan()
         self._many = False  # True: the last relay found more than a few rows
 
@@ -79,8 +83,14 @@ class Relay(Ingest):
             report = await self._db.transact(many)
         self._many = report.gone >= FEW
         if report.relayed:
-            self.wake()
+            self._wake()
         return report
+
+    async def wait_outbox(self, timeout: float) -> None:
+        await self._watch.wait(timeout)
+
+    async def leave_outbox(self) -> None:
+        await self._watch.close()
 
     # ── few rows: two round trips and no BEGIN ──
 
@@ -116,35 +126,11 @@ class Relay(Ingest):
         keyed = start == 0 and await connection.fetchval(self._sql["relay_guard"])
         found = await self._read(connection, "relay_rows", keyed, start, limit)
         taken, faults = messages(found, wall(), self._options.max_payload)
-        statuses = await self.accept_each(connection, taken, faults)
+        statuses = await accept_each(self._ingest, connection, taken, faults)
         await connection.execute(self._sql["relay_delete"], list(statuses))
         aside = await self._set_aside(connection, faults)
         relayed = sum(status == IngestStatus.ACCEPTED for status in statuses.values())
         return report_of(relayed, len(statuses) - relayed, aside, faults)
-
-    async def accept_each(
-        self, connection: Connection, taken: Sequence[Taken], faults: Faults
-    ) -> dict[int, IngestStatus]:
-        """Accept messages. If the database refuses the data, bisect down to the bad row. That row is a fault and does
-        not block the others."""
-        if not taken:
-            return {}
-        try:
-            async with connection.transaction():
-                answers = await self._accept(connection, [message for _, message in taken])
-        except DATA_ERRORS as error:
-            if len(taken) == 1:
-                faults[taken[0][0]] = clean(str(error))
-                return {}
-            middle = len(taken) // 2
-            first = await self.accept_each(connection, taken[:middle], faults)
-            return first | await self.accept_each(connection, taken[middle:], faults)
-        statuses = {row_id: answer.status for (row_id, _), answer in zip(taken, answers, strict=True)}
-        gone = [row_id for row_id, status in statuses.items() if status == IngestStatus.NO_APPLICATION]
-        for row_id in gone:  # the application was deleted meanwhile
-            faults[row_id] = "no such application"
-            del statuses[row_id]
-        return statuses
 
     # ── both ──
 
@@ -160,6 +146,31 @@ class Relay(Ingest):
         if not faults:
             return 0
         return len(await connection.fetch(self._sql["relay_set_aside"], list(faults), list(faults.values())))
+
+
+async def accept_each(
+    ingest: Ingest, connection: Connection, taken: Sequence[Taken], faults: Faults
+) -> dict[int, IngestStatus]:
+    """Accept messages. If the database refuses the data, bisect down to the bad row. That row is a fault and does
+    not block the others."""
+    if not taken:
+        return {}
+    try:
+        async with connection.transaction():
+            answers = await ingest.accept(connection, [message for _, message in taken])
+    except DATA_ERRORS as error:
+        if len(taken) == 1:
+            faults[taken[0][0]] = clean(str(error))
+            return {}
+        middle = len(taken) // 2
+        first = await accept_each(ingest, connection, taken[:middle], faults)
+        return first | await accept_each(ingest, connection, taken[middle:], faults)
+    statuses = {row_id: answer.status for (row_id, _), answer in zip(taken, answers, strict=True)}
+    gone = [row_id for row_id, status in statuses.items() if status == IngestStatus.NO_APPLICATION]
+    for row_id in gone:  # the application was deleted meanwhile
+        faults[row_id] = "no such application"
+        del statuses[row_id]
+    return statuses
 
 
 def report_of(relayed: int, repeated: int, set_aside: int, faults: Faults) -> RelayReport:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
@@ -9,10 +10,9 @@ from asyncpg import LockNotAvailableError
 from msgspec.structs import replace
 
 from hookline.model import SweepReport
-from hookline.store.plans.chores import Chore
 from hookline.store.plans.operators import GUESSES_KEPT
-from hookline.store.postgres.database import Connection
-from hookline.store.postgres.sweep import Sweep
+from hookline.store.plans.sweep_locks import SweepLock
+from hookline.store.postgres.database import Connection, Database
 
 # A transaction that waits for an exclusive lock blocks all later ones. Give up soon and try again later.
 _LOCK_TIMEOUT = "SET LOCAL lock_timeout = '250ms'"
@@ -20,12 +20,30 @@ _BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
 _DELETE = {"message": "retire_messages", "attempt": "retire_attempts", "delivery_done": "retire_done"}
 
 
-class Retire(Sweep):
+async def guarded(
+    database: Database, lock: SweepLock, work: Callable[[Connection], Awaitable[SweepReport]], *, calm: bool = False
+) -> SweepReport:
+    """Do the work under its lock. Does nothing if another worker is doing it."""
+
+    async def alone(connection: Connection) -> SweepReport:
+        if not await connection.fetchval(database.sql["sweep_guard"], int(lock)):
+            return SweepReport()
+        return await work(connection)
+
+    return await database.transact(alone, calm=calm)
+
+
+class Retention:
+    def __init__(self, database: Database) -> None:
+        self._db = database
+        self._sql = database.sql
+        self._options = database.options
+
     async def retire(self, limit: int = 5000) -> SweepReport:
         """Run several transactions, so that a step that cannot get its lock does not undo the others."""
         taken = await self._retire_rows(limit)
         try:
-            await self._guarded(Chore.RETIRE, self._make_partitions, calm=True)
+            await guarded(self._db, SweepLock.RETIRE, self._make_partitions, calm=True)
         except LockNotAvailableError:
             return taken
         retired = taken.retired
@@ -59,7 +77,7 @@ class Retire(Sweep):
             counts = [_count(await connection.execute(self._sql[name], *args)) for name, args in steps]
             return SweepReport(retired=dead["retired"] + sum(counts), dead_expired=dead["expired"])
 
-        return await self._guarded(Chore.RETIRE, work, calm=True)
+        return await guarded(self._db, SweepLock.RETIRE, work, calm=True)
 
     async def _retire_day(self, parent: str, name: str, day: date, limit: int) -> int:
         """Drop the day's partition, or delete those of its rows that are not needed."""
@@ -76,7 +94,7 @@ class Retire(Sweep):
             return SweepReport(retired=1)
 
         try:
-            dropped = (await self._guarded(Chore.RETIRE, work, calm=True)).retired
+            dropped = (await guarded(self._db, SweepLock.RETIRE, work, calm=True)).retired
         except LockNotAvailableError:
             return 0
         return dropped or await self._retire_span(parent, begin, end, limit)
@@ -104,7 +122,7 @@ class Retire(Sweep):
         async def work(connection: Connection) -> SweepReport:
             return SweepReport(retired=_count(await connection.execute(statement, begin, end, limit)))
 
-        return (await self._guarded(Chore.RETIRE, work, calm=True)).retired
+        return (await guarded(self._db, SweepLock.RETIRE, work, calm=True)).retired
 
 
 def _quoted(name: str) -> str:

@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from hookline.model import Death, LaneEvent, SweepReport
+from hookline.model import LaneEvent, SweepReport
 from hookline.model.states import EndpointStatus, Health, Reason
 from hookline.rules.lane.circuit import LaneOutcome
-from hookline.store.plans.chores import Chore
+from hookline.store import rows
+from hookline.store.bounds import FAR_LEASE
 from hookline.store.plans.endpoint_state import set_status
-from hookline.store.postgres.base import Part
-from hookline.store.postgres.database import READ, Connection, run
-from hookline.store.postgres.operational_events import of_deaths, write_events
-from hookline.store.protocols import FAR_LEASE
+from hookline.store.plans.operational_events import of_deaths, write_events
+from hookline.store.plans.sweep_locks import SweepLock
+from hookline.store.postgres.database import READ, Connection, Database, run_steps
+from hookline.store.postgres.lanes import Lanes
+from hookline.store.postgres.retire import Retention, guarded
 
 
-class Sweep(Part):
+class Sweep:
+    def __init__(self, database: Database, lanes: Lanes) -> None:
+        self._db = database
+        self._sql = database.sql
+        self._options = database.options
+        self._lanes = lanes
+        self.retire = Retention(database).retire
+
     async def sweep_leases(self, limit: int = 1000) -> SweepReport:
         async def work(connection: Connection) -> SweepReport:
             return await self._sweep_leases(connection, limit)
 
-        return await self._guarded(Chore.LEASES, work)
+        return await guarded(self._db, SweepLock.LEASES, work)
 
     async def _sweep_leases(self, connection: Connection, limit: int) -> SweepReport:
         found = await connection.fetch(self._sql["sweep_leases_find"], limit, FAR_LEASE)
         if not found:
             return SweepReport()
         counted = sorted({row["endpoint_no"] for row in found if row["counted"]})
-        lanes, now = await self._lock_lanes(connection, counted, counted)
+        lanes, now = await self._lanes.lock(connection, counted, counted)
         back = await connection.fetch(self._sql["sweep_leases_back"], [row["id"] for row in found], FAR_LEASE)
         if now is None:
             return SweepReport(leases=len(back))
@@ -38,26 +47,30 @@ class Sweep(Part):
             if row["counted"] and row["endpoint_no"] in epochs:
                 lost = LaneOutcome(health=Health.NONE, epoch=epochs[row["endpoint_no"]], counted=True)
                 outcomes.setdefault(row["endpoint_no"], []).append(lost)
-        events = await self._fold_lanes(connection, lanes, outcomes, now)
+        events = await self._lanes.fold(connection, lanes, outcomes, now)
         return SweepReport(leases=len(back), events=events)
 
     async def sweep_expired(self, limit: int = 1000) -> SweepReport:
         async def work(connection: Connection) -> SweepReport:
             dead = await connection.fetch(self._sql["sweep_expired"], limit)
-            await write_events(connection, self._sql, of_deaths(dead, Reason.BUDGET_EXHAUSTED))
-            return SweepReport(expired=len(dead), deaths=_deaths(dead, Reason.BUDGET_EXHAUSTED))
+            await run_steps(connection, self._sql, write_events(of_deaths(dead, Reason.BUDGET_EXHAUSTED, READ), READ))
+            return SweepReport(
+                expired=len(dead), deaths=tuple(rows.death(row, Reason.BUDGET_EXHAUSTED, READ) for row in dead)
+            )
 
-        return await self._guarded(Chore.EXPIRED, work)
+        return await guarded(self._db, SweepLock.EXPIRED, work)
 
     async def sweep_deleted(self, limit: int = 1000) -> SweepReport:
         async def work(connection: Connection) -> SweepReport:
             dead = await connection.fetch(self._sql["sweep_deleted"], limit)
-            await write_events(connection, self._sql, of_deaths(dead, Reason.ENDPOINT_DELETED))
+            await run_steps(connection, self._sql, write_events(of_deaths(dead, Reason.ENDPOINT_DELETED, READ), READ))
             await connection.execute(self._sql["sweep_lanes_drop"], limit)
             await connection.execute(self._sql["sweep_tokens"], limit)
-            return SweepReport(deleted=len(dead), deaths=_deaths(dead, Reason.ENDPOINT_DELETED))
+            return SweepReport(
+                deleted=len(dead), deaths=tuple(rows.death(row, Reason.ENDPOINT_DELETED, READ) for row in dead)
+            )
 
-        return await self._guarded(Chore.DELETED, work)
+        return await guarded(self._db, SweepLock.DELETED, work)
 
     async def sweep_failing(self, *, pause_dead: int, disable_after: float) -> SweepReport:
         async def work(connection: Connection) -> SweepReport:
@@ -65,7 +78,7 @@ class Sweep(Part):
             paused = await self._pause_dying(connection, pause_dead)
             return SweepReport(paused=len(paused), disabled=len(disabled), events=(*paused, *disabled))
 
-        return await self._guarded(Chore.FAILING, work, calm=True)
+        return await guarded(self._db, SweepLock.FAILING, work, calm=True)
 
     async def _pause_dying(self, connection: Connection, pause_dead: int) -> list[LaneEvent]:
         events = []
@@ -85,7 +98,7 @@ class Sweep(Part):
         self, connection: Connection, endpoint_no: int, status: EndpointStatus, cause: str
     ) -> LaneEvent | None:
         plan = set_status(endpoint_no, status, cause, read=READ, max_age=self._options.retry.max_age)
-        return await run(connection, self._sql, plan)
+        return await run_steps(connection, self._sql, plan)
 
     async def find_stuck_lanes(self, *, repair: bool) -> list[int]:
         async def work(connection: Connection) -> list[int]:
@@ -98,36 +111,6 @@ class Sweep(Part):
             return sorted({row["endpoint_no"] for row in (*asleep, *stuck)})
 
         return await self._db.transact(work, calm=True)
-
-    async def _guarded(
-        self, chore: Chore, work: Callable[[Connection], Awaitable[SweepReport]], *, calm: bool = False
-    ) -> SweepReport:
-        """Do the work under its lock. Does nothing if another worker is doing it."""
-
-        async def alone(connection: Connection) -> SweepReport:
-            if not await connection.fetchval(self._sql["sweep_guard"], int(chore)):
-                return SweepReport()
-            return await work(connection)
-
-        return await self._db.transact(alone, calm=calm)
-
-
-def _deaths(rows: Sequence[Any], reason: Reason) -> tuple[Death, ...]:
-    return tuple(
-        Death(
-            delivery_id=row["id"],
-            message_id=row["message_id"],
-            endpoint_no=row["endpoint_no"],
-            event_type=row["event_type"],
-            reason=reason,
-            sent=row["sent"],
-            accepted_at=row["message_at"],
-            died_at=row["died_at"],
-            manual=row["trigger"] == 1,
-            trace=row["trace"],
-        )
-        for row in rows
-    )
 
 
 def _columns(found: Sequence[Any]) -> list[list[Any]]:

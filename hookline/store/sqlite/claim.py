@@ -3,14 +3,14 @@ lane gets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import lru_cache
 from itertools import islice
 from typing import Any
 
 from hookline import clock
-from hookline.model import AppPace, ClaimBatch, Death, Endpoint, Lane, LeasedDelivery, PolicyOverride, SlotBudgets
+from hookline.model import AppPace, ClaimBatch, Death, Lane, LeasedDelivery, PolicyOverride, SlotBudgets
 from hookline.model.states import Reason
 from hookline.rules import ordering
 from hookline.rules.claim.division import Division
@@ -18,10 +18,11 @@ from hookline.rules.claim.rotation import round_robin
 from hookline.rules.lane.admission import Admission
 from hookline.rules.outcomes import released_outcomes
 from hookline.store import rows
+from hookline.store.plans.operational_events import of_deaths, write_events
+from hookline.store.rows import documents
 from hookline.store.sqlite import lanes as lane_rows
-from hookline.store.sqlite.base import Base, wait_for
 from hookline.store.sqlite.clock import instant, to_micros
-from hookline.store.sqlite.operational_events import of_deaths, write_events
+from hookline.store.sqlite.database import Database, run_steps, wait_for
 from hookline.store.sqlite.record import fenced
 from hookline.store.sqlite.transaction import READ, Tx, numbers
 
@@ -30,31 +31,31 @@ ROUNDS = 8  # a lane that got only a part of its deliveries, or none, is tried a
 
 _ID, _DUE, _PAYLOAD = 0, 1, 5
 
-read_policy = lru_cache(maxsize=1024)(rows.read_policy)
+read_policy = lru_cache(maxsize=1024)(documents.read_policy)
 
 
-class Claim(Base):
+class Claim:
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
     async def arm(self) -> bool:
-        self._work_event.clear()
+        self._db.events.work.clear()
         return True
 
     async def wait(self, timeout: float) -> None:
-        await wait_for(self._work_event, timeout)
+        await wait_for(self._db.events.work, timeout)
 
     def wake(self) -> None:
-        self._events.set(self._work_event)
-
-    async def endpoints_for(self, nos: Iterable[int]) -> list[Endpoint]:
-        return await self._read(lane_rows.endpoints_for, list(nos))
+        self._db.events.set(self._db.events.work)
 
     async def claim(self, want: int, budgets: SlotBudgets) -> ClaimBatch:
-        return await self._write(_claim, want, budgets)
+        return await self._db.write(_claim, want, budgets)
 
     async def release(self, jobs: Sequence[LeasedDelivery]) -> int:
         if not jobs:
             return 0
-        released = await self._write(_release, jobs)
-        self._work_event.set()
+        released = await self._db.write(_release, jobs)
+        self._db.events.work.set()
         return released
 
 
@@ -248,24 +249,10 @@ def bury(tx: Tx, ids: Sequence[int], reason: Reason, detail: str) -> list[Death]
     for endpoint_no, key in tx.tuples("queues_of", (given,)):
         wakes.turn(endpoint_no, key)
     wakes.write()
-    dead = tx.tuples("sweep_dead", {"reason": reason.value, "detail": detail, "now": tx.now, "ids": given})
+    dead = tx.rows("sweep_dead", {"reason": reason.value, "detail": detail, "now": tx.now, "ids": given})
     tx.run("record_closed", (given,))
-    write_events(tx, of_deaths(tx, dead, reason))
-    return [
-        Death(
-            delivery_id=id_,
-            message_id=message_id,
-            endpoint_no=endpoint_no,
-            event_type=event_type,
-            reason=reason,
-            sent=sent,
-            accepted_at=instant(message_at),
-            died_at=tx.at,
-            manual=trigger == 1,
-            trace=trace,
-        )
-        for id_, endpoint_no, message_id, message_at, sent, event_type, trigger, trace in dead
-    ]
+    run_steps(tx, write_events(of_deaths(dead, reason, READ), READ))
+    return [rows.death(row, reason, READ) for row in dead]
 
 
 def _release(tx: Tx, jobs: Sequence[LeasedDelivery]) -> int:

@@ -3,54 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 
 from hookline import clock
-from hookline.model import Counts, Depths
-from hookline.model.states import DeliveryState
-from hookline.store.plans.depths import LANES, Counted, by_name, cached_for, depths_of
-from hookline.store.sqlite import relay
-from hookline.store.sqlite.base import Base, WakeEvents
+from hookline.model import Depths
+from hookline.store.bounds import COUNTED
+from hookline.store.plans.depths import Counted, cached_for, depths_of
+from hookline.store.rows.reading import maybe
 from hookline.store.sqlite.clock import instant
-from hookline.store.sqlite.readers import Readers
-from hookline.store.sqlite.transaction import Context, Tx
-from hookline.store.sqlite.writer import Writer
+from hookline.store.sqlite.database import Database
+from hookline.store.sqlite.transaction import Tx
 
 
-class DepthsOf(Base):
-    def __init__(self, writer: Writer, readers: Readers, context: Context, events: WakeEvents) -> None:
-        super().__init__(writer, readers, context, events)
+class DepthCount:
+    def __init__(self, database: Database) -> None:
+        self._db = database
         self._cached: tuple[float, Depths] | None = None  # monotonic time of the count, and its result
         self._counting = asyncio.Lock()  # one count at a time, so that counting does not occupy every reader
 
-    async def counts(self) -> Counts:
-        return await self._read(_counts)
-
     async def depths(self, *, fresh: float = 0.0) -> Depths:
         if fresh <= 0:
-            return await self._read(_count)
+            return await self._db.read(_count)
         cached = self._cached
         if cached is not None and self._counting.locked():
             return cached[1]
         async with self._counting:
             cached = self._cached
             if cached is None or clock.monotonic() - cached[0] >= cached_for(cached[1].seconds, fresh):
-                cached = self._cached = (clock.monotonic(), await self._read(_count))
+                cached = self._cached = (clock.monotonic(), await self._db.read(_count))
             return cached[1]
-
-
-def _counts(tx: Tx) -> Counts:
-    waiting = dict(tx.tuples("counts_waiting"))
-    oldest = min((row["first_due"] for row in tx.rows("waiting_lanes")), default=None)
-    return Counts(
-        pending=waiting.get(DeliveryState.PENDING, 0),
-        scheduled=waiting.get(DeliveryState.SCHEDULED, 0),
-        queued=tx.value("counts_queued"),
-        delivering=tx.value("counts_delivering"),
-        dead=tx.value("counts_dead"),
-        lanes_open=tx.value("counts_lanes_open"),
-        oldest_due=None if oldest is None else instant(oldest),
-    )
 
 
 def _count(tx: Tx) -> Depths:
@@ -62,6 +42,8 @@ def _count(tx: Tx) -> Depths:
 def _found(tx: Tx) -> Counted:
     now = {"now": tx.now}
     ((waiting, scheduled),) = tx.tuples("depths_waiting")
+    ((delivering, queued),) = tx.tuples("depths_open")
+    (outbox,) = tx.rows("outbox", {"max_rows": COUNTED})
     due, held, first = 0, 0, []
     for back, in_lane, due_there, first_due in tx.tuples("depths_lanes", now):
         if back:
@@ -69,22 +51,21 @@ def _found(tx: Tx) -> Counted:
         elif due_there:
             due += due_there
             first.append(first_due)
-    circuits: dict[int, int] = {}
-    lanes: Counter[str] = Counter()
-    for circuit, number, *states in tx.tuples("depths_circuits", now):
-        circuits[circuit] = number
-        lanes.update(dict(zip(LANES, states, strict=True)))
+    circuits = tx.rows("depths_circuits", now)
+    lanes = {name: sum(row[name] for row in circuits) for name in ("paused", "disabled", "held_lanes", "slowed")}
     return Counted(
         pending=waiting - scheduled,
         scheduled=scheduled,
-        delivering=tx.value("counts_delivering"),
-        queued=tx.value("counts_queued"),
+        delivering=delivering,
+        queued=queued,
         due=due,
         oldest_due=instant(min(first)) if first else None,
         held=held,
+        **lanes,
+        outbox_waiting=outbox["waiting"],
+        outbox_oldest=maybe(instant, outbox["oldest"]),
+        outbox_set_aside=outbox["set_aside"],
         dead=dict(tx.tuples("depths_dead")),
-        circuits=circuits,
-        lanes=lanes,
-        outbox=relay.view(tx),
-        alerts=by_name(tx.tuples("depths_alerts")),
+        circuits={row["circuit"]: row["number"] for row in circuits},
+        alerts=tx.tuples("depths_alerts"),
     )

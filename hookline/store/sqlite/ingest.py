@@ -10,9 +10,9 @@ from hookline.model.states import DeliveryState
 from hookline.rules.fanout import Plan, Route, Target, max_age
 from hookline.rules.ordering import queue_of
 from hookline.store.plans import batch_answers
-from hookline.store.rows import policy_text, read_policy
-from hookline.store.sqlite.base import Base
+from hookline.store.rows.documents import policy_text, read_policy
 from hookline.store.sqlite.clock import instant, to_micros
+from hookline.store.sqlite.database import Database
 from hookline.store.sqlite.lanes import Wakes
 from hookline.store.sqlite.transaction import READ, Tx, texts
 
@@ -23,19 +23,22 @@ _SCHEDULED = 0
 _PENDING, _QUEUED = int(DeliveryState.PENDING), int(DeliveryState.QUEUED)
 
 
-class Ingest(Base):
+class Ingest:
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
     async def ingest(self, batch: Sequence[NewMessage]) -> list[Accepted]:
-        answers = await self._write(ingest, batch)
-        self._work_event.set()
+        answers = await self._db.write(ingest, batch)
+        self._db.events.work.set()
         return answers
 
     async def ingest_batch(self, batch: NewBatch) -> BatchAccepted:
-        accepted = await self._write(_ingest_batch, batch)
-        self._work_event.set()
+        accepted = await self._db.write(_ingest_batch, batch)
+        self._db.events.work.set()
         return accepted
 
     async def accepted_under(self, key: bytes, body: bytes) -> Accepted | None:
-        return await self._read(_accepted_under, key, body)
+        return await self._db.read(_accepted_under, key, body)
 
 
 def ingest(tx: Tx, batch: Sequence[NewMessage]) -> list[Accepted]:

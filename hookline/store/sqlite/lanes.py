@@ -9,19 +9,15 @@ from typing import Any
 from msgspec.structs import replace
 
 from hookline import clock
-from hookline.model import Endpoint, Lane, LaneEvent, LaneEventKind
+from hookline.model import Lane, LaneEvent, LaneEventKind
 from hookline.rules import ordering
 from hookline.rules.lane.circuit import LaneOutcome, fold
 from hookline.rules.operational_events import of_lanes
 from hookline.store import rows
+from hookline.store.plans.operational_events import write_events
 from hookline.store.sqlite.clock import to_micros
-from hookline.store.sqlite.operational_events import write_events
+from hookline.store.sqlite.database import run_steps
 from hookline.store.sqlite.transaction import READ, Tx, numbers
-
-
-def endpoints_for(tx: Tx, nos: Iterable[int]) -> list[Endpoint]:
-    found = tx.rows("endpoints_for", {"nos": numbers(nos)})
-    return [rows.endpoint_or_fault(row, READ, tx.vault) for row in found]
 
 
 def load(tx: Tx, endpoint_nos: Iterable[int]) -> dict[int, Lane]:
@@ -77,7 +73,7 @@ class Wakes:
         return None if keys is None else ordering.written(keys)
 
 
-def note(tx: Tx, events: Sequence[tuple[LaneEvent, int]], *, by_hand: bool = False) -> None:
+def note(tx: Tx, events: Sequence[tuple[LaneEvent, int]]) -> None:
     """Write events. Each comes with its application's number."""
     tx.many(
         "lane_events_write",
@@ -86,7 +82,7 @@ def note(tx: Tx, events: Sequence[tuple[LaneEvent, int]], *, by_hand: bool = Fal
             for event, app_no in events
         ],
     )
-    write_events(tx, of_lanes([event for event, _ in events], by_hand=by_hand))
+    run_steps(tx, write_events(of_lanes([event for event, _ in events]), READ))
 
 
 def apply(

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hookline.model import OutboxPlace, OutboxRow, OutboxView, RelayReport, SetAside
-from hookline.store.protocols import Page
+from hookline.model import OutboxPlace, OutboxRow, RelayReport
 from hookline.store.sqlite import relay
-from hookline.store.sqlite.base import Base, wait_for
+from hookline.store.sqlite.database import Database, wait_for
 
 _MAX_POLL = 0.1  # Maximum seconds between polls, because this process's own outbox writes set no event.
 
 
-class Outbox(Base):
+class Outbox:
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
     async def relay(self, limit: int) -> RelayReport:
-        return self._woke(await self._write(relay.relay, limit))
+        return self._woke(await self._db.write(relay.relay, limit))
 
     async def wait_outbox(self, timeout: float) -> None:
-        await wait_for(self._events.outbox, min(timeout, _MAX_POLL))
+        await wait_for(self._db.events.outbox, min(timeout, _MAX_POLL))
 
     async def leave_outbox(self) -> None:
         """Do nothing: each process that uses this file sees every commit by itself."""
@@ -30,19 +32,13 @@ class Outbox(Base):
         place: OutboxPlace | None = None,
         after: OutboxPlace | None = None,
     ) -> RelayReport | None:
-        report = await self._write(relay.take, rows, source, place, after)
+        report = await self._db.write(relay.take, rows, source, place, after)
         return None if report is None else self._woke(report)
 
     async def place(self, source: str) -> OutboxPlace | None:
-        return await self._read(relay.place_of, source)
-
-    async def outbox(self) -> OutboxView:
-        return await self._read(relay.view)
-
-    async def set_aside(self, page: Page) -> list[SetAside]:
-        return await self._read(relay.set_aside, page)
+        return await self._db.read(relay.place_of, source)
 
     def _woke(self, report: RelayReport) -> RelayReport:
         if report.relayed:
-            self._work_event.set()
+            self._db.events.work.set()
         return report

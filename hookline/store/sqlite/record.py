@@ -8,22 +8,27 @@ from typing import Any
 from hookline.model import Dead, Delivered, LaneEvent, LeasedDelivery, RecordReport, Result, Retry
 from hookline.rules.operational_events import of_results
 from hookline.rules.outcomes import clean, lost_of, moves_lane, outcomes_of
-from hookline.store.plans.record import Recording, attempt_values
+from hookline.store.plans.operational_events import write_events
+from hookline.store.plans.record import attempt_values
 from hookline.store.sqlite import lanes as lane_rows
-from hookline.store.sqlite.base import Base
 from hookline.store.sqlite.clock import to_micros
+from hookline.store.sqlite.database import Database, run_steps
 from hookline.store.sqlite.errors import BadData
-from hookline.store.sqlite.operational_events import write_events
-from hookline.store.sqlite.transaction import Tx, numbers
+from hookline.store.sqlite.transaction import READ, Tx, numbers
 
 
-class Record(Recording, Base):
-    _data_errors = (BadData,)
+class BatchRecord:
+    """Writes the outcomes of one batch."""
 
-    async def _record_batch(self, results: Sequence[Result], wake: Collection[int]) -> RecordReport:
-        report, woke = await self._write(_record, results, wake)
+    data_errors: tuple[type[Exception], ...] = (BadData,)
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def write(self, results: Sequence[Result], wake: Collection[int]) -> RecordReport:
+        report, woke = await self._db.write(_record, results, wake)
         if woke:
-            self._work_event.set()
+            self._db.events.work.set()
         return report
 
 
@@ -36,7 +41,7 @@ def _record(tx: Tx, results: Sequence[Result], wake: Collection[int]) -> tuple[R
         wakes.add(endpoint_no, tx.now, tx.now)
     _move(tx, held, wakes)
     tx.many("record_attempts", [attempt_values(result, to_micros(result.sent.started_at), tx.now) for result in held])
-    write_events(tx, of_results(held))
+    run_steps(tx, write_events(of_results(held), READ))
     events = _fold(tx, held, wakes)
     lost = lost_of(results, [result.attempt_id for result in held])
     report = RecordReport(recorded=len(held), stale=len(results) - len(held), events=tuple(events), lost=lost)

@@ -16,22 +16,18 @@ from hookline.model import (
     NewMessage,
     OutboxPlace,
     OutboxRow,
-    OutboxView,
     PolicyOverride,
     RelayReport,
-    SetAside,
 )
 from hookline.rules.checks.message import check_message
 from hookline.rules.operational_events import MANAGEMENT, room
 from hookline.rules.outcomes import clean
-from hookline.store import rows
 from hookline.store.plans.outbox_rows import message_of, no_application, reasons
-from hookline.store.protocols import COUNTED, Page, after_number
+from hookline.store.rows import documents
 from hookline.store.sqlite.clock import instant, to_micros
 from hookline.store.sqlite.ingest import IngestBatch
-from hookline.store.sqlite.transaction import READ, Params, Tx, numbers, texts
+from hookline.store.sqlite.transaction import READ, Tx, numbers, texts, with_any_text
 
-_LAST = (1 << 63) - 1
 _UNFIT = (InvalidInput, msgspec.MsgspecError, OverflowError, ValueError)
 
 
@@ -40,7 +36,7 @@ def relay(tx: Tx, limit: int) -> RelayReport:
     batch = _RelayBatch(tx)
     done: list[int] = []
     aside: list[tuple[str, int, int]] = []
-    for row in _rows(tx, "relay_rows", (limit,), errors="surrogateescape"):
+    for row in with_any_text(tx.conn, "surrogateescape", lambda: tx.rows("relay_rows", (limit,))):
         fault = batch.accept(row, _of_row)
         if fault is None:
             done.append(row["id"])
@@ -72,24 +68,6 @@ def take(
 def place_of(tx: Tx, source: str) -> OutboxPlace | None:
     row = tx.row("relay_place", (source,))
     return None if row is None else OutboxPlace(row_id=row["row_id"], row_uid=row["row_uid"])
-
-
-def view(tx: Tx) -> OutboxView:
-    oldest = tx.value("outbox_oldest")
-    return OutboxView(
-        waiting=tx.value("outbox_waiting", (COUNTED,)),
-        oldest=None if oldest is None else instant(oldest),
-        set_aside=tx.value("outbox_aside", (COUNTED,)),
-    )
-
-
-def set_aside(tx: Tx, page: Page) -> list[SetAside]:
-    number = after_number(page.iterator)
-    if page.backwards:
-        found = _rows(tx, "set_aside_back", (_LAST if number is None else number, page.limit), errors="replace")[::-1]
-    else:
-        found = _rows(tx, "set_aside", (number or 0, page.limit), errors="replace")
-    return [rows.set_aside(row, READ) for row in found]
 
 
 class _RelayBatch:
@@ -130,20 +108,6 @@ class _RelayBatch:
 # ── rows ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _rows(tx: Tx, name: str, params: Params, *, errors: str) -> list[sqlite3.Row]:
-    """Read outbox rows. SQLite stores any bytes as text, and the driver fails the whole batch if one row is not UTF-8."""
-    try:
-        return tx.rows(name, params)
-    except sqlite3.OperationalError as error:
-        if "decode" not in str(error):
-            raise
-    tx.conn.text_factory = lambda raw: raw.decode(errors=errors)
-    try:
-        return tx.rows(name, params)
-    finally:
-        tx.conn.text_factory = str
-
-
 def _of_row(tx: Tx, row: sqlite3.Row) -> NewMessage:
     """Build the message of an outbox row and check it. Any program may have written the row, so invalid values are
     found here and not at each delivery."""
@@ -175,7 +139,7 @@ def _of_copy(tx: Tx, row: OutboxRow) -> NewMessage:
 
 def _policy(text: str | None) -> PolicyOverride | None:
     try:
-        return rows.read_policy(text)
+        return documents.read_policy(text)
     except msgspec.MsgspecError as error:
         raise InvalidInput(f"the policy cannot be used: {error}") from None
 
@@ -222,7 +186,7 @@ def _keep_aside(tx: Tx, row: OutboxRow, source: str, fault: str) -> int:
             "tags": None if row.tags is None else texts([_whole(text) for text in row.tags]),
             "ordering_key": _held(row.ordering_key),
             "deliver_at": None if row.deliver_at is None else to_micros(row.deliver_at),
-            "policy": rows.policy_text(row.policy),
+            "policy": documents.policy_text(row.policy),
             "trace": _held(row.trace),
             "source": source,
             "error": fault,

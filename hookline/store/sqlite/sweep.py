@@ -14,14 +14,13 @@ from hookline.model.states import Circuit, EndpointStatus, Health, Reason
 from hookline.rules import ordering
 from hookline.rules.claim.division import MAX_REFUSED
 from hookline.rules.lane.circuit import LaneOutcome
+from hookline.store.bounds import FAR_LEASE
 from hookline.store.plans.endpoint_state import set_status
 from hookline.store.plans.operators import GUESSES_KEPT
-from hookline.store.protocols import FAR_LEASE
 from hookline.store.sqlite import lanes as lane_rows
-from hookline.store.sqlite.base import Base
 from hookline.store.sqlite.claim import bury
 from hookline.store.sqlite.clock import instant, to_micros
-from hookline.store.sqlite.database import run
+from hookline.store.sqlite.database import Database, run_steps
 from hookline.store.sqlite.transaction import READ, Tx, numbers
 
 log = structlog.get_logger()
@@ -31,44 +30,47 @@ _LOST = -1  # an epoch that no lane has, because a lost lease says nothing about
 _LATE = timedelta(seconds=1)
 
 
-class Sweep(Base):
+class Sweep:
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
     async def sweep_leases(self, limit: int = 1000) -> SweepReport:
-        report = await self._write(_sweep_leases, limit)
+        report = await self._db.write(_sweep_leases, limit)
         if report.leases:
-            self._work_event.set()
+            self._db.events.work.set()
         return report
 
     async def sweep_expired(self, limit: int = 1000) -> SweepReport:
-        report = await self._write(_sweep_expired, limit)
+        report = await self._db.write(_sweep_expired, limit)
         if report.expired:  # the next delivery of a queue may be available now
-            self._work_event.set()
+            self._db.events.work.set()
         return report
 
     async def sweep_deleted(self, limit: int = 1000) -> SweepReport:
-        return await self._write(_sweep_deleted, limit)
+        return await self._db.write(_sweep_deleted, limit)
 
     async def sweep_failing(self, *, pause_dead: int, disable_after: float) -> SweepReport:
         """Search for failing endpoints in a read-only transaction first. A day may have many dead letters, and there is rarely
         anything to change."""
-        if not any(await self._read(_failing, pause_dead, disable_after)):
+        if not any(await self._db.read(_failing, pause_dead, disable_after)):
             return SweepReport()
-        return await self._write(_sweep_failing, pause_dead, disable_after)
+        return await self._db.write(_sweep_failing, pause_dead, disable_after)
 
     async def retire(self, limit: int = 5000) -> SweepReport:
         """Run one transaction per kind of history, so that other writes wait only for one of them."""
-        if not self._context.clock.trusted():
+        if not self._db.context.clock.trusted():
             log.warning("retention_put_off", cause="the clock of this machine jumped")
             return SweepReport()
-        report = await self._write(_retire_dead, limit)
-        taken = [await self._write(_retire, name, limit) for name in RETIRED]
+        report = await self._db.write(_retire_dead, limit)
+        taken = [await self._db.write(_retire, name, limit) for name in RETIRED]
         return replace(report, retired=report.retired + sum(taken))
 
     async def find_stuck_lanes(self, *, repair: bool) -> list[int]:
-        found = await self._read(_stuck_lanes)
+        found = await self._db.read(_stuck_lanes)
         if not (found and repair):
             return found
-        repaired = await self._write(_wake_stuck_lanes, found)
-        self._work_event.set()
+        repaired = await self._db.write(_wake_stuck_lanes, found)
+        self._db.events.work.set()
         return repaired
 
 
@@ -146,7 +148,7 @@ def _sweep_failing(tx: Tx, pause_dead: int, disable_after: float) -> SweepReport
 
 
 def _stop(tx: Tx, endpoint_no: int, status: EndpointStatus, cause: str) -> LaneEvent | None:
-    return run(tx, set_status(endpoint_no, status, cause, read=READ, max_age=tx.options.retry.max_age))
+    return run_steps(tx, set_status(endpoint_no, status, cause, read=READ, max_age=tx.options.retry.max_age))
 
 
 def _many_dead(tx: Tx, pause_dead: int) -> set[int]:

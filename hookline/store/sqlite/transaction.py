@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from hookline.rules.claim.rotation import Rotation
 from hookline.rules.fanout import Plan
 from hookline.security.vault import Vault
-from hookline.store.protocols import StoreOptions
+from hookline.store.options import StoreOptions
 from hookline.store.rows import Reading
 from hookline.store.sqlite.clock import StoreClock, instant
 
+T = TypeVar("T")
 Params = Sequence[Any] | Mapping[str, Any]
 
 # Statements that change the catalogue; the cached fan-out is cleared after them.
@@ -39,6 +40,21 @@ def numbers(values: Iterable[int]) -> str:
 def _bare(statement: str) -> str:
     """Remove comments. The driver reads the first word to see whether a statement changes rows."""
     return "\n".join(line for line in statement.splitlines() if not line.startswith("--"))
+
+
+def with_any_text(conn: sqlite3.Connection, errors: str, read: Callable[[], T]) -> T:
+    """Run `read`, which only reads. If a text is not UTF-8, run it again and decode texts with this error handler:
+    SQLite stores any bytes as text, and the driver would fail the whole result."""
+    try:
+        return read()
+    except sqlite3.OperationalError as error:
+        if "decode" not in str(error):
+            raise
+    conn.text_factory = lambda raw: raw.decode(errors=errors)
+    try:
+        return read()
+    finally:
+        conn.text_factory = str
 
 
 class Context:

@@ -19,10 +19,9 @@ from hookline.engine.sources.setup import install
 from hookline.engine.sources.status import examine
 from hookline.errors import SourceUnavailable, StoreUnavailable
 from hookline.model import PolicyOverride, RelayReport
-from hookline.store import Store
+from hookline.store import Page, Store
 from hookline.store.outage import Outage
 from hookline.store.postgres import relay
-from hookline.store.protocols import Page
 from tests.support import factory
 from tests.support.manual_clock import ManualClock
 from tests.support.postgres import Databases, PostgresServer, private_server

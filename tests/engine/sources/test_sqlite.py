@@ -24,7 +24,7 @@ from hookline.engine.sources.sqlite import SqliteSource
 from hookline.engine.sources.sqlite_file import Batch, SqliteFile, TemporarilyUnreadable
 from hookline.errors import SourceUnavailable, StoreUnavailable
 from hookline.model import OutboxPlace, PolicyOverride, RelayReport
-from hookline.store.protocols import Page, Store
+from hookline.store import Page, Store
 from tests.support import factory
 from tests.support.appfile import AppFile
 from tests.support.scene import Scene

@@ -16,7 +16,7 @@ from hookline.dashboard.pages.dead_letters import filter as dead_letter_filter
 from hookline.errors import StoreUnavailable
 from hookline.model import DeadFilter, DeadLetter
 from hookline.services.dead_letters import shown_id
-from hookline.store.protocols import Page, after_death, death
+from hookline.store import Page, after_death, death
 
 STEP = 500  # rows read at a time
 MAX_ROWS = 100_000  # rows in one file

@@ -17,8 +17,8 @@ from hookline.model import DeadGroup, DeadLetter, DeadSummary
 from hookline.model.states import Reason
 from hookline.services import explain
 from hookline.services.dead_letters import shown_id
-from hookline.store.protocols import Page as Rows
-from hookline.store.protocols import after_death, death
+from hookline.store import Page as Rows
+from hookline.store import after_death, death
 from hookline.web.html import Safe, join, tag
 
 SHOWN = 30  # rows on one page; keeps the page under 100 KB

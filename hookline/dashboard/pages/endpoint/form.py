@@ -16,7 +16,7 @@ from hookline.errors import BlockedAddress, Conflict, HooklineError, InvalidInpu
 from hookline.model import Endpoint, EndpointChange, NewEndpoint, PolicyOverride, Secret, Strategy
 from hookline.rules import redaction
 from hookline.services import endpoints
-from hookline.store.protocols import Page as Rows
+from hookline.store import Page as Rows
 from hookline.web.html import Child, Safe, tag
 
 MAX_TYPES = 250  # event types listed in the form

@@ -31,8 +31,8 @@ from hookline.model import (
 from hookline.model.states import EndpointStatus
 from hookline.rules.checks.text import lasting
 from hookline.rules.lane.admission import next_start
-from hookline.store.protocols import Page as Rows
-from hookline.store.protocols import Walk
+from hookline.store import Page as Rows
+from hookline.store import Walk
 from hookline.web.html import Child, Safe, join, tag
 
 ATTEMPTS = 25  # attempts on one page

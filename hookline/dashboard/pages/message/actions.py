@@ -13,8 +13,8 @@ from hookline.model.states import OPEN, DeliveryState, EndpointStatus
 from hookline.services import dead_letters, messages
 from hookline.services.errors import http_status
 from hookline.services.lookup import EndpointRef, MessageRef
-from hookline.store.protocols import MAX_DIGITS
-from hookline.store.protocols import Page as Rows
+from hookline.store import MAX_DIGITS
+from hookline.store import Page as Rows
 from hookline.web.html import Child, Safe, tag
 
 MAX_OFFERED = 200  # endpoints to choose from

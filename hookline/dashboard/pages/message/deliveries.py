@@ -12,7 +12,7 @@ from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.message.delivery import RANKS
 from hookline.model import Delivery, EndpointName, Message
 from hookline.services import explain
-from hookline.store.protocols import after_number
+from hookline.store import after_number
 from hookline.web.html import Child, Safe, join, tag
 
 SHOWN = 100  # deliveries on one page

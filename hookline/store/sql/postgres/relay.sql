@@ -136,11 +136,10 @@ RETURNING true
 -- ── rows that were set aside ──
 
 -- name: outbox
--- $1 maximum rows to count.
-SELECT (SELECT count(*) FROM (SELECT FROM hookline.outbox WHERE error IS NULL LIMIT $1::integer) w) AS waiting,
+SELECT (SELECT count(*) FROM (SELECT FROM hookline.outbox WHERE error IS NULL LIMIT :max_rows::integer) w) AS waiting,
        (SELECT greatest(created_at, timestamptz '2000-01-01 00:00+00') FROM hookline.outbox WHERE error IS NULL
         ORDER BY id LIMIT 1) AS oldest,
-       (SELECT count(*) FROM (SELECT FROM hookline.outbox WHERE error IS NOT NULL LIMIT $1::integer) a) AS set_aside
+       (SELECT count(*) FROM (SELECT FROM hookline.outbox WHERE error IS NOT NULL LIMIT :max_rows::integer) a) AS set_aside
 
 -- part: stands_aside
 SELECT id, org_id, app, event_type, event_id, payload, error, source, set_aside_at,
@@ -148,8 +147,8 @@ SELECT id, org_id, app, event_type, event_id, payload, error, source, set_aside_
 
 -- name: set_aside
 -- include: stands_aside
-FROM hookline.outbox WHERE error IS NOT NULL AND id > $1::bigint ORDER BY id LIMIT $2::integer
+FROM hookline.outbox WHERE error IS NOT NULL AND id > :iterator::bigint ORDER BY id LIMIT :limit::integer
 
 -- name: set_aside_back
 -- include: stands_aside
-FROM hookline.outbox WHERE error IS NOT NULL AND id < $1::bigint ORDER BY id DESC LIMIT $2::integer
+FROM hookline.outbox WHERE error IS NOT NULL AND id < :iterator::bigint ORDER BY id DESC LIMIT :limit::integer

@@ -1,7 +1,7 @@
 -- Sweep. Each kind of work has its own lock. Rows are selected with SKIP LOCKED, in batches.
 
 -- name: sweep_guard
-SELECT pg_try_advisory_xact_lock(1214543, :chore::integer)
+SELECT pg_try_advisory_xact_lock(1214543, :lock::integer)
 
 -- name: sweep_leases_find
 -- Read without locks, because lanes are locked before deliveries, as in record. $2 is the length of a lease: a lease

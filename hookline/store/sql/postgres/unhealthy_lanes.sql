@@ -39,16 +39,15 @@ ORDER BY (SELECT count(*) FROM (SELECT FROM hookline.dead_letter l
 LIMIT :max_rows::integer
 
 -- name: app_health
--- $1 applications, $2 maximum lanes of each, ordered by endpoint id, $3 maximum rows to count. Ranges and orders are as
--- in `unhealthy_lanes_dead`.
+-- The lanes of each application are ordered by endpoint id. Ranges and orders are as in `unhealthy_lanes_dead`.
 SELECT x.app_no, s.lanes, s.sick, coalesce(cardinality(s.stopped), 0) AS stopped,
        (SELECT count(*) FROM (SELECT FROM unnest(s.stopped) AS l (endpoint_no) CROSS JOIN LATERAL (
 -- include: lane_open
-        ) o LIMIT $3) c) AS held,
+        ) o LIMIT :counted) c) AS held,
        (SELECT count(*) FROM (SELECT FROM hookline.dead_letter l
                               WHERE l.resolved_at IS NULL AND l.app_no BETWEEN x.app_no AND x.app_no
-                              ORDER BY l.app_no, l.endpoint_no LIMIT $3::integer) c) AS dead
-FROM unnest($1::bigint[]) AS x (app_no)
+                              ORDER BY l.app_no, l.endpoint_no LIMIT :counted::integer) c) AS dead
+FROM unnest(:app_nos::bigint[]) AS x (app_no)
 CROSS JOIN LATERAL (
   SELECT count(*) AS lanes, count(*) FILTER (WHERE l.held OR l.failing) AS sick,
          array_agg(l.endpoint_no) FILTER (WHERE l.held) AS stopped
@@ -56,7 +55,7 @@ CROSS JOIN LATERAL (
 -- include: held_back
                AS held
         FROM (SELECT e.no FROM hookline.endpoint e WHERE e.app_no BETWEEN x.app_no AND x.app_no AND e.deleted_at IS NULL
-              ORDER BY e.app_no, e.id LIMIT $2::integer) f
+              ORDER BY e.app_no, e.id LIMIT :lanes::integer) f
         JOIN hookline.lane n ON n.endpoint_no = f.no AND n.status < 3) l) s
 
 -- name: unhealthy_lane_details
@@ -82,27 +81,26 @@ CROSS JOIN LATERAL (
         ORDER BY d.app_no, d.endpoint_no LIMIT :counted::integer) c) x
 
 -- name: backlog
--- $1 organization, $2 application, $3 maximum rows to count. It counts each lane's deliveries along its index and stops
--- at that number.
+-- It counts each lane's deliveries along its index, up to a limit.
 WITH lanes AS (
   SELECT n.endpoint_no,
 -- include: held_back
          AS held
   FROM hookline.lane n JOIN hookline.application a ON a.no = n.app_no
-  WHERE n.status < 3 AND a.org_id = $1::text AND ($2::bigint IS NULL OR n.app_no = $2))
+  WHERE n.status < 3 AND a.org_id = :org_id::text AND (:app_no::bigint IS NULL OR n.app_no = :app_no))
 SELECT (SELECT count(*) FROM lanes) AS lanes,
        (SELECT count(*) FROM lanes WHERE held) AS held_lanes,
        (SELECT count(*) FROM (SELECT FROM lanes l CROSS JOIN LATERAL (
 -- include: lane_open
-        ) o WHERE NOT l.held LIMIT $3) c) AS waiting,
+        ) o WHERE NOT l.held LIMIT :counted) c) AS waiting,
        (SELECT count(*) FROM (SELECT FROM lanes l CROSS JOIN LATERAL (
 -- include: lane_open
-        ) o WHERE l.held LIMIT $3) c) AS held,
+        ) o WHERE l.held LIMIT :counted) c) AS held,
        (SELECT min((SELECT d.due_at FROM hookline.delivery d
                     WHERE d.endpoint_no = l.endpoint_no AND d.state < 2 ORDER BY d.due_at LIMIT 1))
         FROM lanes l WHERE NOT l.held) AS oldest_due
 
 -- part: lane_open
-(SELECT FROM hookline.delivery d WHERE d.endpoint_no = l.endpoint_no AND d.state < 2 ORDER BY d.due_at LIMIT $3::integer)
+(SELECT FROM hookline.delivery d WHERE d.endpoint_no = l.endpoint_no AND d.state < 2 ORDER BY d.due_at LIMIT :counted::integer)
 UNION ALL
-(SELECT FROM hookline.delivery d WHERE d.endpoint_no = l.endpoint_no AND d.state = 6 ORDER BY d.ordering_key LIMIT $3)
+(SELECT FROM hookline.delivery d WHERE d.endpoint_no = l.endpoint_no AND d.state = 6 ORDER BY d.ordering_key LIMIT :counted)

@@ -3,6 +3,10 @@
 -- name: depths_waiting
 SELECT count(*), coalesce(sum(state), 0) FROM delivery WHERE state < 2 AND expires_at > 0;
 
+-- name: depths_open
+SELECT (SELECT count(*) FROM delivery WHERE state = 2 AND lease_until > 0) AS delivering,
+       (SELECT count(*) FROM delivery WHERE state = 6 AND expires_at > 0) AS queued;
+
 -- name: depths_lanes
 -- Waiting deliveries by lane, and whether the lane is held back: see `model.Depths`. A lane whose endpoint is deleted
 -- counts as held back.
@@ -13,7 +17,8 @@ SELECT n.endpoint_no IS NULL OR n.status > 0 OR n.circuit IN (1, 2) OR coalesce(
   LEFT JOIN lane n ON n.endpoint_no = w.endpoint_no;
 
 -- name: depths_circuits
-SELECT circuit, sum(status = 0), sum(status = 1), sum(status = 2), sum(coalesce(held_until > :now, 0)), sum(pace IS NOT NULL)
+SELECT circuit, sum(status = 0) AS number, sum(status = 1) AS paused, sum(status = 2) AS disabled,
+       sum(coalesce(held_until > :now, 0)) AS held_lanes, sum(pace IS NOT NULL) AS slowed
   FROM lane WHERE status < 3 GROUP BY circuit;
 
 -- name: depths_dead

@@ -247,17 +247,12 @@ SELECT * FROM lane_event WHERE endpoint_no = :no AND id < :iterator ORDER BY id 
 -- name: timeline_back
 SELECT * FROM lane_event WHERE endpoint_no = :no AND id > :iterator ORDER BY id LIMIT :limit;
 
--- name: counts_waiting
-SELECT state, count(*) FROM delivery WHERE state < 2 AND expires_at > 0 GROUP BY state;
-
--- name: counts_queued
-SELECT count(*) FROM delivery WHERE state = 6 AND expires_at > 0;
-
--- name: counts_delivering
-SELECT count(*) FROM delivery WHERE state = 2 AND lease_until > 0;
-
--- name: counts_dead
-SELECT count(*) FROM dead_letter WHERE resolved_at IS NULL AND died_at > 0;
-
--- name: counts_lanes_open
-SELECT count(*) FROM lane WHERE circuit > 0;
+-- name: counts
+SELECT (SELECT count(*) FROM delivery WHERE state < 2 AND state = 0 AND expires_at > 0) AS pending,
+       (SELECT count(*) FROM delivery WHERE state < 2 AND state = 1 AND expires_at > 0) AS scheduled,
+       (SELECT count(*) FROM delivery WHERE state = 6 AND expires_at > 0) AS queued,
+       (SELECT count(*) FROM delivery WHERE state = 2 AND lease_until > 0) AS delivering,
+       (SELECT count(*) FROM dead_letter WHERE resolved_at IS NULL AND died_at > 0) AS dead,
+       (SELECT count(*) FROM lane WHERE circuit > 0) AS lanes_open,
+       (SELECT min(first_due) FROM (SELECT min(due_at) AS first_due FROM delivery
+         WHERE state < 2 AND endpoint_no > 0 GROUP BY endpoint_no)) AS oldest_due;

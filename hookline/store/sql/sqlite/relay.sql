@@ -38,19 +38,15 @@ INSERT OR IGNORE INTO outbox_place (source, row_id, row_uid, at) VALUES (?, ?, ?
 -- name: relay_place_move
 UPDATE outbox_place SET row_id = ?, row_uid = ?, at = ? WHERE source = ? AND row_id = ? AND row_uid = ?;
 
--- name: outbox_waiting
-SELECT count(*) FROM (SELECT 1 FROM outbox WHERE error IS NULL AND id > 0 LIMIT ?);
-
--- name: outbox_oldest
-SELECT created_at FROM outbox WHERE error IS NULL AND id > 0 ORDER BY id LIMIT 1;
-
--- name: outbox_aside
-SELECT count(*) FROM (SELECT 1 FROM outbox WHERE error IS NOT NULL AND id > 0 LIMIT ?);
+-- name: outbox
+SELECT (SELECT count(*) FROM (SELECT 1 FROM outbox WHERE error IS NULL AND id > 0 LIMIT :max_rows)) AS waiting,
+       (SELECT created_at FROM outbox WHERE error IS NULL AND id > 0 ORDER BY id LIMIT 1) AS oldest,
+       (SELECT count(*) FROM (SELECT 1 FROM outbox WHERE error IS NOT NULL AND id > 0 LIMIT :max_rows)) AS set_aside;
 
 -- name: set_aside
 SELECT id, org_id, app, event_type, event_id, payload, error, source, created_at, set_aside_at
-  FROM outbox WHERE error IS NOT NULL AND id > ? ORDER BY id LIMIT ?;
+  FROM outbox WHERE error IS NOT NULL AND id > :iterator ORDER BY id LIMIT :limit;
 
 -- name: set_aside_back
 SELECT id, org_id, app, event_type, event_id, payload, error, source, created_at, set_aside_at
-  FROM outbox WHERE error IS NOT NULL AND id < ? ORDER BY id DESC LIMIT ?;
+  FROM outbox WHERE error IS NOT NULL AND id < :iterator ORDER BY id DESC LIMIT :limit;

@@ -35,9 +35,9 @@ INSERT INTO dead_letter (id, app_no, endpoint_no, message_seq, message_at, messa
 SELECT id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts, sent,
        policy, last_status, :reason, :detail, :now, ordering_key
   FROM delivery WHERE id IN (SELECT value FROM json_each(:ids))
-RETURNING id, endpoint_no, message_id, message_at, sent, event_type,
-          (SELECT d.trigger FROM delivery d WHERE d.id = dead_letter.id),
-          (SELECT m.trace FROM message m WHERE m.seq = dead_letter.message_seq);
+RETURNING id, endpoint_no, message_id, message_at, sent, event_type, died_at,
+          (SELECT d.trigger FROM delivery d WHERE d.id = dead_letter.id) AS trigger,
+          (SELECT m.trace FROM message m WHERE m.seq = dead_letter.message_seq) AS trace;
 
 -- name: sweep_deleted_lanes
 SELECT endpoint_no FROM lane WHERE status = 3 AND endpoint_no > 0 ORDER BY endpoint_no LIMIT ?;

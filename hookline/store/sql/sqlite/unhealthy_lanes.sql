@@ -35,11 +35,20 @@ SELECT f.endpoint_no
 -- part: app_lanes
 SELECT n.endpoint_no, n.status > 0 OR n.circuit IN (1, 2) OR coalesce(n.held_until, 0) > :now AS held,
        n.circuit > 0 OR n.failures > 0 OR n.pace IS NOT NULL AS failing
-  FROM (SELECT e.no FROM endpoint e WHERE e.app_no = :app_no AND e.deleted_at IS NULL ORDER BY e.id LIMIT :lanes) f
+  FROM (SELECT e.no FROM endpoint e WHERE e.app_no = x.value AND e.deleted_at IS NULL ORDER BY e.id LIMIT :lanes) f
  CROSS JOIN lane n ON n.endpoint_no = f.no AND n.status < 3
 
 -- name: app_health
-SELECT count(*) AS lanes, coalesce(sum(l.held OR l.failing), 0) AS sick, coalesce(sum(l.held), 0) AS stopped,
+SELECT x.value AS app_no,
+       (SELECT count(*) FROM (
+-- include: app_lanes
+       )) AS lanes,
+       (SELECT coalesce(sum(held OR failing), 0) FROM (
+-- include: app_lanes
+       )) AS sick,
+       (SELECT coalesce(sum(held), 0) FROM (
+-- include: app_lanes
+       )) AS stopped,
        (SELECT count(*) FROM (
           SELECT 1 FROM (
 -- include: app_lanes
@@ -48,12 +57,10 @@ SELECT count(*) AS lanes, coalesce(sum(l.held OR l.failing), 0) AS sick, coalesc
           SELECT 1 FROM (
 -- include: app_lanes
           ) l CROSS JOIN delivery d WHERE l.held AND d.endpoint_no = l.endpoint_no AND d.state = 6
-          LIMIT :bound)) AS held,
-       (SELECT count(*) FROM (SELECT 1 FROM dead_letter l WHERE l.resolved_at IS NULL AND l.app_no = :app_no
-                               ORDER BY l.app_no, l.endpoint_no LIMIT :bound)) AS dead
-  FROM (
--- include: app_lanes
-  ) l;
+          LIMIT :counted)) AS held,
+       (SELECT count(*) FROM (SELECT 1 FROM dead_letter l WHERE l.resolved_at IS NULL AND l.app_no = x.value
+                               ORDER BY l.app_no, l.endpoint_no LIMIT :counted)) AS dead
+  FROM json_each(:app_nos) x;
 
 -- name: unhealthy_lane_details
 WITH x AS MATERIALIZED (
@@ -75,25 +82,34 @@ SELECT n.endpoint_no, n.status > 0 OR n.circuit IN (1, 2) OR coalesce(n.held_unt
   FROM application a CROSS JOIN endpoint e ON e.app_no = a.no CROSS JOIN lane n ON n.endpoint_no = e.no
  WHERE n.status < 3 AND a.org_id = :org_id AND (:app_no IS NULL OR a.no = :app_no)
 
--- name: backlog_lanes
-SELECT count(*), coalesce(sum(held), 0) FROM (
--- include: backlog_lanes
-);
-
--- name: backlog_open
+-- name: backlog
 -- Lanes first, then each lane's deliveries along its index. CROSS JOIN keeps that order.
-SELECT count(*) FROM (
-  SELECT 1 FROM (
+SELECT (SELECT count(*) FROM (
 -- include: backlog_lanes
-  ) l CROSS JOIN delivery d WHERE l.held = :held AND d.endpoint_no = l.endpoint_no AND d.state < 2
-  UNION ALL
-  SELECT 1 FROM (
+       )) AS lanes,
+       (SELECT coalesce(sum(held), 0) FROM (
 -- include: backlog_lanes
-  ) l CROSS JOIN delivery d WHERE l.held = :held AND d.endpoint_no = l.endpoint_no AND d.state = 6
-  LIMIT :bound);
-
--- name: backlog_oldest
-SELECT min((SELECT d.due_at FROM delivery d WHERE d.endpoint_no = l.endpoint_no AND d.state < 2 ORDER BY d.due_at LIMIT 1))
-  FROM (
+       )) AS held_lanes,
+       (SELECT count(*) FROM (
+          SELECT 1 FROM (
 -- include: backlog_lanes
-  ) l WHERE NOT l.held;
+          ) l CROSS JOIN delivery d WHERE NOT l.held AND d.endpoint_no = l.endpoint_no AND d.state < 2
+          UNION ALL
+          SELECT 1 FROM (
+-- include: backlog_lanes
+          ) l CROSS JOIN delivery d WHERE NOT l.held AND d.endpoint_no = l.endpoint_no AND d.state = 6
+          LIMIT :counted)) AS waiting,
+       (SELECT count(*) FROM (
+          SELECT 1 FROM (
+-- include: backlog_lanes
+          ) l CROSS JOIN delivery d WHERE l.held AND d.endpoint_no = l.endpoint_no AND d.state < 2
+          UNION ALL
+          SELECT 1 FROM (
+-- include: backlog_lanes
+          ) l CROSS JOIN delivery d WHERE l.held AND d.endpoint_no = l.endpoint_no AND d.state = 6
+          LIMIT :counted)) AS held,
+       (SELECT min((SELECT d.due_at FROM delivery d
+                     WHERE d.endpoint_no = l.endpoint_no AND d.state < 2 ORDER BY d.due_at LIMIT 1))
+          FROM (
+-- include: backlog_lanes
+          ) l WHERE NOT l.held) AS oldest_due;

@@ -10,14 +10,20 @@ from hookline.rules.fanout import max_age, merge
 from hookline.rules.ordering import queue_of
 from hookline.rules.replay import Window
 from hookline.store.plans.dead_letters import filtered
+from hookline.store.plans.endpoint_state import endpoint_of
 from hookline.store.plans.plan import Plan, Step, row, value
-from hookline.store.plans.tasks import Tasks
-from hookline.store.rows import Row, policy_text, read_policy
-from hookline.store.sqlite.base import Base
+from hookline.store.rows import Row
+from hookline.store.rows.documents import policy_text, read_policy
+from hookline.store.sqlite.database import Database
+from hookline.store.sqlite.transaction import READ
 
 
-class Moves(Tasks, Base):
-    def _replay_rows(self, where: DeadFilter, limit: int) -> Plan[list[Row]]:
+class Redelivery:
+    def __init__(self, database: Database) -> None:
+        self._vault = database.vault
+        self._options = database.options
+
+    def replay(self, where: DeadFilter, limit: int) -> Plan[list[Row]]:
         ids = [each["id"] for each in (yield Step("replay_find", **filtered(where), limit=limit))]
         if not ids:
             return []
@@ -27,14 +33,14 @@ class Moves(Tasks, Base):
         yield Step("announce")
         return (yield Step("replay_done", ids=ids))
 
-    def _resolve_rows(self, where: DeadFilter, text: str, limit: int) -> Plan[list[Row]]:
+    def resolve(self, where: DeadFilter, text: str, limit: int) -> Plan[list[Row]]:
         found = yield Step("resolve", **filtered(where), text=text, limit=limit)
         ids = [each["id"] for each in found]
         yield Step("resolve_wake", ids=ids)
         yield Step("announce")
         return (yield Step("resolve_done", ids=ids))
 
-    def _deliver(
+    def deliver(
         self,
         endpoint: Endpoint,
         window: Window,  # noqa: ARG002 (PostgreSQL's partitions)
@@ -43,8 +49,8 @@ class Moves(Tasks, Base):
         found = yield Step("messages_chosen", app_no=endpoint.app_no, ids=list(message_ids))
         return len((yield from self._deliver_rows(endpoint, found)))
 
-    def _resend(self, endpoint_no: int, message_id: str) -> Plan[int | None]:
-        endpoint = yield from self._endpoint_of(endpoint_no)
+    def resend(self, endpoint_no: int, message_id: str) -> Plan[int | None]:
+        endpoint = yield from endpoint_of(endpoint_no, READ, self._vault)
         if endpoint is None or endpoint.status == EndpointStatus.DELETED:
             return None
         found = yield Step("resend_message", id=message_id, app_no=endpoint.app_no)

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from hookline.clock import from_micros, to_micros
 from hookline.errors import InvalidInput
-from hookline.store.protocols.bounds import MAX_DIGITS
+from hookline.store.bounds import MAX_DIGITS
 
 T = TypeVar("T")
 

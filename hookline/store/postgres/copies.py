@@ -1,38 +1,29 @@
-"""The outbox without its relay: rows copied from other databases, rows that were set aside, and the wait for new rows."""
+"""Rows that were copied from the outbox of another database."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from hookline.clock import wall
-from hookline.model import IngestStatus, OutboxPlace, OutboxRow, OutboxView, RelayReport, SetAside
+from hookline.model import IngestStatus, OutboxPlace, OutboxRow, RelayReport
 from hookline.rules.operational_events import MANAGEMENT
 from hookline.rules.outcomes import clean
-from hookline.security.vault import Vault
-from hookline.store import rows as reading
-from hookline.store.postgres.database import READ, Connection, Database
-from hookline.store.postgres.ingest import text_array
-from hookline.store.postgres.outbox_listener import OutboxWatch
-from hookline.store.postgres.relay import Faults, Found, Relay, messages, report_of
-from hookline.store.protocols import COUNTED, Page, StoreOptions, after_number
+from hookline.store.postgres.database import Connection, Database
+from hookline.store.postgres.ingest import Ingest, text_array
+from hookline.store.postgres.relay import Faults, Found, accept_each, messages, report_of
+from hookline.store.rows.documents import policy_text
 
-_LAST = 2**63 - 1  # the largest row number
 _LONGEST_ID = 256  # Maximum characters of a stored event id. No event that can be sent has a longer one.
 
 
-class Outbox(Relay):
-    def __init__(self, database: Database, vault: Vault, options: StoreOptions) -> None:
-        super().__init__(database, vault, options)
-        self._watch = OutboxWatch(database.connect, poll=options.outbox_poll)
-
-    async def wait_outbox(self, timeout: float) -> None:
-        await self._watch.wait(timeout)
-
-    async def leave_outbox(self) -> None:
-        await self._watch.close()
-
-    # ── rows of other databases ──
+class Copies:
+    def __init__(self, database: Database, ingest: Ingest, wake: Callable[[], None]) -> None:
+        self._db = database
+        self._sql = database.sql
+        self._options = database.options
+        self._ingest = ingest
+        self._wake = wake
 
     async def take(
         self,
@@ -49,7 +40,7 @@ class Outbox(Relay):
 
         report = await self._db.transact(work)
         if report is not None and report.relayed:
-            self.wake()
+            self._wake()
         return report
 
     async def _copy(self, connection: Connection, rows: Sequence[OutboxRow], source: str) -> RelayReport:
@@ -57,7 +48,7 @@ class Outbox(Relay):
             return RelayReport()
         found = await self._with_applications(connection, rows)
         taken, faults = messages(found, wall(), self._options.max_payload)
-        statuses = await self.accept_each(connection, taken, faults)
+        statuses = await accept_each(self._ingest, connection, taken, faults)
         aside = await self._keep_aside(connection, rows, source, faults)
         relayed = sum(status == IngestStatus.ACCEPTED for status in statuses.values())
         return report_of(relayed, len(rows) - relayed - aside, aside, faults)
@@ -94,21 +85,6 @@ class Outbox(Relay):
         row = await self._db.fetchrow("relay_place", source)
         return None if row is None else OutboxPlace(row_id=row["row_id"], row_uid=row["row_uid"])
 
-    # ── set aside ──
-
-    async def outbox(self) -> OutboxView:
-        row = await self._db.fetchrow("outbox", COUNTED)
-        return OutboxView(waiting=row["waiting"], oldest=row["oldest"], set_aside=row["set_aside"])
-
-    async def set_aside(self, page: Page) -> list[SetAside]:
-        number = after_number(page.iterator)
-        if page.backwards:
-            found = await self._db.fetch("set_aside_back", _LAST if number is None else number, page.limit)
-            found.reverse()
-        else:
-            found = await self._db.fetch("set_aside", number or 0, page.limit)
-        return [reading.set_aside(row, READ) for row in found]
-
 
 def _aside(row: OutboxRow, fault: str) -> tuple[object, ...]:
     """Return the columns of a row that was set aside, with only values that PostgreSQL can store."""
@@ -122,7 +98,7 @@ def _aside(row: OutboxRow, fault: str) -> tuple[object, ...]:
         _held_all(row.tags),
         _held(row.ordering_key),
         row.deliver_at,
-        reading.policy_text(row.policy),
+        policy_text(row.policy),
         _held(row.trace),
         fault,
     )

@@ -1,4 +1,4 @@
-"""Encrypted values and the secrets that sign tokens: the protocol and its types.
+"""Types for encrypted values and for the secrets that sign tokens.
 
 An encrypted value begins with its head, which names its key. Indexes on the heads find all values of one key as a range.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -99,26 +98,3 @@ def others(heads: Sequence[bytes]) -> Iterator[Range]:
         yield Range(start, head)
         start = head + b"\0"
     yield Range(start, _LAST)
-
-
-class Sealing(Protocol):
-    """Find the values and tokens that still need an old vault key or an old signing secret."""
-
-    async def seals(self, limit: int) -> Seals:
-        """Count how many values each key has encrypted. Each count stops at `limit`."""
-
-    async def reseal(self, place: Place, within: Range, after: Spot, limit: int) -> Resealed:
-        """Re-encrypt one batch of values with the first key, in one transaction.
-
-        Values that changed since they were read, that another transaction has locked, or that no key decrypts stay
-        unchanged.
-        """
-
-    async def watch_secrets(self, signs: bytes, older: Sequence[bytes]) -> None:
-        """Register the secret that signs tokens and the older ones that only verify them. All are given as hashes."""
-
-    async def secret_seen(self, hashed: bytes) -> None:
-        """Set the last use of an older secret to now, because a token of it was used. The value is written at most once
-        a minute."""
-
-    async def older_secrets(self) -> list[OlderSecret]: ...

@@ -1,11 +1,9 @@
-"""The base class of the engine's parts: the database, the vault and the conversion of rows."""
+"""Lanes under their locks. Claim, record and sweep use them."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -13,54 +11,21 @@ from hookline import clock
 from hookline.model import Lane, LaneEvent, LaneEventKind
 from hookline.rules.lane.circuit import Fold, LaneOutcome, fold
 from hookline.rules.operational_events import of_lanes
-from hookline.security.vault import Vault
 from hookline.store import rows
-from hookline.store.plans.plan import Plan, Shared
-from hookline.store.postgres.database import READ, Connection, Database, run, storable
-from hookline.store.postgres.operational_events import write_events
-from hookline.store.protocols import StoreOptions
-
-T = TypeVar("T")
-
+from hookline.store.plans.operational_events import write_events
+from hookline.store.postgres.database import READ, Connection, Database, run_steps
 
 Wake = tuple[int, datetime, datetime]  # endpoint number, wake instant, floor
 
 
-class Part(Shared):
-    """A part of `PostgresStore`."""
+class Lanes:
+    """Locks lanes and writes them, in a transaction of the caller."""
 
-    _reading = READ
-
-    def __init__(self, database: Database, vault: Vault, options: StoreOptions) -> None:
-        self._db = database
+    def __init__(self, database: Database) -> None:
         self._sql = database.sql
-        self._vault = vault
-        self._options = options
-        self._chance = clock.chance
-        self._loop = asyncio.get_running_loop()
-        self.task_added = asyncio.Event()
-        self._woken = asyncio.Event()
+        self._circuit = database.options.circuit
 
-    def wake(self) -> None:
-        self._loop.call_soon_threadsafe(self._woken.set)
-
-    # ── shared plans ──
-
-    async def _run_read(self, plan: Callable[[], Plan[T]], *, indexed: bool = False) -> T:
-        with storable():
-            async with self._db.indexed() if indexed else self._db.calm() as connection:
-                return await run(connection, self._sql, plan())
-
-    async def _run_change(self, plan: Callable[[], Plan[T]], *, indexed: bool = False) -> T:
-        async def work(connection: Connection) -> T:
-            return await run(connection, self._sql, plan())
-
-        with storable():
-            return await self._db.transact(work, calm=not indexed)
-
-    # ── lanes, under their locks ──
-
-    async def _lock_lanes(
+    async def lock(
         self, connection: Connection, all_of: Sequence[int], always: Sequence[int]
     ) -> tuple[list[Lane], datetime | None]:
         """Lock the lanes in `always`, and the unhealthy ones of the others. They are locked in endpoint order, so that
@@ -68,7 +33,7 @@ class Part(Shared):
         found = await connection.fetch(self._sql["record_lanes"], all_of, always)
         return [rows.lane(row, READ) for row in found], found[0]["now"] if found else None
 
-    async def _fold_lanes(
+    async def fold(
         self, connection: Connection, lanes: Sequence[Lane], outcomes: dict[int, list[LaneOutcome]], now: datetime
     ) -> tuple[LaneEvent, ...]:
         """Apply the outcomes to the locked lanes. Write changed lanes, events, tokens and endpoints that are gone
@@ -77,29 +42,27 @@ class Part(Shared):
         for lane in lanes:
             found = outcomes.get(lane.endpoint_no)
             if found:
-                folded = fold(lane, found, now=now, policy=self._options.circuit, chance=self._chance)
+                folded = fold(lane, found, now=now, policy=self._circuit, chance=clock.chance)
                 folds.append((lane, _with_revision(lane, folded)))
-        await self._write_lanes(connection, [after.lane for before, after in folds if after.lane != before])
-        await self._write_wakes(connection, [wake for _, after in folds if (wake := _wake_of(after)) is not None])
+        await self.write(connection, [after.lane for before, after in folds if after.lane != before])
+        await self.write_wakes(connection, [wake for _, after in folds if (wake := _wake_of(after)) is not None])
         events = tuple(event for _, after in folds for event in after.events)
         if events:
-            await self._write_lane_events(connection, events)
+            await self._write_events(connection, events)
             await self._disable_gone(connection, events)
         return events
 
-    async def _write_lanes(self, connection: Connection, lanes: Sequence[Lane]) -> None:
+    async def write(self, connection: Connection, lanes: Sequence[Lane]) -> None:
         if lanes:
             columns = [[getattr(lane, name) for lane in lanes] for name in ("endpoint_no", *rows.LANE_WRITTEN)]
             await connection.execute(self._sql["lane_write"], *columns)
 
-    async def _write_wakes(self, connection: Connection, wakes: Sequence[Wake]) -> None:
+    async def write_wakes(self, connection: Connection, wakes: Sequence[Wake]) -> None:
         if wakes:
             columns = [list(column) for column in zip(*wakes, strict=True)]
             await connection.execute(self._sql["wake_lanes"], *columns)
 
-    async def _write_lane_events(
-        self, connection: Connection, events: Sequence[LaneEvent], *, by_hand: bool = False
-    ) -> None:
+    async def _write_events(self, connection: Connection, events: Sequence[LaneEvent]) -> None:
         await connection.execute(
             self._sql["lane_events_write"],
             [event.endpoint_no for event in events],
@@ -109,7 +72,7 @@ class Part(Shared):
             [rows.actor(event)[0] for event in events],
             [rows.actor(event)[1] for event in events],
         )
-        await write_events(connection, self._sql, of_lanes(events, by_hand=by_hand))
+        await run_steps(connection, self._sql, write_events(of_lanes(events), READ))
 
     async def _disable_gone(self, connection: Connection, events: Sequence[LaneEvent]) -> None:
         disabled = [event for event in events if event.kind == LaneEventKind.ENDPOINT_DISABLED]

@@ -1,24 +1,28 @@
-"""Migrations, the database's clock, and closing the store."""
+"""Migrations."""
 
 from __future__ import annotations
 
 import re
-from datetime import datetime
 from importlib import resources
 from typing import Any
 
 from asyncpg import InsufficientPrivilegeError
 
 from hookline.errors import ConfigError, MigrationNeeded
+from hookline.store.bounds import SCHEMA_VERSION
 from hookline.store.postgres import table_locks
-from hookline.store.postgres.base import Part
-from hookline.store.postgres.database import Connection, translated
-from hookline.store.protocols import SCHEMA_VERSION
+from hookline.store.postgres.database import Connection, Database, translated
 
 _INCLUDE = re.compile(r"^-- include: (\S+)$", re.MULTILINE)
 
 
-class SchemaVersion(Part):
+class Schema:
+    """The version of the schema, and its migrations."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+        self._sql = database.sql
+
     async def version(self) -> int:
         async with self._db.calm() as connection:
             return await self._version(connection)
@@ -79,10 +83,6 @@ class SchemaVersion(Part):
                 f"the database's encoding is {encoding}, and Hookline needs UTF8: "
                 "CREATE DATABASE hookline ENCODING 'UTF8' TEMPLATE template0"
             )
-
-    async def now(self) -> datetime:
-        now: datetime = await self._db.fetchval("now")
-        return now
 
 
 def _denied(error: InsufficientPrivilegeError, found: Any) -> MigrationNeeded:

@@ -1,28 +1,33 @@
-"""Pause and resume on SQLite: time budgets restart in batches."""
+"""The catalogue on SQLite. When an endpoint is resumed, time budgets restart in batches."""
 
 from __future__ import annotations
 
 from hookline.model.states import EndpointStatus
-from hookline.store.plans.endpoint_state import EndpointState as SharedEndpointState
-from hookline.store.sqlite.base import BATCH, Base
-from hookline.store.sqlite.lanes import endpoints_for
+from hookline.store.parts import Catalogue
+from hookline.store.sqlite.database import Database
 from hookline.store.sqlite.transaction import Tx
 
+BATCH = 2000  # maximum deliveries that one transaction changes
 
-class EndpointState(SharedEndpointState, Base):
+
+class SqliteCatalogue(Catalogue):
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._db = database
+
     async def _renew_held(self, endpoint_no: int, status: EndpointStatus) -> None:
         """Restart time budgets while the lane is still paused. One transaction over a long backlog would block other
         writes."""
         if status == EndpointStatus.PAUSED:
             return
-        found = await self._read(endpoints_for, [endpoint_no])
+        found = await self.endpoints_for([endpoint_no])
         if found and found[0].status == EndpointStatus.PAUSED:
             after: tuple[int, int] | None = (-1, -1)
             while after is not None:
-                after = await self._write(_renew_waiting, endpoint_no, after, BATCH)
+                after = await self._db.write(_renew_waiting, endpoint_no, after, BATCH)
             behind: tuple[str, int, int] | None = ("", -1, -1)
             while behind is not None:
-                behind = await self._write(_renew_queued, endpoint_no, behind, BATCH)
+                behind = await self._db.write(_renew_queued, endpoint_no, behind, BATCH)
 
 
 def _renew_waiting(tx: Tx, endpoint_no: int, after: tuple[int, int], limit: int) -> tuple[int, int] | None:

@@ -1,29 +1,24 @@
-"""Protocols for the pipeline: ingest, outbox, claim, record, sweep."""
+"""The protocols that each engine implements: the stages of the pipeline, the sweep, and the count of what is open."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from hookline.model import (
     Accepted,
     BatchAccepted,
     ClaimBatch,
+    Depths,
     LeasedDelivery,
     NewBatch,
     NewMessage,
     OutboxPlace,
     OutboxRow,
-    OutboxView,
-    RecordReport,
     RelayReport,
-    Result,
-    SetAside,
     SlotBudgets,
     SweepReport,
 )
-from hookline.model.audit import Note
-from hookline.store.protocols.pages import Page
 
 
 class Ingest(Protocol):
@@ -70,6 +65,10 @@ class Relay(Protocol):
     async def leave_outbox(self) -> None:
         """Stop waiting for the outbox in this process, so that publishers notify another waiting process."""
 
+
+class Copies(Protocol):
+    """Accept rows that were copied from the outbox of another database."""
+
     async def take(
         self,
         rows: Sequence[OutboxRow],
@@ -87,22 +86,6 @@ class Relay(Protocol):
 
     async def place(self, source: str) -> OutboxPlace | None:
         """Return how far the source's outbox has been copied."""
-
-
-class SetAsideRows(Protocol):
-    """Outbox rows that could not become messages."""
-
-    async def outbox(self) -> OutboxView:
-        """Return the state of the outbox. The cost does not grow with the backlog."""
-
-    async def set_aside(self, page: Page) -> list[SetAside]:
-        """Return a page of outbox rows that could not become messages, ordered by number; the iterator is a number."""
-
-    async def retry_set_aside(self, ids: Sequence[int] | None, *, note: Note[int] | None = None) -> int:
-        """Move these rows (None: all that were set aside) back to the outbox, and return their number."""
-
-    async def discard_set_aside(self, ids: Sequence[int], *, note: Note[int] | None = None) -> int:
-        """Delete these rows permanently and return their number."""
 
 
 class Claim(Protocol):
@@ -128,22 +111,6 @@ class Claim(Protocol):
     async def release(self, jobs: Sequence[LeasedDelivery]) -> int:
         """Return unsent deliveries to pending without counting an attempt, if the claim still holds. Return how many
         did."""
-
-
-class Record(Protocol):
-    """Record the outcomes of attempts."""
-
-    async def record(self, results: Sequence[Result], *, wake: Collection[int] = ()) -> RecordReport:
-        """Write outcomes in one transaction: attempts, deliveries, lane health in the given order, and wake tokens.
-        Deliveries whose claim no longer holds are skipped.
-
-        If a batch fails because of its data, it is bisected down to the bad row. That row is written again without the
-        endpoint's response (headers, body, detail) and with its times in bounds, so that the delivery continues. If
-        that fails too, the delivery becomes dead with the reason `unsendable`, in its own transaction, and is in
-        `refused`.
-
-        `wake` names endpoints that waited for slots of this worker. Each gets a wake token for now.
-        """
 
 
 class Upkeep(Protocol):
@@ -180,3 +147,15 @@ class Upkeep(Protocol):
     async def find_stuck_lanes(self, *, repair: bool) -> list[int]:
         """Return endpoints with a waiting delivery that no token, probe, hold or free slot will ever wake. Slow. With
         `repair`, wake them."""
+
+
+class DepthCount(Protocol):
+    """Count what is open."""
+
+    async def depths(self, *, fresh: float = 0.0) -> Depths:
+        """Count everything that is open (deliveries, dead letters, outbox rows). History is never counted.
+
+        Counting takes longer the more is open, so results are cached: in this process on SQLite, in the database on
+        PostgreSQL. A cached result is used for `fresh` seconds or for `COUNTING` times as long as counting took,
+        whichever is longer, and while another process is counting. With `fresh=0` the result is always new.
+        """
