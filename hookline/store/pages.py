@@ -43,9 +43,8 @@ def after_death(iterator: str | None) -> tuple[datetime, int] | None:
     if iterator is None:
         return None
     at, _, number = iterator.partition("_")
-    if not all(text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS for text in (at, number)):
-        raise InvalidInput(f"the iterator {iterator[:40]!r} does not belong to this listing")
-    if int(at) > _LAST_MICROS:
+    numbers = all(text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS for text in (at, number))
+    if not numbers or int(at) > _LAST_MICROS:
         raise InvalidInput(f"the iterator {iterator[:40]!r} does not belong to this listing")
     return from_micros(int(at)), int(number)
 

@@ -30,8 +30,8 @@ class AuditLog(Plans):
     @reads
     def audit_log(self, where: AuditFilter, page: Page) -> Plan[Walk[AuditEntry]]:
         """Return a page of audit entries, newest first; the iterator is an entry's number."""
-        if not _storable(where):
-            return Walk(rows=[])
+        if not storable(where.org_id, where.app_id, where.action, where.actor, where.subject):
+            return Walk(rows=[])  # an entry cannot have such a text
         whole = yield from _span(where, page)
         end = (yield from _end(where, whole, page)) if _rare(where) else None
         span = whole if end is None else Span(whole.near, end + 1 if page.backwards else end - 1)
@@ -78,9 +78,3 @@ def _end(where: AuditFilter, span: Span, page: Page) -> Plan[int | None]:
 def _rare(where: AuditFilter) -> bool:
     """Return whether the filter may match so rarely that the scan needs a limit."""
     return any(each is not None for each in (where.app_id, where.action, where.actor, where.subject))
-
-
-def _storable(where: AuditFilter) -> bool:
-    """Return whether the database can store the filter's texts. If not, nothing can match."""
-    given = (where.org_id, where.app_id, where.action, where.actor, where.subject)
-    return all(storable(text) for text in given if text is not None)

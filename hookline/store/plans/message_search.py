@@ -36,8 +36,8 @@ class MessageSearches(Plans):
 
         If the filter may match rarely, one call reads a limited number of messages and returns where to continue.
         """
-        if not possible(where):
-            return Walk(rows=[])
+        if not storable(where.ref, where.channel, where.tag, *(where.event_types or ())):
+            return Walk(rows=[])  # a message cannot have such a text
         if where.ref is not None:
             found = yield from self._by_ref(org_id, where.ref, where)
             return named((yield from self._with_states(found)), where, page)
@@ -76,7 +76,8 @@ class MessageSearches(Plans):
 
     def _with_states(self, found: Sequence[Row]) -> Plan[list[FoundMessage]]:
         messages = [self._reading.struct(Message, each) for each in found]
-        return joined(messages, (yield from states_of(messages)))
+        counted = yield from states_of(messages)
+        return [FoundMessage(message=message, states=counted.get(message.id, {})) for message in messages]
 
 
 def states_of(messages: Sequence[Message]) -> Plan[dict[str, dict[str, int]]]:
@@ -123,12 +124,6 @@ def scans(where: MessageSearch, apps: Sequence[int], page: Page) -> tuple[Scan, 
     return Scan(Way.ALL, FIRST), several if len(apps) <= FEW else Scan(Way.ALL, listing.STRIDE)
 
 
-def possible(where: MessageSearch) -> bool:
-    """Return whether the database can store the filter's texts. If not, nothing can match."""
-    given = (where.ref, where.channel, where.tag, *(where.event_types or ()))
-    return all(storable(text) for text in given if text is not None)
-
-
 def states(found: Sequence[Row]) -> dict[str, dict[str, int]]:
     """Count deliveries by message and by state word."""
     made: dict[str, dict[str, int]] = {}
@@ -144,10 +139,6 @@ def state_of(word: str | None) -> tuple[int | None, bool | None]:
     if word is None:
         return None, None
     return (None, True) if word == HELD_BACK else (DeliveryState[word.upper()].value, False)
-
-
-def joined(messages: Sequence[Message], counted: Mapping[str, dict[str, int]]) -> list[FoundMessage]:
-    return [FoundMessage(message=message, states=counted.get(message.id, {})) for message in messages]
 
 
 def named(found: Sequence[FoundMessage], where: MessageSearch, page: Page) -> Walk[FoundMessage]:

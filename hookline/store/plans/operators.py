@@ -26,7 +26,7 @@ class Operators(Plans):
     def create_operator(self, new: Operator, *, note: Note[Operator] | None = None) -> Plan[Operator]:
         """Create an operator; the database sets `created_at`. Raises `Conflict` if the name is taken, `NotFound` if the
         organization does not exist."""
-        if not all(map(storable, (new.name, new.org_id, new.password))):
+        if not storable(new.name, new.org_id, new.password):
             raise InvalidInput("the name or the password has a character that cannot be stored")
         made = yield from row("operator_insert", name=new.name, org_id=new.org_id, role=new.role, password=new.password)
         if made is not None:
@@ -135,7 +135,7 @@ class Operators(Plans):
         until = _locked(known, now)
         if until is None:
             counted = {subject: rules[subject](known.get(subject), now) for subject in subjects}
-            yield Batch("guess_save", [{"subject": subject, **_columns(each)} for subject, each in counted.items()])
+            yield Batch("guess_save", [{"subject": subject, **asdict(each)} for subject, each in counted.items()])
         return until
 
     @changes
@@ -148,7 +148,3 @@ def _locked(known: Mapping[bytes, Guesses], now: datetime) -> datetime | None:
     """Return the end of the longest lock."""
     ends = [each.locked_until for each in known.values() if each.locked_until is not None]
     return max((end for end in ends if end > now), default=None)
-
-
-def _columns(guesses: Guesses) -> dict[str, object]:
-    return {"failures": guesses.failures, "since": guesses.since, "locked_until": guesses.locked_until}

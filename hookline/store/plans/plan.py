@@ -9,9 +9,11 @@ A plan is a generator. It yields steps (a statement's name in `store/sql` and it
                 raise NotFound("no such API key")
             yield from noted(note, None)
 
-`@changes` and `@reads` turn such a generator into the async method that callers use. The engine runs the steps:
-`sqlite/database.py` in the writer's thread or a reader's, `postgres/database.py` on a connection of its calm pool. A plan with
-`@changes` is one transaction, and an exception rolls it back. PostgreSQL may run a plan twice if it lost a deadlock.
+The decorators (`@reads`, `@searches`, `@snapshots`, `@changes`, `@searches_and_changes`) turn such a generator into the
+async method that callers use. A part of the store (`store/parts.py`) lists the classes of its theme. The engine's
+database runs the steps: SQLite's in the thread of the writer or of a reader, PostgreSQL's on one connection. A plan
+that changes something is one transaction, and an exception rolls it back. PostgreSQL may run a plan twice if it lost a
+deadlock, and SQLite if a text that it reads is not UTF-8. So a plan has no effects besides its steps.
 
 A plan never catches a database error, because a failed statement aborts a PostgreSQL transaction. A statement that may
 be refused shows it in its rows (`ON CONFLICT DO NOTHING RETURNING ...`). A plan must not assume that it is the only

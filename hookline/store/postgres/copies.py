@@ -13,6 +13,7 @@ from hookline.store.postgres.database import Connection, Database
 from hookline.store.postgres.ingest import Ingest, text_array
 from hookline.store.postgres.relay import Faults, Found, accept_each, messages, report_of
 from hookline.store.rows.documents import policy_text
+from hookline.store.rows.reading import maybe
 
 _LONGEST_ID = 256  # Maximum characters of a stored event id. No event that can be sent has a longer one.
 
@@ -56,7 +57,7 @@ class Copies:
     async def _with_applications(self, connection: Connection, rows: Sequence[OutboxRow]) -> list[Found]:
         """Look up the application of each row. Names that the database cannot store, such as those with a NUL, match
         nothing."""
-        names = sorted({(_held(row.org_id), clean(row.app)) for row in rows}, key=str)
+        names = sorted({(maybe(clean, row.org_id), clean(row.app)) for row in rows}, key=str)
         found = await connection.fetch(
             self._sql["relay_applications"], MANAGEMENT, [org for org, _ in names], [app for _, app in names]
         )
@@ -89,30 +90,26 @@ class Copies:
 def _aside(row: OutboxRow, fault: str) -> tuple[object, ...]:
     """Return the columns of a row that was set aside, with only values that PostgreSQL can store."""
     return (
-        _held(row.org_id),
+        maybe(clean, row.org_id),
         clean(row.app),
         clean(row.event_type),
         row.payload,
         _held_id(row.event_id),
         _held_all(row.channels),
         _held_all(row.tags),
-        _held(row.ordering_key),
+        maybe(clean, row.ordering_key),
         row.deliver_at,
         policy_text(row.policy),
-        _held(row.trace),
+        maybe(clean, row.trace),
         fault,
     )
-
-
-def _held(text: str | None) -> str | None:
-    return None if text is None else clean(text)
 
 
 def _held_id(event_id: str | None) -> str | None:
     """Return the event id, shortened for the index and still unique, because a row with an equal id is dropped as a
     copy."""
     if event_id is None or len(event_id) <= _LONGEST_ID:
-        return _held(event_id)
+        return maybe(clean, event_id)
     digest = hashlib.sha256(event_id.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{clean(event_id[:_LONGEST_ID])}… {digest}"
 

@@ -29,9 +29,9 @@ def read_policy(text: str | None) -> PolicyOverride | None:
     return None if text is None else _policy_decoder.decode(text)
 
 
-def storable(text: str) -> bool:
-    """Return whether both engines can store this text."""
-    return "\x00" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
+def storable(*texts: str | None) -> bool:
+    """Return whether both engines can store these texts."""
+    return not any(letter == "\x00" or "\ud800" <= letter <= "\udfff" for letter in "".join(filter(None, texts)))
 
 
 def json_text(value: Any) -> str:

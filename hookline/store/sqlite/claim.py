@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from hookline import clock
-from hookline.model import AppPace, ClaimBatch, Death, Lane, LeasedDelivery, PolicyOverride, SlotBudgets
+from hookline.model import AppPace, ClaimBatch, Death, Lane, LeasedDelivery, SlotBudgets
 from hookline.model.states import Reason
 from hookline.rules import ordering
 from hookline.rules.claim.division import Division
@@ -216,7 +216,7 @@ class _ClaimRun:
                     counted=counted,
                     probe=probe,
                     trigger=trigger,
-                    policy=_policy(policy),
+                    policy=read_policy(policy),
                     last_delay=delay,
                     ordering_key=key,
                     trace=trace,
@@ -235,10 +235,6 @@ class _ClaimRun:
         if self._unsendable:
             bury(self.tx, self._unsendable, Reason.UNSENDABLE, "the payload is gone")
             self._unsendable.clear()
-
-
-def _policy(text: str | None) -> PolicyOverride | None:
-    return None if text is None else read_policy(text)
 
 
 def bury(tx: Tx, ids: Sequence[int], reason: Reason, detail: str) -> list[Death]:

@@ -24,6 +24,7 @@ from hookline.rules.operational_events import MANAGEMENT, room
 from hookline.rules.outcomes import clean
 from hookline.store.plans.outbox_rows import message_of, no_application, reasons
 from hookline.store.rows import documents
+from hookline.store.rows.reading import maybe
 from hookline.store.sqlite.clock import instant, to_micros
 from hookline.store.sqlite.ingest import IngestBatch
 from hookline.store.sqlite.transaction import READ, Tx, numbers, texts, with_any_text
@@ -177,17 +178,17 @@ def _keep_aside(tx: Tx, row: OutboxRow, source: str, fault: str) -> int:
     return tx.run(
         "relay_keep_aside",
         {
-            "org_id": _held(row.org_id),
-            "app": _held(row.app),
-            "event_type": _held(row.event_type),
+            "org_id": maybe(_whole, row.org_id),
+            "app": _whole(row.app),
+            "event_type": _whole(row.event_type),
             "payload": row.payload,
-            "event_id": _held(row.event_id),
+            "event_id": maybe(_whole, row.event_id),
             "channels": None if row.channels is None else texts([_whole(text) for text in row.channels]),
             "tags": None if row.tags is None else texts([_whole(text) for text in row.tags]),
-            "ordering_key": _held(row.ordering_key),
+            "ordering_key": maybe(_whole, row.ordering_key),
             "deliver_at": None if row.deliver_at is None else to_micros(row.deliver_at),
             "policy": documents.policy_text(row.policy),
-            "trace": _held(row.trace),
+            "trace": maybe(_whole, row.trace),
             "source": source,
             "error": fault,
             "now": tx.now,
@@ -198,7 +199,3 @@ def _keep_aside(tx: Tx, row: OutboxRow, source: str, fault: str) -> int:
 def _whole(text: str) -> str:
     """Replace lone surrogates, which no database can store."""
     return text.encode("utf-8", "replace").decode()
-
-
-def _held(text: str | None) -> str | None:
-    return None if text is None else _whole(text)
