@@ -13,7 +13,6 @@ from hookline.store.plans.plan import Plan, Plans, Step, reads
 
 MAX_DYING = 1_000  # maximum endpoints with dead letters that are compared
 COMPARED = 100  # maximum dead letters of each of these endpoints that are counted
-_LAST = 2**63 - 1
 
 
 class Lanes(Plans):
@@ -89,7 +88,7 @@ class Lanes(Plans):
             looked_at=MAX_DYING,
             compared=COMPARED,
             first=app_no or 0,
-            last=_LAST if app_no is None else app_no,
+            last=LAST_NUMBER if app_no is None else app_no,
             org_id=org_id,
             max_rows=limit,
         )

@@ -46,7 +46,6 @@ from hookline.store.plans.plan import (
     value,
 )
 from hookline.store.plans.replays import Redelivery, Replays
-from hookline.store.rows import Reading, Row
 from hookline.store.rows.documents import json_text
 
 # A step waits this long for the lock of a lane or a dead letter. Then the next step tries again.
@@ -214,7 +213,8 @@ class Tasks(Replays):
             until=died_before(task),
             limit=limit,
         )
-        return [_letter(each, self._reading) for each in found]
+        read = self._reading
+        return [read.struct(Letter, each, accepted_at=read.instant(each["message_at"])) for each in found]
 
     def _act(self, task: Task, endpoint: Endpoint | None, found: _StepWork) -> Plan[int]:
         """Apply the step and return how many rows it changed. It waits for locked dead letters and does not skip them,
@@ -243,19 +243,4 @@ class Tasks(Replays):
 
 def _first(new: NewTask, now: datetime) -> Task:
     """Return the task as it will be before its first step."""
-    return Task(
-        id="",
-        org_id=new.org_id,
-        app_no=new.app_no,
-        app_id="",
-        kind=new.kind,
-        status=TaskStatus.RUNNING,
-        work=new.work,
-        created_at=now,
-        updated_at=now,
-        endpoint_no=new.endpoint_no,
-    )
-
-
-def _letter(row: Row, read: Reading) -> Letter:
-    return read.struct(Letter, row, accepted_at=read.instant(row["message_at"]))
+    return Task(**asdict(new), id="", app_id="", status=TaskStatus.RUNNING, created_at=now, updated_at=now)
