@@ -25,7 +25,7 @@ def document() -> Schema:
     """Return the document without webhooks. It is the same for all callers."""
     shapes = Shapes(all_shapes())
     paths: dict[str, Schema] = {}
-    for operation in OPERATIONS:
+    for operation in sorted(OPERATIONS, key=lambda each: list(TAGS).index(each.tag)):
         paths.setdefault(PREFIX + operation.path, {})[operation.method.lower()] = _operation(operation, shapes)
     for query in {operation.query for operation in OPERATIONS} - {None}:
         shapes.take(query)
