@@ -38,7 +38,7 @@ async def test_the_page_says_what_failed_and_what_to_do(operator: Client, scene:
     assert words.startswith(
         f"✕ 4 dead letters at 2 endpoints, 3 of them at {left_one.url}. Mostly attempts_exhausted: "
     )
-    assert "every attempt failed. Replay them once the endpoint is well again." in words
+    assert "every attempt failed. Replay them once the endpoint is healthy again." in words
     (replay,) = [node["href"] for node in page.all("a") if node.text == "Replay all 4"]
     assert replay == "/dead-letters/replay?all=1"
     links = {node.text: node["href"] for figure in page.all("figure") for node in figure.all("a")}

@@ -22,7 +22,7 @@ _MANY = {"it": "them", "its": "their", "it_is": "they are"}
 # The cause of each kind of dead letter, and what to do.
 _DEATHS = {
     Reason.PERMANENT_FAILURE: ("the endpoint refused {it} for good", "replay {it} once that is fixed there"),
-    Reason.ATTEMPTS_EXHAUSTED: ("every attempt failed", "replay {it} once the endpoint is well again"),
+    Reason.ATTEMPTS_EXHAUSTED: ("every attempt failed", "replay {it} once the endpoint is healthy again"),
     Reason.BUDGET_EXHAUSTED: ("{its} time was over", "replay {it} if {it_is} still of use"),
     Reason.ENDPOINT_GONE: (
         "the endpoint answered 410 and was disabled",
@@ -106,14 +106,14 @@ def _release(history: DeliveryHistory, lane: Lane, now: datetime) -> Remedy | No
         )
     if lane.circuit == Circuit.OPEN:
         return Remedy(
-            words=["it is sent when a probe succeeds", "if the endpoint is well already, close its circuit"],
+            words=["it is sent when a probe succeeds", "if the endpoint is already healthy, close its circuit"],
             commands=[f"hookline endpoints close {endpoint}"],
         )
     if delivery.state not in WAITING or lane.circuit == Circuit.HALF_OPEN:
         return None
     if held_by(history, now):
         return Remedy(
-            words=["it is sent then", "if the endpoint is well already, reset its circuit"],
+            words=["it is sent then", "if the endpoint is already healthy, reset its circuit"],
             commands=[f"hookline endpoints reset {endpoint}"],
         )
     overdue = delivery.due_at is not None and now - delivery.due_at > OVERDUE
