@@ -21,19 +21,19 @@ class Needs(StrEnum):
 
     READ = "read"
     WRITE = "write"
-    PUBLISH = "publish"  # accept messages
+    PUBLISH = "publish"  # create messages
 
 
 class Access(Struct, frozen=True, kw_only=True):
     """The callers that a route allows."""
 
     needs: Needs = Needs.WRITE
-    whole: bool = False  # refuse callers limited to one application with a 403
-    operator: bool = False  # refuse callers of other organizations than the default one with a 403
+    whole: bool = False  # callers that are limited to one application get a 403
+    operator: bool = False  # callers of organizations other than the default one get a 403
 
 
 async def admit(services: WebContext, access: Access, scope: Scope) -> Caller:
-    """Authenticate and authorize a request. This happens before the body is read and before the path is looked up."""
+    """Authenticate and authorize a request. The body is not read yet."""
     caller = await identify(services, scope)
     record_of(scope).caller = caller
     services.limits.take(caller)

@@ -1,6 +1,6 @@
 """Authentication: find the caller of a request, and check what they may do.
 
-This keeps tenants apart on every route.
+These checks keep tenants apart on every route.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from hookline.security.tokens import Grant
 from hookline.store import Store
 from hookline.web.errors import Refused
 
-# Seconds in the cache. Other processes notice a revoked token or a changed uid after this time. Without the cache, each
-# message would cost two more round trips to the database.
+# Seconds that a lookup stays in the cache. Other processes notice a revoked token or a changed uid after this time.
+# Without the cache, each message would cost two more round trips to the database.
 REMEMBERED = 2.0
 MAX_REMEMBERED = 10_000
 TOUCHED = 60.0  # seconds between two updates of a key's last use
@@ -43,7 +43,7 @@ _NO_MESSAGES = (
 
 
 class RecentCache(Generic[K, V]):
-    """A cache of recent lookups. Only objects that exist are kept."""
+    """A cache of recent lookups that found an object. Failed lookups are not cached."""
 
     def __init__(self, monotonic: Callable[[], float], seconds: float = REMEMBERED) -> None:
         self._monotonic = monotonic
@@ -69,14 +69,17 @@ class RecentCache(Generic[K, V]):
 
 
 class LastUses:
-    """Writes the last use of credentials in the background, so that no request waits. Each at most once in `TOUCHED` seconds."""
+    """Stores when each API key or older secret was last used, at most once in `TOUCHED` seconds.
+
+    It writes in the background, so that no request waits.
+    """
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._noted: RecentCache[str, bool] = RecentCache(monotonic, TOUCHED)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def note(self, name: str, write: Callable[[], Awaitable[None]], failed: str) -> None:
-        """Write, unless it was done a moment ago. If the store is not available, log the event `failed`."""
+        """Call `write`, unless it was called for this `name` recently. If the store is not available, log `failed`."""
         if self._noted.get(name):
             return
         self._noted.put(name, True)
@@ -93,7 +96,7 @@ class LastUses:
 
 
 class Authenticator:
-    """Read tokens and API keys, and look up what they name. A process has one instance."""
+    """Finds the organization and application of a token or an API key. A process has one instance."""
 
     def __init__(
         self,
@@ -162,12 +165,12 @@ class Authenticator:
     async def enter(self, link: str) -> Caller:
         """Use a sign-in link, which works once.
 
-        It is never cached, because only the store knows whether it was used.
+        The link is never cached, because only the store knows whether it was used.
         """
         grant = tokens.read_link(self._secrets, link, self._wall())
         org = await self._organization(grant)
         used = tokens.hashed(link)
-        # Remember it for a day more than its lifetime, because the clock of the database may be ahead.
+        # Store the used link for a day longer than its lifetime, because the clock of the database may be ahead.
         if not await self._store.access.revoke_token(used, grant.expires_at + timedelta(days=1)):
             raise SignatureError("this link was used before; `hookline token --link` prints another")
         # The session gets another hash than the link, because the hash of the link is revoked now.
@@ -196,16 +199,16 @@ class Authenticator:
         )
 
     async def _only_application(self, org_id: str, app_id: str | None, whose: str) -> Application | None:
-        """Return the application that a token or key is limited to, if it is."""
+        """Return the only application of a token or key, or None if it is for the whole organization."""
         found = None if app_id is None else await self._store.catalogue.application(org_id, app_id)
         if found is None and app_id is not None:
             raise SignatureError(f"{whose} application does not exist")
         return found
 
-    # ── what they may do ──
+    # ── what callers may do ──
 
     def allow(self, caller: Caller, needs: str) -> None:
-        """Refuse a caller whose scope does not allow the operation. The full scope allows all."""
+        """Refuse a caller whose scope does not allow the operation. The full scope allows every operation."""
         if caller.scope not in (Scope.FULL, needs):
             raise Refused(403, f"this token or key may {_MAY[caller.scope]}")
         if needs == Scope.PUBLISH and not caller.publishes:
@@ -223,12 +226,12 @@ class Authenticator:
             raise Refused(403, "this is about the whole deployment: only its default organization may see it")
 
     def reach(self, caller: Caller, ref: str) -> None:
-        """Raise `NoSuch` if the caller is limited to another application, whether this one exists or not."""
+        """Raise `NoSuch` if the caller is limited to an application other than `ref`, even if `ref` exists."""
         if caller.app is not None and ref not in (caller.app.id, caller.app.uid):
             raise NoSuch("application", ref)
 
     async def application(self, caller: Caller, ref: str) -> Application:
-        """Return the application that a route names. One that the caller may not see looks as if it did not exist."""
+        """Return the application that a route names. Raise `NoSuch` if the caller may not see it."""
         self.reach(caller, ref)
         if caller.app is not None:
             return caller.app

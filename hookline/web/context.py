@@ -30,7 +30,7 @@ class Brand(Struct, frozen=True, kw_only=True):
 
     name: str = "Hookline"
     color: str | None = None  # #rrggbb
-    logo: str | None = None  # a file
+    logo: str | None = None  # path of an image file
 
 
 class ShownSetting(Struct, frozen=True, kw_only=True):
@@ -50,7 +50,7 @@ class PagesSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def keys(self) -> tuple[bytes, ...]:
-        """All keys; the first one signs."""
+        """All keys. The first one signs new values."""
         return (self.key, *self.older_keys)
 
     def proof(self, purpose: str, value: str) -> str:
@@ -66,7 +66,7 @@ def _proof(key: bytes, purpose: str, value: str) -> str:
 
 
 class WebContext(Deps, frozen=True, kw_only=True):
-    """The dependencies of the services, and those that HTTP adds."""
+    """The dependencies of the services, and those that only HTTP handlers need."""
 
     tally: Tally
     auth: Authenticator
@@ -74,7 +74,7 @@ class WebContext(Deps, frozen=True, kw_only=True):
     answers: IdempotentResponses
     middleware: MiddlewareSettings
     dead_letter_document: Callable[[DeadLetter], object]  # the JSON shape that the API gives a dead letter
-    public_url: str | None  # URL of this server for browsers
+    public_url: str | None  # the URL at which browsers reach this server
     local: bool = False  # only clients on this machine can connect
     monotonic: Callable[[], float]
     max_batch: int  # maximum bytes of a request with many messages
@@ -94,6 +94,6 @@ class WebContext(Deps, frozen=True, kw_only=True):
         return self if caller.app is None else replace(self, store=self.customers.store_for(caller.app, self.store))
 
     def link_address(self, request: Request) -> str:
-        """Return the base URL of links to this server. Raises `Conflict` if it is not known."""
+        """Return the base URL of links to this server. Raise `Conflict` if that URL is not known."""
         host = request.headers.get("host", "")
         return links_lead_to(self.public_url, local=self.local, scheme=request.url.scheme, host=host)

@@ -2,9 +2,9 @@
 
 A customer is a caller who can access only one application.
 
-Everything that a customer reads from the store is redacted. The slow reads of one customer wait for each other. The
-responses for one customer use at most a quarter of the event loop's time: after a response, its slot stays empty three
-times as long.
+Everything that a customer reads from the store is redacted. One customer has at most two store calls and two responses
+in progress. A response needs a slot. After the response, the slot stays empty three times as long as the response
+took. So no customer can occupy the event loop.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from hookline.rules.redaction import for_customer
 from hookline.store import PARTS, Store
 from hookline.web.errors import Refused
 
-MAX_STORE_CALLS = 2  # concurrent store calls for one application; less than the number of the store's readers
+MAX_STORE_CALLS = 2  # concurrent store calls for one application; fewer than the read connections of the store
 SLOTS = 2  # responses that are made for one application at the same time
 REST_FACTOR = 3.0  # a slot stays empty for this many times as long as its response took
-MAX_REST = 10.0  # seconds that a slot stays empty at most
+MAX_REST = 10.0  # maximum seconds that a slot stays empty
 MAX_WAITING = 100  # requests of one application that may wait for a slot
 
 

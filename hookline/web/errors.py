@@ -1,6 +1,6 @@
 """Errors as JSON in the format of Svix: `{"code", "detail"}`, and a list of invalid fields for a 422.
 
-An unknown route gets JSON too, except for a browser, which gets a page.
+A request for an unknown route gets JSON too, or an HTML page if it came from a browser.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from hookline.services.errors import http_status
 from hookline.web import html, invalid_fields
 from hookline.web.invalid_fields import InvalidField
 
-# The text that clients get during an outage. The error itself may name the database's address, so only the log has it.
+# The text that clients get during an outage. The error itself is only logged, because it may name the database's
+# address.
 UNAVAILABLE = "the database is not available now; try again in a moment"
 
 log = structlog.get_logger(__name__)
@@ -38,7 +39,7 @@ _CODES = {
 
 
 class Refused(HooklineError):
-    """A refusal that only HTTP has: 400, 401, 403, 408, 413, 429, 431."""
+    """The HTTP layer refuses the request with this status, such as 401, 413 or 429."""
 
     def __init__(self, status: int, detail: str, *, retry_after: int | None = None) -> None:
         super().__init__(detail)
@@ -112,7 +113,7 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
         return _nowhere(request, error.status_code)
     if error.status_code == 404:
         return problem(404, f"no such route: {request.method} {request.url.path}; /docs lists them")
-    # Sorted, because the order of Starlette varies.
+    # Sorted, because Starlette lists the methods in varying order.
     allow = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", "))) or None
     if error.status_code == 405 and allow:
         return problem(405, f"{request.method} is not for this path: it takes {allow}", allow=allow)
@@ -125,7 +126,7 @@ def _browsing(request: Request) -> bool:
 
 
 def _nowhere(request: Request, status: int) -> Response:
-    """Return a page without a name or logo, because the portal may have another brand."""
+    """Return a "not found" page. It shows no name or logo, because the portal may have another brand."""
     home = "/portal" if request.url.path.startswith("/portal/") else "/"
     made = html.page(
         html.tag("meta", charset="utf-8"),
@@ -142,6 +143,6 @@ def _nowhere(request: Request, status: int) -> Response:
 async def on_crash(_request: Request, error: Exception) -> Response:
     """Return the response for an unexpected error.
 
-    Starlette raises it again afterwards, and the middleware logs it.
+    Starlette raises the error again afterwards, and the middleware logs it.
     """
     return answer(error)

@@ -2,7 +2,8 @@
 
 Any client can send `X-Forwarded-For` and `X-Forwarded-Proto`. So these headers are used only if a trusted proxy sent
 them (`HOOKLINE_TRUSTED_PROXIES`). The client is the right-most address that is not a trusted proxy; the client itself
-may have written everything left of it. The header `Forwarded` is ignored, because most proxies pass it on unchanged.
+may have written everything left of it. The header `Forwarded` is ignored, because most proxies pass on what the client
+wrote there.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hookline.rules.guard import Network
 
-MAX_PROXIES = 32  # addresses of X-Forwarded-For that are read, from the right
+MAX_PROXIES = 32  # addresses of X-Forwarded-For that are read, starting from the right
 MAX_WARNED = 16  # peers for which a warning about ignored headers is logged
 
 _FOR, _PROTO = b"x-forwarded-for", b"x-forwarded-proto"
@@ -34,9 +35,10 @@ class Proxies:
         return found is not None and any(found in network for network in self._networks)
 
     def caller(self, peer: str, forwarded: str) -> str:
-        """Return the right-most address that is not a trusted proxy.
+        """Return the client: the right-most address that is not a trusted proxy.
 
-        If there is none, return the last valid address.
+        The addresses are read from right to left, up to a text that is not an address. If all of them are trusted
+        proxies, return the last one that was read.
         """
         found = peer
         for text in reversed(forwarded.rsplit(",", MAX_PROXIES)[-MAX_PROXIES:]):

@@ -54,7 +54,7 @@ class Health:
 
 
 async def _check_database(store: Store) -> str | None:
-    """Return the problem, without the text of the database error: anybody may read this response."""
+    """Return the problem, or None. The text of the database error is left out, because anybody may read the response."""
     try:
         async with asyncio.timeout(TIMEOUT):
             version = await store.version()
@@ -68,9 +68,9 @@ async def _check_database(store: Store) -> str | None:
 
 
 class StartupApp:
-    """The outermost application.
+    """The outermost ASGI application.
 
-    It answers health checks at once; other requests wait until the real application is set.
+    It answers health checks at once. Other requests wait until the real application is set.
     """
 
     def __init__(self, health: Health) -> None:

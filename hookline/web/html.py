@@ -1,9 +1,9 @@
 """Builds HTML that is safe: every text and every attribute is escaped, except markup that `tag` made.
 
 Unicode has control characters that change the direction of text. With them, the text of one tenant could visually
-reorder the text beside it. So visible text shows U+FFFD instead of each of them. Attributes and the content of text
-areas keep them, because those values are used and not only shown. Arabic and Hebrew letters do not need these control
-characters.
+reorder the text beside it. So visible text shows U+FFFD instead of each of them. Attributes and text areas keep them,
+because a browser follows links and sends forms with exactly these values. Arabic and Hebrew letters do not need these
+control characters.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def join(*children: Child) -> Safe:
 def tag(name: str, /, *children: Child, **attributes: str | bool | None) -> Safe:
     """Return an element, as in `tag("td", text, class_="num")`.
 
-    A trailing underscore is dropped; others become hyphens.
+    In the names of attributes, a trailing underscore is dropped and other underscores become hyphens.
     """
     head = f"<{name}{''.join([_attribute(key, value) for key, value in attributes.items()])}>"
     if name in _VOID:

@@ -1,9 +1,9 @@
 """Runs POST requests with the same `Idempotency-Key` only once.
 
-The first request acquires a lease on the key in the store, and its response is stored there. Duplicates wait
-meanwhile. In the same process they wait for an event; another process polls the store. A waiting request never
-occupies a database connection. Only successful responses are stored: a failed request changed nothing, so the next one
-may try again.
+The first request acquires a lease on the key in the store, and its response is stored there. Duplicates wait for this
+response: in the same process they wait for an event, and in other processes they poll the store. A waiting request
+never occupies a database connection. Only successful responses are stored: a failed request changed nothing, so the
+next request with the key runs again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Work = Callable[[], Awaitable[Response]]
 
 
 def key_of(given: str, *scope: str) -> bytes:
-    """Return the hash under which a key is stored. Organization, application, method and path are part of it."""
+    """Return the hash under which a key is stored. `scope` is the organization, application, method and path."""
     if not 1 <= len(given) <= MAX_KEY:
         raise _invalid(f"must be 1 to {MAX_KEY} characters long")
     return hashlib.sha256("\0".join([*scope, given]).encode()).digest()
@@ -50,7 +50,7 @@ class _InProgress:
     def __init__(self, request: bytes) -> None:
         self.request = request
         self.finished = asyncio.Event()
-        self.answer: KeptAnswer | None = None  # still None after `finished`: the request failed
+        self.answer: KeptAnswer | None = None  # None although `finished` is set: the request failed
 
 
 class IdempotentResponses:
@@ -145,7 +145,7 @@ class IdempotentResponses:
     async def _keep(self, key: bytes, claim: int, response: Response) -> None:
         """Store the response.
 
-        The work is done, so a failure is only logged; a later duplicate may run the work again.
+        The work is done, so a failure to store is only logged. Then a later duplicate may run the work again.
         """
         try:
             if await self._store.access.keep_answer(key, claim, response.status_code, bytes(response.body)):

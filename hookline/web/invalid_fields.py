@@ -1,4 +1,4 @@
-"""Turns errors of msgspec and of our own checks into messages for the caller: which field is wrong, and what is
+"""Turns errors of msgspec and of Hookline's own checks into messages for the caller: which field is wrong, and what is
 expected."""
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _AT = re.compile(r" - at `\$(?P<path>.*)`$")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 _MISSING = re.compile(r"^Object missing required field `(?P<name>.*)`$")
 _UNKNOWN = re.compile(r"^Object contains unknown field `(?P<name>.*)`$", re.DOTALL)
-_NOTHING = re.compile(r"^Expected `null`")  # for a field that is declared only so that its error can name it
+_NOTHING = re.compile(r"^Expected `null`")  # the field is not supported; it is declared so that the error can name it
 _NO_CHOICE = re.compile(r"^Invalid enum value (?P<value>.*)$", re.DOTALL)
 _NO_INSTANT = re.compile(r"^(Invalid RFC3339|Expected `datetime` with a timezone|Expected `datetime( \| null)?`)")
-_PATH = re.compile(r"[A-Za-z]\w*(\.\w+)*")  # a field that the body or the query has; others are words for people
+_PATH = re.compile(r"[A-Za-z]\w*(\.\w+)*")  # a field of the request; any other text is a description
 
 MAX_NAME = 64  # characters of an unknown name that an error message repeats; longer names get no suggestion
 
@@ -42,7 +42,7 @@ class InvalidField(InvalidInput):
 
 
 def of_shape(error: Exception, shape: Any = None, within: str = "body") -> InvalidField:
-    """Return the error that a msgspec error describes.
+    """Convert a msgspec error to an `InvalidField`.
 
     With `shape`, the text lists the allowed values of an enumeration.
     """
@@ -62,7 +62,7 @@ def _described(error: Exception, shape: Any) -> tuple[tuple[str, ...], str]:
         return (*loc, missing["name"]), "is required"
     if wrong := _NO_CHOICE.match(text):
         choices = [] if shape is None else _choices(shape, loc)
-        if len(choices) == 1:  # an enumeration of one value stands for a feature that is not supported
+        if len(choices) == 1:  # the API declares unsupported features as enumerations of one value
             return loc, UNSUPPORTED
         return loc, f"{wrong['value']} is none of {', '.join(choices)}" if choices else text
     if _NO_INSTANT.match(text):
@@ -71,7 +71,7 @@ def _described(error: Exception, shape: Any) -> tuple[tuple[str, ...], str]:
 
 
 def of_check(error: AboutField, within: str) -> InvalidField:
-    """Return the error of one of our checks, with the field as callers spell it."""
+    """Convert an error of Hookline's own checks to an `InvalidField`, with the field name that the request uses."""
     field = error.field.replace(" ", "_")
     if not _PATH.fullmatch(field):
         return InvalidField((), str(error), within)
@@ -100,7 +100,7 @@ def shortened(name: str) -> str:
 def nearest(name: str, known: Sequence[str]) -> str | None:
     """Return the known name that is most similar.
 
-    `event_types` finds `eventTypes`, and `filter` finds `filterTypes`.
+    For example, `event_types` gives `eventTypes`, and `filter` gives `filterTypes`.
     """
     if not name or len(name) > MAX_NAME:  # the time to compare grows with the square of the length
         return None

@@ -12,7 +12,7 @@ from hookline.security import lockout
 from hookline.web.errors import Refused
 
 ROUNDING = 1e-6  # seconds of tolerance for rounding errors
-MAX_BUCKETS = 10_000  # buckets in memory; beyond it, those that are full or nearly full are dropped
+MAX_BUCKETS = 10_000  # buckets in memory; if there are more, the fullest buckets are dropped
 BAD_TOKENS = 20  # bad tokens that one address may send in a burst
 BAD_TOKENS_EVERY = 3.0  # seconds until the address may send one more bad token
 
@@ -23,10 +23,10 @@ class Buckets:
     def __init__(self, rate: float, monotonic: Callable[[], float], *, burst: float | None = None) -> None:
         """Refill each bucket with `rate` tokens per second; 0 means no limit.
 
-        A bucket holds `burst` tokens, or `rate`.
+        A bucket holds at most `burst` tokens. If `burst` is None, it holds at most `rate` tokens.
         """
         self._step = 1 / rate if rate else 0.0
-        # The largest distance from now to `full_at` at which the bucket still has a token.
+        # A bucket has a token if it will be full again within this many seconds.
         self._room = (max(1.0, rate if burst is None else burst) - 1) * self._step + ROUNDING
         self._monotonic = monotonic
         self._full_at: dict[Hashable, float] = {}

@@ -73,9 +73,9 @@ class MetricsAccess:
     """Decides who may read the metrics."""
 
     def __init__(self, token: str | None, *, is_open: bool) -> None:
-        """With a token, callers must send it.
+        """If there is a token, callers must send it.
 
-        Without one, `is_open` admits everybody; otherwise only this machine may read.
+        Otherwise everybody may read if `is_open` is set, and only callers on this machine if it is not.
         """
         self._token = token
         self._is_open = is_open
@@ -99,7 +99,7 @@ def _is_local(request: Request) -> bool:
         request.client is not None
         and is_loopback(request.client.host)
         and is_loopback(name_of(request.headers.get("host", "localhost")))
-        and request.scope["http_version"] != "1.0"  # nginx sends HTTP/1.0 to its upstreams by default
+        and request.scope["http_version"] != "1.0"  # by default, an nginx proxy sends HTTP/1.0
         and not any(name in _PROXY_HEADERS or name.startswith("x-forwarded-") for name in request.headers)
     )
 

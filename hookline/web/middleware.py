@@ -36,7 +36,7 @@ _API_HEADERS: tuple[_Header, ...] = (
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
 )
-# A page that needs another policy sets the header itself.
+# A page that needs another content security policy sets the header itself.
 _PAGE_HEADERS: tuple[_Header, ...] = (
     *_COMMON_HEADERS,
     (b"content-security-policy", b"object-src 'none'; base-uri 'none'; frame-ancestors 'none'"),
@@ -48,7 +48,7 @@ _PREFLIGHT = {
     "access-control-max-age": "600",
 }
 
-# Labels of a metric. Other methods count as `other`, because callers can send any text.
+# HTTP methods that are labels of a metric. All others count as `other`, because callers can send any text.
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 log = structlog.get_logger(__name__)
@@ -181,7 +181,7 @@ class RequestMiddleware:
 
 
 def _log_method(level: str) -> Callable[..., None] | None:
-    """Return the log method of this level, or None if the level is disabled, so that requests do not pay for it."""
+    """Return the log method of this level. If the level is disabled, return None, so that requests skip the log."""
     if level == "off" or not log.bind().is_enabled_for(getattr(logging, level.upper())):
         return None
     method: Callable[..., None] = getattr(log, level)
@@ -221,8 +221,8 @@ def _is_preflight(scope: Scope) -> bool:
 
 
 def _is_organization_wide(caller: Caller | None) -> bool:
-    """Whether the token is for a whole organization.
+    """Whether the caller's token is for a whole organization.
 
-    Such a token must not be used in a browser, so CORS is refused.
+    Such a token must not be used in a browser, so the response gets no CORS headers.
     """
     return caller is not None and caller.app is None

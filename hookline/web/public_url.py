@@ -21,7 +21,7 @@ _LOCAL = re.compile(r"(localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::(\d{1,5}))?", r
 
 
 def links_lead_to(public_url: str | None, *, local: bool, scheme: str, host: str) -> str:
-    """Return the base URL of links, or raise `Conflict` with the setting that is missing.
+    """Return the base URL of links, or raise `Conflict`, which names the missing setting.
 
     `local` means that the server listens only on this machine. If the Host header then names another host, a local
     proxy forwarded the request, and a link to this machine would not work for the caller.

@@ -27,9 +27,9 @@ LIFETIME = 7 * 86_400.0  # seconds that an operator's session lasts; an idle ses
 PORTAL_LIFETIME = 86_400.0  # seconds that a customer's session lasts
 CHECK_THREADS = 2  # concurrent password checks for unknown browsers; each needs 32 MiB and one core for a moment
 KNOWN_CHECK_THREADS = 1  # concurrent password checks for browsers from which somebody has signed in before
-MAX_WAITING = 300  # sign-ins that may wait, for each of the two groups of threads
+MAX_WAITING = 300  # sign-ins that may wait for one of the two thread pools
 MAX_WAITING_PER_NETWORK = 30  # sign-ins from one IPv4 address or one IPv6 network that may wait for a password check
-MAX_WAIT = 25.0  # seconds that a sign-in waits at most; proxies time out later than this
+MAX_WAIT = 25.0  # maximum seconds that a sign-in waits; most proxies time out later
 MAX_KEY = 4096  # characters of a portal key
 NO_PORTAL = "this link or key is for the dashboard of operators, not for a portal: sign in at /login"
 BUSY = "too many people are signing in at the moment: try again in a few seconds"
@@ -42,7 +42,7 @@ class SignedIn(Struct, frozen=True, kw_only=True):
 
     caller: Caller
     lifetime: float  # seconds
-    password: str | None = None  # the stored hash; no session is created if it changed in the meantime
+    password: str | None = None  # the stored hash; no session is created if the hash has changed since
 
 
 class Locked(HooklineError):
@@ -100,7 +100,7 @@ class SignIn:
         self._threads, self._known_threads = PasswordThreads(CHECK_THREADS), PasswordThreads(KNOWN_CHECK_THREADS)
 
     async def by_password(self, name: str, password: str, address: str, mark: str) -> SignedIn:
-        """Check name and password. The error and the time it takes do not show which of the two is wrong.
+        """Check name and password. The error and its delay do not show whether the name or the password is wrong.
 
         `mark` is the cookie that a browser has if somebody signed in from it before (see `lockout.mark`).
         """
@@ -111,7 +111,7 @@ class SignIn:
         own = lockout.renewed(pages.keys, known, kept or "", mark)
         subjects = lockout.password(pages.key, known, address, own, kept or "")
         # Count the attempt only once a thread is reserved. A request that is refused as busy must not count as a
-        # failed attempt, and several correct sign-ins at the same time must not add up.
+        # failed attempt, and simultaneous correct sign-ins must not reach the limit together.
         threads = self._known_threads if subjects.marked else self._threads
         async with threads.reserved(address):
             await self._take(subjects, address)
@@ -128,7 +128,7 @@ class SignIn:
     async def by_token(self, text: str, address: str) -> SignedIn:
         """Check a sign-in link, an API key, or a token of an organization or of one application.
 
-        Tokens are too long to guess. So a valid one is accepted even if others sent bad ones from the same address.
+        Tokens are too long to guess. So a valid token is accepted even if many bad ones came from the same address.
         """
         auth = self._services.auth
         try:
@@ -153,7 +153,7 @@ class SignIn:
 
 
 def _canonical(name: str) -> str:
-    """Return the normalized name. A name that no operator can have is still looked up and counted like others."""
+    """Return the normalized name. An invalid name is normalized too, so that its attempts are counted like others."""
     try:
         return operator_name(name)
     except InvalidInput:
