@@ -47,6 +47,7 @@ def _deps(settings: Config, store: Store) -> Deps:
 
     return settings.fill(
         Deps,
+        defaults=["forget_application", "forget_callers"],
         store=store,
         schemas=Schemas(store, clock.monotonic),
         submit=ingest,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -340,11 +341,11 @@ class Config:
         secret=True,
     )
 
-    def fill(self, kind: type[S], prefix: str = "", **given: Any) -> S:
-        """Make a struct. A field that is not given gets the value of the setting `prefix + name`, if there is such a setting."""
-        names = [name for name in kind.__struct_fields__ if name not in given]
-        settings = {name: prefix + name.removeprefix(prefix) for name in names}
-        return kind(**given, **{name: getattr(self, each) for name, each in settings.items() if hasattr(self, each)})
+    def fill(self, kind: type[S], prefix: str = "", *, defaults: Sequence[str] = (), **given: Any) -> S:
+        """Make a struct. Each field gets the value of the setting `prefix + name`, unless its value is given. The fields
+        named in `defaults` have no setting and keep the struct's default."""
+        names = [name for name in kind.__struct_fields__ if name not in given and name not in defaults]
+        return kind(**given, **{name: getattr(self, prefix + name.removeprefix(prefix)) for name in names})
 
     @property
     def retry(self) -> RetryPolicy:
@@ -352,7 +353,8 @@ class Config:
 
     @property
     def circuit(self) -> CircuitPolicy:
-        return self.fill(CircuitPolicy, "circuit_")
+        recovery = [name for name in CircuitPolicy.__struct_fields__ if name.startswith("recovery_")]
+        return self.fill(CircuitPolicy, "circuit_", defaults=recovery)
 
     @property
     def thresholds(self) -> Thresholds:

@@ -78,7 +78,7 @@ async def beat(store: Store, tally: Tally, *, stop: asyncio.Event) -> None:
 
 async def watch(store: Store, config: Config, *, stop: asyncio.Event) -> None:
     """Check the alert rules regularly. The processes take turns."""
-    await Watch(store, config.fill(WatchSettings), clock.chance).run(stop)
+    await Watch(store, config.fill(WatchSettings, defaults=["every", "fresh"]), clock.chance).run(stop)
 
 
 async def work(
@@ -160,7 +160,7 @@ def worker_settings(config: Config) -> WorkerSettings:
 
 
 def sweep_settings(config: Config) -> SweepSettings:
-    return config.fill(SweepSettings, pause_dead=config.pause_dead_per_day)
+    return config.fill(SweepSettings, defaults=["every"], pause_dead=config.pause_dead_per_day)
 
 
 def sender_settings(config: Config) -> Settings:

@@ -97,6 +97,7 @@ def web_context(
     )
     return config.fill(
         WebContext,
+        defaults=["local", "body_time", "gathering", "customers", "history", "leaving"],
         store=store,
         dead_letter_document=wire.dead_letter,
         tally=tally,
