@@ -42,6 +42,11 @@ def trust_store(bundle: str | None) -> str:
 
 
 class Exchange:
+    __slots__ = (
+        "_allows", "_asked", "_fresh", "_limit", "_literal", "_os_error", "_payload", "_progress", "_resolved", "_room", "_size",
+        "_url", "_waiter", "blocked", "chunks", "curl", "cut", "dialled", "dns_us", "flooded", "lines", "request", "started_at",
+    )  # fmt: skip
+
     def __init__(self, settings: Settings, ca_bundle: str, allows: Callable[[str, int], bool], waiter: Waiter) -> None:
         self._allows, self._waiter, self._limit = allows, waiter, settings.body_limit
         self._url, self._fresh, self._resolved, self._literal = "", False, False, False
