@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 BUFFER = 1 << 20
 
-# The environment variables that a child inherits: how to start, and where this machine keeps certificates and host names.
+# The environment variables that a child inherits. Python needs some of them to start. Others say where this machine
+# keeps certificates and host names.
 _INHERITED = frozenset({
     "HOME", "HOSTALIASES", "LANG", "LD_LIBRARY_PATH", "LD_PRELOAD", "LOCALDOMAIN", "OPENSSL_CONF", "OPENSSL_MODULES", "PATH",
     "RES_OPTIONS", "SSL_CERT_DIR", "SSL_CERT_FILE", "SYSTEMROOT", "TEMP", "TMP", "TMPDIR", "TZ", "VIRTUAL_ENV",
@@ -25,7 +26,7 @@ def raised_file_limit(wanted: int) -> int:
     if hard != resource.RLIM_INFINITY:
         wanted = min(wanted, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(OSError, ValueError):  # go on with the old limit
+        with contextlib.suppress(OSError, ValueError):  # if the system refuses, the old limit stays
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
             soft = wanted
     return wanted if soft == resource.RLIM_INFINITY else soft
@@ -47,7 +48,7 @@ def spawn(command: Sequence[str]) -> tuple[socket.socket, subprocess.Popen[bytes
 
 
 def _environment() -> dict[str, str]:
-    """Return the variables that a child inherits. Secrets in any other variable stay out, because it parses untrusted data."""
+    """Return the variables that a child inherits. No other variable is passed on, because it may contain a secret."""
     return {
         name: value for name, value in os.environ.items() if name in _INHERITED or name.startswith(_INHERITED_PREFIXES)
     }

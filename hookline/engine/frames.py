@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-LENGTH = 4  # bytes
+LENGTH = 4  # bytes at the start of a frame that give the length of its body
 
 encode = msgspec.msgpack.Encoder().encode
 

@@ -15,7 +15,7 @@ from hookline.observe.tally import Tally
 from hookline.store import Store
 from hookline.store.outage import pause
 
-FIRST = 1.0  # seconds until the first heartbeat; the other processes do not see this one before it
+FIRST = 1.0  # seconds until the first heartbeat, which shows this process to the others
 
 log = structlog.get_logger()
 
@@ -42,7 +42,7 @@ class Heartbeat:
             pulse = pulser.pulse(clock.wall())
             await self._store.monitoring.add_pulse(self.process, pulse, pulser.attempt_counts)
         except StoreUnavailable:
-            return  # the next heartbeat includes it; other parts of the process log the outage
+            return  # the next heartbeat includes these counts; other parts of the process log the outage
         except Exception:
             log.exception("beat_failed")
         pulser.stored()

@@ -24,9 +24,9 @@ from hookline.store import Store
 log = structlog.get_logger()
 
 MAX_PER_COMMIT = 500
-MAX_BYTES = 4 * 1024 * 1024  # payload bytes in one commit
-MAX_DELIVERIES = 2_000  # deliveries expected from one commit, estimated from the last message of each application
-MAX_WAITING = 20_000  # messages
+MAX_BYTES = 4 * 1024 * 1024  # maximum payload bytes in one commit
+MAX_DELIVERIES = 2_000  # maximum deliveries of one commit, estimated from the last message of each application
+MAX_WAITING = 20_000  # maximum messages that wait for a commit
 MAX_WAITING_BYTES = 256 * 1024 * 1024
 
 _Given = NewMessage | NewBatch
@@ -86,7 +86,7 @@ class GroupCommit:
             self._bytes -= size
 
     def _enqueue(self, waiting: _Waiting) -> None:
-        """Add a request to the queue of its application, or to the twins of the first request with the same key."""
+        """Add a request to the queue of its application, or to the requests that wait for one with the same key."""
         given = waiting[0]
         key = given.idempotency_key
         if key is not None:
@@ -180,7 +180,7 @@ class GroupCommit:
 
 
 def _twins_result(first: _Given, result: _Result | Exception, twin: _Given) -> _Result | Exception | None:
-    """Return the result of a request with the same key as the first one. None if the key is still free."""
+    """Return the result of `twin`, which has the same idempotency key as `first`. None if the key is still free."""
     same = first.idempotency_body == twin.idempotency_body
     if isinstance(result, StoreUnavailable):
         return result

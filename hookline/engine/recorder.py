@@ -62,11 +62,11 @@ class Recorder:
         self._results.append(result)
 
     def give_back(self, job: LeasedDelivery) -> None:
-        """Release a delivery that was claimed and not sent. It spends no attempt."""
+        """Release a delivery that was claimed and not sent. This does not count as an attempt."""
         self._unsent.append(job)
 
     def flush(self) -> None:
-        """Start writing what was added."""
+        """Start writing the results that were added and the deliveries that were released."""
         self._added.set()
 
     async def run(self) -> None:

@@ -21,7 +21,7 @@ log = structlog.get_logger()
 
 BATCH = 500
 MAX_WAIT = 1.0  # seconds between two polls at most; most outboxes poll much more often
-SETTLE = 0.004  # seconds to wait after rows were moved: their delivery goes first, and the next poll finds more rows
+SETTLE = 0.004  # seconds to wait after rows were moved; workers deliver first, and the next poll finds more rows
 AFTER_ERROR = 1.0  # seconds to wait after an unexpected error
 _FIRST_PAUSE, _MAX_PAUSE = 0.25, 30.0  # seconds between tries while a source is unavailable; the pause doubles
 
@@ -99,7 +99,7 @@ class Relay:
             await pause(AFTER_ERROR, stop)
 
     def _note_lag(self, *, emptied: bool) -> None:
-        """Measure how long rows wait in a source: at most since its outbox was last empty. Only the relay knows this."""
+        """Measure how long rows wait in a source: at most since its outbox was last empty. Only the relay sees that."""
         if self._outbox.sampled:
             return
         if emptied:

@@ -86,7 +86,8 @@ class Sweeper:
                 self._due[index] = monotonic()
 
     async def _leases(self) -> SweepReport | None:
-        # During an outage no worker could record. Wait for the length of one lease, so that they can do it now.
+        # While the database was not reachable, workers could not record outcomes. Give them the length of one lease to
+        # do so now, before their leases count as expired.
         if not self._outage.healthy_for(self._settings.lease):
             return None
         return await self._store.upkeep.sweep_leases(BATCH)

@@ -8,7 +8,7 @@ from hookline.model import LeasedDelivery
 from hookline.rules.request import Target
 from hookline.store import Store
 
-MAX_TARGETS = 20_000  # endpoints in the cache
+MAX_TARGETS = 20_000  # maximum endpoints in the cache
 
 
 class Targets:

@@ -34,24 +34,24 @@ from hookline.store.outage import Outage, pause
 
 log = structlog.get_logger()
 
-# A request that fails in one of these ways before any of it was sent is sent once more at once, within the same attempt.
+# If a request fails with one of these errors before any of it was sent, it is sent again at once in the same attempt.
 _RETRIED_AT_ONCE = frozenset({ErrorKind.REFUSED, ErrorKind.RESET, ErrorKind.NETWORK, ErrorKind.TLS})
 
 LEASE_MARGIN = 5.0  # seconds between the request's deadline and the end of the lease, in which the outcome is recorded
 UNARMED_POLL = 0.005  # seconds between claims while publishers do not notify this worker of new work
-MAX_FRESH = 10_000  # deliveries in `_fresh` at most
+MAX_FRESH = 10_000  # maximum deliveries in `Worker._fresh`
 LOCKED_POLL = 0.001  # seconds until the next claim while another worker holds the lock of a wake token that is due
-MAX_LOST_RACES = 4  # lost races that are counted; each one doubles the delay before the next claim
+MAX_LOST_RACES = 4  # maximum count of lost races for a wake token; each one doubles the delay before the next claim
 SETTLE = 0.005  # seconds that a worker with few free slots waits for more of them before it claims
-MAX_SETTLE = 0.02  # seconds that it waits in all if slots become free one by one
+MAX_SETTLE = 0.02  # maximum seconds that a worker waits for more free slots if they become free one by one
 START_POLL = 0.1  # seconds between checks of the stop signal while the sender starts
 MAX_UNRECORDED = 4  # outcomes that may wait in memory, as a multiple of the slots
 
 
 class WorkerSettings(Struct, frozen=True, kw_only=True):
-    slots: int = 512  # requests in flight
+    slots: int = 512  # maximum requests in flight
     share: int = 128  # slots that one lane may hold
-    app_share: float = 0.75  # part of the slots that one application may hold alone; see `rules/claim/budgets.py`
+    app_share: float = 0.75  # part of the slots that a single busy application may hold; see `rules/claim/budgets.py`
     deadline: float = 30.0  # seconds that one request may take in all
     retry: RetryPolicy = RetryPolicy()
     poll: float = 1.0  # seconds that the worker sleeps at most between two claims
@@ -73,7 +73,10 @@ class InFlight(Struct, eq=False):
 
 
 class Worker:
-    """Delivers messages; there is one per process. `run` returns after `stop` is set and every lease is recorded or released."""
+    """Delivers messages. A process has one worker.
+
+    `run` returns after `stop` is set and the delivery of every lease is recorded or released.
+    """
 
     def __init__(
         self,
@@ -104,9 +107,9 @@ class Worker:
         self._claimed_at = 0.0  # time of the last claim; monotonic
         self._settle_until: float | None = None  # when the wait for more free slots ends; monotonic
         self._fresh: set[int] = set()  # deliveries whose next attempt by this worker uses a new connection
-        self._next_in: float | None = None  # seconds from the last claim to the next token
-        self._expects_token = False  # the last sleep ended when that token was due
-        self._lost_races = 0  # sleeps in a row after which another worker had taken the token
+        self._next_in: float | None = None  # seconds from the last claim to the time of the next wake token
+        self._expects_token = False  # the worker sleeps, or has slept, until a wake token is due
+        self._lost_races = 0  # sleeps in a row after which another worker had taken the wake token
         self._stopping = False
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -165,13 +168,13 @@ class Worker:
             return False
         seconds = self._settle_time()
         await pause(seconds, self._freed)
-        # If no slot became free, slow endpoints hold the others. So use the few that are free.
+        # If no further slot became free, slow endpoints hold the other slots. So use the few that are free.
         return seconds == 0.0 or not self._freed.is_set()
 
     def _settle_time(self) -> float:
         """Return how many seconds to wait for more free slots.
 
-        If an application has used up its share, the free slots are for the others. They do not wait for its outcomes.
+        If an application has used up its share, the free slots are for others, which do not wait for its outcomes.
         """
         now = clock.monotonic()
         if self._slots.apps_in_line:
@@ -204,8 +207,8 @@ class Worker:
     def _sleep_for(self, armed: bool) -> float:
         """Return how many seconds to sleep: until the next wake token is due.
 
-        A worker that lost the race for the last tokens sleeps a little longer. Otherwise all workers wake at each start of a
-        throttled lane, and slow down the one that got its token.
+        A worker that lost the race for the last tokens sleeps a little longer. Otherwise all workers would wake for
+        each request of a throttled lane, and would slow down the worker that got the token.
         """
         longest = self._settings.poll if armed else UNARMED_POLL
         if self._next_in is None or self._next_in >= longest:
@@ -292,7 +295,7 @@ class Worker:
                 else:
                     self._recorder.add(self._result(attempt, sent, cut_off))
             except Exception:
-                # A bug in Hookline. The other results of this batch go on. The lease of this delivery expires, and it is retried.
+                # A bug in Hookline. Go on with the other results. The lease of this delivery expires: it is retried.
                 log.exception("judge_failed", message=attempt.job.message_id)
         self._recorder.flush()
         self._freed.set()
@@ -310,7 +313,7 @@ class Worker:
         return sent.error in _RETRIED_AT_ONCE
 
     def _result(self, attempt: InFlight, sent: Sent, cut_off: bool) -> Result:
-        """Judge an attempt. One that was cut off spends no attempt, but it is recorded, because it may have arrived."""
+        """Judge an attempt. If it was cut off, it is recorded, because it may have arrived, but it does not count."""
         job, policy, now = attempt.job, self._settings.retry, attempt.database_now()
         if job.policy is not None:
             policy = backoff.merge(policy, job.policy)

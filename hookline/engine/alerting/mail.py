@@ -72,7 +72,7 @@ class MailTransport:
 def _in_thread(work: Callable[[], None]) -> Future[None]:
     """Run `work` in a new daemon thread. A process that exits waits for the threads of an executor, but not for this one."""
     done: Future[None] = Future()
-    done.set_running_or_notify_cancel()  # it cannot be cancelled any more, so the thread can always set its result
+    done.set_running_or_notify_cancel()  # nobody can cancel the future now, so the thread can always set its result
 
     def run() -> None:
         try:
@@ -104,7 +104,7 @@ class _Session(smtplib.SMTP):
         """Open the connection. smtplib calls this method, and its own `SMTP_SSL` overrides it in the same way."""
         opened = socket.create_connection((host, port), timeout)
         with self._lock:
-            if self._is_shut_down:  # nobody would see the result of the mail
+            if self._is_shut_down:  # `send` has given up, so do not start a session
                 opened.close()
                 raise TimeoutError("the connection was shut down")
             self._handle = opened.dup()
@@ -146,7 +146,7 @@ class Mailer:
             async with asyncio.timeout(LAST_TRY):
                 await self._waiting.join()
         except TimeoutError:
-            pass  # what is left is lost
+            pass  # mail that is still unsent is lost
         finally:
             working.cancel()
             await asyncio.wait((working,))

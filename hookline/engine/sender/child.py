@@ -23,7 +23,7 @@ STDIN = 0
 
 
 class _Connection:
-    """The socket to the worker. The sender's thread writes to it, and loggers in every thread do."""
+    """The socket to the worker. The sender's thread writes results to it, and all threads write log lines."""
 
     def __init__(self, to_worker: socket.socket) -> None:
         self._socket = to_worker
@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def _serve(sender: Sender, connection: _Connection, frames: list[bytes]) -> None:
-    """Send requests until the worker asks to finish. Then end or abort the requests in flight, and report them."""
+    """Send requests until the worker asks to finish. Then wait for the requests in flight, and abort the slow ones."""
     while True:
         for each in frames:
             orders = decode_orders(each)

@@ -43,8 +43,9 @@ def trust_store(bundle: str | None) -> str:
 
 class Exchange:
     __slots__ = (
-        "_allows", "_asked", "_fresh", "_limit", "_literal", "_os_error", "_payload", "_progress", "_resolved", "_room", "_size",
-        "_url", "_waiter", "blocked", "chunks", "curl", "cut", "dialled", "dns_us", "flooded", "lines", "request", "started_at",
+        "_allows", "_asked", "_fresh", "_limit", "_literal", "_os_error", "_payload", "_progress", "_resolved",
+        "_room", "_size", "_url", "_waiter", "blocked", "chunks", "curl", "cut", "dialled", "dns_us", "flooded",
+        "lines", "request", "started_at",
     )  # fmt: skip
 
     def __init__(self, settings: Settings, ca_bundle: str, allows: Callable[[str, int], bool], waiter: Waiter) -> None:
@@ -60,7 +61,7 @@ class Exchange:
             self.curl.setopt(option, value)
 
     def _options(self, ca_bundle: str, connect_timeout: float) -> list[tuple[int, Any]]:
-        """Return the options that never change. libcurl needs POST before the size of the body."""
+        """Return the options that are the same for all requests. libcurl needs POST before the size of the body."""
         web = pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS
         return [
             (pycurl.POST, 1),
@@ -97,9 +98,9 @@ class Exchange:
     # ── one request ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def load(self, request: Request, resolve: str | None, started_at: datetime, waited: float) -> None:
-        """Set the options of this request, which has waited for DNS for some seconds.
+        """Set the options of this request. `waited` is the number of seconds that the DNS look-up took.
 
-        `resolve` is libcurl's "+host:port:address,…", or None if the host is an address.
+        `resolve` is libcurl's "+host:port:address,…", or None if the host is an IP address.
         """
         setopt, url, body = self.curl.setopt, request.url, request.body
         self.request, self.started_at, self.dns_us = request, started_at, int(waited * 1_000_000)
@@ -134,7 +135,7 @@ class Exchange:
         self.lines.clear()
 
     def stalled_since(self, now: float) -> float:
-        """Return since when no byte of the body has arrived. It is infinity before the headers, and `now` after progress."""
+        """Return since when the body has not grown: infinity before the headers, `now` if it has just grown."""
         if self._progress is None and not self._has_headers():
             return math.inf
         if self._progress is None or self._progress[0] != self._room:

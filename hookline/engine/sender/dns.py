@@ -19,9 +19,9 @@ from hookline import clock
 
 MIN_TTL, MAX_TTL = 1.0, 60.0  # bounds in seconds for the time that an answer is cached
 NEGATIVE_TTL = 5.0  # seconds that a failed look-up is cached
-MAX_CACHE = 10_000  # names
-MAX_LOOKUPS = 1_000  # look-ups at the same time
-MAX_ADDRESSES = 16  # addresses kept for one name
+MAX_CACHE = 10_000  # maximum host names in the cache
+MAX_LOOKUPS = 1_000  # maximum look-ups at the same time
+MAX_ADDRESSES = 16  # maximum addresses that are kept for one name
 
 # With one server, c-ares waits 1.2 s, then 2.4 s, and then gives up.
 TRY_TIMEOUT, TRIES = 1.2, 2

@@ -59,7 +59,7 @@ class _Job(Struct, eq=False):
 
     @property
     def resolve_by(self) -> float:
-        """When the request fails if its host is not resolved. Monotonic."""
+        """The monotonic time at which the request fails if its host name is not resolved by then."""
         return self.began + min(self.request.deadline, MAX_LOOKUP)
 
 
@@ -84,7 +84,7 @@ class Sender:
         self._on_results = on_results
         self._ca_bundle = trust_store(settings.ca_bundle)
         self._lock = threading.Lock()
-        self._closing_at: float | None = None  # guarded by the lock, so that nothing is submitted after it is set
+        self._closing_at: float | None = None  # monotonic; once it is set, under the lock, nothing is submitted
         self._shut_down = False
         self._accepted = 0
         self._reported = 0
@@ -200,14 +200,14 @@ class Sender:
         self._resolver.look_up(job.route.host, lambda _name, answer: self._on_answer(job, answer))
 
     def _on_answer(self, job: _Job, answer: Answer) -> None:
-        """Store an answer. The resolver calls this in its own thread."""
+        """Store an answer of the resolver. The resolver calls this in its own thread."""
         self._answers.append((job, answer))
         self._waiter.wake()
 
     def _take_answers(self) -> None:
         while self._answers:
             job, answer = self._answers.popleft()
-            if job in self._unresolved:  # otherwise it has failed, because the answer came too late
+            if job in self._unresolved:  # otherwise the request has failed, because the answer came too late
                 self._unresolved.remove(job)
                 self._resolved(job, answer)
 
@@ -327,7 +327,7 @@ class Sender:
 
 
 def kept_connections(slots: int, files: int | None) -> int:
-    """Return how many idle connections to keep. They must leave descriptors for new ones.
+    """Return how many idle connections to keep. They must leave file descriptors for new connections.
 
     Otherwise one customer with endpoints on many hosts could stop the requests of all others.
     """

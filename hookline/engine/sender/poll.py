@@ -51,7 +51,7 @@ class EpollWaiter:
 
 
 class SelectWaiter:
-    """Waits with select(2), for systems without epoll. It waits in short naps, because `wake` cannot end one."""
+    """Waits with select(2), for systems without epoll. `wake` cannot interrupt one, so it waits in short naps."""
 
     def __init__(self, multi: Any) -> None:
         self._multi = multi
@@ -71,7 +71,7 @@ class SelectWaiter:
         self._woken.set()
 
     def close(self) -> None:
-        """Do nothing: it holds no resources."""
+        """Do nothing: a `SelectWaiter` holds no resources."""
 
 
 Waiter = EpollWaiter | SelectWaiter

@@ -26,7 +26,7 @@ log = structlog.get_logger()
 
 COMMAND = (sys.executable, "-P", "-m", "hookline.engine.sender.child")
 FIRST_PAUSE, MAX_PAUSE = 0.1, 10.0  # seconds until a process that died is restarted; doubles while it keeps dying
-STEADY = 60.0  # seconds; if a process ran for longer, the next pause is the first one again
+STEADY = 60.0  # seconds; after a process that ran longer than this, the next pause is `FIRST_PAUSE`
 CLOSE_MARGIN = 5.0  # seconds beyond its timeout that `close` waits for the process
 STUCK_MARGIN = 15.0  # seconds after a request's deadline; if its result is still missing, the process is killed
 STUCK_CHECK = 1.0  # seconds between two checks for a stuck process
@@ -110,7 +110,7 @@ class SenderProcess:
             self._connection = None
             self.ready.clear()
             parent_end.close()
-            process.kill()  # it has ended, or this task was cancelled
+            process.kill()  # the process has already ended, or this task was cancelled
             process.wait()
         return process.returncode
 
@@ -152,7 +152,7 @@ class SenderProcess:
         self._on_results([(in_flight.pop(number)[0], sent) for number, sent in reports if number in in_flight])
 
     def _end_all(self, kind: ErrorKind, why: str) -> None:
-        """End the requests that the process had. Nobody knows how much of them it has sent."""
+        """Give each request of the process that ended a result. It is not known how much of the request was sent."""
         in_flight, self._in_flight = self._in_flight, {}
         self._end([ref for ref, _ in in_flight.values()], kind, why)
 

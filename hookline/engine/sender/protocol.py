@@ -1,4 +1,4 @@
-"""What the worker and the sender's process send each other. `engine/frames.py` puts it on the socket."""
+"""The types of the data that the worker and the sender process exchange. `engine/frames.py` encodes it."""
 
 from __future__ import annotations
 

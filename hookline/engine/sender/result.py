@@ -17,7 +17,7 @@ from hookline.rules.redaction import CUT_OFF
 
 MAX_VALUE = 1_024  # characters of a header's value that are kept
 MAX_CACHED = 256  # bytes of a header line that is cached
-MAX_DETAIL = 400  # characters
+MAX_DETAIL = 400  # characters of an error text that are kept
 
 INTEREST = frozenset({
     "cf-ray", "content-encoding", "content-length", "content-type", "date", "location", "request-id", "retry-after", "server",
