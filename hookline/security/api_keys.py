@@ -16,7 +16,7 @@ from hookline.errors import SignatureError
 PREFIX = "hk_"
 
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-_RANDOM, _CHECK, _HINT = 32, 6, 4  # characters
+_RANDOM, _CHECK, _HINT = 32, 6, 4  # characters of the random part, the checksum and the hint
 _SHAPE = re.compile(rf"{PREFIX}([0-9A-Za-z]{{{_RANDOM}}})([0-9A-Za-z]{{{_CHECK}}})", re.A)
 
 

@@ -15,17 +15,17 @@ from msgspec import Struct
 
 from hookline.errors import InvalidInput
 
-SHORTEST = 12  # characters
-LONGEST = 256  # characters
+SHORTEST = 12  # minimum characters of a password
+LONGEST = 256  # maximum characters of a password
 
-_SALT, _KEY = 16, 32  # bytes
+_SALT, _KEY = 16, 32  # lengths in bytes
 _SPARE = 4 * 1024 * 1024  # bytes that scrypt needs besides its blocks
 
 
 class _Cost(Struct, frozen=True):
     """The cost parameters of scrypt. The defaults take about 0.2 s and 32 MiB: the OWASP variant that needs the least memory."""
 
-    n: int = 15  # exponent of two
+    n: int = 15  # scrypt's parameter N is 2 to the power of this number
     r: int = 8
     p: int = 3
 
@@ -85,7 +85,7 @@ def _read(kept: str) -> tuple[_Cost, bytes, bytes]:
         kind, n, r, p, salt, key = kept.split("$")
         cost = _Cost(int(n), int(r), int(p))
         parts = cost, base64.b64decode(salt, validate=True), base64.b64decode(key, validate=True)
-    except ValueError:  # also the errors of base64
+    except ValueError:  # malformed numbers, and malformed base64
         raise InvalidInput(_UNKNOWN_FORMAT) from None
     if kind != "scrypt" or not cost.sane or len(parts[2]) != _KEY:
         raise InvalidInput(_UNKNOWN_FORMAT)

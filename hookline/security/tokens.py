@@ -37,14 +37,14 @@ LINK_PREFIX = "once_"
 
 ORG_LIFETIME = 30 * 86_400.0
 APP_LIFETIME = 28 * 86_400.0
-PORTAL_LIFETIME = 7 * 86_400.0  # the maximum
+PORTAL_LIFETIME = 7 * 86_400.0  # maximum lifetime of a portal token in seconds
 LINK_LIFETIME = 600.0
 _MAX_LIFETIME = 100 * 365 * 86_400.0
 
 _ALGORITHM = "HS256"
 _MIN_SECRET = 32  # bytes, the length of the digest; a shorter secret could be found from one token (RFC 7518, 3.2)
-_MAX_TOKEN = 4096  # characters
-_LEEWAY = 60.0  # seconds by which the issuer's clock may be ahead of this one
+_MAX_TOKEN = 4096  # maximum characters of a token
+_LEEWAY = 60.0  # seconds by which the issuer's clock may be ahead of this machine's clock
 
 _is_org = re.compile(rf"{ids.ORG}[A-Za-z0-9_-]{{1,64}}").fullmatch
 _is_app = re.compile(rf"{ids.APP}[A-Za-z0-9_-]{{1,64}}").fullmatch
@@ -58,7 +58,7 @@ _OPTIONS: Any = {
 }
 
 
-_Seconds = Annotated[float, Meta(ge=0, lt=253_402_300_800)]  # until the end of the year 9999
+_Seconds = Annotated[float, Meta(ge=0, lt=253_402_300_800)]  # since 1970, at most until the end of the year 9999
 
 
 class _Claims(Struct, frozen=True, kw_only=True):
@@ -76,7 +76,7 @@ class _Claims(Struct, frozen=True, kw_only=True):
 class _Kind(Struct, frozen=True):
     name: str
     issuers: frozenset[str]
-    again: str  # how to get a new one
+    again: str  # a text for users: how to get a new token or link
 
 
 _TOKEN = _Kind("token", _ISSUERS, "`hookline token` makes one")
@@ -180,13 +180,14 @@ def secret_id(secret: str) -> bytes:
 
 
 def _for_portal(claims: _Claims) -> bool:
-    """Return whether an application's token is for the portal. A token without `portal` counts as one if it may be one.
+    """Return whether an application's token is for the portal. Without the claim `portal`, it is if it could be.
 
-    A Svix server makes tokens for applications only for its portal. Earlier releases made portal tokens for a week at most.
+    A Svix server makes tokens for applications only for its portal. Earlier releases of Hookline made portal tokens
+    for a week at most.
     """
     if claims.portal is not None:
         return claims.portal
-    longest = PORTAL_LIFETIME + 2  # both times may be rounded by a second
+    longest = PORTAL_LIFETIME + 2  # `iat` and `exp` may each be rounded by a second
     return claims.iss != ISSUER or claims.exp - claims.iat <= longest
 
 

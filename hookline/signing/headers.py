@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from hookline.errors import VerificationCode, VerificationError
 
-_MAX_LENGTH = 8192  # characters
+_MAX_LENGTH = 8192  # maximum characters of a header's value
 _WITHOUT_HTTP = ("CONTENT_TYPE", "CONTENT_LENGTH")  # headers whose names in a WSGI environ have no prefix HTTP_
 
 
@@ -95,5 +95,5 @@ def _text(value: object) -> str:
 
 
 def malformed(message: str) -> VerificationError:
-    """Return the error for a header that is there and cannot be read."""
+    """Return the error for a header that is present but malformed."""
     return VerificationError(VerificationCode.MALFORMED_HEADER, message)

@@ -12,13 +12,13 @@ from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 
-MIN_DIFFERENT = 8  # different bytes; fewer than one in 10^22 keys of 24 random bytes has less
-MIN_DIFFERENT_IN_TEXT = 5  # different characters; one in 10^16 texts of 32 random hexadecimal digits has less
-MIN_DECODED = 16  # bytes; a shorter random key often has fewer than 8 different bytes
+MIN_DIFFERENT = 8  # a key with fewer different bytes is weak (fewer than one in 10^22 random keys of 24 bytes)
+MIN_DIFFERENT_IN_TEXT = 5  # a text with fewer different characters is weak (one in 10^16 random texts of 32 hex digits)
+MIN_DECODED = 16  # bytes; a shorter decoded text is not checked, because even a random one often looks weak
 
 
 def weakness(key: bytes, min_different: int = MIN_DIFFERENT) -> str | None:
-    """Return why the key is easy to guess, as the end of a sentence "it ...", or None if the key is strong."""
+    """Return why the key is easy to guess, as the rest of a sentence that begins with "it". None: it is strong."""
     steps = {(after - before) % 256 for before, after in pairwise(key)}
     if len(set(key)) < min_different:
         return f"has fewer than {min_different} different bytes"

@@ -24,7 +24,7 @@ HMAC_PREFIX, PRIVATE_PREFIX, PUBLIC_PREFIX = "whsec_", "whsk_", "whpk_"
 
 # Each Ed25519 check hashes the whole body, and the sender is not yet known to be genuine. So large bodies get fewer checks.
 _MIN_CHECKED = 4  # signatures that are checked for a body of any size
-_MAX_HASHED = 2 << 20  # bytes that may be hashed to check more signatures than that
+_MAX_HASHED = 2 << 20  # bytes that may be hashed to check more than `_MIN_CHECKED` signatures
 
 _BASE64_SCHEMES = frozenset({Scheme.STANDARD, Scheme.SVIX})
 
@@ -120,7 +120,7 @@ class HmacKey:
         self._start = hmac.new(key, digestmod=digest)
 
     def sign(self, content: bytes) -> bytes:
-        mac = self._start.copy()  # it has already hashed the padded key: 0.6 µs faster than hmac.digest
+        mac = self._start.copy()  # `_start` has already hashed the padded key: 0.6 µs faster than hmac.digest
         mac.update(content)
         return mac.digest()
 
