@@ -1,4 +1,4 @@
-"""The only module that reads the time or makes random numbers. All other code gets them as arguments.
+"""The only module that reads the time or makes random numbers. All other code gets both from here.
 
 Schedules use the database's clock (`Store.now`), signatures the wall clock, and durations the monotonic clock.
 """
@@ -14,8 +14,9 @@ from datetime import UTC, datetime
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 chance = random.SystemRandom()
-# For ids, which are not secret. A system call for each id would let another thread take the interpreter lock in the middle of a
-# batch. A forked child gets a new seed, so that it does not repeat its parent's ids.
+# Random numbers for ids, which are not secret. `SystemRandom` makes a system call for each id. During the call,
+# another thread can take the interpreter lock, which delays a batch of ids. A forked child gets a new seed, so that it
+# does not repeat its parent's ids.
 quick_chance = random.Random(secrets.randbits(256))  # noqa: S311
 os.register_at_fork(after_in_child=lambda: quick_chance.seed(secrets.randbits(256)))
 monotonic = time.monotonic

@@ -18,12 +18,12 @@ class IllegalMove(HooklineError):
 
 
 class AboutField(HooklineError):
-    """Base of errors that may be about one field of the input. The text begins with the field's name."""
+    """Base of errors that may be about one field of the input. If there is a `field`, the text begins with it."""
 
     def __init__(self, words: str, *, field: str = "") -> None:
         super().__init__(f"{field}: {words}" if field else words)
-        self.words = words  # the text without the field
-        self.field = field  # empty: about no single field; dots lead into nested ones
+        self.words = words  # the text without the field's name
+        self.field = field  # name of the field, such as `schemas.1`; empty if the error is not about one field
 
 
 class InvalidInput(AboutField):
@@ -31,7 +31,7 @@ class InvalidInput(AboutField):
 
 
 class Forbidden(HooklineError):
-    """The caller may not do this, whatever they name."""
+    """The caller may not do this action, on any object."""
 
 
 class NotFound(HooklineError):
@@ -39,7 +39,7 @@ class NotFound(HooklineError):
 
 
 class NoSuch(NotFound):
-    """No object of that kind has this name, as far as the caller may reach."""
+    """The caller can access no object of this kind with this id or name."""
 
     def __init__(self, kind: str, ref: str) -> None:
         shown = ref if len(ref) <= 60 else f"{ref[:60]}…"
@@ -76,12 +76,12 @@ class SignatureError(HooklineError):
 
 class VerificationCode(StrEnum):
     MISSING_HEADER = "missing_header"
-    MALFORMED_HEADER = "malformed_header"  # also a header that is repeated
+    MALFORMED_HEADER = "malformed_header"  # a header has the wrong form, or is repeated
     MALFORMED_BODY = "malformed_body"  # the body is not raw bytes, or it is not the expected form or JSON
     MALFORMED_URL = "malformed_url"  # only for Twilio, which signs the URL
     TIMESTAMP_TOO_OLD = "timestamp_too_old"
     TIMESTAMP_TOO_NEW = "timestamp_too_new"
-    NO_MATCH = "no_match"  # everything is well formed, but none of the secrets made any of the signatures
+    NO_MATCH = "no_match"  # the form is right, but no signature was made with one of the secrets
 
 
 class VerificationError(SignatureError):
@@ -104,7 +104,7 @@ class StoreUnavailable(HooklineError):
 
 
 class SourceUnavailable(HooklineError):
-    """An application's own database cannot be relayed from now. The rows of its outbox wait there."""
+    """The relay cannot read an application's own database at the moment. The rows wait in its outbox."""
 
 
 class MigrationNeeded(HooklineError):

@@ -14,7 +14,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command. The imports are inside the `try`, because a short command spends most of its time there."""
+    """Run the command. The `try` includes the imports, because Ctrl-C often arrives while a short command imports."""
     standard_streams.prepare()
     try:
         from hookline.cli.app import start

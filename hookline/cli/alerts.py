@@ -167,7 +167,7 @@ async def _arrival(opened: Session, sent: Outgoing) -> Result:
     result = Result(channel=sent.channel, state="waiting", detail="not relayed yet: is a worker running?")
     while result.state in ("waiting", "pending", "delivering") and clock.monotonic() < deadline:
         result = await _state(opened, sent) or result
-        await asyncio.sleep(POLL_INTERVAL)  # another process delivers, and does not notify this one
+        await asyncio.sleep(POLL_INTERVAL)  # poll: another process delivers, and it does not notify this process
     return result
 
 

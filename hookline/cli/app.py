@@ -76,7 +76,7 @@ def common(
         bool, Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Take the options that come before the command's name."""
+    """Define the options that come before the name of a command."""
 
 
 app.command("serve")(serve.serve)
@@ -108,7 +108,7 @@ def start() -> None:
         try:
             app()
         finally:
-            sys.stdout.flush()  # a failure is reported here; at the exit of the interpreter it would be too late
+            sys.stdout.flush()  # raises write errors now; errors at interpreter exit could not be reported
     except HooklineError as error:
         _fail(f"{error}{_hint(error)}", exit_code(error))
     except OSError as error:
@@ -146,7 +146,7 @@ def check_arguments(arguments: Sequence[str]) -> None:
 
 
 def refuses_setting(error: Exception) -> bool:
-    """Whether PostgreSQL refused an option of the URL. The driver sends options that it does not know to the server."""
+    """Return whether PostgreSQL refused an option of the URL. The driver sends unknown options to the server."""
     import asyncpg
 
     refusals = (
@@ -158,7 +158,7 @@ def refuses_setting(error: Exception) -> bool:
 
 
 def _discard_output() -> None:
-    """Redirect standard output to /dev/null, so that the interpreter does not report the unwritten rest at exit."""
+    """Redirect standard output to /dev/null, so that the interpreter does not report unwritten output at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

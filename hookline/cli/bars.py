@@ -1,4 +1,4 @@
-"""Draw times to scale with characters: states over time, and the phases of an attempt. Pure."""
+"""Draw bars of characters, to scale: states over time, and the phases of an attempt. Pure functions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 
 from hookline.services.explain import Part, Phase
 
-# If several parts share a cell, the later one in this order is drawn, so that a short attempt is visible in a long wait.
+# If several parts fall on one character, the one that comes last in this order is drawn. So a short attempt is visible
+# in a long wait.
 PARTS: Mapping[str, str] = {Part.WAITING: "·", Part.HELD: "░", Part.FAILED: "✕", Part.DELIVERED: "●"}
 PHASES: Mapping[str, str] = {Phase.DNS: "░", Phase.CONNECT: "▒", Phase.TLS: "▓", Phase.ANSWER: "─", Phase.BODY: "█"}
 
@@ -15,9 +16,9 @@ Stretch = tuple[str, datetime, datetime]  # a state, its start and its end
 
 
 def band(stretches: Sequence[Stretch], marks: Mapping[str, str], width: int) -> str:
-    """Draw states that follow each other as one bar of `width` characters. `marks` has the character of each state.
+    """Draw consecutive states as one bar of `width` characters. `marks` has the character of each state.
 
-    If several states share a cell, the later one in `marks` is drawn.
+    If several states fall on one character, the state that comes last in `marks` is drawn.
     """
     if not stretches:
         return ""
@@ -26,7 +27,7 @@ def band(stretches: Sequence[Stretch], marks: Mapping[str, str], width: int) -> 
     cells = [-1] * width
     for state, since, until in stretches:
         first = cell(since - start, span, width)
-        end = max(first + 1, -((start - until) * width // span))  # rounded up
+        end = max(first + 1, -((start - until) * width // span))  # rounded up to a whole character
         for at in range(first, min(end, width)):
             cells[at] = max(cells[at], ranks[state])
     characters = list(marks.values())
@@ -48,5 +49,5 @@ def bar(phases: Sequence[tuple[Phase, int]], longest: int, width: int) -> str:
 
 
 def legend(marks: Mapping[str, str], drawn: str) -> str:
-    """Explain the characters that were drawn."""
+    """Return a text that explains the characters in `drawn`."""
     return "   ".join(f"{mark} {state}" for state, mark in marks.items() if mark in drawn)

@@ -1,4 +1,4 @@
-"""Commands as functions: they may be async, and they may take a group of options as one parameter."""
+"""Registers functions as commands. A function may be async, and may take a group of options as one parameter."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Command(Struct, frozen=True, dict=True):
     async def call(
         self, action: Callable[Concatenate[Deps, Caller, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Call a function of the services in a session of its own."""
+        """Open a session, and call a function of `hookline.services` in it."""
         async with self.session() as opened:
             return await action(opened.deps, opened.by, *args, **kwargs)
 
@@ -83,10 +83,10 @@ class CommandGroup(typer.Typer):
 
 
 def _flat(work: Callable[..., Any]) -> Callable[..., None]:
-    """Return a function for Typer, which knows neither groups of options nor coroutines."""
+    """Wrap a command for Typer, which supports neither groups of options nor coroutines."""
     given = inspect.signature(work, eval_str=True).parameters.values()
     groups = {each.name: each.annotation for each in given if _is_group(each.annotation)}
-    last = sorted(groups.values(), key=lambda group: issubclass(group, Command))  # --org and --json end the help text
+    last = sorted(groups.values(), key=lambda group: issubclass(group, Command))  # --org and --json come last
     own = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in given if each.name not in groups]
 
     def run(**values: Any) -> None:

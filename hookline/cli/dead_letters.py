@@ -42,7 +42,7 @@ class Filters(Struct, frozen=True, kw_only=True):
     until: Annotated[str | None, Option(help="Died before this time: an instant, or 2h, 7d ago.")] = None
 
     def query(self, now: datetime, *, resolved: bool | None = False) -> DeadLetterQuery:
-        """`resolved=None` selects open and resolved dead letters."""
+        """Return the query for these filters. `resolved=None` selects both open and resolved dead letters."""
         return DeadLetterQuery(
             app=self.app_ref,
             endpoint=self.endpoint,
@@ -253,9 +253,9 @@ class Bulk(Struct, frozen=True):
         return result.done, result.left, False
 
     async def _by_filter(self, opened: Session) -> tuple[int, int, bool]:
-        """Return how many were changed, how many were not, and whether a signal stopped the work.
+        """Return how many dead letters were changed, how many were not, and whether a signal stopped the work.
 
-        The API and the dashboard create the same tasks. Here this process runs them, so that no worker is needed.
+        The tasks are the same as those of the API and the dashboard. This process runs them, so no worker is needed.
         """
         query = self.filters.query(opened.now)
         where = await dead_letters.matching(opened.deps, opened.by, query, self.note)
@@ -263,7 +263,7 @@ class Bulk(Struct, frozen=True):
         if total and not self.selection.yes:
             confirm(f"{self.verb.capitalize()} {total:,} dead letter{'' if total == 1 else 's'}?")
         if query.until is None:
-            query = replace(query, until=opened.now)  # leaves out what dies after the count
+            query = replace(query, until=opened.now)  # leaves out deliveries that die after the count
         done, more = 0, total > 0
         resolve = partial(dead_letters.resolve_matching, note=self.note or "")
         start = dead_letters.replay_matching if self.note is None else resolve

@@ -39,14 +39,14 @@ from hookline.store.sealing import OlderSecret, Seals
 from hookline.web.public_url import is_loopback
 
 SKEW_WARN, SKEW_FAIL = 1.0, 30.0  # seconds between the database's clock and this machine's
-MAX_NAMES = 50  # host names that are resolved
-MAX_SEALED = 10_000  # values of one key in one table that are counted
+MAX_NAMES = 50  # maximum number of hosts to resolve or connect to
+MAX_SEALED = 10_000  # the count of the values that one key sealed in one table stops here
 SECRETS_BATCH = 500  # endpoints whose secrets are read at once
 LEAST_DISK = 50 * 1024 * 1024  # bytes that SQLite needs for its write-ahead log and a checkpoint
 LOOKUP_TIMEOUT, CONNECT_TIMEOUT = 5.0, 5.0
-UNUSED = timedelta(days=7)  # an older secret can be removed after this time without a request that used it
-LATE = timedelta(seconds=60)  # an outbox row that has waited so long is late
-MIN_RETRY_SPAN = 3600.0  # seconds; with a shorter span of retries, a one-hour outage makes dead letters
+UNUSED = timedelta(days=7)  # an older secret can be removed if its tokens were not used for this time
+LATE = timedelta(seconds=60)  # an outbox row that has waited this long is late
+MIN_RETRY_SPAN = 3600.0  # seconds; if all retries take less time, an outage of an hour makes dead letters
 
 
 class Finding(StrEnum):
@@ -105,7 +105,7 @@ async def _examine(*, reach: bool, repair: bool) -> AsyncIterator[Check]:
     """Yield each check when it is done. Leave out checks that depend on one that failed."""
     try:
         config = existing_config()
-    except ConfigError as error:  # a missing database ends the command with its own exit code
+    except ConfigError as error:  # StoreUnavailable (no database) is not caught: the exit code is 4
         yield fail("configuration", str(error))
         return
     try:
@@ -195,7 +195,11 @@ def check_version(version: int) -> Check:
 
 
 async def _check_clock(store: Store) -> Check:
-    """Compare the database's clock, which schedules, with ours, which signs. Receivers refuse timestamps that are minutes off."""
+    """Compare the database's clock with this machine's clock.
+
+    The database's clock schedules attempts. This machine's clock signs them, and receivers refuse a signature whose
+    timestamp is minutes off.
+    """
     before = clock.wall()
     theirs = await store.now()
     after = clock.wall()
@@ -203,7 +207,10 @@ async def _check_clock(store: Store) -> Check:
 
 
 def check_skew(since_before: float, since_after: float) -> Check:
-    """Compute the skew. The database's time must lie between two readings of our clock, taken before and after it."""
+    """Check the skew. The arguments are the seconds from this machine's time to the database's time.
+
+    This machine's clock is read before and after the database's clock. Without skew, the database's time is between.
+    """
     skew = max(0.0, -since_before, since_after)
     if skew < SKEW_WARN:
         return ok("clock", "the database's clock and this machine's agree")
@@ -228,7 +235,7 @@ def check_health(views: list[LaneView]) -> Check:
 
 
 async def _check_secrets(store: Store, views: list[LaneView]) -> Check:
-    """Check that the configured keys decrypt all secrets. An endpoint whose secrets cannot be decrypted is read without them."""
+    """Check that the keys decrypt all secrets. If not, the store returns the endpoint without its secrets."""
     numbers = [view.lane.endpoint_no for view in views]
     sealed: list[Endpoint] = []
     for start in range(0, len(numbers), SECRETS_BATCH):
@@ -257,7 +264,7 @@ def check_keys(seals: Seals) -> Check:
 
 
 def check_tokens(secrets: Sequence[str], known: Sequence[OlderSecret], now: datetime) -> Check:
-    """Say which older secrets can be removed. Tokens are not stored, so only the last use of a secret is known."""
+    """Say which older token secrets can be removed. Tokens are not stored, so only the last use of a secret is known."""
     if len(secrets) == 1:
         return ok("tokens", "one secret of HOOKLINE_JWT_SECRET signs and verifies them")
     by_id = {each.id: each for each in known}
@@ -267,7 +274,7 @@ def check_tokens(secrets: Sequence[str], known: Sequence[OlderSecret], now: date
 
 
 def _older(name: str, secret: OlderSecret | None, now: datetime) -> tuple[bool, str]:
-    """Return whether the secret was unused for long enough, and a text about it."""
+    """Return whether an older secret was unused for long enough to be removed, and a text about it."""
     if secret is None:
         return False, f"{name} is not recorded yet: restart hookline serve"
     last = secret.seen_at or secret.since
@@ -290,7 +297,7 @@ def _at_least(count: int) -> str:
 
 
 def check_guard(guard: Guard, views: list[LaneView]) -> Check:
-    """Check the URLs as they are written. The addresses of host names are checked only when a request is sent."""
+    """Check the endpoints' URLs without resolving host names. The sender checks the addresses at each request."""
     refused = [(view, fault) for view in views if (fault := _refusal(guard, view.url))]
     if not refused:
         return ok("guard", "lets every endpoint's URL through")
@@ -387,7 +394,7 @@ async def look_up(config: Config, names: list[str]) -> dict[str, Answer]:
 async def _answer(resolver: Resolver, name: str) -> tuple[str, Answer]:
     future: Future[Answer] = Future()
 
-    def on_answer(_name: str, answer: Answer) -> None:  # in a thread of the resolver
+    def on_answer(_name: str, answer: Answer) -> None:  # runs in a thread of the resolver
         if future.set_running_or_notify_cancel():
             future.set_result(answer)
 
@@ -408,7 +415,7 @@ async def _check_reach(config: Config, views: list[LaneView]) -> Check:
 
 
 def _check_all(name: str, bad: list[str], count: int, if_good: str, if_bad: str) -> Check:
-    """Warn if some of the hosts are bad, and fail if all of them are."""
+    """Return the result for several hosts: a warning if some are bad, and a failure if all are."""
     if not bad:
         return ok(name, f"{count} {if_good}")
     text = f"{len(bad)} of {count} {if_bad}: {', '.join(bad[:5])}"

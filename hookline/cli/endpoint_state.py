@@ -158,7 +158,7 @@ def _waiting(view: LaneView | None) -> str:
 async def _change(
     cmd: OrgCommand, ref: EndpointRef, change: Callable[[Deps, Caller, EndpointRef], Awaitable[T]]
 ) -> tuple[T, LaneView | None]:
-    """Return the result of the change, and the lane after it."""
+    """Apply a change to an endpoint. Return the result, and the endpoint's lane after the change."""
     async with cmd.session() as opened:
         done = await change(opened.deps, opened.by, ref)
         endpoint = await opened.endpoint(ref)

@@ -21,7 +21,7 @@ from hookline.services.lookup import EndpointRef
 
 app = CommandGroup(help="Endpoints: the URLs that webhooks go to, and the state of their lanes.")
 
-MAX_OVERLAP = 365 * 86_400.0  # seconds
+MAX_OVERLAP = 365 * 86_400.0  # seconds; the longest --overlap
 
 
 @app.command("list")

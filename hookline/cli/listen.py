@@ -101,7 +101,7 @@ def _announce(out: Output, url: str, *, verifies: bool) -> None:
 
 
 def check_reachable(settings: Config, url: str) -> None:
-    """Refuse before anything is stored if the guard would block every request to this receiver."""
+    """Raise `ConfigError` if the guard would block every request to this receiver. Nothing is stored before this check."""
     address = ip_address(urlsplit(url).hostname or "")
     if settings.guard.allows(str(address)):
         return

@@ -1,4 +1,4 @@
-"""The receiver of `hookline listen`: it verifies webhooks and sends the configured response, which can be changed at any time."""
+"""The receiver of `hookline listen`. It verifies webhooks, and sends a response that the user can change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hookline.errors import InvalidInput, SignatureError
 from hookline.model import Scheme, Secret
 
 CONTROL = "/_hookline/behaviour"
-MAX_BODY = 64 * 1024 * 1024  # the largest that HOOKLINE_MAX_PAYLOAD can be
+MAX_BODY = 64 * 1024 * 1024  # bytes; HOOKLINE_MAX_PAYLOAD cannot be larger
 MAX_SEEN = 10_000
 
 

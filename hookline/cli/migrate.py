@@ -41,7 +41,7 @@ async def migrate(cmd: Command) -> None:
 
 
 async def _install(urls: Sequence[str]) -> tuple[list[dict[str, Any]], HooklineError | None]:
-    """Try each database, also after one has failed. Return the results and the first failure."""
+    """Create the outbox in each database. If one fails, go on with the others. Return the results and the first failure."""
     results: list[dict[str, Any]] = []
     failure: HooklineError | None = None
     for url in urls:

@@ -19,7 +19,7 @@ from hookline.services import operators
 
 app = CommandGroup(help="Operators: users who sign in to the dashboard with a password.")
 
-MAX_LINE = 4096  # characters that are read from standard input for a password
+MAX_LINE = 4096  # characters; at most this much of standard input is read for a password
 
 
 class Role(StrEnum):
@@ -64,7 +64,7 @@ async def list_operators(cmd: OrgCommand, paging: params.Paging) -> None:
 @app.command("password")
 async def password(cmd: OrgCommand, name: Name, password_stdin: Stdin = False) -> None:
     """Set a new password. All sessions of the operator end."""
-    # Check the name first, so that nobody types a password for a misspelled one.
+    # Check the name first, so that nobody types a password for a misspelled name.
     known = (await cmd.call(operators.find, name)).name
     new = _read_password(known, from_stdin=password_stdin)
     changed = await cmd.call(operators.set_password, known, new)

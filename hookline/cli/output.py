@@ -19,7 +19,7 @@ from hookline.errors import InvalidInput
 from hookline.rules.checks.text import clean
 from hookline.rules.checks.text import lasting as span
 
-# The same marks as on the status page. Colour alone never carries the meaning.
+# The dashboard uses the same marks. The mark shows the state to readers who cannot see the colour.
 STYLES = {
     "delivered": ("●", "green"),
     "pending": ("◐", "blue"),
@@ -93,7 +93,7 @@ class Output:
         self._console.print(Text(clean(text), style=style or ""))
 
     def note(self, text: str) -> None:
-        """Print a hint on a terminal. A pipe does not get it."""
+        """Print a hint, but only on a terminal."""
         if self.human:
             self.line(text, "bright_black")
 
@@ -141,7 +141,7 @@ class Output:
 
 
 def confirm(question: str) -> None:
-    """Ask the user. The answer no ends the command with exit code 1."""
+    """Ask the user a yes-or-no question. The answer no ends the command with exit code 1."""
     if not sys.stdin.isatty():
         raise InvalidInput(f"{question} Give --yes: there is no terminal to ask on")
     if not typer.confirm(question, err=True):
@@ -149,7 +149,7 @@ def confirm(question: str) -> None:
 
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
-    """Print a table without cutting or wrapping cells, so that ids can be copied. Columns that do not fit go below their row."""
+    """Print a table without cutting or wrapping cells, so that ids can be copied. Cells that do not fit go below the row."""
     console = Console(highlight=False, soft_wrap=True)
     widths = [max(len(name), *(row[at].cell_len for row in rows)) for at, name in enumerate(columns)]
     beside = _fitting(widths, console.width)

@@ -84,7 +84,7 @@ _Result = tuple[str, RelayReport | HooklineError]  # the URL of an outbox, and i
 
 
 async def _once(config: Config, urls: Sequence[str], out: Output) -> None:
-    """Relay every outbox once, also after one has failed."""
+    """Relay every outbox once. If one fails, go on with the others."""
     with sockets.stop_on_signals() as stop:
         async with process.opened(config) as store:
             results = await _each(config, store, urls, stop)
@@ -102,7 +102,7 @@ async def _each(config: Config, store: Store, urls: Sequence[str], stop: asyncio
     for url, outbox in zip(urls, process.outboxes(store, config, urls), strict=True):
         try:
             if url != config.database_url:
-                await examine(url, store)  # with --once, a missing table is an error; a permanent relay waits for it
+                await examine(url, store)  # raises if the table is missing; without --once, the relay waits for it
             results.append((shown_url(url), await _emptied(outbox, stop)))
         except HooklineError as error:
             results.append((shown_url(url), error))
@@ -112,7 +112,7 @@ async def _each(config: Config, store: Store, urls: Sequence[str], stop: asyncio
 
 
 async def _emptied(outbox: Outbox, stop: asyncio.Event) -> RelayReport:
-    """Relay until no row comes for a moment, because a file that was just written to cannot always be read at once."""
+    """Relay until no row has come for `QUIET` seconds. A file that was just written to cannot always be read at once."""
     total, quiet_at = RelayReport(), clock.monotonic() + QUIET
     while not stop.is_set():
         report = await outbox.move(BATCH)

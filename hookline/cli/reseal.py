@@ -19,9 +19,9 @@ from hookline.server import sockets
 from hookline.services import sealing
 from hookline.store.sealing import Place
 
-MAX_COUNTED = 1_000_000  # values of one key in one place; beyond, the bar stands at its end
+MAX_COUNTED = 1_000_000  # counting stops here, for each key and column; the progress bar is then full too early
 
-MAX_SHOWN = 100  # values that no key opens
+MAX_SHOWN = 100  # maximum number of printed values that no key decrypts
 
 
 class Report(Struct, frozen=True, kw_only=True):
@@ -55,7 +55,7 @@ async def reseal(
 
 
 async def _reseal(out: Output, opened: Session) -> tuple[Report, bool]:
-    """Return the report, and whether a signal stopped the work."""
+    """Encrypt all values with the first key. Return the report, and whether a signal stopped the work."""
     done: Counter[Place] = Counter()
     failed: list[str] = []
     before = await opened.store.access.seals(MAX_COUNTED)

@@ -24,7 +24,7 @@ from hookline.model.states import OPEN, DeliveryState
 from hookline.services import messages
 
 POLL_INTERVAL = 0.05  # seconds between two reads of the deliveries, with --wait
-MAX_WAIT = 86_400.0  # seconds
+MAX_WAIT = 86_400.0  # seconds; the longest --wait
 
 
 async def send(
@@ -99,7 +99,7 @@ async def _send(
 
 
 def _print_accepted(out: Output, accepted: Accepted) -> None:
-    """Print the id before the wait, so that a user who interrupts it does not send the message twice."""
+    """Print the id before the wait. A user who interrupts the wait then knows that the message was accepted."""
     if not out.as_json:
         out.line(accepted.message_id)
         sys.stdout.flush()
@@ -120,7 +120,7 @@ async def _settled(opened: Session, accepted: Accepted, wait: float) -> list[Del
         found = await opened.store.history.deliveries(accepted.message_id)
         if not any(each.state in OPEN for each in found) or clock.monotonic() >= end:
             return found
-        await asyncio.sleep(POLL_INTERVAL)  # another process delivers, and does not notify this one
+        await asyncio.sleep(POLL_INTERVAL)  # poll: another process delivers, and it does not notify this process
 
 
 def _print_states(out: Output, accepted: Accepted, deliveries: list[Delivery]) -> None:

@@ -71,7 +71,7 @@ def serve(
         run_parts(_serve(config, listener, role, processes, cmd.out))
 
 
-# The parent process sets these two. The worker ends when the parent closes its standard input.
+# The parent process sets the next two options. The worker ends when the parent closes the worker's standard input.
 Supervised = Annotated[bool, Option("--supervised", hidden=True)]
 Report = Annotated[Path | None, Option("--report", hidden=True)]
 
@@ -104,7 +104,7 @@ def run_parts(work: Coroutine[None, None, None]) -> None:
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the first error of a group. It is the cause: the first part that fails ends all other parts."""
+    """Return the first error of a group. The first error is the cause, because the first part that fails ends all others."""
     error = group.exceptions[0]
     return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
@@ -144,7 +144,7 @@ async def _work(
 def opened(
     config: Config, port: socket.socket | None, tally: Tally, stop: asyncio.Event, fleet: ProcessReports | None = None
 ) -> AbstractAsyncContextManager[Store]:
-    """Open the store. If there is a port for them, also serve `/metrics` and `/health`. A web server is imported only then."""
+    """Open the store. If `port` is given, also serve `/metrics` and `/health` on it. A web server is imported only then."""
     if port is None:
         return process.opened(config)
     from hookline.server import metrics_port
@@ -218,7 +218,7 @@ def _absolute(url: str) -> str:
 
 
 def _link(out: Output, config: Config, address: str) -> str | None:
-    """Return a sign-in link only for a SQLite file on loopback with a terminal. Other output may be stored in log files."""
+    """Return a sign-in link, or None. Without a terminal there is no link, because the output may be stored in a log file."""
     if not out.human or config.database_file is None or not is_loopback(config.host):
         return None
     return sign_in_link(address, tokens.issue_link(config.jwt_secret, ids.DEFAULT_ORG, now=clock.wall()))
@@ -254,7 +254,7 @@ def try_line(address: str, token: str) -> str:
 
 
 def program() -> str:
-    """Return the command line that starts this same program again."""
+    """Return the command line that starts this program, for the examples in the output."""
     called = Path(sys.argv[0])
     found = shutil.which("hookline")
     if found is not None and Path(found).resolve() == called.resolve():

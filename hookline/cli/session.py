@@ -70,7 +70,10 @@ def load_config() -> Config:
 
 
 def existing_config() -> Config:
-    """Load the configuration of an existing database. The check comes first, because `load` creates key files beside it."""
+    """Load the configuration. Raise `StoreUnavailable` if the SQLite file does not exist.
+
+    The file is checked first, because `load` would create a key file beside the missing database.
+    """
     file = config.parse(os.environ).database_file
     if file is not None and not file.exists():
         raise StoreUnavailable(f"no database at {file.absolute()}; `hookline migrate` or `hookline serve` creates it")

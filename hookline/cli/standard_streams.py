@@ -23,7 +23,7 @@ def prepare() -> None:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let Ctrl-C end a blocking read in a coroutine. The handler of asyncio only cancels the task, and the read goes on."""
+    """Let Ctrl-C end a blocking read in a coroutine. The handler of asyncio only cancels the task, and the read continues."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
@@ -32,7 +32,7 @@ def interruptible() -> Iterator[None]:
 
 
 def _open_missing() -> None:
-    """Open closed streams on /dev/null. Otherwise a file or socket would get their number, and receive our output."""
+    """Connect closed standard streams to /dev/null. Otherwise a file or socket would get their number and our output."""
     while (number := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
         os.set_inheritable(number, True)
     os.close(number)
@@ -42,7 +42,7 @@ def _open_missing() -> None:
 
 
 def _escaped(error: UnicodeError) -> tuple[str, int]:
-    """Escape characters that the output's encoding lacks as JSON does, so that they do not end the command with an error."""
+    """Escape characters that the encoding of the output does not have, in the style of JSON. The command then goes on."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")

@@ -92,11 +92,11 @@ async def run_to_end(
 ) -> int:
     """Run tasks in this process until they end, so that the command needs no worker. Return the number of rows done.
 
-    A worker may process the same tasks at the same time. `stop` cancels them. Raises `Conflict` if one failed.
+    A worker may process the same tasks at the same time. `stop` cancels the tasks. Raise `Conflict` if one failed.
     """
     try:
         ended = [await _run_to_end(opened, task, stop, advance) for task in started]
-    except asyncio.CancelledError:  # the second signal
+    except asyncio.CancelledError:  # a second signal, such as Ctrl-C twice
         for task in started:
             await opened.store.repair.cancel_task(task.id)
         raise
@@ -117,6 +117,6 @@ async def _run_to_end(opened: Session, task: Task, stop: asyncio.Event, advance:
 async def _step(opened: Session, task: Task) -> Task:
     after = await opened.store.repair.step_task(task.id, BATCH)
     if after is None:  # a worker is processing it, or has finished it
-        await asyncio.sleep(POLL_INTERVAL)  # workers do the task, and do not notify this process
+        await asyncio.sleep(POLL_INTERVAL)  # poll: workers do not notify this process
         after = await opened.store.repair.task(task.org_id, task.id)
     return after or task

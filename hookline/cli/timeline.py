@@ -29,7 +29,8 @@ _LABEL = 10  # characters before a bar, for its name
 
 K = LaneEventKind
 
-# If several states share a cell, the later one in this order is drawn, so that a short outage is visible in a long window.
+# If several states fall on one character, the one that comes last in this order is drawn. So a short outage is visible
+# in a long window.
 MARKS = {
     "closed": "─",
     "active": "─",
@@ -44,7 +45,7 @@ PROBE = "╵"  # marks a probe; the circuit is half-open only while the probe ru
 
 
 class Aspect(Struct, frozen=True):
-    """One bar. `begins` maps a kind of event to the state that starts with it."""
+    """One bar: circuit, status or pace. `usual` is the state without any event. `begins` maps events to new states."""
 
     name: str
     usual: str
@@ -186,7 +187,7 @@ def _row(event: LaneEvent) -> tuple[Cell, ...]:
 
 
 def stretches(aspect: Aspect, events: Iterable[LaneEvent], start: datetime, end: datetime) -> list[bars.Stretch]:
-    """Turn events, oldest first, into states. An event before the window sets the state at its start."""
+    """Turn events, oldest first, into states with start and end. An event before the window sets the first state."""
     begun = [(aspect.usual, start)]
     for event in events:
         state = aspect.begins.get(event.kind)
@@ -199,7 +200,7 @@ def stretches(aspect: Aspect, events: Iterable[LaneEvent], start: datetime, end:
 
 
 def probes(events: Iterable[LaneEvent], start: datetime, end: datetime, width: int) -> str:
-    """Draw a mark at each time when a probe was sent, which is when the circuit was half-open."""
+    """Draw a mark at the time of each probe. The circuit is half-open only while a probe runs."""
     cells = [" "] * width
     for event in events:
         if event.kind in (K.CIRCUIT_PROBE_FAILED, K.CIRCUIT_RECOVERING) and event.actor is None and event.at >= start:

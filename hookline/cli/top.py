@@ -30,10 +30,10 @@ from hookline.server import process, sockets
 from hookline.store import Page, Store
 from hookline.store.outage import pause
 
-MAX_FAILING = 8  # endpoints that are listed
-MAX_ALERTS = 100  # alerts that are read; fewer can fire at once, because each rule names about twenty subjects at most
+MAX_FAILING = 8  # maximum number of failing endpoints that are listed
+MAX_ALERTS = 100  # alerts that are read; this is enough, because a rule has at most about twenty alerts
 FRESH = 2.0  # seconds for which a count of open deliveries may be reused
-_LATE = timedelta(seconds=2 * EVERY)  # a pulse may be committed after a later one was read
+_LATE = timedelta(seconds=2 * EVERY)  # this time is read again, because a pulse may be committed after a newer one
 
 Every = Annotated[float, Option("--every", help="Seconds between two updates.")]
 Once = Annotated[bool, Option("--once", help="Print once and exit.")]
@@ -69,7 +69,7 @@ def _print(picture: Picture, width: int) -> None:
 async def _watch(reader: PulseReader, picture: Picture, every: float) -> None:
     console = Console(highlight=False)
     with (
-        sockets.stop_on_signals() as done,  # restores the terminal also after a signal
+        sockets.stop_on_signals() as done,  # so that the terminal is restored after a signal too
         _keys(done),
         Live(console=console, screen=True, auto_refresh=False) as live,
     ):
@@ -80,7 +80,7 @@ async def _watch(reader: PulseReader, picture: Picture, every: float) -> None:
 
 
 async def _next(done: asyncio.Event, reader: PulseReader, before: Picture) -> Picture:
-    """Read the next picture. Return the one before if the database is unavailable or the user ends the command."""
+    """Read the next picture. If the database is unavailable or the user ends the command, return `before`."""
     reading, leaving = asyncio.create_task(reader.read()), asyncio.create_task(done.wait())
     try:
         await asyncio.wait({reading, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -117,7 +117,7 @@ def _keys(done: asyncio.Event) -> Iterator[None]:
 
 
 class PulseReader:
-    """Reads the reports of all processes. It keeps those of the last minutes and reads only new ones."""
+    """Reads the pulses of all processes. It keeps the pulses of the last five minutes, and reads only newer ones."""
 
     def __init__(self, store: Store, database: str) -> None:
         self._store = store

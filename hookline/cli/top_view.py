@@ -1,4 +1,4 @@
-"""Format the lines that `top` shows, for screens that are at least 80 characters wide. Pure."""
+"""Format the lines that `top` shows, for screens that are at least 80 characters wide. Pure functions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Picture(Struct, frozen=True, kw_only=True):
     overview: Overview
     depths: Depths
     alerts: list[Alert]  # alerts that fire now
-    unhealthy: dict[int, UnhealthyEndpoint]  # by endpoint number: those that fail most, or have no closed circuit
+    unhealthy: dict[int, UnhealthyEndpoint]  # by number: endpoints that fail most, or whose circuit is not closed
     trouble: str | None = None  # why the picture could not be updated
 
 

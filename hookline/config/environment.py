@@ -15,9 +15,10 @@ from hookline.model import Strategy
 from hookline.rules.units import span
 
 TEST_PREFIX = "HOOKLINE_TEST_"  # variables of the test suite, which are ignored
-LEASE_MARGIN = 10.0  # seconds by which a lease must be longer than the request timeout, to start and record the request
+LEASE_MARGIN = 10.0  # a lease is at least this many seconds longer than a request, for its start and record
 
-# For a service named `hookline`, Kubernetes and Docker links set variables such as HOOKLINE_PORT=tcp://10.0.0.7:8071.
+# For a service named `hookline`, Kubernetes and Docker set variables such as HOOKLINE_PORT=tcp://10.0.0.7:8071. They
+# are not settings, so they are ignored.
 _INJECTED_NAME = re.compile(r"HOOKLINE_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)", re.A)
 _INJECTED_VALUE = re.compile(r"(tcp|udp|sctp)://.*")
 

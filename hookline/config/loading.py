@@ -45,7 +45,7 @@ def _with_keys(config: Config, database: Path) -> Config:
 
 
 def _refuse_orphan(database: Path, path: Path) -> None:
-    """Refuse to create keys for a database that has data. New keys could not open the secrets in it."""
+    """Refuse to create keys for a database that has data. New keys could not decrypt the secrets in it."""
     if database.exists() and database.stat().st_size > 0:
         raise ConfigError(
             f"{path}: missing, but {database.name} has data; restore it, or set HOOKLINE_JWT_SECRET and HOOKLINE_SECRET_KEY"
@@ -53,7 +53,7 @@ def _refuse_orphan(database: Path, path: Path) -> None:
 
 
 def _create_keys(path: Path) -> None:
-    """Create the file atomically. If another process has created it first, keep that one: `os.link` does not overwrite."""
+    """Create the file atomically. If another process created it first, keep that file: `os.link` does not overwrite."""
     from hookline.security.vault import new_key
 
     lines = f"HOOKLINE_JWT_SECRET={secrets.token_urlsafe(48)}\nHOOKLINE_SECRET_KEY={new_key()}\n"

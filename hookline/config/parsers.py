@@ -1,4 +1,4 @@
-"""Parsers for the values of settings. Each one takes a text and returns a value, or raises `ValueError` with what it accepts."""
+"""Parsers for the values of settings. Each takes a text and returns a value. `ValueError` says which values it accepts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MIN_JWT_SECRET = 32
 MAX_JWT_SECRETS = 10
 MAX_EMAILS = 50
 _FLAGS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
-# Strict, because origins become part of a Content-Security-Policy.
+# The pattern is strict, because origins become part of a Content-Security-Policy.
 _ORIGIN = re.compile(r"https?://[a-z0-9.:\[\]-]+", re.A)
 
 
@@ -100,7 +100,7 @@ def number(lowest: float, highest: float) -> Parser:
 
 
 def fraction(highest: float, accepts: str) -> Parser:
-    """Return a parser for a number above 0, such as `0.25` or `25%`."""
+    """Return a parser for a number above 0 and up to `highest`, such as `0.25` or `25%`."""
     return _between(math.nextafter(0, 1), highest, r"[0-9]{1,3}(\.[0-9]{1,9})?%?", _read_fraction, accepts)
 
 
@@ -242,7 +242,7 @@ def _url_parts(text: str, *schemes: str) -> SplitResult | None:
     return parts if usable and re.fullmatch(r"[\x21-\x7e]+", text) else None
 
 
-# The guard checks the URL of a webhook later.
+# This checks only the form. `parse` in `environment.py` also checks the URL with the guard.
 hook_url = text_if(
     lambda text: len(text) <= 2048 and _url_parts(text, "http", "https"),
     "a URL such as https://hooks.example.com/alerts",

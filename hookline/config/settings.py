@@ -29,9 +29,9 @@ _COUNT = parsers.integer(1, 10**9)
 class Setting(Struct, frozen=True):
     field: str  # the name of the field of `Config`
     parse: Parser
-    default: str  # in the form that a user would write; empty: not set
+    default: str  # as a user would write it; empty if there is no default
     help: str
-    name: str = ""  # the name of the variable without its prefix, if it differs from that of the field
+    name: str = ""  # the variable without HOOKLINE_, if it differs from the field's name
     secret: bool = False  # errors and pages do not show the value
 
     @property

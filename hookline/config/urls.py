@@ -20,7 +20,7 @@ def database_url(text: str) -> str:
     return text
 
 
-_NEXT_URL = re.compile(r"\s*,\s*(?=(?:sqlite|postgres(?:ql)?):)")  # a comma can also separate the hosts within one URL
+_NEXT_URL = re.compile(r"\s*,\s*(?=(?:sqlite|postgres(?:ql)?):)")  # other commas separate hosts within a URL
 
 
 def outbox_urls(text: str) -> tuple[str, ...]:

@@ -17,8 +17,8 @@ from hookline.clock import wall
 from hookline.model import Dead, Delivered, Result, Retry, Verdict
 from hookline.model.verdicts import OUTCOMES
 
-MAX_TEXT = 300  # logged characters of a detail
-MAX_PAYLOAD = 1000  # logged bytes of a payload or a response, if payloads are logged
+MAX_TEXT = 300  # characters; a longer detail is cut
+MAX_PAYLOAD = 1000  # bytes; a longer payload or response is cut
 
 _EVENT, _LEVEL = "attempt", "info"
 
@@ -39,7 +39,7 @@ class LogSettings(Struct, frozen=True, kw_only=True):
 
 
 class AttemptLine(Struct, kw_only=True, omit_defaults=True, gc=False):
-    """The fields of one log line. Empty fields are left out. `gc=False` is safe because it refers only to strings and numbers."""
+    """The fields of one log line. Empty fields are left out. `gc=False` is safe, because no field refers to a line."""
 
     message: str
     endpoint: str
@@ -78,7 +78,7 @@ class AttemptLog:
     def attempts(self, batch: Iterable[Result], name_of: Callable[[int], str], lost: Container[str] = ()) -> None:
         """Write one line for each result. `lost` has the ids of attempts whose outcome was not stored.
 
-        It never raises, because a failed log write must not cause a second delivery.
+        A failed log write does not raise. Otherwise the caller would record the results a second time.
         """
         wanted = self._settings.attempts
         if wanted == "off":
@@ -150,7 +150,7 @@ def _explain(line: AttemptLine, result: Result, verdict: Verdict) -> None:
     if sent.detail:
         line.detail = loggable(sent.detail)
     match verdict:
-        # For a probe, the circuit decides when the next one is sent.
+        # After a failed probe, the circuit decides when the next probe is sent.
         case Retry(at=at) if result.ended_at is not None and not result.job.probe:
             line.next_s = round(max(0.0, (at - result.ended_at).total_seconds()), 3)
         case Dead(reason=reason, detail=detail):

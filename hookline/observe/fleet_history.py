@@ -15,9 +15,9 @@ from hookline.clock import EPOCH
 from hookline.model.pulses import Pulse, together
 
 MINUTE, QUARTER = timedelta(minutes=1), timedelta(minutes=15)
-AT_ONCE = 24  # quarters per database read; other tasks can run between two reads
+AT_ONCE = 24  # quarters of an hour per database read; other tasks can run between two reads
 REMEMBERED = timedelta(days=7, hours=1)  # how long finished quarters stay in the cache
-CHARTED = ("accepted", "attempts", "latency", "first_latency", "lag", "used")  # fields of a pulse
+CHARTED = ("accepted", "attempts", "latency", "first_latency", "lag", "used")  # the fields of a pulse that charts show
 _LATELY = timedelta(hours=1)  # time range in which the newest minute is searched
 
 
@@ -58,12 +58,12 @@ class History:
         self._reading = asyncio.Lock()  # concurrent requests wait for the first one to fill the cache
 
     async def minutes(self, read: Read, since: datetime) -> list[Pulse]:
-        """Return the minutes that have pulses, oldest first."""
+        """Return one sum for each minute that has pulses, oldest first."""
         found = stretches(await latest_pulses(read, since), MINUTE)
         return [found[at] for at in sorted(found)]
 
     async def quarters(self, read: Read, since: datetime, now: datetime) -> list[Pulse]:
-        """Return all quarters of an hour, oldest first."""
+        """Return one sum for each quarter of an hour, oldest first."""
         async with self._reading:
             latest = await latest_pulses(read, now - _LATELY)
             over = _over(latest, now)
@@ -84,13 +84,13 @@ class History:
 
 
 async def latest_pulses(read: Read, since: datetime) -> list[Pulse]:
-    """Read the sums per minute, which are far fewer with many processes, then the single pulses that are newer."""
+    """Read the stored sums per minute, and then the pulses that are newer. With many processes, the sums are fewer rows."""
     minutes = await read(since, minutes=True)
     return [*minutes, *await read(minutes[-1].at if minutes else since)]
 
 
 def _over(latest: list[Pulse], now: datetime) -> datetime:
-    """Return the end of the last quarter that is complete. Sums per minute are made in order, and may be late."""
+    """Return the end of the last quarter whose sums per minute are all stored. They are stored in order, and may be late."""
     made = [pulse.at for pulse in latest if not pulse.process]
     return begin(max(made, default=now - _LATELY), QUARTER)
 

@@ -12,7 +12,7 @@ from hookline.model.pulses import EVERY, Pulse, together
 
 RECENT = timedelta(minutes=1)
 WINDOW = timedelta(minutes=5)
-ALIVE = timedelta(seconds=3 * EVERY)  # a process without a pulse for longer counts as ended
+ALIVE = timedelta(seconds=3 * EVERY)  # a process without a pulse for longer than this counts as ended
 STEPS = 30  # points of a curve, ten seconds each
 
 _PARTS = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
@@ -37,7 +37,7 @@ class Overview(Struct, frozen=True, kw_only=True):
     latency: Quantiles  # from acceptance to delivery, in the last five minutes
     first_attempt: Quantiles  # from acceptance to the first attempt
     request: Quantiles  # duration of a request
-    attempts: list[float]  # parts of the delivered messages that took 1, 2, ... 12 attempts, and more
+    attempts: list[float]  # fractions of the deliveries that needed 1, 2, ... 12, or more attempts
     results: dict[str, float]  # number of attempts by status class or error
     failing: dict[int, tuple[int, int]]  # by endpoint number, most failures first: successful and failed attempts
     outbox_lag: float  # seconds for which the oldest row of an application's outbox has waited
@@ -96,7 +96,7 @@ def _rate(pulses: Sequence[Pulse], now: datetime, count: Callable[[Pulse], float
 
 
 def _known_for(pulses: Sequence[Pulse], now: datetime) -> timedelta:
-    """Return for how long there are pulses. A fleet that has just started must not look slow."""
+    """Return the time that the pulses cover. With a longer time, the rates of a new fleet would be too low."""
     return timedelta(seconds=EVERY) + max(timedelta(0), now - min((pulse.at for pulse in pulses), default=now))
 
 
@@ -105,7 +105,7 @@ def _quantiles(row: Sequence[float]) -> Quantiles:
 
 
 def _shares(used: Sequence[float]) -> list[float]:
-    """Return the part of each bucket. The last element of the row is the sum of the values, not a bucket."""
+    """Return the fraction of deliveries in each bucket. The last element of `used` is the sum of the values, not a bucket."""
     counts = list(used[: len(ATTEMPTS) + 1])
     total = sum(counts)
     return [each / total for each in counts] if total else []

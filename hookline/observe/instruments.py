@@ -32,7 +32,7 @@ class Counter:
 
 
 class Histogram:
-    """A row holds the count of each bucket, then the count above the highest bound, then the sum of all values."""
+    """A row of numbers per combination of labels: the count of each bucket, the count above them, the sum of all values."""
 
     def __init__(self, name: str, about: str, bounds: tuple[float, ...], *labels: str) -> None:
         self.family = Family(name, about, labels, bounds)
@@ -53,7 +53,7 @@ class Histogram:
         row[-1] += value
 
     def observe_all(self, values: list[float], *labels: str) -> None:
-        """Add many values at a lower cost than one by one: search the few bounds in the many values, sorted in place."""
+        """Add many values faster than one by one. Sort `values` in place, and search the few bounds in them."""
         if not values:
             return
         row, bounds = self.of(*labels), self.family.bounds

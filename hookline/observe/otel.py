@@ -41,7 +41,7 @@ def wanted(given: Mapping[str, str]) -> bool:
 
 
 def _either(given: Mapping[str, str], name: str) -> str:
-    """Return the variable for traces, or else the one for all OTLP exports."""
+    """Return the value of the variable for traces, or else of the variable for all OTLP exports."""
     return (given.get(f"OTEL_EXPORTER_OTLP_TRACES_{name}") or given.get(f"OTEL_EXPORTER_OTLP_{name}") or "").strip()
 
 

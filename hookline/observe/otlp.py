@@ -26,7 +26,7 @@ _SCOPE = InstrumentationScope("hookline", __version__)
 class Sender:
     """The exporter that the OTEL_* variables configure.
 
-    OpenTelemetry's own log lines are captured from now on: it writes one for each failed request, even after shutdown.
+    It captures OpenTelemetry's own log lines, because there is one for each failed request, even after shutdown.
     """
 
     def __init__(self) -> None:

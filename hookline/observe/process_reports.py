@@ -55,7 +55,7 @@ class ProcessReports:
         self._running: dict[Path, Report] = {}  # the last report of each running process
         self._past: Snapshot = {}  # sum of the processes that have ended
         self._started = 0
-        self._lock = Lock()  # a process that ends must be counted exactly once
+        self._lock = Lock()  # so that a process that ends is counted exactly once
 
     def born(self) -> Path:
         """Return the file for the reports of a new process."""
@@ -87,7 +87,7 @@ class ProcessReports:
         )
 
     def _bounded(self, total: Snapshot) -> Snapshot:
-        """Limit the event types of all processes together to the same number as those of one process."""
+        """Limit the number of event types in the sum. The limit is the same as for one process."""
         return added([{name: self._relabelled(measured) for name, measured in total.items()}])
 
     def _relabelled(self, measured: Measured) -> Measured:

@@ -1,6 +1,7 @@
 """The `/metrics` page: counters of the process, its current state, and the last sample of the database.
 
-This module does not query the database. prometheus-client formats the text. Our own counters are ten times faster than its.
+This module does not query the database. prometheus-client formats the text. The counters are our own, because they are
+ten times faster.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _openmetrics: Callable[[Collector], bytes] = openmetrics.generate_latest
 
 class Sample(Struct, frozen=True, kw_only=True):
     depths: Depths
-    read_at: float  # when this process read it; monotonic
+    read_at: float  # when this process read the sample, on the monotonic clock
     endpoints: dict[str, list[int]] = {}  # attempts that succeeded and failed, by the endpoint's id or a hash of it
 
 
@@ -136,7 +137,7 @@ def _of_database(sample: Sample, report: Report) -> Iterator[Metric]:
     yield _one("hookline_outbox_set_aside", "Outbox rows that cannot become messages.", depths.outbox_set_aside)
     yield _by("hookline_alerts_firing", "Firing alerts.", "severity", _firing(depths))
     yield from _of_endpoints(sample.endpoints)
-    # The longest lag of all outboxes. Only the relaying process knows the lag of an application's outbox.
+    # Report the longest lag of all outboxes. Only the process that relays an application's outbox knows its lag.
     about = "Time for which the oldest outbox row has waited, including outboxes of applications relayed here."
     yield _one("hookline_outbox_lag_seconds", about, max(depths.outbox_lag, report.outbox_lag))
 

@@ -11,20 +11,20 @@ from hookline.model.pulses import Named, Pulse, Row, most_failing
 from hookline.observe.instruments import Counter, Instrument
 from hookline.observe.tally import Tally
 
-REMEMBERED = 360  # pulses (one hour) in which an endpoint is listed after its last failure
-MAX_REMEMBERED = 400  # endpoints that failed recently
+REMEMBERED = 360  # pulses (one hour) that list an endpoint after its last failure
+MAX_REMEMBERED = 400  # maximum number of listed endpoints
 
 _Values = dict[str, dict[Labels, Row]]  # the values of all series, by the name of their metric
 
 
 class Pulser:
-    """Counts from one pulse that was stored to the next one. A pulse that could not be stored is part of the next one."""
+    """Creates pulses. A pulse has all counts since the last stored pulse, so a failed write loses no counts."""
 
     def __init__(self, tally: Tally) -> None:
-        self._failed: dict[int, int] = {}  # number of further pulses that list an endpoint, by its number
+        self._failed: dict[int, int] = {}  # by endpoint number: how many further pulses list the endpoint
         self._tally = tally
         self._now = self._stored = self._values()
-        self.attempt_counts: AttemptCounts = {}  # of the last pulse
+        self.attempt_counts: AttemptCounts = {}  # attempts since the last stored pulse
 
     def _values(self) -> _Values:
         return {
@@ -79,7 +79,7 @@ class Pulser:
         return most_failing({no: made[no] for no in self._failed if no in made}, healthy=True)
 
     def _grown(self, metric: Instrument) -> dict[Labels, Row]:
-        """Return the growth of each series of a metric."""
+        """Return how much each series of a metric has grown since the last stored pulse."""
         name = metric.family.name
         before = self._stored[name]
         return {
@@ -88,7 +88,7 @@ class Pulser:
         }
 
     def _by(self, counter: Counter, label: str) -> Named:
-        """Return the growth of a counter by the values of one label."""
+        """Return how much a counter has grown, summed for each value of one label."""
         at = counter.family.labels.index(label)
         total: Named = {}
         for labels, (grown,) in self._grown(counter).items():

@@ -20,9 +20,9 @@ from hookline.observe.prometheus import Sample
 from hookline.store import COUNTING, Store
 from hookline.store.outage import pause
 
-EVERY = 5.0  # seconds between two samples
+EVERY = 5.0  # minimum seconds between two samples
 LATELY = timedelta(minutes=5)  # time range in which failures of an endpoint count
-MAX_NAMED = 20  # endpoints with labels of their own
+MAX_NAMED = 20  # maximum number of endpoints in the endpoint metrics
 HASH = 12  # digits of a hashed endpoint id
 
 log = structlog.get_logger()

@@ -1,7 +1,7 @@
 """A bounded queue of spans, and a thread that sends them to the collector.
 
-No other thread waits for it. If the collector is unavailable or slow, spans are dropped. One log line reports the start of the
-problem, and one its end.
+No other thread waits for this thread. If the collector is unavailable or slow, spans are dropped. One log line reports
+the start of the problem, and another one its end.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class SpanQueue:
         self._batch = min(settings.batch, settings.limit)
         self._delay = settings.delay / 1000
         self._waiting: deque[Span] = deque()
-        self._dropped = 0  # only `add` writes it
+        self._dropped = 0  # spans that did not fit into the queue; only `add` writes it
         self._lost = 0  # spans that the collector refused; only the sending thread writes it
         self._away = False  # the last request to the collector failed
         self._warned = False  # a warning about dropped spans was logged

@@ -51,7 +51,7 @@ def kept(batch: Sequence[Result], report: RecordReport) -> Sequence[Result]:
 
 
 class Names:
-    """Keeps the first names and replaces all later ones with `other`, so that tenants cannot create any number of series."""
+    """Keeps the first names and replaces all later ones with `other`, so that tenants cannot create too many series."""
 
     def __init__(self, limit: int = MAX_EVENT_TYPES) -> None:
         self._limit = limit
@@ -71,9 +71,9 @@ class Tally(Meters):
         super().__init__()
         self._event_type = Names(event_types)
         self.attempt_counts: AttemptCounts = {}  # attempts since the last pulse
-        self.in_flight = 0  # current number of requests
+        self.in_flight = 0  # requests in flight now
         self.slots = 0
-        self._behind: dict[str, float] = {}  # when each application's outbox was last empty
+        self._behind: dict[str, float] = {}  # by outbox with waiting rows: when it was last empty
 
     # ── stages, in the order of the flow ──
 
@@ -101,7 +101,7 @@ class Tally(Meters):
         return monotonic() - min(self._behind.values()) if self._behind else 0.0
 
     def claimed(self, batch: ClaimBatch, seconds: float) -> None:
-        """Count a claim that leased deliveries. The many empty claims of an idle worker would hide these numbers."""
+        """Count a claim that leased deliveries. Empty claims are left out, because an idle worker makes many of them."""
         if batch.jobs:
             self.claim_size.observe(len(batch.jobs))
             self.claim_seconds.observe(seconds)

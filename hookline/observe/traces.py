@@ -1,4 +1,4 @@
-"""Creates the spans of what this process does. `observe/otel.py` sends them.
+"""Creates the spans for the work of this process. `observe/otel.py` sends them.
 
 An error here must never fail a request or a delivery.
 """
@@ -54,7 +54,7 @@ class Traces:
             return job.trace
 
     def recorded(self, batch: Iterable[Result], report: RecordReport, name_of: Callable[[int], str]) -> None:
-        """Export the spans of attempts, and of the deliveries that they ended. An attempt with a lost lease ends nothing."""
+        """Export the spans of attempts, and of the deliveries that they ended. An attempt that lost its lease ends none."""
         self._export_safely(self._of_batch(batch, report, name_of))
 
     def _of_batch(self, batch: Iterable[Result], report: RecordReport, name_of: Callable[[int], str]) -> Iterator[Span]:

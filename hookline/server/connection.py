@@ -1,6 +1,7 @@
-"""A connection of the HTTP server: uvicorn's, with limits on time and memory.
+"""A connection of the HTTP server. It extends uvicorn's connection with limits on time and memory.
 
-All received bytes go to the parser, and its callbacks decide. So the result does not depend on how the bytes were split.
+All received bytes go to the parser, and only the parser's callbacks make decisions. So the result does not depend on
+how the network splits the bytes.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from hookline.server.connection_limits import ConnectionLimits
 from hookline.web.errors import Refused, problem
 from hookline.web.health import PATHS
 
-REQUEST_TIME = 60.0  # seconds from connecting, or from a request's first byte, in which all of the request must arrive
-READ_TIME = 30.0  # seconds in which a client must read a part of a waiting response
-MIN_READ = 256 * 1024  # bytes that it must read in this time, or all that is left
+REQUEST_TIME = 60.0  # seconds for a request to arrive, from the start of the connection or from its first byte
+READ_TIME = 30.0  # seconds in which a client must read at least MIN_READ bytes of its response
+MIN_READ = 256 * 1024  # bytes that a client must read in READ_TIME; less if less is left
 MAX_HEAD = 64 * 1024  # bytes of headers or trailers; the middleware has a lower limit with a clearer error
 NO_ROOM = "the server has too many requests under way: try again in a moment"
 MAX_QUEUED = 64  # pipelined requests that wait on a connection; a single read can bring thousands
@@ -34,18 +35,18 @@ class Connection(HttpToolsProtocol):
     """uvicorn's connection with time limits and size limits.
 
     uvicorn waits without limit for a request to arrive and for a client to read its response, and it buffers any number of
-    headers and requests. This class closes the connection instead. An invalid request gets an error response like any other,
-    after the responses to the requests before it. Nothing after an invalid request is read.
+    headers and requests. This class closes the connection instead. An invalid request gets an error response, after the
+    responses to earlier requests. Bytes after an invalid request are ignored.
     """
 
     _request_timer: asyncio.TimerHandle | None = None
-    _read_timer: asyncio.TimerHandle | None = None  # until the next check of how much the client has read
+    _read_timer: asyncio.TimerHandle | None = None  # runs until the next check of how much the client has read
     _in_head = False
     _in_body = False
-    _buffered = 0  # bytes since the last parser event, except those that came with the first byte of a request
-    _skipped_framing = b""  # the head for a second parser, after the first parser has skipped the body of a request
-    _resuming = False  # the second parser is reading that head
-    _over = False  # nothing more is read from this connection
+    _buffered = 0  # bytes of the current head or trailers, without the read that began the request
+    _skipped_framing = b""  # a head for a second parser, which reads the body after an `Upgrade` header
+    _resuming = False  # True while the second parser reads `_skipped_framing`
+    _over = False  # True if no further request is read from this connection
 
     def __init__(self, *args: Any, room: ConnectionLimits | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -161,7 +162,7 @@ class Connection(HttpToolsProtocol):
             self._limits.idle(self)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        """Start a request after the client has read the earlier responses, because its own would need more memory."""
+        """Start a request only after the client has read the earlier responses, to limit the responses in memory."""
         super()._start_asgi_task(cycle, self._after_drain(app) if self.flow.write_paused else app)
 
     def _after_drain(self, app: ASGIApp) -> Any:
@@ -224,25 +225,25 @@ class Connection(HttpToolsProtocol):
         await app(scope, receive, send)
 
     def close_if_idle(self) -> bool:
-        """Close the connection. Return False if it is not idle: received bytes are unread, or a response waits in memory."""
+        """Close the connection if no response waits in memory and all received bytes were read. Return whether it closed."""
         if self.held() or not self._is_read_out():
             return False
         self.transport.close()
         return True
 
     def refuse_if_awaited(self) -> bool:
-        """Refuse the request. Return False if its body is not awaited: it is complete, or received bytes are unread."""
+        """Refuse the request if its body is incomplete and all received bytes were read. Return whether it was refused."""
         if not self._is_awaiting() or not self._is_read_out():
             return False
         self._refuse(503, NO_ROOM)
         return True
 
     def _is_awaiting(self) -> bool:
-        """Return whether the only unanswered request is still arriving. Nothing has been done for it yet."""
+        """Return whether the only unanswered request is still arriving, so that it can be refused."""
         return self._in_body and not self._over and not self.pipeline and not self.cycle.response_started
 
     def held(self) -> int:
-        """Return the number of bytes in memory for this connection."""
+        """Return the number of response bytes that wait in memory until the client reads them."""
         return self.transport.get_write_buffer_size()
 
     def let_go(self) -> bool:
@@ -253,7 +254,7 @@ class Connection(HttpToolsProtocol):
         return True
 
     def _is_read_out(self) -> bool:
-        """Return whether all received bytes were read. The loop accepts many connections before it reads from the first."""
+        """Return whether the server has read all received bytes. A busy event loop may not have read them yet."""
         connected = self.transport.get_extra_info("socket")
         unread = array("i", [0])
         if connected is not None and connected.fileno() >= 0:
@@ -275,7 +276,7 @@ class Connection(HttpToolsProtocol):
             self._request_timer = None
 
     def _watch_reading(self) -> None:
-        """Check the client's progress while a response waits in memory, because closing the connection would wait for it too."""
+        """Start to check that the client reads its response. Otherwise the response could stay in memory for ever."""
         self._limits.hold(self)
         left = self.transport.get_write_buffer_size()
         if left and self._read_timer is None:
@@ -290,7 +291,7 @@ class Connection(HttpToolsProtocol):
 
 
 class _Flow(FlowControl):
-    """Pauses reading while requests are queued. uvicorn's own flow control would read on after each response."""
+    """Pauses reading while requests are queued. uvicorn's own flow control would resume reading after each response."""
 
     def __init__(self, transport: asyncio.Transport, queued: Sized) -> None:
         super().__init__(transport)

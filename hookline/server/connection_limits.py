@@ -1,12 +1,15 @@
 """Limits the number of connections and the memory that they hold, in total and for each client address.
 
-If there are too many connections, the one that has been idle longest is closed. If none is idle, the one whose body has been
-awaited longest is refused. If there is none either, the one whose response has waited longest for the client is aborted. If the
-connections hold too much memory, those whose response has waited longest are aborted.
+If there are too many connections, the first of these that exists ends:
+- the connection that has been idle longest is closed;
+- the request whose client has left its body unfinished for the longest time is refused;
+- the connection whose response has waited longest for its client to read it is aborted.
+
+If the connections hold too much memory, those whose response has waited longest are aborted.
 
 A connection is idle if it has no request in progress: no byte has arrived yet, it is between two requests, or the head of a
-request is still arriving. A request that has arrived completely is never aborted for another. A response stays in memory until
-the client reads it.
+request is still arriving. A response stays in memory until the client reads it. A request that has
+arrived completely is not aborted to make room, unless its client leaves an earlier response unread.
 """
 
 from __future__ import annotations
@@ -29,8 +32,8 @@ MAX_CONNECTIONS = 4096  # connections of one listening socket
 PER_ADDRESS = 1024
 MAX_HELD = 256 * 1024 * 1024  # bytes in memory for the connections of one listener
 HELD_PER_ADDRESS = MAX_HELD // 4
-MAX_TRIED = 16  # idle connections that are tried to make room for a new one
-LOG_EVERY = 60.0  # seconds between two log lines
+MAX_TRIED = 16  # connections of each kind that are tried, to make room for a new one
+LOG_EVERY = 60.0  # minimum seconds between two `connections_full` log lines
 
 log = structlog.get_logger(__name__)
 
@@ -42,11 +45,11 @@ class _Share:
         self.limit = limit
         self.address = address
         self.count = 0
-        self.idle: dict[Connection, None] = {}  # the one that has been idle longest comes first
-        self.awaited: dict[Connection, None] = {}  # the one that has sent nothing longest comes first
+        self.idle: dict[Connection, None] = {}  # the connection that has been idle longest comes first
+        self.awaited: dict[Connection, None] = {}  # the one that last sent a part of its body comes last
         self._max_held = max_held
         self._bytes = 0
-        self._held: dict[Connection, int] = {}  # upper bounds in bytes; the one that has waited longest comes first
+        self._held: dict[Connection, int] = {}  # upper bounds in bytes; the longest-waiting connection is first
 
     @property
     def is_over(self) -> bool:
@@ -54,7 +57,7 @@ class _Share:
 
     @property
     def has_spare(self) -> bool:
-        """Return whether another connection fits. A few more than the limit do: they get 503, except for health checks."""
+        """Return whether one more connection may stay. A few beyond the limit may: they get 503, except health checks."""
         return self.count <= self.limit + self.limit // 16 + 4
 
     def hold(self, connection: Connection, size: int) -> None:
@@ -69,7 +72,7 @@ class _Share:
         self._bytes -= self._held.pop(connection, 0)
 
     def holding(self) -> list[Connection]:
-        """Return the connections that hold memory now. The sizes are updated, because clients have read parts of it."""
+        """Return the connections that hold memory now. First update the sizes, because clients have read more since then."""
         self._held = {connection: size for connection in self._held if (size := connection.held())}
         self._bytes = sum(self._held.values())
         return list(self._held)
@@ -92,7 +95,7 @@ class ConnectionLimits:
         held_per_address: int = HELD_PER_ADDRESS,
         proxies: Container[str] = (),
     ) -> None:
-        """Make the limits. A proxy may have any number of connections, because it has those of all its clients."""
+        """Set the limits. `proxies` have no limit per address, because one proxy connects for many clients."""
         self._total = _Share(limit, held)
         self._per_address = per_address
         self._held_per_address = held_per_address
@@ -117,7 +120,7 @@ class ConnectionLimits:
         return self._by_address.setdefault(place, _Share(self._per_address, self._held_per_address, place))
 
     def _make_room(self, full: _Share, connection: Connection) -> bool:
-        """End another connection. Return whether the new one may stay. A closed connection counts until it is gone."""
+        """End another connection if possible. Return whether the new one may stay. An ended connection counts until `leave`."""
         self._log(full)
         ended = self._end_another(full)
         if ended is None and not full.has_spare:
@@ -132,7 +135,7 @@ class ConnectionLimits:
             self.busy(longest)
             if longest.close_if_idle():
                 return longest
-            self.idle(longest)  # its idle time starts again
+            self.idle(longest)  # count its idle time from now
         for longest in list(islice(full.awaited, MAX_TRIED)):
             if longest.refuse_if_awaited():
                 return longest
@@ -155,7 +158,7 @@ class ConnectionLimits:
             share.awaited.pop(connection, None)
 
     def awaits(self, connection: Connection) -> None:
-        """Note that the body of a request is awaited. This is called again for each part that arrives."""
+        """Note that the server waits for the rest of a request's body. Called again after each part that arrives."""
         self.busy(connection)
         for share in self._shares.get(connection, ()):
             share.awaited[connection] = None
@@ -166,7 +169,7 @@ class ConnectionLimits:
             share.idle[connection] = None
 
     def hold(self, connection: Connection) -> None:
-        """Note how much memory the connection holds, after that has changed."""
+        """Note how much memory the connection holds now. Called when this may have changed."""
         size = connection.held()
         for share in self._shares.get(connection, ()):
             share.hold(connection, size)
@@ -191,7 +194,7 @@ class ConnectionLimits:
 
 
 def within_file_limit(wanted: int = MAX_CONNECTIONS) -> int:
-    """Raise the limit of open files as far as possible. Return the number of connections that fit into half of it.
+    """Raise the limit of open files of this process. Return how many of the `wanted` connections fit into half of it.
 
     The other half is for the database, the log and a second listener.
     """

@@ -36,7 +36,7 @@ async def serve(
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # see `web/forwarded.py`
+        proxy_headers=False,  # `web/forwarded.py` reads them instead
         timeout_graceful_shutdown=max(1, round(grace)),
     )
     server = _Server(config)

@@ -20,7 +20,7 @@ def configure(config: Config) -> None:
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,  # without local variables, because they contain payloads and secrets
+        structlog.processors.format_exc_info,  # without local variables, which may contain payloads and secrets
     ]
     rendering: list[Processor] = [structlog.processors.JSONRenderer()] if config.log_format == "json" else _for_humans()
     structlog.configure(

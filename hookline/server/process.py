@@ -41,7 +41,7 @@ def store_options(config: Config) -> StoreOptions:
 
 @asynccontextmanager
 async def opened(config: Config, *, migrate: bool | None = None) -> AsyncIterator[Store]:
-    """Open the store and close it at the end. Migrate it if `migrate`, or else the configuration, says so."""
+    """Open the store, and close it at the end. `migrate` decides whether to migrate it; None: the configuration decides."""
     store = await open_configured(config)
     try:
         if config.auto_migrate if migrate is None else migrate:
@@ -77,14 +77,14 @@ async def beat(store: Store, tally: Tally, *, stop: asyncio.Event) -> None:
 
 
 async def watch(store: Store, config: Config, *, stop: asyncio.Event) -> None:
-    """Check the alert rules regularly. The processes take turns."""
+    """Check the alert rules regularly. Only one process at a time checks them."""
     await Watch(store, config.fill(WatchSettings, defaults=["every", "fresh"]), clock.chance).run(stop)
 
 
 async def work(
     store: Store, config: Config, *, stop: asyncio.Event, tally: Tally, traces: Traces | None = None
 ) -> None:
-    """Deliver, relay, sweep and run tasks on an open store. When `stop` is set, the worker drains and the others end at once."""
+    """Deliver, relay, sweep and run tasks. After `stop`, the worker finishes its requests, and the other parts end at once."""
     await check_keys(store)
     outage = Outage(clock.chance)
     worker = Worker(
@@ -107,7 +107,7 @@ async def work(
 
 
 async def relay(outboxes: Sequence[Outbox], *, stop: asyncio.Event, tally: Tally) -> None:
-    """Relay each outbox. Each relay tracks outages of the store itself, because an empty source does not notice them."""
+    """Relay each outbox. Each relay tracks outages separately, because the relay of an empty outbox notices none."""
     async with asyncio.TaskGroup() as tasks:
         for outbox in outboxes:
             tasks.create_task(Relay(outbox, Outage(clock.chance), tally).run(stop))
@@ -122,9 +122,9 @@ def outboxes(store: Store, config: Config, urls: Sequence[str]) -> list[Outbox]:
 
 
 async def check_keys(store: Store) -> None:
-    """Raise `VaultError` if the configured keys open no endpoint's secret.
+    """Raise `VaultError` if the configured keys decrypt none of the endpoints' secrets.
 
-    Such a worker must not start, because it would turn all waiting deliveries into dead letters.
+    A worker with wrong keys must not start, because it would turn all waiting deliveries into dead letters.
     """
     sample = [
         one

@@ -1,4 +1,4 @@
-"""Finds faults in the head of a request that the parser accepts. Pure.
+"""Finds faults in the head of a request that the parser does not refuse. Pure functions.
 
 If a proxy and this server read a head in different ways, an attacker can make them disagree about where a request ends or which
 host it is for (request smuggling). So every ambiguous head is refused.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-Header = tuple[bytes, bytes]  # the name in lower case
+Header = tuple[bytes, bytes]  # the name in lower case, and the value
 
 _AUTHORITY = rb"(?P<name>[A-Za-z0-9._~-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(?::(?P<port>[0-9]{0,5}))?"
 _HOST = re.compile(_AUTHORITY)
@@ -63,6 +63,6 @@ def _address(found: re.Match[bytes], default_port: int) -> tuple[bytes, int]:
 
 
 def framing(headers: list[Header]) -> bytes:
-    """Return the head of a minimal request whose body ends in the same place. It is empty if this request has no body."""
+    """Return a minimal head with the headers that delimit the body. It is empty if the request has no body."""
     lines = [b"%s: %s\r\n" % header for header in headers if header[0] in _FRAMING and header[1].strip(b"0 \t")]
     return b"POST / HTTP/1.1\r\n%s\r\n" % b"".join(lines) if lines else b""

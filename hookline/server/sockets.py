@@ -77,7 +77,10 @@ def stop_on_signals() -> Iterator[asyncio.Event]:
 
 
 async def stop_after(leaving: asyncio.Event, delay: float, stop: asyncio.Event) -> None:
-    """Set `stop` a while after `leaving`. Meanwhile the server is not ready but still answers, so that load balancers react."""
+    """Set `stop` some seconds (`delay`) after `leaving`.
+
+    Until then the server answers requests but reports that it is not ready, so that load balancers stop using it.
+    """
     await leaving.wait()
     await asyncio.sleep(delay)
     stop.set()

@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 WORKER = (sys.executable, "-P", "-m", "hookline.cli", "worker", "--supervised")
 FIRST_PAUSE, MAX_PAUSE = 0.5, 30.0  # seconds until a process that died is restarted; doubles while it keeps dying
-STEADY = 60.0  # seconds; if a process ran for longer, the next pause is the first one again
+STEADY = 60.0  # seconds; if a process ran for longer, the next pause is FIRST_PAUSE again
 MAX_MISSED_BEATS = 60  # missing heartbeats in a row after which a process counts as stuck and is replaced
 KILL_MARGIN = 10.0  # seconds beyond the grace period in which a process can close its resources
 REFUSED_CONFIG = 2  # the exit code for an invalid configuration; a restart would not help
@@ -59,7 +59,7 @@ class Supervisor(Struct, frozen=True):
 
     @contextmanager
     def _report_option(self) -> Iterator[tuple[str, ...]]:
-        """Yield the option that names the report file of a process. Its last report is kept after it ends."""
+        """Yield the option that names the report file of a process. After the process ends, its last report is kept."""
         if self.fleet is None:
             yield ()
             return
@@ -111,7 +111,7 @@ class Supervisor(Struct, frozen=True):
 
 
 async def wait_until_silent(connection: socket.socket, beats: int) -> None:
-    """Return when that many heartbeats in a row are missing, after the first one. The first one may take long.
+    """Wait for the first heartbeat, however long it takes. Then wait until `beats` heartbeats in a row are missing.
 
     The supervisor counts its own rounds, not seconds of a clock. While the machine is suspended or the supervisor is stuck, no
     round passes. Heartbeats that were sent meanwhile are still in the socket.
@@ -128,7 +128,7 @@ async def wait_until_silent(connection: socket.socket, beats: int) -> None:
 def _has_heartbeat(connection: socket.socket) -> bool:
     try:
         return bool(connection.recv(4096, socket.MSG_DONTWAIT))
-    except OSError:  # no heartbeat; or the process has ended, which the supervisor notices by other means
+    except OSError:  # no heartbeat; or the process has ended, which `_watch` notices
         return False
 
 

@@ -1,7 +1,8 @@
-"""The side of a worker process that a supervisor started: heartbeats, the end of the supervisor, and reports of counters.
+"""Connects a worker process to the supervisor that started it: heartbeats, reports of counters, the supervisor's end.
 
-The standard input of the process is a socket from the supervisor. By this socket each of the two notices when the other has
-ended or is stuck. This module imports no web server, to keep workers small.
+The standard input of the worker is a socket from the supervisor. The worker sends heartbeats through it, so that the
+supervisor notices a stuck worker. The worker ends when the socket is closed. This module imports no web server, so
+that workers stay small.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ BEAT = 1.0  # seconds between two heartbeats of a process
 
 @contextlib.asynccontextmanager
 async def tied_to_supervisor(stop: asyncio.Event) -> AsyncIterator[None]:
-    """While the block runs, send heartbeats from the event loop, and set `stop` when the supervisor has ended."""
+    """During the `with` block, send heartbeats from the event loop, and set `stop` when the supervisor has ended."""
     with _stop_with_supervisor(stop):
         async with _beside(_beat()):
             yield
@@ -35,7 +36,7 @@ async def tied_to_supervisor(stop: asyncio.Event) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def _beside(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
-    """Run a coroutine while the block runs."""
+    """Run a coroutine in the background during the `with` block."""
     task = asyncio.create_task(work)
     try:
         yield
@@ -86,7 +87,7 @@ def _ended() -> bool:
 
 @contextlib.asynccontextmanager
 async def reporting(path: Path | None, tally: Tally) -> AsyncIterator[None]:
-    """Write the counters of this process to `path` while the block runs, and once more at its end."""
+    """Write the counters of this process to `path` regularly during the `with` block, and once more at its end."""
     if path is None:
         yield
         return

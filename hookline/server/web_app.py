@@ -43,7 +43,7 @@ class EarlyServer(Struct, frozen=True):
     health: Health
     serving: asyncio.Task[None]
     stop: asyncio.Event
-    local: bool  # only this machine can connect to it
+    local: bool  # whether only this machine can connect to the server
 
 
 @asynccontextmanager
@@ -83,7 +83,10 @@ async def answer(
 
 
 async def _watch_secrets(store: Store, config: Config) -> None:
-    """Note the current secrets in the store. If it is not reachable, serve anyway; the next start notes them."""
+    """Store the ids of the token secrets, so that the last use of an older secret can be recorded.
+
+    If the store is unavailable, serve anyway. The next start stores them.
+    """
     ids = [tokens.secret_id(secret) for secret in config.jwt_secrets]
     with suppress(StoreUnavailable):
         await store.access.watch_secrets(ids[0], ids[1:])
@@ -142,7 +145,7 @@ def shown(config: Config) -> tuple[ShownSetting, ...]:
 
 
 def _shown_value(setting: Setting, value: object, default: object) -> str:
-    """Return a value as text. `default` is the parsed value when no variable is set; some of these are computed."""
+    """Return a value as text. `default` is the value if no variable is set. It may be computed."""
     if setting.secret:
         return "set" if value else "not set"
     return setting.default if value == default else written(setting, value)

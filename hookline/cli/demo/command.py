@@ -125,7 +125,7 @@ async def _server(settings: Config, port: int) -> AsyncIterator[str]:
 
 
 def bind(port: int) -> socket.socket:
-    """Bind this port; or any free one, if it is in use."""
+    """Bind this port. If it is in use, bind any free port."""
     try:
         return sockets.bind("127.0.0.1", port)
     except ConfigError:
@@ -136,7 +136,7 @@ def bind(port: int) -> socket.socket:
 
 
 async def _links(api: Api, address: str, receivers: str, token: str) -> dict[str, str]:
-    """Return what the demo prints. The links to the dashboard and to the portal sign in."""
+    """Return the addresses and the token that the demo prints. The links to dashboard and portal sign the user in."""
     key = await api.post("/api-key", {"name": "demo", "scope": "full"})
     portal = await api.post("/auth/app-portal-access/globex")
     return {

@@ -14,7 +14,7 @@ from hookline.cli.demo.scenario import ENDPOINTS, Reply, Request
 
 
 class Receivers:
-    """An ASGI application that responds as each endpoint of the scenario does."""
+    """An ASGI application that plays all endpoints of the scenario, one for each path."""
 
     def __init__(self, monotonic: Callable[[], float], chance: random.Random) -> None:
         self._monotonic = monotonic
@@ -53,7 +53,7 @@ class Receivers:
 
 
 async def _disconnects(receive: Receive, seconds: float) -> bool:
-    """Wait this many seconds. Return whether the sender disconnects before."""
+    """Wait this many seconds, or until the sender disconnects. Return whether it disconnected."""
     try:
         async with asyncio.timeout(seconds):
             while (await receive())["type"] != "http.disconnect":

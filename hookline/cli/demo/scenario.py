@@ -1,4 +1,4 @@
-"""The scenario of `hookline demo`: the customers, the behaviour of their endpoints, and the events in their shops. Pure."""
+"""The scenario of `hookline demo`: customers, the behaviour of their endpoints, and the events in their shops."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from msgspec import Struct
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """One request, as the behaviour of an endpoint sees it."""
+    """The facts about a request that decide how an endpoint responds."""
 
     elapsed: float  # seconds since the demo began
     recent: int  # requests to this endpoint in the last second, including this one
@@ -23,13 +23,13 @@ class Request(Struct, frozen=True, kw_only=True):
 class Reply(Struct, frozen=True, kw_only=True):
     status: int = 200
     body: str = '{"received": true}'
-    after: float = 0.02  # seconds until the response
+    after: float = 0.02  # seconds between request and response
     headers: dict[str, str] = {}
 
 
 Behaviour = Callable[[Request], Reply]
 
-HANGS = 3600.0  # seconds; longer than any request timeout
+HANGS = 3600.0  # seconds without a response; longer than any request timeout
 
 
 def behaves(request: Request) -> Reply:
@@ -41,7 +41,7 @@ def is_slow(request: Request) -> Reply:
 
 
 def flickers(request: Request) -> Reply:
-    """Fail one request in four. Its retry succeeds soon."""
+    """Fail one request in four, at random. A retry soon succeeds."""
     if request.chance.random() < 0.25:
         return Reply(status=500, body="Internal Server Error: deadlock detected, try again")
     return behaves(request)
@@ -97,8 +97,8 @@ class Endpoint(Struct, frozen=True):
     uid: str
     title: str
     behaviour: Behaviour
-    words: str  # its behaviour, for the output of the command
-    fields: dict[str, Any] = {}  # more fields of the API request that creates it
+    words: str  # describes the behaviour; `hookline demo` prints it
+    fields: dict[str, Any] = {}  # further fields of the API request that creates the endpoint
 
     @property
     def path(self) -> str:
@@ -130,12 +130,12 @@ _JSON_TYPES = {str: "string", int: "integer", bool: "boolean"}
 class EventType(Struct, frozen=True):
     name: str
     description: str
-    weight: int  # how often it happens, relative to the others
+    weight: int  # how often this event happens, relative to the other event types
     make: Callable[[random.Random, int], dict[str, Any]]
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The JSON Schema of its payload. An example gives the names and types of the properties."""
+        """The JSON Schema of the payload. An example payload gives the names and types of the properties."""
         example = self.make(random.Random(7), 4711)  # noqa: S311 - a fixed seed gives the same example every time
         return {
             "$schema": "https://json-schema.org/draft/2020-12/schema",

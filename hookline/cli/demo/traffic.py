@@ -14,7 +14,7 @@ from hookline.cli.demo.scenario import CUSTOMERS, ENDPOINTS, EVENT_TYPES, choose
 from hookline.errors import HooklineError
 
 FIRST = 30  # messages that each customer gets at the start, so that the dashboard is not empty
-TIMEOUT = 30.0  # seconds
+TIMEOUT = 30.0  # seconds for one request to the API
 
 
 class DemoFailed(HooklineError):
