@@ -1,6 +1,7 @@
-"""One function for each action that a user can request. The API, the dashboard and the command line all call it.
+"""One function for each action that a user can request. The API, the dashboard and the command line all call
+these functions.
 
-A function begins with `(deps, by, ...)`: its dependencies, and the caller. It looks the object up among those that the caller may
-see, checks the input, and hands the store the change with its audit entry. The store writes both in one transaction. Front ends
-only read input and show results.
+The first parameters of a function are `deps`, its dependencies, and `by`, the caller. The function looks up the object
+among the objects that the caller may see. It checks the input, and hands the store the change with its audit entry.
+The store writes both in one transaction. The API, the dashboard and the command line only read input and show results.
 """

@@ -23,7 +23,8 @@ async def create(
     app: str | None = None,
     expires_at: datetime | None = None,
 ) -> tuple[ApiKey, str]:
-    """Create a key. Return its record and the key itself, which can be shown only now, because only its hash is stored."""
+    """Create a key. Return its record and the key itself. The key can be shown only now, because only its hash is
+    stored."""
     key = api_keys.make()
     new = NewApiKey(
         name=name,

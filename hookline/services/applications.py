@@ -19,7 +19,7 @@ from hookline.security.tokens import PORTAL_LIFETIME, issue
 from hookline.services import audit, lookup, tokens
 from hookline.services.deps import Deps
 
-SHORTEST_PORTAL = 3600  # seconds
+SHORTEST_PORTAL = 3600  # minimum lifetime of a portal link, in seconds
 
 
 async def create(deps: Deps, by: Caller, new: NewApplication) -> Application:
@@ -30,19 +30,20 @@ async def create(deps: Deps, by: Caller, new: NewApplication) -> Application:
 
 
 async def get_or_create(deps: Deps, by: Caller, new: NewApplication) -> tuple[Application, bool]:
-    """Return the application with that uid, and whether this call created it. The input is checked in both cases."""
+    """Return the application with the uid of `new`, and whether this call created it. `new` is always checked."""
     catalogue.check_application(new)
     found = None if new.uid is None else await deps.store.catalogue.application(by.org_id, new.uid)
     if found is not None:
         return found, False
     try:
         return await create(deps, by, new), True
-    except Conflict:  # another caller created it after this one looked it up
+    except Conflict:  # another caller has just created the application
         return await lookup.application(deps, by, new.uid or ""), False
 
 
 async def find_or_create(deps: Deps, by: Caller, ref: str, new: NewApplication | None) -> Application:
-    """Return the application that a request names. If there is none and the request describes one, create it under that uid."""
+    """Return the application with this id or uid. If it does not exist and `new` describes it, create it with `ref` as
+    its uid."""
     found = await deps.store.catalogue.application(by.org_id, ref) if lookup.storable(ref) else None
     if found is not None:
         return found
@@ -55,7 +56,10 @@ async def find_or_create(deps: Deps, by: Caller, ref: str, new: NewApplication |
 
 
 async def put(deps: Deps, by: Caller, ref: str, change: ApplicationChange) -> tuple[Application, bool]:
-    """Change the application, or create it with the uid of the change, else with `ref`. Also return whether it was created."""
+    """Change the application, or create it if it does not exist. Also return whether it was created.
+
+    A new application gets the uid in `change`, or `ref` if `change` has no uid.
+    """
     catalogue.check_application(change)
     found = await deps.store.catalogue.application(by.org_id, ref)
     if found is None:
@@ -65,7 +69,7 @@ async def put(deps: Deps, by: Caller, ref: str, change: ApplicationChange) -> tu
         uid = ref if given.get("uid") is None else change.uid
         try:
             return await create(deps, by, NewApplication(**given | {"uid": uid})), True
-        except Conflict:  # another caller created it after this one looked it up, or the uid in the change is taken
+        except Conflict:  # another caller has just created the application, or the uid in the change is taken
             found = await deps.store.catalogue.application(by.org_id, ref)
             if found is None:
                 raise
@@ -118,8 +122,8 @@ async def portal_link(
     publish: bool = False,
     new: NewApplication | None = None,
 ) -> PortalLink:
-    """Create a sign-in link to the portal. `address` is the URL of this server. `new` describes the application if it may not
-    exist yet."""
+    """Create a sign-in link to the portal. `address` is the URL of this server. If the application does not exist, it
+    is created from `new`."""
     found = await lookup.application(deps, by, ref) if new is None else None
     if not SHORTEST_PORTAL <= lifetime <= PORTAL_LIFETIME:
         raise InvalidInput(f"takes {SHORTEST_PORTAL} to {PORTAL_LIFETIME:.0f} seconds", field="expiry")

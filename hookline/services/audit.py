@@ -25,7 +25,8 @@ def entry(by: Caller, action: str, subject: str, *, app_id: str | None = None, d
 
 
 def endpoint_entry(by: Caller, verb: str, endpoint: Endpoint, detail: str = "") -> NewAuditEntry:
-    """Return an audit entry about an endpoint. That of an operational endpoint names no application, because it is internal."""
+    """Return an audit entry about an endpoint. If the endpoint is operational, the entry names no application, because
+    that application is internal."""
     if endpoint.org_id == MANAGEMENT:
         return entry(by, f"operational_webhook.{verb}", endpoint.id, detail=detail)
     return entry(by, f"endpoint.{verb}", endpoint.id, app_id=endpoint.app_id, detail=detail)
@@ -33,6 +34,6 @@ def endpoint_entry(by: Caller, verb: str, endpoint: Endpoint, detail: str = "") 
 
 def differences(before: Struct, after: Struct) -> str:
     """Return the names of the changed fields. Values are left out, because some are secret."""
-    kept = ("updated_at", "revision", "status_reason")
-    named = (name for name in after.__struct_fields__ if name not in kept)
+    ignored = ("updated_at", "revision", "status_reason")
+    named = (name for name in after.__struct_fields__ if name not in ignored)
     return ", ".join(name for name in sorted(named) if getattr(before, name) != getattr(after, name))

@@ -1,4 +1,7 @@
-"""Dead letters: find, replay and resolve them. Those named by id change at once; a filter creates one task per application."""
+"""Dead letters: find, replay and resolve them.
+
+A call with ids changes these dead letters at once. A call with a filter creates one task per application.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +37,13 @@ _NAMED = 20  # maximum number of ids in one audit entry
 class DeadLetterQuery(Struct, frozen=True, kw_only=True):
     """A filter as the caller gives it. All fields that are set must match."""
 
-    app: str | None = None  # id or uid
-    endpoint: str | None = None  # id; or uid, where the application is given
+    app: str | None = None  # id or uid of the application
+    endpoint: str | None = None  # id of the endpoint, or its uid if `app` is set
     event_type: str | None = None
     reason: Reason | None = None
-    since: datetime | None = None  # died at or after
-    until: datetime | None = None  # died before
-    resolved: bool | None = False  # None: both
+    since: datetime | None = None  # the delivery died at this time or later
+    until: datetime | None = None  # the delivery died before this time
+    resolved: bool | None = False  # None: resolved and unresolved dead letters
 
     def words(self) -> str:
         """Return the filter as a text for the audit log."""
@@ -72,7 +75,7 @@ async def filter_of(deps: Deps, by: Caller, given: DeadLetterQuery) -> DeadFilte
 
 
 async def matching(deps: Deps, by: Caller, given: DeadLetterQuery, note: str | None = None) -> DeadFilter:
-    """Return the filter for a replay, or for resolving with a note. It never includes resolved dead letters."""
+    """Return the filter for a replay, or for resolving with a note. The query must exclude resolved ones."""
     if note is not None:
         catalogue.check_note(note)
     if given.resolved is not False:
@@ -81,7 +84,7 @@ async def matching(deps: Deps, by: Caller, given: DeadLetterQuery, note: str | N
 
 
 async def _within(deps: Deps, by: Caller, app_ref: str | None) -> DeadFilter:
-    """Return the filter for all dead letters that the caller may see, or for one application."""
+    """Return the filter for all dead letters that the caller may see, or for those of one application."""
     app = by.app if app_ref is None else await lookup.application(deps, by, app_ref)
     return DeadFilter(org_id=by.org_id, app_no=None if app is None else app.no)
 
@@ -104,7 +107,8 @@ async def find(deps: Deps, by: Caller, ref: str, app: str | None = None) -> Dead
 
 
 async def _find(deps: Deps, within: DeadFilter, refs: Sequence[str], *, to_resolve: bool = False) -> list[DeadLetter]:
-    """Return the dead letters by id. Raises if one is missing, or is resolved already although it is to be resolved."""
+    """Return the dead letters with these ids. Raises if one is missing, or resolved although
+    `to_resolve` is set."""
     wanted = numbers(refs)
     where = replace(within, ids=wanted, resolved=None)
     found = {each.id: each for each in await deps.store.repair.dead_letters(where, Page(limit=max(1, len(wanted))))}
@@ -175,7 +179,7 @@ async def _act(deps: Deps, by: Caller, refs: Sequence[str], app: str | None, not
     else:
         done = await deps.store.repair.resolve(where, note, len(letters), note=entry)
     if not done:
-        # This raises the exact error if another caller changed them meanwhile.
+        # If another caller changed the dead letters meanwhile, this raises the exact error.
         await _find(deps, within, refs, to_resolve=note is not None)
         raise Conflict(f"nothing was {verb.removesuffix('e')}ed: {why_not}")
     return Done(letters=letters, done=done)
@@ -196,12 +200,12 @@ def _entry(by: Caller, action: str, letters: Sequence[DeadLetter], done: int) ->
 class Started(Struct, frozen=True, kw_only=True):
     tasks: list[Task]  # one for each application
     batch: str = ""  # name of the batch, if there are several tasks
-    refused: str = ""  # why an application got no task
+    refused: str = ""  # the reason why an application got no task; empty if each got one
     more: bool = False  # other applications match too, and got no task
 
 
 async def replay_matching(deps: Deps, by: Caller, given: DeadLetterQuery) -> Started:
-    """Replay all matching dead letters. Raises `Conflict` if the filter names an endpoint that cannot receive anything."""
+    """Replay all dead letters that match. Raises `Conflict` if their endpoint is disabled or deleted."""
     where = await matching(deps, by, given)
     if where.endpoint_no is not None:
         found = await deps.store.catalogue.endpoints_for([where.endpoint_no])

@@ -33,10 +33,10 @@ class Deps(Struct, frozen=True, kw_only=True):
     circuit: CircuitPolicy = CircuitPolicy()
     retry: RetryPolicy = RetryPolicy()
     token_secret: str  # signs API tokens and sign-in links
-    # A server caches applications and callers for seconds. These functions drop what an action has changed:
-    forget_application: Callable[[Application], None] = _nothing
-    forget_callers: Callable[[Callable[[Caller], bool]], None] = _nothing  # those for which the function returns True
+    # A server caches applications and callers for a few seconds. An action calls these functions after a change:
+    forget_application: Callable[[Application], None] = _nothing  # drops this application from the cache
+    forget_callers: Callable[[Callable[[Caller], bool]], None] = _nothing  # drops callers that the function selects
 
     def __repr__(self) -> str:
-        """Leave out the secret."""
+        """Show no fields, because one of them is a secret."""
         return f"{type(self).__name__}(…)"

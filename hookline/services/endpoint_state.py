@@ -21,17 +21,17 @@ from hookline.services.lookup import EndpointRef
 from hookline.store import Page, Store
 
 LONGEST_OPEN = timedelta(days=30)
-# A message counts from the start of its transaction. It can have started before the endpoint was disabled and still have seen
-# the endpoint as disabled, so the search for missed messages starts this much earlier.
+# The time of a message is the start of its transaction. A transaction can start before the endpoint is disabled, and
+# read the endpoint after that. So the search for missed messages starts this much before the endpoint was disabled.
 _BEGAN_BEFORE = timedelta(minutes=1)
-_REPLAYS = 250  # newest tasks of an application that are searched for failed replays
+_REPLAYS = 250  # maximum number of tasks, newest first, that are searched for failed replays
 
 
 # ── status ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def pause(deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = None) -> Endpoint:
-    """Pause the endpoint. Without a cause, the timeline says from which front end it was paused."""
+    """Pause the endpoint. Without a cause, the timeline says whether the API, the dashboard or a command paused it."""
     cause, endpoint = _cause(by, cause, "paused"), await lookup.endpoint(deps, by, ref)
     if endpoint.status == EndpointStatus.DISABLED:
         raise Conflict(f"{endpoint.id} is disabled: no deliveries are created for it, so there is nothing to pause")
@@ -56,15 +56,15 @@ async def set_disabled(deps: Deps, by: Caller, endpoint: Endpoint, disabled: boo
 
 
 class Missed(Struct, frozen=True, kw_only=True):
-    """Messages that match an endpoint and were not delivered to it, because it was disabled."""
+    """Messages that match an endpoint but have no delivery to it, because it was disabled."""
 
     since: datetime
     messages: int | None  # None: too many to count
-    task: Task | None = None  # the task that sends them
+    task: Task | None = None  # the task that sends these messages
 
 
 async def missed(deps: Deps, by: Caller, ref: EndpointRef) -> Missed | None:
-    """Return the messages that `resume` can replay, or None if the endpoint was never disabled."""
+    """Count the messages that `resume` can replay. Return None if the endpoint was never disabled."""
     endpoint = await lookup.endpoint(deps, by, ref)
     since = await _missing_since(deps.store, endpoint)
     return (
@@ -84,8 +84,8 @@ async def resume(
 ) -> Resumed:
     """Resume a paused endpoint or enable a disabled one. Count the messages that it missed while it was disabled.
 
-    `replay_missing` also sends them. It may be called again, and then sends those still missing since the endpoint was last
-    disabled.
+    `replay_missing` also creates the task that sends these messages. Another call with `replay_missing` sends the
+    messages that are still missing since the endpoint was last disabled.
     """
     cause, endpoint = _cause(by, cause, "resumed"), await lookup.endpoint(deps, by, ref)
     asked = endpoint.status == EndpointStatus.DISABLED or replay_missing
@@ -103,9 +103,9 @@ def _task(endpoint: Endpoint, since: datetime) -> NewTask:
 
 
 async def _missing_since(store: Store, endpoint: Endpoint) -> datetime | None:
-    """Return since when messages are missing, or None if the endpoint was never disabled.
+    """Return the time since which messages are missing, or None if the endpoint was never disabled.
 
-    This is when it was last disabled, or earlier if a replay task failed because the endpoint was disabled again.
+    This is the time when the endpoint was last disabled. It is earlier if a replay of earlier messages failed.
     """
     at = await _last_disabled(store, endpoint)
     if at is None and endpoint.status != EndpointStatus.DISABLED:
@@ -126,7 +126,7 @@ async def _last_disabled(store: Store, endpoint: Endpoint) -> datetime | None:
 
 
 async def _replays(store: Store, endpoint: Endpoint) -> list[Task]:
-    """Return the ended tasks that replayed all messages that the endpoint missed since an instant."""
+    """Return finished and failed tasks that replay all missing messages of the endpoint since a time."""
     where = TaskFilter(
         org_id=endpoint.org_id,
         app_no=endpoint.app_no,
@@ -138,7 +138,7 @@ async def _replays(store: Store, endpoint: Endpoint) -> list[Task]:
 
 
 def _left_over(replays: Sequence[Task]) -> list[datetime]:
-    """Return the start instants of failed tasks whose work no later task has done."""
+    """Return the `since` of each failed task whose messages no later task has replayed."""
     done = [(task.created_at, task.work.since) for task in replays if task.status == TaskStatus.FINISHED]
     return [
         since
@@ -166,7 +166,7 @@ class CircuitChange(Struct, frozen=True, kw_only=True):
 async def open_circuit(
     deps: Deps, by: Caller, ref: EndpointRef, cause: str | None = None, *, until: datetime | timedelta | None = None
 ) -> CircuitChange:
-    """Open the circuit until an instant or for a duration. None: for the cooldown that follows a failed probe."""
+    """Open the circuit until a time or for a duration. If `until` is None, the circuit policy decides how long."""
     cause, endpoint = _cause(by, cause, "opened"), await lookup.endpoint(deps, by, ref)
     end = None if until is None else _end(until, await deps.store.now())
     change = partial(deps.store.catalogue.open_circuit, until=end)

@@ -1,7 +1,8 @@
 """Endpoints: create, change and delete them; their secrets, headers and test events.
 
 The endpoints of operational webhooks are ordinary endpoints. They belong to the management organization, which has one
-application for each other organization. The same functions change them; `OperationalRef` names them.
+application for each other organization. The functions of this module change them too. An `OperationalRef` names
+such an endpoint.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from hookline.services.deps import Deps
 from hookline.services.lookup import EndpointRef
 from hookline.store import Page, Store
 
-CHANGE_TRIES = 5  # attempts if other callers change the endpoint at the same time
+CHANGE_TRIES = 5  # maximum number of tries to save a change, while other callers change the endpoint too
 
 OVERLAP = timedelta(hours=24)  # how long an old secret still signs by default
 
@@ -45,7 +46,7 @@ class OperationalRef(Struct, frozen=True):
 
 Ref = EndpointRef | OperationalRef
 Decide = Callable[[Endpoint], EndpointChange]
-EditNote = Callable[[Endpoint, Endpoint], NewAuditEntry | None]  # from the endpoint before and after to its audit entry
+EditNote = Callable[[Endpoint, Endpoint], NewAuditEntry | None]  # (endpoint before, after) → audit entry
 
 
 async def find(deps: Deps, by: Caller, ref: Ref) -> Endpoint:
@@ -79,18 +80,21 @@ async def create(deps: Deps, by: Caller, app: str, new: NewEndpoint) -> Endpoint
 
 
 async def create_operational(deps: Deps, by: Caller, new: NewEndpoint) -> Endpoint:
-    """Create an operational endpoint. The first valid one also creates its application and the event types."""
+    """Create an operational endpoint. If its application or its event types do not exist yet, create them."""
     checked = _checked(deps, new)
     return await _create(deps, by, await _operational_home(deps.store, by.org_id), checked)
 
 
 async def put(deps: Deps, by: Caller, ref: Ref, change: EndpointChange, *, disabled: bool) -> tuple[Endpoint, bool]:
-    """Change the endpoint, or create it with the uid of the change, else with `ref`. Also return whether it was created."""
+    """Change the endpoint, or create it if it does not exist. Also return whether it was created.
+
+    A new endpoint gets the uid in `change`, or the uid in `ref` if `change` has no uid.
+    """
     found = await _find_any(deps, by, ref)
     if found is None:
         try:
             return await _create_named(deps, by, ref, change, disabled), True
-        except Conflict:  # another caller created it after this one looked it up, or the uid in the change is taken
+        except Conflict:  # another caller has just created the endpoint, or the uid in the change is taken
             found = await _find_any(deps, by, ref)
             if found is None:
                 raise
@@ -140,7 +144,8 @@ async def _event_type(store: Store, org_id: str, name: str) -> EventType:
 
 
 async def change(deps: Deps, by: Caller, ref: Ref, decide: Decide, *, disabled: bool | UnsetType = UNSET) -> Endpoint:
-    """Change the endpoint. `decide` gets its current state, and is called again if another caller changed it meanwhile."""
+    """Change the endpoint. `decide` gets the endpoint and returns the change. It is called again if another caller
+    changed the endpoint meanwhile."""
     return await _change(deps, by, await find(deps, by, ref), decide, disabled)
 
 
@@ -156,7 +161,8 @@ async def _change(
 
 
 async def _save(deps: Deps, by: Caller, endpoint: Endpoint, decide: Decide, note: EditNote) -> Endpoint:
-    """Save the change that `decide` returns. A customer cannot redirect hidden header values to another host by a new URL."""
+    """Save the change that `decide` returns. A customer cannot change the host while the endpoint has secret headers,
+    because the new host would receive them."""
     for _ in range(CHANGE_TRIES):
         change = catalogue.check_change(decide(endpoint), endpoint, deps.guard)
         if change == EndpointChange():
@@ -169,11 +175,11 @@ async def _save(deps: Deps, by: Caller, endpoint: Endpoint, decide: Decide, note
                 endpoint.no, change, revision=endpoint.revision, note=partial(note, endpoint)
             )
         except Overtaken:
-            endpoint = await _again(deps.store, endpoint)
+            endpoint = await _read_again(deps.store, endpoint)
     raise Overtaken("others are changing this endpoint at the same time; try again in a moment")
 
 
-async def _again(store: Store, endpoint: Endpoint) -> Endpoint:
+async def _read_again(store: Store, endpoint: Endpoint) -> Endpoint:
     found = await store.catalogue.endpoint(endpoint.app_no, endpoint.id)
     if found is None:
         raise NoSuch("endpoint", endpoint.id)
@@ -183,7 +189,7 @@ async def _again(store: Store, endpoint: Endpoint) -> Endpoint:
 async def set_headers(
     deps: Deps, by: Caller, ref: Ref, headers: Mapping[str, str | None], *, merge: bool = False
 ) -> Endpoint:
-    """Replace the custom headers. With `merge`, keep the other headers, and remove those whose value is None."""
+    """Replace the custom headers. With `merge`, other headers stay, and a header with the value None is removed."""
     found = await find(deps, by, ref)
 
     def decide(current: Endpoint) -> EndpointChange:
@@ -191,19 +197,19 @@ async def set_headers(
         return EndpointChange(headers=_kept(check_opened(current).headers, headers) | given if merge else given)
 
     def note(before: Endpoint, after: Endpoint) -> NewAuditEntry:
-        return audit.endpoint_entry(by, "headers", after, _renamed(before.headers, after.headers))
+        return audit.endpoint_entry(by, "headers", after, _changed_names(before.headers, after.headers))
 
     return await _save(deps, by, found, decide, note)
 
 
 def _kept(current: Mapping[str, str], given: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the current headers that are not in `given`. Upper and lower case are equal."""
+    """Return the current headers that are not in `given`. Names match in upper and lower case."""
     named = {name.lower() for name in given}
     return {name: value for name, value in current.items() if name.lower() not in named}
 
 
-def _renamed(before: Mapping[str, str], after: Mapping[str, str]) -> str:
-    """Return the names of the headers that were set, and with a minus those that were removed."""
+def _changed_names(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    """Return the names of the changed headers for the audit log. A removed header has a minus before its name."""
     gone = _kept(before, dict(after))
     names = [name for name, value in after.items() if before.get(name) != value] + [f"-{name}" for name in gone]
     return ", ".join(names)[:500]
@@ -221,7 +227,7 @@ async def delete(deps: Deps, by: Caller, ref: Ref) -> Endpoint:
 
 
 async def show_secret(deps: Deps, by: Caller, ref: Ref) -> Endpoint:
-    """Return the endpoint with its secrets, to show one of them to the caller."""
+    """Return the endpoint with its secrets. The audit log notes that the caller saw them."""
     found = check_opened(await find(deps, by, ref))
     await deps.store.access.add_audit([audit.endpoint_entry(by, "reveal_secret", found)])
     return found
@@ -240,8 +246,8 @@ async def show_alert_secret(deps: Deps, by: Caller) -> str:
 async def rotate_secret(
     deps: Deps, by: Caller, ref: Ref, *, overlap: timedelta = OVERLAP, key: str | None = None
 ) -> Endpoint:
-    """Add a secret that signs at once. Earlier secrets also sign until the overlap ends. Without a key, one of the same kind is
-    generated.
+    """Add a secret that signs at once. Earlier secrets also sign until the overlap ends. If `key` is None, a secret of
+    the same kind is generated.
 
     This also repairs an endpoint whose stored secrets cannot be decrypted.
     """
@@ -277,7 +283,7 @@ def check_opened(endpoint: Endpoint) -> Endpoint:
 
 
 def receiver_key(endpoint: Endpoint) -> str:
-    """Return the key that a receiver verifies with. For Ed25519 this is the public key; the private key is never shown."""
+    """Return the key that a receiver verifies with. For Ed25519 this is the public key, never the private key."""
     key = endpoint.secrets[0].key
     return signing.public_key(key) if key.startswith(signing.PRIVATE_PREFIX) else key
 
@@ -307,7 +313,7 @@ async def send_test(deps: Deps, by: Caller, ref: EndpointRef, event_type: str) -
 
 
 async def operational_application(store: Store, org_id: str) -> Application | None:
-    """Return the application of the organization's operational endpoints, or None if there is none yet."""
+    """Return the application of the organization's operational endpoints, or None if it does not exist yet."""
     return await store.catalogue.application(operational_events.MANAGEMENT, org_id)
 
 
@@ -323,7 +329,7 @@ async def _operational_home(store: Store, org_id: str) -> Application:
     new = NewApplication(name=f"operational webhooks of {org_id}", uid=org_id)
     try:
         return await store.catalogue.create_application(operational_events.MANAGEMENT, new)
-    except Conflict:  # another caller created it after this one looked it up
+    except Conflict:  # another caller has just created the application
         return await _operational_home(store, org_id)
 
 

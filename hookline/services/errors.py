@@ -6,8 +6,8 @@ from hookline import errors
 
 _OTHER = (500, 1)
 
-# The HTTP status and the exit code by error class; a subclass has those of its base. Errors with 500 are faults of the
-# deployment, or cannot occur in a request.
+# The HTTP status and the exit code by error class. A subclass has the same values as its base class. Errors with 500
+# are faults of the deployment, or cannot occur in a request.
 _SHOWN: dict[type[errors.HooklineError], tuple[int, int]] = {
     errors.InvalidInput: (422, 2),
     errors.BlockedAddress: (422, 2),

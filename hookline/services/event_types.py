@@ -19,8 +19,8 @@ from hookline.services.deps import Deps
 from hookline.store import Page, Walk
 from hookline.store.plans.listing import MAX_BYTES
 
-CHANGE_TRIES = 5  # attempts if other callers change the event type at the same time
-STEP = 64  # event types that are read from the store at a time
+CHANGE_TRIES = 5  # maximum number of tries to save a change, while other callers change the event type too
+STEP = 64  # maximum number of event types that one query reads
 
 
 async def find(deps: Deps, by: Caller, name: str) -> EventType:
@@ -28,7 +28,7 @@ async def find(deps: Deps, by: Caller, name: str) -> EventType:
 
 
 async def create(deps: Deps, by: Caller, new: EventType) -> EventType:
-    """Create an event type. It replaces an archived one of the same name."""
+    """Create an event type. It replaces an archived event type of the same name."""
 
     def decide(seen: EventType | None) -> EventType:
         if seen is not None and not seen.archived:
@@ -41,17 +41,18 @@ async def create(deps: Deps, by: Caller, new: EventType) -> EventType:
 async def put(
     deps: Deps, by: Caller, name: str, decide: Callable[[EventType | None], EventType]
 ) -> tuple[EventType, bool]:
-    """Save the event type. Also return whether it was created."""
+    """Save the event type that `decide` returns. Also return whether it was created."""
     return await _save(deps, by, name, decide, "edit")
 
 
 async def change(deps: Deps, by: Caller, name: str, decide: Callable[[EventType], EventType]) -> EventType:
-    """Change the event type. `decide` gets its current state, and is called again if another caller changed it meanwhile."""
+    """Change the event type. `decide` gets the current event type and returns the new one. It is called again if
+    another caller changed the event type meanwhile."""
     return (await _save(deps, by, name, lambda seen: decide(_existing(seen, name)), "edit"))[0]
 
 
 async def archive(deps: Deps, by: Caller, name: str) -> EventType:
-    """Archive the event type. Endpoints that subscribe to it keep it."""
+    """Archive the event type. Endpoints that subscribe to it stay subscribed."""
     return await _set_archived(deps, by, name, True, "archive")
 
 
@@ -72,7 +73,8 @@ async def expunge(deps: Deps, by: Caller, name: str) -> None:
 
 
 async def page(deps: Deps, by: Caller, page: Page, *, archived: bool, content: bool) -> Walk[EventType]:
-    """Return a page of event types. With content, it ends early after `MAX_BYTES` of schemas. Else schemas are left out."""
+    """Return a page of event types. With `content`, a page ends early after `MAX_BYTES` of schemas. Otherwise schemas
+    are left out."""
     found: list[EventType] = []
     size, iterator = 0, page.iterator
     while len(found) < page.limit:
@@ -114,15 +116,16 @@ async def _save(
 
 
 def _validation(event_type: EventType) -> tuple[bool, bytes]:
-    """Return the values that decide whether schemas are checked again. They are compared as JSON, because True == 1 in Python.
+    """Return the values to compare before and after a change. Schemas are checked again only if these values differ.
 
-    An event type that an earlier release saved may fail a newer check. It can still be changed if these values stay the same.
+    An event type that an earlier release saved may fail a newer check. Its other fields can still be changed. Schemas
+    are compared as JSON, because True == 1 in Python.
     """
     return event_type.validated, msgspec.json.encode(event_type.schemas, order="sorted")
 
 
 def _stamped(wanted: EventType, seen: EventType | None, now: datetime) -> EventType:
-    """Give each save a different `updated_at`, by which caches and `store.catalogue.save_event_type` notice a change."""
+    """Return the event type with a new `updated_at`. Caches and the store detect a change by it."""
     after = now if seen is None else max(now, seen.updated_at + timedelta(microseconds=1))
     return replace(wanted, created_at=now if seen is None else seen.created_at, updated_at=after)
 

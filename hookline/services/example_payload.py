@@ -14,7 +14,7 @@ import msgspec
 from hookline.model.catalogue import EventType
 from hookline.services.schemas.validate import newest, pointed_at
 
-MAX_SIZE = 64 * 1024  # approximate limit in bytes
+MAX_SIZE = 64 * 1024  # approximate maximum size of a payload, in bytes
 MAX_NESTED = 20
 
 _TEXTS = {
@@ -67,7 +67,7 @@ class _Maker:
             return given[0]
         if isinstance(reference := schema.get("$ref"), str):
             part = pointed_at(self._root, reference) if reference.startswith("#") else None
-            return self._value(part, depth + 1)  # a schema that is not there allows any value
+            return self._value(part, depth + 1)  # a reference to nothing (None) allows any value
         if isinstance(parts := schema.get("allOf"), list) and parts:
             return self._all(schema, parts, depth)
         for choice in ("oneOf", "anyOf"):
@@ -98,7 +98,8 @@ class _Maker:
                 return self._object(schema, depth)
 
     def _object(self, schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
-        """Leave out optional properties in deep objects, so that a schema that refers to itself ends."""
+        """Leave out optional properties in deep objects, so that a schema that refers to itself does not recurse
+        forever."""
         made: dict[str, Any] = {}
         properties = schema.get("properties")
         required = schema.get("required")
@@ -120,7 +121,8 @@ class _Maker:
 
 
 def _given(schema: Mapping[str, Any]) -> tuple[Any] | None:
-    """Return the value that the schema itself gives as constant, example, default or first choice, in a tuple."""
+    """Return the value that the schema itself gives as constant, example, default or first choice. A tuple holds it,
+    because the value itself may be None."""
     for name in ("const", "example", "default"):
         if name in schema:
             return (schema[name],)

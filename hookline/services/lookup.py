@@ -1,4 +1,5 @@
-"""Look up what a caller names, among the objects that the caller may see. Other objects look as if they did not exist."""
+"""Look up the object that a caller names. An object that the caller may not see gives the same error as a missing
+one."""
 
 from __future__ import annotations
 
@@ -17,14 +18,14 @@ class EndpointRef(Struct, frozen=True):
     """An endpoint as a caller names it: by its id, or by id or uid within an application."""
 
     endpoint: str
-    app: str | None = None  # id or uid
+    app: str | None = None  # id or uid of the application
 
 
 class MessageRef(Struct, frozen=True):
     """A message as a caller names it: by its id, or by id or event id within an application."""
 
     message: str
-    app: str | None = None  # id or uid
+    app: str | None = None  # id or uid of the application
 
 
 async def application(deps: Deps, by: Caller, ref: str) -> Application:
@@ -72,5 +73,5 @@ async def _reaches(deps: Deps, by: Caller, message: Message) -> bool:
 
 
 def storable(ref: str) -> bool:
-    """Return whether a text can be in the database. PostgreSQL refuses a NUL character."""
+    """Return whether the database can contain this text. PostgreSQL refuses a NUL character."""
     return "\x00" not in ref

@@ -22,7 +22,7 @@ from hookline.services.schemas.payloads import TimeBudget
 
 T = TypeVar("T")
 
-TURN = 0.005  # seconds of checking the messages of a batch before other requests run
+TURN = 0.005  # seconds for which the check of a batch runs before it lets other requests run
 
 
 class KeyReused(InvalidInput):
@@ -44,10 +44,10 @@ async def publish(
     decoded: bool = False,
     unsupported: InvalidInput | None = None,
 ) -> Accepted:
-    """Accept a message, and return once it is durable. A message that was accepted earlier under the same idempotency key is
-    returned again, even if the checks would refuse it now.
+    """Accept a message, and return once it is durable. If a message was accepted earlier with the same idempotency
+    key, return that message, even if the checks would refuse it now.
 
-    The application is already looked up, because a server caches it to save a round trip per message. `decoded`: see
+    The caller looks up the application, because a server caches it to save a query per message. `decoded`: see
     `check_message`. `unsupported` is the error for a feature that the request uses and Hookline does not have.
     """
     try:

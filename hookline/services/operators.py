@@ -38,7 +38,7 @@ async def set_role(deps: Deps, by: Caller, name: str, role: Scope) -> Operator:
 
 
 async def set_password(deps: Deps, by: Caller, name: str, password: str) -> Operator:
-    """Change the password. This ends the sessions that began with the old one."""
+    """Change the password. This ends the sessions that began with the old password."""
     found = await find(deps, by, name)
     hashed = _hashed(password, found.name)
     return await deps.store.access.change_operator(found.name, password=hashed, note=_note(by, "password", found.name))

@@ -21,6 +21,7 @@ async def open_or_create(store: Store, org_id: str, now: datetime) -> Organizati
 
 
 async def check(store: Store, org_id: str) -> None:
-    """Check that the organization exists. The default one may not exist yet, and then it is empty."""
+    """Check that the organization exists. The default organization always passes, because it is created on first
+    use."""
     if org_id != ids.DEFAULT_ORG and await store.catalogue.organization(org_id) is None:
         raise NoSuch("organization", org_id)

@@ -1,4 +1,4 @@
-"""Resend the messages of an endpoint since an instant. Each function creates a task that workers do in steps."""
+"""Send messages of a time range to an endpoint again. Each action creates a task that workers do in steps."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from hookline.services.lookup import EndpointRef
 
 
 async def recover(deps: Deps, by: Caller, ref: EndpointRef, since: datetime, until: datetime | None = None) -> Task:
-    """Resend dead letters of messages that were accepted in that period."""
+    """Replay the endpoint's dead letters whose messages were accepted between `since` and `until`."""
     return await _add(deps, by, ref, TaskKind.RECOVER, TaskWork(since=since, until=until, died_since=since))
 
 
 async def replay_missing(
     deps: Deps, by: Caller, ref: EndpointRef, since: datetime, until: datetime | None = None
 ) -> Task:
-    """Send messages that match the endpoint now and never had a delivery to it."""
+    """Send messages of the time range that match the endpoint now and never had a delivery to it."""
     return await _add(deps, by, ref, TaskKind.REPLAY_MISSING, TaskWork(since=since, until=until))
 
 
 async def bulk_replay(deps: Deps, by: Caller, ref: EndpointRef, work: TaskWork) -> Task:
-    """Resend messages that were delivered to the endpoint or became dead letters there."""
+    """Send messages again that were delivered to the endpoint or became dead letters there."""
     catalogue.check_selection(work)
     return await _add(deps, by, ref, TaskKind.BULK_REPLAY, work)
 
@@ -63,7 +63,7 @@ async def _check_times(deps: Deps, work: TaskWork) -> None:
 
 
 def _span(work: TaskWork) -> str:
-    """Return the period as a text for the audit log."""
+    """Return the time range as a text for the audit log."""
     assert work.since is not None
     until = "" if work.until is None else f" until {work.until.isoformat()}"
     return f"since {work.since.isoformat()}{until}"

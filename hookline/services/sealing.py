@@ -10,14 +10,14 @@ from hookline.services import audit
 from hookline.services.deps import Deps
 from hookline.store.sealing import Place, Range, Resealed, Spot, others
 
-BATCH = 200  # values in one transaction
+BATCH = 200  # maximum number of values that one transaction encrypts
 
 
 async def reseal(deps: Deps, by: Caller, first: bytes, stop: asyncio.Event) -> AsyncIterator[tuple[Place, Resealed]]:
-    """Yield each batch once it is committed, until all are done or `stop` is set. The audit entry follows the last batch.
+    """Encrypt all values again in batches, until all are done or `stop` is set. Yield each batch after its commit.
 
-    `first` is the head of a value that the first key sealed. A value that another process seals with an older key during the
-    walk may be missed.
+    `first` is the head of the values that the first key encrypted: these are skipped. A value that another process
+    encrypts with an older key meanwhile may be missed. The audit entry is written after the last batch.
     """
     done = 0
     for place in Place:

@@ -14,9 +14,9 @@ from hookline.services.deps import Deps
 from hookline.services.lookup import storable
 from hookline.store import Page
 
-BATCH = "batch_"  # prefix of the name of a batch: the tasks that one call created
+BATCH = "batch_"  # prefix of a batch's name; a batch is the tasks that one call created
 _TOGETHER = timedelta(minutes=10)  # maximum time between the first and the last task of a batch
-_MAX_OF_BATCH = 1000  # newest tasks that are searched for those of a batch
+_MAX_OF_BATCH = 1000  # maximum number of tasks that are searched for the tasks of a batch
 
 _ACTIONS = {
     TaskKind.RECOVER: "endpoint.recover",

@@ -58,12 +58,12 @@ class Remedy(Struct, frozen=True, kw_only=True):
 
 
 def sentences(words: Sequence[str]) -> str:
-    """Join parts of sentences to full sentences."""
+    """Make one full sentence of each part: a capital letter at the start, a full stop at the end."""
     return " ".join(f"{each[:1].upper()}{each[1:]}{'' if each.endswith('?') else '.'}" for each in words)
 
 
 def of_dead(reason: Reason, *, many: bool = False) -> tuple[str, str]:
-    """Return the cause of a dead letter and what to do. `many`: in the plural."""
+    """Return the cause of a dead letter and what to do. With `many`, both are in the plural."""
     why, what = _DEATHS[reason]
     names = _MANY if many else _ONE
     return why.format(**names), what.format(**names)
@@ -97,7 +97,7 @@ def _after_death(history: DeliveryHistory, reason: Reason) -> Remedy:
 
 
 def _release(history: DeliveryHistory, lane: Lane, now: datetime) -> Remedy | None:
-    """Return how to have an open delivery sent sooner."""
+    """Return what a user can do so that an open delivery is sent sooner, or None."""
     delivery, endpoint = history.delivery, _endpoint(history)
     if lane.status != EndpointStatus.ACTIVE:
         again = "enabled" if lane.status == EndpointStatus.DISABLED else "resumed"

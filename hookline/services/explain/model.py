@@ -18,12 +18,12 @@ from hookline.model.messages import Message
 
 
 class DeliveryHistory(Struct, frozen=True, kw_only=True):
-    """One delivery and all that happened to it."""
+    """One delivery with its attempts, and the events of its lane."""
 
     delivery: Delivery
     attempts: list[Attempt]
     url: str | None
-    lane: LaneView | None  # the current state; None if the delivery is finished
+    lane: LaneView | None  # the current state of its lane; None if the delivery is finished
     events: list[LaneEvent]  # events of its lane between acceptance and end, oldest first
     holding: list[LaneEvent]  # earlier events that still held the lane when the delivery was accepted
     letter: DeadLetter | None
@@ -37,7 +37,7 @@ class MessageHistory(Struct, frozen=True, kw_only=True):
     message: Message
     now: datetime
     deliveries: list[DeliveryHistory]
-    others: list[Delivery]  # deliveries that were read without details
+    others: list[Delivery]  # further deliveries of the message, without details
     org_id: str = DEFAULT_ORG
 
     @property
@@ -61,5 +61,5 @@ def counted(states: Mapping[str, int]) -> str:
 
 
 def word(delivery: Delivery) -> str:
-    """Return the word for the state of a delivery when it was read."""
+    """Return the name of the delivery's state, or `held` if its lane was held when it was read."""
     return "held" if delivery.held else delivery.state.name.lower()

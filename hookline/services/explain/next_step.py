@@ -12,12 +12,12 @@ from hookline.services.explain.model import DeliveryHistory
 
 
 class NextStep(Struct, frozen=True, kw_only=True):
-    """One next step, or the reason why there is none: a text, often with an instant."""
+    """One next step, or the reason why there is none: a text, often with a time."""
 
     words: str
     at: datetime | None = None
     after: str = ""
-    exact: bool = False  # show the instant itself, not the time until then
+    exact: bool = False  # show `at` as a date and time, not as "in 5 minutes"
 
     def text(self, when: Callable[[datetime], str]) -> str:
         """Return the step as a text. `when` formats an instant."""
@@ -46,7 +46,7 @@ def held_by(history: DeliveryHistory, now: datetime) -> NextStep | None:
 
 
 def current_state(history: DeliveryHistory, now: datetime) -> str:
-    """Return the word for the current state of the delivery."""
+    """Return the name of the delivery's state, or `held` if its lane is held now."""
     return (
         "held" if history.delivery.state in WAITING and held_by(history, now) else history.delivery.state.name.lower()
     )
@@ -84,7 +84,7 @@ def _turn(history: DeliveryHistory, due_at: datetime, now: datetime) -> NextStep
 
 
 def is_limited(history: DeliveryHistory) -> bool:
-    """Return whether a rate, a concurrency limit or a recovery limits the endpoint."""
+    """Return whether a throttle, a pace, a concurrency limit or a recovery limits requests to the endpoint."""
     if history.lane is None:
         return False
     lane = history.lane.lane

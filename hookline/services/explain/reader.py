@@ -14,19 +14,20 @@ from hookline.services.explain.model import DeliveryHistory, MessageHistory
 from hookline.services.explain.times import HOLDS
 from hookline.store import Page, Store
 
-MAX_DETAILED = 50  # maximum number of deliveries of a message with all details
-MAX_EVENTS = 200  # maximum number of events of one endpoint
-MAX_WALKS = 5  # maximum number of queries of an endpoint's timeline
-MAX_ATTEMPTS = 500  # newest attempts of a message that are read without their responses
+MAX_DETAILED = 50  # maximum number of deliveries that are read with all details
+MAX_EVENTS = 200  # maximum number of lane events that are read for one delivery
+MAX_WALKS = 5  # maximum number of queries that read lane events of one endpoint
+MAX_ATTEMPTS = 500  # maximum number of attempts of a message, newest first, that are read without their responses
 
 
 async def read(
     store: Store, message: Message, org_id: str, *, limit: int | None = None, content: bool = True
 ) -> MessageHistory:
-    """Read the history of a message. At most `limit` deliveries have details. Without `content`, responses are left out."""
+    """Read the history of a message, with details of at most `limit` deliveries. Without `content`, leave out
+    responses."""
     deliveries = await store.history.deliveries(message.id)
     attempts = await store.history.attempts(message.id) if content else await _outlines(store, message)
-    # Successful deliveries come last, so that failed ones get the details.
+    # Successful deliveries come last, so that `limit` cuts off their details first.
     by_rank = sorted(deliveries, key=lambda each: (each.state == DeliveryState.DELIVERED, each.id))
     limit = MAX_DETAILED if limit is None else limit
     chosen = sorted(by_rank[:limit], key=lambda each: each.id)
@@ -78,7 +79,7 @@ async def _holding(store: Store, delivery: Delivery) -> list[LaneEvent]:
 
 
 async def _newest(store: Store, endpoint_no: int, where: LaneEventFilter, limit: int) -> list[LaneEvent]:
-    """Return the newest events first. The store may end a page early and say where to continue."""
+    """Return events, newest first. The store may end a page of a long search early, so this reads several pages."""
     found: list[LaneEvent] = []
     page = Page(limit=limit)
     for _ in range(MAX_WALKS):

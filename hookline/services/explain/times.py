@@ -15,7 +15,8 @@ from hookline.model.states import Circuit, EndpointStatus, ErrorKind
 from hookline.services.explain.model import DeliveryHistory
 from hookline.services.explain.next_step import current_state
 
-# Events that begin (True) or end (False) a hold of a lane: those of its circuit, and those of its status.
+# Events that begin (True) or end (False) a hold of a lane. A lane is held by its circuit (first table), or by the
+# status of its endpoint (second table).
 HOLDS = (
     {
         K.CIRCUIT_OPENED: True,
@@ -59,7 +60,7 @@ def stretches(history: DeliveryHistory, now: datetime) -> list[Stretch]:
 
 
 def holds(history: DeliveryHistory, now: datetime) -> list[tuple[datetime, datetime]]:
-    """Return the periods in which its lane was held, in order and without overlaps."""
+    """Return the periods in which the delivery's lane was held, in order and without overlaps."""
     end = history.end(now)
     found: list[tuple[datetime, datetime]] = []
     held = [any(event.kind in begins for event in history.holding) for begins in HOLDS]
@@ -71,14 +72,15 @@ def holds(history: DeliveryHistory, now: datetime) -> list[tuple[datetime, datet
             found.append((since, event.at))
         elif not before and any(held):
             since = event.at
-    if not any(held) and _left_alone(history, now):
+    if not any(held) and _held_by_retry_after(history, now):
         asked = [event.at for event in history.events if event.kind == K.LANE_HELD]
         return [*found, (max([history.delivery.accepted_at, *asked[-1:], *(over for _, over in found)]), end)]
     return [*found, (since, end)] if any(held) and since < end else found
 
 
-def _left_alone(history: DeliveryHistory, now: datetime) -> bool:
-    """Return whether a Retry-After holds the lane now. No event marks its end, so earlier ones are shown as waiting."""
+def _held_by_retry_after(history: DeliveryHistory, now: datetime) -> bool:
+    """Return whether a Retry-After holds the lane now. No event marks the end of such a hold, so past holds are shown
+    as waiting."""
     if history.lane is None or current_state(history, now) != "held":
         return False
     shut = history.lane.lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN)
@@ -123,7 +125,8 @@ class Phase(StrEnum):
 
 
 def phases(attempt: Attempt) -> list[tuple[Phase, int]]:
-    """Return the microseconds of each phase that took time. The remaining time belongs to the last phase that began."""
+    """Return the microseconds of each phase that took time. The time after the last measured phase belongs to the
+    phase that was then in progress."""
     timing = attempt.timing
     ends = [
         (Phase.DNS, timing.dns),
@@ -146,6 +149,6 @@ def _last_phase(attempt: Attempt) -> Phase:
     if timing.first_byte:
         return Phase.BODY
     if timing.connect:
-        secured = timing.tls or not attempt.detail.startswith("TLS")  # a connection without TLS has no TLS phase
+        secured = timing.tls or not attempt.detail.startswith("TLS")  # `tls` is also 0 for a URL without TLS
         return Phase.ANSWER if secured else Phase.TLS
     return Phase.DNS if attempt.error == ErrorKind.DNS else Phase.CONNECT

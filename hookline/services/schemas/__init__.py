@@ -1,1 +1,1 @@
-"""JSON Schemas of event types: checked when saved, and applied to payloads."""
+"""JSON Schemas of event types: check schemas when they are saved, and validate payloads with them."""

@@ -1,7 +1,9 @@
-"""The process that checks schemas and payloads that may take long. It reads jobs from a socket on standard input, one at a time.
+"""The process that checks schemas and payloads whose check may take long. It reads jobs from a socket on standard
+input, one at a time.
 
-It can be killed at any moment. A timer also kills it when a job uses too much CPU time. The timer does not count wall-clock time,
-because then a busy machine would refuse what an idle one accepts. The process has no secrets and no database connection.
+The process can be killed at any moment. A timer also kills it when a job uses too much CPU time. The timer does not
+count wall-clock time, because then a busy machine would refuse a payload that an idle machine accepts. The process has
+no secrets and no database connection.
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ decode_answer = msgspec.msgpack.Decoder(Answer).decode
 
 
 def main() -> None:
-    _bound()
+    _limit_resources()
     line = socket.socket(fileno=STDIN)
     frames = Frames()
     while data := line.recv(CHUNK):
@@ -69,13 +71,13 @@ def main() -> None:
             line.sendall(frame(_answer(decode_order(each))))
 
 
-def _bound() -> None:
-    # These signals reach the whole process group. The server decides when this process ends.
+def _limit_resources() -> None:
+    # These signals reach the whole process group. Ignore them, because the server decides when this process ends.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # ends the process, even inside the library
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # SIGPROF ends the process, even while the library runs
     for limit, most in ((resource.RLIMIT_AS, MAX_MEMORY), (resource.RLIMIT_CORE, 0)):
-        with contextlib.suppress(ValueError, OSError):  # the limit is lower already, or the system does not have it
+        with contextlib.suppress(ValueError, OSError):  # a lower limit is set already, or the system lacks this limit
             resource.setrlimit(limit, (most, most))
 
 
@@ -89,7 +91,7 @@ def _answer(order: Order) -> Answer:
         fault, field = error.words, error.field
     except MemoryError:
         fault = "validation needs too much memory"
-    except BaseException as error:  # the library panicked, and would do so again
+    except BaseException as error:  # a panic in the library, which a retry would repeat
         fault = f"cannot be validated: {type(error).__name__}"
     signal.setitimer(signal.ITIMER_PROF, 0)
     return Answer(time.process_time() - began, fault, field)
@@ -111,6 +113,6 @@ def _compile(event_type: str, version: str, text: bytes) -> schema_validation.Co
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(OSError):  # the server has ended
+    with contextlib.suppress(OSError):  # the server process has ended
         main()
     os._exit(0)

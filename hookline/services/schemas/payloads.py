@@ -43,7 +43,7 @@ class _Rule(Struct, frozen=True):
     version: str
     text: bytes
     compiled: schema_validation.CompiledSchema | None = None  # None: compiling it takes too long for this process
-    # The error for every payload, if the stored schema cannot be used: nothing is accepted unchecked.
+    # Set if the stored schema cannot be used. Every payload then gets this error: no payload is accepted unchecked.
     refusal: str | None = None
 
 
@@ -59,7 +59,7 @@ class Schemas:
         self._compiling: dict[tuple[object, ...], asyncio.Task[_Rule]] = {}
 
     async def check(self, org_id: str, event_type: str, payload: bytes, budget: TimeBudget | None = None) -> None:
-        """Check a payload, if its event type has validation on. Raises `InvalidInput` with up to five faults if it does not fit,
+        """Check a payload, if its event type has validation on. Raises `InvalidInput` if it does not fit the schema,
         or if the check takes longer than the budget. Raises `Busy` if no process is free."""
         known = self._recent.get((org_id, event_type))
         if known is None or known[0] < self._monotonic():
@@ -134,12 +134,13 @@ class Schemas:
         return found
 
     def _compile_task(self, key: tuple[object, ...], event_type: EventType) -> asyncio.Task[_Rule]:
-        """Return the task that compiles a schema. All requests that need the schema share it, even if some are canceled."""
+        """Return the task that compiles a schema. All requests that need the schema share the task. It goes on if some
+        of them are canceled."""
 
         def done(task: asyncio.Task[_Rule]) -> None:
             del self._compiling[key]
             if not task.cancelled():
-                task.exception()  # marks the exception as retrieved if no request waits any more
+                task.exception()  # marks the exception as retrieved, in case no request waits for it any more
 
         if key not in self._compiling:
             self._compiling[key] = asyncio.create_task(self._compile(event_type))

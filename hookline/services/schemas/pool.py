@@ -24,13 +24,13 @@ log = structlog.get_logger(__name__)
 
 COMMAND = (sys.executable, "-P", "-m", "hookline.services.schemas.child")
 PROCESSES = 2
-SECONDS = 1.0  # CPU time that one request may use
-PATIENCE = 10.0  # seconds until a job fails, including the time in the queue
+SECONDS = 1.0  # maximum CPU time for all validation jobs of one request
+PATIENCE = 10.0  # maximum seconds for one job, including its time in the queue
 MAX_WAITING = 1024
-MAX_OF_ONE = 256  # waiting jobs of one tenant; most jobs take a millisecond
+MAX_OF_ONE = 256  # maximum number of waiting jobs of one tenant; most jobs take a millisecond
 
-# Exit codes of a process that ended because of its job: out of CPU time, memory or stack.
-_ITS_OWN = frozenset({-signal.SIGPROF, -signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS})
+# Exit codes of a process that its job ended: it ran out of CPU time, memory or stack.
+_ENDED_BY_JOB = frozenset({-signal.SIGPROF, -signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS})
 _BUSY = "too much is being validated at this moment; try again in a moment"
 
 
@@ -46,12 +46,12 @@ class Child:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def ask(self, order: Order) -> Answer:
-        """Run one job. After an error the process is ended, so that the next job starts a new one."""
+        """Run one job. After an error the process is killed, and the next job starts a new one."""
         try:
             return await self._ask(order)
         except (OSError, EOFError) as error:
             code = await self.end()
-            if code in _ITS_OWN:
+            if code in _ENDED_BY_JOB:
                 raise TooCostly from None
             log.error("validator_died", exit_code=code, error=str(error))
             raise Busy(_BUSY) from None
@@ -118,7 +118,8 @@ class Pool:
 
     @asynccontextmanager
     async def _turn(self, name: str) -> AsyncIterator[None]:
-        """Let one job of each tenant wait for `_free`, which serves jobs in order of arrival. So tenants take turns."""
+        """Let only one job of each tenant wait for `_free`, which serves in order of arrival. So tenants take
+        turns."""
         tenant = self._tenants.setdefault(name, _Tenant())
         if tenant.waiting >= MAX_OF_ONE or self._waiting >= MAX_WAITING:
             raise Busy(_BUSY)

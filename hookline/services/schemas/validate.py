@@ -1,10 +1,10 @@
 """JSON Schema: check the schemas of an event type when it is saved, and validate payloads with the newest schema.
 
-Nothing is fetched: a reference must stay within its schema. The cost of a schema is limited before it is used: its text, its
-patterns (the regex engine is linear in the text), and its parts, counted with every reference followed. Saving also limits the
-weight, in which each part counts by its cost. An earlier release did not limit the weight, so a stored schema may be heavier.
-These limits are generous. `schemas/payloads.py` uses a stricter limit for checks on the event loop, and does the others in a
-separate process with a time limit.
+Nothing is fetched: a reference must stay within its schema. The cost of a schema is limited before it is used: its
+text, its patterns (the regex engine is linear in the text), and its parts, counted with every reference followed.
+Saving also limits the weight, in which each part counts by its cost. An earlier release did not limit the weight, so a
+stored schema may be heavier. These limits are generous. `schemas/payloads.py` runs a check on the event loop only if a
+stricter limit allows it. It runs all other checks in a separate process with a time limit.
 """
 
 from __future__ import annotations
@@ -27,37 +27,38 @@ MAX_FAULTS = 5
 MAX_PATTERNS = 100
 MAX_PARTS = 10_000
 MAX_WEIGHT = 10_000  # maximum weight of a schema when it is saved
-MAX_WORK = 200_000_000  # parts of the schema times values of the payload
+MAX_WORK = 200_000_000  # maximum product of the parts of a schema and the values of a payload
 MAX_NESTED = 100  # maximum depth of a schema, and of a payload if the schema refers to itself
-PATTERN_SIZE = 1024 * 1024  # bytes of a compiled pattern
-# All faults are listed only if there can be at most this many, because the library builds them all at once, and this many
-# bytes, because each fault may repeat the payload.
+PATTERN_SIZE = 1024 * 1024  # maximum bytes of a compiled pattern
+# All faults of a payload are listed only if there can be at most `LISTABLE` of them, with at most `LISTABLE_SIZE`
+# bytes. The library builds the whole list at once, and each fault may repeat the payload.
 LISTABLE = 20_000
 LISTABLE_SIZE = 64 * 1024 * 1024
-# `unevaluatedProperties` and `unevaluatedItems` within each other, when a schema is saved: the library's time doubles with each
+# Maximum depth of `unevaluatedProperties` and `unevaluatedItems` within each other, when a schema is saved. The
+# library's time doubles with each level.
 MAX_UNEVALUATED = 8
 CHEAP = 100_000  # maximum weight times size of a check on the event loop: a few milliseconds in the worst case
 CHEAP_FAULTS = 2_000  # maximum number of faults that are listed on the event loop
 CHEAP_TEXT = 64 * 1024  # maximum bytes of a payload that is checked on the event loop
-SMALL = 8 * 1024  # maximum bytes of a schema that is compiled on the event loop, if it has none of the words below
+SMALL = 8 * 1024  # maximum bytes of a schema without `_SLOW_TO_COMPILE` that is compiled on the event loop
 _SLOW_TO_COMPILE = (b"attern", b"nevaluated")
 
 _LONGEST_FAULT = 200
 _REPEATED = re.compile(r"\{\s*(\d{1,9})\s*,?\s*(\d{0,9})", re.A)
 _VERSION = re.compile(r"\d+|\D+", re.A)
-_NAMED = ("properties", "patternProperties", "dependentSchemas", "dependencies")  # schemas by name
-_ASIDE = ("$defs", "definitions")  # schemas by name that count where they are referred to
-_DATA = ("enum", "const", "default", "examples", "example")  # values, not schemas
+_NAMED = ("properties", "patternProperties", "dependentSchemas", "dependencies")  # have schemas by name
+_ASIDE = ("$defs", "definitions")  # have schemas by name, which count where a reference points to them
+_DATA = ("enum", "const", "default", "examples", "example")  # have values, not schemas
 _UNEVALUATED = ("unevaluatedProperties", "unevaluatedItems")
 # The cost of expensive keywords, in comparisons.
 _WEIGHTS = {
     "contains": 10,
     "format": 10,
-    "minimum": 20,  # of a number with thousands of digits
+    "minimum": 20,  # numbers may have thousands of digits
     "maximum": 20,
     "exclusiveMinimum": 20,
     "exclusiveMaximum": 20,
-    "multipleOf": 100,  # of fractions
+    "multipleOf": 100,  # expensive for fractions
     "unevaluatedProperties": 100,
     "unevaluatedItems": 100,
     "uniqueItems": 100,
@@ -81,7 +82,8 @@ _NOTHING = Registry([], retriever=_never)
 
 
 def check_schemas(event_type: EventType) -> None:
-    """Check that each is a JSON Schema. If validation is on, the newest must also compile and be within the limits."""
+    """Check that each schema is a JSON Schema. If validation is on, the newest one must also compile and be within the
+    limits."""
     for version, schema in (event_type.schemas or {}).items():
         _check_form(version, schema)
     if event_type.validated:
@@ -132,7 +134,8 @@ def newest_of(event_type: EventType) -> tuple[str, Any]:
 
 
 def compile_schema(event_type: str, version: str, schema: Any) -> CompiledSchema:
-    """Compile a schema. The limits for saving do not apply, because an earlier release may have saved it."""
+    """Compile a schema. The limits for saving do not apply, because an earlier release may have saved it
+    without them."""
     bounds = _bounds(version, schema)
     return CompiledSchema(event_type, version, _validator(version, schema), bounds)
 
@@ -142,7 +145,8 @@ def _bounds(version: str, schema: Any) -> Bounds:
 
 
 def is_small(text: bytes) -> bool:
-    """Return whether a schema can be compiled on the event loop. A short pattern can become a large automaton."""
+    """Return whether a schema can be compiled on the event loop. One with patterns cannot, because a short pattern can
+    become a large automaton."""
     return len(text) <= SMALL and not any(word in text for word in _SLOW_TO_COMPILE)
 
 
@@ -165,7 +169,7 @@ def _short(text: str) -> str:
 
 
 def _pointer(path: list[str | int]) -> str:
-    """Return a JSON pointer (RFC 6901). `/` means the whole document."""
+    """Return a JSON pointer as in RFC 6901, except that `/` means the whole document."""
     return "/" + "/".join(str(step).replace("~", "~0").replace("/", "~1") for step in path)
 
 
@@ -175,17 +179,18 @@ def _pointer(path: list[str | int]) -> str:
 class Bounds(Struct, frozen=True):
     """The size and cost of a schema, or of one part of it."""
 
-    parts: int = 1  # number of parts with every reference followed; a reference to itself counts once
-    weight: int = 1  # the same number, with each part counted by its cost
+    parts: int = 1  # number of parts with every reference followed; a recursive reference counts once
+    weight: int = 1  # number of parts as above, with each part counted by its cost
     height: int = 1  # depth of nested parts
-    loops: int = 0  # number of references to itself
-    branching: bool = False  # it has alternatives; a fault of one lists the faults of all
+    loops: int = 0  # number of recursive references
+    branching: bool = False  # it has `anyOf` or `oneOf`; one fault lists the faults of all alternatives
     patterns: int = 0  # maximum size of the pattern automata, in states
     unique: int = 0  # number of `uniqueItems`, whose cost is quadratic
     unevaluated: int = 0  # depth of nested `unevaluated...` keywords
 
     def cost(self, size: int) -> int:
-        """Return the cost of a payload of that size, to compare with `CHEAP`. It is above `CHEAP` if time may be exponential."""
+        """Return the cost of validating a payload with `size` values, to compare with `CHEAP`. It is above `CHEAP` if
+        the time may be exponential."""
         if self.loops or self.unevaluated:
             return CHEAP + 1
         return size * (self.weight + self.patterns + size * self.unique)
@@ -295,7 +300,7 @@ def _values(schema: dict[str, Any]) -> int:
 
 
 def _heavy(schema: dict[str, Any]) -> int:
-    """Return the cost of the keywords beyond one comparison each. Constants count with all their parts."""
+    """Return the additional cost of expensive keywords, and of comparing with the values of `const` and `enum`."""
     compared = [schema["const"]] if "const" in schema else []
     compared += schema["enum"] if isinstance(schema.get("enum"), list) else []
     return sum(_WEIGHTS.get(keyword, 0) for keyword in schema) + sum(map(_parts_of, compared))
@@ -345,7 +350,8 @@ class CompiledSchema:
             raise self._report(self._faults(value, len(payload), values, depth))
 
     def check_if_cheap(self, payload: bytes) -> bool:
-        """Validate a payload if that is cheap, and return whether it was. Raises `InvalidInput` if it does not fit.
+        """Validate a payload if that is cheap. Return whether it was validated. Raises `InvalidInput` for an
+        invalid payload.
 
         If this returns False, call the object itself in a separate process.
         """
@@ -377,7 +383,8 @@ class CompiledSchema:
         return depth
 
     def _faults(self, value: Any, size: int, values: int, depth: int) -> list[ValidationError]:
-        """Return all faults if listing them has a bounded cost, else the first one, else none."""
+        """Return all faults if listing them is cheap enough. Otherwise return the first fault, or no fault if even
+        that is too expensive."""
         most = self.bounds.parts * max(1, self.bounds.loops) ** depth
         try:
             if _listable(most * values, size, LISTABLE):
@@ -417,7 +424,7 @@ def _decoded(payload: bytes) -> Any:
 
 
 def nesting(value: Any, most: int) -> int:
-    """Return the depth of nested lists and objects. The walk stops below `most`."""
+    """Return the depth of nested lists and objects, or `most + 1` if it is greater than `most`."""
     depth, level = 0, [value]
     while depth <= most and (level := [each for each in level if isinstance(each, dict | list)]):
         depth += 1
