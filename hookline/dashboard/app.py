@@ -34,7 +34,7 @@ DAY = 86_400
 YEAR = 365 * DAY
 READ_ONLY = "you have read-only access: you cannot change anything here"
 
-# A page at the same path as an action is the form of that action.
+# The page at the path of an action is its form. Viewers with read-only access may not see it.
 _FORMS = frozenset(action.path for action in pages.ACTIONS)
 
 
@@ -104,7 +104,7 @@ class Dashboard:
             return self._streams.stream(live.holders(context), self._reader(context, view), interval)
 
     def _reader(self, first: PageContext, view: View) -> live.Read:
-        """Return a function that reads the page again, and first checks again that the viewer may still see it."""
+        """Return a function that renders the live parts again, after it has checked the viewer's session again."""
 
         async def read() -> dict[str, Safe]:
             context = await self._context(first.request, portal=first.viewer.portal)
@@ -183,7 +183,7 @@ class Dashboard:
             return unavailable(context.request, outage)
 
     def _signed_out_answer(self, request: Request, error: HooklineError, *, portal: bool) -> Response:
-        """Answer a request that has no valid session: send the browser to sign in, or return the error as plain text."""
+        """Answer a request that failed before its page ran: redirect to sign-in, or return the error as text."""
         if isinstance(error, StoreUnavailable):
             return unavailable(request, error)
         status = _status(error)
@@ -216,7 +216,7 @@ async def _static(request: Request) -> Response:
 
 
 async def _icon(request: Request) -> Response:
-    """Serve the icon. Browsers request it for answers that are not our pages, such as JSON of the API."""
+    """Serve the icon at its default path. Browsers request it when a response names no icon, such as JSON of the API."""
     return _file(request, "icon.svg", f"public, max-age={DAY}")
 
 

@@ -17,8 +17,8 @@ STYLE = "/portal/brand.css"
 MAX_LOGO = 256 * 1024  # bytes
 CACHED = {"cache-control": "public, max-age=300"}
 
-MIN_CONTRAST = 4.5  # contrast of text that WCAG requires
-# The background colours of the accent in style.css: `--ground` (also `--on-accent`), `--raised`, `--sunken`.
+MIN_CONTRAST = 4.5  # contrast ratio that WCAG requires for text
+# The background colours behind the accent colour, as in style.css: `--ground` (also `--on-accent`), `--raised`, `--sunken`.
 LIGHT = ("#ffffff", "#f6f7f9", "#eef0f3")
 DARK = ("#0f1216", "#161a20", "#1e242c")
 
@@ -43,14 +43,17 @@ def routes(brand: Brand) -> list[BaseRoute]:
 
 
 def style(color: str | None) -> str:
-    """Return a style sheet that is loaded after style.css."""
+    """Return a style sheet that replaces the accent colour of style.css."""
     if color is None:
         return ""
     return f":root {{ --accent: light-dark({legible(color, LIGHT)}, {legible(color, DARK)}); }}\n"
 
 
 def legible(color: str, grounds: tuple[str, ...]) -> str:
-    """Return the most similar colour that has enough contrast on all these backgrounds: darker on light, lighter on dark."""
+    """Return the most similar colour that has enough contrast on all these backgrounds.
+
+    The colour becomes darker for light backgrounds, and lighter for dark ones.
+    """
     parts = bytes.fromhex(color[1:])
     goal = 0 if _luminance(grounds[0]) > 0.5 else 255
     for step in range(101):
@@ -94,7 +97,7 @@ def read_logo(path: Path) -> tuple[bytes, str]:
 
 
 def picture(content: bytes) -> str | None:
-    """Return the media type by the first bytes of the file, or None."""
+    """Return the media type of an image by its content, or None if the format is unknown."""
     if content.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if content.startswith(b"\xff\xd8\xff"):

@@ -45,7 +45,7 @@ def count(number: int | None, noun: str, more: bool = False) -> str:
 
 
 def at_least(number: int, more: bool) -> str:
-    """Return a number. `more` means that counting stopped there: `10,000+`."""
+    """Return a number as text. `more` means that counting stopped at this number: `10,000+`."""
     return f"{number:,}{'+' if more else ''}"
 
 
@@ -118,7 +118,7 @@ def code(text: str, *, name: str = "code") -> Safe:
 
 
 def with_code(text: str) -> Safe:
-    """Show a text whose parts between backticks are code."""
+    """Show a text. Its parts between backticks are shown as code."""
     return join(*(tag("code", part) if at % 2 else part for at, part in enumerate(text.split("`"))))
 
 
@@ -126,7 +126,7 @@ def with_code(text: str) -> Safe:
 
 
 def number(shade: str, value: str, words: Child, *, href: str | None = None) -> Safe:
-    """Show one of the numbers at the top of a page. It links to the list that it counts."""
+    """Show one of the numbers at the top of a page. It links to the list of the counted objects."""
     inner = join(tag("b", value), tag("span", words, class_=f"state {shade}"))
     return tag("a", inner, href=href, class_="number") if href is not None else tag("div", inner, class_="number")
 
@@ -167,7 +167,10 @@ def listing(
     key: Callable[[T], str] | None = None,
     numeric: Sequence[str] = (),
 ) -> Safe:
-    """Show a table with one row for each object. A column that is None is left out. `numeric` names headings."""
+    """Show a table with one row for each object.
+
+    A column that is None is left out. `numeric` has the headings of right-aligned columns.
+    """
     shown = [column for column in columns if column is not None]
     return table(
         [heading for heading, _ in shown],
@@ -220,7 +223,7 @@ def tabs(label: str, found: Iterable[tuple[str, str, bool]]) -> Safe:
 
 
 def filter_tabs(context: PageContext, label: str, param: str, options: Mapping[str, str], chosen: str | None) -> Safe:
-    """Show tabs that set a URL parameter. The options are texts by value. The empty value removes the parameter."""
+    """Show tabs that set a URL parameter. `options` has the text of each value. The empty value removes the parameter."""
     links = [
         (words, context.here(**{param: value, "after": None}), value == (chosen or ""))
         for value, words in options.items()
@@ -344,9 +347,9 @@ def chooser(
     hint: str = "",
     error: str | None = None,
 ) -> Safe:
-    """Return a drop-down list, or a text field with suggestions if there are `more` options than these.
+    """Return a drop-down list, or a text field with suggestions if there are `more` options than `options` has.
 
-    `nothing` is the text of the option that selects none. `hint` is shown beside the text field.
+    `nothing` is the text of the empty option. `hint` is shown beside the text field.
     """
     if not more and error is None:
         return choice(name, words, [*([] if nothing is None else [("", nothing)]), *options], value)
@@ -356,7 +359,7 @@ def chooser(
 
 
 def offered(name: str, options: Iterable[tuple[str, str]]) -> Safe:
-    """Return the suggestions for a field whose `list` is this name."""
+    """Return the suggestions of a text field. The attribute `list` of the field must be this `name`."""
     return tag("datalist", *(tag("option", text, value=key) for key, text in options), id=name)
 
 

@@ -1,7 +1,8 @@
 """Cookies of the pages. Scripts cannot read them, and cookies set over TLS are never sent without TLS.
 
-The cookies of the portal have other names than those of the dashboard. If other sites may show the portal in a frame, browsers
-send its cookies there too, partitioned by site. Otherwise browsers do not send any of them with requests of other sites.
+The cookies of the portal have other names than those of the dashboard. If other sites may show the portal in a frame,
+browsers also send its cookies in these frames, partitioned by site. All other cookies are `SameSite=Lax`: from another
+site, browsers send them only when the user follows a link.
 """
 
 from __future__ import annotations

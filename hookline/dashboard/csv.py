@@ -14,8 +14,9 @@ from collections.abc import Iterable, Sequence
 
 BOM = "\ufeff"  # without it, Excel reads the file in the local code page instead of UTF-8
 
-# The full-width signs are included, because some programs treat them as the plain ones. The middle group must not match a
-# separator: a long run of separators would otherwise take quadratic time.
+# A sign with which a formula can begin, at the start of a cell. Full-width signs are included, because some programs
+# treat them like the ASCII signs. The middle group must not match a separator: a long run of separators would then
+# take quadratic time.
 _FORMULA = re.compile(r"""(^|[,;|\t\r\n"'])([^\S\t\r\n]*)([=+\-@\u2212＝＋－＠])""")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufeff]")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-MAX_ARGUMENT = 64 * 1024  # bytes; Linux allows 128 KiB. `printf` is built into the shell and has no limit
+MAX_ARGUMENT = 64 * 1024  # bytes; Linux allows 128 KiB. The shell's own `printf` has no limit
 
 # `--globoff` stops curl from expanding brackets and braces in the URL. With `--data-raw`, a body that begins with @ is not read
 # as a file name.
@@ -53,7 +53,7 @@ def _quotable(body: bytes) -> str | None:
         text = body.decode()
     except UnicodeDecodeError:
         return None
-    if "\n" in text and "!" in text:  # older bash versions expand the history in the second line of a quoted text
+    if "\n" in text and "!" in text:  # older bash versions expand `!` in the second line of a quoted text
         return None
     return text if text.replace("\n", "").isprintable() else None
 

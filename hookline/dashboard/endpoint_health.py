@@ -11,7 +11,7 @@ from hookline.model import Lane, LaneView
 from hookline.model.states import Circuit, EndpointStatus
 from hookline.rules.checks.text import lasting
 
-# From worst to best. Listings are sorted in this order.
+# Text of each condition, from the worst to the best. Lists of endpoints are sorted in this order.
 WORDS = {
     "open": "circuit open",
     "half_open": "circuit half-open, probing",
@@ -34,7 +34,7 @@ class Condition(Struct, frozen=True, kw_only=True):
 
     @property
     def shade(self) -> str:
-        """Return the delivery state whose colour and symbol are used."""
+        """Return the delivery state that has the colour and symbol of this condition."""
         return _SHADES.get(self.name, "delivered")
 
     @property

@@ -20,7 +20,7 @@ class FilterFields:
     def __init__(self, get: Callable[[str], str | None], names: Iterable[str]) -> None:
         self.typed = {name: value for name in names if (value := get(name))}  # the fields that are not empty
         self.errors: dict[str, HooklineError] = {}
-        self.times: dict[str, datetime] = {}  # the times that were read, by field
+        self.times: dict[str, datetime] = {}  # valid times, by field
 
     @property
     def error_texts(self) -> dict[str, str]:
@@ -50,9 +50,9 @@ class FilterFields:
         return found
 
     def field(self, name: str, words: str, **options: Any) -> Safe:
-        """Show a text field again. The options are those of `components.field`."""
+        """Show a text field with the text that was typed. `options` are passed to `components.field`."""
         return components.field(name, words, self.typed.get(name, ""), error=self.error_texts.get(name), **options)
 
     def moment(self, name: str, words: str) -> Safe:
-        """Show a field with a time again."""
+        """Show a time field with the time that was typed."""
         return components.moment(name, words, self.times.get(name), error=self.error_texts.get(name))

@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 
 
 def is_own_page(headers: Mapping[str, str], public_url: str | None) -> bool:
-    """Whether a page of this server sent the form, by headers that no page can set.
+    """Whether a page of this server sent the form, according to headers that only browsers can set.
 
-    Without these headers the answer is True: the form's CSRF token is checked in any case.
+    Without these headers the result is True, because the form's CSRF token is checked too.
     """
     site = headers.get("sec-fetch-site")
     if site is not None:
@@ -17,7 +17,8 @@ def is_own_page(headers: Mapping[str, str], public_url: str | None) -> bool:
     origin = headers.get("origin")
     if origin is None:
         return True
-    # Both schemes are accepted: a proxy that terminates TLS may not forward the scheme. A sandboxed frame sends `null`.
+    # Both schemes are accepted: a proxy that terminates TLS may not forward the scheme. The origin of a sandboxed
+    # frame is `null`, which is refused.
     hosts = _own_hosts(headers, public_url)
     return origin in {f"{scheme}://{host.lower()}" for scheme in ("https", "http") for host in hosts}
 
@@ -27,12 +28,12 @@ def _own_hosts(headers: Mapping[str, str], public_url: str | None) -> set[str]:
 
 
 def is_cross_site(headers: Mapping[str, str]) -> bool:
-    """Whether a page of another origin linked here. Over plain HTTP browsers do not send this header."""
+    """Whether a page of another origin linked here. Over plain HTTP this is unknown, and the result is False."""
     return headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
 
 
 def came_from(headers: Mapping[str, str], public_url: str | None) -> str | None:
-    """Return the path of the Referer header, if it is a page of this server."""
+    """Return the path of the Referer header if it names a page of this server, or None."""
     try:
         page = urlsplit(headers.get("referer", ""))
     except ValueError:

@@ -1,6 +1,6 @@
 """Forms declared as lists of fields. A field has a label, its HTML, and a parser that converts its text to a value.
 
-A form that shows an object and a form that somebody posted are both a `Form`, so one function draws both.
+A `Form` has the texts of the fields. They come from an object or from a posted form, and one function draws both.
 """
 
 from __future__ import annotations
@@ -19,23 +19,26 @@ from hookline.services.errors import http_status
 from hookline.store import Page as Rows
 from hookline.web.html import Child, Safe, tag
 
-MAX_APPS = 250  # applications to choose from; the id of any other can be typed
+MAX_APPS = 250  # applications in the drop-down list; if there are more, users can type an id
 
 
 # ── fields ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Field:
-    """A text field, or a drop-down list if it has options. Its value is the option, or None for an empty option."""
+    """A text field, or a drop-down list if it has options.
+
+    The value of a drop-down list is the chosen option, or None for the empty option.
+    """
 
     def __init__(
         self,
-        name: str,  # as the errors of services name it; the part before a dot is the object that holds the field
+        name: str,  # the field's name in errors of the services; `policy.cap` is the field `cap` of `policy`
         label: str,
-        parse: Callable[[str, str], Any] = text,  # gets the name and the text
+        parse: Callable[[str, str], Any] = text,  # is called with the name and the text
         *,
-        options: Mapping[Any, str] | None = None,  # texts by value; the value is a text or a member of an enum
-        **attributes: Any,  # of `components.field`
+        options: Mapping[Any, str] | None = None,  # the label of each value; a value is a text or a member of an enum
+        **attributes: Any,  # passed to `components.field`
     ) -> None:
         self.name, self.label, self.attributes = name, label, attributes
         self.options = options
@@ -68,12 +71,12 @@ class Checkbox(Field):
 
 
 def values(fields: Iterable[Field], form: Form) -> dict[str, Any]:
-    """Return the value of each field by its attribute. `InvalidInput` names the field that is invalid."""
+    """Return the value of each field by its attribute. Raise `InvalidInput` for an invalid field."""
     return {field.attribute: field.value(form) for field in fields}
 
 
 def filled(fields: Iterable[Field], found: object) -> dict[str, list[str]]:
-    """Return the texts of a form that shows the attributes of an object."""
+    """Return the texts of a form, from the attributes of the object that it shows."""
     return {field.input_name: [_as_text(getattr(found, field.attribute))] for field in fields}
 
 
@@ -97,7 +100,7 @@ def _as_text(value: Any) -> str:
 
 
 def field_errors(fields: Iterable[Field], error: HooklineError | None) -> dict[str, str]:
-    """Return the text of the error by its field, or nothing if none of the fields can show it."""
+    """Return the error text by field name. The result is empty if none of the fields can show the error."""
     names = {field.name for field in fields if field.options is None}
     return {error.field: error.words} if isinstance(error, AboutField) and error.field in names else {}
 
@@ -136,7 +139,7 @@ def confirmation(
     cancel: str,
     hidden: Mapping[str, str] | None = None,
 ) -> Page:
-    """Return the page that asks before something that nobody can undo. `to` and `cancel` are URLs from `context.link`."""
+    """Return a page that asks before an action that cannot be undone. `to` and `cancel` come from `context.link`."""
     buttons = components.actions(
         components.button(context, to, press, kind="danger", hidden=hidden), components.link_button(cancel, "Cancel")
     )
@@ -146,7 +149,7 @@ def confirmation(
 async def application_field(
     context: PageContext, name: str, chosen: str, *, nothing: str, hint: str = "", error: str | None = None
 ) -> Safe:
-    """Return the field that chooses an application. `nothing` is the text of the option that chooses none."""
+    """Return the field that chooses an application. `nothing` is the text of the empty option."""
     apps = await context.store.catalogue.applications(context.org_id, Rows(limit=MAX_APPS + 1))
     options, more = [(app.id, app.name) for app in apps[:MAX_APPS]], len(apps) > MAX_APPS
     return components.chooser(name, "Application", options, chosen, more=more, nothing=nothing, hint=hint, error=error)

@@ -42,7 +42,7 @@ RAIL = (
 
 
 class Switched(Struct, frozen=True):
-    """The applications in the switcher. If there are `more`, the switcher is a text field."""
+    """The applications in the switcher. If there are `more` than these, the switcher is a text field."""
 
     apps: Sequence[Application] = ()
     more: bool = False
@@ -56,7 +56,7 @@ def document(
     live: bool = False,
     now: datetime | None = None,
 ) -> Safe:
-    """Return the whole HTML document, also for pages without a session. Scripts count ages from `now`."""
+    """Return the whole HTML document, also for pages without a session. Scripts compute ages from `now`."""
     return page(
         tag(
             "html",
@@ -118,13 +118,13 @@ def _rail(context: PageContext, shown: Page) -> Safe:
 
 
 def _current(context: PageContext) -> str:
-    """Return the key of the entry whose path is the first part of this page's path."""
+    """Return the key of the navigation entry for this page, found by the first part of its path."""
     first = context.request.url.path.removeprefix(PORTAL).strip("/").partition("/")[0]
     return next((entry.key for entry in RAIL if entry.path == f"/{first}"), "")
 
 
 def _may_open(context: PageContext, entry: Entry) -> bool:
-    """Whether this viewer may open the page."""
+    """Whether this viewer may open the page of a navigation entry."""
     in_portal = entry.portal or not context.viewer.portal
     return in_portal and (context.runs_deployment or not entry.deployment) and (context.may_change or not entry.full)
 

@@ -22,11 +22,11 @@ from hookline.web.errors import Refused
 from hookline.web.html import Safe
 
 MEDIA = "text/event-stream"
-ALL = "all"  # the holder that every stream counts for
+ALL = "all"  # every stream of the process counts for this holder
 MAX_STREAMS = 200  # streams of one process
 MAX_PER_SESSION = 12  # streams of one session
 MAX_PER_APPLICATION = 30  # streams of one application's customers, because one portal link can create many sessions
-MAX_PER_ORGANIZATION = 80  # streams of an organization's operators, and as many of all its customers
+MAX_PER_ORGANIZATION = 80  # streams of an organization's operators; the same number for all its customers
 MAX_SECONDS = 300.0  # after this time a stream ends and the browser reconnects
 RECONNECT_SECONDS = 2.0  # pause of the browser before it reconnects
 
@@ -42,7 +42,7 @@ def wanted(request: Request) -> bool:
 
 
 def holders(context: PageContext) -> dict[Hashable, int]:
-    """Return the holders that a stream of this page counts for, and the limit of each, so that nobody uses up all streams."""
+    """Return the holders of this stream (session, application, organization), each with its limit of streams."""
     found: dict[Hashable, int] = {context.viewer.csrf: MAX_PER_SESSION}
     if context.viewer.portal:
         found["customers of", context.app_no] = MAX_PER_APPLICATION
@@ -61,7 +61,7 @@ class Streams:
         self._open: Counter[Hashable] = Counter()
 
     def stream(self, holders: Mapping[Hashable, int], read: Read, every: float) -> Response:
-        """Open a stream that counts for `holders`, each with its limit. `read` renders the live parts of the page."""
+        """Open a stream, unless one of `holders` has reached its limit. `read` renders the live parts of the page."""
         limits = {ALL: MAX_STREAMS, **holders}
         if any(self._open[holder] >= limit for holder, limit in limits.items()):
             raise Refused(429, "too many pages are open", retry_after=30)

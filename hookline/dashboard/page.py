@@ -99,7 +99,7 @@ _Do = TypeVar("_Do", bound=Do)
 
 
 def get(path: str, *, portal: bool = False, deployment: bool = False) -> Callable[[_Show], _Show]:
-    """Declare that the function below shows the page at this path. `View` describes the options."""
+    """Decorator of the function that shows the page at this path. `View` describes the options."""
 
     def declare(show: _Show) -> _Show:
         VIEWS.append(View(path=path, show=show, portal=portal, deployment=deployment))
@@ -109,7 +109,7 @@ def get(path: str, *, portal: bool = False, deployment: bool = False) -> Callabl
 
 
 def post(path: str, *, portal: bool = False) -> Callable[[_Do], _Do]:
-    """Declare that the function below handles the forms that are posted to this path."""
+    """Decorator of the function that handles forms posted to this path."""
 
     def declare(do: _Do) -> _Do:
         ACTIONS.append(Action(path=path, do=do, portal=portal))

@@ -1,7 +1,7 @@
-"""The context of one page request: the viewer, the chosen application and time range, and the links. Handlers get only this.
+"""The context of one page request: the viewer, the chosen application and time range, and the links.
 
-Handlers read through the context, because it knows what the viewer may reach: one organization or, in the portal, one
-application. Objects of others look as if they did not exist.
+The context is the only argument of a page handler. Handlers read through it, because it knows what the viewer may
+reach: one organization or, in the portal, one application. All other objects look as if they did not exist.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class PageContext:
         self.viewer = viewer
         self.now = now  # time of the database
         self.app = app  # the chosen application; never None in the portal
-        self.param("app")  # refuses an invalid value before a link repeats it
+        self.param("app")  # raises for an invalid value, before any link repeats the value
         self.range = RANGES.get(self.param("range") or DEFAULT_RANGE)  # None: the URL names an unknown range
         self.uses_range = False  # whether the page has read the range; only then the layout offers to pick one
         self.regions: dict[str, Safe] = {}  # the live parts by their HTML id, in page order
@@ -122,7 +122,7 @@ class PageContext:
     def link(self, path: str, /, **query: str | int | None) -> str:
         """Return the URL of another page. It keeps the portal prefix, the chosen application and the range.
 
-        A parameter given as None is left out. This also removes the application or the range.
+        A parameter that is None is left out. So `app=None` and `range=None` remove the application and the range.
         """
         given: Mapping[str, str | int | None] = {**dict.fromkeys(KEPT), **self.kept, **query}
         found = urlencode({name: value for name, value in given.items() if value is not None and value != ""})
@@ -158,7 +158,7 @@ class PageContext:
         return self.viewer.caller.org_id
 
     def check_app(self) -> None:
-        """Refuse an unknown application in the URL: the page must not show the data of all applications instead."""
+        """Refuse an unknown application in the URL, because the page would show the data of all applications instead."""
         ref = self.param("app")
         if ref is not None and self.app is None:
             raise NoSuch("application", ref)

@@ -39,7 +39,7 @@ def request(endpoint: Endpoint, message: Message, *, number: int, at: datetime, 
         try:
             return _made(endpoint, message, number, at, signed=True)
         except SignatureError:
-            pass  # the secrets cannot be decrypted here
+            pass  # this process cannot decrypt the secrets, so the request is shown without a signature
     return _made(endpoint, message, number, at, signed=False)
 
 

@@ -35,9 +35,9 @@ def pretty(payload: bytes) -> str | None:
 
 
 def sides(endpoint: Endpoint | None, message: Message, attempt: Attempt, *, most: int, more: Child = None) -> Safe:
-    """Show request and response. Of the response body at most `most` bytes are shown, and `more` links to all of it.
+    """Show request and response, with at most `most` bytes of the response body. `more` links to the whole body.
 
-    An `endpoint` of None was deleted.
+    `endpoint` is None if the endpoint was deleted.
     """
     return components.columns(
         tag("div", tag("h3", "Request"), *_request(endpoint, message, attempt)),

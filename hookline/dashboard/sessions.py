@@ -41,9 +41,9 @@ from hookline.web.sign_in import NO_PORTAL, Locked, SignedIn, SignIn, token_of_l
 SESSION, PROOF, MARK = "session", "form", "browser"  # names of cookies
 PROOF_SECONDS = 12 * 3600.0
 MARK_SECONDS = 365 * 86_400.0
-MAX_MARK = 200  # characters
-MAX_FORM = 16 * 1024  # bytes
-MAX_COOKIE = 100  # characters
+MAX_MARK = 200  # characters of the cookie `MARK`
+MAX_FORM = 16 * 1024  # bytes of a sign-in form
+MAX_COOKIE = 100  # characters of the cookies `SESSION` and `PROOF`
 STALE = "this page was open for too long, or your browser does not accept cookies: try again"
 OTHER_SITE = "another site sent this form, so nothing was done"
 
@@ -136,8 +136,8 @@ class Sessions:
 
     async def _show(self, request: Request, *, portal: bool) -> Response:
         if not portal and form_origin.framed(request.headers):
-            # The sign-in page of operators never works in a frame. A portal link may be opened in one: the browser keeps
-            # the fragment of the link in this redirect.
+            # The sign-in page of operators never works in a frame. A portal link may be opened in a frame: the
+            # browser keeps the fragment of the link in this redirect.
             return RedirectResponse(f"{PORTAL}/login", 303, headers())
         asked = SignInForm(
             onward=form_origin.local_path(request.query_params.get("next", "")) or "",
@@ -238,7 +238,8 @@ class Sessions:
     async def _form(self, request: Request) -> Form:
         """Read a form that a page of this server sent.
 
-        Browsers send a form of another site without the session cookie. It is refused, so that no site can sign a visitor out.
+        Browsers send a form of another site without the session cookie. Such a form is refused, so that no site can
+        sign a visitor out.
         """
         form = Form.read(await body.read(request, limit=MAX_FORM, seconds=self._services.body_time))
         self._check_origin(request)
@@ -327,7 +328,7 @@ def _new_session(value: str, signed_in: SignedIn) -> NewSession:
 
 
 def _actor(session: Session) -> Actor:
-    """Return the credential by which somebody signed in."""
+    """Return the actor of a session: the kind of credential, and its name."""
     if session.app_id is not None:
         return Actor(kind=ActorKind.PORTAL)
     if session.operator is not None:
@@ -343,7 +344,7 @@ def _hashed(value: str) -> bytes:
 
 
 def _news(query: Mapping[str, str]) -> str | None:
-    """Return the message for a visitor who was signed in before."""
+    """Return the message for a visitor who has signed out, or whose session has ended."""
     if "left" in query:
         return "You have signed out."
     return "Your session has ended. Your last action was not done." if "ended" in query else None

@@ -15,7 +15,7 @@ K = LaneEventKind
 Probe = tuple[datetime, datetime]  # start and end of a probe
 OPEN = "circuit open"
 
-# State of the circuit after and before each event. So the state before the first event needs no older events.
+# State of the circuit after and before each event. The state before is known without reading older events.
 _CIRCUIT = {
     K.CIRCUIT_OPENED: ("open", "closed"),
     K.CIRCUIT_PROBE_FAILED: ("open", "open"),
@@ -62,7 +62,7 @@ def stretches(
 
 
 def probes(attempts: Iterable[Attempt], lane: Lane, lease: float, now: datetime) -> Iterator[Probe]:
-    """Return start and end of each probe: those among the attempts, and the one in progress."""
+    """Yield the start and end of each probe: of those among the attempts, and of the probe in progress."""
     for each in attempts:
         if each.probe:
             yield each.started_at, each.started_at + timedelta(microseconds=each.timing.total)
@@ -85,7 +85,7 @@ def _with_probes(found: Sequence[Stretch], probes: Sequence[Probe]) -> list[Stre
 
 
 def _between_events(events: Sequence[LaneEvent], lane: Lane, since: datetime, until: datetime) -> list[Stretch]:
-    """Return one part of the band for each time between two changes of state."""
+    """Return one part of the band for each period between two changes of state."""
     shown = [event for event in reversed(events) if since <= event.at < until]
     # A probe has no event. So a half-open circuit counts as open here, and `_with_probes` marks the probe.
     now = Circuit.OPEN if lane.circuit == Circuit.HALF_OPEN else lane.circuit
@@ -110,7 +110,7 @@ def _visible(circuit: str, status: str) -> str:
 
 
 def _before(events: Sequence[LaneEvent], changes: dict[K, tuple[str, str]], now: str) -> str:
-    """Return the state before the first of these events. If no event changed it, it is the current state."""
+    """Return the state before the first event that changed it. If no event did, return the current state `now`."""
     return next((changes[event.kind][1] for event in events if event.kind in changes), now)
 
 

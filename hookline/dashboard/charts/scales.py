@@ -83,7 +83,7 @@ def length(seconds: float) -> str:
 
 
 def instants(since: datetime, until: datetime) -> tuple[list[datetime], int]:
-    """Return round times between the two, and the seconds from one to the next."""
+    """Return round times from `since` to `until`, and the seconds from one round time to the next."""
     span = max(1.0, (until - since).total_seconds())
     step = next((each for each in _LONG if span / each <= MAX_TICKS - 1), _LONG[-1])
     first = ceil(since.timestamp() / step)

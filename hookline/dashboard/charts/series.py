@@ -1,4 +1,4 @@
-"""Counts of attempts in the time steps of the selected range, the same for every chart."""
+"""Counts of attempts in each time step of the selected range. Every chart uses the same steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hookline.model.activity import Activity
 from hookline.model.pulses import EVERY
 
 FEW = 30  # points of a sparkline in a table
-REPORT_DELAY = timedelta(seconds=1.5 * EVERY)  # time until all workers have reported what they did
+REPORT_DELAY = timedelta(seconds=1.5 * EVERY)  # time until all workers have reported their attempts
 
 
 class Series(Struct, frozen=True, kw_only=True):
@@ -94,7 +94,7 @@ def steps(span: Range, now: datetime) -> Steps:
 def few_steps(span: Range, now: datetime) -> Steps:
     """Return about `FEW` steps for a sparkline. Each is as long as several steps of a chart.
 
-    The last step that is drawn ends where the chart ends. So the first step may be shorter.
+    The last drawn step of the sparkline ends at the same time as that of the chart. So the first step may be shorter.
     """
     fine = steps(span, now)
     several = max(1, -(-fine.over // FEW))

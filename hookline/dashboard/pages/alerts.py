@@ -18,7 +18,7 @@ from hookline.store import Page as Rows
 from hookline.web.html import Child, Safe, join, tag
 
 SHOWN = 50
-MAX_URL = 46  # characters
+MAX_URL = 46  # characters of a URL in the table
 _SHADES = {Severity.CRITICAL: "dead", Severity.WARNING: "scheduled"}
 _STATES = {"firing": True, "resolved": False}
 _TABS = {"": "All", "firing": "Firing", "resolved": "Resolved"}

@@ -167,7 +167,7 @@ async def create_link(context: PageContext, form: Form) -> Page:
 
 @get("/applications/{app_id}/portal-link")
 async def redirect_to_application(context: PageContext) -> Response:
-    """Redirect to the application: a GET of this address, such as a reload, must not show the link again."""
+    """Redirect to the application: a GET of this address, such as a reload, must not show the portal link again."""
     return RedirectResponse(context.link(path(await find(context))), 303)
 
 

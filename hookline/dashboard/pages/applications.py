@@ -33,7 +33,7 @@ class ProblemCounts(Struct, frozen=True):
 
     unhealthy: int  # applications with unhealthy endpoints
     dead: int  # applications with dead letters
-    more: bool  # there may be more: the limit was reached
+    more: bool  # the limit was reached, so there may be more applications with problems
 
 
 @get("/applications")
@@ -43,7 +43,7 @@ async def show(context: PageContext) -> Page:
     if not listed.rows and text is None and context.param("after") is None:
         return Page(title="Applications", body=[context.live("applications", _empty(context))])
     no_match = "No match so far." if listed.stopped else "No application has this id, or this text in its name or uid."
-    # The note says that a match may be among the applications that were not searched yet.
+    # An application that was not searched yet may match.
     note = tag("p", f"{MAX_SEARCHED:,} applications were searched, and there are more.", class_="quiet")
     return Page(
         title="Applications",

@@ -14,8 +14,8 @@ from hookline.model.states import EndpointStatus
 from hookline.services import explain
 from hookline.web.html import Child, Safe, tag
 
-MAX_RESPONSE = 64 * 1024  # bytes of a response body that are stored
-INLINE = 16 * 1024  # bytes; a larger payload is a file beside the command, not a part of it
+MAX_RESPONSE = 64 * 1024  # bytes of the response body on the page; Hookline stores at most this many
+INLINE = 16 * 1024  # bytes; the command reads a larger payload from a file
 
 
 @get("/messages/{message_id}/attempts/{attempt_id}", portal=True)

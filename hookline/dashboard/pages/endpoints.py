@@ -29,11 +29,11 @@ _STATES = (("", "Any state"), ("sick", "unhealthy"), *endpoint_health.WORDS.item
 
 
 class EndpointsHealth(Struct, frozen=True, kw_only=True):
-    """Health of the endpoints of an organization or application. Reading it does not depend on the number of healthy ones."""
+    """Health of the endpoints of an organization or application. More healthy endpoints do not slow down its reading."""
 
     backlog: Backlog
     unhealthy: list[LaneView]  # the worst first
-    more: bool  # there may be more unhealthy endpoints: the limit was reached
+    more: bool  # the limit was reached, so there may be more unhealthy endpoints
     dead: dict[str, int]  # unresolved dead letters by endpoint id, for the endpoints that were read
 
     @property

@@ -98,7 +98,7 @@ def _filled(found: EventType) -> Form:
 
 
 def _applied(form: Form, before: EventType) -> EventType:
-    """Return the changed event type. `InvalidInput` names the field that is invalid."""
+    """Return the changed event type. Raise `InvalidInput` for an invalid field."""
     schemas = _schemas(form, before.schemas or {})
     return replace(before, **values((*_ABOUT, *_SETTINGS), form), schemas=schemas or None)
 
@@ -199,7 +199,7 @@ def _page(context: PageContext, found: EventType | None, form: Form, error: Hook
 
 
 def _errors(error: HooklineError | None) -> dict[str, str]:
-    """Return the error by the field that shows it."""
+    """Return the error text by the name of the field that shows it."""
     match error:
         case InvalidInput() if error.field.startswith("schemas"):
             return {"schema": str(error)}

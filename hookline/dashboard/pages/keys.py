@@ -39,7 +39,7 @@ _FIELDS = (
 
 @get("/api-keys")
 async def show(context: PageContext) -> Page:
-    if not context.may_change:  # as the API does
+    if not context.may_change:  # the API refuses these callers too
         raise Refused(403, "you have read-only access: only those who may create API keys can see them")
     after = context.param("after")
     if after is not None and not after.startswith(ids.API_KEY):

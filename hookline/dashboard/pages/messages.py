@@ -29,7 +29,7 @@ STATES = (
     "queued",
     "resolved",
     "delivered",
-)  # the most important first
+)  # states of deliveries, the most important first
 
 
 class MessagePage(Struct, frozen=True, kw_only=True):

@@ -1,7 +1,8 @@
 """The overview page: problems, backlog, activity. This module reads the data; `overview_view.py` draws it.
 
-Operators of the deployment see the data of all organizations, from pulses and depths. Others see only their organization or
-application. The cost does not grow with the number of messages; for an organization it grows with its applications.
+Operators of the deployment see the data of all organizations: pulses and counts of the database. Others see only their
+organization or application. The cost does not grow with the number of messages; for an organization it grows with its
+applications.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from hookline.observe.fleet_overview import ALIVE, living
 from hookline.store import Page as Rows
 
 MAX_ALERTS = 20
-FRESH = 2.0  # seconds that a count of open deliveries may be reused
-CHECKS_KEPT = timedelta(hours=2)  # earlier backlog checks are kept for this time
+FRESH = 2.0  # seconds for which the counts of open deliveries are reused
+CHECKS_KEPT = timedelta(hours=2)  # the store keeps the results of backlog checks for this time
 
 
 @get("/", portal=True)

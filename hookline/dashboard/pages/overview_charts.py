@@ -1,4 +1,4 @@
-"""The charts of the overview. Pure."""
+"""The charts of the overview."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The overview page as HTML, from the data that `overview.py` reads. Pure."""
+"""The overview page as HTML, from the data that `overview.py` reads."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _held_line(context: PageContext, data: OverviewData) -> Safe | None:
         return components.verdict("held", *_named(context, named[0]), f"; {waiting} waiting.")
     count = components.count(data.backlog.held_lanes, "endpoint")
     behind = "it" if data.backlog.held_lanes == 1 else "them"
-    # The order is the same as in the table below.
+    # Name the endpoint that is first in the table below.
     first = min(named, key=lambda each: endpoints_order(context, each), default=None)
     begin = (" Start with ", *_named(context, first), ".") if first else ()
     return components.verdict("held", f"{count} held: {waiting} waiting for {behind}.", *begin)
@@ -256,7 +256,7 @@ def endpoints_order(context: PageContext, each: UnhealthyLane) -> tuple[bool, in
 
 
 def _name(context: PageContext, each: UnhealthyLane) -> Safe:
-    """Name the endpoint. One of another organization gets no link: the viewer may not open its page."""
+    """Name the endpoint. An endpoint of another organization gets no link: the viewer may not open its page."""
     own = each.org_id == context.org_id
     href = context.link(f"/endpoints/{each.view.endpoint_id}") if own else None
     app = each.app_name if own else f"{each.app_name} of {each.org_id}"

@@ -1,4 +1,4 @@
-"""The sign-in pages of operators and customers. Pure."""
+"""The sign-in pages of operators and customers."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def customers(form: SignInForm, brand: Brand) -> Safe:
 
 
 def _field(name: str, label: str, value: str = "", *, autocomplete: str = "off", **attributes: Any) -> Safe:
-    """Return a required field. It hides what is typed, unless `type_` says otherwise."""
+    """Return a required field. It is a password field, unless `type_` says otherwise."""
     given = {"type_": "password", **attributes}
     return components.field(name, label, value, autocomplete=autocomplete, required=True, **given)
 
@@ -108,7 +108,7 @@ def _document(title: str, *body: Child, brand: Brand | None = None) -> Safe:
 
 
 def _form(path: str, form: SignInForm, *fields: Child, words: str, kind: str = "button main") -> Safe:
-    # A script that fills in the form clears `pressed`.
+    # `pressed` means that a person pressed the button. The script that signs in with a link clears it.
     hidden = {"csrf": form.proof, "next": form.onward, "pressed": "1"}
     return tag(
         "form",
@@ -132,7 +132,7 @@ def _alert(words: str) -> Safe:
 
 
 def _foreign_link_warning() -> Safe:
-    """Return a hidden warning. The script shows it if the link contains a key or token, and waits for the user."""
+    """Return a hidden warning. If the link contains a key or token, a script shows the warning and waits for the user."""
     words = "Another site opened this page with a key or token that signs you in. Continue only if you expected this."
     return tag("p", words, role="alert", class_="state scheduled", hidden=True, data_asks=True)
 

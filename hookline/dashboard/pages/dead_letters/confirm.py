@@ -92,7 +92,10 @@ def _selected_ids(context: PageContext) -> list[str]:
 
 
 def _has_selection(context: PageContext) -> bool:
-    """Whether the URL selects anything. It does not after a click with no row selected, or a switch of the application."""
+    """Whether the URL selects dead letters.
+
+    It selects none if the user had selected no row, or has just switched to another application.
+    """
     return bool(_selected_ids(context)) or context.param("all") is not None
 
 
@@ -148,7 +151,7 @@ async def _resolve_page(
 
 
 def _page(verb: str, context: PageContext, typed: Mapping[str, str], body: Sequence[Child], status: int = 200) -> Page:
-    """Return a page that links back to the list, with the filter that was `typed` there."""
+    """Return a page with a link back to the list. The link keeps the filter that the user had typed."""
     back = context.anchor("Back to the dead letters", "/dead-letters", **typed)
     return Page(title=f"{verb} dead letters", body=body, aside=back, status=status)
 

@@ -54,7 +54,7 @@ async def export(context: PageContext) -> Response:
     filters = await dead_letter_filter.read(context, context.param)
     filters.fields.check()
     after = context.param("after")
-    after_death(after)  # refuses an invalid position before the stream starts; later no error can be sent
+    after_death(after)  # raises for an invalid position before the stream starts; later no error can be sent
     headers = {"content-disposition": f'attachment; filename="dead-letters-{context.now:%Y%m%d-%H%M%S}.{name}"'}
     return StreamingResponse(
         _file(context, filters.where, after, _FORMATS[name]), headers=headers, media_type=_FORMATS[name].media
@@ -67,7 +67,7 @@ async def _file(
     yield file_format.head
     for _ in range(MAX_ROWS // STEP):
         if context.services.leaving.is_set():
-            # This breaks the download, so that nobody takes the file for complete.
+            # The error breaks the download, so that nobody believes that the file is complete.
             raise StoreUnavailable("the server is stopping")
         letters = await context.store.repair.dead_letters(where, Page(limit=STEP, iterator=after))
         if letters:
@@ -87,7 +87,7 @@ def _csv(_context: PageContext, letters: Sequence[DeadLetter]) -> bytes:
 
 
 def _instant(at: datetime | None) -> str | None:
-    """Format a time in UTC, as spreadsheets can read it."""
+    """Format a time in UTC, in a form that spreadsheets can read."""
     return None if at is None else f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03}"
 
 

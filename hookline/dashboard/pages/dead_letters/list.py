@@ -169,7 +169,7 @@ def _filters(context: PageContext, filters: FilterInput, groups: Sequence[DeadGr
 
 async def _listing(context: PageContext, filters: FilterInput, summary: DeadSummary) -> Safe:
     page = Rows(limit=SHOWN, iterator=context.param("after"))
-    after_death(page.iterator)  # refuses an invalid position even if there are no dead letters
+    after_death(page.iterator)  # raises for an invalid position, even if there are no dead letters
     letters = await context.store.repair.dead_letters(filters.where, page) if summary.groups else []
     names = await context.names(letter.app_id for letter in letters)
     following = death(letters[-1].died_at, letters[-1].id) if len(letters) == SHOWN else None

@@ -18,7 +18,7 @@ from hookline.web.html import Safe, tag
 BLANK = 3  # empty lines for new headers
 MAX_LINES = 20  # lines read from the form
 
-Line = tuple[str, str]  # name and value
+Line = tuple[str, str]  # name and value of a header
 
 
 @get("/endpoints/{endpoint_id}/headers", portal=True)

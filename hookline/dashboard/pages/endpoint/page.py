@@ -40,7 +40,7 @@ EVENTS = 100  # timeline events read for the circuit band
 PROBED = 100  # failed attempts that are searched for probes
 EVENTS_SHOWN = 12  # timeline events listed in the table
 
-_CHOICES = {"failed": False, "delivered": True}  # value of the URL parameter `attempts`: whether they delivered
+_CHOICES = {"failed": False, "delivered": True}  # by the URL parameter `attempts`: whether the shown attempts delivered
 _OUTCOMES = {"delivered": "delivered", "retry": "scheduled", "dead": "dead"}
 
 
@@ -54,7 +54,7 @@ class EndpointData(Struct, frozen=True, kw_only=True):
     activity: Series
     events: list[LaneEvent]  # newest first
     attempts: Walk[Attempt]
-    probes: list[Attempt]  # known probes, independent of the page of attempts that is shown
+    probes: list[Attempt]  # recent probes, for the circuit band
     dead: DeadSummary
     event_types: list[EventType]
 

@@ -24,8 +24,8 @@ from hookline.services.deps import Deps
 from hookline.services.lookup import EndpointRef
 from hookline.web.html import Child, Safe, tag
 
-EVENTS = 20  # timeline events searched for a start time to offer
-_BEFORE = timedelta(minutes=1)  # the offered start is earlier, to include the failures before the event
+EVENTS = 20  # timeline events that are searched for a start time to suggest
+_BEFORE = timedelta(minutes=1)  # the suggested start is this much before the event, to include earlier failures
 
 K = LaneEventKind
 _START_EVENTS = {

@@ -1,4 +1,4 @@
-"""One delivery of a message as HTML: its state, the next step, buttons, a chart of its time, and its attempts. Pure."""
+"""One delivery of a message as HTML: its state, the next step, buttons, a chart of its time, and its attempts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class DeliveryView(Struct, frozen=True, kw_only=True):
     history: DeliveryHistory
     message: Message
     now: datetime
-    endpoint: Endpoint | None  # None: retention has deleted it
+    endpoint: Endpoint | None  # None: retention has deleted the endpoint
     last: Attempt | None  # the last attempt, with its response
 
     @property
@@ -112,7 +112,7 @@ def next_step_sentence(each: NextStep, now: datetime, *, sentence: bool = True) 
 
 
 def _remedy(context: PageContext, view: DeliveryView) -> Safe | None:
-    """Return the advice for the viewer. The buttons that follow it are beside the title."""
+    """Return the advice for the viewer. The buttons for it are beside the title."""
     found = explain.remedy(view.history, view.now)
     if found is None:
         return None
@@ -186,7 +186,10 @@ def _facts(view: DeliveryView) -> Safe:
 
 
 def timeline(history: DeliveryHistory, now: datetime) -> Safe | None:
-    """Draw the time from acceptance to the end. If the first attempt ended the delivery, its phases already show this."""
+    """Draw the time from acceptance to the end.
+
+    Return None if the first attempt ended the delivery, because the chart of its phases shows the same time.
+    """
     found = explain.stretches(history, now)
     ended_at_once = len(history.attempts) == 1 and history.delivery.state not in OPEN
     if not found or (ended_at_once and all(each.part != Part.HELD for each in found)):
@@ -199,7 +202,10 @@ def timeline(history: DeliveryHistory, now: datetime) -> Safe | None:
 
 
 def phases(attempts: Sequence[Attempt], accepted_at: datetime) -> Safe | None:
-    """Draw the phases of the attempts on one scale. A single attempt also shows the wait before it, unless that is too long."""
+    """Draw the phases of the attempts on one scale.
+
+    The chart of a single attempt also has the wait before the attempt, unless the wait is too long.
+    """
     shown = attempts[-SHOWN:]
     if not shown:
         return None

@@ -28,7 +28,7 @@ async def show(context: PageContext) -> Page:
     message = await context.message(context.path("message_id"))
     history = await explain.read(context.store, message, context.org_id, limit=MAX_DETAILED, content=False)
     views = await _views(context, history)
-    states = Counter(each.state for each in views)  # the most important state first
+    states = Counter(each.state for each in views)  # number of deliveries by state, the most important state first
     states.update(history.other_states)
     has_open = any(each.history.delivery.state in OPEN for each in views)
     return Page(
