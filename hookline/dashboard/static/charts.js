@@ -10,7 +10,7 @@ let shown = null; // { plot, at }: `at` is the index of a time step or of a colo
 // ── values ──
 
 const marks = (plot) => ("times" in plot.dataset ? plot.dataset.times.split(" ").filter(Boolean) : stretches(plot));
-// Sorted by time: the server draws a band in another order. The rows of a waterfall are sorted already.
+// The coloured parts, sorted by time: the server draws a band in another order. The rows of a waterfall are sorted already.
 const stretches = (plot) => {
   const found = [...plot.querySelectorAll(".stretch")];
   return plot.dataset.stretches === "clock" ? found.sort((one, other) => one.dataset.since - other.dataset.since) : found;

@@ -1,5 +1,5 @@
 // Signs in with the token of a link. The token is in the fragment (after #), which browsers never send to a server.
-// The script first removes it from the address bar and the history.
+// The script first removes the token from the address bar and the history.
 
 const inside = document.querySelector("a[data-inside]");
 const asks = document.querySelector("[data-asks]"); // present if another site linked here
@@ -16,7 +16,7 @@ function signIn(automatically) {
   } else if (key !== null) {
     sendWith("key", key, automatically);
   } else if (inside !== null) {
-    location.replace(inside.href); // a link must not replace the operator who is signed in
+    location.replace(inside.href); // a link must not sign in somebody else instead
   } else {
     sendWith("token", token, automatically);
   }
@@ -39,5 +39,5 @@ function sendWith(name, value, automatically) {
 // A prerendered page must not use the link, because the link works only once.
 if (document.prerendering) document.addEventListener("prerenderingchange", () => signIn(true), { once: true });
 else signIn(true);
-// A change of the fragment does not load the page again. Another window can cause it, so a person must press the button.
+// A change of the fragment does not load the page again. Another window can cause this, so a person must press the button.
 addEventListener("hashchange", () => signIn(false));

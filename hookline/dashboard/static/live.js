@@ -8,12 +8,12 @@ const MAX_DELAY = 60_000;
 const ATTENTION = 30_000; // milliseconds after the last input during which rows must not move
 
 let controller = null; // aborts the open stream
-let timer = 0; // of the next reconnect
+let timer = 0; // timer of the next reconnect
 let delay = FIRST_DELAY;
 
 const waiting = new Map(); // received parts that are not shown yet, because they would move a row in use
-const misfits = new WeakMap(); // parts that were tried, with the row that they moved
-const hint = document.createElement("span"); // outside of the status element, which screen readers read on each change
+const misfits = new WeakMap(); // parts that moved a row in use when they were shown, with that row
+const hint = document.createElement("span"); // not in the status element, because screen readers read that on each change
 let lastInput = performance.now(); // time of the last input
 let retryTimer = 0;
 
@@ -87,7 +87,7 @@ const HOVERED = matchMedia("(hover: hover)").matches ? ["tr[data-key]:hover"] : 
 const POINTED = [...HOVERED, "tr[data-key]:focus-within"];
 const TICKED = "tr[data-key] [data-pick]:checked";
 
-// Milliseconds for which the pointer and the focus still count. Without input the viewer is considered away.
+// Milliseconds for which a row with the pointer or the focus must not move. Without input, the viewer may be away.
 const attentionLeft = () => lastInput + ATTENTION - performance.now();
 
 function pointed() {
@@ -101,7 +101,7 @@ function reorders(part, made) {
   return used.some((row) => there(row)?.sectionRowIndex !== row.sectionRowIndex);
 }
 
-// Shows a part. If that moves the row on the screen and scrolling cannot undo it, the part is taken back.
+// Shows a part. If this moves the row in use on the screen and scrolling cannot correct it, restores the old part.
 function fits(part, made) {
   const [row] = pointed();
   if (row && misfits.get(made) === row) return false;
@@ -126,7 +126,7 @@ function noteInput() {
 }
 
 function settleSoon() {
-  if (waiting.size) setTimeout(settle); // later, when the focus has moved
+  if (waiting.size) setTimeout(settle); // after this event, when the focus has moved
 }
 
 function close() {
@@ -135,7 +135,7 @@ function close() {
   controller = null;
 }
 
-// The server ends each stream after a while. So the status changes only from the second attempt on.
+// The server ends each stream after a while. So the first reconnect does not change the status.
 function reconnect() {
   if (delay > FIRST_DELAY) setStatus("off", "Reconnecting");
   timer = setTimeout(open, delay);

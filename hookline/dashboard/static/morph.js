@@ -1,5 +1,5 @@
-// Updates one element to match another and changes only the differences. Focus, selection, open details, checked boxes and typed
-// text are kept. Children are matched by id or data-key, or else by position.
+// Updates one element to match another and changes only the differences. It keeps focus, selection, open details, checked
+// boxes and typed text. Children are matched by id or data-key, or else by position.
 
 // Attributes that a script or the viewer sets. Updates from the server do not change them.
 const OURS = new Set(["open", "data-local", "data-done", "data-some", "data-sent", "aria-busy"]);
@@ -35,7 +35,7 @@ function attributes(from, to) {
 }
 
 function children(from, to) {
-  const known = new Map([...from.children].reverse().map((child) => [key(child), child])); // if several have the same key, the first
+  const known = new Map([...from.children].reverse().map((child) => [key(child), child])); // of children with the same key, the first
   const wanted = new Set([...to.children].map(key));
   let at = from.firstChild;
   const skip = () => {

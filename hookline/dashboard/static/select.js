@@ -1,6 +1,6 @@
 // Selection of table rows: select all, select a range with shift, show the number of selected rows.
 
-let last = null; // the checkbox that was clicked before
+let last = null; // the last checkbox that was clicked
 
 const scope = (node) => node.closest("form") ?? document;
 const boxes = (node) => [...scope(node).querySelectorAll("[data-pick]")];
