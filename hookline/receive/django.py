@@ -1,4 +1,4 @@
-"""A decorator for views of Django that only accept signed requests, on any path.
+"""A decorator for views of Django: the view runs only for requests with a valid signature, on any path.
 
     @csrf_exempt
     @verified(Verifier(os.environ["WEBHOOK_SECRET"]))
@@ -28,7 +28,7 @@ __all__ = ["verified"]
 def verified(
     verifier: Verifier, *, url: Address | None = None, max_body: int = MAX_BODY
 ) -> Callable[[Handler], Handler]:
-    """Answer 401, as problem+json, if the signature is wrong."""
+    """Make a decorator for a view. It answers 401, as problem+json, if the signature is wrong."""
     settings = handlers.rules(verifier, url, max_body)
 
     async def webhook_of(args: tuple[Any, ...]) -> Webhook:
@@ -38,7 +38,7 @@ def verified(
         return core.verify(settings, incoming(settings, request, headers))
 
     def decorate(view: Handler) -> Handler:
-        """Django looks at the function itself to decide whether to await it, so a view stays async or sync."""
+        """Return an async function for an async view: Django checks this to decide whether to await it."""
         is_async = inspect.iscoroutinefunction(view)
         return handlers.decorated(view, webhook_of, to_django, run=view, is_async=is_async)
 

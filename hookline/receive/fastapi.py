@@ -1,4 +1,4 @@
-"""A dependency for FastAPI: the handler runs for signed requests only, on any path.
+"""A dependency for FastAPI: the handler runs only for requests with a valid signature, on any path.
 
     @app.post("/hooks")
     async def hooks(webhook: Annotated[Webhook, Depends(verified(verifier))]) -> dict: ...
@@ -48,7 +48,7 @@ def verified(
 
 
 def _register_response(request: Request) -> None:
-    """Register the response for `_Refused`, because a dependency cannot answer but only raise.
+    """Register an exception handler for `_Refused`: a dependency cannot return a response, so it raises this error.
 
     An application without Starlette's exception handlers answers in its own form, with the same status.
     """

@@ -1,4 +1,4 @@
-"""A decorator for views of Flask that only accept signed requests, on any path.
+"""A decorator for views of Flask: the view runs only for requests with a valid signature, on any path.
 
     @app.post("/hooks")
     @verified(Verifier(os.environ["WEBHOOK_SECRET"]))

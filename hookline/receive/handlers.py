@@ -1,7 +1,8 @@
 """The part of `verified` that all frameworks share: its settings, the check of the decorated handler, and its call.
 
-A decorator of the handler runs for every request that reaches the handler, so that no spelling of a path bypasses it. The
-handler takes the webhook as a parameter without a default. So a call fails if the decorator is missing or in the wrong place.
+A decorator of the handler runs for every request that reaches the handler, so no spelling of the path bypasses it.
+The handler takes the webhook as a parameter without a default. So a call fails if the decorator is missing or in the
+wrong place.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from hookline.receive.idempotency.problems import Answered
 from hookline.receive.idempotency.settings import IdempotencySettings, IncomingRequest
 from hookline.receive.verify import Verifier, Webhook
 
-MAX_BODY = 1 << 20  # bytes
+MAX_BODY = 1 << 20  # maximum bytes of a request body
 
 T = TypeVar("T")
 
 Handler = Callable[..., Any]
-WebhookOf = Callable[[tuple[Any, ...]], Awaitable[Webhook]]  # gets the positional arguments of the handler
+WebhookOf = Callable[[tuple[Any, ...]], Awaitable[Webhook]]  # takes the handler's positional arguments
 ToResponse = Callable[[StoredResponse], Any]
 Address = Callable[[IncomingRequest], str]  # returns the URL that the sender called
 
@@ -39,9 +40,9 @@ def rules(verifier: Verifier, url: Address | None, max_body: int) -> Idempotency
 def decorated(
     handler: Handler, webhook_of: WebhookOf, to_response: ToResponse, *, run: Handler, is_async: bool
 ) -> Handler:
-    """Return a function that verifies the request, and then calls `run` like the handler. It is async if `is_async`.
+    """Return a function that verifies the request, and then calls `run` with the handler's arguments and the webhook.
 
-    If `is_async` is False, `webhook_of` never waits.
+    If `is_async` is True, the function is async. If not, `webhook_of` must never wait: there is no event loop.
     """
     _check_takes_webhook(handler)
 
@@ -72,7 +73,7 @@ def _check_takes_webhook(handler: Handler) -> None:
 
 
 def request_among(args: tuple[Any, ...], kind: type[T], framework: str) -> T:
-    """Return the request among the arguments of a handler. A method has `self` first."""
+    """Return the request: the first argument of a handler, or the second if the handler is a method."""
     for arg in args[:2]:
         if isinstance(arg, kind):
             return arg

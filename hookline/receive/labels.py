@@ -30,21 +30,24 @@ def of_hookline(request: Request, _: SignedParts) -> Label:
 
 
 def of_stripe(request: Request, signed: SignedParts) -> Label:
-    """An event of Stripe has a signed id in its body. In the body of another sender, `id` may be the id of an order."""
+    """Use the id in the body if the body is an event of Stripe. In another body, `id` may be the id of an order."""
     event = in_body(request)
     event_id = as_label(event.id) if event.object in _STRIPE_EVENTS else None
     return of_hookline(request, signed) if event_id is None else Label(event_id, as_label(event.type))
 
 
 def of_slack(request: Request, _: SignedParts) -> Label:
-    """Slack's commands and interactions are forms and have no id."""
+    """Read the id and the type from the body. Slack's commands and interactions are forms and have no id."""
     event = in_body(request)
     inner = event.event.get("type") if isinstance(event.event, dict) else None
     return Label(as_label(event.event_id), as_label(inner) or as_label(event.type))
 
 
 def both_in(id_header: str, type_header: str, request: Request, _: SignedParts) -> Label:
-    """Also read Hookline's own type header: Hookline sends it even if it signs like another provider."""
+    """Read the id and the type from headers.
+
+    Hookline sends its own type header even if it signs like another provider.
+    """
     event_type = in_header(request, type_header) or in_header(request, "webhook-event-type")
     return Label(in_header(request, id_header), event_type)
 
@@ -62,7 +65,10 @@ def in_header(request: Request, name: str) -> str | None:
 
 
 class Event(Struct, frozen=True):
-    """The JSON fields in which providers put ids and types. They may hold any value; None if they are missing."""
+    """The JSON fields in which providers put ids and types.
+
+    A field may have any value, and is None if it is missing.
+    """
 
     id: Any = None
     type: Any = None

@@ -1,4 +1,4 @@
-"""A middleware for routes of Litestar that only accept signed requests, on any path.
+"""A middleware for routes of Litestar: the handler runs only for requests with a valid signature, on any path.
 
     @post("/hooks", middleware=[verified(verifier)])
     async def hooks(request: Request) -> dict:
@@ -48,7 +48,10 @@ def verified(
 
 
 async def _verify(settings: IdempotencySettings, scope: asgi.Scope, receive: asgi.Receive) -> asgi.Receive:
-    """Put the verified webhook into the state of the request. Return a `receive` function that has the body again."""
+    """Put the verified webhook into the state of the request.
+
+    Return a `receive` function that returns the body again.
+    """
     headers = Headers(scope["headers"])
     core.check_length(settings, headers)
     body = await asgi.read_body(scope, receive, settings.max_body)

@@ -1,4 +1,4 @@
-"""A decorator for endpoints of Starlette that only accept signed requests, on any path.
+"""A decorator for endpoints of Starlette: the endpoint runs only for requests with a valid signature, on any path.
 
     @verified(Verifier(os.environ["WEBHOOK_SECRET"]))
     async def hooks(request: Request, webhook: Webhook) -> Response: ...

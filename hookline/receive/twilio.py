@@ -1,4 +1,4 @@
-"""Verify webhooks of Twilio: it signs the URL and the form fields with HMAC-SHA1, without a timestamp.
+"""Verify webhooks of Twilio. Twilio signs the URL and the form fields with HMAC-SHA1, without a timestamp.
 
 A JSON body itself is not signed. The URL has its SHA-256 as `bodySHA256`.
 
@@ -19,7 +19,7 @@ from hookline.signing.signature_headers import HMAC, Request, SignedParts, decod
 
 _MAX_FIELDS = 1000
 _LONGEST_URL = 16 * 1024
-_LONGEST_FORM = 128 * 1024  # bytes; the form is not verified yet, and decoding it is much slower than hashing it
+_LONGEST_FORM = 128 * 1024  # maximum bytes of a form; it is decoded before it is verified, which is slow
 _FORM = "application/x-www-form-urlencoded"
 _PORTS = {"http": "80", "https": "443"}
 _SIDS = ("MessageSid", "CallSid")
@@ -71,7 +71,7 @@ def _form(request: Request) -> Form:
 def _fields(text: str, code: VerificationCode) -> Form:
     try:
         return parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS)
-    except ValueError:  # not UTF-8, or too many
+    except ValueError:  # not UTF-8, or too many fields
         raise VerificationError(code, "the form or the query of the URL cannot be read") from None
 
 
@@ -95,8 +95,10 @@ def _checked_url(url: object) -> str:
 
 
 def _spellings(url: str) -> list[str]:
-    """Return the URL as given, without a port, and with the default port, because proxies change it. Twilio's own libraries
-    try the same."""
+    """Return the URLs that Twilio may have signed: as given, without a port, and with the default port.
+
+    Proxies change the port. Twilio's own libraries try the same URLs.
+    """
     found = _parts(url)
     assert found is not None
     scheme, user, host, _, rest = found.groups()

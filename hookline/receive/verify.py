@@ -22,7 +22,10 @@ T = TypeVar("T")
 
 
 class Webhook(Struct, frozen=True, kw_only=True):
-    """A request with a valid signature. Anybody could change parts that are not signed: headers, and in some schemes the id."""
+    """A request with a valid signature.
+
+    An attacker can change the parts that are not signed: headers, and in some schemes the id.
+    """
 
     id: str | None  # the same on every copy; None if the provider sends none
     event_type: str | None
@@ -47,7 +50,8 @@ class Webhook(Struct, frozen=True, kw_only=True):
 class Verifier:
     """Verifies webhooks with the secrets of one sender. It takes several secrets for a rotation. Threads may share it.
 
-    A malformed secret, scheme or tolerance raises `InvalidInput` here. `verify` raises only `VerificationError`, for any request.
+    A malformed secret, scheme or tolerance raises `InvalidInput` when the verifier is made. `verify` raises only
+    `VerificationError`, for any request.
     """
 
     __slots__ = ("_keys", "_rules", "identity", "scheme", "tolerance")
@@ -111,7 +115,10 @@ def _key(load: Callable[[object], CheckingKey], secret: object) -> CheckingKey:
 
 
 def _identity(scheme: str, last: object) -> bytes:
-    """Return a hash that separates the idempotency keys of receivers. It uses the last secret, because new ones come first."""
+    """Return a hash that separates the idempotency keys of receivers.
+
+    It uses the last secret of the list, because new secrets are put in front.
+    """
     return hashlib.sha256(f"{scheme} {last}".encode()).digest()
 
 

@@ -44,7 +44,8 @@ class IdempotencyMiddleware:
         self.app = app
         self._settings = settings or IdempotencySettings()
         self.holder = AsyncHolder(store, self._settings)
-        # A Litestar mount at `/hooks` also takes `/hookspay`. A middleware around Litestar does not see the mount.
+        # A Litestar mount at `/hooks` also accepts `/hookspay`, and a middleware around Litestar does not see mounts.
+        # So around Litestar, `/hookspay` counts as below `/hooks`.
         self._names_end = not (type(app).__name__ == "Litestar" and type(app).__module__.startswith("litestar."))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -69,7 +70,7 @@ class IdempotencyMiddleware:
         method = scope.get("method", "GET").upper()
         chosen = plan(self._settings, method, *paths, ends=self._names_end)
         if scope["type"] == "websocket" and (chosen.spares_empty or not chosen.verifies):
-            return NOTHING  # treated like a GET without a body
+            return NOTHING  # a WebSocket is treated like a GET without a body
         return chosen
 
     async def _admit(self, app: Application, chosen: Plan, scope: Scope, receive: Receive, send: Send) -> None:
@@ -111,7 +112,7 @@ class IdempotencyMiddleware:
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes | None:
-    """Return the body, or None if the client is gone. If Litestar has read the body for an outer middleware, it keeps it."""
+    """Return the body, or None if the client is gone. If Litestar has already read the body, it is in the scope."""
     body = getattr((scope.get("state") or {}).get("_ls_connection_state"), "body", None)
     if not isinstance(body, bytes):
         return await _read(receive, limit)
@@ -149,7 +150,7 @@ def _paths(scope: Scope) -> list[str]:
 
 
 def _path(scope: Scope) -> str:
-    """Return the whole path, in one form: routers accept it with and without the root."""
+    """Return the path with the root in front. In a request, the path may be with or without the root."""
     root: str = scope.get("root_path", "").rstrip("/")
     below = _below(scope, _whole(scope))
     return f"{root}/{below.lstrip('/')}" if root else below
@@ -157,11 +158,11 @@ def _path(scope: Scope) -> str:
 
 def _below(scope: Scope, path: str) -> str:
     root: str = scope.get("root_path", "")
-    return path.split(root, 1)[-1] if root else path  # the root may be anywhere in the path, as in Litestar
+    return path.split(root, 1)[-1] if root else path  # like Litestar: the root may be anywhere in the path
 
 
 def _whole(scope: Scope) -> str:
-    """Return the path before routing. Litestar routes first, and leaves only the part below a mount in `path`."""
+    """Return the path as it was before routing. Below a mount, Litestar's `path` has only the part after the mount."""
     below = scope["path"].strip("/")
     raw = _slashes.sub("/", _raw(scope)).rstrip("/")
     mount = raw[: len(raw) - len(below)].rstrip("/")
@@ -171,7 +172,7 @@ def _whole(scope: Scope) -> str:
 def _routed(scope: Scope) -> str:
     """Return the path that the router uses: without the server's root, but with the mounts of the application itself."""
     root: str = scope.get("root_path", "")
-    server_root: str = scope.get("app_root_path", root)  # Starlette's: the root before its own mounts
+    server_root: str = scope.get("app_root_path", root)  # Starlette adds this: the root before its own mounts
     if _is_litestar_mount(scope):
         return _raw(scope).split(server_root, 1)[-1] if server_root else _raw(scope)
     below = scope["path"] if "route_handler" in scope else _without(root, scope["path"])
@@ -190,8 +191,8 @@ def _without(root: str, path: str) -> str:
 def _drop_odd_root(scope: Scope) -> None:
     """Clear a root path that is inside the path but not at its beginning.
 
-    Routers differ there: Litestar searches the root anywhere, Starlette does not. No application is mounted so, but a client
-    may send it. The key must belong to the path that is routed.
+    Litestar searches for the root anywhere in the path, Starlette only at its beginning. No server is configured with
+    such a root, but a client may send one. Without the root, every router uses the path that the key was made from.
     """
     root, path, is_mount = scope.get("root_path", ""), scope["path"], _is_litestar_mount(scope)
     if "route_handler" in scope and not is_mount:
@@ -238,7 +239,7 @@ class _Exchange:
         self._recording = recording
         self._receive = receive
         self._send = send
-        self._start: Message | None = None  # sent together with the first part of the body
+        self._start: Message | None = None  # the start of the response; sent with the first part of the body
         self._is_gone = False
         self._is_over = asyncio.Event()
 
@@ -269,7 +270,10 @@ class _Exchange:
                 await self._forward(message)
 
     def leave(self) -> bool:
-        """The server cancelled the request. Return True if the response is saved, so that the application may be cancelled."""
+        """Note that the server cancelled the request.
+
+        Return True if the application may be cancelled too: its response is saved.
+        """
         self._is_gone = True
         return self._is_over.is_set()
 
@@ -290,7 +294,10 @@ class _Exchange:
             await self._forward(start)
 
     async def _forward(self, message: Message) -> None:
-        """Send a message. If the client is gone, raise an error only when the response is saved and more would follow."""
+        """Send a message.
+
+        If the client is gone, raise only if the response is saved and more of the body would follow.
+        """
         try:
             if self._is_gone:
                 raise ConnectionResetError("the client is gone")

@@ -34,7 +34,7 @@ from hookline.receive.verify import Webhook
 from hookline.signing.headers import Headers
 
 LONGEST_KEY = 255
-CLAIMS = "hookline.claims"  # the key of the ASGI scope or WSGI environ that has the claims of the request
+CLAIMS = "hookline.claims"  # the name of the entry with the claims of the request, in the ASGI scope or WSGI environ
 REPLAYED, WITHOUT_BODY = b"idempotency-replayed", b"idempotency-body-omitted"
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
@@ -49,14 +49,17 @@ log = logging.getLogger("hookline.receive")
 
 
 class MalformedKey(ValueError):
-    """A `key` function raises this to refuse the request with 400 and this text."""
+    """A `key` function raises this to refuse the request. The answer is 400 with the text of the error."""
 
 
 # ── before the body ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Plan(Struct, frozen=True):
-    """What the middleware does with a request. If neither field is true, the request passes through."""
+    """What the middleware does with a request.
+
+    If neither `verifies` nor `keyed` is true, the request passes through.
+    """
 
     verifies: bool = False
     keyed: bool = False
@@ -70,7 +73,10 @@ NOTHING = Plan()
 
 
 def plan(settings: IdempotencySettings, method: str, *paths: str, ends: bool = True) -> Plan:
-    """Decide by method and path alone. `paths` are all forms of the path, with and without the root of the application."""
+    """Decide what to do by method and path alone.
+
+    `paths` are all forms of the path, with and without the root of the application.
+    """
     if settings.only and not any(is_below(path, settings.only, ends=ends) for path in {*paths}):
         return NOTHING
     keyed = any(method == name.upper() for name in settings.methods)
@@ -80,7 +86,7 @@ def plan(settings: IdempotencySettings, method: str, *paths: str, ends: bool = T
 
 
 def needs_body(settings: IdempotencySettings, chosen: Plan, headers: Headers) -> bool:
-    """Return False if the request passes through as a stream. Raise `Answered` if it can be refused unread."""
+    """Return False if the body need not be read here. Raise `Answered` if the headers are reason enough to refuse."""
     if not chosen.verifies and not callable(settings.key) and _key_from_headers(settings, headers) is None:
         return False
     check_length(settings, headers)
@@ -98,7 +104,7 @@ def content_length(headers: Headers) -> int | None:
     length = headers.get("content-length", "")
     if not _is_length(length):
         return None
-    return int(length) if len(length) < 19 else 10**18  # int() refuses 4,301 digits
+    return int(length) if len(length) < 19 else 10**18  # int() refuses more than 4,300 digits
 
 
 def _key_from_headers(settings: IdempotencySettings, headers: Headers) -> str | None:
@@ -125,9 +131,8 @@ def examine(
     """Return the request with its verified webhook, and its claim if it has a key. Raise `Answered` to refuse it."""
     if chosen.verifies and (request.body or not chosen.spares_empty):
         request = msgspec.structs.replace(request, webhook=verify(settings, request))
-    is_keyed = (
-        chosen.keyed or request.webhook is not None
-    )  # the method is not signed, so a copy with another method must have the key too
+    # No scheme signs the method, so a copy of a webhook with another method must have the same key.
+    is_keyed = chosen.keyed or request.webhook is not None
     given = _given_key(settings, request) if is_keyed else None
     if given is None:
         if chosen.keyed and settings.required:
@@ -186,7 +191,10 @@ def _scope(settings: IdempotencySettings, request: IncomingRequest) -> Sequence[
 
 
 def _receiver(settings: IdempotencySettings, request: IncomingRequest) -> tuple[bytes, ...]:
-    """Return the verifier's identity: a sender uses one id everywhere, so receivers that share a store need separate keys."""
+    """Return the verifier's identity.
+
+    It separates receivers that share a store, because a sender uses one id at all receivers.
+    """
     identity = getattr(settings.verifier, "identity", None)  # an application may have its own verifier class
     return () if identity is None or request.webhook is None else (identity,)
 
@@ -227,7 +235,10 @@ def _decoded(body: bytes) -> Any:
 
 
 def _named_key(names: Sequence[str], headers: Headers) -> str | None:
-    """Return the key of the first header that is present. If it is malformed, the others are not tried."""
+    """Return the key of the first header that is present.
+
+    If its value is malformed, the other headers are not tried.
+    """
     for name in names:
         try:
             value = headers.optional(name)
@@ -239,7 +250,7 @@ def _named_key(names: Sequence[str], headers: Headers) -> str | None:
 
 
 def _parsed_key(name: str, value: str) -> str:
-    """Accept a string of RFC 8941, as in the IETF draft, and the same without quotes. Both are one key."""
+    """Return the key in the value of a header: a quoted string (RFC 8941), or the same without quotes."""
     if _is_quoted(value):
         key = _escape.sub(r"\1", value[1:-1])
     elif _is_bare(value):
@@ -269,6 +280,6 @@ def answer_to(answer: Answer) -> StoredResponse | None:
 
 def replay(kept: StoredResponse) -> StoredResponse:
     headers = [*kept.headers, (REPLAYED, b"true")]
-    if kept.status >= 200 and kept.status not in (204, 304):  # those have no body, and must not have a Content-Length
+    if kept.status >= 200 and kept.status not in (204, 304):  # 204 and 304 have no body, and no Content-Length
         headers.append((b"content-length", b"%d" % len(kept.body)))
     return StoredResponse(kept.status, tuple(headers), kept.body)

@@ -6,8 +6,8 @@
 The names are those of `IdempotencySettings` in capitals. Objects and functions may be given by their dotted path. For several
 sets of settings, make several subclasses, each with `store` and `options`. Under ASGI the middleware needs ASYNC_STORE.
 
-A verified webhook is `request.hookline_webhook`. Put the middleware after CsrfViewMiddleware and after authentication: a saved
-response is sent instead of calling the view, so the middleware before it has already checked the request.
+A verified webhook is `request.hookline_webhook`. Put the middleware after CsrfViewMiddleware and after authentication.
+It may send a saved response without calling the view, so the request must be checked before.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _Pending:
         return None
 
     async def run(self, view: View) -> HttpResponse:
-        """Call the view, and save its response if the view has taken the key."""
+        """Call the view. Save its response if the key was taken."""
         try:
             response = await settled(view(self))
         except BaseException:
@@ -189,7 +189,7 @@ def _body(request: HttpRequest, headers: Headers, limit: int) -> bytes:
 
 
 async def guarded(holder: BaseHolder, request: HttpRequest, view: View) -> HttpResponse:
-    """Call the view if the request is admitted. The view gets None if the request has no key."""
+    """Call `view` if the request is admitted. Its argument is None if the request has no key."""
     try:
         claim = admit(holder.settings, request)
     except Answered as answered:
@@ -218,7 +218,7 @@ async def once_async(holder: BaseHolder, request: HttpRequest, view: Callable[[]
 
 
 def _check_not_atomic() -> None:
-    """Inside ATOMIC_REQUESTS, the response would be saved before the transaction commits. It may still be rolled back."""
+    """Refuse ATOMIC_REQUESTS: the response would be saved before the commit, which may still fail."""
     if any(conn.settings_dict["ATOMIC_REQUESTS"] and conn.in_atomic_block for conn in connections.all()):
         raise ImproperlyConfigured(
             "@idempotent inside ATOMIC_REQUESTS: use the middleware, or @transaction.non_atomic_requests around it"
@@ -238,7 +238,10 @@ def _record_stream(recording: Recording, hold: Hold, response: HttpResponse) -> 
     close = response.close
 
     def close_after_body() -> None:
-        """Django closes the source of a stream first. Then the recorded response would look complete."""
+        """Close the recorded body first.
+
+        If Django closed its source first, an incomplete response would look complete.
+        """
         body.close()
         close()
 

@@ -9,9 +9,9 @@ all decorators have run. So a FastAPI router needs another route class:
 
     router = APIRouter(route_class=idempotent_route(keys, settings))
 
-For Litestar, give the middleware to the route. If none of these fits, use the middleware with `only=("/webhooks/stripe",)`.
-The setting `only` has no effect here: every request that reaches the handler counts. An exception frees the key, even if the
-framework turns it into a response.
+For Litestar, give the middleware to the route. If none of these fits, use the middleware with
+`only=("/webhooks/stripe",)`. In a decorator or a route class, `only` has no effect: every request that reaches the
+handler is protected. An exception frees the key, even if the framework turns the exception into a response.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _for_every_path(settings: IdempotencySettings | None) -> IdempotencySettings
 
 
 def _package(args: tuple[Any, ...]) -> tuple[str, int]:
-    """Return the framework of the request among the first two arguments, and its position. A method has `self` first."""
+    """Return the framework of the request, and the position of the request: 0, or 1 if the handler is a method."""
     for place, arg in enumerate(args[:2]):
         for kind in type(arg).__mro__:
             package = kind.__module__.partition(".")[0]
@@ -138,7 +138,7 @@ def _guarded_async(
             from starlette.routing import request_response
 
             app = request_response(functools.partial(handler, *args[:place]))
-            return functools.partial(middleware.call, app)  # a response is an ASGI application
+            return functools.partial(middleware.call, app)  # Starlette calls a response as an ASGI application
         if package == "django" and inspect.iscoroutinefunction(handler):
             from hookline.receive.idempotency.django import once_async
 

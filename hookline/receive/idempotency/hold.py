@@ -25,20 +25,21 @@ from hookline.receive.idempotency.settings import IdempotencySettings
 
 T = TypeVar("T")
 
-RENEW = 1 / 3  # part of a lease after which it is renewed
-RETRY = 1 / 12  # part of a lease after which a failed renewal is retried
+RENEW = 1 / 3  # fraction of a lease after which it is renewed
+RETRY = 1 / 12  # fraction of a lease after which a failed renewal is retried
 _CLEAN_BATCH = 1000  # keys that one clean-up statement deletes
-_CLEAN_EVERY = 3600.0  # seconds
+_CLEAN_EVERY = 3600.0  # seconds between two clean-ups of expired keys
 _IDLE = 30.0  # seconds without held keys after which the thread of `Holder` ends
-_KEEP_TRYING = 600.0  # seconds for which a response that could not be saved is offered to the store again
+_KEEP_TRYING = 600.0  # seconds for which a failed save of a response is retried
 
 log = logging.getLogger("hookline.receive")
 
 
 class Hold:
-    """A key that this process holds. If it is dropped without an end, the key becomes free when its lease ends.
+    """A key that this process holds. `settle` or `release` ends the hold.
 
-    With a synchronous store, the coroutines never wait.
+    If the hold is dropped without either, the key becomes free when its lease ends. With a synchronous
+    store, the coroutines never wait.
     """
 
     def __init__(self, holder: BaseHolder, claim: Claim) -> None:
@@ -56,7 +57,10 @@ class Hold:
         return await settled(self._store.begin(claim.key, claim.fingerprint, token=self._token, lease=lease))
 
     async def settle(self, recording: Recording) -> None:
-        """Save the recorded response, or free the key if the response is not kept. Only the first call counts."""
+        """Save the recorded response, or free the key if such a response is not saved.
+
+        Only the first call has an effect.
+        """
         response = recording.result()
         if response is None:
             await self.release()
@@ -106,7 +110,7 @@ class Hold:
         return True
 
     async def _save_or_retry(self, response: StoredResponse) -> None:
-        """The handler has run, so its caller gets the response, even if the store cannot save it yet."""
+        """Save the response, now or later. The handler has run, so the client gets the response in both cases."""
         if await self._save(response) is None:
             return
         if (fault := await self._save(response)) is not None:  # the second try uses another connection
@@ -126,7 +130,7 @@ class Hold:
     async def _begin_again(self) -> bool:
         """Take the key again if the store forgot it (evicted, or restarted without its log) and nobody else has it."""
         is_begun = not self.is_over and await self._is_begun()
-        if is_begun and self.is_over:  # it ended meanwhile, so the key that was just taken must be released
+        if is_begun and self.is_over:  # the hold ended meanwhile, so release the key that was just taken
             await settled(self._store.release(self.claim.key, self._token))
             return False
         return is_begun
@@ -148,7 +152,7 @@ class BaseHolder(ABC):
         _check_store(store, is_async=self.is_async)
         self.store = store
         self.settings = settings
-        self._clean_at: float | None = None  # the first request cleans
+        self._clean_at: float | None = None  # when the next clean-up is due; None: at the first request
 
     @abstractmethod
     def work_later(self, hold: Hold) -> None:
@@ -216,7 +220,7 @@ class Holder(BaseHolder):
         self._retry_after = settings.lease * RETRY
         self._lock = threading.Lock()
         self._due: WeakKeyDictionary[Hold, float] = WeakKeyDictionary()  # weak, so that dropped holds are not renewed
-        self._unsaved: set[Hold] = set()  # these must not be dropped
+        self._unsaved: set[Hold] = set()  # holds whose response is not saved yet; this set keeps them alive
         self._busy_at = 0.0
         self._thread: threading.Thread | None = None
 
@@ -227,7 +231,7 @@ class Holder(BaseHolder):
                 self._unsaved.add(hold)
             self._due[hold] = now + (self._renew_after if hold.unsaved is None else self._retry_after)
             self._busy_at = now
-            if self._thread is None or not self._thread.is_alive():  # it is not alive after a fork
+            if self._thread is None or not self._thread.is_alive():  # a forked child does not have the thread
                 self._thread = threading.Thread(target=self._run, name="hookline-heartbeat", daemon=True)
                 self._thread.start()
 
@@ -239,7 +243,10 @@ class Holder(BaseHolder):
         threading.Thread(target=lambda: run_sync(self._clean()), name="hookline-clean", daemon=True).start()
 
     def _run(self) -> None:
-        """Check the leases twice per renewal time. Waking the thread for each request would cost more: most end before that."""
+        """Check the leases twice per renewal interval.
+
+        Waking the thread for each request would cost more: most requests end sooner.
+        """
         pause = self._renew_after / 2
         while self._is_needed():
             time.sleep(pause)
@@ -256,9 +263,10 @@ class Holder(BaseHolder):
             return True
 
     def _work_on_due(self) -> bool:
-        """Stop at the first failure and return False: while the store is down, each call may cost its timeout.
+        """Work on the holds that are due. Return False after the first failure.
 
-        No variable of `_run` refers to a hold, so that the sleeping thread does not keep dropped holds alive.
+        While the store is down, each call may take its whole timeout, so the other holds wait. This is not a part of
+        `_run`, whose variables would keep dropped holds alive while the thread sleeps.
         """
         now = time.monotonic()
         with self._lock:
@@ -266,11 +274,14 @@ class Holder(BaseHolder):
         return all(self._work_on(hold) for hold in due)
 
     def _work_on(self, hold: Hold) -> bool:
-        """Return False if the store was not available. The hold then goes to the end of the queue."""
+        """Renew the lease, or save the response.
+
+        Return False if the store was not available: the hold is then due again later.
+        """
         was_unsaved = hold.unsaved is not None
         outcome = run_sync(hold.work())
         with self._lock:
-            has_changed = was_unsaved != (hold.unsaved is not None)  # the response came during the renewal
+            has_changed = was_unsaved != (hold.unsaved is not None)  # the handler ended during the renewal
             if outcome is False and not has_changed:
                 self._due.pop(hold, None)
                 self._unsaved.discard(hold)
@@ -283,7 +294,7 @@ class Holder(BaseHolder):
 
 
 class AsyncHolder(BaseHolder):
-    """Takes keys of an async store, and keeps tasks that must not be cancelled with a request."""
+    """Takes keys of an async store, and runs tasks that must not be cancelled together with a request."""
 
     is_async = True
 
@@ -293,11 +304,14 @@ class AsyncHolder(BaseHolder):
         self._tasks: set[asyncio.Task[Any]] = set()  # the event loop keeps only weak references to tasks
 
     def work_later(self, hold: Hold) -> None:
-        """Wait before a retry: the handler may hold the connection that the store waits for until its response is sent."""
+        """Schedule `hold.work`.
+
+        A retry runs later: until its response is sent, the handler may hold the connection that the store needs.
+        """
         self._schedule(hold, RENEW if hold.unsaved is None else RETRY)
 
     def stop_renewing(self, hold: Hold) -> None:
-        """A renewal that has started is not cancelled: a cancelled call would cost the store a connection."""
+        """Cancel the timer, but not a renewal that has started: a cancelled call would cost the store a connection."""
         if (timer := self._timers.pop(hold, None)) is not None:
             timer.cancel()
 
@@ -307,7 +321,7 @@ class AsyncHolder(BaseHolder):
         self._timers[hold] = asyncio.get_running_loop().call_later(pause, self.spawn, work)
 
     async def work_on(self, hold: Hold) -> None:
-        """Renew the lease or save the response, and schedule the next time."""
+        """Renew the lease or save the response, and schedule the next run."""
         self._timers.pop(hold, None)
         outcome = await hold.work()
         if outcome is not False and (not hold.is_over or hold.unsaved is not None):

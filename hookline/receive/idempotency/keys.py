@@ -26,7 +26,7 @@ ABANDONED = 96 * 3600.0
 
 
 class KeyStoreUnavailable(HooklineError):
-    """The store is not available. Whether the call had an effect is unknown; the next call finds out."""
+    """The store is not available. It is unknown whether the call had an effect. It is safe to repeat the call."""
 
 
 # ── keys ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -53,7 +53,7 @@ def checked_timeout(timeout: float) -> float:
 
 class StoredResponse(Struct, frozen=True):
     status: int
-    headers: tuple[tuple[bytes, bytes], ...]  # in the order of the response, with repeated ones
+    headers: tuple[tuple[bytes, bytes], ...]  # in the order of the response; a name may occur several times
     body: bytes
 
     def text_headers(self) -> list[tuple[str, str]]:
@@ -100,7 +100,7 @@ def answer_of(verdict: str, value: Any) -> Answer:
 
 # ── the stored form of a response ─────────────────────────────────────────────────────────────────────────────────
 
-_VERSION = b"\x01"  # the format: after it follows MessagePack of [status, [[name, value], ...], body]
+_VERSION = b"\x01"  # version of the format: MessagePack of [status, [[name, value], ...], body] follows
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(tuple[int, tuple[tuple[bytes, bytes], ...], bytes])
@@ -111,7 +111,10 @@ def encode(response: StoredResponse) -> bytes:
 
 
 def decode(raw: bytes) -> StoredResponse:
-    """Raise an error if the response cannot be read: to run the handler again would be a second effect."""
+    """Decode a saved response.
+
+    If it cannot be read, raise an error: to run the handler again would be a second effect.
+    """
     if raw[:1] != _VERSION:
         raise KeyStoreUnavailable("the response of this key was saved by another release of Hookline")
     try:

@@ -1,4 +1,4 @@
-"""Decide whether a path is below another, in any reading of its spelling. No I/O.
+"""Decide whether a URL path is below another one, in any way in which a server may read its spelling. No I/O.
 
 Servers, proxies and routers read paths differently: Starlette's `^/hooks$` also matches `/hooks` with a line break after it,
 Litestar removes double slashes, and a pattern may ignore case. If a router took a path for a guarded one and this module did
@@ -17,16 +17,15 @@ from urllib.parse import unquote
 from uuid import UUID
 
 _PASSES = 3  # how often a path is percent-decoded: by the server, by a proxy in front of it, and once more
-_LONGEST = 2048  # characters of an unusual path that are read; a longer path always counts as guarded
+_LONGEST = 2048  # maximum characters of an unusual path; a longer one always counts as guarded
 
 _is_ordinary = re.compile(r"(?:/[a-zA-Z0-9_-]+(?:\.[a-zA-Z0-9_-]+)*)+").fullmatch
 _is_entry = re.compile(r"/[\w\-.~/@:+,=!&']*").fullmatch
 _is_escaped = re.compile(r"(?:[^%]|%[0-9A-Fa-f]{2})*").fullmatch
 _has_dots = re.compile(r"/\.{1,2}(?:/|$)").search
 _slashes = re.compile(r"[/\\]+")
-_origin = re.compile(
-    r"\A[/\\]*[a-z][a-z0-9+.-]*:[/\\]+[^/\\]*"
-)  # the scheme and host of a request target in absolute form
+# The scheme and host of a request target in absolute form, such as `http://host` in `POST http://host/hooks`.
+_origin = re.compile(r"\A[/\\]*[a-z][a-z0-9+.-]*:[/\\]+[^/\\]*")
 _params = re.compile(r";[^/\\]*")
 _has_digit = re.compile(r"\d").search
 _zeros = re.compile(r"\A([+-]?)0+(?=\d)")  # leading zeros: int() refuses very many digits
@@ -35,7 +34,7 @@ _goes_on = re.compile(r"[a-z0-9_-]").match  # `/hooks-old` is not below `/hooks`
 
 
 def is_below(path: str, entries: Iterable[str], *, ends: bool = True) -> bool:
-    """Return whether the path is below one of the entries. With `ends`, `/hooksy` is not below `/hooks`."""
+    """Return whether the path is below one of the entries. If `ends` is True, `/hooksy` is not below `/hooks`."""
     prefixes = [_prefix(entry) for entry in entries]
     if "" in prefixes or (len(path) > _LONGEST and not _is_ordinary(path)):
         return True
@@ -80,7 +79,7 @@ def _valued(path: str) -> str:
 
 
 def _value(name: str) -> str:
-    """Return one form of a number (`7`, `+07`, `7.0`) or UUID (with or without dashes), as a typed parameter reads it."""
+    """Return one form for all spellings of a number (`7`, `+07`, `7.0`) or of a UUID (with or without dashes)."""
     if not _has_digit(name):
         return name
     digits = name
@@ -100,7 +99,10 @@ def _value(name: str) -> str:
 
 
 def _readings(path: str) -> Iterator[str]:
-    """Return all readings of a path. The first changes the path least, the last most."""
+    """Yield every way in which a server or router may read the path.
+
+    The first changes the path least, the last most.
+    """
     if _is_ordinary(path):
         yield path.lower()
         return
@@ -121,7 +123,10 @@ def _of_one_level(text: str) -> Iterator[str]:
 
 
 def _folded(text: str) -> str:
-    """Remove case, and make full-width letters plain. One character at a time: normalizing long texts takes quadratic time."""
+    """Fold case and full-width letters.
+
+    This goes character by character: normalizing a long text takes quadratic time.
+    """
     if not text.isascii():
         text = "".join(unicodedata.normalize("NFKD", char) for char in text)
     return text.casefold()

@@ -37,7 +37,7 @@ def problem(status: int, code: str, detail: str, *, retry_after: float | None = 
 
 KEY_MISSING = problem(400, "key_missing", "this request needs an idempotency key")
 BODY_INCOMPLETE = problem(400, "body_incomplete", "the body ended before its announced length")
-# It does not say what is wrong with the signature. The receiver's log does.
+# This text does not say what is wrong with the signature. The receiver's log says it.
 SIGNATURE_INVALID = problem(401, "signature_invalid", "the signature of this webhook could not be verified")
 KEY_REUSED = problem(422, "key_reused", "this idempotency key was used for another request")
 _NOT_KNOWN = (

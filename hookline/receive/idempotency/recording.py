@@ -10,7 +10,7 @@ from hookline.receive.idempotency.settings import IdempotencySettings
 
 Header = tuple[bytes, bytes]
 
-# These belong to the connection, or are new for each response. The length is computed from the saved body.
+# These headers belong to the connection, or are new for each response. Content-Length is computed from the saved body.
 _NEVER_KEPT = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer trailers transfer-encoding "
     b"upgrade date server content-length".split()
@@ -24,7 +24,7 @@ _REDIRECTED = frozenset({307, 308})
 
 
 class Recording:
-    """One response. If its body is longer than `max_response`, only status and headers are recorded."""
+    """Records one response. If its body is longer than `max_response`, only status and headers are recorded."""
 
     def __init__(self, settings: IdempotencySettings) -> None:
         self._settings = settings
@@ -58,12 +58,15 @@ class Recording:
 
     @property
     def is_complete(self) -> bool:
-        """True if these bytes complete the response. It must be saved before the client gets the last of them."""
+        """True if the recorded body has its Content-Length.
+
+        The response must be saved before the client gets the last byte.
+        """
         return self._length is not None and self._size >= self._length
 
     @property
     def is_known(self) -> bool:
-        """True if the saved response will not change any more, so that it can be saved before the end."""
+        """True if more bytes would not change the saved response, so that it can be saved before the body ends."""
         return self._keeps() and self.without_body
 
     def result(self) -> StoredResponse | None:
@@ -79,7 +82,10 @@ class Recording:
         return StoredResponse(self._status, tuple(headers), b"".join(self._chunks))
 
     def _keeps(self) -> bool:
-        """Do not save an error with `Retry-After`, nor a redirect that repeats the request (307, 308): neither is final."""
+        """Return whether the response is saved.
+
+        An error with `Retry-After` and the redirects 307 and 308 are not final.
+        """
         asks_again = self._status >= 400 and any(name == b"retry-after" for name, _ in self._headers)
         is_final = self._status > 0 and self._status not in _REDIRECTED and not asks_again
         return is_final and self._settings.keeps(self._status)

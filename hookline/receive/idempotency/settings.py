@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 KEY_HEADERS = ("Idempotency-Key", "webhook-id", "svix-id", "X-GitHub-Delivery", "X-Shopify-Webhook-Id")
 
-# After one of these, a client may send the same key again, and the handler must run then. Routers answer 404 and 405 to any
-# request before a handler runs.
+# After one of these statuses, a client may send the same key again, and the handler must run then. A router answers
+# 404 and 405 without running a handler.
 _TEMPORARY = frozenset({401, 403, 404, 405, 408, 409, 425, 429})
 
-_CENTURY = 100 * 365.25 * 86400  # seconds; a time that the database cannot store would fail only after the handler
+# Seconds. A longer `ttl` may be too large for the database, and saving would fail only after the handler has run.
+_CENTURY = 100 * 365.25 * 86400
 
 _is_name = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch
 
@@ -41,7 +42,7 @@ class IncomingRequest(Struct, frozen=True):
 
 
 def is_final(status: int) -> bool:
-    """Return True for all statuses but server errors and those after which a client retries. The default of `keeps`."""
+    """Return False for server errors and for statuses after which a client retries. This is the default of `keeps`."""
     return status < 500 and status not in _TEMPORARY
 
 
@@ -51,8 +52,8 @@ def succeeded(status: int) -> bool:
 
 
 class IdempotencySettings(Struct, frozen=True, kw_only=True):
-    # The source of the key: names of headers, of which the first that is present counts, or a function (it returns None if the
-    # request has no key). The default is the id of the verified webhook, or KEY_HEADERS without a verifier.
+    # The source of the key: names of headers, of which the first that is present is used, or a function, which returns
+    # None if the request has no key. The default is the id of the verified webhook, or KEY_HEADERS without a verifier.
     key: Sequence[str] | Callable[[IncomingRequest], str | bytes | None] | None = None
     # The owner of the key, such as a tenant id. The same key of another owner is another key.
     scope: Callable[[IncomingRequest], str | bytes | Sequence[str | bytes]] | None = None
@@ -60,22 +61,21 @@ class IdempotencySettings(Struct, frozen=True, kw_only=True):
     # False: a key that was used at another path is refused with 422.
     per_path: bool = True
     required: bool = False  # True: a request without a key gets 400. False: it passes through
-    methods: Sequence[str] = ("POST", "PUT", "PATCH", "DELETE")  # a verified webhook has its key with any method
-    only: Sequence[str] = ()  # these paths and all below them, in any spelling; () means every path
-    # A refused request gets 401. Without `only`, requests with a safe method and no body are not verified.
+    # Requests with these methods may have a key. A verified webhook may have a key with any method.
+    methods: Sequence[str] = ("POST", "PUT", "PATCH", "DELETE")
+    only: Sequence[str] = ()  # the covered paths, with all paths below them, in any spelling; () covers every path
+    # A request that the verifier refuses gets 401. Without `only`, safe methods without a body are not verified.
     verifier: Verifier | None = None
-    url: Callable[[IncomingRequest], str] | None = (
-        None  # returns the URL that the sender signed (Twilio); needed behind a proxy
-    )
-    keeps: Callable[[int], bool] = is_final  # which statuses are saved; an error with `Retry-After` never is
+    # Returns the URL that the sender signed (Twilio). It is needed behind a proxy.
+    url: Callable[[IncomingRequest], str] | None = None
+    keeps: Callable[[int], bool] = is_final  # True for statuses to save; an error with `Retry-After` is never saved
     forgets: Sequence[str] = ("set-cookie",)  # response headers that are not saved
-    lease: float = 30.0  # seconds until a copy may take over from a dead process; renewed after a third of it
+    lease: float = 30.0  # seconds until a copy may take the key of a dead process; renewed after a third of it
     ttl: float = 96 * 3600.0  # seconds for which a response is kept: longer than any sender retries
     max_body: int = 1 << 20  # bytes of a request with a key or a signature; a longer one gets 413
     max_response: int = 1 << 20  # bytes of a response; a longer one is saved without its body
-    when_unavailable: Literal["refuse", "pass"] = (
-        "refuse"  # while the store is down: answer 503, or run the handler without protection
-    )
+    # While the store is down, `refuse` answers 503, and `pass` runs the handler without protection.
+    when_unavailable: Literal["refuse", "pass"] = "refuse"
 
     def __post_init__(self) -> None:
         _check_names("methods", self.methods)
@@ -103,7 +103,7 @@ class IdempotencySettings(Struct, frozen=True, kw_only=True):
 
 
 def _check_paths(paths: object) -> None:
-    """Each path must guard something. A generator is refused: it would be empty after the first request, and guard nothing."""
+    """Check that each path can match a request. Refuse a generator: it would be empty after the first request."""
     if isinstance(paths, str | bytes | Mapping) or not isinstance(paths, Collection):
         raise InvalidInput("give a list of paths that begin with a slash", field="only")
     for path in paths:

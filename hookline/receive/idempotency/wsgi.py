@@ -85,7 +85,10 @@ def incoming(settings: IdempotencySettings, environ: Environ, headers: Headers) 
 
 
 def _read(environ: Environ, length: int | None, limit: int) -> bytes:
-    """Read the whole body. Without a Content-Length there is a body only if the server marks its end."""
+    """Read the whole body.
+
+    Without a Content-Length there is a body only if the server sets `wsgi.input_terminated`.
+    """
     if length is not None:
         body = _read_up_to(environ["wsgi.input"], length)
         if len(body) < length:
@@ -116,7 +119,10 @@ def _text(native: str) -> str:
 
 
 def _path(environ: Environ) -> str:
-    """Return the whole path. A request line without a leading slash (`POST pay HTTP/1.1`) needs one between the parts."""
+    """Return the root and the path.
+
+    A slash between them is missing after a request line such as `POST pay HTTP/1.1`.
+    """
     root, path = environ.get("SCRIPT_NAME", ""), environ.get("PATH_INFO", "")
     return _text(root + path if path.startswith("/") or not path else f"{root}/{path}")
 
@@ -152,7 +158,10 @@ def _run_recorded(
 
 
 class RecordedBody:
-    """The chunks of a response. If it is closed too early, it reads the rest itself, because the effect has happened."""
+    """Records the chunks of a response.
+
+    If the server closes it early, it reads the rest itself, because the handler has run.
+    """
 
     def __init__(self, chunks: Iterable[bytes], recording: Recording, hold: Hold) -> None:
         self._source = chunks

@@ -10,7 +10,7 @@ Or acknowledge first and process later: `inbox.accept(conn, webhook)` stores the
 and retries it.
 
 `conn` is the connection or session that you already have: sqlite3, psycopg 3, psycopg2, SQLAlchemy or Django. The functions
-whose names end in `_async` take those of asyncpg, psycopg and SQLAlchemy. None of them commits.
+whose names end in `_async` take async ones of asyncpg, psycopg and SQLAlchemy. No function commits.
 docs/guides/deduplicate-with-the-inbox.md explains how to set up the tables.
 """
 

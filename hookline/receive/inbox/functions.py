@@ -22,14 +22,14 @@ from hookline.receive.inbox.queries import KEPT, STEP
 from hookline.receive.verify import Webhook
 from hookline.rules.checks.text import check_whole
 
-MAX_DAYS = 366  # days of a report
+MAX_DAYS = 366  # maximum days of a report
 MAX_STEP = 100_000  # rows that one call deletes or returns at most
 
 # ── once ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def once(conn: Any, key: str, scope: str = "") -> AbstractContextManager[bool]:
-    """Record `key` in the open transaction of `conn`. The value is True if nobody recorded it before. The block always runs.
+    """Record `key` in the open transaction of `conn`. `first` is True if the key is new. The block always runs.
 
         with conn.transaction(), inbox.once(conn, webhook.id) as first:  # psycopg
             if first:
@@ -121,13 +121,13 @@ async def _accept(
 
 
 def clean(conn: Any, older_than: float | timedelta = KEPT, *, limit: int = STEP) -> int:
-    """Delete keys, copies and finished events that are older. Return how many rows were deleted, at most `limit` per table:
+    """Delete keys, copies and finished events older than `older_than`. Return how many, up to `limit` per table:
 
         while inbox.clean(conn):
             conn.commit()
 
-    A copy that arrives after its key was deleted has an effect again. The report shows it, because effects are kept twice
-    as long. Open and dead events stay.
+    A copy that arrives after its key was deleted has an effect again. The report shows this, because effects are kept
+    twice as long. Open and dead events stay.
     """
     return run_sync(
         queries.clean(adapters.of(conn), checks.check_age(older_than), check_whole("limit", limit, 1, MAX_STEP))
@@ -165,7 +165,10 @@ async def _replay(on: Adapter, ids: int | Iterable[int]) -> int:
 
 
 def resolve(conn: Any, ids: int | Iterable[int]) -> int:
-    """Close dead events without handling them. Their bodies are deleted, and copies are still ignored. Return how many."""
+    """Close dead events without handling them.
+
+    Their bodies are deleted, and copies are still ignored. Return how many were closed.
+    """
     return run_sync(queries.resolve(adapters.of(conn), checks.check_ids(ids)))
 
 
@@ -177,7 +180,10 @@ async def resolve_async(conn: Any, ids: int | Iterable[int]) -> int:
 
 
 def report(conn: Any, days: int = 7) -> Report:
-    """Return the webhooks and effects of the last UTC days. A key counts until it is deleted, by default after 30 days."""
+    """Count the webhooks and effects of the last UTC days.
+
+    A key is counted until it is deleted, by default after 30 days.
+    """
     return run_sync(_report(adapters.of(conn), days))
 
 
@@ -186,7 +192,7 @@ async def report_async(conn: Any, days: int = 7) -> Report:
 
 
 async def _report(on: Adapter, days: int) -> Report:
-    """Include every day, also days without any webhook."""
+    """Return a report with every day, also days without any webhook."""
     found = await queries.days(on, check_whole("days", days, 1, MAX_DAYS))
     today, waiting, overdue, dead = await queries.backlog(on)
     last = date.fromisoformat(today)
@@ -198,7 +204,8 @@ async def _report(on: Adapter, days: int) -> Report:
 # ── set-up ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-# The lock makes two set-ups at once run one after the other. One statement, so that it also holds in autocommit mode.
+# The lock makes concurrent set-ups run one after the other. All is one statement, so that the lock also works in
+# autocommit mode.
 _POSTGRES = """DO $hookline$ BEGIN
 PERFORM pg_catalog.pg_advisory_xact_lock(1214540, 5);
 {}

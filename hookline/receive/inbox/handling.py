@@ -1,4 +1,4 @@
-"""The decisions of a worker: which handler, retry or dead, how long to wait. Time and chance are arguments."""
+"""The decisions of a worker: which handler, retry or dead, how long to wait. Time and random numbers are arguments."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from hookline.rules import backoff
 
 Handler = Callable[[Any, Event], Any]
 
-POLICY = RetryPolicy(cap=3600.0)  # waits of 1 s, 3 s, 9 s ... up to an hour; 12 attempts within a day
+POLICY = RetryPolicy(cap=3600.0)  # waits of up to 1 s, 3 s, 9 s ... an hour; 12 attempts within a day
 
-_SHORTEST_PAUSE = 0.005  # seconds
-_LONGEST_ERROR = 1000  # characters
+_SHORTEST_PAUSE = 0.005  # seconds between the first two polls of an idle worker
+_LONGEST_ERROR = 1000  # maximum characters of a stored error
 
 
 class NoHandler(HooklineError):
@@ -55,7 +55,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     policy: RetryPolicy = POLICY
     lease: float = 60.0  # seconds until the event of a dead worker can be claimed again
     poll: float = 0.2  # seconds between two polls of an idle worker
-    keep: float | timedelta | None = KEPT  # how long keys are kept; None: the worker does not clean
+    keep: float | timedelta | None = KEPT  # how long keys are kept; None: the worker deletes none
 
     def __post_init__(self) -> None:
         if not isinstance(self.handlers, Mapping) or not all(
@@ -79,7 +79,7 @@ class Rules(Struct, frozen=True, kw_only=True):
         return found
 
     def is_exhausted(self, event: Event) -> bool:
-        """Return True if all attempts were made before this one. The last of them was interrupted."""
+        """Return True if the event has had all its attempts. A worker died during the last one."""
         return event.attempt > self.policy.max_attempts
 
     def judge(self, attempt: int, age: float, chance: random.Random) -> Retry | Bury:
@@ -90,7 +90,7 @@ class Rules(Struct, frozen=True, kw_only=True):
         return Bury(Reason.BUDGET_EXHAUSTED) if age + wait > self.policy.max_age else Retry(wait)
 
     def pause(self, idle_polls: int, chance: random.Random) -> float:
-        """Return the seconds until the next poll, after some polls that found nothing.
+        """Return the seconds until the next poll, after `idle_polls` polls that found nothing.
 
         The first pauses are short, because a worker is woken before the new event is committed.
         """

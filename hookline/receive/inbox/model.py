@@ -19,7 +19,7 @@ class Event(Struct, frozen=True, kw_only=True):
     event_type: str | None
     body: bytes  # the bytes of the request
     headers: dict[str, str]  # the headers that `accept` was asked to keep, with names in lower case
-    attempt: int  # 1 is the first
+    attempt: int  # number of this attempt, from 1
     accepted_at: datetime
 
     @overload
@@ -41,7 +41,7 @@ class DeadEvent(Struct, frozen=True, kw_only=True):
     body: bytes
     headers: dict[str, str]
     attempts: int
-    reason: str  # attempts_exhausted, budget_exhausted
+    reason: str  # attempts_exhausted or budget_exhausted
     error: str  # the last line of the last attempt's traceback
     accepted_at: datetime
     died_at: datetime
@@ -52,18 +52,18 @@ class Claim(Struct, frozen=True, kw_only=True):
 
     id: int
     token: str
-    age: float  # seconds of its time budget that are used
+    age: float  # seconds of the event's time budget that are used
     event: Event
 
 
 class Day(Struct, frozen=True, kw_only=True):
     """The numbers of one UTC day."""
 
-    day: str  # 2026-01-31
+    day: str  # such as 2026-01-31
     first: int = 0  # keys that arrived for the first time
     duplicates_stopped: int = 0
     effects: int = 0
-    duplicate_effects: int = 0  # effects of keys that already had one; must be 0
+    duplicate_effects: int = 0  # effects of keys that already had an effect; must be 0
 
     @property
     def arrivals(self) -> int:
@@ -73,7 +73,7 @@ class Day(Struct, frozen=True, kw_only=True):
 class Report(Struct, frozen=True, kw_only=True):
     days: tuple[Day, ...]  # oldest first, today last
     waiting: int  # accepted events that are not handled yet
-    overdue: float  # seconds for which the oldest of them has been due
+    overdue: float  # seconds for which the oldest waiting event has been due
     dead: int
 
     @property

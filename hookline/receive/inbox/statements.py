@@ -21,14 +21,14 @@ _MACROS: list[tuple[str, str, str]] = [
     ),
     (r"DATE_OF\((\w+)\)", r"CAST(CAST(\1 AT TIME ZONE 'UTC' AS date) AS text)", r"date(\1 / 1000000, 'unixepoch')"),
     (
-        r"MIDNIGHT_BEFORE\(([^()]*)\)",  # the UTC midnight at which the last days begin; today is one of them
+        r"MIDNIGHT_BEFORE\(([^()]*)\)",  # the UTC midnight at which the last `\1` days begin, today included
         r"(date_trunc('day', NOW AT TIME ZONE 'UTC') - (\1 - 1) * interval '1 day') AT TIME ZONE 'UTC'",
         r"(NOW / 86400000000 - \1 + 1) * 86400000000",
     ),
     (r"\bNOW\b", "now()", ":now"),
     (r"FOR UPDATE SKIP LOCKED", "FOR UPDATE SKIP LOCKED", ""),
 ]
-# The PostgreSQL types of parameters. All others are text.
+# The PostgreSQL types of parameters. All other parameters are text.
 _TYPES = {
     "id": "bigint",
     "body": "bytea",
@@ -58,8 +58,8 @@ class Pair:
 
 # ── statements with a second write ───────────────────────────────────────────────────────────────────────────────
 
-# Each arrival and each effect is counted in a table of its own. SQLite cannot write two tables in one statement, so it runs
-# EFFECT or COPY afterwards. PostgreSQL writes both in one statement, so that it is one round trip.
+# Each copy and each effect is also a row of a table of its own. SQLite cannot write to two tables in one statement, so
+# it runs EFFECT or COPY afterwards. PostgreSQL writes both rows in one statement, to save a round trip.
 EFFECT = Pair("INSERT INTO hookline_inbox_effect (flow, scope, key, at) VALUES (:flow, :scope, :key, NOW)")
 COPY = Pair("INSERT INTO hookline_inbox_copy (flow, scope, key, at) VALUES (:flow, :scope, :key, NOW)")
 
@@ -87,8 +87,8 @@ ON CONFLICT (scope, key) DO NOTHING RETURNING scope, key
 """
 ACCEPT, ACCEPT_AND_COUNT = Pair(_ACCEPT), _with(_ACCEPT, copy=_AND_COPY)
 
-# This runs before the handler, in its transaction. So the row stays locked while the handler runs, and if the handler commits
-# by itself, the mark "done" is committed too.
+# This runs before the handler, in the same transaction. So the row stays locked while the handler runs, and if the
+# handler commits by itself, the state "done" is committed too.
 _FINISH = """
 UPDATE hookline_inbox_event
 SET state = 'done', token = NULL, body = NULL, headers = NULL, error = NULL, finished_at = NOW
@@ -99,8 +99,8 @@ FINISH, FINISH_AND_COUNT = Pair(_FINISH), _with(_FINISH, _AND_EFFECT)
 
 # ── the worker ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-# The error is for the case that this worker dies. Every other end of the attempt overwrites it. A row that the handler of
-# another worker has locked is skipped, even if its claim has expired.
+# The error `:died` stays in the row only if this worker dies: every other end of the attempt overwrites it. A row that
+# the handler of another worker has locked is skipped, even if its claim has expired.
 CLAIM = Pair("""
 UPDATE hookline_inbox_event
 SET token = :token, attempts = attempts + 1, error = :died, due_at = NOW + SECONDS(:lease)
@@ -110,7 +110,8 @@ WHERE id = (
 RETURNING id, scope, key, event_type, body, headers, attempts, MICROS(accepted_at), ELAPSED(budget_from)
 """)
 
-# This runs after the handler. If the handler rolled back, the mark is gone, but later writes of the handler are not.
+# This runs after the handler. If the handler rolled back, the state is no longer "done", and the worker must roll back
+# what the handler wrote after that.
 FINISHED = Pair("SELECT 1 FROM hookline_inbox_event WHERE id = :id AND state = 'done'")
 
 RETRY = Pair("""
@@ -150,7 +151,7 @@ RETURNING 1
 
 
 def _clean(table: str, id_: str, at: str, only: str = "") -> Pair:
-    """SKIP LOCKED: two clean-ups at once do not wait for each other."""
+    """Delete old rows. SKIP LOCKED: two clean-ups at the same time do not wait for each other."""
     return Pair(f"""
 DELETE FROM {table} WHERE ({id_}) IN (
     SELECT {id_} FROM {table} WHERE {only}{at} < NOW - SECONDS(:age)

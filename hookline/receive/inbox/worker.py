@@ -28,7 +28,7 @@ class InboxWorker(WorkerLoop):
     policy    when the handler is called again, and when the event is dead (it then has a reason and the error)
     lease     seconds (60) until another worker may take the event of a worker that died. A worker that is alive keeps its event
     poll      seconds (0.2) between two polls while the worker is idle. An `accept` in the same process wakes the worker at once
-    keep      how long keys are kept (30 days); the worker cleans every hour. None: you call `clean` yourself
+    keep      how long keys are kept (30 days); the worker deletes them every hour. None: you call `clean` yourself
     """
 
     _event = threading.Event
@@ -45,7 +45,10 @@ class InboxWorker(WorkerLoop):
         super().__init__(connect, handlers, options, threads=threads)
 
     def run(self) -> None:
-        """Start, and return after `stop` was called and all handlers have ended: `signal(SIGTERM, lambda *_: worker.stop(0))`."""
+        """Start, and return after `stop` was called and all handlers have ended.
+
+        To stop on SIGTERM, call `signal(SIGTERM, lambda *_: worker.stop(0))` before.
+        """
         self.start()
         for thread in self._running:
             thread.join()
@@ -60,7 +63,10 @@ class InboxWorker(WorkerLoop):
         return not any(thread.is_alive() for thread in others)
 
     def drain(self) -> int:
-        """Handle all events that are due now, in this thread. Return how many. For a cron job or a test."""
+        """Handle all events that are due now, in this thread.
+
+        Return their number. This is for a cron job or a test.
+        """
         return run_sync(self._drain())
 
     def __enter__(self) -> InboxWorker:
@@ -80,7 +86,7 @@ class InboxWorker(WorkerLoop):
     def _is_manager(self, made: Any) -> bool:
         if not adapters.is_known(made) and hasattr(type(made), "__enter__"):
             return True
-        adapters.of(made)  # raises UnknownConnection
+        adapters.of(made)  # raises UnknownConnection for any other object
         return False
 
     async def _wait(self, event: threading.Event, seconds: float) -> bool:

@@ -55,7 +55,7 @@ class AsyncInboxWorker(WorkerLoop):
         await asyncio.gather(*self._running, return_exceptions=True)
 
     async def drain(self) -> int:
-        """Handle all events that are due now. Return how many."""
+        """Handle all events that are due now. Return their number."""
         return await self._drain()
 
     async def __aenter__(self) -> AsyncInboxWorker:
@@ -80,7 +80,7 @@ class AsyncInboxWorker(WorkerLoop):
         return await made if inspect.iscoroutine(made) else made
 
     def _is_manager(self, made: Any) -> bool:
-        """SQLAlchemy's connections are context managers too: they connect when they are entered."""
+        """Return True for every context manager, also SQLAlchemy's connections: they connect when they are entered."""
         return hasattr(type(made), "__aenter__")
 
     async def _wait(self, event: asyncio.Event, seconds: float) -> bool:
@@ -92,7 +92,10 @@ class AsyncInboxWorker(WorkerLoop):
         await settled(result)
 
     def _is_cancelled(self, error: BaseException) -> bool:
-        """A CancelledError may also come from something that the handler awaited. Then only the handler has failed."""
+        """Return True only if this task is cancelled.
+
+        A CancelledError may also come from something that the handler awaited.
+        """
         task = asyncio.current_task()
         is_task_cancelled = task is not None and task.cancelling() > 0
         return super()._is_cancelled(error) or (isinstance(error, asyncio.CancelledError) and is_task_cancelled)

@@ -1,6 +1,6 @@
 """The loop of a worker, and the steps for one event. Threads and asyncio tasks run the same code.
 
-The handler's writes and the mark "done" are one transaction.
+The handler's writes and the state "done" are committed in one transaction.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hookline.receive.inbox.wake import IdleWorker
 from hookline.rules import backoff
 
 RECONNECT = RetryPolicy(base=0.2, factor=2.0, cap=10.0)
-CLEAN_EVERY = 3600.0  # seconds
+CLEAN_EVERY = 3600.0  # seconds between two clean-ups
 
 log = logging.getLogger("hookline.inbox")
 
@@ -148,7 +148,10 @@ class WorkerLoop(ABC):
             await settled(made.close())
 
     async def _clean_if_due(self, on: Adapter) -> None:
-        """Run one clean-up step, in one thread or task at a time. It stays due until a step has deleted nothing."""
+        """Run one clean-up step, in one thread or task at a time.
+
+        The clean-up stays due until a step deletes nothing.
+        """
         keep = self._rules.keep
         if keep is None or clock.monotonic() < self._clean_at or not self._cleaning.acquire(blocking=False):
             return
@@ -179,7 +182,7 @@ class WorkerLoop(ABC):
             await self._handle(on, conn, claimed)
         except _ClaimLost:
             log.warning("%r: the claim ended before the handler began; another worker has it", claimed.event.key)
-        except BaseException as error:  # handlers are foreign code, and asyncio and gevent raise BaseExceptions
+        except BaseException as error:  # a handler may raise anything; asyncio and gevent raise BaseExceptions
             if self._is_cancelled(error):
                 raise
             await self._failed(on, claimed, error, claimed.age + clock.monotonic() - started)
@@ -202,7 +205,7 @@ class WorkerLoop(ABC):
                 is_recorded = await queries.bury(on, claimed, line, verdict.reason, event.attempt)
             else:
                 is_recorded = await queries.retry(on, claimed, line, verdict.delay)
-        if not is_recorded:  # the mark "done" is committed, with a part of the handler's writes
+        if not is_recorded:  # "done" is committed with a part of the handler's writes, or the claim is lost
             log.error(
                 "%r: is not retried: the handler committed by itself (leave that to the worker), or another worker has it",
                 event.key,

@@ -1,4 +1,4 @@
-"""Idempotency keys in PostgreSQL 14 or later: for any number of machines.
+"""Idempotency keys in PostgreSQL 14 or later, with psycopg 3.2 or newer or asyncpg: for any number of machines.
 
     keys = PostgresKeys(pool)                      # psycopg_pool.ConnectionPool
     keys = PostgresKeys(lambda: psycopg.connect(URL))
@@ -6,7 +6,7 @@
     keys = AsyncPostgresKeys(lambda: asyncpg.create_pool(URL))
     keys.create_table()                            # or `table_sql()` in your own migrations
 
-Each method is one statement in a transaction of its own. Only the database's clock is used.
+Each method is one statement in a transaction of its own. All times come from the database's clock.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from hookline.receive.stores.postgres_sql import TABLE, Statements, table_sql
 
 __all__ = ["AsyncPostgresKeys", "PostgresKeys", "table_sql"]
 
-_ROUNDS = 10  # how often a statement is tried; no row means that another request has just taken or released the key
-_SERIALIZATION = ("40001", "40P01")  # these occur if the database's default is not READ COMMITTED
+_ROUNDS = 10  # maximum tries, if other requests take or release the key at the same time
+_SERIALIZATION = ("40001", "40P01")  # serialization_failure, deadlock_detected: the statement is tried again
 _MISSING = ("42P01", "3F000", "42703")  # undefined_table, invalid_schema_name, undefined_column
 
 
@@ -75,7 +75,10 @@ class _Keys:
 
 class PostgresKeys(keys.SyncKeyStore):
     def __init__(self, source: Any, *, table: str = TABLE, schema: str | None = None, timeout: float = 5.0) -> None:
-        """`source`: a pool, or a function that opens a connection; up to eight are kept. `timeout`: seconds to wait for one."""
+        """`source`: a pool, or a function that opens a connection; up to eight are kept.
+
+        `timeout`: seconds to wait for a free one.
+        """
         self._keys = _Keys(Statements(table, schema), connections(source, keys.checked_timeout(timeout)))
         super().__init__(self._keys)
 

@@ -1,7 +1,7 @@
 """Run one statement on a borrowed connection of psycopg or asyncpg, in a transaction of its own.
 
 If the connection turns out to be dead, because the server was restarted, the statement is run once more on another
-connection. Every statement of a store may run twice.
+connection. It is safe to run any statement of a store twice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hookline.receive.idempotency.keys import KeyStoreUnavailable
 Row = tuple[Any, ...]
 Values = Sequence[Any]
 
-MAX_CONNECTIONS = 8  # per process, of those that a function opens; a statement takes about a millisecond
+MAX_CONNECTIONS = 8  # per process, if a function opens them; a statement takes about a millisecond
 
 
 def connections(source: Any, timeout: float) -> Connections:
@@ -72,7 +72,10 @@ class Connections(ABC):
         self._timeout = timeout
 
     async def ask(self, statement: str, values: Values | None) -> Row | None:
-        """Run a statement and return its first row. Without values it may be several statements, in one transaction."""
+        """Run a statement and return its first row.
+
+        If `values` is None, it may be several statements, in one transaction.
+        """
         async with self._connection() as conn:
             try:
                 return await self._fetch(conn, statement, values)
@@ -182,7 +185,10 @@ class _Own:
 
 
 class _Opened(_PsycopgPool):
-    """Connections that a function opens. They are kept for the next statement, because opening one takes longer than it."""
+    """Connections that a function opens.
+
+    They are kept for the next statement, because opening a connection takes longer than a statement.
+    """
 
     def __init__(self, connect: Callable[[], Any], timeout: float) -> None:
         super().__init__(connect, timeout)
@@ -234,7 +240,7 @@ class _Opened(_PsycopgPool):
 
 
 class MadePool:
-    """A pool that a function makes. A pool belongs to one event loop, so each loop gets its own. Most processes have one."""
+    """Pools that a function makes. A pool belongs to one event loop, so each event loop gets its own pool."""
 
     errors: tuple[type[Exception], ...] = ()  # the errors of the pool, after it is made
 
@@ -279,7 +285,7 @@ class MadePool:
         return made
 
     def _drop_closed_loops(self) -> None:
-        """The pool of a closed event loop can no longer be closed."""
+        """Forget the pools of closed event loops. They can no longer be closed."""
         for loop in [loop for loop in self._by_loop if loop.is_closed()]:
             del self._by_loop[loop]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hookline.errors import InvalidInput
 
 TABLE = "hookline_idempotency"
-_LONGEST = 48  # bytes; PostgreSQL cuts names at 63 bytes, and the name of the index is longer
+_LONGEST = 48  # maximum bytes of a name; PostgreSQL cuts names at 63 bytes, and the name of the index is longer
 
-# Two set-ups at once must run one after the other: CREATE ... IF NOT EXISTS alone may fail then.
+# Makes concurrent set-ups run one after the other: otherwise CREATE ... IF NOT EXISTS may fail.
 _LOCK = "SELECT pg_catalog.pg_advisory_xact_lock(1214540, 2)"
 
 _CREATE = """

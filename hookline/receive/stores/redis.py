@@ -26,8 +26,8 @@ from hookline.receive.idempotency import keys
 __all__ = ["AsyncRedisKeys", "RedisKeys"]
 
 PREFIX = "hookline:idempotency:"
-MAX_CALLS = 16  # per process and store; each takes about a millisecond
-_PAUSE = 0.01  # seconds before a refused call is retried; the pool has no event for a free connection
+MAX_CALLS = 16  # maximum calls at once per process and store; a call takes about a millisecond
+_PAUSE = 0.01  # seconds before a refused call is retried; the pool does not say when a connection is free
 
 _NOW = "local time = redis.call('TIME') local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
 
@@ -95,14 +95,15 @@ return redis.call('DEL', KEYS[1])
 class _CallLimit:
     """A limit for the calls of one store that run at once, so that the pool of redis-py has a connection for each.
 
-    Without it, the pool would refuse a call at once if all its connections are in use. Here a call waits. A store takes at
-    most half of the pool, so that many requests at once leave connections for the application. If the application itself uses
-    all connections, a refused call is retried. With a synchronous client, the coroutines never wait for an event loop.
+    Without the limit, the pool would refuse a call immediately if all its connections are in use. Here the call waits.
+    A store takes at most half of the pool, so that many requests leave connections for the application. If the
+    application itself uses all connections, a refused call is retried. With a synchronous client, the coroutines never
+    wait for an event loop.
     """
 
     def __init__(self, client: Any, timeout: float, *, is_async: bool) -> None:
         pool_size = getattr(getattr(client, "connection_pool", None), "max_connections", None)
-        # The client of a cluster has one pool per node, and does not know the nodes yet.
+        # A client of a cluster has one pool per node and does not know the nodes yet, so its pool size is unknown.
         self._count = max(1, min(MAX_CALLS, pool_size // 2)) if isinstance(pool_size, int) else MAX_CALLS
         self._timeout = timeout
         self._is_async = is_async
@@ -132,7 +133,7 @@ class _CallLimit:
             semaphore.release()
 
     async def _is_acquired(self, semaphore: Any) -> bool:
-        """Wait for a free place. Return False after the timeout."""
+        """Wait until the semaphore is free. Return False after the timeout."""
         if not self._is_async:
             return bool(semaphore.acquire(timeout=self._timeout))
         with suppress(TimeoutError):
@@ -179,7 +180,10 @@ class _Keys:
             raise keys.KeyStoreUnavailable(f"the Redis of the keys is not available now: {error}") from error
 
     async def _execute(self, name: str, script: str, key: bytes, *values: bytes | int) -> Any:
-        """Keep the bytes of a response: a client may be set to decode what it reads, and `register_script` cannot stop it."""
+        """Return responses as bytes, even if the client is set to decode them.
+
+        `register_script` has no option for this.
+        """
         command = (name, script, 1, f"{self._prefix}{key.hex()}", *values)
         return await self._limit.run(lambda: self._client.execute_command(*command, NEVER_DECODE=True))
 
@@ -201,7 +205,7 @@ class AsyncRedisKeys(_Keys):
 
 
 def _is_async(client: Any) -> bool | None:
-    """Return None for a client that is not of redis-py."""
+    """Return whether the client is async, or None if its class is not one of redis-py."""
     if not callable(getattr(client, "execute_command", None)):
         raise InvalidInput("give a client of redis-py, such as redis.Redis() or redis.asyncio.Redis()")
     for kind in type(client).__mro__:

@@ -42,7 +42,7 @@ CREATE TABLE IF NOT EXISTS hookline_idempotency (
     lease       INTEGER NOT NULL DEFAULT 0
 )
 """
-# For a file of an earlier release, whose processes may still use it. They write 0.
+# For a file of an earlier release. Processes of that release may still use the file, and write 0.
 _ADD_LEASE = "ALTER TABLE hookline_idempotency ADD COLUMN lease INTEGER NOT NULL DEFAULT 0"
 _INDEX = "CREATE INDEX IF NOT EXISTS hookline_idempotency_expires_at ON hookline_idempotency (expires_at)"
 _READ = """
@@ -64,7 +64,7 @@ DELETE FROM hookline_idempotency WHERE rowid IN
 """
 
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
-_MARGIN = 1.0  # seconds that a thread may start late on a busy machine, although the file is not locked
+_MARGIN = 1.0  # seconds by which a thread may start late on a busy machine, although the file is not locked
 
 
 class _Held(Struct, frozen=True):
@@ -104,7 +104,7 @@ class SqliteKeys:
             answer = _judge(held, fingerprint, token)
             if not isinstance(answer, keys.Fresh) and not (held and held.is_too_far):
                 return answer  # most copies end here, without the write lock
-            # NORMAL does not flush to the disk. Only a crash of the machine loses the row, and it ends the handler too.
+            # NORMAL does not flush to the disk. Only a crash of the machine loses the row, and also ends the handler.
             with _writing(conn, "NORMAL"):
                 held = _read(conn, key)
                 answer = _judge(held, fingerprint, token)
@@ -158,7 +158,10 @@ class SqliteKeys:
             own.lock.release()
 
     def _own(self) -> _Own:
-        """A child process must not use its parent's connection, nor close it: that would release the parent's locks."""
+        """Return the connection of this process.
+
+        To use or close the parent's connection would release the parent's locks.
+        """
         return self._by_process.setdefault(os.getpid(), _Own())
 
 
@@ -195,13 +198,16 @@ class AsyncSqliteKeys:
 
         def call() -> T:
             if clock.monotonic() > give_up:
-                raise _busy()  # the calls before it have waited for a locked file
+                raise _busy()  # earlier calls have waited too long for a locked file
             return method()
 
         return await asyncio.wrap_future(self._thread().submit(call))
 
     def _thread(self) -> ThreadPoolExecutor:
-        """A child process has no threads of its parent, and would wait forever for them. So each process has its own."""
+        """Return the thread of this process.
+
+        A forked child does not have its parent's threads, and would wait forever.
+        """
         found = self._by_process.get(os.getpid())
         if found is None:
             made = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hookline-keys")
@@ -265,7 +271,10 @@ def _open(path: Path, timeout: float) -> sqlite3.Connection:
 
 
 def _retry_while_busy(step: Callable[[], None], timeout: float) -> None:
-    """Retry: the first process that opens a new file switches it to WAL, and SQLite then ignores the busy timeout of others."""
+    """Retry while the file is locked.
+
+    While a process switches a new file to WAL, SQLite ignores the busy timeout of others.
+    """
     give_up = clock.monotonic() + timeout
     while True:
         try:

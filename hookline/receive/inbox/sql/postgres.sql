@@ -1,4 +1,4 @@
--- The inbox in a PostgreSQL database. Its tables are in the application's own schema, because both commit together.
+-- The inbox in a PostgreSQL database. Its tables are in the application's own schema: key and effect commit together.
 -- It is safe to run this again.
 
 -- The keys of `once`. The primary key alone decides which request is the first.
@@ -17,7 +17,7 @@ CREATE TABLE IF NOT EXISTS hookline_inbox_event (
     key         text COLLATE "C" NOT NULL,
     event_type  text,
     body        bytea,
-    headers     text,                                 -- JSON object of the headers to keep
+    headers     text,                                 -- JSON object of the stored headers
     state       text NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'done', 'dead', 'resolved')),
     attempts    integer NOT NULL DEFAULT 0,
     due_at      timestamptz NOT NULL DEFAULT now(),   -- time of the next attempt; of a claimed event: end of the claim
@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS hookline_inbox_event (
     reason      text,                                 -- why the event is dead
     error       text,                                 -- the error of the last attempt
     accepted_at timestamptz NOT NULL DEFAULT now(),
-    budget_from timestamptz NOT NULL DEFAULT now(),   -- start of the time budget: when it was accepted or replayed
+    budget_from timestamptz NOT NULL DEFAULT now(),   -- start of the time budget: time of accept or replay
     finished_at timestamptz,
     UNIQUE (scope, key)
 );

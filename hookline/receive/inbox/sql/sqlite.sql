@@ -1,4 +1,4 @@
--- The inbox in a SQLite database. Its tables are in the application's own file, because both commit together.
+-- The inbox in a SQLite database. Its tables are in the application's own file: key and effect commit together.
 -- Times are microseconds since 1970. It is safe to run this again.
 
 -- The keys of `once`. The primary key alone decides which request is the first.
@@ -17,7 +17,7 @@ CREATE TABLE IF NOT EXISTS hookline_inbox_event (
     key         text NOT NULL,
     event_type  text,
     body        blob,
-    headers     text,                                 -- JSON object of the headers to keep
+    headers     text,                                 -- JSON object of the stored headers
     state       text NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'done', 'dead', 'resolved')),
     attempts    integer NOT NULL DEFAULT 0,
     due_at      integer NOT NULL,                     -- time of the next attempt; of a claimed event: end of the claim
@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS hookline_inbox_event (
     reason      text,                                 -- why the event is dead
     error       text,                                 -- the error of the last attempt
     accepted_at integer NOT NULL,
-    budget_from integer NOT NULL,                     -- start of the time budget: when it was accepted or replayed
+    budget_from integer NOT NULL,                     -- start of the time budget: time of accept or replay
     finished_at integer,
     UNIQUE (scope, key)
 );
