@@ -29,7 +29,7 @@ ALTER TABLE hookline.outbox
     ADD COLUMN IF NOT EXISTS trace text,                -- traceparent, and tracestate after a space
     ADD COLUMN IF NOT EXISTS source text,               -- the database that a row set aside came from; NULL: this one
     ADD COLUMN IF NOT EXISTS set_aside_at timestamptz,
-    ALTER COLUMN event_id SET DEFAULT hookline.new_event_id();  -- a row without an id that is copied twice is two messages
+    ALTER COLUMN event_id SET DEFAULT hookline.new_event_id();  -- the id tells the relay that it copies a row twice
 CREATE INDEX IF NOT EXISTS outbox_new ON hookline.outbox (id) WHERE error IS NULL;
 CREATE INDEX IF NOT EXISTS outbox_aside ON hookline.outbox (id) WHERE error IS NOT NULL;
 
@@ -68,7 +68,7 @@ CREATE OR REPLACE FUNCTION hookline.list_fault(field text, listed text[], most i
 $$;
 
 -- Raise an error for a bad argument, for callers in any language. The relay checks everything again.
--- Lists are checked apart, because plpgsql is ten times faster without their subqueries.
+-- Lists are checked in a separate step, because plpgsql is ten times faster without their subqueries.
 CREATE OR REPLACE FUNCTION hookline.check_event(
     app text, event_type text, payload text, event_id text, channels text[], tags text[], ordering_key text,
     deliver_at timestamptz, max_age interval, organization text, trace text

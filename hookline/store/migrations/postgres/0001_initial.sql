@@ -152,12 +152,12 @@ CREATE TABLE hookline.delivery (
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
 CREATE INDEX delivery_due ON hookline.delivery (endpoint_no, due_at, id) WHERE state < 2;
 CREATE INDEX delivery_lease ON hookline.delivery (lease_until) WHERE state = 2;
--- Only the sweep uses this index, by `expires_at`. Statistics hide the few waiting rows among many queued ones. Without
--- the condition the claim would read all waiting rows by this index and sort them, instead of reading the first ones by
--- its own index.
+-- Only the sweep uses this index, because only its query has a condition on `expires_at`. Without `IS NOT NULL`, the
+-- claim could use the index too: the statistics do not show that few of many open rows are waiting. It would read and
+-- sort all waiting rows, instead of reading the first ones by its own index.
 CREATE INDEX delivery_expires ON hookline.delivery (expires_at) WHERE state < 2 AND expires_at IS NOT NULL;
 CREATE INDEX delivery_message ON hookline.delivery (message_id);
--- Manual deliveries, which are few.
+-- Finds manual deliveries, which are few.
 CREATE INDEX delivery_manual ON hookline.delivery (app_no) WHERE trigger = 1;
 -- At most one active delivery per queue, enforced by the database. Deliveries without a key are not in these indexes.
 CREATE UNIQUE INDEX delivery_active ON hookline.delivery (endpoint_no, ordering_key) WHERE state < 3 AND ordering_key IS NOT NULL;
@@ -266,9 +266,9 @@ CREATE TABLE hookline.lane (
     pace          double precision,   -- starts per second; NULL: no 429 has slowed the endpoint
     pace_at       timestamptz,   -- when the pace last changed
     pace_top      double precision,   -- the pace at which the last 429 came
-    slowed_at     timestamptz,   -- the last 429 that slowed it
+    slowed_at     timestamptz,   -- time of the last 429 that slowed the endpoint
     app_rate      double precision,   -- the rate limit of the application; see app_pace
-    turn_at       timestamptz   -- its place among the lanes that wait for that limit
+    turn_at       timestamptz   -- the lane's place among the lanes that wait for `app_rate`
 ) WITH (fillfactor = 50);
 CREATE INDEX lane_failing ON hookline.lane (failing_since) WHERE failing_since IS NOT NULL;
 CREATE INDEX lane_deleted ON hookline.lane (endpoint_no) WHERE status = 3;
@@ -279,7 +279,7 @@ CREATE TABLE hookline.wake (
     endpoint_no bigint NOT NULL,
     at          timestamptz NOT NULL,
     floor       timestamptz NOT NULL,   -- the smallest due_at of the deliveries that the token announces
-    keys        text,   -- queues whose next delivery may be available: JSON strings separated by commas; see order.written
+    keys        text,   -- queues whose next delivery may be available: JSON strings with commas; see rules/ordering.py
     app_no      bigint   -- the lane's application: a claim finds the next application that has due tokens
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 CREATE INDEX wake_at ON hookline.wake (at);
@@ -294,7 +294,7 @@ CREATE TABLE hookline.lane_event (
     kind        text NOT NULL,
     cause       text NOT NULL,
     actor       text,   -- the user who changed the lane by hand; NULL: the system changed it
-    actor_name  text   -- API keys have a name
+    actor_name  text   -- name of the API key, if the actor is an API key
 );
 CREATE INDEX lane_event_endpoint ON hookline.lane_event (endpoint_no, id);
 CREATE INDEX lane_event_at ON hookline.lane_event (at);
@@ -325,8 +325,8 @@ CREATE INDEX revoked_token_age ON hookline.revoked_token (expires_at);
 CREATE TABLE hookline.answer (
     key        bytea PRIMARY KEY,
     body       bytea NOT NULL,
-    claim      bigint,            -- the token of the request that holds the lease
-    held_until timestamptz,       -- after that, another request may take the lease
+    claim      bigint,            -- a random number of the request that holds the lease
+    held_until timestamptz,       -- end of the lease; then another request may take it
     status     integer,           -- NULL: not answered yet
     response   bytea,
     expires_at timestamptz NOT NULL
@@ -357,7 +357,7 @@ CREATE INDEX task_list ON hookline.task (org_id, id);
 CREATE INDEX task_app ON hookline.task (app_no, id);
 CREATE INDEX task_age ON hookline.task (updated_at) WHERE status <> 'running';
 
--- Outboxes in SQLite files, which are only read.
+-- The last row that the relay has read of each outbox in a SQLite file. Hookline only reads these files.
 CREATE TABLE hookline.outbox_place (
     source  text PRIMARY KEY,
     row_id  bigint NOT NULL,
@@ -424,7 +424,7 @@ CREATE TABLE hookline.operator (
     role           text NOT NULL,                    -- full | read
     password       text NOT NULL,                    -- scrypt hash with its cost and salt
     created_at     timestamptz NOT NULL DEFAULT now(),
-    sessions_after timestamptz NOT NULL DEFAULT now() -- sessions that began before are invalid
+    sessions_after timestamptz NOT NULL DEFAULT now() -- sessions that began before this are invalid
 );
 
 CREATE TABLE hookline.session (
@@ -437,7 +437,7 @@ CREATE TABLE hookline.session (
     token           bytea,                           -- hash of the token that began the session
     token_issued_at timestamptz,
     created_at      timestamptz NOT NULL DEFAULT now(),
-    seen_at         timestamptz NOT NULL DEFAULT now(), -- accurate to a minute
+    seen_at         timestamptz NOT NULL DEFAULT now(), -- time of the last request, accurate to a minute
     expires_at      timestamptz NOT NULL
 );
 CREATE INDEX session_age ON hookline.session (expires_at);
@@ -479,7 +479,7 @@ CREATE TABLE hookline.activity (
 ) WITH (fillfactor = 70);
 CREATE INDEX activity_age ON hookline.activity (grain, at);
 
--- The sum over all applications of an organization, stored with those of `activity`.
+-- The sums of `activity` over all applications of an organization. Both tables are written together.
 CREATE TABLE hookline.org_activity (
     org_id    text COLLATE "C" NOT NULL,
     grain     smallint NOT NULL,
@@ -492,7 +492,7 @@ CREATE TABLE hookline.org_activity (
 CREATE INDEX org_activity_age ON hookline.org_activity (grain, at);
 
 -- Encrypted values and their keys: see store/plans/sealed_values.py. No branch has a WHERE: with one, the planner would
--- sort all values for each batch. A head in a range is never NULL.
+-- sort all values for each batch. Queries select a range of heads, which excludes the NULL heads of missing values.
 CREATE VIEW hookline.sealed_value (place, head, "row", sealed) AS
 SELECT 'endpoint.secrets'::text, substring(secrets FROM 1 FOR 5), id, secrets FROM hookline.endpoint
 UNION ALL
@@ -502,8 +502,7 @@ SELECT 'endpoint.sealed_url'::text, substring(sealed_url FROM 1 FOR 5), id, seal
 UNION ALL
 SELECT 'answer.response'::text, substring(response FROM 1 FOR 5), encode(key, 'hex') COLLATE "C", response FROM hookline.answer;
 
--- Secrets that no longer sign tokens and still verify them, with the start of that state and the last use of one of
--- their tokens.
+-- Secrets that verify tokens but no longer sign new ones: since when, and when a token of the secret was last used.
 CREATE TABLE hookline.older_secret (
     id      bytea PRIMARY KEY,                        -- hash of the secret
     since   timestamptz NOT NULL,

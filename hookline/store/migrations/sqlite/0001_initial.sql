@@ -77,7 +77,7 @@ CREATE INDEX endpoint_secrets_key ON endpoint (substr(secrets, 1, 5), id);
 CREATE INDEX endpoint_headers_key ON endpoint (substr(headers, 1, 5), id) WHERE headers IS NOT NULL;
 CREATE INDEX endpoint_url_key ON endpoint (substr(sealed_url, 1, 5), id) WHERE sealed_url IS NOT NULL;
 
--- Retention deletes history in batches, by the indexes on its age.
+-- History. Retention deletes it in batches, by the indexes on its age.
 CREATE TABLE message (
     seq          integer PRIMARY KEY AUTOINCREMENT,
     id           text NOT NULL,
@@ -166,7 +166,7 @@ CREATE INDEX delivery_due ON delivery (endpoint_no, due_at, id) WHERE state < 2;
 CREATE INDEX delivery_lease ON delivery (lease_until) WHERE state = 2;
 CREATE INDEX delivery_expires ON delivery (expires_at, state) WHERE state < 2;
 CREATE INDEX delivery_message ON delivery (message_id);
--- Manual deliveries, which are few.
+-- Finds manual deliveries, which are few.
 CREATE INDEX delivery_manual ON delivery (app_no) WHERE trigger = 1;
 -- At most one active delivery per queue, enforced by the database. Deliveries without a key are not in these indexes.
 CREATE UNIQUE INDEX delivery_active ON delivery (endpoint_no, ordering_key) WHERE state < 3 AND ordering_key IS NOT NULL;
@@ -277,9 +277,9 @@ CREATE TABLE lane (
     pace          real,   -- starts per second; NULL: no 429 has slowed the endpoint
     pace_at       integer,   -- when the pace last changed
     pace_top      real,   -- the pace at which the last 429 came
-    slowed_at     integer,   -- the last 429 that slowed it
+    slowed_at     integer,   -- time of the last 429 that slowed the endpoint
     app_rate      real,   -- the rate limit of the application; see app_pace
-    turn_at       integer   -- its place among the lanes that wait for that limit
+    turn_at       integer   -- the lane's place among the lanes that wait for `app_rate`
 ) STRICT;
 CREATE INDEX lane_failing ON lane (failing_since) WHERE failing_since IS NOT NULL;
 CREATE INDEX lane_deleted ON lane (endpoint_no) WHERE status = 3;
@@ -290,7 +290,7 @@ CREATE TABLE wake (
     endpoint_no integer NOT NULL,
     at          integer NOT NULL,
     floor       integer NOT NULL,   -- the smallest due_at of the deliveries that the token announces
-    keys        text,   -- queues whose next delivery may be available: JSON strings separated by commas; see order.written
+    keys        text,   -- queues whose next delivery may be available: JSON strings with commas; see rules/ordering.py
     app_no      integer   -- the lane's application: a claim finds the next application that has due tokens
 ) STRICT;
 CREATE INDEX wake_at ON wake (at);
@@ -305,7 +305,7 @@ CREATE TABLE lane_event (
     kind        text NOT NULL,
     cause       text NOT NULL,
     actor       text,   -- the user who changed the lane by hand; NULL: the system changed it
-    actor_name  text   -- API keys have a name
+    actor_name  text   -- name of the API key, if the actor is an API key
 ) STRICT;
 CREATE INDEX lane_event_endpoint ON lane_event (endpoint_no, id);
 CREATE INDEX lane_event_at ON lane_event (at);
@@ -336,8 +336,8 @@ CREATE INDEX revoked_token_age ON revoked_token (expires_at);
 CREATE TABLE answer (
     key        blob PRIMARY KEY,
     body       blob NOT NULL,
-    claim      integer,           -- the token of the request that holds the lease
-    held_until integer,           -- after that, another request may take the lease
+    claim      integer,           -- a random number of the request that holds the lease
+    held_until integer,           -- end of the lease; then another request may take it
     status     integer,           -- NULL: not answered yet
     response   blob,
     expires_at integer NOT NULL
@@ -367,7 +367,7 @@ CREATE INDEX task_list ON task (org_id, id);
 CREATE INDEX task_app ON task (app_no, id);
 CREATE INDEX task_age ON task (updated_at) WHERE status <> 'running';
 
--- Outboxes in SQLite files, which are only read.
+-- The last row that the relay has read of each outbox in a SQLite file. Hookline only reads these files.
 CREATE TABLE outbox_place (
     source  text PRIMARY KEY,
     row_id  integer NOT NULL,
@@ -392,7 +392,7 @@ CREATE TABLE pulse (
 
 -- One row for each time that an alert fired.
 CREATE TABLE alert (
-    id          integer PRIMARY KEY AUTOINCREMENT,    -- never reused, because messages are identified by it
+    id          integer PRIMARY KEY AUTOINCREMENT,    -- never reused, because event ids of notifications contain it
     name        text NOT NULL,
     subject     text NOT NULL,                        -- the id of the endpoint that the alert is about; '' for the whole system
     severity    text NOT NULL,                        -- warning | critical
@@ -427,7 +427,7 @@ CREATE TABLE operator (
     role           text NOT NULL,                     -- full | read
     password       text NOT NULL,                     -- scrypt hash with its cost and salt
     created_at     integer NOT NULL,
-    sessions_after integer NOT NULL                   -- sessions that began before are invalid
+    sessions_after integer NOT NULL                   -- sessions that began before this are invalid
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE session (
@@ -440,7 +440,7 @@ CREATE TABLE session (
     token           blob,                             -- hash of the token that began the session
     token_issued_at integer,
     created_at      integer NOT NULL,
-    seen_at         integer NOT NULL,                 -- accurate to a minute
+    seen_at         integer NOT NULL,                 -- time of the last request, accurate to a minute
     expires_at      integer NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX session_age ON session (expires_at);
@@ -482,7 +482,7 @@ CREATE TABLE activity (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX activity_age ON activity (grain, at);
 
--- The sum over all applications of an organization, stored with those of `activity`.
+-- The sums of `activity` over all applications of an organization. Both tables are written together.
 CREATE TABLE org_activity (
     org_id    text NOT NULL,
     grain     integer NOT NULL,
@@ -504,8 +504,7 @@ SELECT 'endpoint.sealed_url', substr(sealed_url, 1, 5), id, sealed_url FROM endp
  UNION ALL
 SELECT 'answer.response', substr(response, 1, 5), CAST(lower(hex(key)) AS text), response FROM answer WHERE response IS NOT NULL;
 
--- Secrets that no longer sign tokens and still verify them, with the start of that state and the last use of one of
--- their tokens.
+-- Secrets that verify tokens but no longer sign new ones: since when, and when a token of the secret was last used.
 CREATE TABLE older_secret (
     id      blob PRIMARY KEY,                         -- hash of the secret
     since   integer NOT NULL,

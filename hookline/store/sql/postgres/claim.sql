@@ -2,7 +2,7 @@
 -- `lane_write` updates the lanes.
 
 -- part: serve
--- The lanes of `chosen`, which are locked. $3 maximum tokens without a lane to delete.
+-- The lanes of `chosen`, which are locked. $3 maximum tokens to search for tokens without a lane, which are deleted.
      lanes AS MATERIALIZED (SELECT DISTINCT ON (endpoint_no) * FROM chosen ORDER BY endpoint_no, turn, at),
      -- All visible tokens of these lanes, future ones too: otherwise they would accumulate beside the new token.
      mine AS MATERIALIZED (
@@ -26,7 +26,8 @@
        -- the disk, and so for every claim before it.
        (SELECT set_config('synchronous_commit', 'off', true))
 FROM lanes l
--- FULL, although each lane has tokens: the planner expects one lane and would otherwise compare each with all.
+-- A full join, although each lane has tokens, because it is never a nested loop. The planner expects one lane, and
+-- would choose a nested loop, which compares each lane with all tokens.
 FULL JOIN (SELECT endpoint_no, min(floor) AS floor, string_agg(keys, ',') AS keys FROM mine GROUP BY endpoint_no) f
      USING (endpoint_no)
 ORDER BY l.turn, l.at
@@ -45,11 +46,11 @@ SELECT 0 AS spared,
        -- include: served
 
 -- name: claim_lanes_in_turn
--- While there are more tokens than a claim reads (`rules/claim/rotation.py`): half of the tokens belong to the next
--- applications in rotation, at most $5 that have due tokens, below $4. It goes downwards, because an application's
--- newest tokens then come first, and dead tokens that a long transaction keeps come last. If no application is left,
--- the last step finds NULL. Comparing rows prevents the use of the index `wake_at`. An application with a backlog gets
--- more than one slot, so the other half then reads no more lanes than it has slots.
+-- Used while more tokens are due than a claim reads: see `rules/claim/rotation.py`. Half of the tokens come from the
+-- next applications in rotation: at most $5 applications below $4 that have due tokens. The search goes downwards,
+-- because an application's newest tokens then come first, and dead tokens that a long transaction keeps come last. If
+-- no application is left, the last step finds NULL. Row comparisons prevent the use of the index `wake_at`. A lane with
+-- a backlog gets more than one slot, so the other half then reads no more lanes than it has slots.
 WITH RECURSIVE step (no, place) AS (
        SELECT $4::bigint, 0
        UNION ALL
@@ -77,7 +78,7 @@ WITH RECURSIVE step (no, place) AS (
      chosen AS MATERIALIZED (SELECT * FROM turns UNION ALL SELECT * FROM by_age),
      -- include: serve
 SELECT (SELECT no FROM app ORDER BY place DESC LIMIT 1) AS last_app, (SELECT max(took) FROM app) AS took,
-       -- Tokens that were not read although $2 were requested: there may be more.
+       -- Number of tokens that were not read although $2 were requested. More tokens may be due.
        (SELECT CASE WHEN bool_or(backlogged) THEN greatest(0, $2 / 2 - count(*)) ELSE 0 END FROM turns) AS spared,
        -- include: served
 
@@ -96,7 +97,8 @@ FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS r (app_no, ta
 WITH p AS MATERIALIZED (
        SELECT * FROM unnest($1::bigint[], $2::integer[], $3::timestamptz[], $4::timestamptz[], $8::bigint[])
                      AS p (endpoint_no, quota, floor, rest_at, app_no)),
-     -- Read without locks. A delivery that another worker holds also gets a token, which may be unnecessary.
+     -- Read without locks. So a lane whose remaining delivery is locked by another worker gets a token that it may not
+     -- need.
      cand AS MATERIALIZED (
        SELECT p.endpoint_no, d.id, d.due_at, d.due_at <= now()
               AND row_number() OVER (PARTITION BY p.endpoint_no ORDER BY d.due_at, d.id) <= p.quota AS wanted
@@ -104,7 +106,7 @@ WITH p AS MATERIALIZED (
          SELECT id, due_at FROM hookline.delivery
          WHERE endpoint_no = p.endpoint_no AND state < 2 AND due_at >= p.floor
          ORDER BY due_at, id LIMIT p.quota + 1) d),
-     -- `state + 0` matches no partial index. Otherwise the planner may use the one that is full of dead rows.
+     -- `state + 0` matches no partial index. Otherwise the planner may use a partial index that is full of dead rows.
      took AS MATERIALIZED (
        SELECT id FROM hookline.delivery
        WHERE id = ANY (ARRAY(SELECT id FROM cand WHERE wanted)) AND state + 0 < 2 AND due_at <= now()
@@ -156,8 +158,8 @@ FROM gone
 RETURNING id, endpoint_no, message_id, message_at, sent, died_at
 
 -- name: claim_next
--- From a second ago on: a token may have become due since the claim that found nothing. A token that another worker has
--- locked counts too, so this worker keeps polling while it is locked.
+-- Includes tokens of the last second: one may have become due since the claim that found nothing. A token that another
+-- worker has locked counts too, so this worker keeps polling while it is locked.
 SELECT now() AS now, (SELECT min(at) FROM hookline.wake WHERE at > now() - interval '1 second') AS next_at
 
 -- name: release

@@ -1,5 +1,6 @@
--- Listings. Bounds on the instants prune partitions. A scan follows an index from near, which is excluded, to far,
--- which is included. A filter that is not set is NULL. Each call is planned anew, so an unused filter costs nothing.
+-- Listings. Bounds on the instants prune partitions. A scan follows an index from :near, which is excluded, to
+-- :far, which is included. A filter that is not set is NULL. Each call is planned anew, so an unused filter costs
+-- nothing.
 
 -- name: message_by_event_id
 SELECT m.*, a.id AS app_id
@@ -31,7 +32,7 @@ WHERE m.app_no = :of::bigint AND m.id > :near::text AND m.id <= :far::text
 ORDER BY m.id LIMIT :limit::integer
 
 -- name: messages_end
--- The end of a scan over :stride rows, whether they match or not. No row: the listing ends first.
+-- The end of a scan over :stride rows, whether they match or not. No row: fewer rows are left.
 SELECT m.id FROM hookline.message m
 WHERE m.app_no = :of::bigint AND m.id < :near::text AND m.id >= :far::text
   AND (:after::timestamptz IS NULL OR m.created_at > :after) AND (:before::timestamptz IS NULL OR m.created_at < :before)
@@ -207,7 +208,8 @@ LEFT JOIN LATERAL (
   AND (:tag::text IS NULL OR :tag = ANY (m.tags))
 
 -- name: attempted_messages
--- Each message is listed at its first attempt, which does not move. A manual delivery may come after other messages.
+-- Each message is listed once, at its first attempt, so that later attempts do not move it in the list. If the first
+-- attempt belongs to a manual delivery, newer messages may come before it.
 -- include: attempted_messages_shown
 WHERE t.endpoint_no = :of::bigint AND t.id < :near::text AND t.id >= :far::text AND t.number = 1
 -- include: attempted_messages_filter
@@ -220,8 +222,9 @@ WHERE t.endpoint_no = :of::bigint AND t.id > :near::text AND t.id <= :far::text 
 ORDER BY t.id LIMIT :limit::integer
 
 -- part: lane_seen
--- :counted is the maximum of deliveries to count, in the order of the indexes by lane: beside a long backlog the
--- planner would read the whole table for each idle lane. Errors are those of the last two days.
+-- :counted is the maximum number of deliveries to count. They are ordered as in the indexes by lane. Otherwise, if one
+-- lane has a long backlog, the planner would read the whole table for each idle lane. Errors are those of the last two
+-- days.
 l.*, e.id AS endpoint_id, e.url, e.description, a.id AS app_id,
        (SELECT count(*) FROM (
           (SELECT FROM hookline.delivery d WHERE d.endpoint_no = l.endpoint_no AND d.state < 2

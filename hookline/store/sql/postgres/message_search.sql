@@ -39,7 +39,7 @@ SELECT no FROM hookline.application WHERE org_id = :org_id AND deleted_at IS NUL
 SELECT TRUE FROM hookline.application WHERE org_id = :org_id AND no = :app_no AND deleted_at IS NULL
 
 -- name: search_end
--- The end of a scan over :stride messages of each of the applications :apps: the end of the first one that ends.
+-- Scans :stride messages of each application in :apps. Returns the id at which the first of these scans ends.
 SELECT max(e.id) FROM unnest(:apps::bigint[]) AS p (app_no)
 CROSS JOIN LATERAL (
   SELECT m.id FROM hookline.message m WHERE m.app_no = p.app_no AND m.id < :near::text AND m.id >= :far::text

@@ -66,8 +66,8 @@ WITH picked AS MATERIALIZED (
 
 -- name: relay_move
 -- Moves the rows that `relay_find` found and that were checked: rows that still exist are deleted and become messages.
--- The lock is taken before a row with an order is locked. If the snapshot still shows a row of another relay, it is
--- gone when its lock is requested. $12 the rows' numbers, $13 the deployment's max age.
+-- The lock is taken before a row with an order is locked. If the snapshot still shows a row that another relay has
+-- moved, the row is gone when its lock is requested. $12 the rows' numbers, $13 the deployment's max age.
 WITH settings AS (SELECT $13::float8 AS max_age),
      u AS MATERIALIZED (
        SELECT u.*

@@ -1,4 +1,5 @@
--- Retention. Whole days of history are dropped. If a day is still needed, only its other rows are deleted.
+-- Retention. Drops the partitions of whole days. If an open delivery or a dead letter needs rows of a day, deletes
+-- only the other rows.
 
 -- name: retire_partitions
 -- The daily partitions that end before the cutoff, oldest first.
@@ -12,7 +13,7 @@ WHERE p.relnamespace = 'hookline'::regnamespace AND c.relname ~ '^(message|deliv
 ORDER BY day, parent
 
 -- name: retire_needed
--- Whether an open delivery or a dead letter has its message in this period; for attempts, before its end.
+-- Whether an open delivery or a dead letter belongs to a message from $1 to $2. For attempts, $1 is in the far past.
 SELECT EXISTS (SELECT FROM hookline.dead_letter WHERE message_at >= $1::timestamptz AND message_at < $2::timestamptz)
     OR EXISTS (SELECT FROM hookline.delivery WHERE message_at >= $1::timestamptz AND message_at < $2::timestamptz)
 

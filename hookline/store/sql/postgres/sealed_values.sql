@@ -1,4 +1,5 @@
--- Encrypted values by key. A range of heads contains the values of one key, or those between two keys.
+-- Encrypted values by key. The head of a value is its first five bytes, which name the key. A range of heads contains
+-- the values of one key, or those between two keys.
 
 -- name: reseal_endpoint_secrets
 -- Rows that another transaction has locked are skipped. This transaction never waits while it holds locks, so it cannot

@@ -4,8 +4,8 @@
 SELECT pg_try_advisory_xact_lock(1214543, :lock::integer)
 
 -- name: sweep_leases_find
--- Read without locks, because lanes are locked before deliveries, as in record. $2 is the length of a lease: a lease
--- that ends more than two of them ahead was made while the clock was ahead.
+-- Read without locks, because lanes are locked before deliveries, as in record. $2 is longer than any lease lasts: a
+-- lease that ends more than $2 seconds from now was made while the clock was ahead.
 (SELECT id, endpoint_no, counted FROM hookline.delivery
  WHERE state = 2 AND lease_until <= now() ORDER BY lease_until LIMIT $1::integer)
 UNION ALL
@@ -14,7 +14,7 @@ UNION ALL
 LIMIT $1::integer
 
 -- name: sweep_leases_back
--- The delivery goes to the end of its lane, so that it does not stall the next worker at once too.
+-- The delivery goes to the end of its lane, so that it does not stall another worker at once.
 WITH x AS MATERIALIZED (
        SELECT id, app_no, endpoint_no, counted FROM hookline.delivery
        WHERE id = ANY ($1::bigint[]) AND state + 0 = 2
@@ -212,7 +212,7 @@ WHERE NOT EXISTS (
     SELECT FROM hookline.dead_letter b
     WHERE b.endpoint_no = q.endpoint_no AND b.ordering_key = q.ordering_key AND b.resolved_at IS NULL
       AND b.message_seq < head.message_seq))
-  -- NOT IN is hashed, whatever the estimates
+  -- NOT IN uses a hash table, whatever the planner estimates
   AND (q.endpoint_no, q.ordering_key) NOT IN (SELECT n.endpoint_no, n.key FROM named n)
 ORDER BY q.endpoint_no, q.ordering_key
 

@@ -24,7 +24,7 @@ SELECT l.*, (SELECT a.org_id FROM hookline.endpoint e JOIN hookline.application 
 FROM hookline.alert l
 
 -- name: alerts_firing
--- It must use the index of firing alerts. SQLite needs the condition on the name and the sign before the id for that.
+-- This must use the index of firing alerts. SQLite does so only with the condition on the name and with `+` before id.
 -- include: alert_shown
 WHERE resolved_at IS NULL AND name > '' ORDER BY +id
 
@@ -58,7 +58,7 @@ VALUES (:management, :app, :event_type, :event_id, :channels, :payload, now())
 INSERT INTO hookline.alert_look (at, backlog) VALUES (now(), :backlog) ON CONFLICT DO NOTHING
 
 -- name: alert_checks_retire
--- A later instant than now was written before the clock was set back.
+-- A time in the future was written before the clock was set back.
 DELETE FROM hookline.alert_look WHERE at < now() - :kept::interval OR at > now()
 
 -- name: alerts_retire

@@ -66,7 +66,7 @@ ORDER BY endpoint_no FOR NO KEY UPDATE
 UPDATE hookline.lane SET app_rate = :rate::float8, turn_at = NULL WHERE endpoint_no = ANY (:nos::bigint[])
 
 -- name: app_pace_save
--- Starts under the old rate still count, as far as the new rate looks ahead.
+-- Requests started under the old rate still count. But `tat` is at most as far in the future as the new rate allows.
 INSERT INTO hookline.app_pace (app_no) VALUES (:app_no) ON CONFLICT (app_no) DO UPDATE
 SET tat = CASE WHEN app_pace.tat > clock_timestamp() + :ahead::interval THEN clock_timestamp() + :ahead::interval
                ELSE app_pace.tat END,

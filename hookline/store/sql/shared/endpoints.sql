@@ -44,7 +44,7 @@ SELECT e.*, a.id AS app_id, a.org_id FROM hookline.endpoint e JOIN hookline.appl
 WHERE e.no = :no AND e.deleted_at IS NULL
 
 -- name: endpoint_locked
--- The caller has locked the lane, so that `reseal` does not re-encrypt a value that is being changed.
+-- The caller has locked the lane. This locks the endpoint too, so that `reseal` skips it while it is being changed.
 -- include: endpoint_shown
 WHERE e.no = :no AND e.deleted_at IS NULL FOR NO KEY UPDATE OF e
 

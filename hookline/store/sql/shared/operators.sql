@@ -40,8 +40,8 @@ FROM (SELECT clock_timestamp() AS at) clock WHERE TRUE
 ON CONFLICT DO NOTHING RETURNING 1
 
 -- name: session
--- Only while the operator, key, token or application that began the session is valid. A comparison with NULL is neither
--- true nor false.
+-- Only while the operator, key, token or application that began the session is valid. A comparison with
+-- NULL is neither true nor false, so each such case is handled explicitly.
 SELECT s.hash, s.org_id, coalesce(o.role, s.role) AS role, s.created_at, s.expires_at, s.operator, s.key_id, s.token,
        a.id AS app_id, k.name AS key_name
 FROM hookline.session s

@@ -1,7 +1,7 @@
 -- Replays: statements of both engines.
 
 -- name: dead_lock
--- Ordered by id, so that tasks and operators lock rows in one order.
+-- Ordered by time of death, so that tasks and operators lock rows in one order.
 SELECT id FROM hookline.dead_letter WHERE id = ANY (:ids::bigint[]) ORDER BY died_at, id FOR UPDATE
 
 -- name: endpoint_lives

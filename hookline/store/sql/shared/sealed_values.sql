@@ -1,4 +1,5 @@
--- Encrypted values by key. A range of heads contains the values of one key, or those between two keys.
+-- Encrypted values by key. The head of a value is its first five bytes, which name the key. A range of heads contains
+-- the values of one key, or those between two keys.
 
 -- name: sealed_count
 SELECT count(*) FROM (

@@ -1,5 +1,5 @@
--- Listings. A scan follows an index from near, which is excluded, to far, which is included. A filter that is not set
--- is NULL.
+-- Listings. A scan follows an index from :near, which is excluded, to :far, which is included. A filter that is not
+-- set is NULL.
 
 -- name: message_by_event_id
 SELECT m.*, a.id AS app_id
@@ -30,7 +30,7 @@ SELECT m.seq, m.id, m.app_no, a.id AS app_id, m.event_type, NULL AS payload, len
  ORDER BY m.id LIMIT :limit;
 
 -- name: messages_end
--- The end of a scan over :stride rows, whether they match or not. No row: the listing ends first.
+-- The end of a scan over :stride rows, whether they match or not. No row: fewer rows are left.
 SELECT m.id FROM message m WHERE m.app_no = :of AND m.id < :near AND m.id >= :far
  ORDER BY m.id DESC LIMIT 1 OFFSET :stride - 1;
 
@@ -147,7 +147,7 @@ SELECT t.id FROM attempt t WHERE t.endpoint_no = :of AND t.id > :near AND t.id <
           AND (:endpoint_no IS NULL OR t.endpoint_no = :endpoint_no)
 
 -- name: message_attempts
--- Rows are chosen by number first, so that the responses are not sorted with them.
+-- Rows are chosen by rowid first, so that SQLite does not sort the stored responses with them.
 -- include: attempt_shown
  WHERE t.rowid IN (
        SELECT t.rowid FROM attempt t
@@ -196,7 +196,8 @@ SELECT t.id AS attempt_id, t.started_at AS attempted_at, m.seq, m.id, m.app_no, 
    AND (:tag IS NULL OR :tag IN (SELECT value FROM json_each(m.tags)))
 
 -- name: attempted_messages
--- Each message is listed at its first attempt, which does not move. A manual delivery may come after other messages.
+-- Each message is listed once, at its first attempt, so that later attempts do not move it in the list. If the first
+-- attempt belongs to a manual delivery, newer messages may come before it.
 -- include: attempted_messages_shown
  WHERE t.endpoint_no = :of AND t.id < :near AND t.id >= :far AND t.number = 1
 -- include: attempted_messages_filter
@@ -209,7 +210,8 @@ SELECT t.id AS attempt_id, t.started_at AS attempted_at, m.seq, m.id, m.app_no, 
  ORDER BY t.id LIMIT :limit;
 
 -- name: lane_page
--- From the organization to its endpoints, not along the ids of all endpoints: the plus signs prevent that index.
+-- Reads the organization's applications and their endpoints. The plus signs prevent the use of the index on endpoint
+-- ids, which would read the endpoints of all organizations.
 SELECT e.no FROM application a JOIN endpoint e ON e.app_no = a.no
  WHERE a.org_id = :org_id AND a.deleted_at IS NULL AND e.deleted_at IS NULL AND (:app_no IS NULL OR a.no = :app_no)
    AND +e.id > :after AND (:url = '' OR instr(lower(e.url), :url) > 0)

@@ -29,7 +29,7 @@ SELECT no FROM application WHERE org_id = :org_id AND deleted_at IS NULL ORDER B
 SELECT 1 FROM application WHERE org_id = :org_id AND no = :app_no AND deleted_at IS NULL;
 
 -- name: search_end
--- The end of a scan over :stride messages of each of the applications: the end of the first one that ends.
+-- Scans :stride messages of each application in :apps. Returns the id at which the first of these scans ends.
 SELECT max(id) AS id FROM (
     SELECT (SELECT m.id FROM message m WHERE m.app_no = p.value AND m.id < :near AND m.id >= :far
              ORDER BY m.id DESC LIMIT 1 OFFSET :stride - 1) AS id
