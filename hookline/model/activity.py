@@ -1,6 +1,7 @@
 """Attempts per minute by outcome: delivered, retried, dead.
 
-The store keeps one row per endpoint and one per application, so that a chart reads one row per point.
+The store has one row per endpoint and time interval, and one row per application and time interval. A chart reads one
+row for each of its points.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from datetime import datetime
 
 from msgspec import Struct
 
-MINUTE, QUARTER = 60, 900  # seconds that one row covers
-ALL = 0  # the endpoint number in the row that covers a whole application
+MINUTE, QUARTER = 60, 900  # length of a row's time interval, in seconds
+ALL = 0  # stands for all endpoints of an application, in place of an endpoint's number
 
 
-# Number of attempts that were delivered, retried and dead, by application and endpoint. The number `ALL` stands for the
-# endpoints above the limit of a pulse, which are counted together.
+# (application number, endpoint number) → number of attempts that were delivered, retried and dead. Endpoints above the
+# limit of a pulse are counted together under the number `ALL`.
 AttemptCounts = dict[tuple[int, int], list[int]]
 
 

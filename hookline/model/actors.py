@@ -17,7 +17,7 @@ class Scope(StrEnum):
 
 
 class ApiKey(Struct, frozen=True, kw_only=True):
-    """An API key as the store keeps it. The key itself is not stored."""
+    """An API key as it is stored. The key itself is not stored, only its hash."""
 
     id: str
     org_id: str
@@ -25,9 +25,9 @@ class ApiKey(Struct, frozen=True, kw_only=True):
     scope: Scope
     hint: str  # the key's last characters
     created_at: datetime
-    app_id: str | None = None  # the only application that the key may access; None means all
+    app_id: str | None = None  # the only application that the key may access; None means all applications
     expires_at: datetime | None = None
-    last_used_at: datetime | None = None  # rounded to the minute
+    last_used_at: datetime | None = None  # updated at most once a minute
 
 
 class NewApiKey(Struct, frozen=True, kw_only=True):
@@ -43,7 +43,7 @@ class KeptAnswer(Struct, frozen=True, kw_only=True):
     """The state of a POST with an idempotency key: claimed by this request, in progress elsewhere, or answered."""
 
     request: bytes  # hash of the request that first used the key
-    claim: int | None = None  # set if this request must do the work; the fencing token for storing its answer
+    claim: int | None = None  # set if this request must do the work; the fencing token to store its answer
     status: int | None = None  # HTTP status of the stored answer; None if there is no answer yet
     response: bytes = b""
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from hookline.model.states import Circuit, EndpointStatus
 
-OTHERS = "others"  # subject of the one alert that stands for all endpoints above the limit
+OTHERS = "others"  # subject of the alert for all endpoints beyond the maximum number of alerts
 
 
 class Severity(StrEnum):
@@ -46,8 +46,8 @@ class Reading(Struct, frozen=True, kw_only=True):
     value: float
     threshold: float
     severity: Severity | None  # severity of the current value; None means healthy
-    lingering: Severity | None  # severity that a firing alert keeps; the threshold to end it is lower
-    text: str  # one line for operators
+    lingering: Severity | None  # severity of an alert that fires already; it ends at a lower threshold than it starts
+    text: str  # one line of text for operators
 
 
 class Alert(Struct, frozen=True, kw_only=True):
@@ -60,15 +60,15 @@ class Alert(Struct, frozen=True, kw_only=True):
     severity: Severity
     began_at: datetime
     fired_at: datetime
-    clear_since: datetime | None = None  # since when the condition no longer holds
+    clear_since: datetime | None = None  # when the condition ended; None while it lasts
     resolved_at: datetime | None = None
-    value: float  # the last bad value
+    value: float  # the last value while the alert fired
     threshold: float
     text: str
 
 
 class Pending(Struct, frozen=True, kw_only=True):
-    """A condition that becomes an alert if it lasts long enough."""
+    """A condition that is true now, and becomes an alert if it lasts long enough."""
 
     name: str
     subject: str
@@ -79,14 +79,14 @@ class Pending(Struct, frozen=True, kw_only=True):
 
 
 class Begin(Struct, frozen=True, kw_only=True):
-    """The condition began to hold. The alert fires if it lasts long enough."""
+    """The condition of an alert became true. The alert fires if the condition lasts long enough."""
 
     name: str
     subject: str
 
 
 class Forget(Struct, frozen=True, kw_only=True):
-    """Delete the pending condition, because it ended or because its alert fires now."""
+    """Delete a pending condition, because it ended or because its alert fires now."""
 
     name: str
     subject: str
@@ -139,7 +139,7 @@ class Notice(Struct, frozen=True, kw_only=True):
 
 
 class Outgoing(Struct, frozen=True, kw_only=True):
-    """A notification as an outbox row of the system's own application."""
+    """A notification as an event in the outbox of Hookline's own internal application."""
 
     channel: str
     event_type: str
@@ -166,7 +166,7 @@ class EarlierChecks(Struct, frozen=True, kw_only=True):
 
 
 class UnhealthyEndpoint(Struct, frozen=True, kw_only=True):
-    """The state of an endpoint whose circuit is not closed, or that the caller named."""
+    """The state of an endpoint whose circuit is not closed, or whose attempts failed."""
 
     endpoint_no: int
     endpoint_id: str

@@ -1,4 +1,4 @@
-"""One HTTP request of a delivery: its result, and the attempt that the store keeps."""
+"""Attempts: the result of one HTTP request of a delivery, and the attempt as it is stored."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Sent(Struct, frozen=True, kw_only=True):
 
     status: int | None = None
     error: ErrorKind | None = None
-    detail: str = ""  # a message for operators; never contains a secret
+    detail: str = ""  # a text for operators; never contains a secret
     headers: dict[str, str] = {}  # selected response headers, with names in lower case
     body: bytes = b""
     truncated: bool = False
@@ -36,7 +36,7 @@ class Sent(Struct, frozen=True, kw_only=True):
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
-    """One HTTP request as the store keeps it."""
+    """One HTTP request of a delivery, as it is stored."""
 
     id: str
     delivery_id: int
@@ -45,7 +45,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
     endpoint_id: str
     endpoint_url: str  # the endpoint's current URL, which may differ from the one that was called
     event_type: str
-    number: int  # counts from 1 and continues after a replay
+    number: int  # number of the attempt within its delivery, from 1; continues after a replay
     trigger: int
     outcome: str  # delivered, retry or dead
     probe: bool
@@ -70,14 +70,14 @@ class AttemptFilter(MessageFilter, frozen=True, kw_only=True):
 class AttemptedFilter(MessageFilter, frozen=True, kw_only=True):
     """A filter for messages that were sent to an endpoint. `after` and `before` apply to the first attempt."""
 
-    states: tuple[DeliveryState, ...] | None = None  # the latest delivery has one of these states
+    states: tuple[DeliveryState, ...] | None = None  # states of the message's latest delivery to the endpoint
 
 
 class Attempted(Struct, frozen=True, kw_only=True):
     """A message with at least one attempt at an endpoint, and the state of its latest delivery there."""
 
     message: Message
-    attempt_id: str  # the first attempt that is still stored; listings sort and page by it
+    attempt_id: str  # id of the first attempt that is still stored; listings are sorted by it
     attempted_at: datetime
     state: DeliveryState
-    next_at: datetime | None = None  # the next attempt, if the delivery is waiting for one
+    next_at: datetime | None = None  # time of the next attempt, if the delivery waits for one

@@ -21,12 +21,12 @@ class NewAuditEntry(Struct, frozen=True, kw_only=True):
     action: str  # for example `endpoint.pause`
     subject: str = ""  # id of the changed object
     app_id: str | None = None
-    detail: str = ""  # a message for operators; never contains a secret
+    detail: str = ""  # a text for operators; never contains a secret
     address: str = ""  # IP address of the caller; empty for the command line
 
 
-# Makes the audit entry of a change from the change's result, or returns None if nothing changed. It must be pure: the store
-# calls it again when it repeats a transaction after a deadlock.
+# A function that gets the result of a change and returns its audit entry, or None if nothing changed. It must have no
+# side effects, because the store calls it again when it repeats a transaction after a deadlock.
 Note = Callable[[T], NewAuditEntry | None]
 
 

@@ -25,7 +25,7 @@ class NewApplication(Struct, frozen=True, kw_only=True):
 
 
 class Application(NewApplication, frozen=True, kw_only=True):
-    """An application as the store keeps it."""
+    """An application as it is stored."""
 
     no: int  # internal key in the database; never shown to users
     id: str

@@ -46,7 +46,7 @@ class DeadOfApplication(Struct, frozen=True, kw_only=True):
 
 class DeadStats(Struct, frozen=True, kw_only=True):
     dead: int
-    pending: int  # replayed deliveries that are still open; the filter's `reason` and times do not apply to them
+    pending: int  # replayed deliveries that are still open, with any reason and any time of death
     resolved: int
     by_reason: dict[str, int]
     by_application: tuple[DeadOfApplication, ...] = ()  # the applications with the most dead letters
@@ -74,14 +74,14 @@ class DeadSummary(Struct, frozen=True, kw_only=True):
         return sum(group.dead for group in self.groups)
 
     def by_reason(self) -> list[tuple[Reason, int]]:
-        """Return the number of dead letters by reason, the largest first."""
+        """Return the number of dead letters by reason, largest number first."""
         found: Counter[Reason] = Counter()
         for group in self.groups:
             found[group.reason] += group.dead
         return found.most_common()
 
     def by_endpoint(self) -> list[tuple[DeadGroup, int]]:
-        """Return the number of dead letters by endpoint, the largest first. One group stands for each endpoint."""
+        """Return the number of dead letters of each endpoint, largest first. A group of the endpoint stands for it."""
         found: Counter[int] = Counter()
         for group in self.groups:
             found[group.endpoint_no] += group.dead

@@ -1,4 +1,4 @@
-"""Deliveries, and the lease under which a worker sends one."""
+"""Deliveries, and the leases that let a worker send them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hookline.model.states import DeliveryState, Reason
 
 
 class DeliveryFields(Struct, frozen=True, kw_only=True):
-    """The fields that a delivery has in each of its forms: as it is shown, leased, and dead."""
+    """The fields that `Delivery`, `LeasedDelivery` and `DeadLetter` share."""
 
     app_no: int
     endpoint_no: int
     message_id: str
     event_type: str
     attempts: int  # attempts that count against `max_attempts`
-    sent: int  # all attempts, including probes and those before a replay
+    sent: int  # all attempts, including probes and attempts before a replay
     accepted_at: datetime
 
 
@@ -34,14 +34,14 @@ class Delivery(DeliveryFields, frozen=True, kw_only=True):
     finished_at: datetime | None = None
     reason: Reason | None = None
     detail: str | None = None
-    held: bool = False  # it waits and its lane is held back: circuit open, endpoint paused or disabled, or Retry-After
+    held: bool = False  # waits in a held lane: circuit open, endpoint paused or disabled, or Retry-After
 
 
 class LeasedDelivery(DeliveryFields, frozen=True, kw_only=True):
-    """A delivery that a worker has leased, with everything that it needs to send it."""
+    """A delivery that a worker has leased, with everything that the worker needs to send it."""
 
     delivery_id: int
-    claim: int  # fencing token: every later write about this lease must name it
+    claim: int  # fencing token: every later write for this lease must name this number
     revision: int  # the endpoint's revision; see `store.catalogue.endpoints_for`
     payload: bytes
     expires_at: datetime
@@ -53,24 +53,25 @@ class LeasedDelivery(DeliveryFields, frozen=True, kw_only=True):
     probe: bool
     trigger: int  # 0: scheduled; 1: sent again by a person
     policy: PolicyOverride | None = None
-    last_delay: float = 0.0  # seconds before this retry; decorrelated jitter computes the next delay from it
-    ordering_key: str | None = None  # deliveries with the same key wait until this one has ended
+    last_delay: float = 0.0  # seconds before this attempt; decorrelated jitter computes the next delay from it
+    ordering_key: str | None = None  # later deliveries with the same key wait until this delivery has ended
     trace: str | None = None  # trace context of the message
 
 
 class SlotBudgets(Struct, frozen=True, kw_only=True):
     """How many of a worker's slots a lane and an application may hold, and how many they hold now."""
 
-    lane_limit: int  # slots that one lane may hold
+    lane_limit: int  # maximum number of slots that one lane may hold
     held_by_lane: Mapping[int, int] = {}  # requests in flight, by endpoint
-    app_part: float = 1.0  # part of the slots that one application may hold alone; 1: there is no limit
+    app_part: float = 1.0  # maximum part of all slots that one application may hold, from 0 to 1; 1 is no limit
     held_by_app: Mapping[int, int] = {}  # requests in flight, by application
-    waiting: int = 0  # lanes that a budget refused before, and that still wait
+    waiting: int = 0  # lanes that still wait because an earlier claim had no slots for them
 
 
 class ClaimBatch(Struct, frozen=True, kw_only=True):
     jobs: list[LeasedDelivery]
     now: datetime
     next_at: datetime | None  # time of the earliest remaining wake token, possibly past; only set if there are no jobs
-    # Endpoints that a full budget of slots refused: the application whose budget it was, or None for the lane's own.
+    # Endpoints that got nothing because a budget was used up. The value is the application, if its budget was used up,
+    # or None if it was the budget of the lane.
     refused: dict[int, int | None] = {}

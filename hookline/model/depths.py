@@ -1,4 +1,4 @@
-"""Current sizes of queues and backlogs."""
+"""Current numbers of waiting deliveries and outbox rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Backlog(Struct, frozen=True, kw_only=True):
     held_lanes: int
     waiting: int  # deliveries in lanes that are not held back, due or not
     held: int  # deliveries in lanes that are held back
-    oldest_due: datetime | None  # due time of the oldest delivery that waits in a lane that is not held back
+    oldest_due: datetime | None  # due time of the oldest delivery in lanes that are not held back
 
 
 class Counts(Struct, frozen=True, kw_only=True):
@@ -30,7 +30,7 @@ class Counts(Struct, frozen=True, kw_only=True):
 
 
 class Depths(Struct, frozen=True, kw_only=True):
-    """Sizes of all queues at one moment, for metrics, alerts and `hookline top`.
+    """Numbers of open deliveries, dead letters, lanes and outbox rows at one moment.
 
     A lane is held back while it is paused or disabled, waits for a Retry-After, or has an open or half-open circuit.
     """
@@ -43,7 +43,7 @@ class Depths(Struct, frozen=True, kw_only=True):
     held: int  # deliveries that wait in lanes that are held back, due or not
     dead: dict[str, int]  # unresolved dead letters, by reason
     circuits: dict[str, int]  # active lanes by circuit: closed, open, half_open, recovering
-    lanes: dict[str, int]  # lanes that are paused, disabled, held (by a Retry-After) or slowed; these may overlap
+    lanes: dict[str, int]  # lanes that are paused, disabled, held (by a Retry-After) or slowed; a lane may count twice
     outbox_waiting: int  # rows that wait in this database's outbox, counted up to a limit
     outbox_oldest: datetime | None  # when the oldest waiting outbox row was written
     outbox_set_aside: int  # outbox rows that were set aside, counted up to a limit

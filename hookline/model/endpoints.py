@@ -24,7 +24,7 @@ class Scheme(StrEnum):
 class Ordering(StrEnum):
     """Which messages an endpoint gets one at a time, in the order in which they were accepted."""
 
-    NONE = "none"  # none; ordering keys are ignored
+    NONE = "none"  # no messages; ordering keys are ignored
     KEY = "key"  # messages with the same ordering key
     FIFO = "fifo"  # all messages
 
@@ -38,7 +38,7 @@ class OnDeath(StrEnum):
 
 class Secret(Struct, frozen=True, kw_only=True):
     key: str  # whsec_<base64> (HMAC) or whsk_<base64> (Ed25519)
-    expires_at: datetime | None = None  # an old secret signs until then; None for the current secret
+    expires_at: datetime | None = None  # when an old secret stops signing; None for the current secret
 
     def __repr__(self) -> str:
         return f"Secret(key='{self.key[:6]}…', expires_at={self.expires_at!r})"
@@ -64,7 +64,7 @@ class NewEndpoint(WithoutHeaderValues, frozen=True, kw_only=True):
     event_types: tuple[str, ...] | None = None  # None means all event types
     channels: tuple[str, ...] | None = None  # None means all messages, with or without a channel
     status: EndpointStatus = EndpointStatus.ACTIVE
-    throttle_rate: float | None = None  # starts per second
+    throttle_rate: float | None = None  # maximum requests per second
     concurrency: int | None = None  # maximum number of requests in flight
     ordering: Ordering = Ordering.KEY
     on_death: OnDeath = OnDeath.SKIP
@@ -76,7 +76,7 @@ class NewEndpoint(WithoutHeaderValues, frozen=True, kw_only=True):
 
 
 class Endpoint(NewEndpoint, frozen=True, kw_only=True):
-    """An endpoint as the store keeps it."""
+    """An endpoint as it is stored."""
 
     no: int  # internal key in the database; never shown to users
     id: str
@@ -90,7 +90,7 @@ class Endpoint(NewEndpoint, frozen=True, kw_only=True):
 
 
 class EndpointName(Struct, frozen=True, kw_only=True):
-    """The names of an endpoint and of its application, for display."""
+    """The ids and names of an endpoint and of its application, for display."""
 
     id: str
     url: str

@@ -1,4 +1,4 @@
-"""Lanes: the delivery queue of one endpoint, its limits, its timeline and its view for users."""
+"""Lanes: the open deliveries of one endpoint, with limits, circuit and timeline."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hookline.model.states import Circuit, EndpointStatus
 
 
 class Lane(Struct, frozen=True, kw_only=True):
-    """The queue of one endpoint and its limits. A writer must hold the lock of the lane's row."""
+    """The row that governs the open deliveries of one endpoint. A writer must hold the lock of this row."""
 
     endpoint_no: int
     app_no: int
@@ -28,25 +28,25 @@ class Lane(Struct, frozen=True, kw_only=True):
     window: int | None = None  # maximum number of requests in flight while the circuit recovers
     window_at: datetime | None = None  # when the window last grew
     in_flight: int = 0  # leased deliveries that were claimed while the lane had a limit
-    waiting_floor: datetime | None = None  # floor of the wake token to insert when a slot is freed
+    waiting_floor: datetime | None = None  # earliest due time, for the wake token to insert when a request ends
     throttle_rate: float | None = None
     concurrency: int | None = None
-    tat: datetime | None = None  # GCRA: the theoretical arrival time of the next start
+    tat: datetime | None = None  # theoretical arrival time of the next request, of the rate limit algorithm GCRA
     held_until: datetime | None = None  # no request is sent before this time, because of a Retry-After
-    pace: float | None = None  # starts per second, lowered after each 429; None means no limit
+    pace: float | None = None  # maximum requests per second, lowered after each 429; None means no limit
     pace_at: datetime | None = None  # when `pace` last changed
-    pace_top: float | None = None  # the rate that caused the last 429
-    slowed_at: datetime | None = None  # the last response that lowered `pace`
-    app_rate: float | None = None  # starts per second allowed for all lanes of the application together
-    turn_at: datetime | None = None  # when this lane may start next under `app_rate`
+    pace_top: float | None = None  # requests per second that caused the last 429
+    slowed_at: datetime | None = None  # when a response last lowered `pace`
+    app_rate: float | None = None  # maximum requests per second of all lanes of the application together
+    turn_at: datetime | None = None  # when this lane may send its next request under `app_rate`
 
 
 class AppPace(Struct, frozen=True, kw_only=True):
     """The rate limiter state of one application. All of its lanes and all workers share it."""
 
     app_no: int
-    tat: datetime | None = None  # GCRA: the theoretical arrival time of the next start
-    tail_at: datetime | None = None  # the latest `turn_at` that was given to a waiting lane
+    tat: datetime | None = None  # theoretical arrival time of the next request, of the rate limit algorithm GCRA
+    tail_at: datetime | None = None  # the latest `turn_at` of a waiting lane
 
 
 class LaneEventKind(StrEnum):
@@ -71,13 +71,13 @@ class LaneEvent(Struct, frozen=True, kw_only=True):
     at: datetime
     kind: LaneEventKind
     cause: str
-    actor: Actor | None = None  # the person or key that caused it; None if Hookline did it automatically
+    actor: Actor | None = None  # the person, key or token that caused the event; None if Hookline did
 
 
 class LaneEventFilter(Struct, frozen=True, kw_only=True):
     kinds: tuple[LaneEventKind, ...] | None = None  # the event has one of these kinds
-    since: datetime | None = None  # the event is not earlier than this
-    until: datetime | None = None  # the event is earlier than this
+    since: datetime | None = None  # the event is at this time or later
+    until: datetime | None = None  # the event is before this time
 
     def matches(self, event: LaneEvent) -> bool:
         return (
@@ -100,7 +100,7 @@ class LaneView(Struct, frozen=True, kw_only=True):
     url: str
     description: str
     app_id: str
-    depth: int  # open deliveries, counted up to a limit
+    depth: int  # number of open deliveries, counted up to a limit
     more: bool  # the count reached its limit, so that the true depth may be larger
     oldest_due: datetime | None
     last_error: str | None = None
@@ -110,7 +110,7 @@ class AppHealth(Struct, frozen=True, kw_only=True):
     """The health of one application's endpoints."""
 
     lanes: int  # lanes that were checked
-    sick: int  # checked lanes that are not healthy
+    sick: int  # checked lanes that are held back or whose last attempts failed
     stopped: int  # checked lanes that are held back
     held: int  # deliveries in lanes that are held back, counted up to a limit
     dead: int  # unresolved dead letters, counted up to a limit

@@ -37,11 +37,11 @@ ATTEMPTS = tuple(float(number) for number in range(1, 13))
 
 
 class EndpointLabels(StrEnum):
-    """Whether metrics have labels that name endpoints."""
+    """Whether metrics have a label with the endpoint."""
 
     OFF = "off"
-    TOP = "top"  # ids of the endpoints that failed most
-    HASHED = "hashed"  # hashes of the ids of the endpoints that failed most
+    TOP = "top"  # label with the endpoint's id, for the endpoints with the most failures
+    HASHED = "hashed"  # label with a hash of the endpoint's id, for the endpoints with the most failures
 
 
 class Family(Struct, frozen=True):
@@ -59,7 +59,7 @@ class Series(Struct, frozen=True, array_like=True):
 
 
 class Measured(Struct, frozen=True, kw_only=True):
-    """One family with its series, in the form that processes exchange."""
+    """One family with its series. Processes send their metrics to each other in this form."""
 
     family: Family
     series: list[Series]
@@ -76,7 +76,7 @@ def added(snapshots: Iterable[Snapshot]) -> Snapshot:
             _, rows = total.setdefault(name, (measured.family, {}))
             for series in measured.series:
                 row = rows.get(series.labels)
-                # Two releases that run side by side may have different buckets. A row of another length is left out.
+                # Processes of two releases may have different buckets. A row of another length is left out of the sum.
                 if row is None:
                     rows[series.labels] = list(series.values)
                 elif len(row) == len(series.values):
@@ -109,7 +109,7 @@ def quantile(part: float, row: Sequence[float], bounds: Sequence[float]) -> floa
 
 
 def at_least(part: float, row: Sequence[float], bounds: Sequence[float]) -> float:
-    """Return the lower bound of the bucket that holds the quantile. The true value is certain to be at least this."""
+    """Return the lower bound of the bucket that holds the quantile. The true value is at least this bound."""
     rank, seen = part * count(row), 0.0
     for low, inside in zip((0.0, *bounds), row[:-1], strict=True):
         seen += inside

@@ -24,7 +24,8 @@ class EventFields(Struct, frozen=True, kw_only=True):
 
 
 class NewMessage(EventFields, frozen=True, kw_only=True):
-    """One event to accept. Its id exists before COMMIT, so that the caller can look it up after a lost answer."""
+    """One event to accept. Its id is known before COMMIT, so that the caller can look it up if the database's answer
+    is lost."""
 
     id: str
     app_no: int
@@ -35,7 +36,7 @@ class NewMessage(EventFields, frozen=True, kw_only=True):
 
 class IngestStatus(StrEnum):
     ACCEPTED = "accepted"
-    REPLAYED = "replayed"  # an earlier request had the same idempotency key and body; the id is that message's
+    REPLAYED = "replayed"  # an earlier request had the same idempotency key and body; `message_id` is its message
     KEY_REUSED = "key_reused"  # same idempotency key as an earlier request, but another body
     EVENT_ID_TAKEN = "event_id_taken"  # `message_id` is the message that already has this event id
     NO_APPLICATION = "no_application"
@@ -52,14 +53,14 @@ class NewBatch(Struct, frozen=True, kw_only=True):
     """Messages of one application, accepted in one transaction under one idempotency key."""
 
     app_no: int
-    messages: tuple[NewMessage, ...]  # these have no idempotency keys of their own
+    messages: tuple[NewMessage, ...]  # messages without idempotency keys of their own
     faults: dict[int, str] = {}  # why an item was refused, by its position; stored with the idempotency key
     idempotency_key: bytes | None = None
     idempotency_body: bytes | None = None
 
 
 class BatchAccepted(Struct, frozen=True, kw_only=True):
-    status: IngestStatus  # for the whole batch: accepted, replayed or key_reused
+    status: IngestStatus  # result of the whole batch: accepted, replayed or key_reused
     answers: tuple[Accepted, ...] = ()  # one for each message, in order; a replayed batch repeats the first answers
     faults: dict[int, str] = {}  # why an item was refused, by its position
 
@@ -77,7 +78,7 @@ class Message(EventFields, frozen=True, kw_only=True):
 class MessageFilter(Struct, frozen=True, kw_only=True):
     """A filter for messages. All fields that are set must match."""
 
-    event_types: tuple[str, ...] | None = None  # the message has one of these
+    event_types: tuple[str, ...] | None = None  # the message has one of these event types
     channel: str | None = None
     tag: str | None = None
     after: datetime | None = None
@@ -94,4 +95,4 @@ class MessageSearch(MessageFilter, frozen=True, kw_only=True):
 
 class FoundMessage(Struct, frozen=True, kw_only=True):
     message: Message
-    states: dict[str, int]  # number of its deliveries by state name; those that their lane holds back count as `held`
+    states: dict[str, int]  # number of its deliveries by state; waiting deliveries in a held lane count as `held`

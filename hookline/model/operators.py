@@ -1,4 +1,5 @@
-"""Operators of the dashboard, their sessions and their failed logins. `dashboard/sessions.py` makes the decisions."""
+"""Operators of the dashboard, their sessions and their failed logins. The rules for sign-in are in
+`dashboard/sessions.py`."""
 
 from __future__ import annotations
 
@@ -41,11 +42,12 @@ def operator_name(text: str) -> str:
 
 
 class SessionFields(Struct, frozen=True, kw_only=True):
-    """One of `operator`, `key_id` and `token` is set: the credential that signed in."""
+    """Fields of a dashboard session. One of `operator`, `key_id` and `token` is set: the credential of the
+    sign-in."""
 
     hash: bytes  # hash of the cookie's value
     org_id: str
-    role: Scope  # for the session of an operator, the current role
+    role: Scope  # what the session may do; for an operator, their current role
     operator: str | None = None
     key_id: str | None = None
     token: bytes | None = None  # hash of the token
@@ -54,14 +56,14 @@ class SessionFields(Struct, frozen=True, kw_only=True):
 class NewSession(SessionFields, frozen=True, kw_only=True):
     """A dashboard session to create."""
 
-    lifetime: float  # seconds; never longer than the remaining lifetime of the token
+    lifetime: float  # lifetime in seconds; never longer than the remaining lifetime of the token
     app_no: int | None = None  # the only application that a portal session may access
     password: str | None = None  # `Operator.password` at the time of the login; a later change ends the session
     token_issued_at: datetime | None = None
 
 
 class Session(SessionFields, frozen=True, kw_only=True):
-    """A valid dashboard session. The credential that signed in is still valid too."""
+    """A valid dashboard session. The credential used to sign in is still valid too."""
 
     created_at: datetime
     expires_at: datetime
@@ -77,4 +79,4 @@ class Guesses(Struct, frozen=True, kw_only=True):
     locked_until: datetime | None = None
 
 
-Lock = Callable[[Guesses | None, datetime], Guesses]  # (failed logins so far, now) → the same with one more failure
+Lock = Callable[[Guesses | None, datetime], Guesses]  # (failed logins before, now) → failed logins including this one

@@ -15,7 +15,7 @@ class OutboxRow(EventFields, frozen=True, kw_only=True):
     id: int  # number of the row in that outbox
     app: str  # id or uid of the Hookline application
     payload: bytes
-    event_id: str | None  # identifies a second copy of the same event; None only in Hookline's own database
+    event_id: str | None  # the same in every copy of the event; None only in Hookline's own database
     org_id: str | None = None
     fault: str | None = None  # why the row could not be read; the relay will set it aside
 
@@ -23,7 +23,7 @@ class OutboxRow(EventFields, frozen=True, kw_only=True):
 class OutboxPlace(Struct, frozen=True, kw_only=True):
     """The last row that the relay copied from the outbox of a SQLite file.
 
-    A restored file may have another row with the same number. The uid shows the difference.
+    After a restore of the file, another row may have the same number. The uid shows that it is another row.
     """
 
     row_id: int
@@ -32,14 +32,14 @@ class OutboxPlace(Struct, frozen=True, kw_only=True):
 
 class RelayReport(Struct, frozen=True, kw_only=True):
     relayed: int = 0
-    repeated: int = 0  # rows whose event id already exists as a message; they were copied before
+    repeated: int = 0  # rows that were copied before: a message with their event id exists
     set_aside: int = 0  # rows that cannot become messages; they are stored with a reason
     reasons: tuple[str, ...] = ()  # the first few reasons for setting rows aside
     more: bool = False  # rows may be left in the outbox
 
     @property
     def gone(self) -> int:
-        """Number of rows that left the outbox."""
+        """Return the number of rows that left the outbox."""
         return self.relayed + self.repeated + self.set_aside
 
 

@@ -16,7 +16,7 @@ class Strategy(StrEnum):
 
 
 class RetryPolicy(Struct, frozen=True, kw_only=True):
-    """When and how often a failed delivery is retried. Each deployment has one; a `PolicyOverride` changes parts of it."""
+    """When and how often a failed delivery is retried. A `PolicyOverride` changes parts of it."""
 
     strategy: Strategy = Strategy.FULL_JITTER
     base: float = 1.0  # seconds before the first retry
@@ -31,7 +31,8 @@ class RetryPolicy(Struct, frozen=True, kw_only=True):
 class PolicyOverride(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Changes to the retry policy by an event type, an endpoint or a message.
 
-    A message overrides its endpoint, which overrides the event type. The policy of a delivery is fixed when it is created.
+    An endpoint overrides the event type, and a message overrides both. The policy of a delivery is fixed when the
+    delivery is created.
     """
 
     strategy: Strategy | None = None
@@ -50,10 +51,10 @@ class PolicyOverride(Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 
 class CircuitPolicy(Struct, frozen=True, kw_only=True):
     threshold: int = 5  # number of consecutive failures that opens the circuit
-    spread: float = 1.0  # minimum seconds between the first and the last of these failures
+    spread: float = 1.0  # minimum seconds between the first and the last of these consecutive failures
     cooldown: float = 60.0  # seconds before the first probe; doubles with each failed probe
     cooldown_cap: float = 3600.0  # longest cooldown, in seconds
     recovery_window: int = 2  # maximum requests in flight after a successful probe
-    recovery_step: float = 2.5  # seconds after which the window doubles; it reaches an eighth of its end size in 10 s
-    recovery_rate: float = 10.0  # starts per second for each request that the window allows
+    recovery_step: float = 2.5  # minimum seconds between two doublings of the window
+    recovery_rate: float = 10.0  # maximum requests per second, for each request in flight that the window allows
     recovery_done: int = 128  # the circuit closes when the window would grow beyond this

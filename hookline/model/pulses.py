@@ -1,4 +1,5 @@
-"""Pulses: counters of one process over a few seconds, stored in the database so that any process can see the whole fleet.
+"""Pulses: counters of one process over a few seconds, stored in the database so that any process can read
+the counters of all processes.
 
 Alerts, `hookline top` and the dashboard read pulses instead of asking processes or counting old rows. Pulses can be summed over
 processes and over time. The store keeps single pulses for two hours and sums per minute for a week.
@@ -16,7 +17,7 @@ from msgspec.structs import fields
 from hookline.model.measures import SECONDS, quantile
 
 EVERY = 10.0  # seconds between two pulses of a process
-MAX_ENDPOINTS = 200  # maximum number of endpoints in a pulse; those with the most failures are kept
+MAX_ENDPOINTS = 200  # maximum number of endpoints in a pulse: the endpoints with the most failures
 
 Row = list[float]  # the bucket counts of a histogram, then the sum of its values
 Named = dict[str, float]
@@ -26,7 +27,7 @@ class Pulse(Struct, kw_only=True, omit_defaults=True):
     """Counters of one process since its previous pulse, or the sum of several pulses."""
 
     at: datetime  # end of the interval; in a sum, the latest end
-    process: str = ""  # random name of the process; empty in a sum
+    process: str = ""  # random name of the process; empty in a sum of pulses
     processes: int = 1
     in_flight: int = 0  # requests in flight at the end of the interval
     slots: int = 0
@@ -46,8 +47,8 @@ class Pulse(Struct, kw_only=True, omit_defaults=True):
     lag: Row = []
     duration: Row = []  # seconds per request
     used: Row = []  # attempts per delivered message
-    outbox_lag: float = 0.0  # seconds that the oldest outbox row has waited at the end; in a sum, the longest
-    endpoints: dict[int, list[int]] = {}  # successful and failed attempts of endpoints that failed recently, by number
+    outbox_lag: float = 0.0  # seconds that the oldest outbox row has waited; in a sum, the longest wait
+    endpoints: dict[int, list[int]] = {}  # endpoint number → successful and failed attempts, of failing endpoints
 
     @property
     def delivered(self) -> float:
@@ -69,9 +70,10 @@ _SUMS = tuple(field.name for field in fields(Pulse) if field.name not in ("at", 
 
 
 def together(pulses: Iterable[Pulse], at: datetime, names: Sequence[str] = _SUMS) -> Pulse:
-    """Return the sum of `pulses`, or only of these fields.
+    """Return the sum of `pulses`, for the fields in `names` only.
 
-    `processes`, `in_flight` and `slots` are summed too, so these three only make sense for pulses of the same moment.
+    `processes`, `in_flight` and `slots` are summed too, so these three fields are useful only for pulses of the same
+    moment.
     """
     total = Pulse(at=at, processes=0)
     for pulse in pulses:
@@ -89,7 +91,7 @@ def _sum(one: object, other: object) -> object:
                 for key in one | other
             }
         case list(), list():
-            if len(one) != len(other):  # one is empty, or comes from a release with other buckets
+            if len(one) != len(other):  # one of the lists is empty, or comes from a release with other buckets
                 return one or other
             return list(map(add, one, other))
         case ((int() | float()), (int() | float())):

@@ -8,13 +8,14 @@ from hookline.errors import IllegalMove
 
 
 class DeliveryState(IntEnum):
-    """The state of a delivery, as a number in the database. The due index covers `state < 2`, so waiting states come first."""
+    """The state of a delivery, as the database stores it. The waiting states are 0 and 1, because an index covers
+    `state < 2`."""
 
-    PENDING = 0  # may be sent from `due_at` on; not attempted yet, or released without an outcome
-    SCHEDULED = 1  # the last attempt failed; the next one is at `due_at`
-    DELIVERING = 2  # leased by a worker under a claim token
+    PENDING = 0  # may be sent from `due_at` on; not attempted yet, or its lease ended without an outcome
+    SCHEDULED = 1  # the last attempt failed; the next attempt is at `due_at`
+    DELIVERING = 2  # a worker has leased the delivery and sends it
     DELIVERED = 3  # the endpoint accepted the message; final state
-    DEAD = 4  # no more attempts, with a reason; a person can replay or resolve it
+    DEAD = 4  # Hookline gave up, with a reason; a person can replay or resolve the delivery
     RESOLVED = 5  # a person closed the dead letter with a note
     QUEUED = 6  # waits until earlier deliveries with the same ordering key have ended
 
@@ -33,12 +34,12 @@ MOVES: dict[DeliveryState, frozenset[DeliveryState]] = {
 }
 
 OPEN = frozenset({S.QUEUED, S.PENDING, S.SCHEDULED, S.DELIVERING})
-ACTIVE = frozenset({S.PENDING, S.SCHEDULED, S.DELIVERING})  # at most one delivery per ordering key is in these states
+ACTIVE = frozenset({S.PENDING, S.SCHEDULED, S.DELIVERING})  # at most one delivery per ordering key has such a state
 WAITING = frozenset({S.PENDING, S.SCHEDULED})
 
 
 def move(before: DeliveryState, after: DeliveryState) -> DeliveryState:
-    """Return `after`, or raise `IllegalMove` if `MOVES` does not allow the transition. Such a transition is always a bug."""
+    """Return `after`. Raises `IllegalMove` if `MOVES` does not allow the transition, which means a bug in Hookline."""
     if after not in MOVES[before]:
         raise IllegalMove(f"a delivery cannot go from {before.name.lower()} to {after.name.lower()}")
     return after
@@ -47,14 +48,14 @@ def move(before: DeliveryState, after: DeliveryState) -> DeliveryState:
 class EndpointStatus(IntEnum):
     ACTIVE = 0
     PAUSED = 1  # deliveries are created and held; their time budget restarts on resume
-    DISABLED = 2  # no deliveries are created; open ones are held and their time budget keeps running
+    DISABLED = 2  # no deliveries are created; open deliveries are held, and their time budget keeps running
     DELETED = 3  # open deliveries become dead with the reason `endpoint_deleted`
 
 
 class Circuit(IntEnum):
     CLOSED = 0
     OPEN = 1  # no request is sent before `probe_at`
-    HALF_OPEN = 2  # one probe is in flight; other requests wait until it ends, or until `probe_at`
+    HALF_OPEN = 2  # one probe is in flight; other requests wait until the probe ends, or until `probe_at`
     RECOVERING = 3  # successes double the window until the circuit closes
 
 
@@ -79,7 +80,7 @@ class ErrorKind(StrEnum):
     TIMEOUT = "timeout"
     TLS = "tls"
     MALFORMED = "malformed"
-    AMBIGUOUS = "ambiguous"  # a reused connection closed after the body was sent: the receiver may have got the request
+    AMBIGUOUS = "ambiguous"  # a reused connection closed after the request was sent: the receiver may have got it
     BLOCKED = "blocked"
     UNSENDABLE = "unsendable"
     INTERRUPTED = "interrupted"  # Hookline's sender process ended during the request: the receiver may have got it

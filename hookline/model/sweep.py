@@ -18,10 +18,10 @@ class Death(Struct, frozen=True, kw_only=True):
     endpoint_no: int
     event_type: str
     reason: Reason
-    sent: int  # number of attempts before its death
+    sent: int  # number of attempts before the delivery died
     accepted_at: datetime
     died_at: datetime
-    manual: bool = False  # a person had replayed or resent it
+    manual: bool = False  # a person had replayed or resent the delivery
     trace: str | None = None  # trace context of the message
 
 
@@ -30,7 +30,7 @@ class SweepReport(Struct, frozen=True, kw_only=True):
     expired: int = 0  # deliveries that died because their time budget ended
     deleted: int = 0  # deliveries that died because their endpoint was deleted
     retired: int = 0  # rows or partitions that retention deleted
-    repaired: int = 0  # lanes with due work but no wake token; any value but 0 means a bug
+    repaired: int = 0  # lanes with due deliveries but without a wake token; a number above 0 means a bug
     paused: int = 0
     disabled: int = 0
     events: tuple[LaneEvent, ...] = ()

@@ -12,7 +12,7 @@ from hookline.model.states import DeliveryState, Reason
 
 class TaskKind(StrEnum):
     RECOVER = "recover"  # replay the dead letters of an endpoint whose messages were accepted in a time range
-    REPLAY_MISSING = "replay_missing"  # send messages that the endpoint never got
+    REPLAY_MISSING = "replay_missing"  # send messages that never had a delivery to the endpoint
     BULK_REPLAY = "bulk_replay"  # send messages again that were delivered or died at the endpoint
     REPLAY_DEAD = "replay_dead"  # replay the dead letters that match a filter
     RESOLVE_DEAD = "resolve_dead"  # resolve the dead letters that match a filter
@@ -38,7 +38,7 @@ class TaskWork(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: Reason | None = None
     outcome: DeliveryState | None = None  # bulk replay: only messages that were delivered, or only those that are dead
     note: str = ""
-    batch: str = ""  # groups tasks of several applications that came from one request; they are shown together
+    batch: str = ""  # name of the batch: one request can create tasks for several applications
 
 
 class NewTask(Struct, frozen=True, kw_only=True):
@@ -59,9 +59,9 @@ class Task(NewTask, frozen=True, kw_only=True):
     updated_at: datetime
     endpoint_id: str | None = None
     done: int = 0
-    skipped: int = 0  # items that matched but could not be sent
+    skipped: int = 0  # items that match but could not be sent
     total: int | None = None  # number of matches at the start; None if there were too many to count
-    position: str | None = None  # start position of the next step
+    position: str | None = None  # where the next step continues
     error: str | None = None
 
 

@@ -1,4 +1,4 @@
-"""The verdict on an attempt, and the report of recording it."""
+"""The verdict on an attempt, and the report of writing verdicts to the store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Retry(Struct, frozen=True, kw_only=True, tag=True):
     at: datetime
     spends: bool = True  # the attempt counts against `max_attempts`
     fresh: bool = False  # retry at once, on a new connection
-    delay: float = 0.0  # the delay with jitter, in seconds; decorrelated jitter computes the next delay from it
+    delay: float = 0.0  # seconds until the retry, with jitter; decorrelated jitter computes the next delay from it
 
 
 class Dead(Struct, frozen=True, kw_only=True, tag=True):
@@ -35,7 +35,7 @@ OUTCOMES: dict[type, str] = {Delivered: "delivered", Retry: "retry", Dead: "dead
 class Judgement(Struct, frozen=True, kw_only=True):
     verdict: Verdict
     health: Health
-    hold_until: datetime | None = None  # a Retry-After of a 429 or 503 response pauses the whole lane until then
+    hold_until: datetime | None = None  # a Retry-After holds the whole lane until this time
     gone: bool = False  # the endpoint answered 410 and will be disabled
     slow_down: bool = False  # the response asks for a lower rate (429, or 503 with Retry-After)
 
@@ -48,13 +48,13 @@ class Result(Struct, frozen=True, kw_only=True):
     sent: Sent
     judgement: Judgement
     ended_at: datetime | None = None  # when the response was complete, by the database's clock
-    last_left: bool = False  # the next attempt is the last one that the policy allows
-    ready_at: datetime | None = None  # when it could first be claimed, without the time that its lane was held
+    last_left: bool = False  # the policy allows only one more attempt
+    ready_at: datetime | None = None  # when the delivery was due, or when its endpoint was resumed, if that was later
 
 
 class RecordReport(Struct, frozen=True, kw_only=True):
-    recorded: int  # results whose claim was still valid
-    stale: int  # results whose lease was lost; nothing was written for them
+    recorded: int  # number of results whose claim was still valid
+    stale: int  # number of results whose lease was lost; nothing was written for them
     events: tuple[LaneEvent, ...] = ()
-    refused: tuple[int, ...] = ()  # deliveries whose outcome the database cannot store; they are now dead
+    refused: tuple[int, ...] = ()  # ids of deliveries whose outcome the database could not store; they are now dead
     lost: tuple[str, ...] = ()  # ids of the attempts whose lease was lost
