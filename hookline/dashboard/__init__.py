@@ -1,4 +1,7 @@
-"""The dashboard for operators and the portal for customers: pages that the server renders. Read `page.py` and `app.py` first."""
+"""The dashboard for operators and the portal for customers: pages that the server renders.
+
+Read `page.py` and `app.py` first.
+"""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ DAY = 86_400
 YEAR = 365 * DAY
 READ_ONLY = "you have read-only access: you cannot change anything here"
 
-# The page at the path of an action is its form. Viewers with read-only access may not see it.
+# Paths of actions. The page at such a path is the form of the action. Viewers with read-only access may not see it.
 _FORMS = frozenset(action.path for action in pages.ACTIONS)
 
 
@@ -216,7 +216,10 @@ async def _static(request: Request) -> Response:
 
 
 async def _icon(request: Request) -> Response:
-    """Serve the icon at its default path. Browsers request it when a response names no icon, such as JSON of the API."""
+    """Serve the icon at its default path.
+
+    Browsers request it when a response names no icon, such as JSON of the API.
+    """
     return _file(request, "icon.svg", f"public, max-age={DAY}")
 
 

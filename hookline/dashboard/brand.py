@@ -14,11 +14,11 @@ from hookline.errors import ConfigError
 from hookline.web.context import Brand
 
 STYLE = "/portal/brand.css"
-MAX_LOGO = 256 * 1024  # bytes
+MAX_LOGO = 256 * 1024  # bytes of the logo file
 CACHED = {"cache-control": "public, max-age=300"}
 
 MIN_CONTRAST = 4.5  # contrast ratio that WCAG requires for text
-# The background colours behind the accent colour, as in style.css: `--ground` (also `--on-accent`), `--raised`, `--sunken`.
+# Backgrounds of the accent colour, as in style.css: `--ground` (also `--on-accent`), `--raised`, `--sunken`.
 LIGHT = ("#ffffff", "#f6f7f9", "#eef0f3")
 DARK = ("#0f1216", "#161a20", "#1e242c")
 

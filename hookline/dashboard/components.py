@@ -223,7 +223,10 @@ def tabs(label: str, found: Iterable[tuple[str, str, bool]]) -> Safe:
 
 
 def filter_tabs(context: PageContext, label: str, param: str, options: Mapping[str, str], chosen: str | None) -> Safe:
-    """Show tabs that set a URL parameter. `options` has the text of each value. The empty value removes the parameter."""
+    """Show tabs that set a URL parameter.
+
+    `options` has the text of each value. The empty value removes the parameter.
+    """
     links = [
         (words, context.here(**{param: value, "after": None}), value == (chosen or ""))
         for value, words in options.items()
@@ -275,7 +278,10 @@ def button(
     hidden: Mapping[str, str] | None = None,
     label: str | None = None,
 ) -> Safe | None:
-    """Return a form with only a button, or None if the viewer may only read. `kind` is "" (plain), "main" or "danger"."""
+    """Return a form with only a button, or None if the viewer may only read.
+
+    `kind` is "" (plain), "main" or "danger".
+    """
     if not context.may_change:
         return None
     press = tag("button", words, class_=f"button {kind}".strip(), aria_label=label)
@@ -364,8 +370,11 @@ def offered(name: str, options: Iterable[tuple[str, str]]) -> Safe:
 
 
 def moment(name: str, words: str, value: datetime | None = None, *, error: str | None = None) -> Safe:
-    """Return a field for a date and time. Without scripts people enter UTC. With scripts they enter their local time, and the
-    script converts it to UTC. The form sends `2025-11-15T20:41`, and a script appends `Z`."""
+    """Return a field for a date and time.
+
+    Without scripts, people enter UTC, and the form sends `2025-11-15T20:41`. With scripts, people enter their local
+    time. A script converts it to UTC and appends `Z`.
+    """
     text = "" if value is None else f"{value:%Y-%m-%dT%H:%M}"
     label = join(words, " ", tag("span", "UTC", class_="quiet", data_zone=True))
     return field(name, label, text, error=error, type_="datetime-local")

@@ -43,7 +43,10 @@ class Cookies:
         return ("SameSite=None", "Secure", "Partitioned") if portal and self._framed else ("SameSite=Lax", "Secure")
 
     def _name(self, request: Request, name: str, *, portal: bool) -> str:
-        """Return the cookie name. Browsers accept a `__Host-` cookie only over TLS, from this host and with the path `/`."""
+        """Return the cookie name.
+
+        Browsers accept a `__Host-` cookie only over TLS, from this host and with the path `/`.
+        """
         return f"{'__Host-' if self.secure(request) else ''}hookline_{'portal_' if portal else ''}{name}"
 
     def secure(self, request: Request) -> bool:

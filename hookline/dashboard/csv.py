@@ -1,8 +1,8 @@
 """CSV export that is safe to open in a spreadsheet, even if an attacker wrote the texts.
 
-A spreadsheet evaluates a cell that begins like a formula. Some programs also split quoted cells at other separators: at `;` in
-Germany, at a tab when text is pasted. So an apostrophe is inserted before a formula at every place where a cell could begin, and
-every cell is quoted. The JSON export has the texts unchanged.
+A spreadsheet evaluates a cell that begins like a formula. Some programs also split quoted cells at other separators:
+at `;` in Germany, at a tab when text is pasted. So an apostrophe is inserted before a formula at every place where a
+cell could begin, and every cell is quoted. The JSON export has the texts unchanged.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Turns a request into a curl command for bash, zsh and any POSIX shell.
 
-The command contains only printable characters and line feeds. A terminal would interpret other characters during the paste: a
-tab completes a word, and an escape can end the paste. If the body has such bytes, `printf` writes it into a pipe.
+The command contains only printable characters and line feeds. A terminal would interpret other characters during the
+paste: a tab completes a word, and an escape can end the paste. If the body has such bytes, `printf` writes it into a
+pipe.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from collections.abc import Sequence
 
 MAX_ARGUMENT = 64 * 1024  # bytes; Linux allows 128 KiB. The shell's own `printf` has no limit
 
-# `--globoff` stops curl from expanding brackets and braces in the URL. With `--data-raw`, a body that begins with @ is not read
-# as a file name.
+# `--globoff` stops curl from expanding brackets and braces in the URL. With `--data-raw`, curl does not read a body
+# that begins with @ as a file name.
 _CURL = "curl --globoff --request POST"
 _NEXT = " \\\n  "
 

@@ -116,7 +116,10 @@ def page(
     message: str = "",
     rail: str | None = None,
 ) -> Page:
-    """Return the page of a form that posts to the path `to`. `back` is the path and the text of the link beside the title."""
+    """Return the page of a form that posts to the path `to`.
+
+    `back` is the path and the text of the link beside the title.
+    """
     form = components.form(
         context, context.link(to), *fields, components.actions(tag("button", press, class_="button main"))
     )

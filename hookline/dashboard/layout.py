@@ -22,9 +22,9 @@ class Entry(Struct, frozen=True):
     words: str
     path: str
     letter: str  # keyboard shortcut: `g` and this letter open the page
-    portal: bool = False  # customers see it too
-    deployment: bool = False  # only operators of the default organization see it
-    full: bool = False  # only viewers who may change something see it
+    portal: bool = False  # customers see this entry too
+    deployment: bool = False  # only operators of the default organization see this entry
+    full: bool = False  # only viewers who may change something see this entry
 
 
 RAIL = (
@@ -171,7 +171,10 @@ def _listed_switch(context: PageContext, apps: Switched) -> Safe:
 
 
 def _typed_switch(context: PageContext, apps: Switched) -> Safe:
-    """Return the text field of the switcher. The name of the current application is beside it, because the field shows the id."""
+    """Return the text field of the switcher.
+
+    The name of the current application is beside the field, because the field shows only its id.
+    """
     words = f"The list has the first {len(apps.apps):,} applications. Type the id or uid to use another one. Empty means all."
     entry = tag(
         "input",

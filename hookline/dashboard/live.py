@@ -1,7 +1,7 @@
 """Live updates of a page: the page's own URL, requested as an event stream, sends the parts that changed.
 
-The server renders the page again every few seconds while a browser shows it. The number of streams is limited, and each stream
-ends after a while. The browser then reconnects, which checks the session again.
+The server renders the page again every few seconds while a browser shows it. The number of streams is limited, and
+each stream ends after a while. The browser then reconnects, which checks the session again.
 """
 
 from __future__ import annotations

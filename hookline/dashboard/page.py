@@ -1,4 +1,7 @@
-"""Types of pages and actions. Modules in `pages/` declare them, `app.py` serves them, `layout.py` draws the frame around them."""
+"""Types of pages and actions.
+
+Modules in `pages/` declare them, `app.py` serves them, `layout.py` draws the frame around them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from hookline.dashboard.page_context import PageContext
 from hookline.errors import InvalidInput
 from hookline.web.html import Child
 
-MAX_FORM = 256 * 1024  # bytes
+MAX_FORM = 256 * 1024  # bytes of a posted form
 MAX_FIELDS = 1000
 
 
@@ -21,7 +24,7 @@ class Page(Struct, frozen=True, kw_only=True):
     title: str
     body: Sequence[Child]
     aside: Child = None  # buttons and links beside the title
-    rail: str | None = None  # the entry of the navigation that is marked as current; None: the entry with the same path
+    rail: str | None = None  # the navigation entry to mark as current; None: the entry with the same path
     status: int = 200
     refresh: float | None = 3.0  # seconds between two updates of the live parts; None: the page never updates
 
@@ -78,12 +81,15 @@ class View(Struct, frozen=True, kw_only=True):
     method: ClassVar[str] = "GET"
     path: str
     show: Show
-    portal: bool = False  # also served to customers in the portal
-    deployment: bool = False  # shows data of all organizations; only operators of the deployment may see it
+    portal: bool = False  # the page is also served to customers in the portal
+    deployment: bool = False  # only operators of the deployment see the page: it has data of all organizations
 
 
 class Action(Struct, frozen=True, kw_only=True):
-    """A POST that changes something. If the user can correct an error, `do` returns the form again with the typed values."""
+    """A POST that changes something.
+
+    If the user can correct an error, `do` returns the form again with the typed values.
+    """
 
     method: ClassVar[str] = "POST"
     path: str

@@ -158,7 +158,7 @@ class PageContext:
         return self.viewer.caller.org_id
 
     def check_app(self) -> None:
-        """Refuse an unknown application in the URL, because the page would show the data of all applications instead."""
+        """Refuse an unknown application in the URL. Otherwise the page would show the data of all applications."""
         ref = self.param("app")
         if ref is not None and self.app is None:
             raise NoSuch("application", ref)

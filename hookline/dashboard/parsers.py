@@ -1,4 +1,7 @@
-"""Parsers of the texts that people type into forms and filters. Each gets the name of the field, for its error, and the text."""
+"""Parsers of the texts that people type into forms and filters.
+
+A parser gets the name of the field for its error, and the text.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Sign-in, sign-out, sessions, and the CSRF check of forms.
 
-A session is a random text in a cookie; the store has its hash. Every request looks the session up in the store. So a session
-that was ended, in any process and in any way, stops working at once.
+A session is a random text in a cookie; the store has its hash. Every request looks the session up in the store. So a
+session that was ended, in any process and in any way, stops working at once.
 """
 
 from __future__ import annotations
@@ -187,9 +187,10 @@ class Sessions:
         return await self._sign_in.by_password(form.text("name"), form.whole("password"), address, mark)
 
     async def _question(self, request: Request, form: Form, signed_in: SignedIn, *, portal: bool) -> str | None:
-        """Return a question if a link would switch the visitor to another portal. Only a click on the button may do that.
+        """Return a question if a link would switch the visitor to another portal.
 
-        In a frame no question is needed: only the configured sites can show a portal in a frame.
+        Only a click on the button may switch the portal. In a frame no question is needed: only the configured sites
+        can show a portal in a frame.
         """
         if signed_in.caller.app is None or form.flag("pressed") or form_origin.framed(request.headers):
             return None

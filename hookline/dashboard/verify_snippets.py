@@ -1,7 +1,7 @@
 """Code snippets that show how a receiver verifies a signature. The tests run each of them.
 
-The texts are in `snippets/`, one folder per signature scheme. A secret and a URL can contain any text, so they are inserted as
-quoted literals of the snippet's language.
+The texts are in `snippets/`, one folder per signature scheme. A secret and a URL can contain any text, so they are
+inserted as quoted literals of the snippet's language.
 """
 
 from __future__ import annotations

@@ -54,7 +54,10 @@ class Health:
 
 
 async def _check_database(store: Store) -> str | None:
-    """Return the problem, or None. The text of the database error is left out, because anybody may read the response."""
+    """Return the problem, or None.
+
+    The text of the database error is left out, because anybody may read the response.
+    """
     try:
         async with asyncio.timeout(TIMEOUT):
             version = await store.version()

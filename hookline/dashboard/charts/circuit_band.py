@@ -131,7 +131,10 @@ _ACTORS = {
 
 
 def by(actor: Actor | None, *, named: bool) -> str:
-    """Return the actor of an event as text. `named` adds names of API keys and operators, which customers must not see."""
+    """Return the actor of an event as text.
+
+    `named` adds names of API keys and operators, which customers must not see.
+    """
     if actor is None:
         return ""
     name = actor.name if named or actor.kind == ActorKind.APPLICATION_KEY else None

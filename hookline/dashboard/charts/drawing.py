@@ -1,7 +1,7 @@
 """The parts of charts: paths, axes, legends, and the table with the same values.
 
-The server does not know the width of the page. So paths use their own units and the browser stretches them; everything else is
-placed by percentages. Colours are CSS classes, because the content security policy forbids inline styles.
+The server does not know the width of the page. So paths use their own units and the browser stretches them; everything
+else is placed by percentages. Colours are CSS classes, because the content security policy forbids inline styles.
 """
 
 from __future__ import annotations

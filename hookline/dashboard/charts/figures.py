@@ -190,7 +190,10 @@ def bars(label: str, found: Sequence[Bar]) -> Safe:
 
 
 def band(label: str, stretches: Sequence[Stretch], since: datetime, until: datetime) -> Safe:
-    """Draw one coloured time line, such as the states of a circuit. The shortest parts are drawn last, to stay visible."""
+    """Draw one coloured time line, such as the states of a circuit.
+
+    The shortest parts are drawn last, to stay visible.
+    """
     painted = sorted(stretches, key=lambda each: each.since - each.until)
     drawn = drawing.plot(
         label,

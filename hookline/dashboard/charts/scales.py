@@ -23,7 +23,10 @@ _LONG = (
 
 
 def ticks(top: float, *, whole: bool = False, seconds: bool = False) -> list[float]:
-    """Return round values from zero to the first one that is not below `top`. `seconds` means that they are durations."""
+    """Return round values from zero to the first value that is not below `top`.
+
+    `seconds`: the values are durations.
+    """
     step = (_round_time if seconds else _round)(top / (MAX_TICKS - 1))
     if whole and not seconds:
         step = max(1.0, ceil(step))

@@ -120,7 +120,10 @@ def _text(alert: Alert, names: Names, *, short: bool = False) -> str:
 
 
 def _subject(context: PageContext, alert: Alert, names: Names) -> Child:
-    """Name the subject of the alert. An endpoint of another organization gets no link: the viewer may not open its page."""
+    """Name the subject of the alert.
+
+    An endpoint of another organization gets no link: the viewer may not open its page.
+    """
     if not alert.subject.startswith(ids.ENDPOINT):
         return alert.subject or "the deployment"
     known = names.get(alert.subject)

@@ -114,7 +114,7 @@ def _who(context: PageContext, actor: Actor) -> Child:
 
 
 def _subject(context: PageContext, each: AuditEntry) -> Child:
-    """Link the subject to its page. The page of a deleted object says that it is gone."""
+    """Link the subject to its page. The page of a deleted object says that the object is gone."""
     if not each.subject:
         return None
     for prefix, path in _PAGES.items():

@@ -1,6 +1,6 @@
 """The delivery contract and code that verifies signatures: everything that the author of a receiver must know.
 
-The contract has its own page. The page of each endpoint shows it too, with code that verifies the endpoint's signatures.
+The contract has its own page. The page of each endpoint shows it too, with code that verifies the signatures.
 """
 
 from __future__ import annotations

@@ -29,7 +29,10 @@ _STATES = (("", "Any state"), ("sick", "unhealthy"), *endpoint_health.WORDS.item
 
 
 class EndpointsHealth(Struct, frozen=True, kw_only=True):
-    """Health of the endpoints of an organization or application. More healthy endpoints do not slow down its reading."""
+    """Health of the endpoints of an organization or application.
+
+    The time to read it does not grow with the number of healthy endpoints.
+    """
 
     backlog: Backlog
     unhealthy: list[LaneView]  # the worst first
@@ -109,7 +112,10 @@ def _filters(context: PageContext) -> Safe:
 
 
 async def _listed(context: PageContext, health: EndpointsHealth) -> tuple[list[LaneView], str | None]:
-    """Return the endpoints of this page and the position of the next page. The first page begins with the unhealthy ones."""
+    """Return the endpoints of this page and the position of the next page.
+
+    The first page begins with the unhealthy endpoints.
+    """
     state, text = context.choice("state", [key for key, _ in _STATES if key]), context.param("q")
     if text is not None and text.startswith(ids.ENDPOINT):
         return _in_state(context, await _named_by_id(context, text), state), None
@@ -229,7 +235,10 @@ async def table(
 
 
 def _problems(context: PageContext, view: LaneView, dead: int) -> Safe:
-    """Return the state, the last error, and a link to the dead letters. A healthy endpoint can have dead letters too."""
+    """Return the state, the last error, and a link to the dead letters.
+
+    A healthy endpoint can have dead letters too.
+    """
     found, error, letters = condition(view.lane, context.now), None, None
     if view.last_error and not found.well:
         error = tag("div", components.clip(view.last_error, 60), title=view.last_error, class_="quiet")

@@ -1,4 +1,7 @@
-"""The catalogue of event types, and the page of one with its schema and an example. `event_type_edit.py` edits them."""
+"""The catalogue of event types, and the page of one event type with its schema and an example.
+
+`event_type_edit.py` edits them.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,10 @@ def _may_edit(context: PageContext) -> bool:
 
 
 def _visible(context: PageContext, each: EventType) -> bool:
-    """Whether the viewer may see the event type. Customers do not see archived ones, because nobody can choose them."""
+    """Whether the viewer may see the event type.
+
+    Customers do not see archived event types, because nobody can choose them.
+    """
     return not (context.viewer.portal and each.archived)
 
 

@@ -45,7 +45,7 @@ class OverviewData(Struct, frozen=True, kw_only=True):
     series: Series
     backlog: Backlog
     dead: dict[str, int]  # unresolved dead letters by reason
-    unhealthy: list[UnhealthyLane]  # the worst first; one more than is shown, if there are more
+    unhealthy: list[UnhealthyLane]  # the worst first; if there are more than the page shows, one more
     fleet: Fleet | None = None  # None: the page is about one organization or application
     more_dead: bool = False  # older dead letters were not counted
 
@@ -209,7 +209,10 @@ def _condition(context: PageContext, each: UnhealthyLane) -> Condition:
 
 
 def _state(context: PageContext, each: UnhealthyLane) -> Safe:
-    """Return the state. An endpoint with a closed circuit can still have dead letters, from refused or earlier deliveries."""
+    """Return the state.
+
+    An endpoint with a closed circuit can still have dead letters, from refused or earlier deliveries.
+    """
     found = _condition(context, each)
     if each.dead and not found.held and each.dead_since is not None:
         words = "dead letters" if _succeeds(each, found) else "deliveries failing"

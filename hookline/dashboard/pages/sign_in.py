@@ -132,7 +132,10 @@ def _alert(words: str) -> Safe:
 
 
 def _foreign_link_warning() -> Safe:
-    """Return a hidden warning. If the link contains a key or token, a script shows the warning and waits for the user."""
+    """Return a hidden warning.
+
+    If the link contains a key or token, a script shows the warning and waits for the user.
+    """
     words = "Another site opened this page with a key or token that signs you in. Continue only if you expected this."
     return tag("p", words, role="alert", class_="state scheduled", hidden=True, data_asks=True)
 

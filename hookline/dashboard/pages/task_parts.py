@@ -1,4 +1,7 @@
-"""Parts that show a task: its kind, progress and result. Used on the task page, in lists, and on the dead letters page."""
+"""Parts that show a task: its kind, progress and result.
+
+Used on the task page, in lists, and on the dead letters page.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,10 @@ def processed(task: Task) -> int:
 
 
 def bar(task: Task) -> Safe:
-    """Return the progress bar. A finished task has a full bar, even if another task changed some of the counted matches."""
+    """Return the progress bar.
+
+    A finished task has a full bar, even if another task changed some of the counted matches.
+    """
     if task.status == TaskStatus.FINISHED:
         return components.progress(max(1, processed(task)), max(1, processed(task)), verb(task))
     return components.progress(processed(task), task.total, verb(task))

@@ -136,7 +136,7 @@ def _progress(context: PageContext, task: Task) -> Safe:
 
 
 def _continue_button(context: PageContext, task: Task) -> Safe | None:
-    """Offer to start again the work that a failed or stopped task left unfinished."""
+    """Offer to continue the work that a failed or stopped task left unfinished."""
     work = task.work
     verb = {TaskKind.REPLAY_DEAD: "replay", TaskKind.RESOLVE_DEAD: "resolve"}.get(task.kind)
     if verb is None or task.status not in (TaskStatus.CANCELED, TaskStatus.FAILED) or not context.may_change:

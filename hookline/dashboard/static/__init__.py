@@ -1,4 +1,7 @@
-"""The style sheets and scripts of this directory. Their URLs contain a hash of the content, so browsers may cache them."""
+"""The style sheets and scripts of this directory.
+
+Their URLs contain a hash of the content, so browsers may cache them.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,19 @@ def files() -> dict[str, bytes]:
 
 @cache
 def packed() -> dict[str, bytes]:
-    """Return the files compressed with gzip. Pages are never compressed: their size would leak secrets in them (BREACH)."""
+    """Return the files compressed with gzip.
+
+    Pages are never compressed: the compressed size would leak secrets (BREACH attack).
+    """
     return {name: gzip.compress(content, mtime=0) for name, content in files().items()}
 
 
 @cache
 def version() -> str:
-    """Return one hash for all files: a script imports other scripts by relative URL, so all must have the same version."""
+    """Return one hash for all files.
+
+    A script imports other scripts by relative URL, so all files must have the same version.
+    """
     digest = hashlib.sha256()
     for name, content in sorted(files().items()):
         digest.update(name.encode() + b"\0" + content + b"\0")

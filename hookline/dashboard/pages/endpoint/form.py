@@ -192,7 +192,10 @@ async def _page(
 
 
 def _errors(context: PageContext, error: HooklineError | None) -> dict[str, str]:
-    """Return the error by its field. In the portal, leave out details about settings that only operators can change."""
+    """Return the error text by the name of its field.
+
+    In the portal, leave out details about settings that only operators can change.
+    """
     if isinstance(error, InvalidInput) and error.field == "event_types":
         return {"event_types": error.words}
     errors = forms.field_errors((*_FIELDS, *_POLICY), error)

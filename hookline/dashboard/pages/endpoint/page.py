@@ -40,7 +40,7 @@ EVENTS = 100  # timeline events read for the circuit band
 PROBED = 100  # failed attempts that are searched for probes
 EVENTS_SHOWN = 12  # timeline events listed in the table
 
-_CHOICES = {"failed": False, "delivered": True}  # by the URL parameter `attempts`: whether the shown attempts delivered
+_CHOICES = {"failed": False, "delivered": True}  # URL parameter `attempts`: whether the shown attempts delivered
 _OUTCOMES = {"delivered": "delivered", "retry": "scheduled", "dead": "dead"}
 
 

@@ -1,4 +1,7 @@
-"""Reveal or rotate the secret of an endpoint. Both are POSTs, so that no browser history or cache stores the secret."""
+"""Reveal or rotate the secret of an endpoint.
+
+Both are POSTs, so that no browser history or cache stores the secret.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,10 @@ def _confirm_rotation(context: PageContext, found: Endpoint) -> Page:
 
 
 def _already_rotated(context: PageContext, found: Endpoint) -> Page:
-    """Refuse to rotate twice. A reload repeats the POST, and would replace the secret that the user has just copied."""
+    """Refuse to rotate twice.
+
+    A reload repeats the POST, and would replace the secret that the user has just copied.
+    """
     words = "The endpoint has changed since you opened its page, so its secret was not rotated again."
     back = components.link_button(context.link(path(found)), "Show the endpoint", kind="main")
     body: list[Child] = [components.verdict("scheduled", words), components.actions(back)]

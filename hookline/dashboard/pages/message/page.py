@@ -129,7 +129,10 @@ def _delivered(history: MessageHistory, views: list[DeliveryView], total: int) -
 def _numbers(
     context: PageContext, history: MessageHistory, views: list[DeliveryView], states: Counter[str]
 ) -> Safe | None:
-    """Return the counts by state. Each links to the first delivery in that state, or to the list if not all are shown."""
+    """Return the counts by state.
+
+    Each count links to the first delivery in that state, or to the list if the page does not show all deliveries.
+    """
     if not states:
         return None
     links = {each.state: f"#{each.anchor}" for each in reversed(views)}
