@@ -15,7 +15,7 @@ from hookline.services import explain
 from hookline.web.html import Child, Safe, tag
 
 MAX_RESPONSE = 64 * 1024  # bytes of the response body on the page; Hookline stores at most this many
-INLINE = 16 * 1024  # bytes; the command reads a larger payload from a file
+INLINE = 16 * 1024  # bytes; the curl command reads a larger payload from a file
 
 
 @get("/messages/{message_id}/attempts/{attempt_id}", portal=True)

@@ -33,7 +33,7 @@ class Fleet(Struct, frozen=True, kw_only=True):
     alerts: list[Alert]  # firing alerts
     names: Names  # endpoints that the alerts are about, by id
     living: list[Pulse]  # the last pulse of each live process
-    steps: list[Pulse]  # one for each step of the charts
+    steps: list[Pulse]  # one pulse for each step of the charts
     checks: Sequence[EarlierCheck]  # earlier backlog checks, oldest first; empty if they do not cover the range
 
     @property
@@ -45,7 +45,7 @@ class OverviewData(Struct, frozen=True, kw_only=True):
     series: Series
     backlog: Backlog
     dead: dict[str, int]  # unresolved dead letters by reason
-    unhealthy: list[UnhealthyLane]  # the worst first; if there are more than the page shows, one more
+    unhealthy: list[UnhealthyLane]  # the worst first; one extra if there are more than the page shows
     fleet: Fleet | None = None  # None: the page is about one organization or application
     more_dead: bool = False  # older dead letters were not counted
 

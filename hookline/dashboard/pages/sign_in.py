@@ -27,7 +27,7 @@ class SignInForm(Struct, frozen=True, kw_only=True):
     onward: str = ""  # path to open after sign-in
     name: str = ""
     wrong: str | None = None  # error text
-    news: str | None = None  # other text for the user, such as "You are signed out."
+    news: str | None = None  # other text for the user, such as "You have signed out."
     inside: str | None = None  # name of the viewer who is already signed in
     by_token: bool = False  # the user tried a key or token, not a password
     strange: bool = False  # another site linked to this page

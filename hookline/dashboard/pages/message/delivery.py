@@ -18,7 +18,7 @@ from hookline.services import explain
 from hookline.services.explain import DeliveryHistory, Happening, NextStep, Part, Phase
 from hookline.web.html import Child, Safe, join, tag
 
-SHOWN_BODY = 1024  # bytes of the last response
+SHOWN_BODY = 1024  # bytes of the last response body on the page
 SHOWN = 15  # attempts and lane events in the table; `?all=1` shows all of them
 
 SHADES = {Part.WAITING: "queue", Part.HELD: "held", Part.FAILED: "dead", Part.DELIVERED: "delivered"}
