@@ -68,7 +68,7 @@ def span(policy: RetryPolicy) -> tuple[float, float]:
 
 
 def _retries(policy: RetryPolicy) -> int:
-    """Return how many retries are computed one by one. Later ones count with the delay of the last of these."""
+    """Return how many retries are computed one by one. Later retries count with the delay of the last one."""
     return max(0, min(policy.max_attempts - 1, _LONGEST_SUM))
 
 

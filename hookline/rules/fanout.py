@@ -10,7 +10,7 @@ from msgspec import Struct
 from hookline.model.endpoints import Ordering
 from hookline.model.policy import PolicyOverride, RetryPolicy
 
-_MEMO_MAX = 1024  # callers choose the event type names, so the cache has a limit
+_MEMO_MAX = 1024  # maximum event types in a cache; callers choose their names, so there may be many
 
 
 class Target(Struct, frozen=True, kw_only=True):

@@ -231,7 +231,7 @@ class Guard:
         elif tails & _METADATA_NAMES:
             allowed = _METADATA in self._allow_v4
         elif tails & _PRIVATE_NAMES or len(labels) == 1:
-            allowed = self._opens_any  # its address is checked at connect time
+            allowed = self._opens_any  # the address of the name is checked at every connect
         else:
             return
         if not allowed:

@@ -60,7 +60,7 @@ def _judge_error(case: _Case) -> Judgement:
         case ErrorKind.UNSENDABLE:
             return _dead(Reason.UNSENDABLE, case, Health.NONE)
         case ErrorKind.AMBIGUOUS | ErrorKind.INTERRUPTED if case.job.probe:
-            return Judgement(verdict=_retry_probe(case, 0.0), health=Health.BAD)  # only a success counts for a probe
+            return Judgement(verdict=_retry_probe(case, 0.0), health=Health.BAD)  # an unclear result fails a probe
         case ErrorKind.AMBIGUOUS:
             return Judgement(verdict=_retry_fresh(case), health=Health.NONE)
         case ErrorKind.INTERRUPTED:
@@ -132,7 +132,7 @@ def _retry_fresh(case: _Case) -> Verdict:
 def _retry_probe(case: _Case, asked: float) -> Verdict:
     """Retry a failed probe without counting the attempt.
 
-    It becomes due now, behind all deliveries that were due before, so the next probe uses another delivery.
+    Its delivery becomes due now, behind all deliveries that were due before. So the next probe uses another delivery.
     """
     return _within_budget(case, asked, case.job.last_delay, spends=False)
 
@@ -198,7 +198,7 @@ def http_date(text: str, now: datetime) -> datetime | None:
 
 
 def _full_year(digits: int, now: datetime) -> int:
-    """Return the year of two digits that is at most 50 years in the future."""
+    """Return the full year of a year with two digits. It is at most 50 years in the future."""
     year = now.year - now.year % 100 + digits
     return year - 100 if year > now.year + 50 else year
 

@@ -266,7 +266,7 @@ def _data(note: Note, subject: Subject, known: Known) -> dict[str, object]:
         case DeliveryEvent():
             data["msgId"] = note.message_id
             data["msgEventId"] = known.event_ids.get(note.message_id)
-            # None: it died before its first attempt
+            # None means that the delivery died before its first attempt.
             data["lastAttempt"] = note.last or known.last.get(note.delivery_id)
             if note.reason is not None:
                 data |= {"reason": note.reason, "deadLetterId": f"{ids.DEAD_LETTER}{note.delivery_id}"}

@@ -15,7 +15,7 @@ _BYTES = {"B": 1, "KiB": 1024, "MiB": 1024 * 1024}
 
 
 def seconds_of(text: str) -> float:
-    """Parse a duration; return NaN if the text is none."""
+    """Parse a duration; return NaN if the text is not a duration."""
     match = _DURATION.fullmatch(text)
     return float(match[1]) * _SECONDS[match[2] or "s"] if match else math.nan
 

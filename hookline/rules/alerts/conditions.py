@@ -22,15 +22,15 @@ EASE = 0.8  # a firing alert ends when the value falls below this part of its th
 LATENCY_WINDOW = 300.0  # seconds in which the latency of first attempts is measured
 RATE_WINDOW = 900.0  # seconds in which retries, last attempts and expired leases are counted
 DEATHS_WINDOW = 3600.0  # seconds in which deaths are counted
-LAG_WINDOW = 30.0  # seconds in which every process has sent a pulse with its outbox lag
-GROWTH_PARTS = 5  # a backlog grows if its minimum rises in each of this many equal parts of the time
+LAG_WINDOW = 30.0  # seconds within which every process writes at least one pulse with its outbox lag
+GROWTH_PARTS = 5  # a backlog grows if its minimum rises in each of this many equal parts of the period
 
-# With fewer than these, chance alone could fire an alert.
-LEAST_GROWTH = 100  # number of deliveries
+# Minimum counts for an alert. With fewer, it could fire by chance.
+LEAST_GROWTH = 100  # deliveries by which the backlog has grown
 LEAST_FIRST_ATTEMPTS = 20
 LEAST_DEATHS = 10
 LEAST_RETRIES = 20
-LEAST_ATTEMPTS = 5  # attempts at one endpoint, unless its circuit was open all the time
+LEAST_ATTEMPTS = 5  # attempts at one endpoint, unless its circuit was open during the whole period
 
 _DEAD_STATS, _SHOW_ENDPOINT = "hookline dead stats --all-orgs", "hookline endpoints show {subject}"
 _SHUT = frozenset({Circuit.OPEN, Circuit.HALF_OPEN})
@@ -121,7 +121,7 @@ def history_needed(growing: float) -> float:
 
 
 def _least_by_part(fleet: FleetState, seconds: float) -> list[int] | None:
-    """Return the lowest backlog in each part of the time, and in one part before; None if a part has no check."""
+    """Return the lowest backlog in each part of the period and in one part before it; None if a part has no check."""
     parts: list[list[int]] = [[] for _ in range(GROWTH_PARTS + 1)]
     for check in (*fleet.checks, EarlierCheck(fleet.now, fleet.depths.due)):
         ago = (fleet.now - check.at).total_seconds()
@@ -250,7 +250,7 @@ def _circuits(fleet: FleetState, at: Thresholds) -> Iterator[Reading]:
 
 
 _Attempts = tuple[int, int]  # number of successful and of failed attempts
-PARTS = 3  # an endpoint must fail in each of this many equal parts of the time, and in the part before
+PARTS = 3  # an endpoint must fail in each of this many equal parts of the period, and in one part before it
 
 
 def _endpoints(fleet: FleetState, at: Thresholds) -> Iterator[Reading]:
@@ -277,7 +277,7 @@ def _endpoint(lane: UnhealthyEndpoint, parts: Sequence[_Attempts], at: Threshold
 
 def _tried(lane: UnhealthyEndpoint, made: int, part: float, at: Thresholds) -> str:
     within = lasting(at.endpoint_for)
-    if not made:  # the alert fires already, and no probe was due in this time
+    if not made:  # the alert already fires, and no probe was due within this period
         return f"no attempt was made at {_named(lane)} within {within}: its circuit is open"
     return f"{part:.0%} of {made:,} attempts at {_named(lane)} failed within {within} (limit {at.endpoint:.0%})"
 
@@ -288,7 +288,7 @@ def _fails_throughout(lane: UnhealthyEndpoint, parts: Sequence[_Attempts], made:
 
 
 def _shut_for(lane: UnhealthyEndpoint, at: Thresholds, now: datetime) -> bool:
-    """Return whether the circuit was open all the time. Such an endpoint gets only a few probes, too few to be counted."""
+    """Return whether the circuit was open for the whole period. Such an endpoint gets too few probes to be counted."""
     if lane.circuit not in _SHUT or lane.opened_at is None:
         return False
     return (now - lane.opened_at).total_seconds() >= at.endpoint_for

@@ -101,7 +101,7 @@ def _limit(readings: Sequence[Reading], firing: Mapping[_Key, Alert]) -> list[Re
         return (not _fires(reading, firing), reading.severity is None, -reading.value)
 
     ordered = sorted(readings, key=place)
-    # While the combined alert fires, a reading that it covers does not get a single alert, because that would look like news.
+    # While the combined alert fires, a reading that it covers does not get a single alert: it is no new problem.
     combined = (ordered[0].name.value, alerts.OTHERS) in firing
     alone = sum(_fires(reading, firing) for reading in ordered) if combined else MAX_SINGLE
     single = ordered[: min(alone, MAX_SINGLE)]

@@ -52,7 +52,8 @@ _ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 # ── fields ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-# For each field the function that checks it, and its limits. It gets the field's name, the value and the limits.
+# For each field: the function that checks it, and its limits. The function gets the field's name, the value and the
+# limits.
 _Checks = Mapping[str, tuple[Any, ...]]
 
 
@@ -150,7 +151,7 @@ def check_endpoint(new: NewEndpoint, guard: Guard) -> NewEndpoint:
 
 
 def check_change(change: EndpointChange, current: Endpoint, guard: Guard) -> EndpointChange:
-    """Check a change of an endpoint. A new signature scheme must suit the secrets that are kept."""
+    """Check a change of an endpoint. A new signature scheme must be able to use the secrets that stay."""
     _check_fields(change, _ENDPOINT)
     if change.secrets is not UNSET or change.scheme is not UNSET:
         secrets = current.secrets if change.secrets is UNSET else change.secrets

@@ -65,7 +65,10 @@ def check_policy(policy: PolicyOverride | RetryPolicy) -> None:
 
 
 def _check_schedule(policy: PolicyOverride | RetryPolicy) -> None:
-    """An override may set only a schedule, for a deployment whose strategy is already `fixed`."""
+    """Check the schedule of a policy.
+
+    An override may have a schedule and no strategy, because the strategy of the deployment may be `fixed`.
+    """
     schedule = policy.schedule or ()
     if policy.strategy == Strategy.FIXED and not schedule:
         raise InvalidInput("the fixed strategy needs at least one delay", field="policy.schedule")

@@ -21,11 +21,11 @@ from hookline.model.deliveries import ClaimBatch, LeasedDelivery, SlotBudgets
 from hookline.model.lanes import AppPace
 from hookline.rules.lane.admission import advance, gcra
 
-MAX_LATE = timedelta(seconds=1)  # a lane that missed its turn is looked at no later than this after the next start
-MAX_AHEAD = timedelta(hours=1)  # a turn that lies further ahead was set by a wrong clock, and is ignored
-UNUSED = timedelta(milliseconds=50)  # a start that its lane has not used for so long is free for any lane
-LOOK_WITHIN = timedelta(seconds=2)  # a waiting lane looks at least this often for an unused start ...
-LOOK_LATER = timedelta(milliseconds=10)  # ... or less often when many wait: this long for each turn in front of it
+MAX_LATE = timedelta(seconds=1)  # a lane that missed its turn is checked within this time after the next start
+MAX_AHEAD = timedelta(hours=1)  # a turn further in the future was set by a wrong clock, and is ignored
+UNUSED = timedelta(milliseconds=50)  # if a lane does not use its start for this long, any lane may use it
+LOOK_WITHIN = timedelta(seconds=2)  # a waiting lane is checked this often for an unused start, if few lanes wait
+LOOK_LATER = timedelta(milliseconds=10)  # if many lanes wait: this time for each turn before the lane's own
 
 
 def fair_quota(want: int, lanes: int) -> int:
@@ -36,8 +36,8 @@ def fair_quota(want: int, lanes: int) -> int:
 def app_room(free: int, held: int, part: float) -> int:
     """Return how many of the worker's free slots an application may take that already holds `held`.
 
-    An application holds at most `part / (1 - part)` times what it leaves free. Alone it gets `part` of all slots. Two that want
-    everything get less each, and a third still finds free slots. One request is always allowed.
+    An application holds at most `part / (1 - part)` times what it leaves free. Alone it gets `part` of all slots. Two
+    applications that want all slots get less each, and a third still finds free slots. One request is always allowed.
     """
     room = int(part * free - (1 - part) * held + 1e-9)
     return room if held else max(1, room)
@@ -133,16 +133,17 @@ class Slots:
 
 
 class StartBudget:
-    """The starts that an application's rate allows one claim. The claim holds the lock of the application's pace.
+    """The requests that one claim may start under an application's rate limit. The claim holds the lock of `app_pace`.
 
     A lane that gets nothing is given a turn: the next start that no other lane has. So each start wakes one lane, however many
     wait, and a lane goes to the back of the line after each start. The lane whose turn comes may have nothing to send by then,
-    or may be paused. Therefore the lanes behind it look from time to time for an unused start, and take it before their turn.
+    or may be paused. Therefore the lanes behind it are checked from time to time, and may take an unused start before
+    their turn.
     """
 
     def __init__(self, pace: AppPace, rate: float, now: datetime) -> None:
         self.before = pace
-        self.lanes = 0  # lanes that this round has not asked yet
+        self.lanes = 0  # lanes of the application that have not got their part in this round
         self._rate = rate
         self._step = timedelta(seconds=1 / rate)
         self._now = now
@@ -166,7 +167,7 @@ class StartBudget:
         self._taken += count
 
     def wait(self, turn_at: datetime | None, *, served: bool) -> tuple[datetime, datetime]:
-        """Return the turn of a lane that got nothing more, and the instant to look at it again."""
+        """Return the turn of a lane that got no further start, and the time at which to check the lane again."""
         if turn_at is None or turn_at > self._now + MAX_AHEAD:
             self._tail = self._next_turn()
             # A lane that has just used another lane's start may find the next one unused, too.
@@ -174,7 +175,7 @@ class StartBudget:
             return self._tail, min(soon, self._look_at(self._tail))
         if turn_at > self._now:
             return turn_at, self._look_at(turn_at)
-        # A late start delays all turns behind it. Those lanes keep their places before the others.
+        # A late start delays all turns behind it. The delayed lanes keep their order, before lanes with later turns.
         late = min(MAX_LATE, self._late * self._step)
         self._late += 1
         return turn_at, self._next_at + late
@@ -193,5 +194,5 @@ class StartBudget:
 
 
 def _not_late(tat: datetime | None, now: datetime, forgiven: timedelta) -> datetime:
-    """Return the instant from which the rate counts. A short delay of the claim is forgiven: it would delay every later turn."""
+    """Return the time from which the rate counts. It ignores a short delay of the claim, to keep later turns."""
     return now if tat is None else min(now, max(tat, now - forgiven))

@@ -14,8 +14,8 @@ from hookline.model.policy import CircuitPolicy
 from hookline.rules.claim.budgets import StartBudget, app_room, fair_quota
 from hookline.rules.lane.admission import REFUSED_PAUSE, Admission, admit, after_claim
 
-REFUSED_TOGETHER = 16  # refused lanes that are looked at again at one instant; the next ones one pause later
-MAX_REFUSED = timedelta(seconds=5)  # a refused lane is looked at again after this long at the latest
+REFUSED_TOGETHER = 16  # refused lanes that are checked again at the same time; the next ones follow one pause later
+MAX_REFUSED = timedelta(seconds=5)  # a refused lane is checked again after this time at the latest
 
 
 class Division:
@@ -38,7 +38,7 @@ class Division:
         self._policy = policy
         self._reserved: dict[int, int] = {}  # slots by endpoint, for lanes that the rotation chose
         self._starts: dict[int, StartBudget] = {}  # by application
-        self._started: set[int] = set()  # endpoints with an application's rate that got a start
+        self._started: set[int] = set()  # endpoints that got a start and whose application has a rate limit
 
     # ── rates of applications ──
 
@@ -86,14 +86,15 @@ class Division:
     def part(self, lane: Lane, lanes: int) -> int:
         """Return the lane's fair part when `lanes` lanes, this one included, are still to be served.
 
-        Slots that are reserved for another lane beyond its first are not divided. A reserved lane leaves one slot to each other.
+        The slots that are reserved for other lanes are not divided, except one for each of those lanes. A lane with
+        reserved slots leaves at least one slot to each other lane.
         """
         reserved = self._reserved.pop(lane.endpoint_no, 0)
         free = self.left - sum(self._reserved.values()) + len(self._reserved)
         return min(self.left, max(fair_quota(free, lanes), min(reserved, free - lanes + 1)))
 
     def admissions(self, lanes: Sequence[Lane]) -> list[Admission]:
-        """Admit the lanes as if each took its whole quota. Call `take` with a negative count for what it did not take."""
+        """Admit the lanes as if each took its whole quota. Return unused slots by `take` with a negative count."""
         admitted = []
         for index, lane in enumerate(lanes):
             admission = self.admit(lane, self.part(lane, len(lanes) - index))
@@ -102,7 +103,7 @@ class Division:
         return [self._put_off(lane, admission) for lane, admission in zip(lanes, admitted, strict=True)]
 
     def _put_off(self, lane: Lane, admission: Admission) -> Admission:
-        """Let the rest of the lane wait in line if its application has no slots left. Otherwise the next claim looks in vain."""
+        """Let the rest of a lane wait in line if its application has no slots left: a claim could not take it."""
         settled_later = admission.counted or admission.paced
         if not admission.quota or settled_later or self._room_of(lane.app_no) > 0:
             return admission
@@ -126,12 +127,12 @@ class Division:
         return admission if admission.quota <= room else replace(admission, quota=room)
 
     def _room_of(self, app_no: int) -> int:
-        if self.left <= 0:  # the worker is full, which says nothing about this application
+        if self.left <= 0:  # the worker has no free slot: this is not because of the application
             return 1
         return app_room(self.left, self._held_by_app.get(app_no, 0), self._app_part)
 
     def _retry_at(self) -> datetime:
-        """Return when a refused lane is looked at again without being woken. Many of them are spread over time."""
+        """Return when a refused lane is checked again if nothing wakes it. The times of many lanes are spread."""
         pauses = 1 + self._waiting // REFUSED_TOGETHER
         self._waiting += 1
         return self.now + min(MAX_REFUSED, pauses * REFUSED_PAUSE)
@@ -150,7 +151,7 @@ class Division:
                 self._started.add(no)
 
     def after(self, lane: Lane, admission: Admission, *, taken: int, floor: datetime | None, lease: float) -> Lane:
-        """Return the lane after `taken` were leased. `floor` is the smallest due instant of what was left, if anything was."""
+        """Return the lane after `taken` deliveries were leased. `floor` is the earliest due time of the rest, if any."""
         if floor is not None and (admission.lane_full or admission.app_full):
             self.refused[lane.endpoint_no] = lane.app_no if admission.app_full else None
         after = after_claim(lane, admission, taken=taken, left_floor=floor, now=self.now, lease=lease)
@@ -159,7 +160,7 @@ class Division:
         return after
 
     def join_line(self, lane: Lane, floor: datetime) -> tuple[Lane, datetime]:
-        """Give a turn to a lane for which its application's rate left nothing. Return it with the instant to look at it again."""
+        """Give a turn to a lane that its application's rate refused. Return the lane, and when to check it again."""
         if floor > self.now:  # nothing is due yet
             return replace(lane, turn_at=None), floor
         started = lane.endpoint_no in self._started

@@ -19,15 +19,15 @@ _TOP = 2**63 - 1  # above every application's number
 
 
 class Rotation:
-    """The place of one worker on its way round the applications. It goes from the highest number downwards."""
+    """The position of one worker in its rotation through the applications, from the highest number to the lowest."""
 
     def __init__(self) -> None:
-        self.below = _TOP  # the application that was visited last
+        self.below = _TOP  # number of the application that was visited last; the next one is lower
         self._active = False  # more lanes were ready than the last claim looked at
-        self._rest_until = 0.0  # monotonic
+        self._rest_until = 0.0  # monotonic; end of the pause after a slow look-up
 
     def apps(self, lanes: int, now: float) -> int:
-        """Return how many applications a claim of so many lanes visits."""
+        """Return how many applications a claim that reads up to `lanes` lanes visits."""
         return min(MAX_APPS, lanes // 2) if self._active and now >= self._rest_until else 0
 
     def note(self, apps: Iterable[int | None], tokens: int, *, more: bool) -> None:
@@ -40,14 +40,14 @@ class Rotation:
     def visited(self, last: int | None, *, took: float, now: float) -> None:
         """Continue below the application `last`; None starts again at the top.
 
-        A slow look-up rests before it is repeated. It stepped over the tokens that other applications have for later, and on
-        PostgreSQL also over dead tokens that a long transaction keeps.
+        After a slow look-up, the rotation pauses. The look-up was slow because it skipped many tokens that are not due
+        yet, or on PostgreSQL dead tokens that a long transaction keeps.
         """
         self.below = _TOP if last is None else last
         self._rest_until = now + min(LOOK_REST, 10 * took - 0.1)
 
 
 def round_robin(lines: Iterable[Sequence[T]]) -> list[T]:
-    """Return the first of each line, then the second of each, and so on."""
+    """Return the first item of each line, then the second item of each line, and so on."""
     places = [(place, one) for line in lines for place, one in enumerate(line)]
     return [one for _, one in sorted(places, key=itemgetter(0))]

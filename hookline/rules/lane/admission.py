@@ -16,9 +16,9 @@ from hookline.model.lanes import Lane
 from hookline.model.policy import CircuitPolicy
 from hookline.model.states import Circuit, EndpointStatus
 
-# A refused lane is looked at again after this long even if nothing wakes it: another worker may have room for it.
+# A refused lane is checked again after this time even if nothing wakes it: another worker may have free slots for it.
 REFUSED_PAUSE = timedelta(milliseconds=50)
-_OVERLAP = 1.0  # seconds between the clocks of two claims: each has the instant at which its transaction began
+_OVERLAP = 1.0  # seconds by which the times of concurrent claims may differ: each uses the start of its transaction
 
 
 class Admission(Struct, frozen=True, kw_only=True):
@@ -30,9 +30,9 @@ class Admission(Struct, frozen=True, kw_only=True):
     counted: bool = False  # the leased deliveries are added to `in_flight`
     probe: bool = False
     lane_full: bool = False  # the lane holds as many slots of this worker as it may
-    app_full: bool = False  # its application does
-    paced: bool = False  # its application has a rate: what is left waits for the lane's turn
-    rate: float | None = None  # starts a second; the lane's `tat` moves on by 1/rate for each one taken
+    app_full: bool = False  # the application holds as many slots of this worker as it may
+    paced: bool = False  # the application has a rate limit: the remaining deliveries wait for the lane's turn
+    rate: float | None = None  # starts per second; each leased delivery moves the lane's `tat` by 1/rate
 
 
 def limited(lane: Lane, policy: CircuitPolicy) -> bool:

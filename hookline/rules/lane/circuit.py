@@ -27,7 +27,7 @@ from hookline.rules.lane.pace import (
     without_pace,
 )
 
-# A hold that is not longer than `A_MOMENT` is an event only if the lane was not held for `SELDOM` before it.
+# A Retry-After of at most `A_MOMENT` becomes a timeline event only if the lane was not held during the last `SELDOM`.
 A_MOMENT = timedelta(seconds=5)
 SELDOM = timedelta(seconds=60)
 
@@ -257,7 +257,7 @@ class _Step:
         return replace(lane, trips=lane.trips + 1, opened_at=lane.opened_at or self.now)
 
     def _change_circuit(self, lane: Lane, circuit: Circuit, **limits: object) -> Lane:
-        """Change the circuit's state and raise the epoch. The new state has only those of the three limits that are given."""
+        """Change the circuit's state and raise the epoch. Limits that are not given are cleared."""
         unlimited: dict[str, object] = {"probe_at": None, "window": None, "window_at": None}
         tat = None if lane.throttle_rate is None and lane.pace is None else lane.tat
         return replace(lane, circuit=circuit, epoch=lane.epoch + 1, tat=tat, **unlimited | limits)
