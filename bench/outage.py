@@ -10,8 +10,9 @@ The endpoint answers 503 at once while it is down, and 200 after `--latency` whe
 request with a 200 response. A peak is the largest number of requests within any one second.
 
 met: Hookline's peak in the first 10 s is at least 5 times lower than that of exponential backoff, and its backlog is empty
-within twice the time of unlimited sending. Both are possible only if that time is longer than 8 s, because ten seconds at a
-fifth of the speed cost eight seconds. `docs/simulations` has the same on a virtual clock, with more strategies.
+within twice the time of unlimited sending. Both goals can be met only if unlimited sending takes longer than 8 s: ten
+seconds at a fifth of the speed cost eight seconds. `docs/simulations` has the same experiment on a virtual clock, with
+more strategies.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ SETTINGS = {"unlimited": DEFAULTS, "exponential": DEFAULTS | EXPONENTIAL, "ours"
 
 class Run(Struct, frozen=True, kw_only=True):
     mode: str
-    refused: int  # requests during the outage
+    refused: int  # number of requests during the outage
     first: float  # seconds from the end of the outage to the first request with a 200 response
     starts: list[float]  # seconds from the first to each request with a 200 response
 

@@ -1,7 +1,7 @@
 """Response times of every page of the dashboard and the portal, with a million messages in the store and with a thousand.
 
-Two servers run with `serve --role api`, so that no data changes, and answer in turn. The larger one should be slower only if a
-page has more to show. The goal is met if the median of every page is below 100 ms.
+Two servers run with `serve --role api`, so that no data changes, and answer in turn. The server with a million
+messages should be slower only if a page has more to show. The goal is met if the median of every page is below 100 ms.
 
 python -m bench.pages [--messages N] [--rounds N] [--engines sqlite postgres] [--only TEXT]
 """
@@ -38,7 +38,7 @@ from tests.support.serving import announced, free_port
 FEW = 1_000
 MOST = 0.100  # largest allowed median in seconds
 
-# Pages that download a file or redirect.
+# Pages that are not measured, because they download a file or redirect.
 LEFT_OUT = {
     "/dead-letters/export",
     "/dead-letters/{dead_letter_id}",

@@ -58,7 +58,7 @@ OUTPUT = (
 )
 MESSAGES = 3  # posted messages; the last one is measured
 IGNORED = ContextVar("ignored", default=False)  # set in a task whose functions are not part of the path
-IDLE = 0.5  # seconds; afterwards a worker without work is asleep
+IDLE = 0.5  # seconds after which a worker without work is asleep
 
 
 class Start(Struct):
@@ -89,7 +89,7 @@ class Trace:
 
 
 def _module(frame: FrameType) -> str:
-    """Return the module as the map writes it, such as `rules/judge`; an empty text if it is not of Hookline."""
+    """Return the module as `architecture.md` writes it, such as `rules/judge`; empty if it is not Hookline's."""
     name = frame.f_code.co_filename
     return name.removeprefix(ROOT).removesuffix(".py").removesuffix("/__init__") if name.startswith(ROOT) else ""
 
@@ -130,7 +130,7 @@ async def paths(engine: str) -> dict[str, list[Start]]:
         in_sender = msgspec.json.decode(output.read(), type=list[Start])
     all_starts = sorted([*trace.starts, *in_sender], key=lambda each: each.at)
     delivering = [each for each in all_starts if began <= each.at <= ended]
-    while delivering[0].function != "Worker._claim":  # the end of the commit, and a worker that wakes up
+    while delivering[0].function != "Worker._claim":  # skip the end of the commit, and the worker's waking up
         delivering.pop(0)
     return {"accept": accepting, "deliver": delivering}
 
@@ -217,7 +217,7 @@ def visits(starts: Sequence[Start], steps: Mapping[str, int]) -> dict[str, Visit
 
 
 def steps_of(path: str, engine: str) -> dict[str, int]:
-    """Return the steps of a path with their numbers. The map has two tables: the first is `accept`."""
+    """Return the steps of a path with their numbers. The first table in `architecture.md` is `accept`."""
     rows = STEP.findall(MAP.read_text().partition("## The path of a message")[2].replace("<engine>", engine))
     second = [number for number, _ in rows].index("1", 1)
     return {module: int(number) for number, module in (rows[:second] if path == "accept" else rows[second:])}

@@ -18,7 +18,7 @@ _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
 
 class _Connection(asyncio.Protocol):
-    arrived = 0  # POST requests on all connections
+    arrived = 0  # number of POST requests on all connections
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport

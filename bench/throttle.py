@@ -1,7 +1,7 @@
 """The request rate at an endpoint with a throttle of 20 requests per second, a large backlog and several workers.
 
-The first ten seconds after the first request are measured, even on a busy machine. `tests/e2e/test_throttle.py` has weaker
-limits, which also hold on a busy machine.
+The first ten seconds after the first request are measured. These limits may not hold on a busy machine.
+`tests/e2e/test_throttle.py` has weaker limits, which do.
 
 met: at most 22 requests in any period of one second, and at least 18 per second on average.
 """

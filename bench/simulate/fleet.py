@@ -24,7 +24,7 @@ from hookline.model.states import ErrorKind
 HOUR = timedelta(hours=1)
 END = BEGIN + HOUR + timedelta(seconds=DEFAULT.max_age)
 SAMPLE = timedelta(seconds=30)
-SAMPLES = 240  # two hours of samples are kept
+SAMPLES = 240  # maximum number of samples: those of the first two hours
 SOON = timedelta(seconds=10)
 MILLISECOND = timedelta(milliseconds=1)
 NEVER = BEGIN + timedelta(days=365)
@@ -108,7 +108,7 @@ class Sick(Healthy):
         self.kind = chance.choices(kinds, [WEIGHTS[kind] for kind in kinds])[0]
         self.spells = _spells(chance)
         self.next = 0  # index of the current or next outage
-        self.recovery: Recovery | None = None  # after the last outage
+        self.recovery: Recovery | None = None  # the recovery from the last outage
         self.coin = random.Random(chance.random()) if self.kind is Sickness.FLAKY else None
         self._second = -1
 
@@ -358,7 +358,7 @@ def _union(histograms: Sequence[dict[int, int]]) -> dict[int, int]:
 
 
 def percentile(histogram: Mapping[int, int], part: float) -> int:
-    """Return the smallest value that is not exceeded by at least this part of all values."""
+    """Return the smallest value for which at least this part of all values is not larger."""
     wanted, seen = part * sum(histogram.values()), 0
     for value, number in sorted(histogram.items()):
         seen += number

@@ -18,7 +18,7 @@ ANSWERING = timedelta(milliseconds=50)
 LONGEST = timedelta(hours=6)
 MOST = 120_000  # number of requests after which the simulation ends
 
-TENTHS = 10  # bins of a second
+TENTHS = 10  # bins per second
 BIN = timedelta(milliseconds=100)
 SOON = 10  # seconds in which the first peak is measured
 

@@ -10,7 +10,7 @@ from hookline.model import CircuitPolicy, RetryPolicy, Strategy
 DEFAULT = RetryPolicy()
 # No delivery dies during the simulation. Deliveries that exceed the real maximum number of attempts are counted instead.
 ENDLESS = replace(DEFAULT, max_attempts=1_000_000)
-LONGEST = 40  # steps of a schedule; the last one repeats
+LONGEST = 40  # number of delays in a schedule; the last delay repeats
 
 
 def fixed(*waits: float) -> RetryPolicy:

@@ -99,7 +99,7 @@ class World:
         self.slots = Slots(self.worker.slots, lane_limit=self.worker.share, app_part=self.worker.app_share)
         self._tokens: list[tuple[datetime, int, int]] = []
         self._armed: list[datetime | None] = [None] * len(endpoints)  # each lane's earliest token
-        self._claimed: list[LeasedDelivery] = []  # in the claim that is going on
+        self._claimed: list[LeasedDelivery] = []  # deliveries that the current claim has leased
         self._claim_at: datetime | None = None
         self._claims: set[datetime] = set()  # times with a claim event; only the one at `_claim_at` is valid
         self._ready_at = BEGIN  # end of the last claim
@@ -150,10 +150,10 @@ class World:
     def _claim(self, _: None) -> None:
         self._claims.discard(self.now)
         if self._claim_at != self.now:
-            return  # an earlier claim has replaced this one
+            return  # an earlier claim replaced this one
         self._claim_at = None
         if not self.slots.free:
-            return  # the next request that ends makes room
+            return  # no slot is free; the end of a request causes the next claim
         division = self._divide()
         for _round in range(ROUNDS):
             due = self._due()
