@@ -13,11 +13,11 @@ from hookline.store.sql import values_of
 Plan = dict[str, Any]
 
 
-async def explain(store: PostgresStore, name: str, *args: object, calm: bool = False, **values: object) -> Plan:
+async def explain(store: PostgresStore, name: str, *args: object, any_scan: bool = False, **values: object) -> Plan:
     """Run a statement under EXPLAIN ANALYZE and roll it back. Pass values by position or by name. Missing values are
     NULL."""
     args = args or tuple(values.get(each) for each in values_of(name))
-    pool = store._db.calm() if calm else store._db.indexed()
+    pool = store._db.any_scan() if any_scan else store._db.indexed()
     async with pool as connection:
         return await _explained(connection, store._db.sql[name], *args)
 

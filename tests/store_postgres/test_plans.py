@@ -107,9 +107,9 @@ async def test_claim_plans_kept_from_empty_tables_are_good_for_full_ones(scene: 
         named = ("claim_contents", *contents[1:3], [row["created_at"] for row in rows], [row["seq"] for row in rows])
         return [await explain_kept(connection, *statement) for statement in (lanes, take, named)]
 
-    await store._db.quick(prepare)
+    await store._db.cached_plans(prepare)
     await load(scene, endpoint.no, 50_000)
-    found = await store._db.quick(run)
+    found = await store._db.cached_plans(run)
     assert [scanned(plan) for plan in found] == [set(), set(), set()]
     assert indexes(found[1]) >= {"delivery_due", "delivery_pkey"}
     assert [buffers(plan) < 6_000 for plan in found] == [True, True, True], list(map(buffers, found))
@@ -127,7 +127,7 @@ async def test_a_claim_of_many_lanes_compares_none_with_the_tokens_of_others(sce
     await scene.raw.execute("INSERT INTO lane (endpoint_no, app_no) SELECT n, 1 FROM generate_series(1, 1000) n")
     await scene.raw.execute("INSERT INTO wake (endpoint_no, at, floor) SELECT endpoint_no, now(), now() FROM lane")
     await scene.raw.execute("ANALYZE")
-    plan = await store._db.quick(run)
+    plan = await store._db.cached_plans(run)
     assert plan["Actual Rows"] == 128
     assert sum(node.get("Rows Removed by Join Filter", 0) * node["Actual Loops"] for node in nodes(plan)) == 0
 
@@ -168,7 +168,7 @@ async def test_listings_use_their_indexes(scene: Scene) -> None:
         ("endpoint_attempts_back", {"of": endpoint.no, **up}),
         ("lane_events", {"no": endpoint.no, "limit": 20}),
     ):
-        plan = await explain(store, name, calm=True, **ever | given)
+        plan = await explain(store, name, any_scan=True, **ever | given)
         assert scanned(plan) <= {"application", "endpoint", "lane"}, name  # a handful of rows
         assert buffers(plan) < 300, name
 
@@ -186,7 +186,7 @@ async def test_dead_letters_of_one_endpoint_are_listed_by_its_index(
     await scene.raw.execute("ANALYZE")
     died_at = BEGINNING if name.endswith("_back") else EVER[1]
     where = {"endpoint_no": few.no, "resolved": resolved, "died_at": died_at, "dead_id": 1, "limit": 20}
-    plan = await explain(engine_of(scene), name, calm=True, **where)
+    plan = await explain(engine_of(scene), name, any_scan=True, **where)
     assert "dead_letter_endpoint" in indexes(plan)
     assert [node["Node Type"] for node in nodes(plan) if "Sort" in node["Node Type"]] == []
     assert buffers(plan) < 200
@@ -205,7 +205,7 @@ async def test_the_oldest_unresolved_dead_letter_is_found_without_reading_the_re
     )
     await scene.raw.execute("UPDATE dead_letter SET resolved_at = now() WHERE id % 2 = 0 AND id <> $1", newest)
     await scene.raw.execute("VACUUM ANALYZE dead_letter")
-    plan = await explain(engine_of(scene), "unhealthy_lane_details", nos=[cleared.no], counted=100, calm=True)
+    plan = await explain(engine_of(scene), "unhealthy_lane_details", nos=[cleared.no], counted=100, any_scan=True)
     assert indexes(plan) & {"dead_letter_endpoint", "dead_letter_unresolved"} == {"dead_letter_unresolved"}
 
 
@@ -218,10 +218,10 @@ async def test_failed_attempts_are_listed_without_reading_successful_ones(scene:
     await scene.raw.execute("VACUUM ANALYZE attempt")
     near, far = ("", "~") if way else ("~", "")
     walked = {"of": endpoint.no, "near": near, "far": far, "limit": 20, "content": True}
-    plan = await explain(engine_of(scene), f"endpoint_attempts{way}", calm=True, delivered=False, **walked)
+    plan = await explain(engine_of(scene), f"endpoint_attempts{way}", any_scan=True, delivered=False, **walked)
     assert scanned(plan) <= {"endpoint"}
     assert buffers(plan) < 100
-    every = await explain(engine_of(scene), f"endpoint_attempts{way}", calm=True, event_types=["rare"], **walked)
+    every = await explain(engine_of(scene), f"endpoint_attempts{way}", any_scan=True, event_types=["rare"], **walked)
     assert buffers(every) > 300  # the cost without the index
 
 
@@ -240,11 +240,11 @@ async def test_a_rare_filter_reads_no_more_than_its_stride(scene: Scene, way: st
         ("attempted_messages", "endpoint_attempts_end", endpoint.no, {"states": [5]}),
     ):
         span = {"of": of, "near": near, "far": far, "stride": stride, "limit": 51}
-        found = await explain(store, f"{ends}{way}", calm=True, **span)
+        found = await explain(store, f"{ends}{way}", any_scan=True, **span)
         assert buffers(found) < 100, listing
         given = [span.get(name) for name in values_of(f"{ends}{way}")]
         end = await scene.raw.value(SQL[f"{ends}{way}"], *given)
-        plan = await explain(store, f"{listing}{way}", calm=True, **span | filters | {"far": end})
+        plan = await explain(store, f"{listing}{way}", any_scan=True, **span | filters | {"far": end})
         assert scanned(plan) <= {"application", "endpoint"}, listing
         assert buffers(plan) < 60 * stride, listing
 
@@ -256,12 +256,12 @@ async def test_time_limits_exclude_partitions(scene: Scene) -> None:
     store, now = engine_of(scene), await scene.store.now()
     later = now + timedelta(days=2)
     span = {"near": "~", "far": "", "limit": 20, "content": True}
-    every = await explain(store, "messages", calm=True, of=scene.app.no, **span)
-    some = await explain(store, "messages", calm=True, of=scene.app.no, after=later, **span)
+    every = await explain(store, "messages", any_scan=True, of=scene.app.no, **span)
+    some = await explain(store, "messages", any_scan=True, of=scene.app.no, after=later, **span)
     assert partitions(some) < partitions(every)
     span["of"] = endpoint.no
-    every = await explain(store, "endpoint_attempts", calm=True, **span)
-    some = await explain(store, "endpoint_attempts", calm=True, recorded_after=later, after=later, **span)
+    every = await explain(store, "endpoint_attempts", any_scan=True, **span)
+    some = await explain(store, "endpoint_attempts", any_scan=True, recorded_after=later, after=later, **span)
     assert partitions(some) < partitions(every)
 
 
@@ -304,7 +304,7 @@ async def test_a_message_is_searched_only_in_partitions_that_can_hold_it(scene: 
     await scene.endpoint()
     (message,) = await scene.send()
     store, now = engine_of(scene), await scene.store.now()
-    plan = await explain(store, "message_by_id", calm=True, id=message, since=now - timedelta(minutes=1), until=now)
+    plan = await explain(store, "message_by_id", any_scan=True, id=message, since=now - timedelta(minutes=1), until=now)
     assert buffers(plan) < 20
     assert (await scene.store.history.message_by_id(message)) is not None
     assert await scene.store.repair.dead_letters(DeadFilter(app_no=scene.app.no), Page()) == []
@@ -368,7 +368,7 @@ async def test_a_replay_of_many_reads_no_more_messages_than_it_sends(scene: Scen
     await bulk.load(scene.raw, [endpoint])
     await scene.raw.execute("ANALYZE")
     of = {name: {"app_no": scene.app.no, "endpoint_no": endpoint.no}[name] for name in where}
-    plan = await explain(engine_of(scene), "replay", calm=True, resolved=False, limit=100, max_age=86_400.0, **of)
+    plan = await explain(engine_of(scene), "replay", any_scan=True, resolved=False, limit=100, max_age=86_400.0, **of)
     assert not [table for table in scanned(plan) if table.startswith("message")]
     assert buffers(plan) < 4_000
 
@@ -411,11 +411,11 @@ async def test_the_kept_plan_of_application_turns_reads_no_other_tokens(scene: S
     if analyzed:
         await scene.raw.execute(many, timedelta(0))
         await scene.raw.execute("ANALYZE wake")
-    await store._db.quick(prepare)
+    await store._db.cached_plans(prepare)
     if not analyzed:
         await scene.raw.execute(many, timedelta(0))
     await scene.ingest(factory.new_messages(quiet.no, 1))
-    assert cost_of_turns(await store._db.quick(run)) < 40
+    assert cost_of_turns(await store._db.cached_plans(run)) < 40
 
 
 def many_tokens(app_no: int, endpoint_no: int) -> str:

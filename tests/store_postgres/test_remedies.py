@@ -83,8 +83,8 @@ async def test_hot_sessions_restrict_the_planner(scene: Scene) -> None:
         assert {name: await connection.fetchval(f"SHOW {name}") for name in HOT} == HOT
 
 
-async def test_calm_sessions_let_the_planner_scan(scene: Scene) -> None:
-    async with engine_of(scene)._db.calm() as connection:
+async def test_any_scan_sessions_leave_the_planner_its_defaults(scene: Scene) -> None:
+    async with engine_of(scene)._db.any_scan() as connection:
         found = {name: await connection.fetchval(f"SHOW {name}") for name in HOT}
     assert found == HOT | {"enable_seqscan": "on", "enable_bitmapscan": "on"}
 

@@ -20,7 +20,7 @@ from tests.support.scene import Scene
 
 async def explain(store: PostgresStore, name: str, *args: object) -> Plan:
     """Explain a statement with the planner settings of statistics."""
-    async with store._db.calm() as connection, connection.transaction():
+    async with store._db.any_scan() as connection, connection.transaction():
         await connection.execute(store._db.sql["stats_planner"])
         text = await connection.fetchval("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + store._db.sql[name], *args)
     plan: Plan = json.loads(text)[0]["Plan"]
@@ -96,5 +96,5 @@ async def test_a_busy_application_is_not_read_once_for_each_idle_one(scene: Scen
 
 async def test_idle_lanes_are_shown_without_reading_the_busy_one(scene: Scene, idle: list[Endpoint]) -> None:
     store = cast(PostgresStore, scene.store)
-    plan = await plans.explain(store, "lane_views", nos=[each.no for each in idle], counted=10_000, calm=True)
+    plan = await plans.explain(store, "lane_views", nos=[each.no for each in idle], counted=10_000, any_scan=True)
     assert buffers(plan) < 40 * 30

@@ -85,7 +85,7 @@ class Claim:
         async def work(connection: Connection) -> ClaimBatch | None:
             return await self._claim(connection, min(want, _MAX_TOKENS), divide)
 
-        batch = await self._db.transact(work, quick=True)
+        batch = await self._db.transact(work, cached_plans=True)
         if batch is not None and batch.jobs:
             self._release_soon()
             return batch

@@ -1,9 +1,11 @@
-"""Three connection pools, and the translation of their errors.
+"""Three connection pools, and the translation of their errors. The pools differ in how PostgreSQL plans statements.
 
-Indexed connections (ingest, record, sweep) plan each statement anew and never use a sequential scan. A plan made while
-the tables were empty would keep its sequential scan. Calm connections (catalogue, views) use the planner's defaults.
-Quick connections (relay, claim) cache their plans, because their statements find a few rows by key and take longer to
-plan than to run.
+- `indexed` (ingest, record, sweep, searches of history): sequential and bitmap scans are switched off. Otherwise the
+  planner would read the whole of a table that was empty when its statistics were gathered. Each execution of a
+  statement is planned anew.
+- `any_scan` (catalogue, views): the planner may choose any scan. Each execution of a statement is planned anew.
+- `cached_plans` (relay, claim): as `indexed`, but PostgreSQL caches the query plans. The statements of relay and claim
+  find a few rows by key and take longer to plan than to run.
 """
 
 from __future__ import annotations
@@ -42,29 +44,29 @@ _COMMON = {
     "plan_cache_mode": "force_custom_plan",
     "jit": "off",
     "timezone": "UTC",
-    # override the default that the application may have set for its own database
+    # Override the isolation level that the application may have set as the default of its own database.
     "default_transaction_isolation": "read committed",
-    # If a client machine dies inside a transaction, its locks would stay until the server's TCP times out after two
-    # hours.
+    # If a client machine dies inside a transaction, the server must release its locks soon. By default, TCP notices the
+    # dead client only after two hours.
     "idle_in_transaction_session_timeout": "30s",
     "tcp_keepalives_idle": "20",
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "4",
 }
 INDEXED = _COMMON | {"enable_seqscan": "off", "enable_bitmapscan": "off"}
-_QUICK = INDEXED | {"plan_cache_mode": "force_generic_plan"}
+_CACHED_PLANS = INDEXED | {"plan_cache_mode": "force_generic_plan"}
 
-_INDEXED_TIMEOUT, _CALM_TIMEOUT, _CONNECT_TIMEOUT, _CLOSE_TIMEOUT = 30.0, 120.0, 10.0, 5.0
-_PLANS_KEPT = 10.0  # seconds to keep the plans of a quick connection
+_INDEXED_TIMEOUT, _ANY_SCAN_TIMEOUT, _CONNECT_TIMEOUT, _CLOSE_TIMEOUT = 30.0, 120.0, 10.0, 5.0
+_PLANS_KEPT = 10.0  # seconds after which a `cached_plans` connection discards its query plans
 _TRIES = 4  # maximum tries of a transaction that lost a deadlock or a race
 
-# The database or the driver refuses the data.
+# Errors that say that the database or the driver refuses the data.
 DATA_ERRORS = (
     pg.DataError,
     pg.IntegrityConstraintViolationError,
     pg.ProgramLimitExceededError,
     pg_client.DataError,
-    OverflowError,  # raised by COPY
+    OverflowError,  # COPY raises it for a number that is too large
     UnicodeError,
 )
 _UNAVAILABLE = (
@@ -113,7 +115,7 @@ def translated() -> Iterator[None]:
 
 
 def _text(error: BaseException) -> str:
-    if isinstance(error, pg.InternalClientError):  # its text is about the driver's internal states
+    if isinstance(error, pg.InternalClientError):  # the error's text describes the driver's internal states
         return "the connection broke"
     return str(error).partition("\n")[0] or type(error).__name__
 
@@ -152,8 +154,8 @@ async def run_steps(connection: Connection, sql: Mapping[str, str], plan: Plan[T
 
 
 async def _no_reset(_: Connection) -> None:
-    """Do nothing when a connection returns to its pool, which saves a round trip. Pooled connections never change
-    session state."""
+    """Do nothing when a connection returns to its pool. The driver's default is a RESET, which costs a round trip, and
+    pooled connections never change session state."""
 
 
 class Database:
@@ -166,13 +168,13 @@ class Database:
         self.options = options
         self.sql = load("postgres")
         self._url = url
-        calm = max(1, options.pool_size // 4)
-        # two more connections are for the listeners
-        self._indexed = self._pool(max(2, options.pool_size - calm - 4), INDEXED, _INDEXED_TIMEOUT)
-        self._quick = self._pool(2, _QUICK, _INDEXED_TIMEOUT)  # one for claims and one for the relay
-        self._calm = self._pool(calm, _COMMON, _CALM_TIMEOUT)
-        self._plan_at: dict[int, float] = {}  # monotonic time by session at which a quick connection discards its plans
-        self._pools = (self._indexed, self._quick, self._calm)
+        any_scan = max(1, options.pool_size // 4)
+        # Of the four other connections, two are for `cached_plans` and two for the listeners.
+        self._indexed = self._pool(max(2, options.pool_size - any_scan - 4), INDEXED, _INDEXED_TIMEOUT)
+        self._cached_plans = self._pool(2, _CACHED_PLANS, _INDEXED_TIMEOUT)  # one for claims and one for the relay
+        self._any_scan = self._pool(any_scan, _COMMON, _ANY_SCAN_TIMEOUT)
+        self._plan_at: dict[int, float] = {}  # monotonic time by session of the next DISCARD PLANS
+        self._pools = (self._indexed, self._cached_plans, self._any_scan)
 
     def _pool(self, size: int, settings: dict[str, str], timeout: float) -> Any:
         return asyncpg.create_pool(
@@ -221,9 +223,9 @@ class Database:
 
         with storable():
             if run in (Run.READ, Run.SEARCH):
-                async with self.indexed() if indexed else self.calm() as connection:
+                async with self.indexed() if indexed else self.any_scan() as connection:
                     return await work(connection)
-            return await self.transact(work, calm=not indexed)
+            return await self.transact(work, any_scan=not indexed)
 
     async def connect(self) -> Connection:
         """Open a connection outside the pools, for listening and for migrations."""
@@ -237,13 +239,13 @@ class Database:
                 yield connection
 
     @asynccontextmanager
-    async def calm(self) -> AsyncIterator[Connection]:
+    async def any_scan(self) -> AsyncIterator[Connection]:
         with translated():
-            async with self._calm.acquire() as connection:
+            async with self._any_scan.acquire() as connection:
                 yield connection
 
     async def transact(
-        self, work: Callable[[Connection], Awaitable[T]], *, calm: bool = False, quick: bool = False
+        self, work: Callable[[Connection], Awaitable[T]], *, any_scan: bool = False, cached_plans: bool = False
     ) -> T:
         """Run `work` in one transaction. It runs again if it lost a deadlock, so it must be repeatable."""
 
@@ -251,17 +253,17 @@ class Database:
             async with connection.transaction():
                 return await work(connection)
 
-        return await (self.quick(whole) if quick else self.alone(whole, calm=calm))
+        return await (self.cached_plans(whole) if cached_plans else self.alone(whole, any_scan=any_scan))
 
-    async def alone(self, work: Callable[[Connection], Awaitable[T]], *, calm: bool = False) -> T:
-        """Run `work` that is one statement, and so its own transaction. It runs again if it lost a deadlock."""
-        return await self._on(self._calm if calm else self._indexed, work)
+    async def alone(self, work: Callable[[Connection], Awaitable[T]], *, any_scan: bool = False) -> T:
+        """Run `work`, which is one statement or one transaction. It runs again if it lost a deadlock."""
+        return await self._on(self._any_scan if any_scan else self._indexed, work)
 
-    async def quick(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Run `work` of small statements with cached plans. It runs again if it lost a deadlock.
+    async def cached_plans(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Run `work` on a connection that caches query plans. It runs again if it lost a deadlock.
 
-        Plans are discarded after some seconds, because a plan made while a table was empty would always read the whole
-        table.
+        The plans are discarded every ten seconds. Otherwise a plan that was made while a table was empty would stay in
+        use after the table has grown.
         """
 
         async def planned(connection: Connection) -> T:
@@ -271,7 +273,7 @@ class Database:
                 self._plan_at[session] = monotonic() + _PLANS_KEPT
             return await work(connection)
 
-        return await self._on(self._quick, planned)
+        return await self._on(self._cached_plans, planned)
 
     async def _on(self, pool: Any, work: Callable[[Connection], Awaitable[T]]) -> T:
         with translated():
@@ -284,17 +286,17 @@ class Database:
                         raise
         raise AssertionError("unreachable")
 
-    # ── one statement on a calm connection ──
+    # ── one statement on an `any_scan` connection ──
 
     async def fetch(self, name: str, *args: object) -> list[Any]:
-        async with self.calm() as connection:
+        async with self.any_scan() as connection:
             rows: list[Any] = await connection.fetch(self.sql[name], *args)
             return rows
 
     async def fetchrow(self, name: str, *args: object) -> Any:
-        async with self.calm() as connection:
+        async with self.any_scan() as connection:
             return await connection.fetchrow(self.sql[name], *args)
 
     async def fetchval(self, name: str, *args: object) -> Any:
-        async with self.calm() as connection:
+        async with self.any_scan() as connection:
             return await connection.fetchval(self.sql[name], *args)

@@ -17,13 +17,13 @@ class DepthCount:
 
     async def depths(self, *, fresh: float = 0.0) -> Depths:
         if fresh <= 0:
-            async with self._db.calm() as connection:
+            async with self._db.any_scan() as connection:
                 return await self._count(connection)
         row = await self._db.fetchrow("depths_kept")
         last = None if row is None else decode(row["data"])
         if last is not None and 0 <= row["age"] < cached_for(last.seconds, fresh):
             return last
-        return await self._db.transact(self._count_and_cache, calm=True) or last or await self.depths()
+        return await self._db.transact(self._count_and_cache, any_scan=True) or last or await self.depths()
 
     async def _count_and_cache(self, connection: Connection) -> Depths | None:
         """Count depths and cache them. None: another process is counting."""

@@ -24,7 +24,7 @@ class Schema:
         self._sql = database.sql
 
     async def version(self) -> int:
-        async with self._db.calm() as connection:
+        async with self._db.any_scan() as connection:
             return await self._version(connection)
 
     async def _version(self, connection: Connection) -> int:

@@ -78,7 +78,7 @@ class Relay:
         async def many(connection: Connection) -> RelayReport:
             return await self._relay_many(connection, limit)
 
-        report = None if self._many else await self._db.quick(few)
+        report = None if self._many else await self._db.cached_plans(few)
         if report is None:
             report = await self._db.transact(many)
         self._many = report.gone >= FEW

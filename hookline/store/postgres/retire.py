@@ -21,7 +21,7 @@ _DELETE = {"message": "retire_messages", "attempt": "retire_attempts", "delivery
 
 
 async def guarded(
-    database: Database, lock: SweepLock, work: Callable[[Connection], Awaitable[SweepReport]], *, calm: bool = False
+    database: Database, lock: SweepLock, work: Callable[[Connection], Awaitable[SweepReport]], *, any_scan: bool = False
 ) -> SweepReport:
     """Do the work under its lock. Does nothing if another worker is doing it."""
 
@@ -30,7 +30,7 @@ async def guarded(
             return SweepReport()
         return await work(connection)
 
-    return await database.transact(alone, calm=calm)
+    return await database.transact(alone, any_scan=any_scan)
 
 
 class Retention:
@@ -43,7 +43,7 @@ class Retention:
         """Run several transactions, so that a step that cannot get its lock does not undo the others."""
         taken = await self._retire_rows(limit)
         try:
-            await guarded(self._db, SweepLock.RETIRE, self._make_partitions, calm=True)
+            await guarded(self._db, SweepLock.RETIRE, self._make_partitions, any_scan=True)
         except LockNotAvailableError:
             return taken
         retired = taken.retired
@@ -77,7 +77,7 @@ class Retention:
             counts = [_count(await connection.execute(self._sql[name], *args)) for name, args in steps]
             return SweepReport(retired=dead["retired"] + sum(counts), dead_expired=dead["expired"])
 
-        return await guarded(self._db, SweepLock.RETIRE, work, calm=True)
+        return await guarded(self._db, SweepLock.RETIRE, work, any_scan=True)
 
     async def _retire_day(self, parent: str, name: str, day: date, limit: int) -> int:
         """Drop the day's partition, or delete those of its rows that are not needed."""
@@ -94,7 +94,7 @@ class Retention:
             return SweepReport(retired=1)
 
         try:
-            dropped = (await guarded(self._db, SweepLock.RETIRE, work, calm=True)).retired
+            dropped = (await guarded(self._db, SweepLock.RETIRE, work, any_scan=True)).retired
         except LockNotAvailableError:
             return 0
         return dropped or await self._retire_span(parent, begin, end, limit)
@@ -122,7 +122,7 @@ class Retention:
         async def work(connection: Connection) -> SweepReport:
             return SweepReport(retired=_count(await connection.execute(statement, begin, end, limit)))
 
-        return (await guarded(self._db, SweepLock.RETIRE, work, calm=True)).retired
+        return (await guarded(self._db, SweepLock.RETIRE, work, any_scan=True)).retired
 
 
 def _quoted(name: str) -> str:

@@ -78,7 +78,7 @@ class Sweep:
             paused = await self._pause_dying(connection, pause_dead)
             return SweepReport(paused=len(paused), disabled=len(disabled), events=(*paused, *disabled))
 
-        return await guarded(self._db, SweepLock.FAILING, work, calm=True)
+        return await guarded(self._db, SweepLock.FAILING, work, any_scan=True)
 
     async def _pause_dying(self, connection: Connection, pause_dead: int) -> list[LaneEvent]:
         events = []
@@ -110,7 +110,7 @@ class Sweep:
                 await connection.execute(self._sql["stuck_queues_wake"], *_columns(stuck))
             return sorted({row["endpoint_no"] for row in (*asleep, *stuck)})
 
-        return await self._db.transact(work, calm=True)
+        return await self._db.transact(work, any_scan=True)
 
 
 def _columns(found: Sequence[Any]) -> list[list[Any]]:
