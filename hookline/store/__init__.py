@@ -1,4 +1,5 @@
-"""Persistent storage. `store.py` describes it; `sqlite/` and `postgres/` implement it. One conformance suite tests both."""
+"""Persistent storage. `store.py` describes it. `sqlite/` and `postgres/` implement it, and the same tests run on
+both."""
 
 from __future__ import annotations
 

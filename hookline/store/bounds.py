@@ -18,4 +18,4 @@ TOP_APPLICATIONS = 10
 
 IDLE = 24 * 3600.0  # seconds without use after which a session ends
 
-FAR_LEASE = 7200.0  # No lease lasts longer (seconds). A lease that ends later was made while the clock was wrong.
+FAR_LEASE = 7200.0  # Maximum seconds of a lease. A lease that ends later was made while the clock was wrong.

@@ -16,8 +16,8 @@ _FIRST, _LONGEST = 0.1, 5.0
 
 
 class Outage:
-    """The state of the database as the loops of one process see it. `healthy_for` counts from the end of the last
-    outage."""
+    """The state of the database as the loops of one process see it. An outage begins with a failed call and ends with
+    the next successful one."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
@@ -29,7 +29,7 @@ class Outage:
         return self._failures > 0
 
     def healthy_for(self, seconds: float) -> bool:
-        """Return True if the database was never unavailable, or has been available for this long."""
+        """Return True if the database was never unavailable, or has been available again for `seconds` seconds."""
         if self.away:
             return False
         return self._healthy_since is None or monotonic() - self._healthy_since >= seconds
@@ -50,7 +50,7 @@ class Outage:
 
 
 async def first_of(*waits: Coroutine[None, None, object], timeout: float | None = None) -> None:
-    """Wait until one of these ends or the time is over, and cancel the others. If one failed, raise its error."""
+    """Wait until one of `waits` ends or the timeout is over, then cancel the others. If one failed, raise its error."""
     tasks = [asyncio.ensure_future(each) for each in waits]
     try:
         ended, _ = await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
@@ -63,7 +63,7 @@ async def first_of(*waits: Coroutine[None, None, object], timeout: float | None 
 
 
 async def pause(seconds: float, stop: asyncio.Event) -> None:
-    """Wait until the time is over or `stop` is set."""
+    """Wait for `seconds` seconds, or until `stop` is set."""
     try:
         async with asyncio.timeout(seconds):
             await stop.wait()

@@ -34,7 +34,8 @@ class Walk(Struct, Generic[T], frozen=True, kw_only=True):
 
 
 def death(died_at: datetime, dead_id: int) -> str:
-    """Return the iterator of a dead letter in the listing. It stays valid after that dead letter is replayed."""
+    """Return the iterator of a dead letter in the listing. The iterator stays valid after the dead letter is
+    replayed."""
     return f"{to_micros(died_at)}_{dead_id}"
 
 

@@ -1,4 +1,5 @@
-"""The parts of a store. A part whose plans run on both engines is one class; the others join what an engine wrote."""
+"""The parts of a store. A part is a class that both engines share, or it combines objects that each engine implements
+itself."""
 
 from __future__ import annotations
 

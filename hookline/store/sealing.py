@@ -1,6 +1,7 @@
 """Types for encrypted values and for the secrets that sign tokens.
 
-An encrypted value begins with its head, which names its key. Indexes on the heads find all values of one key as a range.
+An encrypted value begins with its head: the bytes that name its key. Indexes on the heads find all values of one key
+as a range.
 """
 
 from __future__ import annotations
@@ -49,11 +50,11 @@ class Spot(Struct, frozen=True):
 
 
 class Resealed(Struct, frozen=True, kw_only=True):
-    """The result of one step."""
+    """The result of re-encrypting one batch of values."""
 
     done: int
     faults: tuple[str, ...] = ()  # errors of values that no key decrypts; they stay unchanged
-    last: Spot | None = None  # the next step continues after it; None: no values are left
+    last: Spot | None = None  # the next batch begins after this value; None: no values are left
 
 
 class KeySeals(Struct, frozen=True):

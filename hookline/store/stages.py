@@ -28,10 +28,10 @@ class Ingest(Protocol):
         """Accept a batch: write messages, deliveries, wake tokens and idempotency keys. Return one result per message,
         in order.
 
-        Never writes lane rows. If two messages of one batch have the same event id or key, the first wins. A delivery's
-        `expires_at` is its acceptance (or `deliver_at`, if later) plus the max age of the message, endpoint, event type
-        or deployment: the first one that is set. Its policy is the three overrides merged; NULL if there are none.
-        Wakes sleeping workers (see `arm`).
+        Never writes lane rows. If two messages of one batch have the same event id or key, only the first is accepted.
+        A delivery's `expires_at` is its acceptance (or `deliver_at`, if later) plus the max age of the message,
+        endpoint, event type or deployment: the first one that is set. Its policy merges the overrides of message,
+        endpoint and event type; NULL if there are none. Wakes sleeping workers (see `arm`).
         """
 
     async def ingest_batch(self, batch: NewBatch) -> BatchAccepted:
@@ -45,7 +45,7 @@ class Ingest(Protocol):
 
     async def accepted_under(self, key: bytes, body: bytes) -> Accepted | None:
         """Return the answer that `ingest` would give to a message with this idempotency key: replayed or key_reused.
-        None: the key is free."""
+        None: no message has this key."""
 
 
 class Relay(Protocol):
@@ -109,8 +109,8 @@ class Claim(Protocol):
         """
 
     async def release(self, jobs: Sequence[LeasedDelivery]) -> int:
-        """Return unsent deliveries to pending without counting an attempt, if the claim still holds. Return how many
-        did."""
+        """Return unsent deliveries to pending without counting an attempt, if the claim still holds. Return the number
+        of returned deliveries."""
 
 
 class Upkeep(Protocol):
@@ -120,7 +120,8 @@ class Upkeep(Protocol):
         """Return expired leases to pending, at the end of their lane, and free their slots. Does nothing if another
         worker is doing it.
 
-        A lease that ends further away than `FAR_LEASE` counts as expired: it was made while the clock was ahead.
+        A lease that ends more than `FAR_LEASE` seconds from now counts as expired: it was made while the clock was
+        ahead.
         """
 
     async def sweep_expired(self, limit: int = 1000) -> SweepReport:
@@ -145,12 +146,12 @@ class Upkeep(Protocol):
         """
 
     async def find_stuck_lanes(self, *, repair: bool) -> list[int]:
-        """Return endpoints with a waiting delivery that no token, probe, hold or free slot will ever wake. Slow. With
-        `repair`, wake them."""
+        """Return endpoints with a waiting delivery that no token, probe, hold or free slot will ever wake. This is
+        slow. With `repair`, wake their lanes."""
 
 
 class DepthCount(Protocol):
-    """Count what is open."""
+    """Count open deliveries, dead letters and outbox rows."""
 
     async def depths(self, *, fresh: float = 0.0) -> Depths:
         """Count everything that is open (deliveries, dead letters, outbox rows). History is never counted.

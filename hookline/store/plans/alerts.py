@@ -32,9 +32,11 @@ from hookline.store.plans.sweep_locks import SweepLock, try_lock
 from hookline.store.rows.reading import maybe
 
 CHECKS_KEPT = timedelta(hours=2)
-# minimum seconds of earlier checks that are returned, because the latest check determines when the next one is due
+# `alert_checks` returns the checks of at least this many seconds, because the latest check determines when the next
+# one is due.
 MIN_SECONDS = 60.0
-SOON = 0.5  # A check that comes sooner than this part of the interval is skipped: another process has just checked.
+# A check within this part of the interval after the last check is skipped: another process has just checked.
+SOON = 0.5
 
 
 class Alerts(Plans):
@@ -49,7 +51,8 @@ class Alerts(Plans):
 
     @reads
     def unhealthy_endpoints(self, nos: Collection[int], limit: int) -> Plan[list[UnhealthyEndpoint]]:
-        """Return these endpoints, plus up to `limit` others whose circuit is not closed. Deleted endpoints are left out."""
+        """Return the endpoints `nos`, plus up to `limit` others whose circuit is not closed. Deleted endpoints are
+        left out."""
         found = yield Step("alert_unhealthy_endpoints", nos=list(nos), max_rows=limit)
         return [self._reading.struct(UnhealthyEndpoint, each) for each in found]
 
@@ -58,8 +61,8 @@ class Alerts(Plans):
         """Decide on alerts from their stored state, write the changes, and write notifications to the outbox, in one
         transaction.
 
-        Return the alerts that fired, got worse or were resolved. None: another process is checking, or has just done
-        so. `decide` and `tell` must be pure functions, and may be called twice.
+        Return the alerts that fired, got worse or were resolved. None: another process is checking the alerts, or has
+        just checked them. `decide` and `tell` must be pure functions, because they may be called twice.
         """
         if not (yield from try_lock(SweepLock.ALERTS)):
             return None
@@ -90,13 +93,13 @@ class Alerts(Plans):
 
     @changes
     def tell_alerts(self, outgoing: Sequence[Outgoing]) -> Plan[None]:
-        """Write messages of the alerts' own application to the outbox."""
+        """Write alert notifications to the outbox. They belong to the application that Hookline uses for alerts."""
         yield _outbox(outgoing)
 
     @reads
     def alerts(self, page: Page, *, firing: bool | None = None) -> Plan[list[Alert]]:
-        """Return a page of alerts, newest first; the iterator is a number. `firing` selects only those that fire, or
-        only those that do not."""
+        """Return a page of alerts, newest first; the iterator is a number. `firing=True` selects the alerts that fire
+        now, `firing=False` the others."""
         found = yield from by_number("alerts", page, newest_first=True, firing=firing)
         return [self._reading.struct(Alert, each) for each in found]
 
@@ -136,6 +139,6 @@ def _fire(change: Fire, now: datetime) -> Plan[Notice]:
 
 
 def _outbox(outgoing: Sequence[Outgoing]) -> Batch:
-    """Return the outbox rows of notifications. They belong to the alerts' own application."""
+    """Return the outbox rows of notifications. They belong to the application that Hookline uses for alerts."""
     of = {"management": MANAGEMENT, "app": ALERTS}
     return Batch("alert_tell", [asdict(each) | {"channels": [each.channel]} | of for each in outgoing])

@@ -43,7 +43,7 @@ class ApiKeys(Plans):
     @reads
     def api_key_by_hash(self, hashed: bytes) -> Plan[ApiKey | None]:
         """Return the API key with this hash. None: it does not exist, it was revoked, or its application was deleted.
-        The key may have expired: the caller must check."""
+        The caller must check whether the key has expired."""
         found = yield from row("api_key_by_hash", hash=hashed)
         return None if found is None else self._reading.struct(ApiKey, found)
 
@@ -61,8 +61,8 @@ class ApiKeys(Plans):
 
     @changes
     def revoke_token(self, hashed: bytes, until: datetime, *, note: Note[bool] | None = None) -> Plan[bool]:
-        """Revoke one token and remember this until the given instant. Return False if it was already revoked. If
-        several callers revoke it at once, only one gets True."""
+        """Revoke one token. The revocation is stored until the instant `until`. Return False if the token was already
+        revoked. If several callers revoke it at once, only one gets True."""
         revoked = yield Step("token_revoke", hash=hashed, until=until)
         return (yield from noted(note, bool(revoked)))
 

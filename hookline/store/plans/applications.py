@@ -95,7 +95,8 @@ class Applications(Plans):
         reason `endpoint_deleted`."""
         if not (yield Step("application_delete", app_no=app_no)):
             raise NotFound("no such application")
-        # Only now: endpoints whose creation was in progress are visible, and no new ones can be created.
+        # Read the lanes after the application was deleted: now endpoints whose creation was in progress are visible,
+        # and no new ones can be created.
         nos = yield from _lanes(app_no)
         yield from delete_endpoints(nos, self._reading)
         yield Step("app_pace_delete", app_no=app_no)

@@ -16,7 +16,7 @@ from hookline.store.plans import listing
 from hookline.store.plans.plan import Batch, Plan, Plans, Step, changes, reads, value
 from hookline.store.rows.documents import storable
 
-# An entry has the instant at which its transaction began, so entries may be out of order by up to this much.
+# The time of an entry is the start of its transaction, so the times of entries may be out of order by up to this much.
 _WAITED = timedelta(hours=1)
 
 
@@ -31,7 +31,7 @@ class AuditLog(Plans):
     def audit_log(self, where: AuditFilter, page: Page) -> Plan[Walk[AuditEntry]]:
         """Return a page of audit entries, newest first; the iterator is an entry's number."""
         if not storable(where.org_id, where.app_id, where.action, where.actor, where.subject):
-            return Walk(rows=[])  # an entry cannot have such a text
+            return Walk(rows=[])  # no entry contains a text that the database cannot store
         whole = yield from _span(where, page)
         end = (yield from _end(where, whole, page)) if _rare(where) else None
         span = whole if end is None else Span(whole.near, end + 1 if page.backwards else end - 1)

@@ -18,12 +18,12 @@ _BEFORE_ALL, _AFTER_ALL = (EPOCH, -1), (datetime(9000, 1, 1, tzinfo=UTC), LAST_N
 
 
 class DeadLetters(Plans):
-    """List dead letters and send messages again: replay, replay of missed messages, resend."""
+    """List, count and summarize dead letters."""
 
     @reads
     def dead_letters(self, where: DeadFilter, page: Page) -> Plan[list[DeadLetter]]:
         """Return a page of dead letters, latest death first. A replayed delivery that dies again is listed as a new
-        one. The iterator is a `death`."""
+        dead letter. `pages.death` makes the iterator."""
         start = after_death(page.iterator) or (_BEFORE_ALL if page.backwards else _AFTER_ALL)
         name = "dead_letters_back" if page.backwards else "dead_letters"
         found = yield Step(name, **filtered(where), died_at=start[0], dead_id=start[1], limit=page.limit)
@@ -64,8 +64,8 @@ class DeadLetters(Plans):
 
     @reads
     def dead_summary(self, where: DeadFilter) -> Plan[DeadSummary]:
-        """Count the latest `COUNTED` dead letters by endpoint and reason. Unlike `dead_stats`, its cost does not grow
-        with the total."""
+        """Count the latest `COUNTED` dead letters by endpoint and reason. Unlike the cost of `dead_stats`, its cost
+        does not grow with the number of dead letters."""
         found = yield Step("dead_summary", **filtered(where), max_rows=COUNTED)
         return rows.dead_summary(found, COUNTED, self._reading)
 

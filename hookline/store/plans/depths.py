@@ -46,8 +46,8 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def depths_of(found: Counted, at: datetime, seconds: float) -> Depths:
-    """Build depths with every state and reason. One without rows is reported as 0, because a missing figure is not a
-    zero."""
+    """Build depths with every state and reason. A state or reason without rows is reported as 0 and not left out, so
+    that every metric always exists."""
     alerts: dict[str, dict[str, int]] = {}
     for name, severity, number in found.alerts:
         alerts.setdefault(name, {})[severity] = number

@@ -46,7 +46,8 @@ class EndpointState(Plans):
         return await self._set_endpoint_status(endpoint_no, status, cause, actor, note)
 
     async def _renew_held(self, endpoint_no: int, status: EndpointStatus) -> None:
-        """Restart the time budgets of deliveries that a pause held, if the engine does this in several transactions."""
+        """Restart the time budgets of deliveries that a pause held, if the engine does this in several transactions.
+        Otherwise do nothing."""
 
     @changes
     def _set_endpoint_status(
@@ -155,7 +156,7 @@ def set_status(
     by_hand: bool = False,
     actor: Actor | None = None,
 ) -> Plan[LaneEvent | None]:
-    """Set the status of an endpoint and its lane, and record an event. None: it already has this status.
+    """Set the status of an endpoint and its lane, and record an event. None: the endpoint already has this status.
 
     A lane that becomes active again starts without earlier failures, and an open circuit is probed at once.
     """
@@ -192,7 +193,7 @@ def lock_lane(endpoint_no: int) -> Plan[Row]:
 
 
 def existing(endpoint_no: int, read: Reading, vault: Vault) -> Plan[Endpoint]:
-    """Return the endpoint, even if no key decrypts its secrets: setting a new secret is how that is repaired."""
+    """Return the endpoint, even if no key decrypts its secrets, so that a user can repair it with a new secret."""
     found = yield from row("endpoint_by_no", no=endpoint_no)
     if found is None:
         raise NotFound("no such endpoint")

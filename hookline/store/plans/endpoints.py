@@ -67,8 +67,8 @@ class Endpoints(Plans):
             raise Overtaken("another request changed the endpoint meanwhile")
         given = {name: each for name, each in asdict(change).items() if each is not UNSET}
         after = replace(rows.endpoint_or_fault(before, self._reading, self._vault), **given)
-        # Values that do not change stay encrypted as they are. No key may decrypt them, and setting a new secret is how
-        # that is repaired.
+        # Values that do not change are written back as they are, still encrypted. So a change works even if no key
+        # decrypts them, and a user can repair the endpoint with a new secret.
         sealed = {name: before[name] for name in ("secrets", "headers") if name not in given}
         if "url" not in given:
             sealed |= {"url": before["url"], "sealed_url": before["sealed_url"]}
@@ -112,11 +112,12 @@ class Endpoints(Plans):
 
     @searches
     def endpoints_for(self, nos: Iterable[int]) -> Plan[list[Endpoint]]:
-        """Return endpoints by number for a worker's cache, with decrypted secrets. Deleted ones have the status
+        """Return endpoints by number for a worker's cache, with decrypted secrets. Deleted endpoints have the status
         DELETED.
 
         If no key decrypts an endpoint's secrets, it has `secrets=()` and `status_reason` names the error. The worker
-        then ends only its deliveries as `unsendable`; other endpoints are not affected.
+        then turns the deliveries of this endpoint into dead letters with the reason `unsendable`. Other endpoints are
+        not affected.
         """
         found = yield Step("endpoints_for", nos=list(nos))
         return [rows.endpoint_or_fault(each, self._reading, self._vault) for each in found]
@@ -134,8 +135,8 @@ class Endpoints(Plans):
 
 
 def _check_room(app_no: int, max_endpoints: int) -> Plan[None]:
-    """Raise `Conflict` if the application has too many endpoints. It locks the application first, so that two
-    concurrent creations count each other."""
+    """Raise `Conflict` if the application has too many endpoints. It locks the application first, so that of two
+    concurrent creations the second counts the first."""
     yield Step("application_lock", app_no=app_no)
     if (yield from value("endpoint_count", app_no=app_no, max_rows=max_endpoints)) >= max_endpoints:
         raise TooManyEndpoints(max_endpoints)

@@ -22,7 +22,8 @@ class EventTypes(Plans):
         replacing: EventType | UnsetType | None = UNSET,
         note: Note[EventType] | None = None,
     ) -> Plan[EventType]:
-        """Create or replace the event type with this organization and name. A replaced one keeps its `created_at`.
+        """Create or replace the event type with this organization and name. A replaced event type keeps its
+        `created_at`.
 
         `replacing` is the version that the caller read before, or None if there was none. If another caller saved the
         event type since then, raise `Overtaken` and change nothing.

@@ -1,4 +1,5 @@
-"""Stored responses to POSTs with an idempotency key. One request leases the key; repeated requests get its response."""
+"""Stored responses to POSTs with an idempotency key. The first request leases the key. Repeated requests get its
+stored response."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from hookline.store.plans.plan import Plan, Plans, Step, changes, reads, row
 from hookline.store.rows import Row
 from hookline.store.rows.documents import CLAIM_BITS, open_answer, seal_answer
 
-# No lease is longer. A lease that ends later was made while the clock was ahead.
+# No lease on a key is longer than this. A lease that ends later was made while the clock was ahead, and counts as
+# expired.
 _FAR = timedelta(seconds=FAR_LEASE)
 
 
@@ -20,7 +22,8 @@ class KeptAnswers(Plans):
 
     @changes
     def hold_answer(self, key: bytes, request: bytes, seconds: float) -> Plan[KeptAnswer]:
-        """Lease the key for a request, or return the request that has it.
+        """Lease the key for a request. If another request has the key, return that request, with its response if it is
+        stored.
 
         A key is free if no request used it within the idempotency window, or if the same request used it and its lease
         expired.

@@ -11,8 +11,8 @@ from hookline.store.pages import Page, Walk, after_number
 from hookline.store.plans import listing
 from hookline.store.plans.plan import Plan, Plans, Step, reads
 
-MAX_DYING = 1_000  # maximum endpoints with dead letters that are compared
-COMPARED = 100  # maximum dead letters of each of these endpoints that are counted
+MAX_DYING = 1_000  # maximum endpoints that are compared by their number of dead letters
+COMPARED = 100  # maximum dead letters that are counted per endpoint for this comparison
 
 
 class Lanes(Plans):
@@ -33,8 +33,8 @@ class Lanes(Plans):
         self, org_id: str, app_no: int | None, page: Page, *, url: str = "", state: str | None = None
     ) -> Plan[list[LaneView]]:
         """Return a page of lanes ordered by endpoint id, which is the iterator. `url` selects lanes with this
-        lower-case text in their URL. `state` is one of `dashboard/endpoint_health.py`, or `sick` for all unhealthy
-        lanes. Open deliveries of each lane are counted up to `MAX_LISTED`."""
+        lower-case text in their URL. `state` is one of the states in `dashboard/endpoint_health.py`, or `sick` for all
+        unhealthy lanes. Open deliveries of each lane are counted up to `MAX_LISTED`."""
         found = yield Step(
             "lane_page",
             org_id=org_id,
@@ -52,7 +52,7 @@ class Lanes(Plans):
         return found[0] if found else None
 
     def _lane_views(self, nos: Sequence[int], counted: int) -> Plan[list[LaneView]]:
-        """Return the lanes in this order. Open deliveries of each are counted up to `counted`."""
+        """Return the lanes in the order of `nos`. The open deliveries of each lane are counted up to `counted`."""
         found = yield Step("lane_views", nos=nos, counted=counted)
         views = {each["endpoint_no"]: rows.lane_view(each, self._reading, counted) for each in found}
         return [views[no] for no in nos if no in views]
@@ -80,7 +80,7 @@ class Lanes(Plans):
         self, limit: int, *, org_id: str | None = None, app_no: int | None = None, counted: int = MAX_WAITING
     ) -> Plan[list[UnhealthyLane]]:
         """Return up to `limit` unhealthy lanes, in this order: held back, unresolved dead letters, failing, slowed by
-        429 responses. Within each group, those that have failed longest or have the most dead letters come first.
+        429 responses. Within each group, the lanes that have failed longest or have the most dead letters come first.
         Open deliveries and dead letters of each lane are counted up to `counted`."""
         lanes = yield Step("unhealthy_lane_numbers", max_rows=limit, org_id=org_id, app_no=app_no)
         dead = yield Step(
@@ -99,8 +99,8 @@ class Lanes(Plans):
 
     @reads
     def app_health(self, app_nos: Iterable[int], *, lanes: int, counted: int) -> Plan[dict[int, AppHealth]]:
-        """Return the health of applications by number. At most `lanes` lanes of each are read. Deliveries and dead
-        letters are counted up to `counted`."""
+        """Return the health of applications by number. At most `lanes` lanes of each application are read. Deliveries
+        and dead letters are counted up to `counted`."""
         found = yield Step("app_health", app_nos=list(app_nos), lanes=lanes, counted=counted)
         return {each["app_no"]: self._reading.struct(AppHealth, each) for each in found}
 

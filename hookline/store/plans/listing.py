@@ -30,7 +30,8 @@ MAX_BYTES = 8 * 1024 * 1024  # maximum bytes of payloads on one page
 # Maximum difference between the clock that makes ids and the clock that stamps rows. Ids only narrow the range; the
 # row's own timestamp decides.
 _SLACK = timedelta(seconds=10)
-# A row has the instant at which its transaction began, so rows may be out of order. No transaction waits this long.
+# The time of a row is the start of its transaction, so the times of rows may be out of order, but by less than this:
+# no transaction takes this long.
 _WAITED = timedelta(hours=1)
 _LOWEST, _HIGHEST = "", "~"  # sort before and after every id
 _OK = 200
@@ -44,8 +45,8 @@ class Span(Struct, frozen=True):
 
 
 def span(prefix: str, where: MessageFilter, page: Page) -> Span:
-    """Return the bounds of a scan, newest first, or from the iterator to the newest if read backwards. `prefix` is the
-    prefix of the listing's ids."""
+    """Return the bounds of a scan. It goes from the iterator to older ids, or to newer ids if the page is read
+    backwards. `prefix` is the prefix of the listing's ids."""
     low = _LOWEST if where.after is None else ids.first_at(prefix, where.after - _SLACK)
     high = _HIGHEST if where.before is None else ids.first_at(prefix, where.before + _SLACK)
     if page.backwards:
@@ -54,15 +55,15 @@ def span(prefix: str, where: MessageFilter, page: Page) -> Span:
 
 
 def rare(where: MessageFilter) -> bool:
-    """Return whether the filter may match so rarely that the scan needs a limit. Time bounds need none, because ids
-    contain their time."""
+    """Return whether the filter may match so rarely that the scan needs a limit. Time bounds need no limit, because
+    ids contain their time."""
     if where.event_types is not None or where.channel is not None or where.tag is not None:
         return True
     match where:
         case AttemptFilter():
             return where.code_class is not None or where.delivered is True  # failed attempts have an index of their own
         case AttemptedFilter():
-            return True  # repeated attempts are skipped, and there may be many
+            return True  # repeated attempts of a message are skipped, and there may be many
         case MessageSearch():
             return where.state is not None
         case _:
@@ -78,13 +79,14 @@ def outcome(where: AttemptFilter) -> bool | None:
 
 
 def walked(found: list[T], page: Page, end: str | None) -> Walk[T]:
-    """Build a page from the rows in scan order. The scan's end is set only if the page is not full."""
+    """Build a page from the rows, which are in scan order. `end` is where the scan stopped. The page has it only if it
+    is not full."""
     rows = found[::-1] if page.backwards else found
     return Walk(rows=rows, end=end if len(found) < page.limit else None)
 
 
 def fits(messages: Sequence[Message]) -> int:
-    """Return how many of the first messages fit on a page with their payloads; at least one."""
+    """Return how many messages fit on a page with their payloads, counted from the first; at least one."""
     sizes = accumulate(message.size or 0 for message in messages)
     return max(1, sum(size <= MAX_BYTES for size in sizes))
 
@@ -111,7 +113,8 @@ def timeline(seen: Sequence[TimelineEntry], where: LaneEventFilter, page: Page) 
 
 
 def _past(at: datetime, where: LaneEventFilter, page: Page) -> bool:
-    """Return whether no event after this instant, in scan order, can match."""
+    """Return whether a scan that has reached this instant is past the filter's time bounds, so that no further event
+    can match."""
     if page.backwards:
         return where.until is not None and at >= where.until + _WAITED
     return where.since is not None and at < where.since - _WAITED

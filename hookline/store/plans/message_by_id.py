@@ -19,8 +19,8 @@ def made_within(message_id: str) -> tuple[datetime, datetime]:
 
 
 def message_row(message_id: str, app_no: int | None = None) -> Plan[Row | None]:
-    """Return the message's row. If it is not where its id's time says, search everywhere: the clock that made the id
-    may have been wrong."""
+    """Return the message's row. Search around the time in the id first, then everywhere, because the clock that made
+    the id may have been wrong."""
     for since, until in (made_within(message_id), ANY_TIME):
         found = yield from row("message_by_id", id=message_id, since=since, until=until, app_no=app_no)
         if found is not None:

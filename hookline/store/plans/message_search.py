@@ -1,4 +1,4 @@
-"""Search messages: how they are found, and how many rows one scan reads."""
+"""Search messages: which rows a search reads, and how many."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from hookline.store.plans.plan import Plan, Plans, Step, reads, value
 from hookline.store.rows import Row
 from hookline.store.rows.documents import storable
 
-FEW = 50  # Applications of one organization that are scanned one by one. With more, all messages are scanned together.
-FIRST = 500  # rows that the first of several scans reads
-HELD = 10_000  # open deliveries or dead letters that the second scan reads
+# maximum applications whose messages are scanned one by one; for more, the messages of all applications are scanned
+FEW = 50
+FIRST = 500  # maximum rows that the first scan of a search reads
+HELD = 10_000  # maximum open deliveries or dead letters that the second scan of a search reads
 MAX_OF_EVENT = 1_000  # maximum messages with one event id, in different applications
 
-HELD_BACK = "held"  # the word for a delivery that waits in a lane which is held back
+HELD_BACK = "held"  # the state word of a delivery that waits in a lane which is held back
 _NAMES = {state.value: state.name.lower() for state in DeliveryState}
 _OPEN = frozenset({HELD_BACK, *(state.name.lower() for state in OPEN)})
 
@@ -37,7 +38,7 @@ class MessageSearches(Plans):
         If the filter may match rarely, one call reads a limited number of messages and returns where to continue.
         """
         if not storable(where.ref, where.channel, where.tag, *(where.event_types or ())):
-            return Walk(rows=[])  # a message cannot have such a text
+            return Walk(rows=[])  # no message contains a text that the database cannot store
         if where.ref is not None:
             found = yield from self._by_ref(org_id, where.ref, where)
             return named((yield from self._with_states(found)), where, page)
@@ -45,8 +46,8 @@ class MessageSearches(Plans):
         return listing.walked((yield from self._with_states(found)), page, end)
 
     def _by_ref(self, org_id: str, ref: str, where: MessageSearch) -> Plan[list[Row]]:
-        """Find messages by id, first at the id's time, then everywhere, because its clock may have been wrong.
-        Otherwise find them by event id."""
+        """Find messages by id, otherwise by event id. Ids are searched around the time in them, then everywhere,
+        because the clock that made them may have been wrong."""
         for since, until in (made_within(ref), ANY_TIME):
             found = yield Step("search_by_id", org_id=org_id, app_no=where.app_no, ref=ref, since=since, until=until)
             if found:
@@ -55,7 +56,7 @@ class MessageSearches(Plans):
 
     def _scanned(self, org_id: str, where: MessageSearch, page: Page) -> Plan[tuple[list[Row], str | None]]:
         apps = yield from self._apps(org_id, where)
-        asked = _asked(org_id, apps, where, page)
+        asked = _parameters(org_id, apps, where, page)
         back = "_back" if page.backwards else ""
         found: list[Row] = []
         end: str | None = None
@@ -68,7 +69,8 @@ class MessageSearches(Plans):
         return found, end
 
     def _apps(self, org_id: str, where: MessageSearch) -> Plan[list[int]]:
-        """Return the requested application, if the organization has it, or the organization's first applications."""
+        """Return the requested application, if the organization has it. Without a request, return the organization's
+        first applications."""
         if where.app_no is None:
             return [each["no"] for each in (yield Step("search_apps", org_id=org_id, max_rows=FEW + 1))]
         known = yield Step("search_app", org_id=org_id, app_no=where.app_no)
@@ -88,14 +90,14 @@ def states_of(messages: Sequence[Message]) -> Plan[dict[str, dict[str, int]]]:
     return states((yield Step("search_states", ids=given[0], instants=given[1])))
 
 
-def _asked(org_id: str, apps: list[int], where: MessageSearch, page: Page) -> dict[str, object]:
+def _parameters(org_id: str, apps: list[int], where: MessageSearch, page: Page) -> dict[str, object]:
     span = listing.span(ids.MESSAGE, where, page)
     bounds = {"near": span.near, "far": span.far, "limit": page.limit}
     return asdict(where) | {"org_id": org_id, "apps": apps} | bounds
 
 
 class Way(StrEnum):
-    """How messages are found. The value is the name of the statements."""
+    """Which rows a scan reads. The value is the start of its statements' names."""
 
     APPS = "search"  # scan the messages of these applications
     ALL = "search_all"  # scan the messages of all applications
@@ -105,7 +107,7 @@ class Way(StrEnum):
 
 class Scan(Struct, frozen=True):
     way: Way
-    stride: int  # rows that it reads; with APPS, rows of each application
+    stride: int  # maximum rows that the scan reads; with APPS, of each application
     bounded: bool = True  # False: every row matches, so the page's limit ends the scan
 
 
@@ -120,7 +122,7 @@ def scans(where: MessageSearch, apps: Sequence[int], page: Page) -> tuple[Scan, 
     several = Scan(Way.APPS, max(listing.STRIDE // max(1, len(apps)), page.limit), listing.rare(where))
     if len(apps) <= 1:
         return (several,)
-    # Usually one organization has all messages, and the first scan is enough.
+    # Usually most messages belong to this organization, and the scan of all applications is enough.
     return Scan(Way.ALL, FIRST), several if len(apps) <= FEW else Scan(Way.ALL, listing.STRIDE)
 
 
@@ -135,14 +137,15 @@ def states(found: Sequence[Row]) -> dict[str, dict[str, int]]:
 
 
 def state_of(word: str | None) -> tuple[int | None, bool | None]:
-    """Return the state of deliveries with this word, and whether their lane is held back. None: any."""
+    """Return the delivery state that this state word stands for, and whether the lane is held back. None: any."""
     if word is None:
         return None, None
     return (None, True) if word == HELD_BACK else (DeliveryState[word.upper()].value, False)
 
 
 def named(found: Sequence[FoundMessage], where: MessageSearch, page: Page) -> Walk[FoundMessage]:
-    """Return a page of messages with the requested id. There are few, and `search` has all of them."""
+    """Return a page of the messages with the requested id or event id. `found` has all of them, because they are
+    few."""
     matching = sorted((each for each in found if _matches(each, where)), key=lambda each: each.message.id, reverse=True)
     start = page.iterator
     if page.backwards:
@@ -164,7 +167,7 @@ def _matches(found: FoundMessage, where: MessageSearch) -> bool:
 
 
 def _states(states: Mapping[str, int]) -> set[str]:
-    """Return the states that a filter can name and that these deliveries match."""
+    """Return the values of the filter's `state` that match a message with these deliveries."""
     if not states:
         return {"none"}
     found = {"delivered"} if set(states) == {"delivered"} else set()

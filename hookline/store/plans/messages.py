@@ -44,7 +44,7 @@ class Messages(Plans):
     @reads
     def messages(self, app_no: int, where: MessageFilter, page: Page, *, content: bool = False) -> Plan[Walk[Message]]:
         """Return a page of messages, newest first. Payloads are included only with `content`."""
-        asked = _asked(ids.MESSAGE, app_no, where, page)
+        asked = _listing_parameters(ids.MESSAGE, app_no, where, page)
         end = (yield from value(_way("messages_end", page), **asked)) if listing.rare(where) else None
         listed = yield Step(_way("messages", page), **_up_to(end, asked))
         found = [self._reading.struct(Message, each) for each in listed]
@@ -58,7 +58,8 @@ class Messages(Plans):
     def messages_of(self, app_no: int, message_ids: Sequence[str]) -> Plan[list[Message]]:
         """Return the application's messages with these ids, in any order, without payloads.
 
-        They are searched at the time in their ids. Missing ones are then searched everywhere: see `message_row`.
+        They are searched around the time in their ids. Those that are not there are then searched everywhere: see
+        `message_row`.
         """
         if not message_ids:
             return []
@@ -71,8 +72,8 @@ class Messages(Plans):
 
     @changes
     def expunge_message(self, message: Message, *, force: bool = False, note: Note[bool] | None = None) -> Plan[bool]:
-        """Remove the message's payload permanently. Return False if it is still to be sent, or is an unresolved dead
-        letter; `force` removes it anyway."""
+        """Remove the message's payload permanently. Return False and keep the payload if a delivery is open or an
+        unresolved dead letter. `force` removes it anyway."""
         done = yield Step("message_expunge", created_at=message.created_at, seq=message.seq, id=message.id, force=force)
         return (yield from noted(note, bool(done)))
 
@@ -106,8 +107,8 @@ class Messages(Plans):
         return counted.get(message.id, {})
 
     def _accepted_at(self, message_id: str) -> Plan[datetime]:
-        """Return when the message was accepted; nothing about it is older. If it does not exist, return the earliest
-        time."""
+        """Return when the message was accepted. Its deliveries and attempts are not older. If it does not exist,
+        return the earliest time."""
         found = yield from message_row(message_id)
         return ANY_TIME[0] if found is None else self._reading.instant(found["created_at"])
 
@@ -137,7 +138,7 @@ class Messages(Plans):
     ) -> Plan[Walk[Attempt]]:
         """Return a page of the endpoint's attempts, newest first; the iterator is an attempt id. Response headers and
         body are included only with `content`."""
-        asked = _asked(ids.ATTEMPT, endpoint_no, where, page) | _outcome(listing.outcome(where))
+        asked = _listing_parameters(ids.ATTEMPT, endpoint_no, where, page) | _outcome(listing.outcome(where))
         asked |= {"code_class": where.code_class, "content": content}
         end = (yield from value(_way("endpoint_attempts_end", page), **asked)) if listing.rare(where) else None
         found = yield Step(_way("endpoint_attempts", page), **_up_to(end, asked))
@@ -155,7 +156,7 @@ class Messages(Plans):
     ) -> Plan[list[Attempt]]:
         """Return a page of the message's attempts, newest first. The caller must check event types, channel and tag
         against the message."""
-        asked = _asked(ids.ATTEMPT, message.id, where, page)
+        asked = _listing_parameters(ids.ATTEMPT, message.id, where, page)
         asked |= {"accepted_at": message.created_at, "delivered": where.delivered, "code_class": where.code_class}
         found = yield Step(_way("message_attempts", page), **asked, endpoint_no=endpoint_no, content=content)
         return listing.walked(self._attempts(found), page, None).rows
@@ -166,7 +167,7 @@ class Messages(Plans):
     ) -> Plan[Walk[Attempted]]:
         """Return a page of messages that were sent to the endpoint, ordered by their first stored attempt, newest
         first. The iterator is that attempt."""
-        asked = _asked(ids.ATTEMPT, endpoint_no, where, page) | _outcome(None)
+        asked = _listing_parameters(ids.ATTEMPT, endpoint_no, where, page) | _outcome(None)
         asked |= {"states": None if where.states is None else list(where.states)}
         end = yield from value(_way("endpoint_attempts_end", page), **asked)
         listed = yield Step(_way("attempted_messages", page), **_up_to(end, asked))
@@ -202,7 +203,7 @@ def _way(name: str, page: Page) -> str:
     return f"{name}_back" if page.backwards else name
 
 
-def _asked(prefix: str, of: object, where: MessageFilter, page: Page) -> dict[str, Any]:
+def _listing_parameters(prefix: str, of: object, where: MessageFilter, page: Page) -> dict[str, Any]:
     """Return the parameters of a listing: its bounds and its filter."""
     span = listing.span(prefix, where, page)
     recorded_after, recorded_before = listing.recorded_within(where)

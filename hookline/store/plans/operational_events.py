@@ -55,10 +55,10 @@ def of_deaths(found: Sequence[Row], reason: Reason, read: Reading) -> list[Deliv
     ]
 
 
-def _known(turns: Sequence[DeliveryEvent], read: Reading) -> Plan[Known]:
-    if not turns:
+def _known(events: Sequence[DeliveryEvent], read: Reading) -> Plan[Known]:
+    if not events:
         return Known()
-    accepted = {turn.message_id: turn.accepted_at for turn in turns}
+    accepted = {event.message_id: event.accepted_at for event in events}
     instants = list(accepted.values())
     found = yield Step(
         "operational_messages", ids=list(accepted), instants=instants, first=min(instants), last=max(instants)
@@ -66,19 +66,19 @@ def _known(turns: Sequence[DeliveryEvent], read: Reading) -> Plan[Known]:
     return Known(
         event_ids={row["id"]: row["event_id"] for row in found},
         traces={row["id"]: row["trace"] for row in found},
-        last=(yield from _last(operational_events.without_attempt(turns), read)),
+        last=(yield from _last(operational_events.without_attempt(events), read)),
     )
 
 
-def _last(turns: Sequence[DeliveryEvent], read: Reading) -> Plan[dict[int, LastAttempt]]:
+def _last(events: Sequence[DeliveryEvent], read: Reading) -> Plan[dict[int, LastAttempt]]:
     """Return the last attempt of each delivery. Attempts that retention removed are missing."""
-    if not turns:
+    if not events:
         return {}
     found = yield Step(
         "operational_attempts",
-        deliveries=[turn.delivery_id for turn in turns],
-        messages=[turn.message_id for turn in turns],
-        since=min(turn.accepted_at for turn in turns),
+        deliveries=[event.delivery_id for event in events],
+        messages=[event.message_id for event in events],
+        since=min(event.accepted_at for event in events),
     )
     return {row["delivery_id"]: _attempt(row, read) for row in found}
 

@@ -16,11 +16,11 @@ from hookline.store.pages import Page
 from hookline.store.plans.plan import Batch, Plan, Plans, Step, by_text, changes, noted, reads, row, value
 from hookline.store.rows.documents import storable
 
-GUESSES_KEPT = 2 * 86_400  # seconds to keep failed logins after the last one; longer than any lock
+GUESSES_KEPT = 2 * 86_400  # seconds to keep failed logins after the latest one; longer than any lock
 
 
 class Operators(Plans):
-    """Store dashboard operators, their sessions, failed logins and the audit log."""
+    """Store dashboard operators, their sessions and failed logins."""
 
     @changes
     def create_operator(self, new: Operator, *, note: Note[Operator] | None = None) -> Plan[Operator]:
@@ -119,8 +119,8 @@ class Operators(Plans):
         bypass the limit.
 
         If a subject is locked, count nothing and return the end of the longest lock: the caller must not check the
-        password. Each subject has its own rule, which must be a pure function. Locks are first read without locking
-        their rows, so that a locked-out user who keeps trying costs little and writes nothing.
+        password. Each subject has its own rule, which must be a pure function. Locks are first read without row locks,
+        so that a locked-out user who keeps trying costs little and writes nothing.
         """
         subjects = sorted(rules)  # sorted, so that two concurrent logins lock subjects in one order
         for subject in subjects:

@@ -9,8 +9,8 @@ from hookline.model import NewMessage, OutboxRow
 
 MAX_REASONS = 3  # maximum different reasons in a report
 
-# Placeholders for values that cannot be read. Every check refuses them, so a retried row is set aside again. Otherwise
-# it would be sent without its channels or before its time.
+# Placeholders for values of an outbox row that cannot be read. The check of a message refuses them. So if somebody
+# retries the row, it is set aside again, and is not sent without its channels or before its time.
 NO_TEXT = ""
 NO_TEXTS: tuple[str, ...] = ()
 NO_INSTANT = datetime(9999, 1, 1, tzinfo=UTC)
@@ -38,5 +38,5 @@ def no_application(app: str, org_id: str | None) -> str:
 
 
 def reasons(faults: Iterable[str]) -> tuple[str, ...]:
-    """Return the first few different reasons."""
+    """Return the first `MAX_REASONS` different reasons."""
     return tuple(dict.fromkeys(faults))[:MAX_REASONS]

@@ -1,6 +1,7 @@
 """Plans: store methods that are written once and run on both engines.
 
-A plan is a generator. It yields steps (a statement's name in `store/sql` and its values) and gets the rows of each:
+A plan is a generator. It yields steps and gets the rows of each. A step is a statement's name in `store/sql` and its
+values:
 
     class ApiKeys(Plans):
         @changes
@@ -15,10 +16,10 @@ database runs the steps: SQLite's in the thread of the writer or of a reader, Po
 that changes something is one transaction, and an exception rolls it back. PostgreSQL may run a plan twice if it lost a
 deadlock, and SQLite if a text that it reads is not UTF-8. So a plan has no effects besides its steps.
 
-A plan never catches a database error, because a failed statement aborts a PostgreSQL transaction. A statement that may
-be refused shows it in its rows (`ON CONFLICT DO NOTHING RETURNING ...`). A plan must not assume that it is the only
-writer. Values are Python values (instants, lists, enums) and the engine converts them. `Plans._reading` converts the
-values of rows.
+A plan never catches a database error, because a failed statement aborts a PostgreSQL transaction. If the database may
+refuse a statement, the statement's rows must show this (`ON CONFLICT DO NOTHING RETURNING ...`). A plan must not
+assume that it is the only writer. Values are Python values (instants, lists, enums) and the engine converts them.
+`Plans._reading` converts the values of rows.
 """
 
 from __future__ import annotations
@@ -146,8 +147,8 @@ def searches_and_changes(written: Written[S, P, T]) -> Method[S, P, T]:
 
 
 def noted(note: Note[T] | None, result: T) -> Plan[T]:
-    """Return the result of a change after writing its audit entry in the same transaction. It is the last step of a
-    change."""
+    """Return the result of a change after writing its audit entry in the same transaction. Writing the entry is the
+    last step of a change."""
     entry = None if note is None else note(result)
     if entry is not None:
         yield Step("audit_add", **audit_columns(entry))
@@ -167,7 +168,8 @@ def value(name: str, /, **values: Any) -> Plan[Any]:
 
 
 def by_text(name: str, page: Page, /, **values: Any) -> Plan[list[Row]]:
-    """Return a page of the statement `name`, or `name_back` if read backwards. Rows are always in the listing's order."""
+    """Return a page of a listing whose iterator is a text, from the statement `name`, or `name_back` if read
+    backwards. Rows are always in the listing's order."""
     against = page.backwards != page.descending
     start = page.iterator if page.iterator is not None else _LAST if against else _FIRST
     found = yield Step(f"{name}_back" if against else name, iterator=start, limit=page.limit, **values)

@@ -19,12 +19,12 @@ from hookline.store.rows import Reading, Row
 
 MAX_READ = 20_000  # maximum pulses that one call reads: two hours of 27 processes, or a week of minutes
 MAX_ROLLED = 5_000
-MAX_RETIRED = 20_000  # maximum activity rows of one grain that one call deletes
+MAX_RETIRED = 20_000  # maximum activity rows that one call deletes for each length of intervals
 
 _MINUTE = timedelta(minutes=1)
-_SETTLED = timedelta(seconds=30)  # every process has written its pulses of a minute after this time
+_SETTLED = timedelta(seconds=30)  # this long after a minute, every process has written its pulses of that minute
 _SHORT, _LONG = timedelta(hours=2), timedelta(days=7)
-_KEPT = {MINUTE: _SHORT, QUARTER: _LONG}  # how long activity is kept, by grain
+_KEPT = {MINUTE: _SHORT, QUARTER: _LONG}  # how long activity is kept, by its interval: minutes or quarter hours
 
 _decode = msgspec.json.Decoder(Pulse).decode
 _encode = msgspec.json.Encoder().encode
@@ -59,8 +59,9 @@ class Pulses(Plans):
     def endpoint_activity(
         self, nos: Sequence[tuple[int, int]], since: datetime, *, grain: int, first: datetime, step: timedelta
     ) -> Plan[dict[int, list[Activity]]]:
-        """Return activity of several endpoints, given as (application number, endpoint number), by endpoint number. It
-        is summed in steps of equal length, and the first step begins no later than `since`."""
+        """Return activity of several endpoints, given as (application number, endpoint number), by endpoint number.
+        Activity is summed in intervals of length `step`. One of them begins at `first`, which must not be later than
+        `since`."""
         found: dict[int, list[Activity]] = {endpoint_no: [] for _, endpoint_no in nos}
         listed = yield Step(
             "endpoint_activity",
@@ -84,7 +85,8 @@ class Pulses(Plans):
 
     @changes
     def roll_pulses(self) -> Plan[SweepReport]:
-        """Aggregate pulses into minutes and delete old ones. Does nothing if another worker is doing it."""
+        """Aggregate the pulses of all processes into one pulse per minute, and delete old pulses and activity. Does
+        nothing if another worker is doing it."""
         if not (yield from try_lock(SweepLock.PULSES)):
             return SweepReport()
         now = self._reading.instant((yield from value("now")))
@@ -106,7 +108,8 @@ def _pulse(row: Row, read: Reading) -> Pulse:
 
 
 def _minutes(pulses: Sequence[Pulse], *, full: bool) -> Iterator[Pulse]:
-    """Return the complete minutes. If the limit cut the pulses off, the last minute is left for the next call."""
+    """Return the sum of each minute. If the read reached its limit (`full`), leave out the last minute, which may be
+    incomplete."""
     groups = [(start, list(group)) for start, group in groupby(pulses, key=lambda pulse: _floor(pulse.at))]
     for start, group in groups[:-1] if full and len(groups) > 1 else groups:
         yield _minute(group, start + _MINUTE)
@@ -117,7 +120,8 @@ def _floor(at: datetime) -> datetime:
 
 
 def _minute(pulses: Sequence[Pulse], at: datetime) -> Pulse:
-    """Sum a minute's pulses. Gauges use only the last pulse of each process, because their sum has no meaning."""
+    """Sum a minute's pulses. For gauges, only the last pulse of each process counts, because the sum of a gauge over
+    time has no meaning."""
     last = {pulse.process: pulse for pulse in pulses}.values()
     return replace(
         together(pulses, at),
@@ -128,8 +132,8 @@ def _minute(pulses: Sequence[Pulse], at: datetime) -> Pulse:
 
 
 def _counted(attempts: AttemptCounts) -> list[dict[str, int]]:
-    """Return one row per endpoint and one per application, sorted by key, because all processes must lock rows in one
-    order."""
+    """Return one row per endpoint and one per application. They are sorted, because all processes must lock rows in
+    the same order."""
     total: AttemptCounts = {}
     for (app_no, no), made in attempts.items():
         add(total, {(app_no, ALL): made})

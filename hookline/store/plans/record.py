@@ -14,7 +14,7 @@ from hookline.store.rows.documents import headers_blob
 class BatchRecord(Protocol):
     """Writes a batch of outcomes. Each engine has its own."""
 
-    data_errors: tuple[type[Exception], ...]  # the database refuses the data
+    data_errors: tuple[type[Exception], ...]  # errors that say that the database refuses the data
 
     async def write(self, results: Sequence[Result], wake: Collection[int]) -> RecordReport:
         """Write a batch in one transaction."""
@@ -75,7 +75,7 @@ class Record:
 
 
 def attempt_values(result: Result, started_at: Any, recorded_at: Any) -> tuple[Any, ...]:
-    """Return the columns of an attempt, in the order of the table. The instants are those of the engine."""
+    """Return the columns of an attempt, in the order of the table. Instants are in the form that the engine stores."""
     job, sent, timing = result.job, result.sent, result.sent.timing
     return (
         result.attempt_id,

@@ -26,7 +26,7 @@ from hookline.store.rows import Row
 
 
 class MessageScan(Struct, frozen=True, kw_only=True):
-    """The messages that a scan read, and where the next one continues. None: no messages are left."""
+    """The messages that a scan read, and where the next scan continues. None: no messages are left."""
 
     seen: list[Seen]
     end: str | None
@@ -102,7 +102,7 @@ class Replays(Plans):
     # ── missed messages, resend ──
 
     def _lock_endpoint(self, endpoint_no: int) -> Plan[tuple[Endpoint, datetime]]:
-        """Return the endpoint and the current instant, under its lane's lock. Raises `NotFound` or `Conflict` if
+        """Lock the endpoint's lane and return the endpoint and the current instant. Raises `NotFound` or `Conflict` if
         nothing would be sent."""
         lane = yield from lock_lane(endpoint_no)
         refused = refusal(EndpointStatus(lane["status"]))

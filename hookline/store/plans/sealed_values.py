@@ -1,4 +1,5 @@
-"""Count encrypted values by key, and re-encrypt them with the first key. Also the secrets that still verify tokens."""
+"""Count encrypted values by key, and re-encrypt them with the first key. Also track which older secrets still verify
+tokens."""
 
 from __future__ import annotations
 
@@ -68,8 +69,8 @@ class SealedValues(Plans):
 
     @changes
     def secret_seen(self, hashed: bytes) -> Plan[None]:
-        """Set the last use of an older secret to now, because a token of it was used. The value is written at most once
-        a minute."""
+        """Set the last use of an older secret to now, because a token that it signed was used. The value is written at
+        most once a minute."""
         yield Step("secret_seen", id=hashed)
 
     @reads
@@ -89,7 +90,7 @@ def _count(within: Range, limit: int) -> Plan[int]:
 
 
 def _renew(vault: Vault, place: Place, found: Sequence[Row]) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
-    """Re-encrypt the values with the first key. Also return the errors of those that no key decrypts."""
+    """Re-encrypt the values with the first key. Also return the errors of values that no key decrypts."""
     renewed, faults = [], []
     for each in found:
         bound = place.bound(each["row"])

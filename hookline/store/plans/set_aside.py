@@ -13,7 +13,7 @@ from hookline.store.plans.plan import Plan, Plans, Step, by_number, changes, not
 
 
 class SetAsideRows(Plans):
-    """Read the outbox and repair it."""
+    """Show the state of the outbox, and list, retry or discard rows that were set aside."""
 
     @reads
     def outbox(self) -> Plan[OutboxView]:

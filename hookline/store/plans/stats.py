@@ -9,8 +9,8 @@ from hookline import ids
 from hookline.model import Counts, Stats, StatsFilter
 from hookline.store.plans.plan import Database, Plan, Plans, Step, reads, snapshots, value
 
-# Maximum rows counted per figure. It takes about a second of the database's time, so that a busy month does not
-# block other work.
+# Maximum rows counted per figure. Counting that many takes about a second. Without this limit, the count of a busy
+# month would block other work.
 MAX_COUNTED = 250_000
 
 

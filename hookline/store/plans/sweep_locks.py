@@ -8,7 +8,7 @@ from hookline.store.plans.plan import Plan, value
 
 
 class SweepLock(IntEnum):
-    """The lock of one kind of periodic work. The number is its key."""
+    """The lock of one kind of periodic work. The value is the key of the advisory lock."""
 
     LEASES = 1
     EXPIRED = 2

@@ -48,7 +48,8 @@ from hookline.store.plans.plan import (
 from hookline.store.plans.replays import Redelivery, Replays
 from hookline.store.rows.documents import json_text
 
-# A step waits this long for the lock of a lane or a dead letter. Then the next step tries again.
+# A step waits at most this long for the lock of a lane or a dead letter. Then it is rolled back, and the next step
+# tries again.
 LOCK_TIMEOUT = "2s"
 
 
@@ -92,7 +93,7 @@ class Tasks(Replays):
     def task_total(self, new: NewTask) -> Plan[int | None]:
         """Return how many rows the task would match now. None: too many to count."""
         now = self._reading.instant((yield from value("now")))
-        first = _first(new, now)
+        first = _new_task(new, now)
         endpoint = yield from endpoint_of(new.endpoint_no, self._reading, self._vault)
         if new.endpoint_no is not None and endpoint is None:
             raise NotFound("no such endpoint")
@@ -241,6 +242,6 @@ class Tasks(Replays):
         return (yield from self._replay(DeadFilter(ids=tuple(dead_ids), resolved=None), len(dead_ids)))
 
 
-def _first(new: NewTask, now: datetime) -> Task:
+def _new_task(new: NewTask, now: datetime) -> Task:
     """Return the task as it will be before its first step."""
     return Task(**asdict(new), id="", app_id="", status=TaskStatus.RUNNING, created_at=now, updated_at=now)

@@ -26,11 +26,12 @@ from hookline.store.postgres.database import READ, Connection, Database, run_ste
 from hookline.store.postgres.lanes import Lanes, Wake
 from hookline.store.rows import documents
 
-_MAX_TOKENS = 128  # maximum tokens that one claim reads
-_STRAY = 1000  # tokens without a lane that a full scan deletes
-# A token has the instant at which its transaction began, so it may become visible this much later.
+_MAX_TOKENS = 128  # maximum wake tokens that one claim reads
+_STRAY = 1000  # maximum wake tokens without a lane that a full scan deletes
+# The time of a wake token is the start of the transaction that inserted it. The token may become visible up to this
+# much later.
 _LATE = timedelta(seconds=2)
-_FULL_SCAN_EVERY = 2.0  # seconds
+_FULL_SCAN_EVERY = 2.0  # maximum seconds between two full scans of a worker that claims all the time
 _BEGINNING = datetime(2000, 1, 1, tzinfo=clock.EPOCH.tzinfo)
 _CHANNEL = "hookline_wake"
 _ANSWER = 5.0  # maximum seconds to wait for an answer of the listener's session
@@ -39,7 +40,7 @@ _Content = tuple[bytes, str | None]  # payload and trace context of a message
 
 
 class _Lanes:
-    """The lanes that one claim has locked, with their admissions."""
+    """The lanes that one claim has locked, and the admission of each: how many deliveries it may take."""
 
     def __init__(self, found: Sequence[Any], *, claim: int) -> None:
         self.claim = claim
@@ -47,13 +48,13 @@ class _Lanes:
         self.oldest: datetime = min(row["at"] for row in found)
         self.lanes = [rows.lane(row, READ) for row in found]
         self.floors: dict[int, datetime] = {row["endpoint_no"]: row["floor"] for row in found}
-        self.in_line = found[0]["turn"] is not None
-        self.turns = [(row["endpoint_no"], key) for row in found for key in ordering.read(row["keys"])]
+        self.in_rotation = found[0]["turn"] is not None
+        self.queues = [(row["endpoint_no"], key) for row in found for key in ordering.read(row["keys"])]
         self.admitted: list[Admission] = []
 
     def lower_floors(self, floors: Mapping[int, datetime]) -> None:
-        """Lower the floors to those of promoted deliveries. They keep their due time, which may be earlier than the
-        tokens' floors."""
+        """Lower the floor of each lane, which is the earliest due time that the claim looks for. A promoted delivery
+        keeps its due time, which may be earlier than the floor in the token."""
         self.floors |= {no: min(floor, self.floors[no]) for no, floor in floors.items()}
 
 
@@ -99,7 +100,7 @@ class Claim:
             return None
         locked = _Lanes(found, claim=clock.chance.getrandbits(62))
         self._move_watermark(locked, full=_tokens_read(found) >= tokens)
-        if locked.turns:
+        if locked.queues:
             await self._promote(connection, locked)
         division = divide(locked.now)
         chosen = {row["endpoint_no"]: row["app_no"] for row in found if row["turn"] is not None}
@@ -128,8 +129,8 @@ class Claim:
             locked.lanes = division.line_up(locked.lanes)
 
     async def _claim_lanes(self, connection: Connection, tokens: int) -> list[Any]:
-        """Find due lanes from the watermark on, and sometimes from the beginning. While a long transaction runs, the
-        index is full of dead tokens, so a full scan is slow."""
+        """Find due lanes from their wake tokens: usually those after the watermark, sometimes all (a full scan). While
+        a long transaction runs, deleted tokens stay in the index, so a full scan is slow."""
         if clock.monotonic() < self._full_scan_at:
             found = await self._find_lanes(connection, self._watermark, tokens, 0)
             if found or not self._may_scan_all():
@@ -145,7 +146,7 @@ class Claim:
 
     async def _find_lanes(self, connection: Connection, since: datetime, tokens: int, stray: int) -> list[Any]:
         rotation = self._rotation
-        over_all = since <= _BEGINNING  # each step would read all dead tokens
+        over_all = since <= _BEGINNING  # in a full scan, each step of the rotation would read all deleted tokens
         apps = 0 if over_all else rotation.apps(tokens, clock.monotonic())
         name, whose = ("claim_lanes_in_turn", (rotation.below, apps)) if apps else ("claim_lanes", ())
         found: list[Any] = await connection.fetch(self._sql[name], since, tokens, stray, *whose)
@@ -156,20 +157,20 @@ class Claim:
         return found
 
     def _may_scan_all(self) -> bool:
-        """Return whether a full scan may run when there are no newer tokens: at once while it is cheap, otherwise after
-        about twenty times its last duration, at most two seconds."""
+        """Return whether a full scan may run because there are no newer tokens. A cheap full scan may run at once,
+        others after about twenty times the last duration, at most two seconds."""
         rest = min(_FULL_SCAN_EVERY, 20 * self._full_scan_cost - 0.3)
         return clock.monotonic() >= self._full_scan_at - _FULL_SCAN_EVERY + rest
 
     def _move_watermark(self, locked: _Lanes, *, full: bool) -> None:
-        """Move the watermark. If the claim read all the tokens it asked for, others may be as old as these. If not, new
-        ones come at about now."""
+        """Move the watermark. If the claim read as many tokens as it asked for, unread tokens may be as old as the
+        oldest of them. Otherwise only new tokens are left, and their time is about now."""
         self._watermark = (locked.oldest if full else locked.now) - _LATE
 
     async def _promote(self, connection: Connection, locked: _Lanes) -> None:
-        """Promote queued deliveries. This is a separate statement, because its snapshot must be taken under the lanes'
-        locks, after the tokens were read."""
-        endpoints, keys = zip(*locked.turns, strict=True)
+        """Promote the first delivery of each queue that a token names: it may now be claimed. This is a separate
+        statement, because its snapshot must be taken after the lanes were locked and the tokens were read."""
+        endpoints, keys = zip(*locked.queues, strict=True)
         found = await connection.fetch(self._sql["promote"], endpoints, keys)
         locked.lower_floors({row["endpoint_no"]: row["floor"] for row in found})
 
@@ -189,8 +190,8 @@ class Claim:
         return taken
 
     async def _contents(self, connection: Connection, locked: _Lanes, taken: Sequence[Any]) -> dict[int, _Content]:
-        """Return payload and trace by delivery. This is a separate statement, because only then the planner prunes the
-        message partitions."""
+        """Return payload and trace by delivery. This is a separate statement, so that PostgreSQL prunes the message
+        partitions by the times in its parameters."""
         if not taken:
             return {}
         keys = {row["message_seq"]: row["message_at"] for row in taken}
@@ -218,7 +219,7 @@ class Claim:
         admitted = list(zip(locked.lanes, locked.admitted, strict=True))
         for lane, admission in admitted:
             division.take(lane, counts[lane.endpoint_no] - admission.quota)
-        # Lanes that got deliveries queue behind lanes that did not.
+        # If lanes wait for a rate limit, those that got deliveries in this claim wait behind those that did not.
         settled = {
             lane.endpoint_no: self._settle(
                 division, lane, admission, counts[lane.endpoint_no], left.get(lane.endpoint_no)
@@ -240,8 +241,8 @@ class Claim:
     def _settle(
         self, division: Division, lane: Lane, admission: Admission, taken: int, floor: datetime | None
     ) -> tuple[Lane, Wake | None]:
-        """Return the lane after the claim, and its wake. A limited lane is checked again, to know when its remaining
-        deliveries can start."""
+        """Return the lane after the claim, and its next wake token. A lane with a limit is checked again, to know when
+        its remaining deliveries can start."""
         lease = self._options.lease
         after = division.after(lane, admission, taken=taken, floor=floor, lease=lease)
         if floor is None or not _checked_again(admission):
@@ -293,7 +294,8 @@ class Claim:
 
     async def arm(self) -> bool:
         """Take the sleepers' lock. Either a transaction that adds work sees this worker sleep and notifies it, or this
-        worker sees that transaction and polls. So no wake-up is lost, and a busy system sends no notifications."""
+        worker sees that transaction and polls. So no wake-up is lost. While no worker sleeps, no notifications are
+        sent."""
         await self._wait_released()
         self._woken.clear()
         if self._asleep:
@@ -303,7 +305,7 @@ class Claim:
                 listener = await self._listening()
                 self._asleep = await listener.fetchval(self._sql["sleep"], timeout=_ANSWER)
         except (StoreUnavailable, asyncio.CancelledError):
-            self._drop_listener()  # the session may hold the lock
+            self._drop_listener()  # the session may hold the sleepers' lock
             raise
         return self._asleep
 
@@ -321,15 +323,15 @@ class Claim:
             self._release_soon()
 
     def _release_soon(self) -> None:
-        """Release the sleepers' lock in the background, because a working worker needs no notifications and must not
-        wait for this."""
+        """Release the sleepers' lock in the background, because a busy worker needs no notifications and must not wait
+        for the release."""
         if self._asleep:
             self._asleep = False
             self._releasing = self._loop.create_task(self._release_sleep_lock())
 
     async def _wait_released(self) -> None:
-        """Wait until the sleepers' lock is released, because a session runs one statement at a time. The release is
-        shielded from cancellation of the caller."""
+        """Wait until the release of the sleepers' lock has ended, because a session runs one statement at a time. The
+        release is shielded from cancellation of the caller."""
         if self._releasing is not None:
             await asyncio.shield(self._releasing)
             self._releasing = None
@@ -378,8 +380,8 @@ def _tokens_read(found: Sequence[Any]) -> int:
 
 
 def _checked_again(admission: Admission) -> bool:
-    """Return whether the wake of the lane's remaining deliveries depends on how many were taken. For other lanes
-    `claim_take` writes the token itself."""
+    """Return whether the next wake token of the lane depends on how many deliveries were taken. For other lanes, the
+    statement `claim_take` writes the token itself."""
     return admission.paced or (admission.counted and admission.quota > 0)
 
 
@@ -387,10 +389,10 @@ def _jobs(
     locked: _Lanes, after: Sequence[Lane], taken: Sequence[Any], contents: Mapping[int, _Content]
 ) -> list[LeasedDelivery]:
     """Return the leased deliveries, oldest first, or round-robin over the lanes if the rotation is active. They have
-    the lane's epoch after the claim, because a probe that replaces a lost one begins a new epoch."""
+    the lane's epoch after the claim, because a probe that replaces a lost probe begins a new epoch."""
     by_lane = {lane.endpoint_no: (lane, admission) for lane, admission in zip(after, locked.admitted, strict=True)}
     taken = sorted(taken, key=_by_due)
-    if locked.in_line:
+    if locked.in_rotation:
         taken = _of_each_lane(by_lane, taken)
     return [_job(row, contents[row["id"]], *by_lane[row["endpoint_no"]], locked) for row in taken]
 

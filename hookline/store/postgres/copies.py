@@ -35,7 +35,7 @@ class Copies:
         after: OutboxPlace | None = None,
     ) -> RelayReport | None:
         async def work(connection: Connection) -> RelayReport | None:
-            if place is not None and not await self._noted(connection, source, place, after):
+            if place is not None and not await self._move(connection, source, place, after):
                 return None
             return await self._copy(connection, rows, source)
 
@@ -72,9 +72,9 @@ class Copies:
         columns = [list(column) for column in zip(*aside, strict=True)]
         return len(await connection.fetch(self._sql["relay_keep_aside"], *columns, source))
 
-    async def _noted(self, connection: Connection, source: str, place: OutboxPlace, after: OutboxPlace | None) -> bool:
-        """Move the copy position first: a concurrent transaction for the same source waits here and then finds that it
-        is too late."""
+    async def _move(self, connection: Connection, source: str, place: OutboxPlace, after: OutboxPlace | None) -> bool:
+        """Move the copy position of the source from `after` to `place`. Return False if another transaction moved it
+        first. This is done before all other writes, so that a concurrent transaction for the same source waits here."""
         to = (source, place.row_id, place.row_uid)
         if after is None:
             noted = await connection.fetchval(self._sql["relay_place_first"], *to)
@@ -94,9 +94,9 @@ def _aside(row: OutboxRow, fault: str) -> tuple[object, ...]:
         clean(row.app),
         clean(row.event_type),
         row.payload,
-        _held_id(row.event_id),
-        _held_all(row.channels),
-        _held_all(row.tags),
+        _storable_id(row.event_id),
+        _storable_texts(row.channels),
+        _storable_texts(row.tags),
         maybe(clean, row.ordering_key),
         row.deliver_at,
         policy_text(row.policy),
@@ -105,14 +105,14 @@ def _aside(row: OutboxRow, fault: str) -> tuple[object, ...]:
     )
 
 
-def _held_id(event_id: str | None) -> str | None:
-    """Return the event id, shortened for the index and still unique, because a row with an equal id is dropped as a
-    copy."""
+def _storable_id(event_id: str | None) -> str | None:
+    """Return the event id, shortened for the index and still unique, because a row with an equal id would be dropped
+    as a copy."""
     if event_id is None or len(event_id) <= _LONGEST_ID:
         return maybe(clean, event_id)
     digest = hashlib.sha256(event_id.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{clean(event_id[:_LONGEST_ID])}… {digest}"
 
 
-def _held_all(texts: Sequence[str] | None) -> str | None:
+def _storable_texts(texts: Sequence[str] | None) -> str | None:
     return None if texts is None else text_array([clean(text) for text in texts])

@@ -1,5 +1,5 @@
-"""Count depths in one snapshot, and cache the result in the database, so that a fleet counts no more often than one
-process."""
+"""Count depths in one snapshot, and cache the result in the database, so that many processes count no more often than
+one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ingest: make a batch of messages durable, with its deliveries and tokens."""
+"""Ingest: store a batch of messages with their deliveries and wake tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from hookline.store.rows import documents
 
 _SETTLE_TRIES, _SETTLE_PAUSE = 40, 0.05
 _MAX_DOUBTS = 50_000
-# seconds between and in all to wait for another process that handles the same key
+# Seconds to wait while another process handles the same idempotency key: the first pause, the longest pause, all
+# pauses.
 _FIRST_PAUSE, _LONGEST_PAUSE, _MAX_WAIT = 0.005, 0.1, 10.0
 
 
@@ -24,7 +25,7 @@ class Ingest:
         self._db = database
         self._sql = database.sql
         self._options = database.options
-        # messages whose COMMIT was not confirmed, with the pid of the server process that had it
+        # Messages whose COMMIT was not confirmed: the process id of the PostgreSQL backend that ran it, by message id.
         self._doubts: dict[str, int] = {}
 
     async def ingest(self, batch: Sequence[NewMessage]) -> list[Accepted]:
@@ -52,7 +53,7 @@ class Ingest:
             known = await self._settle_doubts(batch)
             if not known:
                 raise
-        # The batch was committed. Messages that are missing were refused, and will be refused again.
+        # The batch was committed. Messages that are not in `known` were refused then, and are refused again now.
         refused = iter(await self._ingest_fresh([message for message in batch if message.id not in known]))
         return [known.get(message.id) or next(refused) for message in batch]
 
@@ -64,7 +65,8 @@ class Ingest:
             return await self.accept(connection, batch)
 
     async def accept(self, connection: Connection, batch: Sequence[NewMessage]) -> list[Accepted]:
-        """Accept a batch. Of several messages with one key, the first is accepted first, and the others then find it."""
+        """Accept a batch. If several messages have the same idempotency key, the first is stored first, so that the
+        others find its key."""
         answers: dict[int, Accepted] = {}
         rest = dict(enumerate(batch))
         while rest:
@@ -124,7 +126,7 @@ class Ingest:
                 raise InvalidInput(f"a message cannot be stored: {error}") from error
             if found is not None:
                 return found
-            # Wait without a connection. Another process has the key and sends no notification when it is done.
+            # Wait without holding a connection. The process that has the key sends no notification when it is done.
             await asyncio.sleep(pause)
         raise Conflict("another request with this idempotency key is still running; try again in a moment")
 
@@ -143,7 +145,7 @@ class Ingest:
             if process == 0:
                 raise
             await self._wait_for_end(process)
-            return await self._db.transact(work)  # the key shows whether it was committed
+            return await self._db.transact(work)  # the stored key shows whether the first try was committed
 
     async def _batch_on(self, connection: Connection, batch: NewBatch, key: bytes) -> BatchAccepted | None:
         if not await connection.fetchval(self._sql["ingest_batch_lock"], _lock_of(key)):
@@ -164,8 +166,8 @@ class Ingest:
             self._doubts.pop(next(iter(self._doubts)))
 
     async def _settle_doubts(self, batch: Sequence[NewMessage]) -> dict[str, Accepted]:
-        """Return the messages of the batch that were already committed. A caller that retries with the same id must not
-        create a duplicate."""
+        """Return the messages of the batch that an unconfirmed COMMIT has stored. A caller that retries with the same
+        id must not create a duplicate."""
         doubtful = [message.id for message in batch if message.id in self._doubts]
         if not doubtful:
             return {}
@@ -176,23 +178,24 @@ class Ingest:
         found = await self._db.fetch("ingest_settle", doubtful, since, until)
         for message_id in doubtful:
             self._doubts.pop(message_id, None)
-        return {row["id"]: _there(row) for row in found}
+        return {row["id"]: _committed(row) for row in found}
 
     async def _wait_for_end(self, process: int) -> None:
         for _ in range(_SETTLE_TRIES):
             if not await self._db.fetchval("ingest_at_work", process):
                 return
-            await asyncio.sleep(_SETTLE_PAUSE)  # the server sends no notification when a process has ended
+            await asyncio.sleep(_SETTLE_PAUSE)  # PostgreSQL sends no notification when a backend process ends
         raise StoreUnavailable("PostgreSQL is still running a transaction of a lost connection; try again")
 
 
 def _lock_of(key: bytes) -> int:
-    """Return the advisory lock of a key. Two keys with the same lock only wait for each other."""
+    """Return the advisory lock of a key. Two different keys may have the same lock. Then one only waits for the
+    other."""
     return int.from_bytes(key[:4], "big", signed=True)
 
 
 def _pauses() -> Iterator[float]:
-    """Return increasing pauses. Their sum is the time that a request may wait for another one with its key."""
+    """Return increasing pauses. Their sum is the time that a request may wait for another request with the same key."""
     pause, left = _FIRST_PAUSE, _MAX_WAIT
     while left > 0:
         yield pause
@@ -200,7 +203,7 @@ def _pauses() -> Iterator[float]:
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-def _there(row: Any) -> Accepted:
+def _committed(row: Any) -> Accepted:
     return Accepted(
         status=IngestStatus.ACCEPTED, message_id=row["id"], created_at=row["created_at"], deliveries=row["deliveries"]
     )

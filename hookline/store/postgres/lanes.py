@@ -1,4 +1,4 @@
-"""Lanes under their locks. Claim, record and sweep use them."""
+"""Lock lanes and write their changes, for claim, record and sweep."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from hookline.store import rows
 from hookline.store.plans.operational_events import write_events
 from hookline.store.postgres.database import READ, Connection, Database, run_steps
 
-Wake = tuple[int, datetime, datetime]  # endpoint number, wake instant, floor
+# endpoint number, time of the wake token, earliest due time of the deliveries that it announces
+Wake = tuple[int, datetime, datetime]
 
 
 class Lanes:
@@ -28,16 +29,16 @@ class Lanes:
     async def lock(
         self, connection: Connection, all_of: Sequence[int], always: Sequence[int]
     ) -> tuple[list[Lane], datetime | None]:
-        """Lock the lanes in `always`, and the unhealthy ones of the others. They are locked in endpoint order, so that
-        concurrent recorders do not deadlock."""
+        """Lock the lanes in `always`, and those in `all_of` that are unhealthy. They are locked in the order of
+        endpoint numbers, so that concurrent transactions do not deadlock."""
         found = await connection.fetch(self._sql["record_lanes"], all_of, always)
         return [rows.lane(row, READ) for row in found], found[0]["now"] if found else None
 
     async def fold(
         self, connection: Connection, lanes: Sequence[Lane], outcomes: dict[int, list[LaneOutcome]], now: datetime
     ) -> tuple[LaneEvent, ...]:
-        """Apply the outcomes to the locked lanes. Write changed lanes, events, tokens and endpoints that are gone
-        (410)."""
+        """Apply the outcomes to the locked lanes. Write changed lanes, events and wake tokens, and disable endpoints
+        that answered 410 (Gone)."""
         folds = []
         for lane in lanes:
             found = outcomes.get(lane.endpoint_no)

@@ -34,8 +34,8 @@ class Schema:
         return number
 
     async def migrate(self) -> list[int]:
-        """Migrate on a separate connection. A second process waits for the first, which holds its lock until all
-        migrations are applied."""
+        """Migrate on a separate connection. It holds a lock until all migrations are applied, so a second process
+        waits."""
         connection = await self._db.connect()
         try:
             with translated():
@@ -86,7 +86,7 @@ class Schema:
 
 
 def _denied(error: InsufficientPrivilegeError, found: Any) -> MigrationNeeded:
-    """Explain a missing privilege. An application may have created its outbox first, as another role."""
+    """Explain a missing privilege. A possible cause: an application created the outbox earlier, as another role."""
     me, owner = found["me"], found["owner"]
     if owner is None:
         return MigrationNeeded(f"{error}: run GRANT CREATE ON DATABASE {found['database']} TO {me}")
@@ -99,10 +99,10 @@ def migrations() -> list[tuple[int, str]]:
     """Return the migrations by number: `0001_initial.sql` is number 1."""
     folder = resources.files("hookline.store") / "migrations" / "postgres"
     files = [file for file in folder.iterdir() if file.name.endswith(".sql")]
-    return sorted((int(file.name.partition("_")[0]), _whole(file.read_text(encoding="utf-8"))) for file in files)
+    return sorted((int(file.name.partition("_")[0]), _expand(file.read_text(encoding="utf-8"))) for file in files)
 
 
-def _whole(text: str) -> str:
+def _expand(text: str) -> str:
     """Replace the includes of a migration. The outbox's SQL is a separate file, because an application's own database
-    can have it alone."""
+    may have only the outbox."""
     return _INCLUDE.sub(lambda found: (resources.files("hookline") / found[1]).read_text(encoding="utf-8"), text)

@@ -1,4 +1,4 @@
-"""Wait for outbox rows of a PostgreSQL database. It needs a connection and no other part of the store.
+"""Wait for outbox rows of a PostgreSQL database. This needs a connection and no other part of the store.
 
 One relay of each database is the leader and holds a session lock. Only the leader listens to publishers. While it
 sleeps it holds a second lock, so that publishers know to notify it (see `outbox/sql/postgres.sql`). Other relays poll
@@ -23,7 +23,8 @@ Session = Any  # asyncpg has no types
 
 POLL = 0.04  # seconds between polls of the leader
 STANDBY = 1.0  # seconds between polls of other relays
-# Seconds until a leader tries again to sleep, while a publisher is about to commit. It doubles up to `POLL`.
+# Seconds until the leader tries again to sleep, if it could not because a publisher is about to commit. The wait
+# doubles up to `POLL`.
 AWAKE = 0.005
 CHECK_EVERY = 10.0  # seconds of sleep after which the session is checked
 RECONNECT = 1.0  # seconds before a failed connection is tried again
@@ -60,8 +61,8 @@ class OutboxWatch:
         self._logged = False
 
     async def wait(self, timeout: float) -> None:
-        """Wait until there may be rows or the timeout ends. It returns early if the relay must check once more before
-        it may sleep."""
+        """Wait until there may be rows or the timeout ends. It returns at once if the relay must check the outbox once
+        more before it may sleep."""
         rest = min(timeout, await self._prepare_sleep())
         try:
             async with asyncio.timeout(rest):
@@ -72,7 +73,7 @@ class OutboxWatch:
         self._release_soon()
 
     async def close(self) -> None:
-        """Release the locks, so that another relay becomes the leader. A later `wait` starts again."""
+        """Release the locks, so that another relay becomes the leader. A later call of `wait` connects again."""
         await self._wait_released()
         session = self._forget()
         if session is not None and not session.is_closed():
@@ -112,8 +113,8 @@ class OutboxWatch:
         return self._leads
 
     async def _sleep(self, session: Session) -> float:
-        """Try to take the sleepers' lock without waiting. While it waited, it would get no notification, and every
-        publisher would notify."""
+        """Try to take the sleepers' lock without waiting. A leader that waited for the lock could not read
+        notifications, although every publisher would send one."""
         self._notified.clear()
         self._asleep = await session.fetchval(_SLEEP, timeout=_ANSWER)
         if self._asleep:
@@ -124,15 +125,15 @@ class OutboxWatch:
         return min(self._poll, AWAKE * 2.0 ** min(self._tries - 1, 8))
 
     async def _keep_sleeping(self, session: Session) -> float:
-        """Keep sleeping. A broken network is silent, so the session is checked from time to time."""
+        """Keep sleeping. A broken network causes no error, so the session is checked every `CHECK_EVERY` seconds."""
         if monotonic() >= self._check_at:
             await session.fetchval("SELECT 1", timeout=_ANSWER)
             self._check_at = monotonic() + CHECK_EVERY
         return self._poll
 
     def _release_soon(self) -> None:
-        """Release the sleepers' lock in the background, because a working relay needs no notifications and must not
-        wait for this."""
+        """Release the sleepers' lock in the background, because a busy relay needs no notifications and must not wait
+        for the release."""
         if self._asleep:
             self._asleep = False
             self._releasing = asyncio.get_running_loop().create_task(self._release_sleep_lock())
@@ -146,8 +147,8 @@ class OutboxWatch:
             self._drop()
 
     async def _wait_released(self) -> None:
-        """Wait until the sleepers' lock is released, because a session runs one statement at a time. The release is
-        shielded from cancellation of the caller."""
+        """Wait until the release of the sleepers' lock has ended, because a session runs one statement at a time. The
+        release is shielded from cancellation of the caller."""
         if self._releasing is not None:
             await asyncio.shield(self._releasing)
             self._releasing = None

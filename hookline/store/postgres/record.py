@@ -89,7 +89,8 @@ class BatchRecord:
         return await self._db.transact(work)
 
     async def _record_plain(self, results: Sequence[Result], wake: Collection[int]) -> RecordReport | None:
-        """Record a batch of plain successes in one statement. None: a lane is unhealthy, and nothing was written."""
+        """Record a batch of successes that change no lane, in one statement. None: a lane is unhealthy, and nothing
+        was written."""
         receipts = sorted(map(_receipt, results), key=_by_delivery)
         endpoints = list({result.job.endpoint_no for result in results})
         tokens = _tokens(results, wake)
@@ -113,7 +114,8 @@ class BatchRecord:
         claims, at = await self._move(connection, results)
         held = [result for result in results if claims.pop((result.job.delivery_id, result.job.claim), False)]
         if held:
-            # COPY is faster: for arrays the driver would check every element of all 24 columns.
+            # COPY is faster than an INSERT with arrays: for arrays the driver would check every element of all 24
+            # columns.
             await connection.copy_records_to_table(
                 "attempt",
                 schema_name="hookline",
@@ -126,8 +128,8 @@ class BatchRecord:
         return RecordReport(recorded=len(held), stale=len(results) - len(held), events=events, lost=lost)
 
     async def _move(self, connection: Connection, results: Sequence[Result]) -> tuple[dict[_Fence, bool], datetime]:
-        """Move deliveries. Return the claims that still held, and the time. Of duplicates in one batch, the first
-        counts."""
+        """Write the new state of each delivery. Return the claims that still held, and the database's time. If a batch
+        has duplicates, only the first counts."""
         once = {(result.job.delivery_id, result.job.claim): result for result in reversed(results)}
         moves = [_move(once[fence]) for fence in sorted(once)]
         columns = [[getattr(move, name) for move in moves] for name in _Move.__struct_fields__]
@@ -142,8 +144,8 @@ def _plain(result: Result) -> bool:
 
 
 def _tokens(results: Sequence[Result], wake: Collection[int]) -> dict[int, str | None]:
-    """Return the wake tokens by endpoint, with the queues whose next delivery may be available. For an expired claim
-    the token is unnecessary but harmless."""
+    """Return the wake tokens by endpoint. A token names the queues whose next delivery may be available now. If the
+    claim has expired, the token is unnecessary but harmless."""
     keys: dict[int, list[str]] = {endpoint_no: [] for endpoint_no in wake}
     for result in results:
         if result.job.ordering_key is not None:
@@ -152,8 +154,8 @@ def _tokens(results: Sequence[Result], wake: Collection[int]) -> dict[int, str |
 
 
 def _receipt(result: Result) -> tuple[Any, ...]:
-    """Build a `hookline.receipt`. It is a tuple because the driver encodes it as it is; for arrays it checks every
-    element."""
+    """Build a `hookline.receipt`. It is a tuple, because the driver encodes a tuple without checks. In an array it
+    would check every element."""
     job, sent, timing = result.job, result.sent, result.sent.timing
     return (
         job.delivery_id,

@@ -21,12 +21,14 @@ from hookline.store.postgres.ingest import Ingest, contents
 from hookline.store.postgres.outbox_listener import OutboxWatch
 from hookline.store.postgres.outbox_rows import outbox_row
 
-FEW = 50  # up to this many rows are read and then moved by one statement; more are locked while they are read
+FEW = 50  # fewer rows than this are read without locks and then moved by one statement
 _MAX_BYTES = 16 * 1024 * 1024  # maximum bytes of payload to read at once; a larger payload is read alone
-# how far below the highest relayed row number a scan of new rows starts, for transactions that committed late
+# A scan of new rows starts this many row numbers below the highest relayed one, because a transaction may commit after
+# another one that has higher row numbers.
 _LATE_ROWS = 1000
-_CHEAP, _PER_ROW, _LONGEST_REST = 0.015, 0.005, 2.0  # seconds: a cheap scan, the addition per row, the longest rest
-_MAX_SLOW = 5  # slow full scans in a row before they rest, because a busy machine makes some slow
+# Seconds. A full scan is slow if it takes longer than `_CHEAP`, plus `_PER_ROW` for each row that it finds.
+_CHEAP, _PER_ROW, _LONGEST_REST = 0.015, 0.005, 2.0
+_MAX_SLOW = 5  # slow full scans in a row before full scans rest; a few may be slow only because the machine is busy
 
 Found = tuple[OutboxRow, int | None]  # the row and its application's number
 Taken = tuple[int, NewMessage]  # the row's number and its message
@@ -37,9 +39,9 @@ class Scan:
     """Where the next scan of the outbox starts. While a long transaction runs anywhere in the database, the index is
     full of deleted rows, so a full scan is slow.
 
-    While full scans are cheap for what they find, every scan is full. After a few slow ones in a row, full scans rest
-    for five times the last duration. Between them only new rows are read, and none with an ordering key, because an
-    earlier row of that key may have a lower number.
+    While full scans are fast for the number of rows that they find, every scan is full. After a few slow ones in a
+    row, full scans rest for five times the last duration. Between them only new rows are read, and none with an
+    ordering key, because an earlier row of that key may have a lower number.
     """
 
     def __init__(self) -> None:
@@ -108,7 +110,7 @@ class Relay:
         return report_of(relayed, gone - relayed, await self._set_aside(connection, faults), faults)
 
     async def _move_few(self, connection: Connection, taken: Sequence[Taken]) -> tuple[int, int]:
-        """Return how many rows were still there, and how many of them became new messages."""
+        """Move rows into messages. Return how many rows still existed, and how many of them became new messages."""
         if not taken:
             return 0, 0
         moved = await connection.fetchrow(
@@ -151,8 +153,8 @@ class Relay:
 async def accept_each(
     ingest: Ingest, connection: Connection, taken: Sequence[Taken], faults: Faults
 ) -> dict[int, IngestStatus]:
-    """Accept messages. If the database refuses the data, bisect down to the bad row. That row is a fault and does
-    not block the others."""
+    """Accept messages. If the database refuses the data, bisect down to the bad row. That row is added to `faults` and
+    does not block the others."""
     if not taken:
         return {}
     try:

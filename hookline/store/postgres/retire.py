@@ -14,7 +14,8 @@ from hookline.store.plans.operators import GUESSES_KEPT
 from hookline.store.plans.sweep_locks import SweepLock
 from hookline.store.postgres.database import Connection, Database
 
-# A transaction that waits for an exclusive lock blocks all later ones. Give up soon and try again later.
+# A transaction that waits for an exclusive lock on a table blocks all later transactions there. So give up soon and
+# try again later.
 _LOCK_TIMEOUT = "SET LOCAL lock_timeout = '250ms'"
 _BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
 _DELETE = {"message": "retire_messages", "attempt": "retire_attempts", "delivery_done": "retire_done"}
@@ -23,7 +24,7 @@ _DELETE = {"message": "retire_messages", "attempt": "retire_attempts", "delivery
 async def guarded(
     database: Database, lock: SweepLock, work: Callable[[Connection], Awaitable[SweepReport]], *, any_scan: bool = False
 ) -> SweepReport:
-    """Do the work under its lock. Does nothing if another worker is doing it."""
+    """Do periodic work under its lock. Does nothing if another worker is doing this work."""
 
     async def alone(connection: Connection) -> SweepReport:
         if not await connection.fetchval(database.sql["sweep_guard"], int(lock)):

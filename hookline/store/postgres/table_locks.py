@@ -1,7 +1,7 @@
 """Lock tables that other sessions use: wait briefly, retry, and name the sessions that hold the lock.
 
-A transaction that waits for an exclusive lock blocks all later ones. If a migration waited for an hour-long dump, all
-ingest would stop for that hour.
+A transaction that waits for an exclusive lock on a table blocks all later transactions there. If a migration waited
+for an hour-long dump, all ingest would stop for that hour.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ log = structlog.get_logger()
 T = TypeVar("T")
 FindBlockers = Callable[[], Awaitable[list[Any]]]  # returns the sessions that block now: rows of `migration_blockers`
 
-# Seconds. Longer than the server's deadlock_timeout (1 s), after which the server cancels a blocking autovacuum.
+# Maximum seconds to wait for a lock. Longer than the server's deadlock_timeout (1 s), after which the server cancels
+# an autovacuum that blocks the lock.
 TIMEOUT = 2.5
-CHECKS = 8  # checks for blockers within that time
-# Seconds between tries, so that the transactions behind this one continue. The pause doubles.
+CHECKS = 8  # checks for blocking sessions within `TIMEOUT`
+# Seconds between two tries. In each pause, the transactions that waited behind this one continue. The pause doubles.
 FIRST_PAUSE, LONGEST_PAUSE = 2.5, 10.0
-TRIES = 60  # about twelve minutes in all
+TRIES = 60  # maximum tries; about twelve minutes in all
 
 
 async def with_lock_retries(
@@ -68,7 +69,7 @@ async def _watch(find_blockers: FindBlockers, seen: list[Any]) -> None:
         try:
             seen[:] = await find_blockers() or seen
         except HooklineError:
-            return  # the error message then names no session
+            return  # without blockers, the error message names no session
 
 
 def _describe(seen: list[Any]) -> str:
@@ -78,7 +79,8 @@ def _describe(seen: list[Any]) -> str:
 
 
 def _holder(row: Any) -> str:
-    """Describe a blocking session. A session of another role hides some columns; a prepared transaction has no session."""
+    """Describe a blocking session. PostgreSQL hides some columns of sessions of other roles. A prepared transaction
+    has no session."""
     if not row["pid"]:
         return "a prepared transaction"
     named = ", ".join(filter(None, (row["application"], row["role"])))

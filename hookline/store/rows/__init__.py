@@ -61,7 +61,8 @@ def endpoint(row: Row, read: Reading, vault: Vault) -> Endpoint:
 
 
 def endpoint_or_fault(row: Row, read: Reading, vault: Vault) -> Endpoint:
-    """Read an endpoint for a worker. If no key decrypts its secrets, it has none and `status_reason` has the error."""
+    """Read an endpoint for a worker. If no key decrypts its secrets, the endpoint has no secrets and `status_reason`
+    has the error."""
     try:
         return endpoint(row, read, vault)
     except VaultError as fault:
@@ -72,7 +73,8 @@ def endpoint_or_fault(row: Row, read: Reading, vault: Vault) -> Endpoint:
 
 
 def message(row: Row, read: Reading) -> Message:
-    """Read a message with its payload. For a message without it, the statement returns the payload's size."""
+    """Read a message with its payload. The size is that of the payload. Statements that leave out the payload return
+    its size as a column."""
     return read.struct(Message, row, size=maybe(len, row["payload"]))
 
 

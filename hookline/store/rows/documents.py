@@ -97,12 +97,13 @@ def open_url(vault: Vault, endpoint_id: str, shown: str, sealed: bytes | None) -
 
 
 def _host_of(url: str) -> str:
-    """Return the part of a URL that identifies it for people and that the guard can check."""
+    """Return scheme, host and port of a URL. People can recognize the URL by them, and the guard can check them."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/…"
 
 
-CLAIM_BITS = 62  # bits of the random token that fences a lease on an idempotency key; both engines can store them
+# bits of the random number that fences a lease on an idempotency key; both engines can store an integer of this size
+CLAIM_BITS = 62
 
 
 def seal_answer(vault: Vault, key: bytes, response: bytes) -> bytes:

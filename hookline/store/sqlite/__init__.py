@@ -22,8 +22,8 @@ from hookline.store.store import Store
 
 
 class SqliteStore(Store):
-    """A store in one database file. The modules beside this one have its stages. Each has a class with async methods,
-    and the functions that the writer or a reader runs for them."""
+    """A store in one database file. The modules beside this one have its stages. Each module has a class with async
+    methods, and the functions that the writer or a reader runs for these methods."""
 
     engine = "sqlite"
 

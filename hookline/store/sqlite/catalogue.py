@@ -46,7 +46,8 @@ def _renew_queued(tx: Tx, endpoint_no: int, after: tuple[str, int, int], limit: 
     params = {"no": endpoint_no, "key": key, "seq": seq, "id": id_, "limit": limit, "now": tx.now}
     last = tx.row("queued_stretch", params)
     end = (last[0], last[1], last[2]) if last is not None else None
-    # without an end, use a blob: it sorts after every text, so all remaining rows are included
+    # If the range has no end, use a blob as its end. A blob sorts after every text, so all remaining rows are
+    # included.
     last_key, last_seq, last_id = end or (b"", 0, 0)
     bounds = {"last_key": last_key, "last_seq": last_seq, "last_id": last_id, "max_age": tx.options.retry.max_age}
     tx.run("queued_renew", params | bounds)

@@ -26,8 +26,9 @@ from hookline.store.sqlite.database import Database, run_steps, wait_for
 from hookline.store.sqlite.record import fenced
 from hookline.store.sqlite.transaction import READ, Tx, numbers
 
-TOKENS = 1000  # tokens that one round reads
-ROUNDS = 8  # a lane that got only a part of its deliveries, or none, is tried again in the next round
+TOKENS = 1000  # maximum wake tokens that one round of a claim reads
+# maximum rounds of a claim; a lane that got only a part of its deliveries, or none, is tried again in the next round
+ROUNDS = 8
 
 _ID, _DUE, _PAYLOAD = 0, 1, 5
 
@@ -94,19 +95,20 @@ class _ClaimRun:
         self.token = clock.chance.getrandbits(63)
         self.lease_until = self.now + timedelta(seconds=tx.options.lease)
         self.jobs: list[LeasedDelivery] = []
-        # delivery ids: of lanes whose claims are not counted, and of those whose are
+        # Ids of leased deliveries: first those that do not count as requests in flight of their lane, then those that
+        # do.
         self._fresh: tuple[list[int], list[int]] = ([], [])
         self._changed: list[Lane] = []
         self._unsendable: list[int] = []
 
     def serve(self) -> bool:
-        """Run one round over the due lanes. Return False if none is due."""
+        """Run one round over the due lanes. Return False if no lane is due."""
         due = self._due_lanes()
         if not due:
             return False
         found = lane_rows.load(self.tx, due)
         self._promote(self.tx.tuples("claim_consume", (numbers(due),)))
-        known = [found[no] for no in due if no in found]  # the token of a missing lane is deleted with the others
+        known = [found[no] for no in due if no in found]  # `claim_consume` deletes the tokens of missing lanes too
         lanes = self._in_pace_order(known)
         wakes = lane_rows.Wakes(self.tx)
         for place, lane in enumerate(lanes):
@@ -123,14 +125,15 @@ class _ClaimRun:
         return self.division.line_up(lanes)
 
     def _promote(self, consumed: Sequence[tuple[int, str | None]]) -> None:
-        """Make the first delivery of each queue that a token names available, if the queue has no active one. Many
-        tokens may name one queue."""
-        turns = {(no, key) for no, keys in consumed if keys is not None for key in ordering.read(keys)}
-        if turns:
-            self.tx.many("promote", [{"no": no, "key": key} for no, key in turns])
+        """Make the first delivery of each queue that a token names available, if the queue has no active delivery.
+        Many tokens may name one queue."""
+        queues = {(no, key) for no, keys in consumed if keys is not None for key in ordering.read(keys)}
+        if queues:
+            self.tx.many("promote", [{"no": no, "key": key} for no, key in queues])
 
     def _due_lanes(self) -> list[int]:
-        """Return the due lanes: first those that the rotation chooses, then by their oldest token."""
+        """Return the due lanes: first those that the rotation chooses, then the others, ordered by their oldest
+        token."""
         tokens = self.tx.tuples("claim_tokens", (self.tx.now, TOKENS))
         lanes, free = dict(tokens), self.division.left
         more = len(tokens) == TOKENS or len(lanes) > free

@@ -12,7 +12,8 @@ to_micros = clock.to_micros
 
 
 def instant(micros: int) -> datetime:
-    """Do the same as `clock.from_micros` at half the cost. A claim converts three values for each delivery."""
+    """Convert microseconds to an instant, as `clock.from_micros` does, at half the cost. A claim converts several
+    values for each delivery."""
     return _EPOCH + timedelta(microseconds=micros)
 
 
@@ -20,8 +21,8 @@ _HOUR, _DAY = 3_600_000_000, 86_400_000_000
 
 
 class StoreClock:
-    """A clock that never runs backwards. If the wall clock is set back, it runs at half speed until the wall clock
-    catches up. If it stood still, every retry would wait that long."""
+    """A clock that never runs backwards. If the wall clock is set back, this clock runs at half speed until the wall
+    clock catches up. If this clock stood still instead, no retry would become due in that time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -37,8 +38,8 @@ class StoreClock:
             return self._last
 
     def trusted(self) -> bool:
-        """Return whether ages can be trusted. They cannot for a day after the wall clock jumped by more than an hour
-        against the monotonic clock, nor while this clock is more than an hour ahead of the wall clock."""
+        """Return whether the ages of rows can be trusted. They cannot for a day after the wall clock jumped by more
+        than an hour against the monotonic clock, nor while this clock is more than an hour ahead of the wall clock."""
         with self._lock:
             wall = self._read()
             return self._read_at >= self._trusted_at and self._last - wall < _HOUR

@@ -17,8 +17,8 @@ _STATEMENTS = 512  # prepared statements that each connection caches
 _CHECKPOINT_PAGES = 4000
 _OLDEST = (3, 37, 0)  # the first SQLite release with STRICT tables
 
-# The writer polls for the lock itself at short intervals (see `writer.py`). It must not wait long for readers at a
-# checkpoint.
+# The writer polls for the lock itself at short intervals (see `writer.py`). Its busy timeout is short, because it must
+# not wait long for readers at a checkpoint.
 WRITER_BUSY_MS = 20
 READER_BUSY_MS = 5000
 

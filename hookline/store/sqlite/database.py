@@ -28,7 +28,7 @@ P = ParamSpec("P")
 
 _OPTIONAL = re.compile(r"^.*-- if :([a-z_]+)$", re.MULTILINE)
 _MICROSECOND = timedelta(microseconds=1)
-# PostgreSQL notifies sleeping workers inside the transaction; here an event is set after the commit
+# PostgreSQL runs this statement to notify sleeping workers. SQLite sets an event after the commit instead.
 _ANNOUNCE = "announce"
 
 
@@ -42,7 +42,7 @@ class WakeEvents:
         self._loop = asyncio.get_running_loop()
 
     def set(self, *events: asyncio.Event) -> None:
-        """Set the events. Any thread may call it."""
+        """Set the events. Any thread may call this method."""
         try:
             for event in events:
                 self._loop.call_soon_threadsafe(event.set)

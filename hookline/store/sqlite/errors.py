@@ -20,7 +20,7 @@ _PASSING = {
     sqlite3.SQLITE_PROTOCOL: "another process holds its lock",
     sqlite3.SQLITE_INTERRUPT: "it was interrupted",
 }
-_CONSTRAINT_DATATYPE = 3091  # sqlite3 has no constant for it before Python 3.13
+_CONSTRAINT_DATATYPE = 3091  # SQLITE_CONSTRAINT_DATATYPE: sqlite3 has this constant only since Python 3.13
 _UNFIT = frozenset(
     {
         _CONSTRAINT_DATATYPE,

@@ -16,7 +16,7 @@ from hookline.store.sqlite.database import Database
 from hookline.store.sqlite.lanes import Wakes
 from hookline.store.sqlite.transaction import READ, Tx, texts
 
-PLANS = 10_000  # applications whose fan-out is cached
+PLANS = 10_000  # maximum applications whose fan-out is cached
 
 _SCHEDULED = 0
 # Plain integers, because the driver binds enum members many times slower.

@@ -25,7 +25,7 @@ def load(tx: Tx, endpoint_nos: Iterable[int]) -> dict[int, Lane]:
 
 
 def load_moved(tx: Tx, endpoint_nos: Iterable[int], always: Iterable[int]) -> dict[int, Lane]:
-    """Load the lanes in `always`, and the unhealthy ones of the others."""
+    """Load the lanes in `always`, and those in `endpoint_nos` that are unhealthy."""
     found = tx.rows("record_lanes", {"all": numbers(endpoint_nos), "always": numbers(always)})
     return {row["endpoint_no"]: rows.lane(row, READ) for row in found}
 
@@ -51,7 +51,8 @@ class Wakes:
         self._keys: dict[int, list[str]] = {}
 
     def add(self, endpoint_no: int, at: int, floor: int) -> None:
-        """Wake the lane at this instant, never in the past: an old instant would move it ahead of other lanes."""
+        """Wake the lane at this instant, or now if it is in the past, because an old instant would move the lane ahead
+        of others."""
         at = max(at, self._tx.now)
         token = self._tokens.get(endpoint_no)
         self._tokens[endpoint_no] = (at, floor) if token is None else (min(at, token[0]), min(floor, token[1]))
@@ -74,7 +75,7 @@ class Wakes:
 
 
 def note(tx: Tx, events: Sequence[tuple[LaneEvent, int]]) -> None:
-    """Write events. Each comes with its application's number."""
+    """Write lane events. Each is given with its application's number."""
     tx.many(
         "lane_events_write",
         [

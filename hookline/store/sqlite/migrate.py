@@ -1,4 +1,4 @@
-"""Apply all missing migrations in one transaction under the write lock. There is no way back to an older schema."""
+"""Apply all missing migrations in one transaction under the write lock. A migration cannot be undone."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from hookline.model import OutboxPlace, OutboxRow, RelayReport
 from hookline.store.sqlite import relay
 from hookline.store.sqlite.database import Database, wait_for
 
-_MAX_POLL = 0.1  # Maximum seconds between polls, because this process's own outbox writes set no event.
+_MAX_POLL = 0.1  # maximum seconds between polls, because writes to the outbox by this process set no event
 
 
 class Outbox:

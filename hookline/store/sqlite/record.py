@@ -89,7 +89,7 @@ def _dead(id_: int, verdict: Dead, status: int | None, now: int) -> dict[str, An
 
 
 def _fold(tx: Tx, results: Sequence[Result], wakes: lane_rows.Wakes) -> list[LaneEvent]:
-    """Apply outcomes to lanes. A healthy lane with only successes is not even read, because nothing changes."""
+    """Apply outcomes to lanes. A healthy lane with only successes is not read, because it does not change."""
     moving = {result.job.endpoint_no for result in results if moves_lane(result)}
     lanes = lane_rows.load_moved(tx, {result.job.endpoint_no for result in results}, moving)
     if not lanes:

@@ -53,7 +53,8 @@ def relay(tx: Tx, limit: int) -> RelayReport:
 def take(
     tx: Tx, copied: Sequence[OutboxRow], source: str, place: OutboxPlace | None, after: OutboxPlace | None
 ) -> RelayReport | None:
-    """Accept copied rows. The position is moved first: if another process moved it, nothing has been written yet."""
+    """Accept copied rows. The copy position is moved first. None: another process moved it before, and nothing is
+    written."""
     if place is not None and not _moved(tx, source, place, after):
         return None
     batch = _RelayBatch(tx)
@@ -97,7 +98,8 @@ class _RelayBatch:
         self._ingest.write()
 
     def report(self, *, set_aside: int) -> RelayReport:
-        """Build the report. Faulty rows that were not set aside now were set aside when they were copied before."""
+        """Build the report. A faulty row that is not counted in `set_aside` counts as repeated: an earlier copy of it
+        was set aside."""
         return RelayReport(
             relayed=self._relayed,
             repeated=self._repeated + len(self._faults) - set_aside,
@@ -178,17 +180,17 @@ def _keep_aside(tx: Tx, row: OutboxRow, source: str, fault: str) -> int:
     return tx.run(
         "relay_keep_aside",
         {
-            "org_id": maybe(_whole, row.org_id),
-            "app": _whole(row.app),
-            "event_type": _whole(row.event_type),
+            "org_id": maybe(_without_surrogates, row.org_id),
+            "app": _without_surrogates(row.app),
+            "event_type": _without_surrogates(row.event_type),
             "payload": row.payload,
-            "event_id": maybe(_whole, row.event_id),
-            "channels": None if row.channels is None else texts([_whole(text) for text in row.channels]),
-            "tags": None if row.tags is None else texts([_whole(text) for text in row.tags]),
-            "ordering_key": maybe(_whole, row.ordering_key),
+            "event_id": maybe(_without_surrogates, row.event_id),
+            "channels": None if row.channels is None else texts([_without_surrogates(text) for text in row.channels]),
+            "tags": None if row.tags is None else texts([_without_surrogates(text) for text in row.tags]),
+            "ordering_key": maybe(_without_surrogates, row.ordering_key),
             "deliver_at": None if row.deliver_at is None else to_micros(row.deliver_at),
             "policy": documents.policy_text(row.policy),
-            "trace": maybe(_whole, row.trace),
+            "trace": maybe(_without_surrogates, row.trace),
             "source": source,
             "error": fault,
             "now": tx.now,
@@ -196,6 +198,6 @@ def _keep_aside(tx: Tx, row: OutboxRow, source: str, fault: str) -> int:
     )
 
 
-def _whole(text: str) -> str:
+def _without_surrogates(text: str) -> str:
     """Replace lone surrogates, which no database can store."""
     return text.encode("utf-8", "replace").decode()

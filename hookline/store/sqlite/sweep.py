@@ -26,7 +26,7 @@ from hookline.store.sqlite.transaction import READ, Tx, numbers
 log = structlog.get_logger()
 
 _DAY = 86_400_000_000
-_LOST = -1  # an epoch that no lane has, because a lost lease says nothing about health
+_LOST = -1  # The epoch of a lost lease's outcome. No lane has it, so the outcome does not change the lane's health.
 _LATE = timedelta(seconds=1)
 
 
@@ -50,8 +50,8 @@ class Sweep:
         return await self._db.write(_sweep_deleted, limit)
 
     async def sweep_failing(self, *, pause_dead: int, disable_after: float) -> SweepReport:
-        """Search for failing endpoints in a read-only transaction first. A day may have many dead letters, and there is rarely
-        anything to change."""
+        """Search for failing endpoints in a read-only transaction first, because the search reads the dead letters of
+        a day and rarely finds anything to change."""
         if not any(await self._db.read(_failing, pause_dead, disable_after)):
             return SweepReport()
         return await self._db.write(_sweep_failing, pause_dead, disable_after)
@@ -199,7 +199,7 @@ def _retire_dead(tx: Tx, limit: int) -> SweepReport:
     gone = tx.tuples("retire_dead", (tx.now - tx.options.dead_retention_days * _DAY, limit))
     wakes = lane_rows.Wakes(tx)
     for unresolved, endpoint_no, key in gone:
-        if unresolved and key is not None:  # it may have blocked its queue
+        if unresolved and key is not None:  # the dead letter may have blocked its queue
             wakes.turn(endpoint_no, key)
     wakes.write()
     return SweepReport(retired=len(gone), dead_expired=sum(unresolved for unresolved, _, _ in gone))
@@ -244,7 +244,7 @@ def _stuck_lanes(tx: Tx) -> list[int]:
 
 def _will_wake(tx: Tx, lane: Lane, first_due: int, token_at: int | None) -> bool:
     if lane.status != EndpointStatus.ACTIVE:
-        return True  # held on purpose: resume inserts a token
+        return True  # the lane is paused or disabled; resume inserts a token
     if lane.waiting_floor is not None and lane.in_flight > 0:
         return True  # the transaction that frees a slot inserts a token
     return token_at is not None and token_at <= _latest(tx, lane, first_due)

@@ -20,7 +20,7 @@ from hookline.store.sqlite.clock import StoreClock, instant
 T = TypeVar("T")
 Params = Sequence[Any] | Mapping[str, Any]
 
-# Statements that change the catalogue; the cached fan-out is cleared after them.
+# Statements that change the catalogue. The cached fan-out is cleared after each.
 _CATALOGUE = re.compile(r"\b(INSERT INTO|UPDATE|DELETE FROM) (application|endpoint|event_type)\b")
 
 _texts = msgspec.json.Decoder(tuple[str, ...])
@@ -113,5 +113,5 @@ class Tx:
             self.conn.executemany(self.sql[name], batch)
 
     def forget_plans(self) -> None:
-        """Clear the cached fan-out, because endpoints or event types changed."""
+        """Clear the cached fan-out (`plans`), because endpoints or event types changed."""
         self.context.plans.clear()

@@ -21,10 +21,11 @@ T = TypeVar("T")
 
 GROUP = 64  # maximum tasks in one COMMIT
 LOCK_SECONDS = 10.0  # maximum seconds to wait while another process holds the write lock
-# Seconds between tries. SQLite's own busy handler waits up to 100 ms and loses against a busy writer.
+# Seconds between two tries to take the write lock. SQLite's own busy handler waits up to 100 ms between tries, and
+# would often come too late while another process writes much.
 LOCK_POLL = 0.002
 IDLE = 0.005  # seconds between checks of an idle writer for commits of other processes
-YIELD_SHARE = 0.1  # the part of its time in which a busy writer leaves the lock to other processes
+YIELD_SHARE = 0.1  # the part of the time in which a busy writer does not take the lock, so that other processes can
 WAL_BYTES = 8 << 20  # An idle writer truncates a WAL that is larger than this.
 WAL_BYTES_MAX = 64 << 20  # A busy writer truncates a WAL that is larger than this.
 CHECKPOINT_SECONDS = 1.0
@@ -189,8 +190,8 @@ class Writer:
         self._cut_wal(WAL_BYTES)
 
     def _notice_others(self) -> None:
-        """Detect commits of other processes. `data_version` changes with commits of other connections, not with our
-        own."""
+        """Detect commits of other processes. `data_version` changes with commits of other connections, but not with
+        commits of this one."""
         version = self._data_version()
         if version != self._version:
             self._version = version
@@ -202,7 +203,7 @@ class Writer:
         return int(version)
 
     def _cut_wal(self, bound: int) -> None:
-        """Truncate the WAL if it is large. If readers block this, a later call does it."""
+        """Truncate the WAL if it is larger than `bound` bytes. If readers block this, a later call tries again."""
         if monotonic() < self._checkpoint_at:
             return
         self._checkpoint_at = monotonic() + CHECKPOINT_SECONDS
