@@ -1,4 +1,4 @@
-"""The least that Django needs. A project of yours has more; what is Hookline's here is one line of INSTALLED_APPS."""
+"""The minimal settings of a Django project. Hookline needs only its entry in INSTALLED_APPS."""
 
 import os
 from pathlib import Path

@@ -13,7 +13,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from hookline import outbox
 from hookline.outbox.setup import create_table_async
 
-CUSTOMER = "demo"  # the application at Hookline whose endpoints hear of the orders
+CUSTOMER = "demo"  # the application in Hookline whose endpoints get the webhooks
 
 engine = create_async_engine(os.environ.get("SHOP_DATABASE_URL", "sqlite+aiosqlite:///shop.db"))
 Session = async_sessionmaker(engine, expire_on_commit=False)
@@ -53,7 +53,7 @@ async def pay(ordered: Ordered) -> dict:
     async with Session.begin() as session:  # one transaction: commits at the end, rolls back on an error
         order = Order(item=ordered.item, cents=ordered.cents)
         session.add(order)
-        await session.flush()  # it has its number now
+        await session.flush()  # sets order.id
         event = await outbox.publish_async(session, CUSTOMER, "order.paid", {"order": order.id, **ordered.model_dump()})
     return {"order": order.id, "event": event}
 
@@ -64,7 +64,7 @@ async def refund(number: int) -> dict:
         order = await session.get_one(Order, number)
         order.refunded = True
         await outbox.publish_async(session, CUSTOMER, "order.refunded", {"order": number})
-        give_back(number)  # fails: the row is as it was, and nobody hears of a refund
+        give_back(number)  # raises: the transaction rolls back, so there is no refund and no webhook
     return {"order": number}
 
 

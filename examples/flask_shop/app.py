@@ -8,7 +8,7 @@ from flask import Flask, g, request
 from hookline import outbox
 from hookline.outbox.setup import create_table
 
-CUSTOMER = "demo"  # the application at Hookline whose endpoints hear of the orders
+CUSTOMER = "demo"  # the application in Hookline whose endpoints get the webhooks
 ORDERS = (
     "CREATE TABLE IF NOT EXISTS orders (id integer PRIMARY KEY, item text, cents integer, refunded integer DEFAULT 0)"
 )
@@ -17,7 +17,7 @@ app = Flask(__name__)
 
 
 def shop() -> sqlite3.Connection:
-    """One connection for each request."""
+    """Return the database connection of the current request."""
     if "shop" not in g:
         g.shop = sqlite3.connect(os.environ.get("SHOP_DATABASE", "shop.db"))
     return g.shop
@@ -51,7 +51,7 @@ def refund(order: int) -> dict:
     with shop():
         shop().execute("UPDATE orders SET refunded = 1 WHERE id = ?", [order])
         outbox.publish(shop(), CUSTOMER, "order.refunded", {"order": order})
-        give_back(order)  # fails: the row is as it was, and nobody hears of a refund
+        give_back(order)  # raises: the transaction rolls back, so there is no refund and no webhook
     return {"order": order}
 
 

@@ -1,4 +1,7 @@
-"""A receiver on FastAPI and SQLAlchemy: a payment and the key of its webhook are committed together, so copies change nothing."""
+"""A receiver on FastAPI and SQLAlchemy.
+
+The payment and the key of its webhook are committed in one transaction, so a copy of the webhook changes nothing.
+"""
 
 import os
 from collections.abc import AsyncIterator

@@ -1,4 +1,7 @@
-"""A receiver on Flask with a store of keys: whatever has a bad signature is refused, and copies get the first one's answer."""
+"""A receiver on Flask with a store of keys.
+
+A request with a bad signature gets 401. A copy of a webhook gets the answer to the first request.
+"""
 
 import os
 import sqlite3

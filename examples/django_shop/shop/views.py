@@ -1,4 +1,4 @@
-"""An order and its webhook are committed together, or neither is."""
+"""A shop on Django: an order and its webhook are committed together, or neither is."""
 
 import json
 
@@ -12,7 +12,7 @@ from django.views.decorators.http import require_POST
 from hookline.outbox.django import publish
 from shop.models import Order
 
-CUSTOMER = "demo"  # the application at Hookline whose endpoints hear of the orders
+CUSTOMER = "demo"  # the application in Hookline whose endpoints get the webhooks
 
 
 def orders(request: HttpRequest) -> JsonResponse:
@@ -36,7 +36,7 @@ def refund(_request: HttpRequest, number: int) -> JsonResponse:
             order.refunded = True
             order.save()
             publish(CUSTOMER, "order.refunded", model_to_dict(order))
-            give_back(order)  # fails: the row is as it was, and nobody hears of a refund
+            give_back(order)  # raises: the transaction rolls back, so there is no refund and no webhook
     except ConnectionError as error:
         return JsonResponse({"error": str(error)}, status=503)
     return JsonResponse(model_to_dict(order))
