@@ -1,1 +1,1 @@
-"""The HTTP API under `/api/v1`, in Svix's shapes."""
+"""The HTTP API under `/api/v1`. Its JSON has the same fields as the API of Svix."""

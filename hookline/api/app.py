@@ -1,6 +1,6 @@
 """Build the ASGI application of the API: routes, authentication and errors.
 
-`hookline.server` adds the dashboard to it.
+`hookline.server` adds the routes of the dashboard to this application.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hookline.web.errors import on_crash, on_error, on_http_exception
 from hookline.web.idempotency import HEADER, key_of, request_of
 from hookline.web.middleware import RequestMiddleware, record_of
 
-MAX_KEYED = 1024 * 1024  # maximum bytes of a POST with an idempotency key; the handler may allow less
+MAX_KEYED = 1024 * 1024  # maximum bytes of a POST body with an idempotency key; the handler may have a lower limit
 
 PUBLISH = f"{PREFIX}/app/{{app_id}}/msg"
 _PUBLISH_PATH = re.compile(rf"{PREFIX}/app/([^/]+)/msg")
@@ -99,7 +99,7 @@ async def _handle(call: Call) -> Response:
 
 
 def _health() -> _Endpoint:
-    """Return a handler that answers 204 if the process runs. It does not test the database; `hookline doctor` does.
+    """Return a handler that answers 204 if the process runs. It does not test the database.
 
     Each path gets a function of its own, because the middleware finds the path of a request by its handler.
     """
@@ -113,7 +113,7 @@ def _health() -> _Endpoint:
 def _with_fast_publish(app: ASGIApp, routes: Sequence[BaseRoute]) -> ASGIApp:
     """Return `app` with a direct call of the publish route. All other requests go to `app`.
 
-    This is faster than the router, which tests one pattern for each earlier route.
+    This is faster than the router, which tries the pattern of each earlier route.
     """
     (endpoint,) = (route.endpoint for route in routes if isinstance(route, Route) and route.path == PUBLISH)
 

@@ -27,7 +27,7 @@ from hookline.web.context import WebContext
 T = TypeVar("T")
 S = TypeVar("S")
 
-MAX_BODY = 256 * 1024  # maximum bytes of a request without a payload
+MAX_BODY = 256 * 1024  # maximum bytes of a request body that has no message payload
 
 
 class Call:
@@ -36,8 +36,8 @@ class Call:
         self.services = services
         self.caller = caller
         self.operation = operation
-        self.status = next(iter(operation.answers))  # of the response
-        self.headers: dict[str, str] | None = None  # of the response
+        self.status = next(iter(operation.answers))  # status of the response
+        self.headers: dict[str, str] | None = None  # additional headers of the response
         self._raw: bytes | None = None
 
     @property
@@ -90,7 +90,7 @@ class Call:
             query.check_names(self.request.query_params, self.operation.query)
 
     async def handle(self) -> Response:
-        """Decode what the handler takes, run the handler, and encode what it returns."""
+        """Decode the query and the body, run the handler, and encode its result as JSON."""
         operation = self.operation
         taken: dict[str, object] = {}
         if operation.query is not None:
@@ -109,9 +109,9 @@ class Call:
 def page_of(asked: ListQuery, prefix: str | None = None) -> Page:
     """Return the page to read from the store.
 
-    It has one row more than requested, which shows whether more follow; see `listing`.
+    The page has one row more than requested. That row shows whether another page follows; see `listing`.
 
-    `prefix` is the prefix of the ids that are the listing's keys. Any other iterator is refused.
+    If rows are sorted by id, `prefix` is the prefix of these ids. An iterator without this prefix is refused.
     """
     backwards = asked.iterator is not None and asked.iterator.startswith("-")
     iterator = asked.iterator.removeprefix("-") if asked.iterator else None
@@ -132,10 +132,10 @@ def listing(
 ) -> ListResponse[S]:
     """Return one page of a listing, always in the listing's own order.
 
-    The store has returned one row more than is shown.
+    `found` has one row more than the page shows, if another page follows.
 
-    `shown` makes the JSON shape of a row, and `key` its iterator. If the store stopped a long search early, the next
-    request continues from there.
+    `shown` makes the JSON shape of a row, and `key` the iterator that points to it. If the store stopped a long search
+    early, the iterator points to the place where the search stopped.
     """
     rows, end = (found.rows, found.end) if isinstance(found, Walk) else (found, None)
     limit = page.limit - 1

@@ -21,7 +21,7 @@ H = TypeVar("H", bound=Handler)
 
 
 class Query(Struct, frozen=True, kw_only=True):
-    """The parameters of the query string. Fields have the names that callers write; unknown parameters are refused."""
+    """The parameters of the query string. A field has the name of its parameter. Unknown parameters are refused."""
 
 
 Limit = Annotated[int, Meta(ge=1, le=250)]
@@ -39,7 +39,7 @@ class ListQuery(Query, frozen=True, kw_only=True):
 
 
 class OrderedQuery(ListQuery, frozen=True, kw_only=True):
-    """A listing that can be reversed."""
+    """The parameters of a listing that can be sorted in both directions."""
 
     order: Order = Order.ASCENDING
 
@@ -50,9 +50,9 @@ Expanded = Annotated[bool, doc("Accepted for compatibility. The status `sending`
 
 
 class Operation(Access, frozen=True, kw_only=True):
-    name: str  # such as v1.application.list; unique, and the operation's id in the document
+    name: str  # unique name such as v1.application.list; the `operationId` in the OpenAPI document
     method: str
-    path: str  # below PREFIX
+    path: str  # path without PREFIX
     handler: Handler
     summary: str
     answers: dict[int, Any]  # successful responses by status: the shape of the JSON, or None if there is no body
@@ -60,9 +60,9 @@ class Operation(Access, frozen=True, kw_only=True):
     body_optional: bool = False
     body_decoded: bool = False  # the handler takes the decoded body; otherwise it reads the body itself
     query: type[Query] | None = None
-    traced: bool = False  # its messages belong to the caller's trace
-    own: bool = False  # acts on the token that the caller sends
-    old_names: tuple[str, ...] = ()  # other paths that some clients use
+    traced: bool = False  # the operation continues the trace of the request's `traceparent` header
+    own: bool = False  # the operation changes the token that the caller sends
+    old_names: tuple[str, ...] = ()  # other paths that call the same operation
 
     @property
     def tag(self) -> str:
@@ -75,14 +75,14 @@ OPERATIONS: list[Operation] = []  # all operations of the API, once `hookline.ap
 def operation(
     method: str, path: str, name: str, *, status: int | tuple[int, ...] = 200, body: Any = None, **more: Any
 ) -> Callable[[H], H]:
-    """Return a decorator that adds an operation. It reads the signature of its handler:
+    """Return a decorator that adds an operation to `OPERATIONS`. The decorator reads the signature of the handler:
 
     - `asked: X`: the query parameters, decoded into X.
     - `given: X`: the body, decoded into X.
     - `-> X`: the JSON shape of a successful response. None is a 204 without a body.
     - The first line of the docstring is the summary in the OpenAPI document.
 
-    With more than one status, the handler may set `call.status` to another than the first.
+    If `status` is a tuple, the first one is the default. The handler may set `call.status` to another one.
     """
     statuses = (status,) if isinstance(status, int) else status
 

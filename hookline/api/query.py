@@ -20,9 +20,9 @@ T = TypeVar("T")
 NONE = QueryParams()
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-# The text of a msgspec error for a value that has the right type and is out of bounds.
+# Matches the text of a msgspec error for a value of the right type that is too large, too small or too long.
 _BOUND = re.compile(r"^Expected .*(<=|>=|length|matching)")
-_DATE = re.compile(r"\d{4}-")  # required, because msgspec would also accept seconds since 1970
+_DATE = re.compile(r"\d{4}-")  # a time must start like this, because msgspec would also accept seconds since 1970
 
 
 class _Field(NamedTuple):
@@ -34,7 +34,8 @@ class _Field(NamedTuple):
 def decode(params: QueryParams, shape: type[T]) -> T:
     """Decode the parameters.
 
-    A value of the wrong type is a 400 and a value out of bounds a 422, as in Svix's server.
+    A value of the wrong type gets a 400, and a value that is too large, too small or too long gets a 422, as in Svix's
+    server.
     """
     given = {
         field.name: _read(field, values)
@@ -49,7 +50,7 @@ def decode(params: QueryParams, shape: type[T]) -> T:
             raise invalid from None
         raise _unreadable(invalid.field, invalid.words) from None
     for name in given:
-        # msgspec reads the text `null` as None, which would drop the filter by mistake.
+        # msgspec reads the text `null` as None. Without this check, the filter would be ignored.
         if getattr(found, name) is None:
             raise _unreadable(name, "null is not a value; leave it out")
     return found

@@ -43,7 +43,7 @@ _BY_NAME = {
     "url": "https://example.com/hooks",
 }
 
-# Examples by the beginning of the shape's name, where the field name has another meaning.
+# Examples for shapes whose name begins with the key. In these shapes, a field name has another meaning than elsewhere.
 _BY_SHAPE = {
     "ApiKey": {"id": f"{ids.API_KEY}{_KSUID}", "name": "checkout service"},
     "Application": {"id": f"{ids.APP}{_KSUID}"},
@@ -59,12 +59,13 @@ _BY_SHAPE = {
     "Replayed": {"id": f"{ids.DEAD_LETTER}1042"},
 }
 
-# Fields to show if a shape has no required field. If it has none of these, its first field is shown.
+# Field to show in the example of a shape without required fields. If the shape has none of these, its first field is
+# shown.
 _LIKELY = ("reason", "readOnly", "gracePeriodSeconds")
 
 _TYPES = {str: "string", int: "integer", list: "array", dict: "object"}
 
-# Preferred examples of enumerations.
+# Values of enumerations that an example shows if possible.
 _USUAL = ("active", "running", "success", "standard", "none", "full", "full_jitter")
 
 
@@ -75,7 +76,7 @@ class Examples:
     def of(self, schema: Schema, *, required_only: bool = False) -> Any:
         """Return an example of a schema.
 
-        With `required_only`, it has only the required fields, or one likely field.
+        With `required_only`, the example has only the required fields, or one field of `_LIKELY`.
         """
         return self._value(schema, "", "", 0, required_only)
 

@@ -176,9 +176,9 @@ class Reference:
         return join(title, self._fields(self._resolve(_json_schema(body)), sent=True))
 
     def _fields(self, schema: Schema, *, sent: bool) -> Safe:
-        """List the fields.
+        """List the fields of a shape.
 
-        If callers send the shape, required fields are marked; otherwise fields that may be missing.
+        If callers send the shape, required fields are marked. Otherwise fields that may be missing are marked.
         """
         if "properties" not in schema:
             return tag("p", self._type(schema), " ", parts.bounds(schema))
@@ -229,7 +229,8 @@ class Reference:
     # ── schemas in words ──
 
     def _shapes_in(self, node: Any) -> set[str]:
-        """Return the names of all shapes that are referenced, directly or indirectly. No shape references itself."""
+        """Return the names of all shapes that `node` references, directly or indirectly. No shape references
+        itself."""
         names = set(re.findall(rf'"{REF}(\w+)"', msgspec.json.encode(node).decode()))
         return names.union(*(self._shapes_in(self._shapes[name]) for name in names))
 
@@ -239,7 +240,7 @@ class Reference:
         return reduce(getitem, node["$ref"].removeprefix("#/").split("/"), self._document)
 
     def _bounded(self, schema: Schema) -> Schema:
-        """Return the schema with the values of its enumeration, which are shown where the enumeration is used."""
+        """Return the schema. If it refers to an enumeration, add the values, because a field shows them itself."""
         for each in (schema, *schema.get("anyOf", [])):
             resolved = self._resolve(each)
             if "enum" in resolved:

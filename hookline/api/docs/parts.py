@@ -31,7 +31,7 @@ def breakable(path: str) -> Safe:
 
 
 def prose(text: str) -> Safe:
-    """Turn text between backticks into code."""
+    """Return the text as HTML, with text between backticks as code."""
     parts = re.split(r"`([^`]+)`", text)
     return join(*(tag("code", part) if index % 2 else part for index, part in enumerate(parts)))
 
@@ -89,7 +89,7 @@ def bounds(schema: Schema) -> Safe:
 
 
 def separated(parts: Iterable[Child], between: str) -> Safe:
-    """Join the parts that are not empty."""
+    """Join the parts that are not empty, with `between` between them."""
     shown = [each for each in parts if each]
     return join(*shown[:1], *(join(between, each) for each in shown[1:]))
 

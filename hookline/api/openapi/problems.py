@@ -1,4 +1,4 @@
-"""Descriptions of the error responses. `hookline.web.errors` sends them in these shapes."""
+"""Descriptions of the error responses. `hookline.web.errors` sends errors in these shapes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""JSON Schemas of the shapes. msgspec makes them; this module simplifies them for readers and client generators."""
+"""JSON Schemas of the shapes. msgspec generates them. This module simplifies them for readers and client
+generators."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ class Shapes:
         self.components: dict[str, Schema] = {name: simplified(schema) for name, schema in components.items()}
 
     def schema(self, shape: Any) -> Schema:
-        """Return the schema to write where the shape is used. For a named shape it is a reference."""
+        """Return the schema of a shape. For a named shape this is a reference to the components."""
         return self._schemas[shape]
 
     def take(self, shape: Any) -> Schema:
@@ -86,7 +87,7 @@ def _or_null(schema: Schema) -> Schema:
 
 
 def without_null(schema: Schema) -> Schema:
-    """Return the schema of a query parameter. It cannot be null; it can only be omitted."""
+    """Return the schema without null, for a query parameter. A caller can omit it, but cannot send null."""
     if isinstance(schema.get("type"), list):
         return {**schema, "type": next(kind for kind in schema["type"] if kind != "null")}
     match schema.get("anyOf"):

@@ -1,4 +1,5 @@
-"""Serves the OpenAPI document. With a token, it includes the organization's own event types."""
+"""Serves the OpenAPI document. If the caller sends a token, the document includes the
+event types of the organization."""
 
 from __future__ import annotations
 
@@ -17,11 +18,11 @@ from hookline.web.authorize import identify
 from hookline.web.context import WebContext
 from hookline.web.errors import on_error
 
-MAX_EVENT_TYPES = 1000  # event types in the `webhooks` section
+MAX_EVENT_TYPES = 1000  # maximum number of event types in the `webhooks` section
 
 
 def routes(services: WebContext) -> list[BaseRoute]:
-    making = asyncio.Lock()  # with many event types a document takes most of a second, so only one is made at a time
+    making = asyncio.Lock()  # a document with many event types takes most of a second: make one at a time
 
     async def show(request: Request) -> Response:
         try:

@@ -20,7 +20,7 @@ _TRACE_HEADERS = {
 
 
 def webhooks(event_types: Iterable[EventType]) -> dict[str, Schema]:
-    """Return one entry per event type, or one general entry if there are none."""
+    """Return one entry per event type, or one general entry if there are no event types."""
     named = {each.name: _webhook(each) for each in event_types}
     return named or {"message": _delivery("message", "Any message", {})}
 
@@ -35,7 +35,7 @@ def _webhook(event_type: EventType) -> Schema:
 def _newest_schema(event_type: EventType) -> Schema | bool:
     """Return the schema with the highest version.
 
-    Its own `$id` makes `#/...` refer to the schema, not to this document.
+    The schema gets an `$id`, so that its references `#/...` point into the schema, not into the OpenAPI document.
     """
     schemas = event_type.schemas or {}
     if not schemas:

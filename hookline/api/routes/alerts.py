@@ -1,6 +1,6 @@
 """Alerts of the whole deployment.
 
-They name endpoints of all organizations, so only the default organization sees them.
+An alert can name endpoints of any organization, so only the default organization may read alerts.
 """
 
 from __future__ import annotations

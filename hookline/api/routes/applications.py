@@ -47,7 +47,7 @@ async def show(call: Call) -> wire.ApplicationOut:
 
 @operation("PUT", _ONE, "v1.application.update", status=(200, 201), whole=True)
 async def put(call: Call, given: wire.ApplicationUpdate) -> wire.ApplicationOut:
-    """Replace an application, or create one with that uid."""
+    """Replace an application, or create one with the uid in the path."""
     app, made = await applications.put(call.deps, call.caller, call.path("app_id"), wire.application_change(given))
     call.status = 201 if made else 200
     return wire.application(app)

@@ -46,7 +46,7 @@ class AttemptsQuery(HistoryQuery, frozen=True, kw_only=True):
 
     @property
     def empty(self) -> bool:
-        """Whether nothing can match, because only attempts that have ended are listed."""
+        """Return whether no attempt can match: only attempts that have ended are listed."""
         return self.status not in (None, *_FINAL)
 
 
@@ -132,7 +132,7 @@ async def _messages_of(call: Call, attempts: Sequence[Attempt]) -> dict[str, Mes
 
 @operation("GET", "/app/{app_id}/endpoint/{endpoint_id}/msg", "v1.message-attempt.list-attempted-messages")
 async def list_attempted_messages(call: Call, asked: AttemptedQuery) -> ListResponse[wire.AttemptedMessageOut]:
-    """List the messages with an attempt at an endpoint, by first attempt, newest first."""
+    """List the messages with an attempt at an endpoint, sorted by their first attempt, newest first."""
     page, endpoint = page_of(asked, ids.ATTEMPT), await call.endpoint()
     found = await call.store.history.attempted_messages(endpoint.no, asked.filter(), page, content=asked.with_content)
     return listing(
@@ -157,7 +157,7 @@ async def list_destinations(call: Call, asked: ListQuery) -> ListResponse[wire.D
 
 
 def _latest(deliveries: Sequence[Delivery]) -> list[Delivery]:
-    """Return the latest delivery for each endpoint, by endpoint id. A resend creates another delivery."""
+    """Return the latest delivery to each endpoint, sorted by endpoint id. After a resend, an endpoint has several."""
     by_endpoint = {each.endpoint_id: each for each in sorted(deliveries, key=lambda each: each.id)}
     return [by_endpoint[endpoint_id] for endpoint_id in sorted(by_endpoint)]
 
@@ -187,7 +187,7 @@ async def expunge(call: Call) -> None:
 async def resend(call: Call) -> EmptyOut:
     """Send a message to an endpoint again.
 
-    This creates a new delivery that is due at once, whatever the state of the earlier ones.
+    This creates a new delivery that is due at once, whatever the state of earlier deliveries.
     """
     await message_actions.resend(call.deps, call.caller, call.message_ref, call.endpoint_ref)
     return EmptyOut()

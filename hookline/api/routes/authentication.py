@@ -46,7 +46,7 @@ def _may_publish(given: wire.AppPortalAccessIn) -> bool:
 
 @operation("POST", "/auth/logout", "v1.authentication.logout", own=True, needs=Needs.READ)
 async def logout(call: Call) -> None:
-    """Revoke the application's token that sends this request."""
+    """Revoke the token of an application with which this request is sent."""
     await tokens.revoke(call.deps, call.caller)
 
 
@@ -58,5 +58,5 @@ async def expire_all(call: Call, given: wire.ApplicationTokenExpireIn) -> None: 
 
 @operation("POST", "/auth/revoke-tokens", "v1.authentication.revoke-tokens", whole=True)
 async def revoke_tokens(call: Call) -> None:
-    """Revoke all tokens of the organization that were issued until now, including this one. API keys stay valid."""
+    """Revoke all tokens of the organization that were issued until now, including your own. API keys stay valid."""
     await tokens.revoke_all(call.deps, call.caller)

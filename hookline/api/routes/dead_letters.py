@@ -151,7 +151,7 @@ def _query(given: DeadQuery | wire.DeadFilterIn, app: str | None, resolved: bool
 
 @contextmanager
 def _as_named_here() -> Iterator[None]:
-    """Rename two fields in errors, because the API has other names for them than the service."""
+    """Rename fields in errors: the API calls them `after` and `before`, the service `since` and `until`."""
     try:
         yield
     except InvalidInput as error:

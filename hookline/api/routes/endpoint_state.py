@@ -15,7 +15,7 @@ from hookline.rules.checks import text as text_checks
 from hookline.rules.lane.admission import next_start
 from hookline.services import endpoint_state
 
-EVENTS = 20  # newest events of the timeline that are shown with the health
+EVENTS = 20  # maximum number of timeline events in the health response, newest first
 
 _ONE = "/app/{app_id}/endpoint/{endpoint_id}"
 

@@ -19,7 +19,7 @@ _ONE = f"{_ALL}/{{endpoint_id}}"
 
 
 def ref_of(call: Call) -> endpoints.Ref:
-    """Return the endpoint that a path names: of an application, or of the organization's operational webhooks."""
+    """Return a reference to the endpoint in the path: an endpoint of an application, or an operational endpoint."""
     return call.endpoint_ref if "app_id" in call.request.path_params else OperationalRef(call.path("endpoint_id"))
 
 
@@ -47,7 +47,7 @@ async def show(call: Call) -> wire.EndpointOut:
 
 @operation("PUT", _ONE, "v1.endpoint.update", status=(200, 201))
 async def update(call: Call, given: wire.EndpointUpdate) -> wire.EndpointOut:
-    """Replace an endpoint, or create one with that uid.
+    """Replace an endpoint, or create one with the uid in the path.
 
     A new endpoint gets the uid in the path, unless the body has another one.
     """

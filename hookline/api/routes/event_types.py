@@ -27,7 +27,7 @@ class DeleteQuery(Query, frozen=True, kw_only=True):
 
 @operation("POST", _ALL, "v1.event-type.create", status=201, whole=True)
 async def create(call: Call, given: wire.EventTypeIn) -> wire.EventTypeOut:
-    """Create an event type, or replace an archived one."""
+    """Create an event type. It replaces an archived event type of the same name."""
     return wire.event_type(
         await event_types.create(call.deps, call.caller, _new(call, given.name, wire.event_type_values(given)))
     )

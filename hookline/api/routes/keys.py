@@ -10,7 +10,7 @@ from hookline.web.authorize import Needs
 
 _ALL = "/api-key"
 _ONE = f"{_ALL}/{{key_id}}"
-# Every operation needs a full scope, even to read: other callers must not learn who holds which key.
+# Every operation needs a full scope, even to read, because other callers must not learn which keys exist.
 
 
 @operation("POST", _ALL, "v1.api-key.create", status=201, whole=True)

@@ -17,7 +17,7 @@ from hookline.web.invalid_fields import NAME
 
 MAX_EVENT_TYPES = 100
 
-# Only these types check the values, because listings do not call a service.
+# These types check the parameters of listings, because a listing calls no service that would check them.
 Channel = Annotated[str, Meta(min_length=1, max_length=128, pattern=NAME)]
 Tag = Annotated[str, Meta(min_length=1, max_length=128)]
 EventTypeName = Annotated[str, Meta(min_length=1, max_length=256, pattern=NAME)]
@@ -50,7 +50,7 @@ class HistoryQuery(ListQuery, frozen=True, kw_only=True):
 
 
 def _within(at: datetime | None) -> datetime | None:
-    """Return the instant in UTC, limited to the range that both databases support."""
+    """Return the time in UTC, moved into the range that both SQLite and PostgreSQL support."""
     return None if at is None else min(max(at, EARLIEST), LATEST).astimezone(UTC)
 
 

@@ -1,4 +1,4 @@
-"""Operational webhooks. Their endpoints belong to an internal application, one for each organization."""
+"""Operational webhooks. The operational endpoints of an organization belong to one internal application."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def show(call: Call) -> wire.OperationalWebhookEndpointOut:
 
 @operation("PUT", _ONE, f"{_NAME}.update", status=(200, 201), whole=True)
 async def update(call: Call, given: wire.OperationalWebhookEndpointUpdate) -> wire.OperationalWebhookEndpointOut:
-    """Replace an operational webhook endpoint, or create one with that uid.
+    """Replace an operational webhook endpoint, or create one with the uid in the path.
 
     A new endpoint gets the uid in the path, unless the body has another one.
     """

@@ -27,8 +27,8 @@ from hookline.web.idempotency import HEADER, REPLAYED, key_of, request_of, reuse
 from hookline.web.invalid_fields import InvalidField
 from hookline.web.middleware import record_of
 
-ENVELOPE = 16 * 1024  # maximum bytes of a request besides its payload
-AT_ONCE = 1024 * 1024  # maximum bytes of a batch that is decoded at once
+ENVELOPE = 16 * 1024  # maximum bytes of a request without its payload
+AT_ONCE = 1024 * 1024  # maximum bytes of a batch that is decoded in one step
 
 _Item = wire.MessageIn | str  # an item of a batch: a message, or an error text if it could not be read
 
@@ -107,7 +107,7 @@ def _unsupported(given: wire.MessageIn, retention_days: int) -> InvalidInput | N
 def _shown(
     app: Application, given: wire.MessageIn, accepted: Accepted, trace: str | None, with_content: bool
 ) -> MessageOut:
-    """Return the message as it is stored. A repeated request has the same content, except for the trace."""
+    """Return the JSON of the stored message, made from the request. A repeated request has the same content."""
     assert accepted.created_at is not None
     kept = _new(app, given, accepted.message_id, trace)
     return accepted_message(kept, accepted.created_at, with_payload=with_content)
@@ -144,9 +144,10 @@ async def create_batch(call: Call, asked: BatchQuery) -> wire.MessageBatchOut:
 
 
 async def _items(call: Call, raw: bytes) -> tuple[list[_Item], ApplicationIn | None]:
-    """Decode the items.
+    """Decode the messages of a batch.
 
-    A small, valid batch is decoded at once; otherwise one item at a time, so that other requests run.
+    A small, valid batch is decoded in one step. Otherwise messages are decoded one at a time, so that other requests
+    can run in between.
     """
     if len(raw) <= AT_ONCE:
         with suppress(InvalidField, Refused):
@@ -203,7 +204,7 @@ def _results(
 def _result(
     app: Application, item: _Item, answer: Accepted, trace: str | None, with_content: bool
 ) -> wire.BatchResultOut:
-    if isinstance(item, str):  # another release accepted this item
+    if isinstance(item, str):  # another release, which accepted this item, answered the first request
         return _refused(422, "invalid", item)
     try:
         shown = _shown(app, item, messages.check_accepted(answer), trace, with_content)
@@ -220,7 +221,7 @@ def _refused(status: int, code: str, detail: str) -> wire.BatchResultOut:
 
 
 async def _application(call: Call, wanted: ApplicationIn | None) -> Application:
-    """Return the application in the path. If there is none and the request describes it, create it."""
+    """Return the application in the path. If it does not exist and the body describes it, create it."""
     try:
         return await call.application()
     except NotFound:
@@ -233,7 +234,7 @@ async def _application(call: Call, wanted: ApplicationIn | None) -> Application:
 def _idempotency(call: Call, app: Application, raw: bytes) -> tuple[bytes | None, bytes | None]:
     """Return the hashes of the idempotency key and of the body.
 
-    They are the same for the id and the uid of the application.
+    The hashes are the same whether the path has the id or the uid of the application.
     """
     given = call.request.headers.get(HEADER)
     if given is None:
@@ -243,7 +244,8 @@ def _idempotency(call: Call, app: Application, raw: bytes) -> tuple[bytes | None
 
 
 def _trace(call: Call) -> str | None:
-    """Return the trace of the messages: the caller's trace, or a span below it if tracing is on."""
+    """Return the trace context to store with the messages: that of the request, or a new span in it if tracing is
+    on."""
     given = trace_context.of_headers(call.request.scope["headers"])
     if call.services.traces is None:
         return given
@@ -258,9 +260,9 @@ def _note(call: Call, app: Application, deliveries: int, facts: dict[str, str | 
 
 
 async def _replayed(call: Call, app: Application, answers: Sequence[Accepted]) -> str | None:
-    """Mark the response as a repeated one.
+    """Mark the response as the repetition of an earlier one.
 
-    Return the trace of the first request with the same idempotency key, because its message stays unchanged.
+    Return the trace of the first request with this idempotency key, because the stored message has that trace.
     """
     call.headers = REPLAYED
     made = [answer.message_id for answer in answers if answer.status != IngestStatus.EVENT_ID_TAKEN]

@@ -49,7 +49,7 @@ async def _shown(call: Call, where: StatsFilter) -> wire.StatsOut:
 
 
 def _window(call: Call, asked: WindowQuery, usual: timedelta) -> dict[str, Any]:
-    """Return start and end of the window. By default it ends now and has the usual length."""
+    """Return start and end of the time window. By default it ends now and has the length `usual`."""
     until = call.services.wall() if asked.until is None else text_checks.check_instant("until", asked.until)
     since = until - usual if asked.since is None else text_checks.check_instant("since", asked.since)
     catalogue.check_span(since, until, LONGEST)

@@ -10,7 +10,7 @@ from hookline.model import TaskFilter, TaskKind, TaskStatus, TaskWork
 from hookline.model.states import DeliveryState
 from hookline.services import replays, tasks
 
-# Delivery states by Svix's status numbers. Other states cannot be replayed, because those deliveries are still open.
+# Svix's status number → delivery state. Deliveries with another status are still open, so they cannot be replayed.
 _OUTCOMES = {0: DeliveryState.DELIVERED, 2: DeliveryState.DEAD}
 
 _ENDPOINT = "/app/{app_id}/endpoint/{endpoint_id}"
@@ -73,7 +73,7 @@ async def list_all(call: Call, asked: TaskQuery) -> ListResponse[wire.Background
 def _filter(call: Call, asked: TaskQuery) -> TaskFilter:
     """Return the store's filter.
 
-    The API shows canceled tasks as failed, so the status `failed` also finds canceled ones.
+    The API shows canceled tasks as failed, so the status `failed` also selects canceled tasks.
     """
     app = call.caller.app
     kinds = (kind for kind, word in wire.WORDS.items() if asked.task in (None, word))

@@ -10,13 +10,13 @@ from hookline.rules.alerts import wording
 class AlertOut(Out, frozen=True, kw_only=True):
     id: int
     name: str
-    subject: str | None  # id of the endpoint, if the alert is about one
+    subject: str | None  # id of the endpoint, if the alert is about an endpoint
     severity: Severity
     firing: bool
     value: float  # last value while the alert fired
     threshold: float
     text: str
-    look: str  # command to start the diagnosis with
+    look: str  # command line that shows more about the problem
     began_at: Instant
     fired_at: Instant
     resolved_at: Instant | None

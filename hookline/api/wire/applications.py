@@ -27,12 +27,12 @@ class ApplicationPatch(In, frozen=True, kw_only=True):
     name: Name | UnsetType = UNSET
     uid: Uid | UnsetType | None = UNSET
     throttle_rate: Rate | UnsetType | None = UNSET
-    rate_limit: Rate | UnsetType | None = UNSET  # name of the field in older SDKs
+    rate_limit: Rate | UnsetType | None = UNSET  # name of `throttle_rate` in older SDKs
     metadata: dict[str, str] | UnsetType = UNSET
 
 
 class ApplicationUpdate(ApplicationPatch, frozen=True, kw_only=True):
-    """All of an application. A field that is left out gets its default, except for the uid, which stays as it is."""
+    """A replacement. A field that is left out gets its default. Only the uid stays as it is."""
 
     name: Name
     throttle_rate: Rate | None = None

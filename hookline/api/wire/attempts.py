@@ -15,7 +15,7 @@ from hookline.api.wire.messages import MessageOut, message
 from hookline.model import Attempt, Attempted, Delivery, Endpoint
 from hookline.model.states import DeliveryState, EndpointStatus, ErrorKind, Reason
 
-_MILLI = 1000  # microseconds
+_MILLI = 1000  # microseconds in a millisecond
 
 
 class DeliveryOut(Out, frozen=True, kw_only=True):
@@ -102,7 +102,7 @@ class PhasesOut(Out, frozen=True, kw_only=True):
 
 
 class AttemptOut(Out, frozen=True, kw_only=True):
-    """One HTTP request. It is shown once it has ended, so that its status is either success or fail."""
+    """One HTTP request of a delivery. Attempts are shown after they ended, so the status is success or fail."""
 
     id: str
     msg_id: str
@@ -161,7 +161,7 @@ def _text(body: bytes) -> tuple[str, bool]:
 
 
 class AttemptedMessageOut(MessageOut, frozen=True, kw_only=True):
-    """A message with an attempt at an endpoint, and the status of its latest delivery there."""
+    """A message with an attempt at an endpoint, and the status of its latest delivery to that endpoint."""
 
     status: MessageStatus
     status_text: StatusText
@@ -182,7 +182,7 @@ def attempted_message(found: Attempted, *, with_payload: bool) -> AttemptedMessa
 
 
 class DestinationOut(EndpointBase, frozen=True, kw_only=True):
-    """An endpoint of a message, and the status of its latest delivery there, also before the first attempt."""
+    """An endpoint of a message, and the status of the latest delivery to it, even before the first attempt."""
 
     version: int
     deleted: bool

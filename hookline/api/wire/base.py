@@ -1,7 +1,7 @@
 """Base classes and types of the JSON shapes.
 
-An object that callers can change has three shapes, each derived from the one before it: `...Patch` requires nothing,
-`...Update` has the defaults and required fields of a replacement, and `...In` those of a new object.
+An object that callers can change has three shapes for requests. In `...Patch` no field is required. `...Update`
+replaces an object: it has defaults and required fields. `...In` creates an object.
 """
 
 from __future__ import annotations
@@ -18,28 +18,29 @@ from hookline.model import PolicyOverride, Strategy
 T = TypeVar("T")
 S = TypeVar("S", bound=Struct)
 
-Instant = Annotated[datetime, Meta(tz=True)]  # an instant without an offset is refused
+Instant = Annotated[datetime, Meta(tz=True)]  # a time without a UTC offset is refused
 
 
 def doc(description: str | None = None, **schema: object) -> Meta:
-    """Return a description, and limits that only the OpenAPI document shows.
+    """Return a description and limits for the OpenAPI document.
 
-    The service checks them, so that all front ends give one error.
+    The limits are not checked here. The services check them, so that the API, the dashboard and the command line give
+    the same error.
     """
     return Meta(description=description, extra_json_schema=schema or None)
 
 
-NAMED = doc(minLength=1, maxLength=256, pattern=r"^[a-zA-Z0-9\-_.]+$")  # names that callers choose
+NAMED = doc(minLength=1, maxLength=256, pattern=r"^[a-zA-Z0-9\-_.]+$")  # limits of names and uids that callers choose
 
 encode = msgspec.json.Encoder().encode
 
 
-_SECRET = frozenset({"secret", "key", "token", "headers"})  # headers may be credentials for the receiver
+_SECRET = frozenset({"secret", "key", "token", "headers"})  # fields that may contain secrets
 
 
 class Shape(Struct, frozen=True, kw_only=True, rename="camel"):
     def __repr__(self) -> str:
-        """Leave out secrets, because logs and tracebacks show this text."""
+        """Return a text without secrets, because logs and tracebacks show it."""
         fields = ((name, getattr(self, name)) for name in self.__struct_fields__)
         shown = (f"{name}={_hidden(value) if name in _SECRET else repr(value)}" for name, value in fields)
         return f"{type(self).__name__}({', '.join(shown)})"
@@ -52,10 +53,10 @@ def _hidden(value: object) -> str:
 
 
 class In(Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A body. Unknown fields are refused: a misspelt filter would deliver everything."""
+    """Base class of request bodies. Unknown fields are refused, because a misspelt filter would filter nothing."""
 
 
-# A field that Svix's SDKs can send and that has no effect here. Null is accepted, any other value is refused.
+# A field of Svix's SDKs that Hookline does not support. Null is accepted, any other value is refused.
 Unsupported = Annotated[None, doc("Not supported: leave it out.")]
 
 
@@ -64,11 +65,9 @@ class Out(Shape, frozen=True, kw_only=True):
 
 
 def fill(shape: type[S], *found: object, **others: Any) -> S:
-    """Fill a shape with the attributes of `found` that have the names of its fields.
+    """Return a shape. Each of its fields gets the attribute of the same name from an object of `found`.
 
-    `others` are the remaining fields.
-
-    Of several objects, the first that has the attribute counts.
+    If several objects have the attribute, the first object counts. `others` has the values of the remaining fields.
     """
     same: dict[str, Any] = {}
     for each in reversed(found):
@@ -84,7 +83,7 @@ class ListResponse(Out, Generic[T], frozen=True, kw_only=True):
 
 
 class Policy(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):
-    """Overrides parts of the retry policy. Unknown fields are refused: a misspelt field would change nothing."""
+    """Overrides parts of the retry policy. Unknown fields are refused, because they would have no effect."""
 
     strategy: Strategy | None = None
     base: float | None = None
@@ -103,12 +102,12 @@ def policy(found: PolicyOverride | None) -> Policy | None:
     return None if found is None else Policy(**asdict(found))
 
 
-# The names that older SDKs have for some fields.
+# Field → its name in older SDKs.
 _OLDER = {"event_types": "filter_types", "throttle_rate": "rate_limit"}
 
 
 def values(given: In, shape: type[Struct]) -> dict[str, Any]:
-    """Return the values that a request has for the fields of `shape`."""
+    """Return the values of a request for the fields of `shape`. Older SDKs have other names for some fields."""
     found = {}
     for name in shape.__struct_fields__:
         value, older = getattr(given, name, UNSET), getattr(given, _OLDER.get(name, name), UNSET)

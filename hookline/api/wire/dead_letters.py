@@ -58,7 +58,7 @@ def dead_letter(found: DeadLetter) -> DeadLetterOut:
 
 
 class DeadLetterHistoryOut(DeadLetterOut, frozen=True, kw_only=True):
-    """A dead letter with its message and its attempts, oldest first. It has at most the last 500 attempts."""
+    """A dead letter with its message and its last attempts, at most 500, oldest first."""
 
     message: MessageOut | None
     history: list[AttemptOut]
@@ -75,7 +75,7 @@ def history(found: DeadLetter, of: Message | None, attempts: list[Attempt]) -> D
 
 
 class ReplayedOut(Out, frozen=True, kw_only=True):
-    """The open delivery that a dead letter became."""
+    """The delivery after the replay of its dead letter. It is open again."""
 
     id: Annotated[str, doc("The id of the dead letter. It gets the same id if it fails again.")]
     app_id: str

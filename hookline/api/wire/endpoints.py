@@ -45,10 +45,10 @@ class EndpointFields(In, frozen=True, kw_only=True):
     version: Version | UnsetType = UNSET
     disabled: bool | UnsetType = UNSET
     event_types: EventTypes | UnsetType | None = UNSET
-    filter_types: EventTypes | UnsetType | None = UNSET  # name of the field in older SDKs
+    filter_types: EventTypes | UnsetType | None = UNSET  # name of `event_types` in older SDKs
     channels: Channels | UnsetType | None = UNSET
     throttle_rate: Rate | UnsetType | None = UNSET
-    rate_limit: Rate | UnsetType | None = UNSET  # name of the field in older SDKs
+    rate_limit: Rate | UnsetType | None = UNSET  # name of `throttle_rate` in older SDKs
     metadata: dict[str, str] | UnsetType = UNSET
     concurrency: Concurrency | UnsetType | None = UNSET
     ordering: Ordering | UnsetType = UNSET
@@ -64,7 +64,8 @@ class EndpointPatch(EndpointFields, frozen=True, kw_only=True):
 
 
 class EndpointUpdate(EndpointFields, frozen=True, kw_only=True):
-    """A field that is left out gets its default. The uid, and fields that Svix's clients do not know, stay as they are."""
+    """A replacement. A field that is left out gets its default. The uid and fields that Svix lacks stay as they
+    are."""
 
     url: Url
     description: Description = ""
@@ -90,7 +91,7 @@ class EndpointIn(EndpointUpdate, frozen=True, kw_only=True):
 
 
 class EndpointBase(Out, frozen=True, kw_only=True):
-    """What every shape of an endpoint shows."""
+    """The fields that all responses with an endpoint have."""
 
     id: str
     uid: str | None
@@ -121,14 +122,14 @@ class EndpointOut(EndpointBase, frozen=True, kw_only=True):
 
 
 def new_endpoint(given: Any) -> NewEndpoint:
-    """Return the new endpoint that a request describes. Both kinds of endpoints use this."""
+    """Return the new endpoint that a request describes. The endpoint may be an operational endpoint."""
     status = EndpointStatus.DISABLED if given.disabled else EndpointStatus.ACTIVE
     secrets = () if given.secret is None else (Secret(key=given.secret),)
     return NewEndpoint(**values(given, EndpointChange), status=status, secrets=secrets)
 
 
 def endpoint_change(given: In) -> EndpointChange:
-    """Return the change of an endpoint that a request describes. Status and secrets are not part of it."""
+    """Return the change of an endpoint that a request describes. The change does not include status and secrets."""
     return EndpointChange(**values(given, EndpointChange))
 
 
@@ -146,7 +147,7 @@ def endpoint(found: Endpoint) -> EndpointOut:
 
 
 def rate(found: float | None) -> int | float | None:
-    """Return a whole number as an integer, because typed clients expect one."""
+    """Return the rate, as an integer if it is a whole number, because typed clients expect an integer."""
     return int(found) if found is not None and found.is_integer() else found
 
 
@@ -169,10 +170,10 @@ class EndpointHeadersIn(In, frozen=True, kw_only=True):
 
 
 class EndpointHeadersPatchIn(In, frozen=True, kw_only=True):
-    """Other headers stay as they are. Null, or the name in `deleteHeaders`, removes a header."""
+    """Headers to change. Other headers stay as they are. Null, or the name in `deleteHeaders`, removes a header."""
 
     headers: dict[str, str | None]
-    delete_headers: tuple[str, ...] | None = None  # name in the SDKs
+    delete_headers: tuple[str, ...] | None = None  # names of headers to remove, as Svix's SDKs send them
 
     def changes(self) -> dict[str, str | None]:
         return dict.fromkeys(self.delete_headers or ()) | self.headers
@@ -218,7 +219,7 @@ class LaneOut(Out, frozen=True, kw_only=True):
     next_probe_at: Instant | None
     held_until: Instant | None
     pace: Annotated[int | float | None, doc("Requests per second after a 429 response; null means no limit.")]
-    slowed_at: Annotated[Instant | None, doc("The last 429 response that lowered the pace.")]
+    slowed_at: Annotated[Instant | None, doc("Time of the last 429 response that lowered the pace.")]
     last_error: str | None
 
 
@@ -248,7 +249,7 @@ class LaneEventOut(Out, frozen=True, kw_only=True):
     at: Instant
     kind: LaneEventKind
     cause: str
-    actor: Annotated[ActorOut | None, doc("Who did it. Null means that Hookline did it by itself.")]
+    actor: Annotated[ActorOut | None, doc("Who caused the event. Null means Hookline itself.")]
 
 
 def lane_event(event: LaneEvent, *, named: bool = True) -> LaneEventOut:
@@ -269,15 +270,15 @@ class EndpointHealthOut(LaneOut, frozen=True, kw_only=True):
     window: int | None  # maximum requests in flight while the endpoint recovers
     concurrency: int | None
     throttle_rate: int | float | None
-    next_start_at: Instant | None  # null: it depends on a resume, or on the end of a request in flight
+    next_start_at: Instant | None  # null: not before the endpoint is resumed, or a request in flight ends
     trips: int  # how often the circuit opened since it was last closed
     opened_at: Instant | None
-    events: list[LaneEventOut]  # newest first
+    events: list[LaneEventOut]  # the latest events of the timeline, newest first
 
 
 # ── changes of the delivery state ────────────────────────────────────────────────────────────────────────────────
 
-Seconds = Annotated[float, Meta(gt=0, le=LONGEST_OPEN.total_seconds(), description="How long, instead of `until`.")]
+Seconds = Annotated[float, Meta(gt=0, le=LONGEST_OPEN.total_seconds(), description="Duration, instead of `until`.")]
 
 
 class OpenIn(CauseIn, frozen=True, kw_only=True):
@@ -286,7 +287,7 @@ class OpenIn(CauseIn, frozen=True, kw_only=True):
 
 
 class ResumeIn(CauseIn, frozen=True, kw_only=True):
-    replay_missing: Annotated[bool, doc("Also send the messages that it missed since it was last disabled.")] = False
+    replay_missing: Annotated[bool, doc("Also send the messages that the endpoint missed while disabled.")] = False
 
 
 class MissedOut(Out, frozen=True, kw_only=True):
@@ -294,13 +295,13 @@ class MissedOut(Out, frozen=True, kw_only=True):
 
     since: Instant
     messages: Annotated[int | None, doc("Number of messages; null if there are too many to count.")]
-    task: Annotated[BackgroundTaskOut | None, doc("The task that sends them, if it was requested.")]
+    task: Annotated[BackgroundTaskOut | None, doc("The task that sends these messages, if the request asked for it.")]
 
 
 class ResumedOut(EndpointHealthOut, frozen=True, kw_only=True):
     """The delivery state after the resume, and the messages that the endpoint missed."""
 
-    missed: Annotated[MissedOut | None, doc("Null if it was not disabled. Messages of a paused endpoint have waited.")]
+    missed: Annotated[MissedOut | None, doc("Null if the endpoint was not disabled. A paused one misses nothing.")]
 
 
 def resumed(health: EndpointHealthOut, lost: Missed | None) -> ResumedOut:

@@ -35,7 +35,7 @@ class EventTypePatch(In, frozen=True, kw_only=True):
 
 
 class EventTypeUpdate(EventTypePatch, frozen=True, kw_only=True):
-    """All of an event type except its name. If `policy` or `validated` is left out, it stays as it is."""
+    """A replacement. A field that is left out gets its default. Only `policy` and `validated` stay as they are."""
 
     description: Description
     archived: bool = False
@@ -68,7 +68,7 @@ class EventTypeOut(Out, frozen=True, kw_only=True):
 
 
 def event_type_values(given: EventTypePatch) -> dict[str, Any]:
-    """Return the values of a request. Older SDKs send one feature flag under another name."""
+    """Return the values of a request by field name. `feature_flag`, which older SDKs send, becomes `feature_flags`."""
     found, flag = values(given, EventType), given.feature_flag
     if flag is not UNSET or given.feature_flags is not UNSET:
         found["feature_flags"] = given.feature_flags or (() if flag is None or flag is UNSET else (flag,))

@@ -23,28 +23,28 @@ Tags = Annotated[tuple[Tag, ...], doc(minItems=1, maxItems=MAX_TAGS)]
 
 
 class MessageIn(In, frozen=True, kw_only=True):
-    """One event. Its payload is any JSON. Exactly these bytes are stored, signed and sent."""
+    """One event. The payload is any JSON value. Its bytes are stored, signed and sent unchanged."""
 
     event_type: EventTypeName
     payload: Raw
-    event_id: Annotated[EventId | None, doc("Unique in the application. A second message with it gets a 409.")] = None
+    event_id: Annotated[EventId | None, doc("Unique in the application. A repeated id gets a 409.")] = None
     channels: Channels | None = None
     tags: Tags | None = None
     ordering_key: Annotated[
         OrderingKey | None,
-        doc("Messages of one key are delivered to an endpoint one at a time, in order."),
+        doc("Messages with the same key are delivered to an endpoint one at a time, in order."),
     ] = None
     deliver_at: Annotated[Instant | None, doc("Deliver no earlier than this, at most 30 days ahead.")] = None
     policy: Annotated[Policy | None, doc("Overrides the retry policy for this message.")] = None
     application: Annotated[
         ApplicationIn | None,
-        doc("Created if no application has the id or uid in the path, which becomes its uid."),
+        doc("If no application has the id or uid in the path, create this one with that uid."),
     ] = None
     payload_retention_period: Annotated[
         Annotated[int, Meta(ge=5, le=90)] | None,
         doc("Days. The server keeps payloads for a fixed time; a shorter period is refused."),
     ] = None
-    payload_retention_hours: Annotated[Annotated[int, Meta(ge=1, le=2160)] | None, doc("The same in hours.")] = None
+    payload_retention_hours: Annotated[Annotated[int, Meta(ge=1, le=2160)] | None, doc("The same, in hours.")] = None
     transformations_params: Annotated[dict[str, Raw] | None, doc("Not supported: leave it out or empty.")] = None
 
 
@@ -52,10 +52,10 @@ class MessageBatchIn(In, frozen=True, kw_only=True):
     """Messages to accept in one transaction. A refused message does not affect the others."""
 
     messages: Annotated[list[MessageIn], Meta(min_length=1, max_length=MAX_IN_BATCH)]
-    application: Annotated[ApplicationIn | None, doc("As in a single message, for all of them.")] = None
+    application: Annotated[ApplicationIn | None, doc("As in a single message.")] = None
 
 
-# A list that stops at the first entry over the limit. With `max_length`, msgspec would first build all entries.
+# A list whose decoding stops at the first entry over the limit. With `max_length`, msgspec would first decode all.
 _Unread = defstruct(
     "_Unread",
     [(f"message_{number}", Raw, Raw()) for number in range(MAX_IN_BATCH)],
@@ -71,7 +71,7 @@ class MessageBatchBeside(In, frozen=True, kw_only=True):
 
 
 class MessageBatchParts(In, frozen=True, kw_only=True):
-    """`MessageBatchIn` with its messages unread: when one of them does not fit, the others still do."""
+    """`MessageBatchIn` before its messages are decoded, so that an invalid message does not affect the others."""
 
     messages: _Unread  # type: ignore[valid-type]
     application: Raw = Raw(b"null")

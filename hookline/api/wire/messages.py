@@ -37,7 +37,7 @@ def message(found: Message, *, with_payload: bool = True) -> MessageOut:
 
 
 def accepted_message(found: NewMessage, at: datetime, *, with_payload: bool) -> MessageOut:
-    """Return a message that was accepted just now, without reading it from the store."""
+    """Return the JSON of a message that was accepted just now, without reading it from the store."""
     return _message(found, at, None, with_payload)
 
 
@@ -60,6 +60,6 @@ def _message(found: Message | NewMessage, at: datetime, size: int | None, with_p
 def _payload(kept: bytes | None) -> Raw:
     """Return the payload.
 
-    If it is gone, return an object in its place, because SDKs accept no other JSON type there.
+    If the payload was deleted, return a JSON object instead, because SDKs accept only an object here.
     """
     return _GONE if kept is None else Raw(kept)

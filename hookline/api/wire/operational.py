@@ -15,16 +15,16 @@ Kinds = Annotated[tuple[Kind, ...], Meta(min_length=1, max_length=100)]
 
 
 class OperationalWebhookEndpointUpdate(In, frozen=True, kw_only=True):
-    """A field that is left out gets its default, except for the uid, which stays as it is."""
+    """A replacement. A field that is left out gets its default. Only the uid stays as it is."""
 
     url: Url
     uid: Uid | UnsetType | None = UNSET
     description: Description = ""
     disabled: bool = False
     event_types: Kinds | None = None
-    filter_types: Kinds | None = None  # name of the field in older SDKs
+    filter_types: Kinds | None = None  # name of `event_types` in older SDKs
     throttle_rate: Rate | None = None
-    rate_limit: Rate | None = None  # name of the field in older SDKs
+    rate_limit: Rate | None = None  # name of `throttle_rate` in older SDKs
     metadata: dict[str, str] = field(default_factory=dict)
 
 

@@ -7,13 +7,13 @@ from hookline.model import Stats, StatsFilter
 
 
 class EndpointStats(Out, frozen=True, kw_only=True):
-    """Deliveries of one endpoint: open ones now, and those that ended in the window."""
+    """Number of deliveries of one endpoint: those that are open now, and those that ended in the time window."""
 
     success: int
     pending: int
     sending: int
     fail: int
-    canceled: int  # resolved dead letters
+    canceled: int  # deliveries that died and were resolved
 
 
 def endpoint_stats(found: Stats) -> EndpointStats:
@@ -27,11 +27,11 @@ def endpoint_stats(found: Stats) -> EndpointStats:
 
 
 class DeliveryCounts(Out, frozen=True, kw_only=True):
-    """Counts by state. Pending, scheduled, queued and delivering are current; the others ended in the window."""
+    """Deliveries by state. Pending, scheduled, queued and delivering are current. The others ended in the window."""
 
     pending: int
     scheduled: int
-    queued: int  # waiting behind other deliveries of their ordering key
+    queued: int  # deliveries that wait for earlier ones with the same ordering key
     delivering: int
     delivered: int
     dead: int
@@ -50,8 +50,8 @@ class StatsOut(Out, frozen=True, kw_only=True):
     messages: int  # number of messages accepted in the window
     deliveries: DeliveryCounts
     attempts: AttemptCounts
-    dead_letters: int  # open dead letters now
-    complete: bool  # false: a count stopped at its limit
+    dead_letters: int  # current number of unresolved dead letters
+    complete: bool  # false if a count reached its limit, so that the true number may be larger
 
 
 def stats(found: Stats, where: StatsFilter) -> StatsOut:

@@ -1,4 +1,4 @@
-"""Background tasks. `task` and `status` use the words of Svix's SDKs; `data` uses those of Hookline."""
+"""Background tasks. The fields `task` and `status` use the words of Svix's SDKs. `data` uses the words of Hookline."""
 
 from __future__ import annotations
 
