@@ -81,7 +81,10 @@ _LAST: dict[str, Any] = {"priority": util.DispatchPriority.LAST} if hasattr(util
 
 @comparators.dispatch_for("schema", **_LAST)
 def _compare(context: AutogenContext, upgrade: UpgradeOps, _schemas: Any) -> None:
-    """Run after Alembic's own comparison, which would drop every table without a model."""
+    """Add the outbox if it is missing.
+
+    This runs after Alembic's own comparison, which drops every table without a model.
+    """
     upgrade.ops[:] = [op for op in upgrade.ops if not _is_of_hookline(op)]
     if context.connection is not None and not setup.is_there(context.connection):
         upgrade.ops.append(CreateHooklineOutbox())

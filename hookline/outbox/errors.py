@@ -1,4 +1,7 @@
-"""Errors of the outbox and the inbox that the database itself does not raise. Nothing was written."""
+"""Errors of the outbox and the inbox that the database itself does not raise.
+
+When one is raised, nothing was written.
+"""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def _is_bytes(payload: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value that `to_builtins` refuses: another mapping, a subclass of a plain type, or a pydantic model."""
+    """Convert a value that `to_builtins` refuses: a mapping, a subclass of a plain type, or a pydantic model."""
     match value:
         case str():
             return str.__str__(value)
@@ -143,7 +143,7 @@ def _plain(value: Any) -> Any:
 
 
 def _text(field: str, value: str) -> str:
-    """Return a plain str: each driver writes a StrEnum in another way."""
+    """Return a plain str: drivers differ in how they write a StrEnum."""
     if not isinstance(value, str):
         raise InvalidInput(f"give a str, not {type(value).__name__}", field=field)
     return str.__str__(value)

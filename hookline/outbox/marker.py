@@ -17,7 +17,7 @@ from msgspec import Struct
 from hookline.model import OutboxPlace
 
 _SUFFIX = "-hookline"
-_LONGEST = 512  # bytes
+_LONGEST = 512  # maximum bytes of the file
 _FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -44,9 +44,12 @@ def read(database: str | os.PathLike[str]) -> OutboxPlace | None:
 
 
 def write(database: str | os.PathLike[str], place: OutboxPlace) -> None:
-    """Replace the file atomically: a reader sees the old content or the new. Every user may read it; it has no secret."""
+    """Replace the file atomically: a reader sees the old content or the new.
+
+    Every user may read the file, because it has no secret.
+    """
     path = path_of(database)
-    beside = path.with_name(f"{path.name}-{token_hex(8)}")  # another process may write its own at the same time
+    beside = path.with_name(f"{path.name}-{token_hex(8)}")  # a unique name: another process may write at the same time
     content = msgspec.json.encode(_Marker(relayed_id=place.row_id, relayed_uid=place.row_uid))
     fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, 0o644)
     try:
@@ -63,7 +66,10 @@ def remove(database: str | os.PathLike[str]) -> None:
 
 
 def _content(path: Path) -> bytes | None:
-    """Return None for a file that is too long or not a regular file. Do not follow a link, and do not wait for a pipe."""
+    """Return the content, or None if the file is too long or not a regular file.
+
+    Do not follow a link or wait for a pipe.
+    """
     with os.fdopen(os.open(path, os.O_RDONLY | _FLAGS), "rb", buffering=0) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             return None

@@ -21,9 +21,9 @@ def publish(conn: Any, app: str, event_type: str, payload: Any, **options: Unpac
     event_id      your own id of the event. A second event with the same id is dropped. The default is a new id
     channels      at most 5. Endpoints can subscribe to some channels only
     tags          at most 10, to find messages by
-    ordering_key  events with the same key reach an endpoint one at a time, in this order
+    ordering_key  events with the same key reach an endpoint one at a time, in the order of `publish`
     deliver_at    the earliest time of delivery, at most 30 days ahead
-    max_age       seconds (or a timedelta) for the delivery with all retries. They count from `deliver_at`, or from the relay
+    max_age       seconds (or a timedelta) for the delivery with all retries, from `deliver_at` or from the relay
     organization  the organization of the application, if there are several organizations
     trace         traceparent (and tracestate after a space) for the receiver. The default is the current OpenTelemetry span
 

@@ -18,7 +18,8 @@ from hookline.outbox.coroutines import run_sync
 
 VERSION = 1  # the result of `hookline.outbox_version()` in a database with this release's sql/postgres.sql
 
-# On PostgreSQL this reads the source of that function from the catalogue: a role without rights to the schema can see it too.
+# On PostgreSQL this reads the source of `hookline.outbox_version()` from the catalogue. A role without rights to the
+# schema can read it too.
 _FIND: dict[Engine, str] = {
     "postgres": "SELECT p.prosrc FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace "
     "WHERE n.nspname = 'hookline' AND p.proname = 'outbox_version'",
@@ -50,7 +51,7 @@ def statements(engine: Engine) -> tuple[str, ...]:
 def drop_statements(engine: Engine) -> tuple[str, ...]:
     """Return the SQL that removes the outbox, for tools that print SQL. It fails while events wait in the outbox.
 
-    On SQLite it removes nothing, because only `drop_table` can make that check there.
+    On SQLite the SQL removes nothing, because only `drop_table` can check there whether events wait.
     """
     return _split(_read("postgres_drop")) if _known(engine) == "postgres" else (_KEEP_SQLITE,)
 
@@ -112,7 +113,10 @@ async def _refuse_while_waiting(on: Adapter) -> None:
 
 
 async def _last_relayed(on: Adapter) -> int:
-    """Return the id of the last row of a SQLite file that Hookline has relayed. 0 if it is not known: then every row waits."""
+    """Return the id of the last row that Hookline has relayed from a SQLite file.
+
+    It is 0 if unknown: then every row waits.
+    """
     place = marked_place(await on.peek(LIST_FILES))
     if place is None:
         return 0

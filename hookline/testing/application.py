@@ -70,7 +70,7 @@ def _is_django_client(app: Any) -> bool:
 
 
 def _is_async(app: Any) -> bool:
-    """Return whether an application is ASGI: a coroutine function, or an object whose call is one."""
+    """Return whether an application is ASGI: a coroutine function, or an object whose `__call__` is one."""
     call = app if inspect.isroutine(app) else getattr(app, "__call__", None)  # noqa: B004
     return inspect.iscoroutinefunction(call)
 

@@ -98,7 +98,7 @@ def signed(event: Published, endpoint: Endpoint, attempt: int = 1, *, now: datet
 
 
 def message_id(event: Published) -> str:
-    """Return the id of the event's message: always the same for one event, and different for others."""
+    """Return the id of the event's message: always the same for one event, and different for other events."""
     return ids.mint(ids.MESSAGE, event.created_at, random.Random(f"{event.app} {event.event_id}"))  # noqa: S311
 
 

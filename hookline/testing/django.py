@@ -14,12 +14,12 @@ from hookline.testing.outbox import Outbox
 
 
 class OutboxTestMixin:
-    """The events that this test published, although `TestCase` never commits, and their delivery.
+    """Returns the events that a test published, although `TestCase` never commits, and delivers them.
 
     Events of `setUpTestData` and of an earlier `TransactionTestCase` do not count. `using` is the alias of the database.
     """
 
-    databases: Any  # an attribute of the test case
+    databases: Any  # Django's test case defines this attribute
 
     def setUp(self) -> None:
         super().setUp()  # type: ignore[misc]
@@ -53,7 +53,7 @@ class OutboxTestMixin:
 
 
 def _latest(alias: str) -> int:
-    """Return the id of the last row before the test. 0 for a database without an outbox: a router may exclude it there."""
+    """Return the id of the last row in the outbox, or 0 if the database has no outbox: a router may exclude it."""
     connection = connections[alias]
     try:
         return latest(connection) if is_there(connection) else 0

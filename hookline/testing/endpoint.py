@@ -23,7 +23,7 @@ from hookline.model import Scheme, Secret
 from hookline.signing import new_secret, verify
 from hookline.testing.delivery import Answer, BaseEndpoint, Request
 
-_TIMEOUT = 30.0  # seconds
+_TIMEOUT = 30.0  # seconds to wait for the other side of a connection
 
 
 class Received(Struct, frozen=True, kw_only=True):
@@ -34,7 +34,7 @@ class Received(Struct, frozen=True, kw_only=True):
     headers: dict[str, str]  # names in lower case
     body: bytes
     fault: str | None  # why the signature is invalid; None if it is valid
-    status: int  # of the response
+    status: int  # status of the response
 
     @property
     def verified(self) -> bool:
@@ -80,7 +80,7 @@ class UrlEndpoint(_HttpEndpoint):
         connection = kind(parts.hostname or "", parts.port, timeout=_TIMEOUT)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         try:
-            connection.putrequest("POST", target, skip_accept_encoding=True)  # Hookline does not send that header
+            connection.putrequest("POST", target, skip_accept_encoding=True)  # Hookline does not send Accept-Encoding
             for name, value in [*request.headers.items(), ("Content-Length", str(len(request.body)))]:
                 connection.putheader(name, value)
             connection.endheaders(request.body)
@@ -237,7 +237,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
         size = headers.get("content-length", "0")
-        self.close_connection |= "transfer-encoding" in headers  # Hookline always sends a Content-Length
+        self.close_connection |= "transfer-encoding" in headers  # a chunked body stays unread
         body = self.rfile.read(int(size)) if size.isdecimal() else b""
         self._write(self.server.endpoint.take(self.command, self.path, headers, body))
 

@@ -1,6 +1,6 @@
 """The events in the outbox, as the connection of a test sees them.
 
-Events of its own open transaction are there. Events of savepoints that were rolled back are not.
+The connection sees events of its own open transaction, but not events of savepoints that were rolled back.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hookline.outbox.event import EventFields
 
 
 class EventFilter(TypedDict, total=False):
-    """The events that are asked for. `matching` documents the fields."""
+    """Selects events. `matching` documents the fields."""
 
     app: str | None
     payload: Any
@@ -100,7 +100,8 @@ def matching(
 ) -> list[Published]:
     """Return the events of this type, for this application, whose payload contains `payload`.
 
-    An object in the payload may have more keys than the one given. Lists and all other values must be equal. None means any.
+    An object in the payload may have more keys than the given one. Lists and all other values must be equal. None
+    matches anything.
     """
     return [
         one

@@ -87,7 +87,10 @@ class _Progress:
         self._endpoints: list[Endpoint] = []  # kept alive, so that no new endpoint gets the `id()` of an old one
 
     def due(self, endpoint: Endpoint, events: Iterable[Published]) -> list[tuple[Published, int]]:
-        """Return the events to send, each with its attempt number. Of two events with one id, the first counts."""
+        """Return the events to send, each with its attempt number.
+
+        If two events have the same id, only the first is sent.
+        """
         distinct = {_key(endpoint, event): event for event in reversed(list(events))}
         tried = [(event, self._last.get(key)) for key, event in reversed(distinct.items())]
         return [(event, 1 if last is None else last.number + 1) for event, last in tried if not (last and last.is_last)]

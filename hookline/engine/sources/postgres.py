@@ -66,7 +66,7 @@ _READ_ONE = f"SELECT {_COLUMNS} FROM hookline.outbox o WHERE o.id = $1"  # noqa:
 _READ_PAYLOAD = """
 SELECT payload, md5(concat_ws('|', org_id, app, coalesce(event_id, id::text))) AS hash FROM hookline.outbox WHERE id = $1
 """
-# Sets aside payloads that are too large for the relay's memory and for the statement timeout.
+# Sets aside rows whose payloads are too large for the relay's memory and for the statement timeout.
 _SET_ASIDE = """
 UPDATE hookline.outbox SET set_aside_at = now(), error = format(
     'payload: %s bytes, more than %s: too large to be copied, it stays in this database', octet_length(payload), $1::bigint)
@@ -102,7 +102,7 @@ class PostgresSource:
             report = (
                 await self._store.pipeline.take(rows, source=self.name) if rows else await self._set_aside(connection)
             )
-            assert report is not None  # `take` returns None only if it is given a place
+            assert report is not None  # `take` returns None only if it gets a `place`
             with reaching(self.name):
                 await connection.execute(_DELETE, [row.id for row in rows])
                 await transaction.commit()
@@ -129,7 +129,7 @@ class PostgresSource:
         return rows
 
     async def _set_aside(self, connection: Connection) -> RelayReport:
-        """Set aside payloads that are too large. Any other waiting rows are locked by other relays."""
+        """Set aside rows whose payloads are too large. Any other waiting rows are locked by other relays."""
         with reaching(self.name):
             aside = await connection.fetch(_SET_ASIDE, LARGEST_PAYLOAD)
         return RelayReport(set_aside=len(aside), reasons=reasons(row["error"] for row in aside))

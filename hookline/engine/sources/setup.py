@@ -21,7 +21,7 @@ from hookline.store import Store
 
 _LOCK_TIMEOUT = 10.0  # seconds to wait for locks that the application's transactions hold
 
-# The GRANT that the role needs to create the schema, if it is missing.
+# Returns the GRANT that the role still needs to create the schema, or no row.
 _MISSING_GRANT = """
 SELECT format('GRANT CREATE ON DATABASE %I TO %I', current_database(), current_user)
 WHERE to_regnamespace('hookline') IS NULL AND NOT has_database_privilege(current_database(), 'CREATE')
@@ -134,7 +134,10 @@ def _check_there(path: Path) -> None:
 
 
 async def prune(url: str, store: Store) -> int:
-    """Delete relayed rows from an application's SQLite file, and return their number. Its next publish does the same."""
+    """Delete relayed rows from an application's SQLite file, and return their number.
+
+    The application's next publish does the same.
+    """
     path = sqlite_path(url)
     if path is None:
         raise InvalidInput("prune is for SQLite: a row of PostgreSQL is deleted when it is relayed")

@@ -1,6 +1,7 @@
 """The outbox in an application's own SQLite file. Hookline only reads the file.
 
-Hookline's database holds the place, which is the last row that was copied. It is saved in one transaction with the messages.
+Hookline's database holds the place, which is the last row that was copied. The place is saved in one transaction with
+the messages.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ MARK_INTERVAL = 0.25  # seconds between two writes of the marker
 
 
 class SqliteSource:
-    """The outbox as one relay sees it. Many processes may read the same file, because compare-and-set moves the place."""
+    """The outbox as one relay sees it.
+
+    Many processes may read the same file, because each moves the place by compare-and-set.
+    """
 
     sampled = False
 
@@ -62,7 +66,7 @@ class SqliteSource:
         except TemporarilyUnreadable:
             report = RelayReport(more=True)
         else:
-            absent = RelayReport(more=place is not None)  # an outbox that never existed has no rows that wait
+            absent = RelayReport(more=place is not None)  # without a place, nothing was ever copied from there
             report = absent if batch is None else await self._take(batch, place)
         if monotonic() >= self._marked_at + MARK_INTERVAL:
             await self._mark()
@@ -114,7 +118,7 @@ class SqliteSource:
                 log.warning("outbox_away", outbox=self.name, error=problem)
 
     async def _mark(self) -> None:
-        """Write the marker, which says up to which row the application may delete: only rows committed in Hookline's database.
+        """Write the marker. It names the last row that the application may delete, because Hookline's database has it.
 
         A marker with another place may come from an earlier database of Hookline. So it is replaced before the first read.
         """

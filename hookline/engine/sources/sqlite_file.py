@@ -23,12 +23,14 @@ from hookline.engine.sources.sqlite_rows import COLUMNS, place_of, uid_of
 from hookline.errors import SourceUnavailable
 from hookline.model import OutboxPlace
 
-STAT_INTERVAL = 0.005  # seconds between two checks of the file's times
-READ_INTERVAL = 0.25  # seconds between reads, if the times do not change
+STAT_INTERVAL = 0.005  # seconds between two checks of the file's modification time
+READ_INTERVAL = 0.25  # seconds between reads, if the modification time does not change
 READ_INTERVAL_FRESH = 0.01  # seconds between reads while the file is fresh
-FRESH = 50_000_000  # ns; a newer write may not be visible yet, and the next write may get the same file time
+# Nanoseconds after a write for which the file is fresh: the write may not be visible yet, and the next write may get
+# the same modification time.
+FRESH = 50_000_000
 MAX_BYTES = 8 << 20  # payload bytes in one batch
-MAX_READ = 3.0  # seconds; a read takes milliseconds, unless somebody has replaced the table by a slow view
+MAX_READ = 3.0  # maximum seconds of a read; only a slow view in place of the table takes so long
 _STEPS = 100_000  # steps of SQLite's virtual machine between two checks of the clock; a batch needs fewer
 _BUSY = 0.1  # seconds that SQLite waits for a lock
 _MAX_LOCKED = 10.0  # seconds without a successful read before an error is reported
@@ -51,7 +53,7 @@ class TemporarilyUnreadable(Exception):
 class Batch(Struct, frozen=True, kw_only=True):
     rows: list[Mapping[str, Any]]
     end: OutboxPlace | None  # the place of the last row
-    more: bool  # there may be more rows after it
+    more: bool  # there may be more rows after the last one
 
 
 class Stamps(Struct, frozen=True):
@@ -77,7 +79,7 @@ class SqliteFile:
         self._settled = False  # whether the last read came long enough after the last write to see it
 
     def read(self, place: OutboxPlace | None, limit: int) -> Batch:
-        """Return the rows after the place. Return all rows if another row, or none, is now at the place."""
+        """Return the rows after the place, or all rows if the row that the place names is no longer in the file."""
         with self.reading() as conn:
             return _batch(conn, place, limit)
 
@@ -128,7 +130,7 @@ class SqliteFile:
 
     @contextmanager
     def _foreign_lock(self) -> Iterator[None]:
-        """Lock the file of another user, so that SQLite does not create its `-wal` and `-shm` files in our name."""
+        """Lock the file of another user, so that SQLite creates no `-wal` and `-shm` files that belong to our user."""
         if not is_foreign(self._real):
             yield
             return
@@ -143,8 +145,8 @@ class SqliteFile:
     def _connected(self) -> Iterator[sqlite3.Connection]:
         """Connect. A WAL-mode file that nobody has open has no WAL, and SQLite would create one that belongs to our user.
 
-        The application could not use that one. So such a file is opened as immutable, and the read counts only if the file did
-        not change meanwhile.
+        The application could not use that WAL. So such a file is opened as immutable, and the data is used only if the
+        file did not change meanwhile.
         """
         if not self._is_wal_at_rest():
             with closing(self._connect("mode=ro")) as conn:
@@ -186,7 +188,7 @@ class SqliteFile:
         return conn
 
     def _unreadable(self, reason: str) -> Exception:
-        """Return the error for a file that cannot be read: a temporary one, unless this has lasted for long."""
+        """Return the error for an unreadable file: a temporary one, until `_MAX_LOCKED` seconds have passed."""
         self._settled = False
         if monotonic() < self._read_at + _MAX_LOCKED:
             return TemporarilyUnreadable()
@@ -233,7 +235,10 @@ def _batch(conn: sqlite3.Connection, place: OutboxPlace | None, limit: int) -> B
 
 
 def last_copied(conn: sqlite3.Connection, place: OutboxPlace | None) -> int | None:
-    """Return the id of the row of the place. Return None if the row is gone: the file was replaced or restored."""
+    """Return the id of the row that `place` names.
+
+    Return None if the row is gone: the file was replaced or restored.
+    """
     found = None if place is None else conn.execute(_UID, (place.row_id,)).fetchone()
     return place.row_id if place is not None and found and uid_of(found["uid"]) == place.row_uid else None
 

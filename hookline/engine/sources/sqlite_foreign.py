@@ -1,8 +1,9 @@
 """Locks the SQLite file of another user, so that a read creates no files beside it.
 
-A process that opens a WAL-mode file without `-wal` and `-shm` files creates them, even to read. They then belong to our user, and
-the application can no longer write to its own database. SQLite removes both files when the last connection closes, and a shared
-lock prevents that. So files that exist while this module holds the lock still exist when SQLite opens the database.
+A process that opens a WAL-mode file without `-wal` and `-shm` files creates them, even to read. The two files then
+belong to our user, and the application can no longer write to its own database. SQLite removes both files when the
+last connection closes, and a shared lock prevents the removal. So if the files exist while this module holds the lock,
+they still exist when SQLite opens the database.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ _SET = getattr(fcntl, "F_OFD_SETLK", None)
 
 
 def is_foreign(file: Path) -> bool:
-    """Return whether the file belongs to another user. For root it is False: SQLite gives its files to the file's owner."""
+    """Return whether the file belongs to another user.
+
+    For root it is False: SQLite then gives new files to the owner of the database.
+    """
     return os.geteuid() not in (0, file.stat().st_uid)
 
 

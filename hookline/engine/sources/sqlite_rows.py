@@ -102,7 +102,10 @@ class _Reading:
 
 
 def _trace(value: Any) -> str | None:
-    """Return the trace context, or None if it is malformed. That is no fault, because the message matters more than its trace."""
+    """Return the trace context, or None if it is malformed.
+
+    The message is still sent, because it matters more than its trace.
+    """
     return well_formed(value.decode("latin-1")) if isinstance(value, bytes) else None
 
 

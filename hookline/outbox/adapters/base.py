@@ -28,7 +28,7 @@ _ENDED = "Do not commit or roll back the transaction inside the block of `once`.
 
 
 def engine_of(vendor: str) -> Engine:
-    """Return the engine by the name that SQLAlchemy and Django give it."""
+    """Return the engine for `vendor`, the name that SQLAlchemy and Django use."""
     try:
         return _ENGINES[vendor]
     except KeyError:
@@ -81,7 +81,10 @@ class Adapter(ABC):
 
     @abstractmethod
     def transaction(self) -> AbstractAsyncContextManager[Any]:
-        """Begin a transaction. Commit it after the block, or roll it back if the block raises. None may be open before."""
+        """Begin a transaction.
+
+        Commit it after the block, or roll it back if the block raises. No transaction may be open before.
+        """
 
     async def peek(self, query: str) -> Rows:
         """Return the rows of a query. If the query opens a transaction, end it again.
@@ -100,7 +103,7 @@ class Adapter(ABC):
 
     @asynccontextmanager
     async def nested(self) -> AsyncIterator[None]:
-        """Set a savepoint in the open transaction, and begin one if none is open. Undo the block if it raises."""
+        """Set a savepoint, in a new transaction if none is open. If the block raises, roll back to the savepoint."""
         savepoint = await self._save()
         try:
             yield

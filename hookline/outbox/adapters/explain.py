@@ -23,7 +23,7 @@ _SQLITE = (
 _READ = "A role may publish without any right to the table, but this reads it: connect as the owner of the outbox."
 _GRANT = "This role may not publish yet: `hookline outbox sql postgres --grant ROLE` prints the rights that it needs."
 
-# invalid_schema_name, undefined_function, undefined_table, undefined_column
+# SQLSTATEs: invalid_schema_name, undefined_function, undefined_table, undefined_column
 _UNDEFINED = ("3F000", "42883", "42P01", "42703")
 _FORBIDDEN = "42501"
 
@@ -58,6 +58,6 @@ for_read = partial(_advice, for_forbidden=_READ)
 
 
 def _of_driver(error: BaseException) -> Any:
-    """SQLAlchemy keeps the driver's error in `orig`, Django as the cause."""
+    """Return the driver's own error. SQLAlchemy stores it in `orig`, and Django in `__cause__`."""
     cause = error.__cause__ if type(error).__module__.startswith("django.") else None
     return getattr(error, "orig", None) or cause or error

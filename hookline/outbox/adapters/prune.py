@@ -18,13 +18,13 @@ from hookline.outbox import marker
 Run = Callable[[str, Any], list[tuple[Any, ...]]]
 
 MAX_ROWS = 1000  # rows that one publish deletes at most
-ROWS_PER_DELETE = 20  # rows of one DELETE: rows may be large
+ROWS_PER_DELETE = 20  # maximum rows of one DELETE; rows may be large
 MAX_SECONDS = 0.02  # seconds after which no further DELETE starts
 _LARGEST = (1 << 63) - 1
 
 LIST_FILES = "PRAGMA database_list"
 _SAME = "SELECT 1 FROM hookline_outbox WHERE id = ? AND uid = ?"
-# The lowest ids go first, so that the row that the place names goes last.
+# Deletes the lowest ids first, so that the last relayed row is deleted last.
 _DELETE = "DELETE FROM hookline_outbox WHERE id IN (SELECT id FROM hookline_outbox WHERE id <= ? ORDER BY id LIMIT ?)"
 
 
@@ -52,13 +52,13 @@ def prune(run: Run) -> None:
 
 
 def marked_place(files: list[tuple[Any, ...]]) -> OutboxPlace | None:
-    """Return the place that the marker names. `files` are the rows of `LIST_FILES`. A database in memory has no file."""
+    """Return the last relayed row, as the marker file names it. `files` are the rows of `LIST_FILES`."""
     database = next((str(file) for _, name, file in files if name == "main" and file), "")
     return marker.read(database) if database else None
 
 
 def delete_relayed(run: Run, place: OutboxPlace) -> bool:
-    """Delete up to `MAX_ROWS` rows. Return False if the row that the place names is not in this file, or not any more."""
+    """Delete up to `MAX_ROWS` rows. Return False if the row that `place` names is not, or no longer, in this file."""
     same = (place.row_id, place.row_uid)
     if not 0 < place.row_id <= _LARGEST or not run(_SAME, same):
         return False

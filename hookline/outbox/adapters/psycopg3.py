@@ -25,7 +25,7 @@ def asynchronous(conn: Any) -> Psycopg | None:
 
 class Psycopg(Adapter):
     async def check(self) -> None:
-        """In a pipeline, the transaction status is known only after a sync. An inner pipeline block makes one."""
+        """In a pipeline, the transaction status is known only after a sync. An inner pipeline block causes a sync."""
         info = self._conn.info
         if not self._conn.autocommit:
             return
@@ -54,7 +54,7 @@ class Psycopg(Adapter):
 
 
 def _in_style_of(cursor: Any, statement: Statement, values: Values) -> tuple[str, list[Any] | None]:
-    """The `cursor_factory` of a connection may make raw cursors, which take PostgreSQL's own placeholders."""
+    """Return the SQL and its values. A raw cursor (see `cursor_factory`) takes PostgreSQL's own placeholders."""
     if isinstance(cursor, psycopg.RawCursor | psycopg.AsyncRawCursor):
         return statement.numbered, statement.for_numbered(values) or None
     return statement.percent, statement.for_percent(values)

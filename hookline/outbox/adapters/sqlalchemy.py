@@ -37,7 +37,7 @@ class SqlAlchemy(Adapter):
         self.engine = engine_of(_bind(conn).dialect.name)
 
     async def check(self) -> None:
-        """Begin the transaction first, as a statement would: an application may send its own BEGIN at that moment."""
+        """Begin the transaction first, as a statement would: an event listener may send its own BEGIN then."""
         is_new = not self._conn.in_transaction()
         connection = self._connection()
         if is_new and not connection.in_transaction():
@@ -55,16 +55,16 @@ class SqlAlchemy(Adapter):
         return [tuple(row) for row in result] if result.returns_rows else []
 
     async def run(self, statements: Sequence[str]) -> None:
-        """Run the statements one by one, because the asyncpg dialect prepares each."""
+        """Run the statements one by one: the asyncpg dialect prepares them, and only single ones can be prepared."""
         for statement in statements:
             self._connection().exec_driver_sql(statement, execution_options={"no_parameters": True})
 
     async def peek(self, query: str) -> Rows:
-        """A session without a transaction is not used: the end of its transaction would expire all its objects."""
+        """Do not query on a session without a transaction: ending a new one would expire the session's objects."""
         if not isinstance(self._conn, Session) or self._conn.in_transaction():
             return await super().peek(query)
         bind = self._conn.get_bind()
-        if isinstance(bind, sa.Connection):  # the connection of a test, whose transaction contains the session's
+        if isinstance(bind, sa.Connection):  # a test may bind a session to a connection
             return await SqlAlchemy(bind).peek(query)
         with bind.connect() as connection:
             return await SqlAlchemy(connection).peek(query)
@@ -145,7 +145,7 @@ def _bind(conn: sa.Connection | Session) -> sa.Connection | sa.Engine:
 
 
 def _commits_by_itself(connection: sa.Connection) -> bool:
-    """Ask the driver: its mode counts, whether SQLAlchemy or the application set it."""
+    """Ask the driver, because SQLAlchemy or the application may have set its autocommit mode."""
     if connection.dialect.name == "sqlite":
         return commits_by_itself(connection.connection.driver_connection)
     return bool(getattr(connection.connection.dbapi_connection, "autocommit", False))

@@ -58,7 +58,10 @@ class Sqlite(Adapter):
             self._conn.execute(BEGIN)
 
     def _end(self, how: str) -> None:
-        """With Python 3.12's `autocommit=True`, commit() and rollback() do nothing. With `False` they begin a new one."""
+        """End the transaction.
+
+        With Python 3.12's `autocommit=True`, commit() and rollback() do nothing, so this executes SQL.
+        """
         if getattr(self._conn, "autocommit", -1) is not True:
             self._conn.commit() if how == "COMMIT" else self._conn.rollback()
         elif self._conn.in_transaction:

@@ -37,11 +37,14 @@ PUBLISH: dict[Engine, Statement] = {
 
 
 def as_document(events: Sequence[Event]) -> str:
-    """Return the events as JSON, so that no driver has to convert arrays or NULL. Only ASCII: any encoding can carry it."""
+    """Return the events as JSON, so that no driver has to convert arrays or NULL.
+
+    The JSON is ASCII, which is valid in any encoding.
+    """
     document = msgspec.json.encode(events, enc_hook=_instant).decode()
     return document if document.isascii() else json.dumps(json.loads(document), separators=(",", ":"))
 
 
 def _instant(value: datetime) -> str:
-    """Encode a subclass of datetime, such as the libraries make that freeze the time in tests."""
+    """Encode a subclass of datetime, such as that of a library that freezes the time in tests."""
     return value.isoformat()

@@ -15,7 +15,7 @@ CREATE TABLE IF NOT EXISTS hookline.outbox (
     ordering_key text,
     deliver_at   timestamptz,
     policy       jsonb,
-    error        text,              -- why the row is set aside; NULL: it is not
+    error        text,              -- why the row is set aside; NULL: it is not set aside
     created_at   timestamptz NOT NULL DEFAULT now()
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
@@ -147,8 +147,8 @@ CREATE OR REPLACE FUNCTION hookline.publish(
     SELECT hookline.publish($1, $2, $3::text, $4, $5, $6, $7, $8, $9, $10, $11)
 $$;
 
--- Write many events in one round trip. Python's `hookline.outbox` calls this, after it has checked them. Payloads are JSON in a
--- string, so that their bytes do not change. `max_age` is in seconds. Return how many events were written.
+-- Write many events in one round trip. Python's `hookline.outbox` checks the events and then calls this. Payloads are
+-- JSON in a string, so that their bytes do not change. `max_age` is in seconds. Return how many events were written.
 CREATE OR REPLACE FUNCTION hookline.publish_events(events json) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -1,5 +1,5 @@
 -- Remove the outbox from a PostgreSQL database. It stays if Hookline's own tables are beside it, or if another role set it up.
--- Fail if events wait in it or are set aside: they would never be sent.
+-- Fail if events wait in the outbox or are set aside: they would never be sent.
 
 DO $$
 DECLARE

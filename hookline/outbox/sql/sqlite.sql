@@ -1,15 +1,15 @@
 -- The outbox in a SQLite database: one table in the application's own file. It is safe to run this again.
--- Hookline only reads it: a write of another process would break a transaction that reads and then writes. The application's
--- next publish, or `hookline outbox prune`, deletes relayed rows.
+-- Hookline only reads the file: a write of another process would break a transaction that reads and then writes. The
+-- application's next publish, or `hookline outbox prune`, deletes relayed rows.
 
 CREATE TABLE IF NOT EXISTS hookline_outbox (
     id           integer PRIMARY KEY AUTOINCREMENT,
-    uid          text NOT NULL DEFAULT (lower(hex(randomblob(12)))),           -- differs for two rows with the same id
+    uid          text NOT NULL DEFAULT (lower(hex(randomblob(12)))),           -- random; a restored file reuses ids
     organization text,                                                         -- NULL: the only one, or that of the application
     app          text NOT NULL,                                                -- id or uid of the application
     event_type   text NOT NULL,
     payload      text NOT NULL,                                                -- JSON
-    event_id     text NOT NULL DEFAULT ('evt_' || lower(hex(randomblob(16)))), -- a second copy of the same id is dropped
+    event_id     text NOT NULL DEFAULT ('evt_' || lower(hex(randomblob(16)))), -- a second event with it is dropped
     channels     text,                                                         -- JSON, a list of strings
     tags         text,                                                         -- JSON, a list of strings
     ordering_key text,
