@@ -50,7 +50,7 @@ class Recorder:
         self._on_written = on_written
         self._results: list[Result] = []
         self._unsent: list[LeasedDelivery] = []
-        self._writing = 0  # results and jobs in the batch that is being written
+        self._writing = 0  # number of results or released deliveries in the batch that is being written
         self._added = asyncio.Event()
         self._closing = False
 

@@ -23,7 +23,7 @@ def delay(policy: RetryPolicy, retry: int, last: float, chance: random.Random) -
         case Strategy.FULL_JITTER:
             return chance.uniform(0.0, ceiling(policy, retry))
         case Strategy.DECORRELATED:
-            return min(policy.cap, chance.uniform(policy.base, _reach(policy, last)))
+            return min(policy.cap, chance.uniform(policy.base, _upper_limit(policy, last)))
         case Strategy.FIXED:
             return _scheduled(policy, retry)
 
@@ -36,7 +36,7 @@ def ceiling(policy: RetryPolicy, retry: int) -> float:
         return policy.cap
 
 
-def _reach(policy: RetryPolicy, last: float) -> float:
+def _upper_limit(policy: RetryPolicy, last: float) -> float:
     """Return the upper limit of decorrelated jitter: three times the last delay, or three times the base at first."""
     return max(policy.base, 3.0 * max(policy.base, min(last, policy.cap)))
 
@@ -60,7 +60,7 @@ def span(policy: RetryPolicy) -> tuple[float, float]:
             longest = [ceiling(policy, retry) for retry in range(_retries(policy))]
             expected = [wait / 2 for wait in longest]
         case Strategy.DECORRELATED:
-            longest = list(islice(_farthest(policy), _retries(policy)))
+            longest = list(islice(_longest_delays(policy), _retries(policy)))
             expected = list(islice(_means(policy), _retries(policy)))
         case Strategy.FIXED:
             longest = expected = [_scheduled(policy, retry) for retry in range(_retries(policy))]
@@ -77,10 +77,10 @@ def _total(policy: RetryPolicy, waits: list[float]) -> float:
     return min(policy.max_age, sum(waits) + settled)
 
 
-def _farthest(policy: RetryPolicy) -> Iterator[float]:
+def _longest_delays(policy: RetryPolicy) -> Iterator[float]:
     last = 0.0
     while True:
-        last = min(policy.cap, _reach(policy, last))
+        last = min(policy.cap, _upper_limit(policy, last))
         yield last
 
 
@@ -92,7 +92,7 @@ def _means(policy: RetryPolicy) -> Iterator[float]:
     lasts = [0.0]
     parts = [(part + 0.5) / _QUANTILES for part in range(_QUANTILES)]
     while True:
-        spans = [(policy.base, _reach(policy, last) - policy.base) for last in lasts]
+        spans = [(policy.base, _upper_limit(policy, last) - policy.base) for last in lasts]
         waits = sorted(min(policy.cap, low + width * part) for low, width in spans for part in parts)
         yield fmean(waits)
         lasts = waits[len(lasts) // 2 :: len(lasts)]

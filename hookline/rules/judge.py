@@ -132,7 +132,8 @@ def _retry_fresh(case: _Case) -> Verdict:
 def _retry_probe(case: _Case, asked: float) -> Verdict:
     """Retry a failed probe without counting the attempt.
 
-    Its delivery becomes due now, behind all deliveries that were due before. So the next probe uses another delivery.
+    Its delivery becomes due now, or after the endpoint's Retry-After. Deliveries that were due before go first, so the
+    next probe usually sends another one.
     """
     return _within_budget(case, asked, case.job.last_delay, spends=False)
 
@@ -145,7 +146,7 @@ def _exhausted(case: _Case) -> Dead | None:
 
 
 def _within_budget(case: _Case, wait: float, drawn: float, *, spends: bool = True, fresh: bool = False) -> Retry | Dead:
-    """Retry after exactly `wait` seconds, or give up if the time budget ends before. The endpoint asked for this delay."""
+    """Retry after exactly `wait` seconds, or give up if the time budget ends before that."""
     if (at := case.at(wait)) < case.job.expires_at:
         return Retry(at=at, delay=drawn, spends=spends, fresh=fresh)
     return _out_of_time(case)

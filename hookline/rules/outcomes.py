@@ -131,7 +131,7 @@ def buried(result: Result, attempt_id: str) -> Result:
 
 
 def refused(result: Result, burial: RecordReport) -> RecordReport:
-    """Return the report for a result that `buried` replaced. If its claim was lost, it is only stale."""
+    """Return the report for a result that `buried` replaced. If its claim was lost, it counts as lost."""
     if not burial.recorded:
         return replace(burial, lost=(result.attempt_id,))
     return replace(burial, recorded=0, refused=(result.job.delivery_id,))

@@ -270,12 +270,12 @@ def _endpoint(lane: UnhealthyEndpoint, parts: Sequence[_Attempts], at: Threshold
     made = sum(good + failed for good, failed in parts[1:])
     part = sum(failed for _, failed in parts[1:]) / made if made else 0.0
     steadily = all(_fails(each, at.endpoint) for each in parts if sum(each))
-    bad = part > at.endpoint and steadily and (_fails_throughout(lane, parts, made) or _shut_for(lane, at, now))
-    lingers, text = part > at.endpoint * EASE or lane.circuit in _SHUT, _tried(lane, made, part, at)
+    bad = part > at.endpoint and steadily and (_fails_throughout(lane, parts, made) or _open_throughout(lane, at, now))
+    lingers, text = part > at.endpoint * EASE or lane.circuit in _SHUT, _endpoint_text(lane, made, part, at)
     return _warning(AlertName.ENDPOINT_FAILING, part, at.endpoint, text, fires=bad, lingers=lingers, lane=lane)
 
 
-def _tried(lane: UnhealthyEndpoint, made: int, part: float, at: Thresholds) -> str:
+def _endpoint_text(lane: UnhealthyEndpoint, made: int, part: float, at: Thresholds) -> str:
     within = lasting(at.endpoint_for)
     if not made:  # the alert already fires, and no probe was due within this period
         return f"no attempt was made at {_named(lane)} within {within}: its circuit is open"
@@ -287,7 +287,7 @@ def _fails_throughout(lane: UnhealthyEndpoint, parts: Sequence[_Attempts], made:
     return made >= LEAST_ATTEMPTS and bool(parts[0][1]) and until_now
 
 
-def _shut_for(lane: UnhealthyEndpoint, at: Thresholds, now: datetime) -> bool:
+def _open_throughout(lane: UnhealthyEndpoint, at: Thresholds, now: datetime) -> bool:
     """Return whether the circuit was open for the whole period. Such an endpoint gets too few probes to be counted."""
     if lane.circuit not in _SHUT or lane.opened_at is None:
         return False

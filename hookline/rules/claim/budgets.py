@@ -62,7 +62,7 @@ class Slots:
 
     @property
     def usable(self) -> int:
-        """The free slots that an application in line may take, or all free slots when no line exists."""
+        """The free slots that an application with waiting lanes may take, or all free slots if there is none."""
         rooms = [app_room(self.free, self._by_app[app_no], self._app_part) for app_no in self._lines]
         return max(rooms, default=self.free)
 
@@ -72,11 +72,11 @@ class Slots:
 
     @property
     def waiting(self) -> int:
-        """The number of lanes in all lines."""
+        """The number of lanes that wait for a slot."""
         return len(self._full_lanes) + sum(map(len, self._lines.values()))
 
     def budgets(self) -> SlotBudgets:
-        """Return a copy for one claim."""
+        """Return a copy of the limits and counts for one claim."""
         return SlotBudgets(
             lane_limit=self._lane_limit,
             held_by_lane=dict(self._by_lane),
@@ -135,10 +135,10 @@ class Slots:
 class StartBudget:
     """The requests that one claim may start under an application's rate limit. The claim holds the lock of `app_pace`.
 
-    A lane that gets nothing is given a turn: the next start that no other lane has. So each start wakes one lane, however many
-    wait, and a lane goes to the back of the line after each start. The lane whose turn comes may have nothing to send by then,
-    or may be paused. Therefore the lanes behind it are checked from time to time, and may take an unused start before
-    their turn.
+    A lane that gets nothing is given a turn: the next start that is not another lane's turn. So each start wakes one
+    lane, however many wait, and a lane goes to the back of the line after each start. The lane whose turn comes may have
+    nothing to send by then, or may be paused. Therefore the lanes behind it are checked from time to time, and may take
+    an unused start before their turn.
     """
 
     def __init__(self, pace: AppPace, rate: float, now: datetime) -> None:
@@ -147,7 +147,7 @@ class StartBudget:
         self._rate = rate
         self._step = timedelta(seconds=1 / rate)
         self._now = now
-        self._since = _not_late(pace.tat, now, self._step / 2)
+        self._since = _rate_start(pace.tat, now, self._step / 2)
         self.left, self._next_at = gcra(pace.tat, self._since, rate)
         self._unused = pace.tat is None or now - pace.tat >= UNUSED
         self._tail = pace.tail_at
@@ -193,6 +193,6 @@ class StartBudget:
         return replace(self.before, tat=tat, tail_at=self._tail)
 
 
-def _not_late(tat: datetime | None, now: datetime, forgiven: timedelta) -> datetime:
+def _rate_start(tat: datetime | None, now: datetime, forgiven: timedelta) -> datetime:
     """Return the time from which the rate counts. It ignores a short delay of the claim, to keep later turns."""
     return now if tat is None else min(now, max(tat, now - forgiven))

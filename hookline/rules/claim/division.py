@@ -100,9 +100,9 @@ class Division:
             admission = self.admit(lane, self.part(lane, len(lanes) - index))
             self.take(lane, admission.quota)
             admitted.append(admission)
-        return [self._put_off(lane, admission) for lane, admission in zip(lanes, admitted, strict=True)]
+        return [self._line_up_rest(lane, admission) for lane, admission in zip(lanes, admitted, strict=True)]
 
-    def _put_off(self, lane: Lane, admission: Admission) -> Admission:
+    def _line_up_rest(self, lane: Lane, admission: Admission) -> Admission:
         """Let the rest of a lane wait in line if its application has no slots left: a claim could not take it."""
         settled_later = admission.counted or admission.paced
         if not admission.quota or settled_later or self._room_of(lane.app_no) > 0:

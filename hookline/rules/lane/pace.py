@@ -45,7 +45,7 @@ def lower_pace(lane: Lane, *, now: datetime, claimed_at: datetime | None, policy
         return replace(lane, pace=max(FLOOR, pace), pace_at=now, pace_top=rate, slowed_at=now)
     # Start from the effective rate: a window or a throttle may have kept the lane well below its pace.
     pace = max(FLOOR, (lane.pace if rate is None else min(lane.pace, rate)) / 2)
-    return replace(lane, pace=pace, pace_at=now, pace_top=_too_much(lane), slowed_at=now)
+    return replace(lane, pace=pace, pace_at=now, pace_top=_rate_too_high(lane), slowed_at=now)
 
 
 def raise_pace(lane: Lane, *, now: datetime, claimed_at: datetime | None, policy: CircuitPolicy) -> Lane:
@@ -57,7 +57,7 @@ def raise_pace(lane: Lane, *, now: datetime, claimed_at: datetime | None, policy
     if not _passed(lane.pace_at, now, policy) or _before(claimed_at, lane.pace_at):
         return lane
     raised = _raised(lane.pace, lane.pace_top)
-    if raised >= _enough(lane, policy):
+    if raised >= _highest_pace(lane, policy):
         return without_pace(lane)
     if lane.throttle_rate is not None:
         raised = min(raised, lane.throttle_rate)
@@ -96,15 +96,15 @@ def _raised(pace: float, top: float | None) -> float:
     return min(pace * 2, pace + max(GENTLE * top, (top - pace) / 2))
 
 
-def _enough(lane: Lane, policy: CircuitPolicy) -> float:
-    """Return the pace at which the lane needs no pace any more.
+def _highest_pace(lane: Lane, policy: CircuitPolicy) -> float:
+    """Return the pace at which a lane no longer needs one.
 
     If no rate is known to be too high, the rate at the end of a recovery is used instead.
     """
     return WELL_ABOVE * (lane.pace_top or policy.recovery_done * policy.recovery_rate)
 
 
-def _too_much(lane: Lane) -> float | None:
+def _rate_too_high(lane: Lane) -> float | None:
     """Return the rate that was too high: the current pace if it had been raised since the last complaint.
 
     A second complaint in a row only shows that the endpoint is still busy, so it does not change the known rate.

@@ -92,7 +92,7 @@ FROM hookline.dead_letter d JOIN hookline.endpoint e ON e.no = d.endpoint_no WHE
 ORDER BY 1
 
 -- name: deliveries_page
--- :after the last delivery id; :state and :held (whether the lane holds it back) are NULL for any.
+-- :after is the last delivery id of the previous page. :state and :held (whether the lane holds it back) may be NULL.
 SELECT f.* FROM (
 -- include: message_deliveries
 ) f WHERE f.id > :after::bigint AND (:state::integer IS NULL OR f.state = :state) AND (:held::boolean IS NULL OR f.held = :held)

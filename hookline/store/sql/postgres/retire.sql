@@ -59,7 +59,8 @@ DELETE FROM hookline.lane_event WHERE id = ANY (ARRAY(
   SELECT id FROM hookline.lane_event WHERE at < now() - make_interval(days => $1::integer) ORDER BY at LIMIT $2::integer))
 
 -- name: retire_dead
--- Counts all deleted dead letters, and the unresolved ones of them, which may have blocked their queue.
+-- Returns the number of deleted dead letters, and how many of them were unresolved. They may have blocked a queue,
+-- which gets a token.
 WITH gone AS (
        DELETE FROM hookline.dead_letter WHERE id = ANY (ARRAY(
          SELECT id FROM hookline.dead_letter WHERE died_at < now() - make_interval(days => $1::integer)

@@ -158,8 +158,8 @@ ORDER BY endpoint_no
 FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: stuck_lanes
--- One snapshot: a token commits together with its deliveries. A lane that waits for a free slot is woken when a leased
--- delivery ends.
+-- One statement, because it must see one snapshot: a token commits together with its deliveries. A lane that waits for
+-- a free slot is not stuck: the end of a leased delivery wakes it.
 WITH RECURSIVE waiting (endpoint_no) AS (
        SELECT min(endpoint_no) FROM hookline.delivery WHERE state < 2
        UNION ALL

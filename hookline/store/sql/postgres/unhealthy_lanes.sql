@@ -17,7 +17,7 @@ ORDER BY held DESC, n.failing_since NULLS LAST, n.endpoint_no LIMIT :max_rows::i
 -- name: unhealthy_lanes_dead
 -- Lanes with the most dead letters first. It visits a limited number of endpoints with dead letters, one by one along
 -- the index, and counts a limited number of dead letters of each. Ranges and orders are those of that index: with
--- equality conditions the planner reads the whole table if one endpoint has most of it.
+-- equality conditions the planner reads the whole table if one endpoint has most of its rows.
 WITH RECURSIVE found AS (
   (SELECT app_no, endpoint_no FROM hookline.dead_letter WHERE resolved_at IS NULL AND app_no BETWEEN :first::bigint AND :last::bigint
    ORDER BY app_no, endpoint_no LIMIT 1)
