@@ -56,7 +56,7 @@ async def test_the_summary_of_one_open_and_one_resolved_dead_letter(operator: Cl
     dead = await bury(scene)
     page = await operator.page("/dead-letters")
     assert verdict(page).startswith(
-        f"✕ 1 dead letter at {endpoint.url}. permanent_failure: the endpoint refused it for good"
+        f"✕ 1 dead letter at {endpoint.url}. permanent_failure: the endpoint refused it permanently"
     )
     assert [node.text for node in page.all("a", class_="button") if "all=1" in node["href"]] == [
         "Replay it",

@@ -282,8 +282,8 @@ def test_advice_is_the_same_for_a_terminal_and_a_page() -> None:
     dead = replace(delivery(DeliveryState.DEAD), reason=Reason.BUDGET_EXHAUSTED, detail="")
     told = explain.remedy(replace(way(), delivery=dead), at(0))
     assert told is not None
-    assert told.lines == ["its time was over; replay it if it is still of use:", "hookline dead replay dl_7"]
-    assert told.sentences == "Its time was over. Replay it if it is still of use."
+    assert told.lines == ["its time budget ended; replay it if it is still useful:", "hookline dead replay dl_7"]
+    assert told.sentences == "Its time budget ended. Replay it if it is still useful."
 
 
 async def test_a_message_accepted_while_the_circuit_is_open_is_held_from_the_start(scene: Scene) -> None:

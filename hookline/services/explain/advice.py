@@ -21,16 +21,16 @@ _MANY = {"it": "them", "its": "their", "it_is": "they are"}
 
 # The cause of each kind of dead letter, and what to do.
 _DEATHS = {
-    Reason.PERMANENT_FAILURE: ("the endpoint refused {it} for good", "replay {it} once that is fixed there"),
+    Reason.PERMANENT_FAILURE: ("the endpoint refused {it} permanently", "replay {it} once the endpoint accepts {it}"),
     Reason.ATTEMPTS_EXHAUSTED: ("every attempt failed", "replay {it} once the endpoint is healthy again"),
-    Reason.BUDGET_EXHAUSTED: ("{its} time was over", "replay {it} if {it_is} still of use"),
+    Reason.BUDGET_EXHAUSTED: ("{its} time budget ended", "replay {it} if {it_is} still useful"),
     Reason.ENDPOINT_GONE: (
         "the endpoint answered 410 and was disabled",
         "enable the endpoint first, if it is back, then replay {it}",
     ),
     Reason.ENDPOINT_DELETED: ("{its} endpoint was deleted, so nothing can be sent", "resolve {it}"),
     Reason.BLOCKED_ADDRESS: ("the address or port is not allowed", "replay {it} once the URL is right"),
-    Reason.UNSENDABLE: ("the request could not be made", "replay {it} once it can be"),
+    Reason.UNSENDABLE: ("the request could not be made", "replay {it} once the cause is fixed"),
 }
 
 # Settings for problems that only the operators of the deployment can fix.
@@ -113,7 +113,7 @@ def _release(history: DeliveryHistory, lane: Lane, now: datetime) -> Remedy | No
         return None
     if held_by(history, now):
         return Remedy(
-            words=["it is sent then", "if the endpoint is already healthy, reset its circuit"],
+            words=["it is sent at that time", "if the endpoint is already healthy, reset its circuit"],
             commands=[f"hookline endpoints reset {endpoint}"],
         )
     overdue = delivery.due_at is not None and now - delivery.due_at > OVERDUE
