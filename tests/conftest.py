@@ -24,7 +24,7 @@ from tests.support.raw import Raw, open_raw
 from tests.support.scene import Scene
 
 ENGINES = ("sqlite", "postgres")
-LAST_WORDS = 60.0  # seconds that a failed test has for its teardown
+LAST_WORDS = 60.0  # maximum seconds for the teardown of a failed test
 
 OpenStoreWith = Callable[[StoreOptions], Awaitable[Store]]
 
@@ -33,7 +33,8 @@ OpenStoreWith = Callable[[StoreOptions], Awaitable[Store]]
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
 
-# By default structlog prints every value of every frame in a traceback, which takes a second each.
+# By default structlog prints the local variables of every frame of a traceback, which takes a second for each
+# traceback.
 structlog.configure(
     processors=[
         *structlog.get_config()["processors"][:-1],
@@ -46,8 +47,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "store_options(**fields): the StoreOptions that `store` and `second` are opened with"
     )
-    # A shell in the background ignores SIGINT, and `nohup` ignores SIGHUP. The processes that the tests start would
-    # inherit that.
+    # A command that a shell runs in the background ignores SIGINT, and one under `nohup` ignores SIGHUP. The processes
+    # that the tests start would inherit this.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)

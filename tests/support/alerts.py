@@ -29,7 +29,7 @@ Outcome = Callable[[LeasedDelivery], Result]
 
 
 def only(**thresholds: Any) -> Thresholds:
-    """Return thresholds with every other rule switched off."""
+    """Return these thresholds. Every other rule is switched off."""
     return Thresholds(**(OFF | thresholds))
 
 
@@ -86,12 +86,12 @@ class Fleet:
         await self.watch.check()
 
     async def check_for(self, seconds: float) -> None:
-        """Check the rules as often as the watch does in this many seconds."""
+        """Check the rules as often as a process does in this many seconds."""
         for _ in range(round(seconds / EVERY)):
             await self.check()
 
     async def settle(self, seconds: float = 0.0) -> None:
-        """Let this time pass, then the time that a condition must be over before its alert is resolved."""
+        """Let `seconds` pass, and then the time after which an alert is resolved when its condition is over."""
         await self.scene.age(seconds)
         await self.check()
         await self.scene.age(120.0 - EVERY)

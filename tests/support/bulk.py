@@ -13,8 +13,8 @@ _COLUMNS = "app_no, endpoint_no, message_seq, message_at, message_id, event_type
 
 
 class Bulk:
-    """The SQL statements for one engine. All of them count from one instant, because a delivery refers to its message
-    by time too."""
+    """The SQL statements for one engine. All times are relative to one instant, because a delivery refers to its
+    message by id and time."""
 
     def __init__(self, engine: str, now: datetime, endpoints: list[Endpoint]) -> None:
         self.postgres = engine == "postgres"
@@ -91,7 +91,7 @@ class Bulk:
 
 
 async def load(raw: Raw, endpoints: list[Endpoint]) -> None:
-    """Fill every large table, spread over the endpoints. A quarter of the deliveries is leased."""
+    """Fill every large table with rows of all these endpoints. A quarter of the deliveries is leased."""
     made = Bulk(raw.engine, await raw.now(), endpoints)
     for part in (made.messages, made.deliveries, made.done, made.dead, made.attempts, made.tokens):
         await raw.execute(part())

@@ -1,6 +1,7 @@
-"""A real Chromium for tests of the pages. It is found or installed, launched once, and driven from its own thread.
+"""A real Chromium for tests of the pages. The tests find or install it, launch it once, and control it from a separate
+thread.
 
-`HOOKLINE_TEST_BROWSER` names a browser. Otherwise the tests use the one of the machine, or the one that Playwright
+`HOOKLINE_TEST_BROWSER` names a browser. Otherwise the tests use a browser of the machine, or the one that Playwright
 installs. `python -m tests.support.chromium` installs one if there is none.
 """
 

@@ -52,7 +52,7 @@ class Done:
 
 
 class Cli:
-    """Run `hookline` with the environment of one deployment and no other variables of ours."""
+    """Run `hookline` with the settings of one deployment and no other `HOOKLINE_` variables."""
 
     def __init__(self, settings: Mapping[str, str], directory: str) -> None:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("HOOKLINE_")}

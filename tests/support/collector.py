@@ -42,7 +42,8 @@ class ReceivedSpan(Struct, frozen=True, kw_only=True):
 
 
 class Collector:
-    """`with Collector() as collector:`. The spans are read from the requests of its receiver."""
+    """An OTLP server that runs during a block: `with Collector() as collector:`. It reads spans from the requests that
+    it received."""
 
     def __init__(self) -> None:
         self.receiver = Receiver()

@@ -12,7 +12,7 @@ from typing import Any
 Facts = dict[str, Any]
 Schema = dict[str, Any]
 
-# JSON types that may stand for an older or a numeric type.
+# JSON types that our document may use for a type in the facts.
 _WIDER = {"integer": {"integer", "number"}}
 
 
@@ -24,7 +24,7 @@ class Comparison:
         self._wider = wider
 
     def operation(self, theirs: Facts) -> list[str]:
-        """Return everything that a client of their operation would miss in ours."""
+        """Return what a client of Svix's operation would miss in our operation."""
         ours = self._document["paths"].get(theirs["path"], {}).get(theirs["method"].lower())
         if ours is None:
             return ["the operation itself"]

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-LONGEST_IDLE = 2.0  # seconds
+LONGEST_IDLE = 2.0  # seconds after which an idle connection is not used again
 
 Signed = Callable[[], Mapping[str, str]]  # the headers of the next attempt
 

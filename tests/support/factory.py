@@ -1,4 +1,5 @@
-"""Builders of everything that a store holds. All values differ, so a swapped column or a wrong join makes a test fail."""
+"""Builders of everything that a store holds. All values differ, so that a swapped column or a wrong join fails a
+test."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A server that forks a process for each short command, so that the command needs no time for imports.
 
-The server has imported the command line. Each command is still its own process, with its own arguments, environment,
-directory and streams. Run this module as a script with the path of a socket; it ends when its standard input ends.
-One connection is one request: a length, JSON and the three streams. The answer is the exit code.
+The server has already imported the code of the command line. Each command is still its own process, with its own
+arguments, environment, directory and streams. Run this module as a script with the path of a socket; it ends when its
+standard input ends. One connection is one request: a length, JSON and the three streams. The answer is the exit code.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ForkServer:
             env=self._environment,
         )
         assert self._process.stdout is not None
-        self._process.stdout.readline()  # the server listens now
+        self._process.stdout.readline()  # the server prints a line when it listens
 
     def close(self) -> None:
         self._process.communicate()
@@ -120,7 +120,8 @@ def main() -> None:
 
 def _begin_each(listener: socket.socket) -> bool:
     """Accept requests. Return True in the process of a command, ready to run it; return False when the input has ended."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for these child processes
+    # the kernel removes ended child processes, because nobody waits for them
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         ready, _, _ = select.select([listener, sys.stdin], [], [])
         if sys.stdin in ready:

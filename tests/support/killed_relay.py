@@ -39,7 +39,7 @@ def main(directory: str, rounds: str, seed: str) -> None:
     app = _forked(partial(_made, hookline))
     published: list[str] = []
     killed = 0
-    calls: list[int] = []  # calls of each relay that finished; one that waited for a busy machine made many
+    calls: list[int] = []  # number of function calls of each relay that finished; a relay that had to wait made many
     for number in range(int(rounds)):
         published += shop.publish(app, 1 + number % 5)
         last = chance.randint(1, chance.choice(calls)) if calls else LIVE
@@ -54,7 +54,7 @@ def main(directory: str, rounds: str, seed: str) -> None:
 
 
 def _forked(work: Callable[[], object]) -> str:
-    """Run in a forked process and return its result as text, or nothing if it was killed."""
+    """Run `work` in a forked process and return its result as text, or nothing if the process was killed."""
     reads, writes = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -104,8 +104,8 @@ async def _relayed(shop: AppFile, hookline: Path, last: int) -> int:
 
 
 class Calls:
-    """Count calls of every function, in Python and C and in all threads: at the start and at the return. Kill the
-    process at the last."""
+    """Count the starts and returns of all functions, in Python and C and in all threads. Kill the process at number
+    `last`."""
 
     def __init__(self, last: int) -> None:
         self._last = last

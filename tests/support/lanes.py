@@ -60,7 +60,7 @@ class World:
         self.now += timedelta(seconds=seconds)
 
     def add(self, count: int, due_in: float = 0.0) -> None:
-        """Ingest deliveries: add them and one wake token, and leave the lane as it is."""
+        """Ingest deliveries: add them and one wake token. The lane row does not change."""
         due = self.now + timedelta(seconds=due_in)
         for _ in range(count):
             self.waiting[self.made] = due
@@ -157,14 +157,14 @@ class World:
         assert (lane.opened_at is None) == (lane.circuit == Circuit.CLOSED)
         probes = [job for job in (*self.jobs, *self.lost) if job.probe and job.lease_until > self.now]
         assert len(probes) <= 1
-        # a job in flight will free the slot that the lane waits for
+        # If the lane waits for a slot, a job in flight must exist, which will free one.
         assert lane.waiting_floor is None or lane.in_flight > 0
         for due in set(self.waiting.values()):
             self._check_wakes(due)
 
     def _check_wakes(self, due: datetime) -> None:
-        """Invariant 7: there is a token no later than the due time of the delivery, or than the time until which its
-        lane is held."""
+        """Invariant 7: there is a wake token, no later than the due time of the delivery or the end of the hold of its
+        lane."""
         if self.lane.status != EndpointStatus.ACTIVE:
             return
         if self.lane.waiting_floor is not None and self.lane.waiting_floor <= due:

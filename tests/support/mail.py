@@ -1,5 +1,5 @@
-"""A real SMTP server on loopback. It keeps the mails it received, can demand TLS and a password, and can refuse or
-stall."""
+"""A real SMTP server on loopback. It stores the mails that it receives. It can require TLS and a password, refuse
+mails, or not answer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Mailed(Struct, frozen=True, kw_only=True):
 
 
 class MailServer(ThreadedServer):
-    """`with MailServer() as server:`"""
+    """An SMTP server that runs during a block: `with MailServer() as server:`."""
 
     def __init__(
         self,
@@ -37,9 +37,9 @@ class MailServer(ThreadedServer):
         silent: bool = False,
     ) -> None:
         super().__init__("mail server", tls=tls)
-        self.drips = drips  # seconds between two bytes of a greeting that never ends
-        self.silent = silent  # accepts connections and sends nothing
-        self.callers = 0  # number of connections so far
+        self.drips = drips  # if set, send a greeting that never ends, with this many seconds between two bytes
+        self.silent = silent  # True: accept connections and send nothing
+        self.callers = 0  # number of connections that the server accepted so far
         self.mails: list[Mailed] = []
         self.tries = 0  # mails offered by clients, accepted or not
         self.refuse = 0  # number of mails to refuse from now on

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class ManualClock:
-    """Each reading moves the clock forward by `step` seconds."""
+    """A clock that a test sets. Each reading moves it forward by `step` seconds."""
 
     def __init__(self) -> None:
         self.now = 1000.0

@@ -55,7 +55,8 @@ class Scrape:
         return {dict(labels)[label]: value for (found, labels), value in self.samples.items() if found == name}
 
     def grown(self, before: Scrape) -> dict[str, float]:
-        """Return what was counted since `before`, without the counters of the readings themselves."""
+        """Return how much each counter grew since `before`, without the counters that reading `/metrics` itself
+        increases."""
         found = {}
         for name, labels in self._counts:
             change = self.samples[name, labels] - before.samples.get((name, labels), 0.0)

@@ -42,7 +42,7 @@ LEDGER = "CREATE TABLE IF NOT EXISTS step (no integer PRIMARY KEY, name text NOT
 class Settings(Struct, frozen=True, kw_only=True):
     secret: str
     keys: str  # a URL: sqlite:///, postgresql:// or, for Redis, unix://
-    directory: str  # directory of the ledger, and of the files that allow a step
+    directory: str  # directory of the ledger, and of the files with which the test allows a step
     lease: float
     inbox: bool = False  # write the effect and its key in one transaction
 
@@ -111,7 +111,8 @@ async def main(port: int) -> None:
     app = Starlette(routes=[Route(PATH, Merchant(settings).paid, methods=["POST"])])
     async with opened(settings.keys) as keys:
         guarded = IdempotencyMiddleware(app, keys, kept)
-        # A client on a slow machine may reuse a connection late. The server must not have closed it by then.
+        # A client on a slow machine may reuse an idle connection late. So the server keeps idle connections open for
+        # long.
         config = uvicorn.Config(guarded, port=port, lifespan="off", timeout_keep_alive=300)
         await uvicorn.Server(config).serve()
 

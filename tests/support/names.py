@@ -16,11 +16,12 @@ class NameServer:
     """A name server over UDP. A name that the test did not add does not exist."""
 
     def __init__(self) -> None:
-        # the questions, each listed once although clients repeat a question that gets no answer
+        # The questions that arrived. A question that a client repeats, because it got no answer, is listed once.
         self.queries: list[tuple[str, int]] = []
         self._seen: dict[bytes, int] = {}  # number of earlier questions for the same name and type
         self._lost: set[tuple[str, int]] = set()
-        self._zone: dict[str, list[tuple[str, ...]]] = {}  # an empty list: the name is never answered
+        # answers by name; an empty list: questions for the name get no answer
+        self._zone: dict[str, list[tuple[str, ...]]] = {}
         self._ttl: dict[str, int] = {}
         self._news = threading.Condition()
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -48,7 +49,7 @@ class NameServer:
         self._zone[name], self._ttl[name] = [addresses], ttl
 
     def rebind(self, name: str, *answers: tuple[str, ...]) -> None:
-        """Give a new answer for each lookup, with a TTL of zero. The last answer stays."""
+        """Give the next of these answers for each lookup, with a TTL of zero. The last answer is repeated."""
         self._zone[name], self._ttl[name] = list(answers), 0
 
     def lose_first(self, name: str, *addresses: str) -> None:

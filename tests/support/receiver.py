@@ -27,7 +27,8 @@ class Received(Struct, frozen=True, kw_only=True):
 
 
 class Behaviour(Struct, frozen=True, kw_only=True):
-    """The response to a request. The first of raw, endless, cut and drip that is set decides its form."""
+    """The response to a request. If several of endless, raw, cut and drip are set, the first one in this order
+    counts."""
 
     status: int = 200
     body: bytes = b"ok"
@@ -36,7 +37,8 @@ class Behaviour(Struct, frozen=True, kw_only=True):
     delay: float = 0.0  # seconds to wait before the response
     answer_when: threading.Event | None = None  # nothing is sent before this event is set
     hang: bool = False  # never answer
-    reset: Literal["", "before", "after"] = ""  # send a TCP reset: after the head, or after the whole request
+    # send a TCP reset: "before" the body was read, or "after" the whole request
+    reset: Literal["", "before", "after"] = ""
     close: bool = False  # close without a response
     close_after: bool = False  # close the connection after the response without announcing it
     cut: int | None = None  # announce the whole body, send only this many bytes of it, then close
@@ -50,7 +52,7 @@ Choose = Callable[[Received], Behaviour]
 
 
 class Receiver(ThreadedServer):
-    """`with Receiver() as receiver:`"""
+    """An HTTP server that runs during a block: `with Receiver() as receiver:`."""
 
     def __init__(self, *, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None) -> None:
         super().__init__("receiver", host=host, port=port, tls=tls)
@@ -152,7 +154,7 @@ async def _answer(behaviour: Behaviour, writer: asyncio.StreamWriter) -> bool:
 
 
 async def _send_and_drain(writer: asyncio.StreamWriter, data: bytes) -> None:
-    """Send all data before the connection is closed."""
+    """Send all data and close the connection."""
     writer.write(data)
     writer.close()
     with contextlib.suppress(ConnectionError, ssl.SSLError):

@@ -26,7 +26,7 @@ from tests.support import factory, merchant
 from tests.support.ports import free_port
 from tests.support.processes import environment, running
 
-PATIENCE = 60.0  # seconds to wait for anything
+PATIENCE = 60.0  # maximum seconds that a test waits for a result
 
 
 # ── the receiver ──────────────────────────────────────────────────────────────────────────────────────────────────

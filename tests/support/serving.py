@@ -22,7 +22,7 @@ class Served(Struct, frozen=True, kw_only=True):
     process: Process
 
     def ended_well(self) -> None:
-        """Check that the server stopped with exit code 0 and that no request made it fail."""
+        """Check that the server stopped with exit code 0 and that no request caused an internal error."""
         code, output = self.process.stop(), self.process.output()
         assert code == 0, output
         assert "Traceback" not in output, output

@@ -45,7 +45,8 @@ def main(url: str) -> None:
 
 @contextmanager
 def opened(url: str) -> Iterator[tuple[Callable[[], Any], str]]:
-    """Return how a transaction begins, and how an order is written in it."""
+    """Connect to the database. Yield a function that begins a transaction, and the SQL statement that inserts an
+    order."""
     if url.startswith("sqlite:///"):
         file = sqlite3.connect(url.removeprefix("sqlite:///"), timeout=30, isolation_level=None)
         with closing(file):

@@ -10,7 +10,8 @@ import asyncpg
 
 from tests.support import factory
 
-# Ends the session that deletes, at once or at its commit. A sequence counts even if the transaction is rolled back.
+# A trigger that ends the session that deletes outbox rows, at the DELETE or at the COMMIT. A sequence counts how
+# often, because a rollback does not reset it.
 _CRASHES = """
 CREATE SEQUENCE crashes;
 CREATE FUNCTION crash() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -45,7 +46,7 @@ class ShopDatabase:
             await connection.close()
 
     async def publish(self, app: str, count: int = 1, **fields: Any) -> list[str]:
-        """Publish by calling the SQL function, as any language can, and return the event ids."""
+        """Publish events by calling the SQL function, as programs in any language can. Return the event ids."""
         given = {"event_type": "order.paid"} | fields
         names = ", ".join(f"{name} => ${at}" for at, name in enumerate(given, 3))
         call = f"SELECT hookline.publish(app => $1, payload => $2::text, {names})"

@@ -1,4 +1,4 @@
-"""Random streams of HTTP requests, made from a seed, so that a test knows the expected requests."""
+"""Random streams of HTTP requests, made from a seed. A stream comes with the requests that a server must run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _TRAILERS = (
 _EXTENSIONS = (b"", b"", b";a", b";a=b", b';a="b c"', b";upgrade=h2c;x=y")
 _METHODS = ("GET", "GET", "POST", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 
-# Bytes that are no request. The server answers each with 400, closes the connection and runs nothing that follows.
+# Invalid requests. The server answers each with 400, closes the connection and ignores the bytes that follow.
 BROKEN: dict[str, bytes] = {
     "no request": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     "HTTP/0.9": b"GET /\r\n\r\n",
@@ -225,7 +225,7 @@ _PUT_IN = (
 
 
 def marred(chance: random.Random, sent: bytes) -> bytes:
-    """Change, drop, insert or repeat a few bytes, so that nobody knows which requests remain."""
+    """Change, drop, insert or repeat a few bytes at random. Which requests are still valid is then unknown."""
     made = bytearray(sent)
     for _ in range(chance.randint(1, 4)):
         at, other = chance.randrange(len(made)), chance.randrange(len(made))

@@ -8,7 +8,7 @@ import threading
 from types import TracebackType
 from typing import Self
 
-PATIENCE = 60.0  # seconds; long, because the machine may be busy
+PATIENCE = 60.0  # maximum seconds that a test waits; long, because the machine may be busy
 MAX_HEAD = 1 << 20
 
 

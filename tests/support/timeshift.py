@@ -1,4 +1,4 @@
-"""Let time pass without waiting: move every instant in the database back, which makes the real clock that much later."""
+"""Let time pass without waiting: move every instant in the database back, as if the clock had moved forward."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from datetime import timedelta
 
 from tests.support.raw import Raw
 
-# These tables keep their instants: the time of a migration does not matter, and moved chart steps, which begin at whole
-# minutes, would collide.
+# The instants of these tables are not moved. The time of a migration does not matter. The steps of charts begin at
+# whole minutes, and would collide if they were moved.
 _LEFT_ALONE = frozenset({"migration", "activity", "org_activity"})
 
 
@@ -28,6 +28,6 @@ async def _shift(raw: Raw, table: str, columns: list[str], seconds: float) -> No
 
 
 async def _keep_tokens_recent(raw: Raw) -> None:
-    """Keep wake tokens recent, because engines look for recent tokens first and a running worker would have seen the
-    old ones."""
+    """Set old wake tokens to a recent time, because engines look for recent tokens first, and a running worker would
+    have seen the old ones."""
     await raw.execute("UPDATE wake SET at = $1 WHERE at < $1", await raw.now() - timedelta(seconds=1))

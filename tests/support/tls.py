@@ -9,7 +9,8 @@ from tests.support.threaded import ThreadedServer
 
 
 class TlsProxy(ThreadedServer):
-    """`with TlsProxy(context) as proxy: proxy.port`. `to` is the port of the server behind it."""
+    """A proxy that runs during a block: `with TlsProxy(context) as proxy: proxy.port`. `to` is the port of the server
+    behind it."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         super().__init__("TLS proxy", tls=context)

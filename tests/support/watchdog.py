@@ -1,6 +1,7 @@
 """End a test's PostgreSQL server and remove its directory after the process that started it has ended in any way.
 
-Run as a script with the directory as its argument. Its standard input is a pipe that only the owner holds open.
+Run as a script with the directory as its argument. Its standard input is a pipe that only the process that started it
+holds open.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def clear(directory: Path) -> None:
         os.kill(pid, signal.SIGQUIT)
         deadline = time.monotonic() + PATIENCE
         while postmaster_of(directory) is not None and time.monotonic() < deadline:
-            time.sleep(0.02)  # not our child process, so there is no event to wait for
+            time.sleep(0.02)  # the server is not a child process of this one, so there is no event to wait for
     shutil.rmtree(directory, ignore_errors=True)
 
 

@@ -18,7 +18,7 @@ from hookline.store import Store
 from hookline.store.outage import Outage
 
 QUICK_RETRY = RetryPolicy(base=0.02, factor=2.0, cap=0.2)
-PATIENCE = 60.0  # seconds; long, because the machine may be busy
+PATIENCE = 60.0  # maximum seconds that a test waits; long, because the machine may be busy
 
 
 LOOPBACK = Settings(allow_nets=("127.0.0.0/8", "::1/128"), slots=64, body_limit=1024, connect_timeout=30.0)

@@ -41,7 +41,7 @@ class Retention:
         self._options = database.options
 
     async def retire(self, limit: int = 5000) -> SweepReport:
-        """Run several transactions, so that a step that cannot get its lock does not undo the others."""
+        """Apply retention in several transactions, so that a step that cannot get its lock does not undo the others."""
         taken = await self._retire_rows(limit)
         try:
             await guarded(self._db, SweepLock.RETIRE, self._make_partitions, any_scan=True)
@@ -81,7 +81,7 @@ class Retention:
         return await guarded(self._db, SweepLock.RETIRE, work, any_scan=True)
 
     async def _retire_day(self, parent: str, name: str, day: date, limit: int) -> int:
-        """Drop the day's partition, or delete those of its rows that are not needed."""
+        """Drop the day's partition. If some of its rows are still needed, delete the others instead."""
         begin = datetime.combine(day, time(), UTC)
         end = begin + timedelta(days=1)
 
@@ -108,7 +108,8 @@ class Retention:
         return needed
 
     async def _retire_default(self, limit: int) -> int:
-        """Delete from the default partitions. They have the rows that arrived while a day's partition was missing."""
+        """Delete from the default partitions. These contain the rows that arrived while a day's partition was
+        missing."""
         now: datetime = await self._db.fetchval("now")
         cutoff = now - timedelta(days=self._options.retention_days)
         return sum([await self._retire_span(parent, _BEGINNING, cutoff, limit, default=True) for parent in _DELETE])

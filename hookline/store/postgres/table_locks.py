@@ -53,7 +53,8 @@ async def with_lock_retries(
 
 @asynccontextmanager
 async def _watching_blockers(find_blockers: FindBlockers) -> AsyncIterator[list[Any]]:
-    """Collect the blocking sessions while the block runs, because the lock error does not name them."""
+    """Collect the sessions that hold the lock while the body of the `with` runs, because the lock error does not name
+    them."""
     seen: list[Any] = []
     watching = asyncio.create_task(_watch(find_blockers, seen))
     try:

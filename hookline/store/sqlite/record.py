@@ -33,7 +33,7 @@ class BatchRecord:
 
 
 def _record(tx: Tx, results: Sequence[Result], wake: Collection[int]) -> tuple[RecordReport, bool]:
-    """Return the report, and whether a token was inserted."""
+    """Record the outcomes. Return the report, and whether a wake token was inserted."""
     claims = {(job.delivery_id, job.claim): True for job in fenced(tx, [result.job for result in results])}
     held = [result for result in results if claims.pop((result.job.delivery_id, result.job.claim), False)]
     wakes = lane_rows.Wakes(tx)

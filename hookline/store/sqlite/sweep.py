@@ -57,7 +57,8 @@ class Sweep:
         return await self._db.write(_sweep_failing, pause_dead, disable_after)
 
     async def retire(self, limit: int = 5000) -> SweepReport:
-        """Run one transaction per kind of history, so that other writes wait only for one of them."""
+        """Apply retention in one transaction per kind of history, so that other writes need not wait for all of
+        them."""
         if not self._db.context.clock.trusted():
             log.warning("retention_put_off", cause="the clock of this machine jumped")
             return SweepReport()
