@@ -100,7 +100,7 @@ class Claim(Protocol):
         timeout."""
 
     def wake(self) -> None:
-        """End the `wait` of this process. Any thread may call it."""
+        """End the `wait` of this process. Any thread may call this method."""
 
     async def claim(self, want: int, budgets: SlotBudgets) -> ClaimBatch:
         """Lease up to `want` due deliveries under a new claim token. `rules/claim/` has the fairness rules.
@@ -117,8 +117,8 @@ class Upkeep(Protocol):
     """Do the periodic work: expired leases and time budgets, failing endpoints, retention."""
 
     async def sweep_leases(self, limit: int = 1000) -> SweepReport:
-        """Return expired leases to pending, at the end of their lane, and free their slots. Does nothing if another
-        worker is doing it.
+        """Return deliveries with an expired lease to pending, at the end of their lane, and free their slots. Does
+        nothing if another worker is doing this.
 
         A lease that ends more than `FAR_LEASE` seconds from now counts as expired: it was made while the clock was
         ahead.

@@ -1,4 +1,4 @@
-"""The parts of one process that share a tally, and its `/metrics` page, read over a socket."""
+"""The parts of one process that share its counters (`Tally`), and its `/metrics` page, read over a socket."""
 
 from __future__ import annotations
 

@@ -284,7 +284,7 @@ class PostgresServer:
         atexit.unregister(self.close)
         self.stop(signal.SIGQUIT)
         if self._watchdog.poll() is None:
-            self._watchdog.communicate()  # its input ends, so it removes the directory
+            self._watchdog.communicate()  # closes the watchdog's input, so that it removes the directory
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1

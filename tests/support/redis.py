@@ -103,7 +103,7 @@ class RedisServer:
         atexit.unregister(self.close)
         self.stop()
         if self._watchdog.poll() is None:
-            self._watchdog.communicate()  # its input ends, so it removes the directory
+            self._watchdog.communicate()  # closes the watchdog's input, so that it removes the directory
 
     def _launch(self) -> bool:
         settings = {

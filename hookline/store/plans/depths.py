@@ -42,7 +42,7 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
     outbox_set_aside: int
     dead: Mapping[str, int]
     circuits: Mapping[int, int]
-    alerts: list[tuple[str, str, int]]  # name, severity, number
+    alerts: list[tuple[str, str, int]]  # name, severity and number of the alerts that fire
 
 
 def depths_of(found: Counted, at: datetime, seconds: float) -> Depths:

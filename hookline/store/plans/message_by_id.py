@@ -1,4 +1,4 @@
-"""Find a message by its id. On PostgreSQL only the partitions around the id's time are searched."""
+"""Find a message by its id. On PostgreSQL the partitions around the time in the id are searched first."""
 
 from __future__ import annotations
 

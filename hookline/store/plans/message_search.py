@@ -127,7 +127,7 @@ def scans(where: MessageSearch, apps: Sequence[int], page: Page) -> tuple[Scan, 
 
 
 def states(found: Sequence[Row]) -> dict[str, dict[str, int]]:
-    """Count deliveries by message and by state word."""
+    """Count the deliveries of each message by state word (`pending`, `held` and so on)."""
     made: dict[str, dict[str, int]] = {}
     for row in found:
         counted = made.setdefault(row["message_id"], {})

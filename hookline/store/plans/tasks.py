@@ -155,7 +155,7 @@ class Tasks(Replays):
         try:
             return await self._step_task(task_id, limit)
         except LockTimeout:
-            return None  # the next step tries again
+            return None  # a lock was not free in time; the next step tries again
 
     @searches_and_changes
     def _step_task(self, task_id: str, limit: int) -> Plan[Task | None]:

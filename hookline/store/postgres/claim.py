@@ -71,8 +71,8 @@ class Claim:
         self._full_scan_cost = 0.0  # seconds that the last full scan took
         self._rotation = Rotation()
         self._listener: Connection | None = None
-        self._asleep = False  # True: the listener's session holds the sleepers' lock
-        self._releasing: asyncio.Task[None] | None = None  # the task that releases the sleepers' lock
+        self._asleep = False  # True: the listener's session holds the lock that says that this worker sleeps
+        self._releasing: asyncio.Task[None] | None = None  # the task that releases that lock
 
     # ── claim ──
 
@@ -120,8 +120,8 @@ class Claim:
         )
 
     async def _pace(self, connection: Connection, division: Division, locked: _Lanes) -> None:
-        """Lock the pace rows after the lanes, in the order of applications, so that no transaction that holds a pace
-        waits for a lane."""
+        """Lock the rate limits of applications (the pace rows) after the lanes, in the order of applications. So no
+        transaction that holds a pace row waits for a lane."""
         rates = division.unpaced(locked.lanes)
         if rates:
             found = await connection.fetch(self._sql["app_paces_lock"], list(rates))
@@ -293,9 +293,9 @@ class Claim:
     # ── sleep ──
 
     async def arm(self) -> bool:
-        """Take the sleepers' lock. Either a transaction that adds work sees this worker sleep and notifies it, or this
-        worker sees that transaction and polls. So no wake-up is lost. While no worker sleeps, no notifications are
-        sent."""
+        """Take a shared lock that says that this worker sleeps. Either a transaction that adds work sees this worker
+        sleep and notifies it, or this worker sees that transaction and polls. So no wake-up is lost. While no worker
+        sleeps, no notifications are sent."""
         await self._wait_released()
         self._woken.clear()
         if self._asleep:
@@ -305,7 +305,7 @@ class Claim:
                 listener = await self._listening()
                 self._asleep = await listener.fetchval(self._sql["sleep"], timeout=_ANSWER)
         except (StoreUnavailable, asyncio.CancelledError):
-            self._drop_listener()  # the session may hold the sleepers' lock
+            self._drop_listener()  # the session may hold the lock that says that this worker sleeps
             raise
         return self._asleep
 
@@ -323,15 +323,15 @@ class Claim:
             self._release_soon()
 
     def _release_soon(self) -> None:
-        """Release the sleepers' lock in the background, because a busy worker needs no notifications and must not wait
-        for the release."""
+        """Release the lock that says that this worker sleeps. This runs in the background, because a busy worker must
+        not wait for it."""
         if self._asleep:
             self._asleep = False
             self._releasing = self._loop.create_task(self._release_sleep_lock())
 
     async def _wait_released(self) -> None:
-        """Wait until the release of the sleepers' lock has ended, because a session runs one statement at a time. The
-        release is shielded from cancellation of the caller."""
+        """Wait until the release that `_release_soon` started has ended, because a session runs one statement at a
+        time. The release is shielded from cancellation of the caller."""
         if self._releasing is not None:
             await asyncio.shield(self._releasing)
             self._releasing = None

@@ -113,8 +113,8 @@ class OutboxWatch:
         return self._leads
 
     async def _sleep(self, session: Session) -> float:
-        """Try to take the sleepers' lock without waiting. A leader that waited for the lock could not read
-        notifications, although every publisher would send one."""
+        """Try to take the lock that says that the leader sleeps, without waiting. A leader that waited for the lock
+        could not read notifications, although every publisher would send one."""
         self._notified.clear()
         self._asleep = await session.fetchval(_SLEEP, timeout=_ANSWER)
         if self._asleep:
@@ -132,8 +132,8 @@ class OutboxWatch:
         return self._poll
 
     def _release_soon(self) -> None:
-        """Release the sleepers' lock in the background, because a busy relay needs no notifications and must not wait
-        for the release."""
+        """Release the lock that says that the leader sleeps. This runs in the background, because a busy relay must
+        not wait for it."""
         if self._asleep:
             self._asleep = False
             self._releasing = asyncio.get_running_loop().create_task(self._release_sleep_lock())
@@ -147,8 +147,8 @@ class OutboxWatch:
             self._drop()
 
     async def _wait_released(self) -> None:
-        """Wait until the release of the sleepers' lock has ended, because a session runs one statement at a time. The
-        release is shielded from cancellation of the caller."""
+        """Wait until the release that `_release_soon` started has ended, because a session runs one statement at a
+        time. The release is shielded from cancellation of the caller."""
         if self._releasing is not None:
             await asyncio.shield(self._releasing)
             self._releasing = None

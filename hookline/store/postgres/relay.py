@@ -27,8 +27,8 @@ _MAX_BYTES = 16 * 1024 * 1024  # maximum bytes of payload to read at once; a lar
 # another one that has higher row numbers.
 _LATE_ROWS = 1000
 # Seconds. A full scan is slow if it takes longer than `_CHEAP`, plus `_PER_ROW` for each row that it finds.
-_CHEAP, _PER_ROW, _LONGEST_REST = 0.015, 0.005, 2.0
-_MAX_SLOW = 5  # slow full scans in a row before full scans rest; a few may be slow only because the machine is busy
+_CHEAP, _PER_ROW, _LONGEST_PAUSE = 0.015, 0.005, 2.0
+_MAX_SLOW = 5  # slow full scans in a row before full scans pause; a few may be slow only because the machine is busy
 
 Found = tuple[OutboxRow, int | None]  # the row and its application's number
 Taken = tuple[int, NewMessage]  # the row's number and its message
@@ -40,7 +40,7 @@ class Scan:
     full of deleted rows, so a full scan is slow.
 
     While full scans are fast for the number of rows that they find, every scan is full. After a few slow ones in a
-    row, full scans rest for five times the last duration. Between them only new rows are read, and none with an
+    row, full scans pause for five times the last duration. In the pause only new rows are read, and none with an
     ordering key, because an earlier row of that key may have a lower number.
     """
 
@@ -59,7 +59,7 @@ class Scan:
             return
         self._slow_scans = self._slow_scans + 1 if seconds > _CHEAP + _PER_ROW * len(found) else 0
         if self._slow_scans >= _MAX_SLOW:
-            self._full_scan_at = monotonic() + min(_LONGEST_REST, 5 * seconds)
+            self._full_scan_at = monotonic() + min(_LONGEST_PAUSE, 5 * seconds)
 
 
 class Relay:

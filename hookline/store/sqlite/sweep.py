@@ -162,7 +162,8 @@ def _many_dead(tx: Tx, pause_dead: int) -> set[int]:
 
 # ── retention ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-EXPIRING = ("retire_key", "retire_answer", "retire_token", "retire_session")  # these rows have their own expiry time
+# delete rows that have their own expiry time
+EXPIRING = ("retire_key", "retire_answer", "retire_token", "retire_session")
 RETIRED = (
     "retire_resolved",
     "retire_attempts",

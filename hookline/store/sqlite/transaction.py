@@ -1,4 +1,4 @@
-"""Transactions: named statements, one clock reading and the store's options."""
+"""A transaction on SQLite runs named statements. It reads the clock once and knows the store's options."""
 
 from __future__ import annotations
 
