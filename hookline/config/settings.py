@@ -77,7 +77,7 @@ class Config:
     outbox_poll: float = setting(
         duration(0.01, 1),
         "40ms",
-        "Time between two polls of an outbox in a PostgreSQL database; at most 1s. Notifications only shorten it.",
+        "Time between two polls of an outbox in a PostgreSQL database; at most 1s. A notification starts a poll earlier.",
     )
     host: str = setting(parsers.host_name, "127.0.0.1", "Address on which the HTTP server listens.")
     port: int = setting(parsers.integer(1, 65535), "8071", "Port on which the HTTP server listens.")
@@ -169,10 +169,10 @@ class Config:
     )
     request_timeout: float = setting(duration(0.1, 600), "30s", "Deadline of an attempt, including the whole response.")
     connect_timeout: float = setting(
-        duration(0.05, 600), "10s", "Deadline of connect and TLS; at most that of the attempt."
+        duration(0.05, 600), "10s", "Deadline of connecting, with TLS; at most `HOOKLINE_REQUEST_TIMEOUT`."
     )
     retry_strategy: Strategy = setting(  # noqa: RUF009 - declares a field
-        parsers.member(Strategy), "full_jitter", "How retries wait: `full_jitter`, `decorrelated`, `fixed`."
+        parsers.member(Strategy), "full_jitter", "Backoff of retries: `full_jitter`, `decorrelated`, `fixed`."
     )
     retry_base: float = setting(_policy("base"), "1s", "Longest wait before the first retry; the wait is random.")
     retry_factor: float = setting(
@@ -255,7 +255,7 @@ class Config:
         parsers.servers, "", "DNS servers to use instead of the system's: `9.9.9.9,[2620:fe::fe]:53`."
     )
     ca_bundle: str | None = optional(
-        parsers.existing_file, "PEM file of authorities to trust instead of the system's or certifi's."
+        parsers.existing_file, "PEM file of certificate authorities to trust instead of the system's or certifi's."
     )
     log_format: str = setting(parsers.choice("human", "json"), "human", "Format of the log: `human` or `json`.")
     log_level: str = setting(
@@ -278,8 +278,8 @@ class Config:
     )
     metrics_token: str | None = optional(
         parsers.metrics_token,
-        "Token that is required to read `/metrics`. Without a token, everybody can read them on a separate port, and only this "
-        "machine can read them on the API's port.",
+        "Token that is required to read `/metrics`. Without a token, everybody can read the metrics on a separate port, "
+        "and only this machine can read them on the API's port.",
         secret=True,
     )
     metrics_endpoints: EndpointLabels = setting(  # noqa: RUF009 - declares a field
@@ -310,7 +310,7 @@ class Config:
     alert_endpoint: float = _alert(
         parsers.percentage,
         "50%",
-        "more than this share of an endpoint's attempts failed in `HOOKLINE_ALERT_ENDPOINT_FOR`",
+        "more than this share of an endpoint's attempts failed within `HOOKLINE_ALERT_ENDPOINT_FOR`",
     )
     alert_endpoint_for: float = setting(
         duration(180, 2700), "15m", "Time over which `HOOKLINE_ALERT_ENDPOINT` is measured."
