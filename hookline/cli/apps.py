@@ -53,7 +53,7 @@ async def throttle(
     rate: Annotated[int | None, Argument(metavar="[RATE]", help="Maximum requests per second.")] = None,
     off: Annotated[bool, Option("--off", help="Remove the limit.")] = False,
 ) -> None:
-    """Limit the requests to all endpoints of an application together. Running workers apply it at once.
+    """Limit the requests to all endpoints of an application together. Running workers apply the limit at once.
 
     hookline apps throttle acme 50
     """

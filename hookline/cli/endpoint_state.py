@@ -42,7 +42,7 @@ def circuit_name(view: LaneView) -> str:
 
 
 async def pause(cmd: OrgCommand, ref: params.EndpointRef, why: Why = None) -> None:
-    """Stop sending to this endpoint. Deliveries are still created, and wait for `endpoints resume`."""
+    """Stop sending to an endpoint. Deliveries are still created, and wait for `endpoints resume`."""
     paused, view = await _change(cmd, ref, partial(endpoint_state.pause, cause=why))
     cmd.out.answer(wire.endpoint(paused), _status(paused, view))
 
@@ -96,7 +96,9 @@ async def open_circuit(
     until: Annotated[str | None, Option(help="Or until when: 2026-01-31T12:00:00Z.")] = None,
     why: Why = None,
 ) -> None:
-    """Open its circuit. Hookline sends nothing until the given time, and then one probe. Time budgets run on meanwhile.
+    """Open an endpoint's circuit. Hookline sends nothing until the given time, and then one probe.
+
+    Time budgets keep running while the circuit is open.
 
     hookline endpoints open ep_... --for 2h --why "they deploy a new database"
     """
@@ -112,7 +114,7 @@ def _end(length: str | None, until: str | None) -> datetime | timedelta | None:
 
 
 async def close_circuit(cmd: OrgCommand, ref: params.EndpointRef, why: Why = None) -> None:
-    """Close its open circuit step by step: few requests at first, and twice as many after each step that succeeds.
+    """Close an endpoint's circuit step by step: few requests at first, and twice as many after each step that succeeds.
 
     hookline endpoints close ep_... --why "they say that they are back"
     """
@@ -120,7 +122,7 @@ async def close_circuit(cmd: OrgCommand, ref: params.EndpointRef, why: Why = Non
 
 
 async def reset_circuit(cmd: OrgCommand, ref: params.EndpointRef, why: Why = None) -> None:
-    """Close its circuit at once and clear its failures and holds. Hookline sends what waits now.
+    """Close an endpoint's circuit at once, and clear its failures and holds. Hookline sends waiting deliveries now.
 
     hookline endpoints reset ep_... --why "their disk is no longer full"
     """

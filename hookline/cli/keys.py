@@ -25,7 +25,7 @@ async def create(
     app_ref: params.OnlyApp = None,
     days: Annotated[float | None, Option(help="Days until it expires.", show_default="until it is revoked")] = None,
 ) -> None:
-    """Create an API key and print it. This is the only time: Hookline stores only its hash.
+    """Create an API key and print it. Hookline stores only a hash, so it cannot print the key again.
 
     hookline keys create "checkout service" --scope publish
     """

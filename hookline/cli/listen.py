@@ -50,7 +50,7 @@ class Options(Struct, frozen=True, kw_only=True):
 
 
 async def listen(cmd: CreatingCommand, options: Options) -> None:
-    """Receive webhooks: print each one, verify its signature, respond as you choose.
+    """Receive webhooks: print each one, verify its signature, and respond as you choose.
 
     hookline listen --register demo
 

@@ -38,7 +38,9 @@ async def add(
     role: Annotated[Role, Option(help="`read` can see everything and change nothing.")] = Role.FULL,
     password_stdin: Stdin = False,
 ) -> None:
-    """Add an operator. Asks for the password twice. It is never an argument, because other users of this machine see those.
+    """Add an operator. The command asks for the password twice.
+
+    The password is never an argument, because other users of this machine can see arguments.
 
     hookline operators add ada
 
@@ -77,7 +79,7 @@ async def role(
     name: Name,
     role: Annotated[Role, Argument(metavar="full|read", help="`full`, or `read`: see everything and change nothing.")],
 ) -> None:
-    """Change what an operator may do. It applies at once, also to sessions that exist."""
+    """Change the role of an operator. The new role applies at once, also to existing sessions."""
     changed = await cmd.call(operators.set_role, name, Scope(role.value))
     allowed = "do everything" if changed.role == Scope.FULL else "only look"
     cmd.out.answer(_document(changed), f"{changed.name} may {allowed}")

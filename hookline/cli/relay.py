@@ -40,7 +40,7 @@ def relay(cmd: Command, given: From = None, once: Once = False) -> None:
 
     hookline relay                   Hookline's own database, and HOOKLINE_OUTBOX_URLS
 
-    hookline relay --from sqlite:////srv/shop.db     only that one
+    hookline relay --from sqlite:////srv/shop.db     only this database
 
     hookline relay --once            exit code 1 if rows were set aside, 4 if a database is unavailable
 

@@ -38,8 +38,9 @@ async def reseal(
 
     hookline reseal --dry-run
 
-    Run it when every process has the new key as its first one (docs/guides/rotate-secrets-and-keys.md). It works beside
-    running processes. You can interrupt it: the next run continues. The exit code is 1 while anything is left.
+    Run it when every process has the new key as its first key (docs/guides/rotate-secrets-and-keys.md). Other
+    processes can keep running. You can interrupt the command: the next run continues. The exit code is 1 if a value is
+    left that is not encrypted with the first key.
     """
     async with cmd.session() as opened:
         if dry_run:

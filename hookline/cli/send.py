@@ -41,7 +41,7 @@ async def send(
     ] = None,
     wait: Annotated[float, Option(help="Maximum seconds to wait until it is delivered or dead.")] = 0,
 ) -> None:
-    """Send a message to every endpoint of an application that matches.
+    """Send a message to every matching endpoint of an application.
 
     hookline send demo order.paid --data '{"id": 7}'
 

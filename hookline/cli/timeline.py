@@ -98,7 +98,7 @@ async def timeline(
     ] = None,
     limit: params.Limit = 50,
 ) -> None:
-    """Show the changes of its circuit, status and pace, with cause and actor, newest first.
+    """Show the changes of an endpoint's circuit, status and pace, with cause and actor, newest first.
 
     hookline endpoints timeline ep_... --since 7d --kind circuit_opened
     """
