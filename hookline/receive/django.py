@@ -38,7 +38,7 @@ def verified(
         return core.verify(settings, incoming(settings, request, headers))
 
     def decorate(view: Handler) -> Handler:
-        """Return an async function for an async view: Django checks this to decide whether to await it."""
+        """Return an async function for an async view only, because Django awaits only async functions."""
         is_async = inspect.iscoroutinefunction(view)
         return handlers.decorated(view, webhook_of, to_django, run=view, is_async=is_async)
 

@@ -73,7 +73,7 @@ def _check_takes_webhook(handler: Handler) -> None:
 
 
 def request_among(args: tuple[Any, ...], kind: type[T], framework: str) -> T:
-    """Return the request: the first argument of a handler, or the second if the handler is a method."""
+    """Return the request: the first argument of a handler, or the second after `self`."""
     for arg in args[:2]:
         if isinstance(arg, kind):
             return arg

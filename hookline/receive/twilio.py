@@ -19,7 +19,7 @@ from hookline.signing.signature_headers import HMAC, Request, SignedParts, decod
 
 _MAX_FIELDS = 1000
 _LONGEST_URL = 16 * 1024
-_LONGEST_FORM = 128 * 1024  # maximum bytes of a form; it is decoded before it is verified, which is slow
+_LONGEST_FORM = 128 * 1024  # maximum bytes of a form; decoding is slow, and the form is not verified yet
 _FORM = "application/x-www-form-urlencoded"
 _PORTS = {"http": "80", "https": "443"}
 _SIDS = ("MessageSid", "CallSid")

@@ -296,7 +296,7 @@ class _Exchange:
     async def _forward(self, message: Message) -> None:
         """Send a message.
 
-        If the client is gone, raise only if the response is saved and more of the body would follow.
+        If the client is gone, raise the error only if the response is saved and more of the body would follow.
         """
         try:
             if self._is_gone:

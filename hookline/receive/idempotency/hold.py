@@ -285,7 +285,7 @@ class Holder(BaseHolder):
             if outcome is False and not has_changed:
                 self._due.pop(hold, None)
                 self._unsaved.discard(hold)
-            elif hold in self._due:  # it is missing if the hold has ended meanwhile
+            elif hold in self._due:  # a hold that has ended meanwhile is not there
                 self._due[hold] = time.monotonic() + (self._renew_after if outcome else self._retry_after)
         return outcome is not None
 

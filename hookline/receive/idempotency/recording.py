@@ -84,7 +84,7 @@ class Recording:
     def _keeps(self) -> bool:
         """Return whether the response is saved.
 
-        An error with `Retry-After` and the redirects 307 and 308 are not final.
+        An error with `Retry-After` and the redirects 307 and 308 are never saved.
         """
         asks_again = self._status >= 400 and any(name == b"retry-after" for name, _ in self._headers)
         is_final = self._status > 0 and self._status not in _REDIRECTED and not asks_again

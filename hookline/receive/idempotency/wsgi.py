@@ -121,7 +121,7 @@ def _text(native: str) -> str:
 def _path(environ: Environ) -> str:
     """Return the root and the path.
 
-    A slash between them is missing after a request line such as `POST pay HTTP/1.1`.
+    The slash between them is added if it is missing, as in the request line `POST pay HTTP/1.1`.
     """
     root, path = environ.get("SCRIPT_NAME", ""), environ.get("PATH_INFO", "")
     return _text(root + path if path.startswith("/") or not path else f"{root}/{path}")

@@ -28,7 +28,7 @@ class InboxWorker(WorkerLoop):
     policy    when the handler is called again, and when the event is dead (it then has a reason and the error)
     lease     seconds (60) until another worker may take the event of a worker that died. A worker that is alive keeps its event
     poll      seconds (0.2) between two polls while the worker is idle. An `accept` in the same process wakes the worker at once
-    keep      how long keys are kept (30 days); the worker deletes them every hour. None: you call `clean` yourself
+    keep      how long keys are kept (30 days); the worker deletes older ones hourly. None: you call `clean` yourself
     """
 
     _event = threading.Event

@@ -22,7 +22,7 @@ from hookline.receive.idempotency.keys import KeyStoreUnavailable
 Row = tuple[Any, ...]
 Values = Sequence[Any]
 
-MAX_CONNECTIONS = 8  # per process, if a function opens them; a statement takes about a millisecond
+MAX_CONNECTIONS = 8  # maximum per process, if a function opens them; a statement takes about a millisecond
 
 
 def connections(source: Any, timeout: float) -> Connections:

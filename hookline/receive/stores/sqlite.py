@@ -160,7 +160,7 @@ class SqliteKeys:
     def _own(self) -> _Own:
         """Return the connection of this process.
 
-        To use or close the parent's connection would release the parent's locks.
+        To close the connection of a parent process would release the parent's locks.
         """
         return self._by_process.setdefault(os.getpid(), _Own())
 
