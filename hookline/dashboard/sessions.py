@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from urllib.parse import quote
 
+import structlog
 from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -37,6 +38,8 @@ from hookline.web.context import WebContext
 from hookline.web.errors import UNAVAILABLE, Refused, log_outage, refusal_headers
 from hookline.web.html import Safe
 from hookline.web.sign_in import NO_PORTAL, Locked, SignedIn, SignIn, token_of_link
+
+log = structlog.get_logger()
 
 SESSION, PROOF, MARK = "session", "form", "browser"  # names of cookies
 PROOF_SECONDS = 12 * 3600.0
@@ -81,7 +84,7 @@ class Sessions:
             raise SignatureError("sign in")
         caller = await self._caller(session, _address(request))
         use = partial(self._store.access.touch_session, session.hash)
-        self._uses.note(session.hash.hex(), use, "session_use_not_noted")
+        self._uses.note(session.hash.hex(), use, lambda error: log.debug("session_use_not_noted", error=error))
         name = session.operator or session.key_name or "token"
         return Viewer(
             caller=caller,

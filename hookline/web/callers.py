@@ -78,8 +78,9 @@ class LastUses:
         self._noted: RecentCache[str, bool] = RecentCache(monotonic, TOUCHED)
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def note(self, name: str, write: Callable[[], Awaitable[None]], failed: str) -> None:
-        """Call `write`, unless it was called for this `name` recently. If the store is not available, log `failed`."""
+    def note(self, name: str, write: Callable[[], Awaitable[None]], failed: Callable[[str], None]) -> None:
+        """Call `write`, unless it was called for this `name` recently. If the store is not available,
+        call `failed` with the error."""
         if self._noted.get(name):
             return
         self._noted.put(name, True)
@@ -87,12 +88,12 @@ class LastUses:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _write(self, name: str, write: Callable[[], Awaitable[None]], failed: str) -> None:
+    async def _write(self, name: str, write: Callable[[], Awaitable[None]], failed: Callable[[str], None]) -> None:
         try:
             await write()
         except StoreUnavailable as error:
             self._noted.drop(name)
-            log.debug(failed, key=name, error=str(error))
+            failed(str(error))
 
 
 class Authenticator:
@@ -142,7 +143,7 @@ class Authenticator:
             _check_issued(grant.issued_at, app)
         if secret != self._secret:
             older = tokens.secret_id(secret)
-            self._uses.note(older.hex(), partial(self._store.access.secret_seen, older), "key_use_not_noted")
+            self._note_use(older.hex(), partial(self._store.access.secret_seen, older))
         return Caller(
             org_id=org.id,
             actor=Actor(kind=ActorKind.TOKEN if app is None else ActorKind.APPLICATION_TOKEN),
@@ -188,7 +189,7 @@ class Authenticator:
         if found.expires_at is not None and found.expires_at <= self._wall():
             raise SignatureError("the API key has expired")
         app = await self._only_application(found.org_id, found.app_id, "the API key's")
-        self._uses.note(found.id, partial(self._store.access.touch_api_key, found.id), "key_use_not_noted")
+        self._note_use(found.id, partial(self._store.access.touch_api_key, found.id))
         return Caller(
             org_id=found.org_id,
             actor=Actor(kind=ActorKind.KEY if app is None else ActorKind.APPLICATION_KEY, name=found.name),
@@ -197,6 +198,9 @@ class Authenticator:
             key_id=found.id,
             expires_at=found.expires_at,
         )
+
+    def _note_use(self, name: str, write: Callable[[], Awaitable[None]]) -> None:
+        self._uses.note(name, write, lambda error: log.debug("key_use_not_noted", key=name, error=error))
 
     async def _only_application(self, org_id: str, app_id: str | None, whose: str) -> Application | None:
         """Return the only application of a token or key, or None if it is for the whole organization."""
