@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 from hookline.config import load
-from hookline.model import Application, Secret
+from hookline.model.catalogue import Application
+from hookline.model.endpoints import Secret
 from hookline.observe.tally import Tally
 from hookline.security.vault import Vault
 from hookline.server.process import work

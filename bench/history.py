@@ -16,8 +16,9 @@ from rich.console import Console
 from rich.progress import Progress
 
 from hookline import ids
-from hookline.model import Application, Endpoint, EventType, Secret
 from hookline.model.activity import ALL, MINUTE, QUARTER
+from hookline.model.catalogue import Application, EventType
+from hookline.model.endpoints import Endpoint, Secret
 from hookline.model.measures import SECONDS
 from hookline.model.pulses import EVERY, Pulse
 from hookline.model.states import DeliveryState, EndpointStatus, Reason

@@ -30,7 +30,7 @@ from bench.ground import BODY, application, database, load_backlog, opened, work
 from bench.witness import Account, Answer, Witness
 from hookline.clock import monotonic
 from hookline.config import load
-from hookline.model import Application
+from hookline.model.catalogue import Application
 from hookline.store import Store
 from tests.support import factory
 from tests.support.processes import environment

@@ -27,7 +27,8 @@ from bench.history import Past, load
 from hookline import clock, ids
 from hookline.dashboard import pages
 from hookline.dashboard.page_context import PORTAL
-from hookline.model import NewTask, Scope, TaskKind, TaskWork
+from hookline.model.actors import Scope
+from hookline.model.tasks import NewTask, TaskKind, TaskWork
 from hookline.security import tokens
 from hookline.store import Store
 from tests.dashboard.client import Client

@@ -40,7 +40,7 @@ from hookline import clock
 from hookline.config import Config, load
 from hookline.engine.sender import process as sender_process
 from hookline.engine.worker import Worker
-from hookline.model import Application
+from hookline.model.catalogue import Application
 from hookline.observe.attempt_log import AttemptLog, LogSettings
 from hookline.observe.tally import Tally
 from hookline.security import tokens

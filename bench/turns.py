@@ -24,7 +24,8 @@ from bench.ground import BODY, application, database, opened, worker
 from bench.isolation import HEALTHY, accept, settled, until, waits_of, warm
 from bench.witness import Witness
 from hookline.clock import monotonic
-from hookline.model import Application, Secret
+from hookline.model.catalogue import Application
+from hookline.model.endpoints import Secret
 from hookline.signing import new_secret
 from hookline.store import Store
 from tests.support import factory

@@ -15,7 +15,7 @@ import structlog
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import settings
 
-from hookline.model import Application, Organization
+from hookline.model.catalogue import Application, Organization
 from hookline.security.vault import Vault, new_key
 from hookline.store import Store, StoreOptions, open_store
 from tests.support import factory

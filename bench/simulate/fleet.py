@@ -18,7 +18,9 @@ from msgspec import Struct
 from bench.simulate.plans import DEFAULT
 from bench.simulate.world import BEGIN, Plan, Watch, World
 from hookline.engine.worker import WorkerSettings
-from hookline.model import CircuitPolicy, LeasedDelivery, Sent
+from hookline.model.attempts import Sent
+from hookline.model.deliveries import LeasedDelivery
+from hookline.model.policy import CircuitPolicy
 from hookline.model.states import ErrorKind
 
 HOUR = timedelta(hours=1)

@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 
 from bench.simulate.plans import DEFAULT, FULL_JITTER, OURS
 from bench.simulate.world import BEGIN, Endpoint, Plan, Watch, World
-from hookline.model import LeasedDelivery, Sent
+from hookline.model.attempts import Sent
+from hookline.model.deliveries import LeasedDelivery
 
 MESSAGES = 5_000
 BACKLOGS = (1_000, 5_000, 20_000, 50_000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from bench.simulate.world import Plan
-from hookline.model import CircuitPolicy, RetryPolicy, Strategy
+from hookline.model.policy import CircuitPolicy, RetryPolicy, Strategy
 
 DEFAULT = RetryPolicy()
 # No delivery dies during the simulation. Deliveries that exceed the real maximum number of attempts are counted instead.

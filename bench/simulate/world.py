@@ -16,18 +16,12 @@ from itertools import count
 from typing import Any, Protocol
 
 from hookline.engine.worker import SETTLE, WorkerSettings
-from hookline.model import (
-    CircuitPolicy,
-    ClaimBatch,
-    Delivered,
-    Lane,
-    LeasedDelivery,
-    Result,
-    Retry,
-    RetryPolicy,
-    Sent,
-)
+from hookline.model.attempts import Sent
+from hookline.model.deliveries import ClaimBatch, LeasedDelivery
+from hookline.model.lanes import Lane
+from hookline.model.policy import CircuitPolicy, RetryPolicy
 from hookline.model.states import Circuit
+from hookline.model.verdicts import Delivered, Result, Retry
 from hookline.rules.claim.budgets import Slots, fair_quota
 from hookline.rules.claim.division import Division
 from hookline.rules.judge import judge

@@ -15,8 +15,10 @@ from hookline.api.operation import ListQuery, Operation, Order, OrderedQuery
 from hookline.api.query import without_controls
 from hookline.api.wire.base import ListResponse, encode
 from hookline.errors import InvalidInput
-from hookline.model import Application, Endpoint, Message
 from hookline.model.callers import Caller
+from hookline.model.catalogue import Application
+from hookline.model.endpoints import Endpoint
+from hookline.model.messages import Message
 from hookline.services import lookup
 from hookline.services.deps import Deps
 from hookline.services.lookup import EndpointRef, MessageRef

@@ -10,7 +10,7 @@ from hookline.api import wire
 from hookline.cli import params
 from hookline.cli.command import CommandGroup, CreatingCommand, OrgCommand
 from hookline.errors import InvalidInput
-from hookline.model import Application, ApplicationChange, NewApplication
+from hookline.model.catalogue import Application, ApplicationChange, NewApplication
 from hookline.services import applications
 
 app = CommandGroup(help="Applications: the customers whose endpoints get webhooks.")

@@ -18,7 +18,8 @@ from hookline.cli.command import CommandGroup, OrgCommand
 from hookline.cli.output import Cell, Output, confirm
 from hookline.cli.session import Session
 from hookline.errors import InvalidInput
-from hookline.model import Attempt, DeadFilter, DeadLetter, DeadStats
+from hookline.model.attempts import Attempt
+from hookline.model.dead import DeadFilter, DeadLetter, DeadStats
 from hookline.model.states import Reason
 from hookline.server import sockets
 from hookline.services import dead_letters

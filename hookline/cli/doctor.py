@@ -27,7 +27,10 @@ from hookline.config import Config, shown_url
 from hookline.engine.sender.dns import Answer, Resolver
 from hookline.engine.sources.status import SourceView, examine
 from hookline.errors import BlockedAddress, ConfigError, HooklineError, InvalidInput, SourceUnavailable
-from hookline.model import DeadFilter, Endpoint, LaneView, OutboxView
+from hookline.model.dead import DeadFilter
+from hookline.model.endpoints import Endpoint
+from hookline.model.lanes import LaneView
+from hookline.model.outbox import OutboxView
 from hookline.model.states import Circuit, EndpointStatus
 from hookline.rules import backoff
 from hookline.rules.checks.text import lasting

@@ -16,8 +16,10 @@ from hookline.api.wire.endpoints import missed as missed_document
 from hookline.cli import params
 from hookline.cli.command import OrgCommand
 from hookline.errors import InvalidInput
-from hookline.model import Actor, Endpoint, LaneView
+from hookline.model.actors import Actor
 from hookline.model.callers import Caller
+from hookline.model.endpoints import Endpoint
+from hookline.model.lanes import LaneView
 from hookline.model.states import Circuit
 from hookline.services import endpoint_state
 from hookline.services.deps import Deps

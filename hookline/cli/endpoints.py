@@ -13,7 +13,8 @@ from hookline.cli import INTERRUPTED, endpoint_state, params, tasks, timeline
 from hookline.cli.command import CommandGroup, OrgCommand
 from hookline.cli.endpoint_state import actor_name, circuit_name
 from hookline.cli.output import Cell, Output
-from hookline.model import Endpoint, LaneEvent, LaneView, NewEndpoint, OnDeath, Ordering, Scheme, Secret
+from hookline.model.endpoints import Endpoint, NewEndpoint, OnDeath, Ordering, Scheme, Secret
+from hookline.model.lanes import LaneEvent, LaneView
 from hookline.model.states import Circuit
 from hookline.server import sockets
 from hookline.services import endpoints, replays

@@ -13,7 +13,7 @@ from hookline.cli import params
 from hookline.cli.command import CommandGroup, CreatingCommand, OrgCommand
 from hookline.cli.output import Output
 from hookline.errors import InvalidInput
-from hookline.model import EventType
+from hookline.model.catalogue import EventType
 from hookline.services import event_types
 
 app = CommandGroup(help="Event types: the catalogue that endpoints choose from.")

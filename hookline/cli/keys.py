@@ -11,7 +11,7 @@ from hookline.api.wire.keys import api_key, api_key_made
 from hookline.cli import params
 from hookline.cli.command import CommandGroup, CreatingCommand, OrgCommand
 from hookline.cli.output import Cell
-from hookline.model import ApiKey, Scope
+from hookline.model.actors import ApiKey, Scope
 from hookline.services import api_keys
 
 app = CommandGroup(help="API keys. A key has a scope, is for one application or all, and is revoked on its own.")

@@ -22,7 +22,9 @@ from hookline.cli.send import accept
 from hookline.cli.session import Session
 from hookline.config import Config
 from hookline.errors import ConfigError, HooklineError, InvalidInput
-from hookline.model import Endpoint, NewApplication, NewEndpoint, NewMessage, Scheme, Secret
+from hookline.model.catalogue import NewApplication
+from hookline.model.endpoints import Endpoint, NewEndpoint, Scheme, Secret
+from hookline.model.messages import NewMessage
 from hookline.model.states import EndpointStatus
 from hookline.rules.checks.text import clean
 from hookline.server import sockets

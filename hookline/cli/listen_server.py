@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from hookline import signing
 from hookline.errors import InvalidInput, SignatureError
-from hookline.model import Scheme, Secret
+from hookline.model.endpoints import Scheme, Secret
 
 CONTROL = "/_hookline/behaviour"
 MAX_BODY = 64 * 1024 * 1024  # bytes; HOOKLINE_MAX_PAYLOAD cannot be larger

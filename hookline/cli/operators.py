@@ -13,7 +13,7 @@ from hookline.cli import params
 from hookline.cli.command import CommandGroup, CreatingCommand, OrgCommand
 from hookline.cli.standard_streams import interruptible
 from hookline.errors import InvalidInput
-from hookline.model import Scope
+from hookline.model.actors import Scope
 from hookline.model.operators import Operator, operator_name
 from hookline.services import operators
 

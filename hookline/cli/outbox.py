@@ -21,7 +21,7 @@ from hookline.config import shown_url, urls
 from hookline.engine.sources import setup
 from hookline.engine.sources.status import examine
 from hookline.errors import InvalidInput, SourceUnavailable
-from hookline.model import SetAside
+from hookline.model.outbox import SetAside
 from hookline.outbox.setup import VERSION as OUTBOX_VERSION
 from hookline.outbox.setup import sql as outbox_sql
 from hookline.services import outbox

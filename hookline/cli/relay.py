@@ -20,7 +20,7 @@ from hookline.config import Config, shown_url, urls
 from hookline.engine.relay import BATCH, Outbox
 from hookline.engine.sources.status import examine
 from hookline.errors import HooklineError, InvalidInput
-from hookline.model import RelayReport
+from hookline.model.outbox import RelayReport
 from hookline.observe.tally import Tally
 from hookline.server import logs, process, sockets
 from hookline.store import Store

@@ -19,7 +19,8 @@ from hookline.cli.output import Output
 from hookline.cli.session import Session
 from hookline.cli.standard_streams import interruptible
 from hookline.errors import InvalidInput
-from hookline.model import Accepted, Delivery, NewMessage
+from hookline.model.deliveries import Delivery
+from hookline.model.messages import Accepted, NewMessage
 from hookline.model.states import OPEN, DeliveryState
 from hookline.services import messages
 

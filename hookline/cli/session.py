@@ -11,8 +11,11 @@ from datetime import datetime
 from hookline import clock, config, ids
 from hookline.config import Config
 from hookline.errors import StoreUnavailable
-from hookline.model import Accepted, Actor, ActorKind, Application, Endpoint, NewMessage
+from hookline.model.actors import Actor, ActorKind
 from hookline.model.callers import Caller
+from hookline.model.catalogue import Application
+from hookline.model.endpoints import Endpoint
+from hookline.model.messages import Accepted, NewMessage
 from hookline.server import logs, process
 from hookline.services import lookup, organizations
 from hookline.services.deps import Deps

@@ -14,7 +14,7 @@ from hookline.cli.command import CommandGroup, OrgCommand
 from hookline.cli.output import Cell
 from hookline.cli.session import Session
 from hookline.errors import Conflict
-from hookline.model import Task, TaskFilter, TaskStatus
+from hookline.model.tasks import Task, TaskFilter, TaskStatus
 from hookline.services import tasks
 
 BATCH = 500  # rows that one step of a task processes

@@ -16,7 +16,8 @@ from hookline.cli.endpoint_state import actor_name
 from hookline.cli.output import Cell, Output
 from hookline.cli.session import Session
 from hookline.errors import InvalidInput
-from hookline.model import Endpoint, LaneEvent, LaneEventFilter, LaneEventKind, TimelineEntry
+from hookline.model.endpoints import Endpoint
+from hookline.model.lanes import LaneEvent, LaneEventFilter, LaneEventKind, TimelineEntry
 from hookline.store import Page, Walk
 
 MAX_EVENTS = 10_000  # events that are read for one timeline

@@ -9,8 +9,8 @@ from textwrap import wrap
 from msgspec import Struct
 from rich.text import Text
 
-from hookline.model import Depths
 from hookline.model.alerts import Alert, Severity, UnhealthyEndpoint
+from hookline.model.depths import Depths
 from hookline.model.states import Circuit, EndpointStatus
 from hookline.observe.fleet_overview import Overview, Quantiles, Rate
 from hookline.rules.checks.text import clean, lasting

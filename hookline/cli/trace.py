@@ -17,7 +17,10 @@ from hookline.cli.output import Cell, Output, ago
 from hookline.cli.session import Session
 from hookline.errors import NoSuch, NotFound
 from hookline.ids import org_option
-from hookline.model import Attempt, LaneEvent, Message, SetAside
+from hookline.model.attempts import Attempt
+from hookline.model.lanes import LaneEvent
+from hookline.model.messages import Message
+from hookline.model.outbox import SetAside
 from hookline.rules.checks.text import lasting
 from hookline.rules.trace_context import trace_id
 from hookline.services import explain, lookup

@@ -11,7 +11,7 @@ from typing import Any
 from hookline.config.settings import PREFIX, SETTINGS, Config, Setting
 from hookline.config.urls import same_database
 from hookline.errors import ConfigError, HooklineError
-from hookline.model import Strategy
+from hookline.model.policy import Strategy
 from hookline.rules.units import span
 
 TEST_PREFIX = "HOOKLINE_TEST_"  # variables of the test suite, which are ignored

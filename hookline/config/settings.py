@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from hookline.config import parsers, urls
-from hookline.model import CircuitPolicy, RetryPolicy, Strategy
 from hookline.model.measures import EndpointLabels
+from hookline.model.policy import CircuitPolicy, RetryPolicy, Strategy
 from hookline.rules.alerts.conditions import Thresholds
 from hookline.rules.alerts.wording import Channels
 from hookline.rules.checks.message import DAY, LARGEST_PAYLOAD, MAX_PAYLOAD, MAX_SCHEDULE, POLICY_BOUNDS

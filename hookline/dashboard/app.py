@@ -19,7 +19,7 @@ from hookline.dashboard.page_context import PORTAL, PageContext, Viewer
 from hookline.dashboard.security_headers import headers, policy
 from hookline.dashboard.sessions import Sessions, unavailable
 from hookline.errors import HooklineError, StoreUnavailable
-from hookline.model import Application
+from hookline.model.catalogue import Application
 from hookline.services.errors import http_status
 from hookline.store import Page as Rows
 from hookline.web import body

@@ -7,7 +7,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from hookline.dashboard import components
-from hookline.model import Lane, LaneView
+from hookline.model.lanes import Lane, LaneView
 from hookline.model.states import Circuit, EndpointStatus
 from hookline.rules.checks.text import lasting
 

@@ -12,7 +12,7 @@ from hookline.dashboard.icons import icon
 from hookline.dashboard.page import Page
 from hookline.dashboard.page_context import PORTAL, RANGES, PageContext
 from hookline.dashboard.static import url
-from hookline.model import Application
+from hookline.model.catalogue import Application
 from hookline.web.context import Brand
 from hookline.web.html import Child, Safe, join, page, tag
 

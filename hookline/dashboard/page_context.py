@@ -16,9 +16,12 @@ from starlette.requests import Request
 
 from hookline import ids
 from hookline.errors import InvalidInput, NoSuch, NotFound
-from hookline.model import Application, Endpoint, Message, Scope
 from hookline.model.activity import MINUTE, QUARTER
+from hookline.model.actors import Scope
 from hookline.model.callers import Caller
+from hookline.model.catalogue import Application
+from hookline.model.endpoints import Endpoint
+from hookline.model.messages import Message
 from hookline.services import lookup
 from hookline.services.deps import Deps
 from hookline.services.lookup import EndpointRef, MessageRef

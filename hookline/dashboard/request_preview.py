@@ -12,7 +12,9 @@ from msgspec.structs import replace
 from hookline import signing
 from hookline.engine.sender.curl_handle import USER_AGENT
 from hookline.errors import SignatureError
-from hookline.model import Endpoint, LeasedDelivery, Message, Secret
+from hookline.model.deliveries import LeasedDelivery
+from hookline.model.endpoints import Endpoint, Secret
+from hookline.model.messages import Message
 from hookline.rules.guard import is_sensitive
 from hookline.rules.request import Target
 

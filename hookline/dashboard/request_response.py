@@ -8,7 +8,9 @@ import msgspec
 
 from hookline.dashboard import components, request_preview
 from hookline.dashboard.request_preview import Request
-from hookline.model import Attempt, Endpoint, Message
+from hookline.model.attempts import Attempt
+from hookline.model.endpoints import Endpoint
+from hookline.model.messages import Message
 from hookline.web.html import Child, Safe, join, tag
 
 MAX_FORMATTED = 16 * 1024  # bytes; a larger payload is not indented, and only its first bytes are shown

@@ -26,7 +26,7 @@ from hookline.dashboard.pages import sign_in as sign_in_page
 from hookline.dashboard.pages.sign_in import SignInForm
 from hookline.dashboard.security_headers import headers
 from hookline.errors import HooklineError, NotFound, SignatureError, StoreUnavailable
-from hookline.model import Actor, ActorKind
+from hookline.model.actors import Actor, ActorKind
 from hookline.model.audit import NewAuditEntry
 from hookline.model.callers import Caller
 from hookline.model.operators import NewSession, Session

@@ -12,7 +12,7 @@ import shlex
 from functools import cache
 from importlib import resources
 
-from hookline.model import Scheme
+from hookline.model.endpoints import Scheme
 
 _LANGUAGES = ("Python", "Node", "openssl", "curl")
 _PLACEHOLDERS = {"standard": "whsec_...", "ed25519": "whpk_..."}  # shown instead of a hidden key

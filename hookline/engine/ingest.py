@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from hookline.clock import monotonic
 from hookline.errors import HooklineError, StoreUnavailable
-from hookline.model import Accepted, BatchAccepted, IngestStatus, NewBatch, NewMessage
+from hookline.model.messages import Accepted, BatchAccepted, IngestStatus, NewBatch, NewMessage
 from hookline.observe.tally import Tally
 from hookline.store import Store
 

@@ -11,7 +11,8 @@ import structlog
 
 from hookline import clock, ids
 from hookline.errors import StoreUnavailable
-from hookline.model import Dead, LeasedDelivery, RecordReport, Result
+from hookline.model.deliveries import LeasedDelivery
+from hookline.model.verdicts import Dead, RecordReport, Result
 from hookline.observe.attempt_log import AttemptLog, loggable, silent
 from hookline.observe.tally import Tally, kept
 from hookline.observe.traces import Traces

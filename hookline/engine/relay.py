@@ -12,7 +12,7 @@ import structlog
 
 from hookline.clock import monotonic
 from hookline.errors import SourceUnavailable, StoreUnavailable
-from hookline.model import RelayReport
+from hookline.model.outbox import RelayReport
 from hookline.observe.tally import Tally
 from hookline.store import Store
 from hookline.store.outage import Outage, first_of, pause

@@ -12,7 +12,7 @@ from msgspec import Struct
 from hookline import ids
 from hookline.clock import monotonic
 from hookline.errors import StoreUnavailable
-from hookline.model import SweepReport
+from hookline.model.sweep import SweepReport
 from hookline.observe.attempt_log import loggable
 from hookline.observe.tally import Tally
 from hookline.observe.traces import Traces

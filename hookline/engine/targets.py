@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hookline.model import LeasedDelivery
+from hookline.model.deliveries import LeasedDelivery
 from hookline.rules.request import Target
 from hookline.store import Store
 

@@ -9,7 +9,7 @@ import structlog
 
 from hookline.clock import monotonic
 from hookline.errors import HooklineError, StoreUnavailable
-from hookline.model import Task, TaskStatus
+from hookline.model.tasks import Task, TaskStatus
 from hookline.store import STEP, Store
 from hookline.store.outage import Outage, first_of
 

@@ -20,8 +20,11 @@ from hookline.engine.sender.protocol import Request, Results
 from hookline.engine.sender.protocol import Settings as SenderSettings
 from hookline.engine.targets import Targets
 from hookline.errors import SignatureError, StoreUnavailable
-from hookline.model import Judgement, LeasedDelivery, Result, Retry, RetryPolicy, Sent
+from hookline.model.attempts import Sent
+from hookline.model.deliveries import LeasedDelivery
+from hookline.model.policy import RetryPolicy
 from hookline.model.states import ErrorKind, Health
+from hookline.model.verdicts import Judgement, Result, Retry
 from hookline.observe.attempt_log import AttemptLog
 from hookline.observe.tally import Tally
 from hookline.observe.traces import Traces

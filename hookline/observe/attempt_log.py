@@ -14,8 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from hookline.clock import wall
-from hookline.model import Dead, Delivered, Result, Retry, Verdict
-from hookline.model.verdicts import OUTCOMES
+from hookline.model.verdicts import OUTCOMES, Dead, Delivered, Result, Retry, Verdict
 
 MAX_TEXT = 300  # characters; a longer detail is cut
 MAX_PAYLOAD = 1000  # bytes; a longer payload or response is cut

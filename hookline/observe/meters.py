@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hookline.model import LaneEventKind
+from hookline.model.lanes import LaneEventKind
 from hookline.model.measures import ATTEMPTS, QUICK, SECONDS, SIZES, Snapshot
 from hookline.model.states import Reason
 from hookline.model.verdicts import OUTCOMES

@@ -22,7 +22,7 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
 from hookline.clock import monotonic
-from hookline.model import Depths
+from hookline.model.depths import Depths
 from hookline.model.measures import Measured
 from hookline.observe.process_reports import Report
 

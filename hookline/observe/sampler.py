@@ -13,7 +13,7 @@ import structlog
 
 from hookline.clock import monotonic
 from hookline.errors import HooklineError
-from hookline.model import Depths
+from hookline.model.depths import Depths
 from hookline.model.measures import EndpointLabels
 from hookline.model.pulses import most_failing, together
 from hookline.observe.prometheus import Sample

@@ -13,9 +13,10 @@ from datetime import datetime
 from msgspec import Struct
 
 from hookline.clock import to_micros
-from hookline.model import Dead, Death, Delivered, LeasedDelivery, Result
+from hookline.model.deliveries import LeasedDelivery
 from hookline.model.states import Reason
-from hookline.model.verdicts import OUTCOMES
+from hookline.model.sweep import Death
+from hookline.model.verdicts import OUTCOMES, Dead, Delivered, Result
 from hookline.observe.attempt_log import loggable
 from hookline.rules.trace_context import well_formed
 

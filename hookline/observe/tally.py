@@ -9,20 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from hookline.clock import monotonic
-from hookline.model import (
-    ClaimBatch,
-    Dead,
-    Delivered,
-    LaneEvent,
-    RecordReport,
-    RelayReport,
-    Result,
-    Retry,
-    SweepReport,
-)
 from hookline.model.activity import ALL, AttemptCounts
+from hookline.model.deliveries import ClaimBatch
+from hookline.model.lanes import LaneEvent
+from hookline.model.outbox import RelayReport
 from hookline.model.states import ErrorKind, Reason
-from hookline.model.verdicts import OUTCOMES
+from hookline.model.sweep import SweepReport
+from hookline.model.verdicts import OUTCOMES, Dead, Delivered, RecordReport, Result, Retry
 from hookline.observe.meters import Meters
 
 MAX_EVENT_TYPES = 50

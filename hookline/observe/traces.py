@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import structlog
 
 from hookline.clock import quick_chance, wall
-from hookline.model import Dead, Death, LeasedDelivery, RecordReport, Result, Retry
+from hookline.model.deliveries import LeasedDelivery
 from hookline.model.states import Reason
+from hookline.model.sweep import Death
+from hookline.model.verdicts import Dead, RecordReport, Result, Retry
 from hookline.observe import spans
 from hookline.observe.spans import Context, Span, Value
 

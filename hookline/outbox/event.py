@@ -15,7 +15,8 @@ from msgspec import Struct
 
 from hookline import clock, ids
 from hookline.errors import ConfigError, InvalidInput
-from hookline.model import NewMessage, PolicyOverride
+from hookline.model.messages import NewMessage
+from hookline.model.policy import PolicyOverride
 from hookline.rules.checks.message import LARGEST_PAYLOAD, MAX_PAYLOAD, POLICY_BOUNDS, check_message
 from hookline.rules.checks.text import check_instant, check_name, check_text
 from hookline.rules.operational_events import MANAGEMENT

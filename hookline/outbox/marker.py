@@ -14,7 +14,7 @@ from secrets import token_hex
 import msgspec
 from msgspec import Struct
 
-from hookline.model import OutboxPlace
+from hookline.model.outbox import OutboxPlace
 
 _SUFFIX = "-hookline"
 _LONGEST = 512  # maximum bytes of the file

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from hookline.model import Scheme
+from hookline.model.endpoints import Scheme
 from hookline.receive import labels
 from hookline.receive.labels import Label
 from hookline.receive.twilio import label_of_twilio, twilio

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from hookline.model import CircuitPolicy, RetryPolicy
+from hookline.model.policy import CircuitPolicy, RetryPolicy
 
 
 class StoreOptions(Struct, frozen=True, kw_only=True):

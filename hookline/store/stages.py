@@ -5,20 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from hookline.model import (
-    Accepted,
-    BatchAccepted,
-    ClaimBatch,
-    Depths,
-    LeasedDelivery,
-    NewBatch,
-    NewMessage,
-    OutboxPlace,
-    OutboxRow,
-    RelayReport,
-    SlotBudgets,
-    SweepReport,
-)
+from hookline.model.deliveries import ClaimBatch, LeasedDelivery, SlotBudgets
+from hookline.model.depths import Depths
+from hookline.model.messages import Accepted, BatchAccepted, NewBatch, NewMessage
+from hookline.model.outbox import OutboxPlace, OutboxRow, RelayReport
+from hookline.model.sweep import SweepReport
 
 
 class Ingest(Protocol):

@@ -11,7 +11,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from wsgiref.util import setup_testing_defaults
 
 from hookline.errors import InvalidInput
-from hookline.model import Scheme
+from hookline.model.endpoints import Scheme
 from hookline.outbox.coroutines import settled
 from hookline.testing.delivery import Answer, BaseEndpoint, Request
 

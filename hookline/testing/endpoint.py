@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from hookline import clock
 from hookline.errors import InvalidInput, SignatureError
-from hookline.model import Scheme, Secret
+from hookline.model.endpoints import Scheme, Secret
 from hookline.signing import new_secret, verify
 from hookline.testing.delivery import Answer, BaseEndpoint, Request
 

@@ -16,8 +16,9 @@ import structlog
 
 from hookline import ids
 from hookline.errors import NoSuch, SignatureError, StoreUnavailable
-from hookline.model import Actor, ActorKind, Application, Organization, Scope
+from hookline.model.actors import Actor, ActorKind, Scope
 from hookline.model.callers import Caller
+from hookline.model.catalogue import Application, Organization
 from hookline.security import api_keys, tokens
 from hookline.security.tokens import Grant
 from hookline.store import Store

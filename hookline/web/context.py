@@ -10,8 +10,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from starlette.requests import Request
 
-from hookline.model import DeadLetter
 from hookline.model.callers import Caller
+from hookline.model.dead import DeadLetter
 from hookline.observe.fleet_history import History
 from hookline.observe.tally import Tally
 from hookline.observe.traces import Traces

@@ -18,7 +18,7 @@ from typing import Any, cast
 from weakref import WeakValueDictionary
 
 from hookline import clock
-from hookline.model import Application
+from hookline.model.catalogue import Application
 from hookline.rules.redaction import for_customer
 from hookline.store import PARTS, Store
 from hookline.web.errors import Refused

@@ -16,7 +16,7 @@ import structlog
 from starlette.responses import Response
 
 from hookline.errors import Conflict, StoreUnavailable, VaultError
-from hookline.model import KeptAnswer
+from hookline.model.actors import KeptAnswer
 from hookline.store import Store
 from hookline.web.errors import Refused
 from hookline.web.invalid_fields import InvalidField

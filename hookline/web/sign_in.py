@@ -15,7 +15,7 @@ import structlog
 from msgspec import Struct
 
 from hookline.errors import HooklineError, InvalidInput, SignatureError
-from hookline.model import Actor, ActorKind, Scope
+from hookline.model.actors import Actor, ActorKind, Scope
 from hookline.model.callers import Caller
 from hookline.model.operators import operator_name
 from hookline.security import lockout, passwords, tokens

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from hookline import clock, config
 from hookline.engine.ingest import GroupCommit
-from hookline.model import Application, Organization
+from hookline.model.catalogue import Application, Organization
 from hookline.observe.tally import Tally
 from hookline.security import tokens
 from hookline.security.vault import new_key

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hookline import clock, ids
-from hookline.model import Organization
+from hookline.model.catalogue import Organization
 from hookline.security import tokens
 from hookline.store import Store
 from tests.api.conftest import JWT_SECRET, Client

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hookline import clock
-from hookline.model import Application, Organization
+from hookline.model.catalogue import Application, Organization
 from hookline.security import api_keys
 from hookline.store import Store
 from tests.api.conftest import Client

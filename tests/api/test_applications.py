@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from hookline import clock
-from hookline.model import Application, Organization
+from hookline.model.catalogue import Application, Organization
 from hookline.security import tokens
 from hookline.store import Store
 from tests.api.conftest import JWT_SECRET, Answer, Client

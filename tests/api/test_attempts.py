@@ -9,8 +9,11 @@ from urllib.parse import quote
 
 import pytest
 
-from hookline.model import Application, Endpoint, LeasedDelivery, Result
+from hookline.model.catalogue import Application
+from hookline.model.deliveries import LeasedDelivery
+from hookline.model.endpoints import Endpoint
 from hookline.model.states import EndpointStatus, ErrorKind
+from hookline.model.verdicts import Result
 from hookline.store import Store
 from tests.api.conftest import Answer, Client
 from tests.support import factory

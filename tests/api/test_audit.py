@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 
-from hookline.model import Actor, ActorKind, Application, Organization
+from hookline.model.actors import Actor, ActorKind
 from hookline.model.audit import AuditEntry, AuditFilter
+from hookline.model.catalogue import Application, Organization
 from hookline.store import Page, Store
 from tests.api.conftest import Client
 from tests.support import factory

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from hookline import clock, ids
 from hookline.api.routes import OPERATIONS
-from hookline.model import Application, Organization
+from hookline.model.catalogue import Application, Organization
 from hookline.security import tokens
 from hookline.store import Page, Store
 from hookline.web.authorize import Needs

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hookline import clock
 from hookline.api.routes import publish
 from hookline.errors import Busy, InvalidInput
-from hookline.model import Application, Organization
+from hookline.model.catalogue import Application, Organization
 from hookline.services.messages import in_turns
 from hookline.services.schemas import payloads
 from hookline.services.schemas import pool as schema_pool

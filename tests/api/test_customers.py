@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from hookline import clock
-from hookline.model import Application
+from hookline.model.catalogue import Application
 from hookline.store import Store
 from hookline.web.customers import MAX_REST, MAX_STORE_CALLS, MAX_WAITING, SLOTS, Customers
 from hookline.web.errors import Refused

@@ -10,7 +10,9 @@ import pytest
 
 from hookline import clock
 from hookline.engine.tasks import TaskRunner
-from hookline.model import Application, DeadFilter, Endpoint
+from hookline.model.catalogue import Application
+from hookline.model.dead import DeadFilter
+from hookline.model.endpoints import Endpoint
 from hookline.model.states import DeliveryState, EndpointStatus, Reason
 from hookline.security import tokens
 from hookline.store.outage import Outage

@@ -6,8 +6,8 @@ import random
 from datetime import UTC, datetime, timedelta
 
 from hookline.engine.tasks import TaskRunner
-from hookline.model import NewTask, TaskKind, TaskWork
 from hookline.model.states import Circuit, EndpointStatus
+from hookline.model.tasks import NewTask, TaskKind, TaskWork
 from hookline.store.bounds import MAX_RUNNING
 from hookline.store.outage import Outage
 from tests.api.conftest import Client

@@ -19,7 +19,9 @@ from hookline.api.wire.endpoints import (
     EndpointSecretOut,
     EndpointSecretRotateIn,
 )
-from hookline.model import Application, EndpointChange, LaneEventKind, Organization, Secret
+from hookline.model.catalogue import Application, Organization
+from hookline.model.endpoints import EndpointChange, Secret
+from hookline.model.lanes import LaneEventKind
 from hookline.model.states import EndpointStatus
 from hookline.security.vault import Vault, new_key
 from hookline.store import Store

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from hookline.model import Application
+from hookline.model.catalogue import Application
 from tests.api.conftest import Client
 
 INSTANT = "give an instant with its offset, such as 2026-01-31T12:00:00Z"

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from hookline import config
 from hookline.config import parse
 from hookline.errors import ConfigError
-from hookline.model import Application
+from hookline.model.catalogue import Application
 from hookline.web.context import WebContext
 from hookline.web.forwarded import MAX_WARNED, Forwarded, Proxies
 from tests.api.conftest import Client, serving

@@ -25,7 +25,7 @@ from hookline.api import openapi
 from hookline.api.docs.examples import Examples
 from hookline.api.operation import Operation
 from hookline.api.routes import OPERATIONS
-from hookline.model import Organization
+from hookline.model.catalogue import Organization
 from hookline.security import tokens
 from hookline.services import organizations
 from hookline.store import Store

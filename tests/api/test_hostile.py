@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from hookline.api import wire
 from hookline.errors import Busy, StoreUnavailable
-from hookline.model import Application, NewApplication
+from hookline.model.catalogue import Application, NewApplication
 from hookline.security.tokens import issue
 from hookline.server import connection, http
 from hookline.server import sockets as listeners

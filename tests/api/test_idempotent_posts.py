@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from hookline import clock
 from hookline.errors import InvalidInput
-from hookline.model import Application, Organization
+from hookline.model.catalogue import Application, Organization
 from hookline.security import tokens
 from hookline.store import Store, StoreOptions
 from hookline.web.context import WebContext

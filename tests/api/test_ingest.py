@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from hookline.model import PolicyOverride
+from hookline.model.policy import PolicyOverride
 from hookline.model.states import DeliveryState
 from hookline.store import Store
 from hookline.web.context import WebContext

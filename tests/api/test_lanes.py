@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hookline.model import Endpoint
+from hookline.model.endpoints import Endpoint
 from hookline.model.states import Circuit, EndpointStatus
 from tests.api.conftest import Answer, Client
 from tests.support import factory

@@ -10,8 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from hookline import clock, config
-from hookline.model import Actor, ActorKind, Application, Organization
+from hookline.model.actors import Actor, ActorKind
 from hookline.model.callers import Caller
+from hookline.model.catalogue import Application, Organization
 from hookline.security import api_keys, tokens
 from hookline.store import Store
 from hookline.web.context import WebContext

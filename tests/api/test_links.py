@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import hookline
 from hookline.errors import Conflict
-from hookline.model import Application
+from hookline.model.catalogue import Application
 from hookline.store import Store
 from hookline.web import public_url
 from hookline.web.context import WebContext

@@ -9,7 +9,8 @@ from urllib.parse import quote
 import pytest
 
 from hookline import ids
-from hookline.model import Application, DeadFilter
+from hookline.model.catalogue import Application
+from hookline.model.dead import DeadFilter
 from hookline.model.states import DeliveryState
 from hookline.store import Page, Store
 from tests.api.conftest import Client

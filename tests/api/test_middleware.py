@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from hookline.api.app import create_app
 from hookline.dashboard import static
-from hookline.model import Application
+from hookline.model.catalogue import Application
 from hookline.web.context import WebContext
 from hookline.web.middleware import MiddlewareSettings
 from tests.api.conftest import Answer, Client, serving

@@ -15,7 +15,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from hookline import clock
 from hookline.api import openapi
 from hookline.api.routes import OPERATIONS
-from hookline.model import Organization
+from hookline.model.catalogue import Organization
 from hookline.security import tokens
 from hookline.store import Store
 from tests.api.conftest import JWT_SECRET, Client

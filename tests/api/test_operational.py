@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from hookline import clock
-from hookline.model import Application, Organization
+from hookline.model.catalogue import Application, Organization
 from hookline.rules.operational_events import MANAGEMENT, Kind
 from hookline.security import tokens
 from hookline.store import Page, Store

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from hookline import clock, ids
-from hookline.model import Application
+from hookline.model.catalogue import Application
 from hookline.store import Store
 from tests.api.conftest import Client
 from tests.support import factory

@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from hookline.errors import InvalidInput
-from hookline.model import Application, EventType, Organization
+from hookline.model.catalogue import Application, EventType, Organization
 from hookline.services.schemas import payloads as remembering
 from hookline.services.schemas import validate as schema_validation
 from hookline.services.schemas.payloads import Schemas

@@ -7,7 +7,8 @@ from urllib.parse import quote
 
 import pytest
 
-from hookline.model import DeadFilter, Endpoint
+from hookline.model.dead import DeadFilter
+from hookline.model.endpoints import Endpoint
 from hookline.store import Page
 from tests.api.conftest import Client
 from tests.support import factory

@@ -10,7 +10,9 @@ import pytest
 from svix.models import BackgroundTaskOut, ListResponseBackgroundTaskOut, RecoverOut, ReplayOut
 
 from hookline.engine.tasks import TaskRunner
-from hookline.model import Application, DeadFilter, Endpoint
+from hookline.model.catalogue import Application
+from hookline.model.dead import DeadFilter
+from hookline.model.endpoints import Endpoint
 from hookline.model.states import EndpointStatus
 from hookline.store.outage import Outage
 from tests.api.conftest import Answer, Client

@@ -17,7 +17,9 @@ import pytest
 from hookline import clock
 from hookline.api.operation import PREFIX, Operation
 from hookline.api.routes import OPERATIONS
-from hookline.model import Application, NewTask, Organization, Scope, TaskKind, TaskWork
+from hookline.model.actors import Scope
+from hookline.model.catalogue import Application, Organization
+from hookline.model.tasks import NewTask, TaskKind, TaskWork
 from hookline.security import tokens
 from hookline.store import Store
 from hookline.web.authorize import Needs

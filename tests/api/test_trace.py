@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hookline.api import openapi
-from hookline.model import Message
+from hookline.model.messages import Message
 from tests.api.conftest import Client
 from tests.support import factory
 from tests.support.scene import Scene

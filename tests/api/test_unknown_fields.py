@@ -15,7 +15,7 @@ from hookline.api import query
 from hookline.api.openapi.document import document
 from hookline.api.operation import PREFIX, Operation
 from hookline.api.routes import OPERATIONS
-from hookline.model import Application
+from hookline.model.catalogue import Application
 from hookline.store import Store
 from hookline.web import body
 from hookline.web.invalid_fields import InvalidField

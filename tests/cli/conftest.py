@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hookline import ids
-from hookline.model import Organization
+from hookline.model.catalogue import Organization
 from hookline.security.vault import Vault, new_key
 from hookline.store import Store
 from tests.support import factory

@@ -8,8 +8,9 @@ import sys
 import msgspec
 import pytest
 
-from hookline.model import ActorKind, TaskFilter, TaskStatus
+from hookline.model.actors import ActorKind
 from hookline.model.audit import AuditEntry, AuditFilter
+from hookline.model.tasks import TaskFilter, TaskStatus
 from hookline.store import Page
 from tests.cli.conftest import both_engines
 from tests.support import factory

@@ -6,7 +6,7 @@ import getpass
 import re
 from datetime import timedelta
 
-from hookline.model import Application
+from hookline.model.catalogue import Application
 from hookline.model.states import EndpointStatus
 from hookline.store import Store
 from tests.cli.conftest import both_engines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from hookline.model import Endpoint
+from hookline.model.endpoints import Endpoint
 from hookline.model.states import DeliveryState, Reason
 from tests.cli.conftest import both_engines
 from tests.support import factory

@@ -9,7 +9,7 @@ import pytest
 
 from hookline import clock, ids
 from hookline.cli.doctor import Finding, check_tokens
-from hookline.model import Organization
+from hookline.model.catalogue import Organization
 from hookline.security import tokens
 from hookline.store import Store
 from hookline.store.sealing import OlderSecret

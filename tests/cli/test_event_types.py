@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hookline.model import Organization
+from hookline.model.catalogue import Organization
 from hookline.store import Store
 from tests.cli.conftest import both_engines
 from tests.support.cli import Cli

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from hookline import clock
-from hookline.model import Organization
+from hookline.model.catalogue import Organization
 from hookline.security import api_keys, tokens
 from hookline.store import Store
 from tests.cli.conftest import JWT_SECRET, both_engines

@@ -5,8 +5,8 @@ from __future__ import annotations
 import getpass
 from datetime import datetime, timedelta
 
-from hookline.model import TaskKind
 from hookline.model.states import Circuit, EndpointStatus
+from hookline.model.tasks import TaskKind
 from tests.cli.conftest import both_engines
 from tests.support.cli import Cli
 from tests.support.scene import Scene

@@ -10,7 +10,7 @@ import pytest
 
 from hookline import __version__, clock, signing
 from hookline.errors import SignatureError
-from hookline.model import Scheme, Secret
+from hookline.model.endpoints import Scheme, Secret
 from hookline.model.states import Reason
 from tests.cli.conftest import both_engines
 from tests.support.cli import Cli

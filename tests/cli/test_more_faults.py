@@ -12,7 +12,7 @@ import pytest
 from hookline import clock
 from hookline.cli.params import read_instant
 from hookline.errors import InvalidInput
-from hookline.model import MessageFilter
+from hookline.model.messages import MessageFilter
 from hookline.store import Page
 from tests.cli.conftest import both_engines
 from tests.cli.test_dead import kill

@@ -8,8 +8,9 @@ import pty
 
 import pytest
 
-from hookline.model import Organization, Scope
+from hookline.model.actors import Scope
 from hookline.model.audit import AuditFilter
+from hookline.model.catalogue import Organization
 from hookline.security import passwords
 from hookline.store import Page, Store
 from tests.support import factory

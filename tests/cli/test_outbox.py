@@ -20,7 +20,7 @@ from hookline.config import shown_url
 from hookline.engine.sources.setup import install, prune
 from hookline.engine.sources.status import SourceView
 from hookline.errors import InvalidInput
-from hookline.model import OutboxView
+from hookline.model.outbox import OutboxView
 from hookline.store import COUNTED, Page
 from tests.cli.conftest import both_engines
 from tests.support import factory

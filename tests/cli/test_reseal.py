@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hookline import clock
 from hookline.engine.alerting import channels as alert_channels
-from hookline.model import Endpoint, EndpointChange, Scheme, Secret
+from hookline.model.endpoints import Endpoint, EndpointChange, Scheme, Secret
 from hookline.rules.alerts.wording import Channels
 from hookline.rules.guard import Guard
 from hookline.security.vault import Vault, new_key

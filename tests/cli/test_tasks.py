@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hookline.model import NewTask, Task, TaskKind, TaskWork
+from hookline.model.tasks import NewTask, Task, TaskKind, TaskWork
 from tests.cli.conftest import both_engines
 from tests.support import factory
 from tests.support.cli import Cli

@@ -8,7 +8,7 @@ import pty
 import re
 from datetime import datetime, timedelta
 
-from hookline.model import Actor, ActorKind
+from hookline.model.actors import Actor, ActorKind
 from hookline.model.states import EndpointStatus
 from tests.cli.conftest import both_engines
 from tests.support.cli import COMMAND, Cli

@@ -20,8 +20,8 @@ from msgspec.structs import replace
 from hookline.cli import top_view
 from hookline.cli.top import PulseReader
 from hookline.cli.top_view import Picture
-from hookline.model import Depths
 from hookline.model.alerts import Alert, Severity, UnhealthyEndpoint
+from hookline.model.depths import Depths
 from hookline.model.pulses import Pulse
 from hookline.model.states import Circuit, EndpointStatus
 from hookline.observe.fleet_overview import overview

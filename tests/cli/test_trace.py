@@ -7,8 +7,9 @@ from datetime import timedelta
 import pytest
 
 from hookline import clock, ids
-from hookline.model import Actor, ActorKind, Dead
+from hookline.model.actors import Actor, ActorKind
 from hookline.model.states import EndpointStatus, Health, Reason
+from hookline.model.verdicts import Dead
 from tests.cli.conftest import both_engines
 from tests.support import factory
 from tests.support.cli import Cli

@@ -10,8 +10,13 @@ from hookline import ids
 from hookline.dashboard import pages
 from hookline.dashboard.page import Action, View
 from hookline.dashboard.page_context import PORTAL
-from hookline.model import Application, Dead, DeadFilter, NewTask, Organization, Scope, SlotBudgets, TaskKind, TaskWork
+from hookline.model.actors import Scope
+from hookline.model.catalogue import Application, Organization
+from hookline.model.dead import DeadFilter
+from hookline.model.deliveries import SlotBudgets
 from hookline.model.states import Health, Reason
+from hookline.model.tasks import NewTask, TaskKind, TaskWork
+from hookline.model.verdicts import Dead
 from hookline.store import Page, Store
 from tests.dashboard.client import Shown
 from tests.dashboard.markup import parse

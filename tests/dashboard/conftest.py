@@ -14,7 +14,8 @@ import pytest
 
 from hookline import clock, config, ids
 from hookline.engine.ingest import GroupCommit
-from hookline.model import Application, Organization, Scope
+from hookline.model.actors import Scope
+from hookline.model.catalogue import Application, Organization
 from hookline.observe.tally import Tally
 from hookline.security import tokens
 from hookline.security.vault import new_key

@@ -6,7 +6,8 @@ import random
 from typing import Any
 
 from hookline.engine.tasks import TaskRunner
-from hookline.model import Application, DeadFilter, DeadLetter
+from hookline.model.catalogue import Application
+from hookline.model.dead import DeadFilter, DeadLetter
 from hookline.model.states import Reason
 from hookline.store import Page
 from hookline.store.outage import Outage

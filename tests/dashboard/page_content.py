@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hookline.model import Endpoint
 from hookline.model.audit import AuditEntry, AuditFilter
+from hookline.model.endpoints import Endpoint
 from hookline.store import Page, Store
 from tests.dashboard.markup import Node
 from tests.support.scene import Scene

@@ -6,7 +6,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from hookline.model import Actor, ActorKind, Application, ApplicationChange
+from hookline.model.actors import Actor, ActorKind
+from hookline.model.catalogue import Application, ApplicationChange
 from hookline.model.states import EndpointStatus
 from hookline.store import Page
 from hookline.web import public_url

@@ -7,7 +7,7 @@ from typing import Any
 
 from hookline import clock
 from hookline.engine.alerting import channels as alert_channels
-from hookline.model import Application, Organization
+from hookline.model.catalogue import Application, Organization
 from hookline.rules.alerts.wording import Channels
 from hookline.rules.guard import Guard
 from hookline.security import tokens

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from hookline.model import Actor, ActorKind, Organization
+from hookline.model.actors import Actor, ActorKind
 from hookline.model.audit import NewAuditEntry
+from hookline.model.catalogue import Organization
 from hookline.store import Store
 from tests.dashboard.conftest import Client, Enter
 from tests.support import factory

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hookline.model import Application
+from hookline.model.catalogue import Application
 from tests.dashboard.client import Client
 from tests.dashboard.markup import Node
 from tests.support import factory

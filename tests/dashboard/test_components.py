@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 from hookline.dashboard import components
 from hookline.dashboard.page_context import PageContext, Viewer
-from hookline.model import Actor, ActorKind, Scope
+from hookline.model.actors import Actor, ActorKind, Scope
 from hookline.model.callers import Caller
 from hookline.web.context import WebContext
 from hookline.web.html import Safe, tag

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hookline.model import OnDeath, Ordering, PolicyOverride, Scheme
+from hookline.model.endpoints import OnDeath, Ordering, Scheme
+from hookline.model.policy import PolicyOverride
 from tests.dashboard.conftest import Client
 from tests.support.scene import Scene
 

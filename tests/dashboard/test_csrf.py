@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hookline import clock
 from hookline.dashboard import form_origin
-from hookline.model import Organization
+from hookline.model.catalogue import Organization
 from hookline.security import tokens
 from tests.api.conftest import JWT_SECRET
 from tests.dashboard.client import FORM, Client

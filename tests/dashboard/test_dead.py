@@ -6,7 +6,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 
-from hookline.model import DeadFilter
+from hookline.model.dead import DeadFilter
 from hookline.model.states import DeliveryState, EndpointStatus, Reason
 from tests.dashboard.client import Client
 from tests.dashboard.dead_letters import alerts, bury, left, letter, posting, shown, verdict, work

@@ -9,8 +9,10 @@ from urllib.parse import quote
 
 import pytest
 
-from hookline.model import Application, DeadFilter, TaskFilter
+from hookline.model.catalogue import Application
+from hookline.model.dead import DeadFilter
 from hookline.model.states import EndpointStatus, Reason
+from hookline.model.tasks import TaskFilter
 from hookline.store import Page
 from tests.dashboard.client import Client
 from tests.dashboard.dead_letters import alerts, bury, left, letter, posting, shown, verdict, work

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hookline.model import Application, TaskFilter, TaskKind
 from hookline.model.audit import AuditFilter
+from hookline.model.catalogue import Application
+from hookline.model.tasks import TaskFilter, TaskKind
 from hookline.store import Page
 from tests.dashboard.client import Client
 from tests.dashboard.conftest import Enter

@@ -5,16 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 
 from hookline import clock
-from hookline.model import (
-    Actor,
-    ActorKind,
-    Application,
-    PolicyOverride,
-    Retry,
-    Timing,
-)
+from hookline.model.actors import Actor, ActorKind
+from hookline.model.attempts import Timing
+from hookline.model.catalogue import Application
+from hookline.model.policy import PolicyOverride
 from hookline.model.pulses import Pulse
 from hookline.model.states import EndpointStatus, ErrorKind, Health
+from hookline.model.verdicts import Retry
 from tests.dashboard.conftest import Client
 from tests.dashboard.dead_letters import posting
 from tests.dashboard.page_content import again, numbers, section, verdict

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from hookline.model import (
-    Actor,
-    ActorKind,
-    LaneEventKind,
-)
+from hookline.model.actors import Actor, ActorKind
+from hookline.model.lanes import LaneEventKind
 from hookline.model.states import Circuit, EndpointStatus
 from tests.dashboard.conftest import Client
 from tests.dashboard.page_content import again, audited, notice, posting, verdict

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hookline.model import Application, EndpointChange, OnDeath, Ordering, PolicyOverride, Scheme, Strategy
+from hookline.model.catalogue import Application
+from hookline.model.endpoints import EndpointChange, OnDeath, Ordering, Scheme
+from hookline.model.policy import PolicyOverride, Strategy
 from hookline.store import Page
 from tests.dashboard.conftest import Client
 from tests.dashboard.markup import Node

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from hookline.model import (
-    Actor,
-    ActorKind,
-    TaskFilter,
-    TaskKind,
-    TaskWork,
-)
+from hookline.model.actors import Actor, ActorKind
 from hookline.model.states import EndpointStatus, Reason
+from hookline.model.tasks import TaskFilter, TaskKind, TaskWork
 from hookline.store import Page
 from tests.dashboard.conftest import Client
 from tests.dashboard.page_content import again, audited, posting, verdict

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from hookline import clock, signing
-from hookline.model import Scheme, Secret
+from hookline.model.endpoints import Scheme, Secret
 from tests.dashboard.conftest import Client
 from tests.dashboard.page_content import again, audited, posting, verdict
 from tests.support.scene import Scene

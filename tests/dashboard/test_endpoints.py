@@ -6,7 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from hookline.model import Actor, ActorKind, Application, ApplicationChange, Endpoint
+from hookline.model.actors import Actor, ActorKind
+from hookline.model.catalogue import Application, ApplicationChange
+from hookline.model.endpoints import Endpoint
 from hookline.model.pulses import Pulse
 from hookline.model.states import EndpointStatus
 from hookline.store import Store

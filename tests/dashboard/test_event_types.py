@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from hookline.errors import InvalidInput
-from hookline.model import EventType, Organization
 from hookline.model.audit import AuditFilter
+from hookline.model.catalogue import EventType, Organization
 from hookline.store import Page, Store
 from hookline.web.context import WebContext
 from tests.dashboard.conftest import Client, Enter

@@ -8,7 +8,7 @@ import io
 import msgspec
 import pytest
 
-from hookline.model import DeadFilter
+from hookline.model.dead import DeadFilter
 from hookline.store import Page
 from tests.dashboard.client import Client, Shown
 from tests.dashboard.dead_letters import bury, letter

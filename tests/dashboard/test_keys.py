@@ -6,8 +6,9 @@ import re
 from datetime import timedelta
 
 from hookline import ids
-from hookline.model import Application, Organization, Scope
+from hookline.model.actors import Scope
 from hookline.model.audit import AuditFilter
+from hookline.model.catalogue import Application, Organization
 from hookline.security import api_keys
 from hookline.store import Page, Store
 from tests.api.conftest import Client as Api

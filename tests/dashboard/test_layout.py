@@ -8,7 +8,7 @@ import re
 import pytest
 
 from hookline.dashboard import brand, layout, static
-from hookline.model import Application, Organization
+from hookline.model.catalogue import Application, Organization
 from hookline.store import Store
 from tests.dashboard.client import Client
 from tests.dashboard.markup import Node, parse

@@ -14,7 +14,7 @@ from starlette.responses import StreamingResponse
 
 from hookline.dashboard import components, live
 from hookline.errors import NotFound
-from hookline.model import Application
+from hookline.model.catalogue import Application
 from hookline.store import Store
 from hookline.web.errors import Refused
 from hookline.web.html import Safe, tag

@@ -12,9 +12,12 @@ from hookline import clock, signing
 from hookline.dashboard import request_preview, request_response
 from hookline.dashboard.pages.message import deliveries as deliveries_page
 from hookline.dashboard.pages.message import page as message_page
-from hookline.model import Dead, Endpoint, LeasedDelivery, Message, Scheme, Secret
 from hookline.model.audit import AuditFilter
+from hookline.model.deliveries import LeasedDelivery
+from hookline.model.endpoints import Endpoint, Scheme, Secret
+from hookline.model.messages import Message
 from hookline.model.states import DeliveryState, EndpointStatus, Health, Reason
+from hookline.model.verdicts import Dead
 from hookline.rules.request import Target
 from hookline.store import Page
 from tests.dashboard.client import Client

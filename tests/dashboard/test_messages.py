@@ -11,7 +11,8 @@ import pytest
 
 from hookline import clock, ids
 from hookline.dashboard.pages import messages as messages_page
-from hookline.model import NewApplication, NewMessage
+from hookline.model.catalogue import NewApplication
+from hookline.model.messages import NewMessage
 from hookline.model.states import EndpointStatus, Health
 from hookline.store.plans import listing
 from tests.dashboard.client import Client

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from hookline import ids
-from hookline.model import Application
+from hookline.model.catalogue import Application
 from hookline.model.states import EndpointStatus, Reason
 from hookline.services import organizations
 from hookline.store import Store

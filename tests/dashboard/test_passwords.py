@@ -9,7 +9,7 @@ import pytest
 
 from hookline import clock
 from hookline.errors import InvalidInput
-from hookline.model import Scope
+from hookline.model.actors import Scope
 from hookline.model.operators import Operator, operator_name
 from hookline.security import passwords
 

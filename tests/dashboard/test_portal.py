@@ -17,7 +17,8 @@ from hookline import clock, config
 from hookline.dashboard import brand, static
 from hookline.dashboard.brand import contrast, legible, picture
 from hookline.errors import ConfigError
-from hookline.model import Application, Organization, Scope
+from hookline.model.actors import Scope
+from hookline.model.catalogue import Application, Organization
 from hookline.security import tokens
 from hookline.store import Store
 from hookline.web.context import WebContext

@@ -15,19 +15,14 @@ from hookline import clock, ids
 from hookline.api.operation import PREFIX
 from hookline.api.routes import OPERATIONS
 from hookline.engine.sender.protocol import Settings
-from hookline.model import (
-    Application,
-    DeadFilter,
-    LeasedDelivery,
-    Organization,
-    Result,
-    RetryPolicy,
-    Scope,
-    Sent,
-    SlotBudgets,
-    Timing,
-)
+from hookline.model.actors import Scope
+from hookline.model.attempts import Sent, Timing
+from hookline.model.catalogue import Application, Organization
+from hookline.model.dead import DeadFilter
+from hookline.model.deliveries import LeasedDelivery, SlotBudgets
+from hookline.model.policy import RetryPolicy
 from hookline.model.states import ErrorKind
+from hookline.model.verdicts import Result
 from hookline.rules.judge import judge
 from hookline.security import tokens
 from hookline.store import Page, Store

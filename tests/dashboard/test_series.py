@@ -14,8 +14,8 @@ from hookline.dashboard.charts import circuit_band, series
 from hookline.dashboard.page_context import RANGES, Range
 from hookline.dashboard.parsers import instant
 from hookline.errors import InvalidInput
-from hookline.model import Lane, LaneEvent, LaneEventKind
 from hookline.model.activity import Activity
+from hookline.model.lanes import Lane, LaneEvent, LaneEventKind
 from hookline.model.states import Circuit, EndpointStatus
 
 NOW = datetime(2026, 3, 29, 1, 7, 23, 456_789, tzinfo=UTC)

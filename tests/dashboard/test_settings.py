@@ -6,7 +6,7 @@ import pytest
 
 from hookline import __version__, ids
 from hookline.config import SETTINGS
-from hookline.model import Scope
+from hookline.model.actors import Scope
 from hookline.model.operators import Operator
 from hookline.store import Store
 from tests.api.conftest import JWT_SECRET

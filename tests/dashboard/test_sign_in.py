@@ -13,8 +13,9 @@ import pytest
 from msgspec.structs import replace
 
 from hookline import clock
-from hookline.model import Application, Organization, Scope
+from hookline.model.actors import Scope
 from hookline.model.audit import AuditFilter
+from hookline.model.catalogue import Application, Organization
 from hookline.model.operators import Operator
 from hookline.security import lockout, passwords, tokens
 from hookline.services import tokens as service

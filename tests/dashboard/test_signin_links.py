@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from hookline import clock
-from hookline.model import Application, Organization
+from hookline.model.catalogue import Application, Organization
 from hookline.security import lockout, tokens
 from hookline.services import tokens as service
 from hookline.store import Store

@@ -14,7 +14,7 @@ import pytest
 
 from hookline import clock, signing
 from hookline.dashboard.verify_snippets import snippets
-from hookline.model import Scheme, Secret
+from hookline.model.endpoints import Scheme, Secret
 from tests.support.receiver import Receiver
 
 ID = "msg_2f9RkBvZ1a"

@@ -8,9 +8,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from hookline.dashboard.pages import task_parts
-from hookline.model import Application, NewTask, Task, TaskKind, TaskStatus, TaskWork
 from hookline.model.audit import AuditFilter
+from hookline.model.catalogue import Application
 from hookline.model.states import EndpointStatus, Reason
+from hookline.model.tasks import NewTask, Task, TaskKind, TaskStatus, TaskWork
 from hookline.store import Page
 from tests.dashboard.client import Client
 from tests.dashboard.conftest import Enter

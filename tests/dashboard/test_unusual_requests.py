@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from hookline.model import Application
+from hookline.model.catalogue import Application
 from hookline.store import Page, Store
 from hookline.web.context import WebContext
 from tests.api.conftest import serving

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from hookline.model import Application, Endpoint, Secret
+from hookline.model.catalogue import Application
+from hookline.model.endpoints import Endpoint, Secret
 from hookline.model.states import DeliveryState, ErrorKind
 from hookline.security.vault import Vault
 from hookline.signing import new_secret, verify

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from hookline.model import Ordering
+from hookline.model.endpoints import Ordering
 from hookline.security.vault import Vault
 from hookline.store import Store, StoreOptions, open_store
 from tests.e2e.test_kill import Fleet

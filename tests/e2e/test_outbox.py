@@ -19,7 +19,8 @@ import pytest
 
 from hookline import outbox
 from hookline.engine.sources import setup
-from hookline.model import NewApplication, Secret
+from hookline.model.catalogue import NewApplication
+from hookline.model.endpoints import Secret
 from hookline.security.vault import Vault
 from hookline.signing import new_secret
 from hookline.store import StoreOptions, open_store

@@ -20,7 +20,7 @@ import psycopg
 import pytest
 
 from hookline import outbox
-from hookline.model import NewApplication
+from hookline.model.catalogue import NewApplication
 from hookline.outbox.setup import create_table
 from hookline.security.vault import Vault
 from hookline.store import Store, StoreOptions, open_store

@@ -10,7 +10,7 @@ import pytest
 
 from hookline.engine.ingest import MAX_DELIVERIES, GroupCommit
 from hookline.errors import InvalidInput, StoreUnavailable
-from hookline.model import Accepted, BatchAccepted, IngestStatus, NewBatch, NewMessage
+from hookline.model.messages import Accepted, BatchAccepted, IngestStatus, NewBatch, NewMessage
 from tests.support import factory
 from tests.support.scene import Scene
 

@@ -13,7 +13,8 @@ import pytest
 import standardwebhooks
 
 from hookline.engine.relay import OwnOutbox, Relay
-from hookline.model import Endpoint, NewEndpoint, PolicyOverride
+from hookline.model.endpoints import Endpoint, NewEndpoint
+from hookline.model.policy import PolicyOverride
 from hookline.model.states import DeliveryState
 from hookline.rules.guard import Guard
 from hookline.services import endpoints

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from hookline.engine import relay
 from hookline.engine.relay import BATCH, OwnOutbox, Relay
 from hookline.errors import SourceUnavailable, StoreUnavailable
-from hookline.model import RelayReport
+from hookline.model.outbox import RelayReport
 from hookline.observe.tally import Tally
 from hookline.store import Store
 from hookline.store.outage import Outage

@@ -21,7 +21,7 @@ from hookline.engine.sender import process as sender_process
 from hookline.engine.sender.loop import SPARE_FILES, kept_connections
 from hookline.engine.sender.process import SenderProcess
 from hookline.engine.sender.protocol import Request, Results, Settings
-from hookline.model import Sent
+from hookline.model.attempts import Sent
 from hookline.model.states import ErrorKind
 from tests.support.receiver import Behaviour, Receiver
 from tests.support.sending import request

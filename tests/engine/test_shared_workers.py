@@ -10,7 +10,8 @@ from contextlib import AsyncExitStack
 import pytest
 
 from hookline import clock
-from hookline.model import Application, ApplicationChange, ClaimBatch, SlotBudgets
+from hookline.model.catalogue import Application, ApplicationChange
+from hookline.model.deliveries import ClaimBatch, SlotBudgets
 from hookline.model.states import DeliveryState
 from hookline.store import Store
 from tests.support import factory

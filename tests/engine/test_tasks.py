@@ -13,7 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from hookline.engine.tasks import TRIES, TaskRunner
-from hookline.model import NewTask, Task, TaskKind, TaskStatus, TaskWork
+from hookline.model.tasks import NewTask, Task, TaskKind, TaskStatus, TaskWork
 from hookline.security.vault import Vault
 from hookline.store import Store, StoreOptions, open_store
 from hookline.store.outage import Outage

@@ -8,7 +8,8 @@ from datetime import timedelta
 import pytest
 
 from hookline import clock
-from hookline.model import Endpoint, LeasedDelivery, Secret
+from hookline.model.deliveries import LeasedDelivery
+from hookline.model.endpoints import Endpoint, Secret
 from hookline.model.states import DeliveryState
 from hookline.rules.request import Target
 from tests.support import factory

@@ -17,8 +17,13 @@ from hookline.engine.recorder import Recorder
 from hookline.engine.sweep import Sweeper, SweepSettings
 from hookline.engine.worker import InFlight
 from hookline.errors import StoreUnavailable
-from hookline.model import CircuitPolicy, EndpointChange, Judgement, LaneEventKind, LeasedDelivery, PolicyOverride, Sent
+from hookline.model.attempts import Sent
+from hookline.model.deliveries import LeasedDelivery
+from hookline.model.endpoints import EndpointChange
+from hookline.model.lanes import LaneEventKind
+from hookline.model.policy import CircuitPolicy, PolicyOverride
 from hookline.model.states import Circuit, DeliveryState, EndpointStatus, ErrorKind, Reason
+from hookline.model.verdicts import Judgement
 from hookline.rules.judge import judge
 from hookline.rules.request import Target
 from hookline.security.vault import Vault, new_key

@@ -12,8 +12,8 @@ import pytest
 
 from hookline import clock
 from hookline.engine.alerting import channels as alert_channels
-from hookline.model import DeadFilter
 from hookline.model.alerts import Notice, Outgoing, Remembered, Resolve
+from hookline.model.dead import DeadFilter
 from hookline.model.states import EndpointStatus
 from hookline.receive import Verifier
 from hookline.rules.alerts.wording import SLACK, WEBHOOK, Channels

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hookline.clock import monotonic
-from hookline.model import RelayReport
 from hookline.model.alerts import Severity
+from hookline.model.outbox import RelayReport
 from hookline.model.states import EndpointStatus
 from tests.support import factory
 from tests.support.alerts import Fleet, fails, only

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hookline.model import DeadFilter
 from hookline.model.alerts import Severity
+from hookline.model.dead import DeadFilter
 from tests.support import factory
 from tests.support.alerts import Fleet, fails, only
 from tests.support.scene import Scene

@@ -17,8 +17,9 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from hookline.engine.recorder import Recorder
-from hookline.model import Dead, LeasedDelivery, Result
+from hookline.model.deliveries import LeasedDelivery
 from hookline.model.states import ErrorKind, Health, Reason
+from hookline.model.verdicts import Dead, Result
 from hookline.observe import stderr
 from hookline.observe.attempt_log import AttemptLog, LogSettings, loggable
 from hookline.observe.stderr import ATOMIC, longest_write

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from hookline.model import DeadFilter
+from hookline.model.dead import DeadFilter
 from hookline.model.states import EndpointStatus
 from hookline.store import Store
 from hookline.store.plans import depths

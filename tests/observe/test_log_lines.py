@@ -21,7 +21,8 @@ from hookline.engine.ingest import GroupCommit
 from hookline.engine.relay import OwnOutbox, Relay
 from hookline.engine.sweep import Sweeper, SweepSettings
 from hookline.ids import DEFAULT_ORG
-from hookline.model import LaneEventKind, NewBatch
+from hookline.model.lanes import LaneEventKind
+from hookline.model.messages import NewBatch
 from hookline.security import tokens
 from hookline.security.vault import new_key
 from hookline.store.outage import Outage

@@ -13,7 +13,7 @@ from hookline.engine.recorder import Recorder
 from hookline.engine.relay import OwnOutbox, Relay
 from hookline.engine.sources import open_source
 from hookline.engine.sweep import Sweeper, SweepSettings
-from hookline.model import CircuitPolicy, PolicyOverride
+from hookline.model.policy import CircuitPolicy, PolicyOverride
 from hookline.model.states import ErrorKind
 from hookline.observe.tally import Tally
 from hookline.store import Store

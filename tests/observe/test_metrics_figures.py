@@ -7,7 +7,7 @@ import random
 import pytest
 
 from hookline.engine.recorder import Recorder
-from hookline.model import RetryPolicy
+from hookline.model.policy import RetryPolicy
 from hookline.model.states import DeliveryState
 from hookline.observe.sampler import Sampler
 from hookline.observe.tally import Tally

@@ -11,11 +11,14 @@ from msgspec.structs import replace
 
 from hookline.engine.heartbeat import Heartbeat
 from hookline.errors import StoreUnavailable
-from hookline.model import RecordReport, RelayReport, RetryPolicy, SweepReport
 from hookline.model.activity import ALL, MINUTE, AttemptCounts
 from hookline.model.measures import SECONDS
+from hookline.model.outbox import RelayReport
+from hookline.model.policy import RetryPolicy
 from hookline.model.pulses import Pulse, most_failing, together
 from hookline.model.states import EndpointStatus
+from hookline.model.sweep import SweepReport
+from hookline.model.verdicts import RecordReport
 from hookline.observe.pulser import Pulser
 from hookline.observe.tally import MAX_ENDPOINTS, OTHER, Names, Tally
 from tests.support import factory

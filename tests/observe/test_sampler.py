@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from hookline.clock import EPOCH
 from hookline.errors import StoreUnavailable
-from hookline.model import Depths
+from hookline.model.depths import Depths
 from hookline.model.measures import EndpointLabels
 from hookline.model.pulses import Pulse
 from hookline.observe.sampler import MAX_NAMED, Sampler

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookline.model import LeasedDelivery
+from hookline.model.deliveries import LeasedDelivery
 from hookline.observe import spans
 from hookline.observe.spans import Context
 from hookline.rules.trace_context import well_formed

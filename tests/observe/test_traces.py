@@ -13,7 +13,8 @@ from structlog.testing import capture_logs
 
 from hookline.engine.recorder import Recorder
 from hookline.engine.sweep import Sweeper, SweepSettings
-from hookline.model import DeadFilter, PolicyOverride
+from hookline.model.dead import DeadFilter
+from hookline.model.policy import PolicyOverride
 from hookline.model.states import DeliveryState
 from hookline.observe.otel import tracing
 from hookline.observe.traces import Traces

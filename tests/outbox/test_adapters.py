@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hookline import clock
-from hookline.model import OutboxPlace
+from hookline.model.outbox import OutboxPlace
 from hookline.outbox import InvalidInput, NotInTransaction, UnknownConnection, event, marker
 from tests.outbox.conftest import KINDS, PostgresShop, Shop
 from tests.outbox.desks import Desk

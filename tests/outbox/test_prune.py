@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hookline import outbox
-from hookline.model import OutboxPlace
+from hookline.model.outbox import OutboxPlace
 from hookline.outbox import marker
 from hookline.outbox.adapters import prune
 from tests.support.appfile import AppFile

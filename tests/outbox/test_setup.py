@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from hookline.errors import Conflict, InvalidInput
-from hookline.model import OutboxPlace
+from hookline.model.outbox import OutboxPlace
 from hookline.outbox import UnknownConnection, marker, publish, setup
 from hookline.outbox.setup import create_table, create_table_async, drop_table
 from hookline.security.vault import Vault, new_key

@@ -24,7 +24,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from hookline import outbox, signing
 from hookline.errors import InvalidInput
-from hookline.model import Dead, Delivered, Retry, Secret
+from hookline.model.endpoints import Secret
+from hookline.model.verdicts import Dead, Delivered, Retry
 from hookline.outbox.setup import create_table
 from hookline.testing import (
     AppEndpoint,

@@ -18,7 +18,7 @@ import stripe
 import svix.webhooks
 
 from hookline import clock
-from hookline.model import Scheme, Secret
+from hookline.model.endpoints import Scheme, Secret
 from hookline.receive import VerificationError, Verifier
 from hookline.signing import Signer, new_secret
 

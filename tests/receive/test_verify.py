@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookline import clock
-from hookline.model import Scheme, Secret
+from hookline.model.endpoints import Scheme, Secret
 from hookline.receive import InvalidInput, VerificationCode, VerificationError, Verifier, Webhook
 from hookline.receive.schemes import SCHEMES
 from hookline.signing import Signer, new_keypair, new_secret

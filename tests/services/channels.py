@@ -17,9 +17,11 @@ from msgspec import Struct, field
 
 from hookline import clock, ids
 from hookline.errors import HooklineError, NoSuch
-from hookline.model import Application, DeadFilter, NewTask, TaskFilter, TaskKind, TaskWork
 from hookline.model.audit import AuditFilter
+from hookline.model.catalogue import Application
+from hookline.model.dead import DeadFilter
 from hookline.model.states import EndpointStatus
+from hookline.model.tasks import NewTask, TaskFilter, TaskKind, TaskWork
 from hookline.security import tokens
 from hookline.services.errors import exit_code, http_status
 from hookline.store import Page

@@ -10,17 +10,12 @@ from msgspec.structs import replace
 
 from hookline import clock, ids
 from hookline.cli import bars
-from hookline.model import (
-    Actor,
-    ActorKind,
-    Attempt,
-    Dead,
-    Delivery,
-    LaneEvent,
-    LaneEventKind,
-    Timing,
-)
+from hookline.model.actors import Actor, ActorKind
+from hookline.model.attempts import Attempt, Timing
+from hookline.model.deliveries import Delivery
+from hookline.model.lanes import LaneEvent, LaneEventKind
 from hookline.model.states import DeliveryState, EndpointStatus, ErrorKind, Health, Reason
+from hookline.model.verdicts import Dead
 from hookline.services import explain
 from hookline.services.explain import DeliveryHistory, Part, Phase, Stretch, reader
 from tests.support import factory

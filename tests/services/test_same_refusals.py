@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from hookline.errors import Conflict, HooklineError, InvalidInput, NoSuch
-from hookline.model import Application
+from hookline.model.catalogue import Application
 from hookline.services.dead_letters import CANNOT_BE_SENT
 from tests.cli.conftest import both_engines
 from tests.dashboard.conftest import Enter

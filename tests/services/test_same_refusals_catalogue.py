@@ -16,7 +16,10 @@ from msgspec.structs import replace
 
 from hookline import clock
 from hookline.errors import BlockedAddress, Conflict, HooklineError, InvalidInput, NoSuch
-from hookline.model import Application, MessageFilter, Scope, Secret
+from hookline.model.actors import Scope
+from hookline.model.catalogue import Application
+from hookline.model.endpoints import Secret
+from hookline.model.messages import MessageFilter
 from hookline.model.states import EndpointStatus
 from hookline.security import tokens
 from hookline.signing import new_secret

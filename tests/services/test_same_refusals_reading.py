@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from hookline import clock
 from hookline.errors import HooklineError, NoSuch
-from hookline.model import Application, Scope
+from hookline.model.actors import Scope
+from hookline.model.catalogue import Application
 from hookline.security import tokens
 from tests.api.conftest import JWT_SECRET
 from tests.api.conftest import Client as ApiClient

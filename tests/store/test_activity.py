@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from hookline.model import Application, Organization
 from hookline.model.activity import ALL, MINUTE, QUARTER, Activity, AttemptCounts
+from hookline.model.catalogue import Application, Organization
 from hookline.model.pulses import Pulse
 from hookline.store import Store
 from tests.support import factory

@@ -8,7 +8,8 @@ from datetime import timedelta
 import pytest
 
 from hookline.errors import NotFound
-from hookline.model import Application, NewApiKey, Organization, Scope
+from hookline.model.actors import NewApiKey, Scope
+from hookline.model.catalogue import Application, Organization
 from hookline.security import api_keys
 from hookline.store import Page, Store
 from tests.support import factory

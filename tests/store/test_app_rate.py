@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from hookline.model import Application, ApplicationChange, Endpoint, LeasedDelivery, SlotBudgets
+from hookline.model.catalogue import Application, ApplicationChange
+from hookline.model.deliveries import LeasedDelivery, SlotBudgets
+from hookline.model.endpoints import Endpoint
 from hookline.model.states import Circuit, EndpointStatus
 from hookline.store import Store
 from tests.support import factory

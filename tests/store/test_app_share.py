@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections import Counter
 from datetime import timedelta
 
-from hookline.model import Application, ClaimBatch, Endpoint, SlotBudgets
+from hookline.model.catalogue import Application
+from hookline.model.deliveries import ClaimBatch, SlotBudgets
+from hookline.model.endpoints import Endpoint
 from hookline.model.states import Circuit
 from hookline.rules.claim.division import MAX_REFUSED, REFUSED_TOGETHER
 from tests.support import factory

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hookline.engine.alerting import channels as alert_channels
-from hookline.model import Endpoint, EndpointChange
+from hookline.model.endpoints import Endpoint, EndpointChange
 from hookline.rules.alerts.wording import Channels
 from hookline.rules.guard import Guard
 from tests.store.test_secrets import at_rest

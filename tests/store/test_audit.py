@@ -7,8 +7,9 @@ from datetime import timedelta
 import pytest
 
 from hookline.errors import InvalidInput
-from hookline.model import Actor, ActorKind, Organization
+from hookline.model.actors import Actor, ActorKind
 from hookline.model.audit import AuditEntry, AuditFilter
+from hookline.model.catalogue import Organization
 from hookline.store import Page, Store
 from hookline.store.plans import listing
 from hookline.store.rows import MAX_NAME, MAX_TEXT

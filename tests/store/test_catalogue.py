@@ -11,18 +11,10 @@ from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
 from hookline.errors import Conflict, NotFound, Overtaken, TooManyEndpoints
-from hookline.model import (
-    Application,
-    ApplicationChange,
-    EndpointChange,
-    LaneEventKind,
-    OnDeath,
-    Ordering,
-    Organization,
-    PolicyOverride,
-    Scheme,
-    Secret,
-)
+from hookline.model.catalogue import Application, ApplicationChange, Organization
+from hookline.model.endpoints import EndpointChange, OnDeath, Ordering, Scheme, Secret
+from hookline.model.lanes import LaneEventKind
+from hookline.model.policy import PolicyOverride
 from hookline.model.states import EndpointStatus
 from hookline.store import Page, Store
 from tests.support import factory

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from hookline.model import SlotBudgets
+from hookline.model.deliveries import SlotBudgets
 from hookline.model.states import DeliveryState
 from hookline.store import Store
 from tests.support import factory

@@ -6,7 +6,9 @@ from collections import Counter
 
 import pytest
 
-from hookline.model import Application, ApplicationChange, Endpoint, LeasedDelivery
+from hookline.model.catalogue import Application, ApplicationChange
+from hookline.model.deliveries import LeasedDelivery
+from hookline.model.endpoints import Endpoint
 from hookline.model.states import EndpointStatus
 from hookline.store import Store
 from tests.support import factory

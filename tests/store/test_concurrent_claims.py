@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from hookline.model import CircuitPolicy, LeasedDelivery, SlotBudgets
+from hookline.model.deliveries import LeasedDelivery, SlotBudgets
+from hookline.model.policy import CircuitPolicy
 from hookline.model.states import Circuit, DeliveryState
 from hookline.store import Store, StoreOptions
 from tests.conftest import OpenStoreWith

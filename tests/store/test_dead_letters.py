@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hookline.errors import InvalidInput
-from hookline.model import DeadFilter, DeadOfApplication
+from hookline.model.dead import DeadFilter, DeadOfApplication
 from hookline.model.states import DeliveryState, Reason
 from hookline.store import Page, Store, death
 from tests.support import factory

@@ -9,7 +9,8 @@ from datetime import timedelta
 import pytest
 
 from hookline.errors import NotFound
-from hookline.model import Actor, ActorKind, LaneEventKind
+from hookline.model.actors import Actor, ActorKind
+from hookline.model.lanes import LaneEventKind
 from hookline.model.states import Circuit, EndpointStatus
 from hookline.store import Store
 from tests.support import factory

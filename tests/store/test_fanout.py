@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hookline.model import EndpointChange
+from hookline.model.endpoints import EndpointChange
 from hookline.model.states import EndpointStatus
 from hookline.store import Store
 from tests.support import factory

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hookline.model import BatchAccepted, IngestStatus, NewBatch, NewMessage
+from hookline.model.messages import BatchAccepted, IngestStatus, NewBatch, NewMessage
 from hookline.store import Store
 from tests.support import factory
 from tests.support.scene import Scene

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from hookline.errors import InvalidInput, NotFound
-from hookline.model import IngestStatus, NewBatch, NewMessage, PolicyOverride, RetryPolicy
+from hookline.model.messages import IngestStatus, NewBatch, NewMessage
+from hookline.model.policy import PolicyOverride, RetryPolicy
 from hookline.model.states import DeliveryState
 from hookline.store import Store
 from tests.support import factory

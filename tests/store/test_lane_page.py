@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from hookline.dashboard import endpoint_health
-from hookline.model import LaneView
+from hookline.model.lanes import LaneView
 from hookline.store import Page
 from tests.support import factory
 from tests.support.scene import Scene

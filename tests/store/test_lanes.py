@@ -7,7 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from hookline.model import CircuitPolicy, EndpointChange, LaneEventKind, PolicyOverride, RetryPolicy, SlotBudgets
+from hookline.model.deliveries import SlotBudgets
+from hookline.model.endpoints import EndpointChange
+from hookline.model.lanes import LaneEventKind
+from hookline.model.policy import CircuitPolicy, PolicyOverride, RetryPolicy
 from hookline.model.states import Circuit, DeliveryState, EndpointStatus, Health, Reason
 from hookline.store import Store
 from tests.support import factory

@@ -10,17 +10,13 @@ import pytest
 
 from hookline import ids
 from hookline.errors import NotFound
-from hookline.model import (
-    AttemptedFilter,
-    AttemptFilter,
-    DeadFilter,
-    Endpoint,
-    LeasedDelivery,
-    Message,
-    MessageFilter,
-    Result,
-)
+from hookline.model.attempts import AttemptedFilter, AttemptFilter
+from hookline.model.dead import DeadFilter
+from hookline.model.deliveries import LeasedDelivery
+from hookline.model.endpoints import Endpoint
+from hookline.model.messages import Message, MessageFilter
 from hookline.model.states import DeliveryState, ErrorKind, Health, Reason
+from hookline.model.verdicts import Result
 from hookline.store import Page, Walk
 from hookline.store.plans import listing
 from tests.support import bulk, factory

@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 
-from hookline.model import Application, DeadFilter, Delivery, Endpoint, FoundMessage, MessageSearch, Ordering
+from hookline.model.catalogue import Application
+from hookline.model.dead import DeadFilter
+from hookline.model.deliveries import Delivery
+from hookline.model.endpoints import Endpoint, Ordering
+from hookline.model.messages import FoundMessage, MessageSearch
 from hookline.model.states import EndpointStatus, Health
 from hookline.services import explain
 from hookline.store import Page, Walk

@@ -15,16 +15,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from hookline.model import (
-    CircuitPolicy,
-    DeadFilter,
-    EndpointChange,
-    LeasedDelivery,
-    OnDeath,
-    Ordering,
-    PolicyOverride,
-    SlotBudgets,
-)
+from hookline.model.dead import DeadFilter
+from hookline.model.deliveries import LeasedDelivery, SlotBudgets
+from hookline.model.endpoints import EndpointChange, OnDeath, Ordering
+from hookline.model.policy import CircuitPolicy, PolicyOverride
 from hookline.model.states import ACTIVE, DeliveryState, EndpointStatus, Reason, move
 from hookline.rules.ordering import queue_of
 from hookline.security.vault import Vault

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hookline.model import Application
+from hookline.model.catalogue import Application
 from hookline.store import Page
 from hookline.store.plans import names
 from tests.support import factory

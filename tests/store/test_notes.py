@@ -7,23 +7,15 @@ from typing import Any
 
 import pytest
 
-from hookline.model import (
-    Actor,
-    ActorKind,
-    ApplicationChange,
-    DeadFilter,
-    Endpoint,
-    EndpointChange,
-    NewTask,
-    OnDeath,
-    OutboxRow,
-    Scope,
-    TaskKind,
-    TaskWork,
-)
+from hookline.model.actors import Actor, ActorKind, Scope
 from hookline.model.audit import AuditFilter, NewAuditEntry, Note
+from hookline.model.catalogue import ApplicationChange
+from hookline.model.dead import DeadFilter
+from hookline.model.endpoints import Endpoint, EndpointChange, OnDeath
 from hookline.model.operators import NewSession, Operator
+from hookline.model.outbox import OutboxRow
 from hookline.model.states import EndpointStatus
+from hookline.model.tasks import NewTask, TaskKind, TaskWork
 from hookline.store import Page
 from tests.store.test_api_keys import new_key
 from tests.support import factory

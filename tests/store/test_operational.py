@@ -9,16 +9,11 @@ from typing import Any
 import pytest
 
 from hookline.errors import Conflict, HooklineError, InvalidInput, NotFound
-from hookline.model import (
-    ApplicationChange,
-    DeadFilter,
-    Endpoint,
-    EndpointChange,
-    LeasedDelivery,
-    NewApplication,
-    Organization,
-    PolicyOverride,
-)
+from hookline.model.catalogue import ApplicationChange, NewApplication, Organization
+from hookline.model.dead import DeadFilter
+from hookline.model.deliveries import LeasedDelivery
+from hookline.model.endpoints import Endpoint, EndpointChange
+from hookline.model.policy import PolicyOverride
 from hookline.model.states import Circuit, DeliveryState, EndpointStatus, Health, Reason
 from hookline.rules.operational_events import FAILING, MANAGEMENT, Kind
 from hookline.services import endpoints

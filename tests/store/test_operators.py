@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hookline.errors import Conflict, InvalidInput, NotFound
-from hookline.model import Organization, Scope
+from hookline.model.actors import Scope
+from hookline.model.catalogue import Organization
 from hookline.model.operators import NewSession, Operator
 from hookline.store import Page, Store
 from tests.support import factory

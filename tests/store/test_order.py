@@ -8,7 +8,10 @@ from datetime import timedelta
 
 import pytest
 
-from hookline.model import DeadFilter, Endpoint, EndpointChange, LeasedDelivery, OnDeath, Ordering, PolicyOverride
+from hookline.model.dead import DeadFilter
+from hookline.model.deliveries import LeasedDelivery
+from hookline.model.endpoints import Endpoint, EndpointChange, OnDeath, Ordering
+from hookline.model.policy import PolicyOverride
 from hookline.model.states import DeliveryState, EndpointStatus, Reason
 from hookline.store import Store
 from tests.support import factory

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from hookline.errors import InvalidInput
-from hookline.model import OutboxPlace, OutboxRow, PolicyOverride, RelayReport
+from hookline.model.outbox import OutboxPlace, OutboxRow, RelayReport
+from hookline.model.policy import PolicyOverride
 from hookline.rules.operational_events import MANAGEMENT
 from hookline.store import Page, Store
 from tests.store.test_relay import publish

@@ -9,7 +9,10 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from hookline.model import CircuitPolicy, Endpoint, EndpointChange, LaneEventKind, LeasedDelivery, SlotBudgets
+from hookline.model.deliveries import LeasedDelivery, SlotBudgets
+from hookline.model.endpoints import Endpoint, EndpointChange
+from hookline.model.lanes import LaneEventKind
+from hookline.model.policy import CircuitPolicy
 from hookline.model.states import Circuit
 from hookline.rules.lane.admission import burst, effective_rate
 from hookline.rules.lane.pace import FLOOR, QUIET

@@ -11,20 +11,13 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from hookline.model import (
-    AttemptedFilter,
-    AttemptFilter,
-    DeadFilter,
-    Endpoint,
-    Message,
-    MessageFilter,
-    MessageSearch,
-    NewTask,
-    SlotBudgets,
-    TaskKind,
-    TaskWork,
-)
+from hookline.model.attempts import AttemptedFilter, AttemptFilter
+from hookline.model.dead import DeadFilter
+from hookline.model.deliveries import SlotBudgets
+from hookline.model.endpoints import Endpoint
+from hookline.model.messages import Message, MessageFilter, MessageSearch
 from hookline.model.states import Reason
+from hookline.model.tasks import NewTask, TaskKind, TaskWork
 from hookline.store import Page, Store
 from hookline.store.sql import load
 from hookline.store.sqlite.database import chosen

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from hookline.model import Sent
+from hookline.model.attempts import Sent
 from hookline.model.states import DeliveryState, ErrorKind, Health, Reason
 from hookline.store import Store
 from tests.support import factory

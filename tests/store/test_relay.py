@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hookline.model import PolicyOverride
+from hookline.model.policy import PolicyOverride
 from hookline.store import Store
 from tests.support import factory
 from tests.support.raw import Raw

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from hookline.model import Endpoint, LeasedDelivery, OutboxPlace, OutboxRow
+from hookline.model.deliveries import LeasedDelivery
+from hookline.model.endpoints import Endpoint
+from hookline.model.outbox import OutboxPlace, OutboxRow
 from hookline.store import Store
 from tests.store.test_relay import publish
 from tests.support import factory

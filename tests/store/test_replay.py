@@ -7,7 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from hookline.model import DeadFilter, EndpointChange, PolicyOverride, RetryPolicy
+from hookline.model.dead import DeadFilter
+from hookline.model.endpoints import EndpointChange
+from hookline.model.policy import PolicyOverride, RetryPolicy
 from hookline.model.states import DeliveryState, EndpointStatus, Reason
 from hookline.store import Store
 from tests.support import factory

@@ -8,7 +8,8 @@ from datetime import timedelta
 import pytest
 
 from hookline.errors import NotFound, Overtaken
-from hookline.model import EndpointChange, LaneEventKind
+from hookline.model.endpoints import EndpointChange
+from hookline.model.lanes import LaneEventKind
 from hookline.model.states import Circuit, EndpointStatus
 from hookline.store import Store
 from tests.support import factory

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hookline.model import AttemptFilter, DeadFilter
+from hookline.model.attempts import AttemptFilter
+from hookline.model.dead import DeadFilter
 from hookline.model.states import DeliveryState
 from hookline.store import Page, Store
 from tests.support import factory

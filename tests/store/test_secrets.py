@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hookline.model import Endpoint, EndpointChange, Secret
+from hookline.model.endpoints import Endpoint, EndpointChange, Secret
 from hookline.model.states import EndpointStatus
 from hookline.security.vault import Vault, new_key
 from hookline.store import Page, Store, StoreOptions, open_store

@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 
 from hookline.errors import InvalidInput, NotFound
-from hookline.model import ApiKey, Application, Organization, Scope
+from hookline.model.actors import ApiKey, Scope
+from hookline.model.catalogue import Application, Organization
 from hookline.model.operators import NewSession
 from hookline.store import Store
 from hookline.store.bounds import IDLE

@@ -10,7 +10,11 @@ import pytest
 from msgspec.structs import replace
 
 from hookline import clock, ids
-from hookline.model import DeadFilter, Endpoint, LeasedDelivery, Result, Stats, StatsFilter
+from hookline.model.dead import DeadFilter
+from hookline.model.deliveries import LeasedDelivery
+from hookline.model.endpoints import Endpoint
+from hookline.model.stats import Stats, StatsFilter
+from hookline.model.verdicts import Result
 from hookline.store import Page, Store
 from hookline.store.plans import stats as counting
 from hookline.store.plans.stats import Statistics

@@ -7,7 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from hookline.model import EndpointChange, LaneEventKind, PolicyOverride
+from hookline.model.endpoints import EndpointChange
+from hookline.model.lanes import LaneEventKind
+from hookline.model.policy import PolicyOverride
 from hookline.model.states import DeliveryState, EndpointStatus, Reason
 from hookline.store import Store
 from tests.support import factory

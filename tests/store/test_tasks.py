@@ -11,18 +11,11 @@ import pytest
 
 from hookline import ids
 from hookline.errors import Conflict, NotFound
-from hookline.model import (
-    DeadFilter,
-    Endpoint,
-    LeasedDelivery,
-    NewTask,
-    Task,
-    TaskFilter,
-    TaskKind,
-    TaskStatus,
-    TaskWork,
-)
+from hookline.model.dead import DeadFilter
+from hookline.model.deliveries import LeasedDelivery
+from hookline.model.endpoints import Endpoint
 from hookline.model.states import DeliveryState, EndpointStatus, Reason
+from hookline.model.tasks import NewTask, Task, TaskFilter, TaskKind, TaskStatus, TaskWork
 from hookline.store import Page, Store
 from hookline.store.bounds import MAX_RUNNING
 from tests.support import factory

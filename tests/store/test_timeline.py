@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from hookline.errors import InvalidInput
-from hookline.model import Endpoint, LaneEventFilter, LaneEventKind
+from hookline.model.endpoints import Endpoint
+from hookline.model.lanes import LaneEventFilter, LaneEventKind
 from hookline.model.states import EndpointStatus
 from hookline.store import Page, Walk
 from hookline.store.plans import listing

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from hookline.model import AttemptedFilter, DeadFilter, Message, MessageFilter, NewBatch, OutboxRow
+from hookline.model.attempts import AttemptedFilter
+from hookline.model.dead import DeadFilter
+from hookline.model.messages import Message, MessageFilter, NewBatch
+from hookline.model.outbox import OutboxRow
 from hookline.rules.trace_context import well_formed
 from hookline.store import Page
 from tests.store.test_relay import publish

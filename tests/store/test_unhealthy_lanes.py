@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from hookline.model import AppHealth, DeadFilter
+from hookline.model.dead import DeadFilter
+from hookline.model.lanes import AppHealth
 from hookline.model.states import EndpointStatus
 from hookline.store import Page
 from tests.support import factory

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hookline.model import AttemptFilter, MessageFilter
+from hookline.model.attempts import AttemptFilter
+from hookline.model.messages import MessageFilter
 from hookline.model.states import Circuit, DeliveryState, EndpointStatus, Health
 from hookline.store import Page, Store
 from tests.support import factory

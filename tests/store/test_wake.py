@@ -7,7 +7,8 @@ import threading
 
 import pytest
 
-from hookline.model import DeadFilter, OnDeath
+from hookline.model.dead import DeadFilter
+from hookline.model.endpoints import OnDeath
 from hookline.model.states import EndpointStatus
 from hookline.store import Store
 from tests.support import factory

@@ -9,7 +9,8 @@ from typing import cast
 import pytest
 
 from hookline.errors import Conflict
-from hookline.model import Application, ApplicationChange, SlotBudgets
+from hookline.model.catalogue import Application, ApplicationChange
+from hookline.model.deliveries import SlotBudgets
 from hookline.store import Store
 from hookline.store.postgres import PostgresStore
 from tests.store_postgres.plans import buffers, explain, indexes, scanned

@@ -8,8 +8,11 @@ from datetime import timedelta
 import pytest
 
 from hookline.errors import MigrationNeeded
-from hookline.model import Counts, Delivered, Endpoint, LeasedDelivery, Result, SlotBudgets
+from hookline.model.deliveries import LeasedDelivery, SlotBudgets
+from hookline.model.depths import Counts
+from hookline.model.endpoints import Endpoint
 from hookline.model.states import Circuit, DeliveryState, EndpointStatus, Health
+from hookline.model.verdicts import Delivered, Result
 from hookline.security.vault import Vault
 from hookline.store import Store, StoreOptions, open_store
 from hookline.store.postgres.database import Connection, Database

@@ -6,7 +6,10 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
-from hookline.model import Counts, Endpoint, LeasedDelivery, Ordering, PolicyOverride
+from hookline.model.deliveries import LeasedDelivery
+from hookline.model.depths import Counts
+from hookline.model.endpoints import Endpoint, Ordering
+from hookline.model.policy import PolicyOverride
 from hookline.model.states import DeliveryState
 from hookline.store import Store
 from hookline.store.postgres import PostgresStore

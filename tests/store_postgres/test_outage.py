@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from hookline.errors import StoreUnavailable
-from hookline.model import IngestStatus, NewBatch, SlotBudgets
+from hookline.model.deliveries import SlotBudgets
+from hookline.model.messages import IngestStatus, NewBatch
 from hookline.security.vault import Vault
 from hookline.store import Store, StoreOptions, open_store
 from hookline.store.postgres import database

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from hookline.model import DeadFilter
+from hookline.model.dead import DeadFilter
 from hookline.store import Page
 from hookline.store.postgres import PostgresStore
 from hookline.store.postgres.record import _Move, _move, _receipt

@@ -13,7 +13,7 @@ import pytest
 
 from hookline.cli.outbox import grants
 from hookline.errors import InvalidInput
-from hookline.model import PolicyOverride
+from hookline.model.policy import PolicyOverride
 from hookline.outbox import event
 from hookline.rules.checks.message import LARGEST_PAYLOAD
 from hookline.rules.operational_events import MANAGEMENT

@@ -8,7 +8,8 @@ from typing import cast
 
 import pytest
 
-from hookline.model import DeadFilter, SlotBudgets
+from hookline.model.dead import DeadFilter
+from hookline.model.deliveries import SlotBudgets
 from hookline.model.states import DeliveryState, Reason
 from hookline.rules.claim.division import Division
 from hookline.store import Page, Store

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from hookline import clock, ids
-from hookline.model import Endpoint
+from hookline.model.endpoints import Endpoint
 from hookline.store.plans.stats import MAX_COUNTED
 from hookline.store.postgres import PostgresStore
 from tests.store_postgres import plans

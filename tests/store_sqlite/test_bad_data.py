@@ -6,8 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from hookline.errors import InvalidInput
-from hookline.model import LeasedDelivery, Result
+from hookline.model.deliveries import LeasedDelivery
 from hookline.model.states import DeliveryState
+from hookline.model.verdicts import Result
 from tests.support import factory
 from tests.support.scene import Scene
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hookline.errors import InvalidInput, MigrationNeeded, StoreUnavailable
-from hookline.model import SlotBudgets
+from hookline.model.deliveries import SlotBudgets
 from hookline.security.vault import Vault, new_key
 from hookline.store import SCHEMA_VERSION, Store, StoreOptions, open_store
 from hookline.store.sqlite import writer

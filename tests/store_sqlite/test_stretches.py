@@ -7,7 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from hookline.model import DeadFilter, EndpointChange, Secret
+from hookline.model.dead import DeadFilter
+from hookline.model.endpoints import EndpointChange, Secret
 from hookline.model.states import EndpointStatus, Reason
 from hookline.store import Page, Store
 from tests.support import factory

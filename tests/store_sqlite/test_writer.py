@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hookline.errors import Conflict, NotFound, StoreUnavailable
-from hookline.model import IngestStatus
+from hookline.model.messages import IngestStatus
 from hookline.store import Store
 from hookline.store.plans.endpoints import Endpoints
 from hookline.store.sqlite import SqliteStore, database, ingest, writer

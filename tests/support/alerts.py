@@ -11,9 +11,10 @@ from msgspec.structs import replace
 
 from hookline.engine.alerting.watch import Watch, WatchSettings
 from hookline.engine.heartbeat import Heartbeat
-from hookline.model import LeasedDelivery, Result
 from hookline.model.alerts import Alert
+from hookline.model.deliveries import LeasedDelivery
 from hookline.model.states import Health
+from hookline.model.verdicts import Result
 from hookline.observe.tally import Tally
 from hookline.rules.alerts.conditions import Thresholds
 from hookline.rules.alerts.wording import Channels

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from hookline import clock
-from hookline.model import Endpoint
+from hookline.model.endpoints import Endpoint
 from tests.support.raw import Raw
 
 ROWS = 20_000

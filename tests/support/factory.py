@@ -11,29 +11,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from hookline import clock, ids
-from hookline.model import (
-    Dead,
-    Delivered,
-    EventType,
-    Judgement,
-    LeasedDelivery,
-    NewApplication,
-    NewEndpoint,
-    NewMessage,
-    OnDeath,
-    Ordering,
-    Organization,
-    PolicyOverride,
-    Result,
-    Retry,
-    Scheme,
-    Secret,
-    Sent,
-    Strategy,
-    Timing,
-    Verdict,
-)
+from hookline.model.attempts import Sent, Timing
+from hookline.model.catalogue import EventType, NewApplication, Organization
+from hookline.model.deliveries import LeasedDelivery
+from hookline.model.endpoints import NewEndpoint, OnDeath, Ordering, Scheme, Secret
+from hookline.model.messages import NewMessage
+from hookline.model.policy import PolicyOverride, Strategy
 from hookline.model.states import ErrorKind, Health, Reason
+from hookline.model.verdicts import Dead, Delivered, Judgement, Result, Retry, Verdict
 from hookline.rules.claim.budgets import Slots
 
 _number = itertools.count(1)

@@ -10,7 +10,8 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
-from hookline.model import CircuitPolicy, Lane, LaneEvent
+from hookline.model.lanes import Lane, LaneEvent
+from hookline.model.policy import CircuitPolicy
 from hookline.model.states import Circuit, EndpointStatus, Health
 from hookline.rules.lane.admission import REFUSED_PAUSE, admit, after_claim
 from hookline.rules.lane.circuit import LaneOutcome, fold

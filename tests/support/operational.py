@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hookline.model import Endpoint
+from hookline.model.endpoints import Endpoint
 from hookline.rules.operational_events import MANAGEMENT
 from hookline.services import endpoints
 from hookline.store import Store

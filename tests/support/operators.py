@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from hookline.model import Actor, ActorKind, Scope
+from hookline.model.actors import Actor, ActorKind, Scope
 from hookline.model.audit import NewAuditEntry
 from hookline.model.operators import NewSession, Operator
 from tests.support import factory

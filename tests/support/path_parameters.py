@@ -4,7 +4,9 @@ delete theirs."""
 from __future__ import annotations
 
 from hookline import ids
-from hookline.model import DeadFilter, Organization, SlotBudgets
+from hookline.model.catalogue import Organization
+from hookline.model.dead import DeadFilter
+from hookline.model.deliveries import SlotBudgets
 from hookline.store import Page, Store
 from tests.support import factory
 

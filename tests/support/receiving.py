@@ -16,7 +16,9 @@ from typing import Self
 
 import msgspec
 
-from hookline.model import Attempt, PolicyOverride, Secret
+from hookline.model.attempts import Attempt
+from hookline.model.endpoints import Secret
+from hookline.model.policy import PolicyOverride
 from hookline.model.states import DeliveryState
 from hookline.receive import inbox
 from hookline.security.vault import Vault

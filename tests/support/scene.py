@@ -6,24 +6,14 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from hookline.model import (
-    Accepted,
-    Application,
-    Delivery,
-    Endpoint,
-    Lane,
-    LeasedDelivery,
-    NewMessage,
-    NewTask,
-    Organization,
-    RecordReport,
-    Result,
-    SlotBudgets,
-    TaskKind,
-    TaskStatus,
-    TaskWork,
-)
+from hookline.model.catalogue import Application, Organization
+from hookline.model.deliveries import Delivery, LeasedDelivery, SlotBudgets
+from hookline.model.endpoints import Endpoint
+from hookline.model.lanes import Lane
+from hookline.model.messages import Accepted, NewMessage
 from hookline.model.states import Circuit, DeliveryState
+from hookline.model.tasks import NewTask, TaskKind, TaskStatus, TaskWork
+from hookline.model.verdicts import RecordReport, Result
 from hookline.store import Store
 from tests.support import factory
 from tests.support.raw import Raw, Row

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hookline.model import Secret
+from hookline.model.endpoints import Secret
 from hookline.security.vault import Vault
 from hookline.store.rows.documents import seal_headers, seal_secrets
 from tests.support import factory

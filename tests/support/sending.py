@@ -11,7 +11,7 @@ from typing import Any, Self
 from hookline.engine.sender.dns import Resolver
 from hookline.engine.sender.loop import Sender
 from hookline.engine.sender.protocol import Request, Results, Settings
-from hookline.model import Sent
+from hookline.model.attempts import Sent
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 PATIENCE = 90.0  # maximum seconds that a test waits; longer than a request may take, because the machine may be busy

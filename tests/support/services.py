@@ -6,8 +6,10 @@ from __future__ import annotations
 from datetime import datetime
 
 from hookline import clock
-from hookline.model import Accepted, Actor, ActorKind, ApiKey, Application, NewApiKey, NewMessage, Scope
+from hookline.model.actors import Actor, ActorKind, ApiKey, NewApiKey, Scope
 from hookline.model.callers import Caller
+from hookline.model.catalogue import Application
+from hookline.model.messages import Accepted, NewMessage
 from hookline.rules.guard import Guard
 from hookline.security import api_keys
 from hookline.services.deps import Deps

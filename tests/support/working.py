@@ -10,7 +10,8 @@ from typing import Any
 
 from hookline.engine.sender.protocol import Settings
 from hookline.engine.worker import Worker, WorkerSettings
-from hookline.model import Delivery, RetryPolicy
+from hookline.model.deliveries import Delivery
+from hookline.model.policy import RetryPolicy
 from hookline.model.states import OPEN, DeliveryState
 from hookline.observe.tally import Tally
 from hookline.observe.traces import Traces

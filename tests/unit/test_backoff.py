@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookline.model import PolicyOverride, RetryPolicy, Strategy
+from hookline.model.policy import PolicyOverride, RetryPolicy, Strategy
 from hookline.rules import backoff
 
 seeds = st.integers(0, 2**32).map(random.Random)

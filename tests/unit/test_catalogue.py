@@ -16,21 +16,10 @@ from msgspec.structs import asdict, replace
 
 from hookline import ids, signing
 from hookline.errors import BlockedAddress, InvalidInput
-from hookline.model import (
-    Endpoint,
-    EndpointChange,
-    EventType,
-    NewApplication,
-    NewEndpoint,
-    NewMessage,
-    OnDeath,
-    Ordering,
-    PolicyOverride,
-    RetryPolicy,
-    Scheme,
-    Secret,
-    Strategy,
-)
+from hookline.model.catalogue import EventType, NewApplication
+from hookline.model.endpoints import Endpoint, EndpointChange, NewEndpoint, OnDeath, Ordering, Scheme, Secret
+from hookline.model.messages import NewMessage
+from hookline.model.policy import PolicyOverride, RetryPolicy, Strategy
 from hookline.model.states import EndpointStatus
 from hookline.rules.checks import catalogue
 from hookline.rules.checks import message as message_checks

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hookline.model import CircuitPolicy, Lane, LaneEventKind
+from hookline.model.lanes import Lane, LaneEventKind
+from hookline.model.policy import CircuitPolicy
 from hookline.model.states import Circuit, EndpointStatus, Health
 from hookline.rules.lane.admission import admit, burst, effective_rate
 from hookline.rules.lane.circuit import Fold, LaneOutcome, cooldown, fold, reset

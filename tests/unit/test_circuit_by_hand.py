@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hookline.model import CircuitPolicy, Lane, LaneEventKind
+from hookline.model.lanes import Lane, LaneEventKind
+from hookline.model.policy import CircuitPolicy
 from hookline.model.states import Circuit, Health
 from hookline.rules.lane.admission import admit
 from hookline.rules.lane.circuit import Fold, LaneOutcome, close_by_hand, fold, open_by_hand

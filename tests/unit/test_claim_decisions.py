@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hookline.model import AppPace, CircuitPolicy, Lane, SlotBudgets
+from hookline.model.deliveries import SlotBudgets
+from hookline.model.lanes import AppPace, Lane
+from hookline.model.policy import CircuitPolicy
 from hookline.model.states import Circuit, EndpointStatus
 from hookline.rules.claim.budgets import MAX_AHEAD, fair_quota
 from hookline.rules.claim.division import MAX_REFUSED, REFUSED_TOGETHER, Division

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from hookline.config import PREFIX, SETTINGS, Config, Setting, load, parse, shown_url, table, written
 from hookline.config.parsers import jwt_secrets
 from hookline.errors import ConfigError
-from hookline.model import RetryPolicy, Strategy
+from hookline.model.policy import RetryPolicy, Strategy
 from hookline.rules.alerts.conditions import Thresholds
 from hookline.rules.alerts.wording import Channels
 from hookline.rules.units import duration, span

@@ -26,7 +26,7 @@ from opentelemetry import trace as otel
 
 from hookline import clock
 from hookline.errors import ConfigError, InvalidInput
-from hookline.model import NewMessage
+from hookline.model.messages import NewMessage
 from hookline.outbox import Event, event
 from hookline.outbox.adapters.statements import COLUMNS, PUBLISH, as_document
 from hookline.outbox.event import _max_payload

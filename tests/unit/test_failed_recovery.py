@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from hookline.model import CircuitPolicy, Lane, LaneEventKind
+from hookline.model.lanes import Lane, LaneEventKind
+from hookline.model.policy import CircuitPolicy
 from hookline.model.states import Circuit, Health
 from hookline.rules.lane.admission import effective_rate
 from hookline.rules.lane.circuit import Fold, LaneOutcome, fold

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookline.model import PolicyOverride, RetryPolicy
+from hookline.model.policy import PolicyOverride, RetryPolicy
 from hookline.rules import fanout
 from hookline.rules.fanout import Plan, Route, Target, matches, max_age, merge
 

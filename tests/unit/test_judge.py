@@ -11,8 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hookline.model import Dead, Delivered, Judgement, LeasedDelivery, Retry, RetryPolicy, Sent, Strategy
+from hookline.model.attempts import Sent
+from hookline.model.deliveries import LeasedDelivery
+from hookline.model.policy import RetryPolicy, Strategy
 from hookline.model.states import DeliveryState, ErrorKind, Health, Reason, move
+from hookline.model.verdicts import Dead, Delivered, Judgement, Retry
 from hookline.rules import backoff
 from hookline.rules.judge import describe, http_date, judge, retry_after
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from hookline import config, signing
 from hookline.errors import ConfigError, InvalidInput
-from hookline.model import EndpointChange, NewEndpoint, Scheme, Secret
+from hookline.model.endpoints import EndpointChange, NewEndpoint, Scheme, Secret
 from hookline.rules.checks import catalogue
 from hookline.rules.guard import Guard
 from hookline.security.vault import new_key

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
-from hookline.model import CircuitPolicy, Lane
+from hookline.model.lanes import Lane
+from hookline.model.policy import CircuitPolicy
 from hookline.model.states import Circuit, EndpointStatus, Health
 from hookline.rules.lane.admission import (
     REFUSED_PAUSE,

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookline import ids
-from hookline.model import AttemptedFilter, AttemptFilter, Message, MessageFilter
+from hookline.model.attempts import AttemptedFilter, AttemptFilter
+from hookline.model.messages import Message, MessageFilter
 from hookline.store import Page
 from hookline.store.plans import listing
 

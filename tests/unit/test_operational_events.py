@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hookline.model import LeasedDelivery
+from hookline.model.deliveries import LeasedDelivery
 from hookline.rules.operational_events import DESCRIPTIONS, FAILING, Kind, of_lanes, of_results, recovers
 from tests.support import factory
 from tests.unit.test_outcomes import job

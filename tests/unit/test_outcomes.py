@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hookline.model import Dead, LeasedDelivery, Timing
+from hookline.model.attempts import Timing
+from hookline.model.deliveries import LeasedDelivery
 from hookline.model.states import ErrorKind, Health, Reason
+from hookline.model.verdicts import Dead
 from hookline.rules.outcomes import (
     DETAIL_LIMIT,
     EARLIEST,

@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hookline.model import CircuitPolicy, Lane, LaneEventKind
+from hookline.model.lanes import Lane, LaneEventKind
+from hookline.model.policy import CircuitPolicy
 from hookline.model.states import Circuit, Health
 from hookline.rules.lane.admission import Admission, admit, after_claim, effective_rate
 from hookline.rules.lane.circuit import LaneOutcome, fold

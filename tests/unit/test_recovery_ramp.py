@@ -13,7 +13,8 @@ from datetime import timedelta
 
 import pytest
 
-from hookline.model import CircuitPolicy, Lane
+from hookline.model.lanes import Lane
+from hookline.model.policy import CircuitPolicy
 from hookline.model.states import Circuit, Health
 from hookline.rules.lane.admission import admit, after_claim
 from hookline.rules.lane.circuit import LaneOutcome, fold

@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from hookline import model
-from hookline.model import Dead, Result, RetryPolicy, Sent
+from hookline.model.attempts import Sent
+from hookline.model.policy import RetryPolicy
 from hookline.model.states import ErrorKind, Health, Reason
+from hookline.model.verdicts import Dead, Result
 from hookline.rules import redaction
 from hookline.rules.judge import describe, judge
 from hookline.rules.outcomes import cause_of

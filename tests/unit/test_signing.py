@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from hookline import clock
 from hookline.errors import InvalidInput, SignatureError
-from hookline.model import Scheme, Secret
+from hookline.model.endpoints import Scheme, Secret
 from hookline.signing import Signer, check_secret, new_keypair, new_secret, public_key, verify, with_prefix
 
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parent.parent / "data" / "signing.json").read_text())

@@ -15,7 +15,9 @@ from bench.simulate.plans import DECORRELATED, EXPONENTIAL, OURS
 from bench.simulate.plot import Axis, Curve, Page, Span, chart, panels
 from bench.simulate.world import BEGIN, Plan, Watch, World
 from hookline.engine.worker import WorkerSettings
-from hookline.model import CircuitPolicy, LeasedDelivery, RetryPolicy, Sent
+from hookline.model.attempts import Sent
+from hookline.model.deliveries import LeasedDelivery
+from hookline.model.policy import CircuitPolicy, RetryPolicy
 
 STALE = "docs/simulations is not what the code makes: run `make simulate`"
 

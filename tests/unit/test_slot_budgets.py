@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from hookline.model import ClaimBatch, LeasedDelivery
+from hookline.model.deliveries import ClaimBatch, LeasedDelivery
 from hookline.rules.claim.budgets import Slots
 
 NOW = datetime(2031, 5, 7, 11, 13, 17, tzinfo=UTC)

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookline.cli import timeline
-from hookline.model import Actor, ActorKind, LaneEvent, LaneEventKind
+from hookline.model.actors import Actor, ActorKind
+from hookline.model.lanes import LaneEvent, LaneEventKind
 
 K = LaneEventKind
 START = datetime(2026, 3, 4, 6, tzinfo=UTC)

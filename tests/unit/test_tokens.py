@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hookline import ids
 from hookline.clock import EPOCH
 from hookline.errors import ConfigError, InvalidInput, SignatureError
-from hookline.model import Scope
+from hookline.model.actors import Scope
 from hookline.security.tokens import Grant, hashed, issue, read, read_any, secret_id
 
 SECRET, OTHER_SECRET = "a secret of more than thirty-two bytes", "another one that is just as long as it"

@@ -16,7 +16,7 @@ from hookline.api.openapi.webhooks import header, webhooks
 from hookline.api.openapi.words import ABOUT, PATH_PARAMETERS, QUERY_PARAMETERS, TAGS
 from hookline.api.operation import PREFIX, Operation
 from hookline.api.routes import OPERATIONS
-from hookline.model import EventType
+from hookline.model.catalogue import EventType
 from hookline.web.invalid_fields import NAME
 
 

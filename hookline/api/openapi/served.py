@@ -11,7 +11,7 @@ from starlette.routing import BaseRoute, Route
 
 from hookline.api.openapi.document import describe, general
 from hookline.api.operation import PREFIX
-from hookline.model import Scope
+from hookline.model.actors import Scope
 from hookline.services import event_types
 from hookline.store import Page
 from hookline.web.authorize import identify

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hookline.api.openapi.schemas import Schema, json_content, parameter, response
-from hookline.model import EventType
+from hookline.model.catalogue import EventType
 from hookline.services.schemas.validate import newest
 
 _HEADERS = {

@@ -15,7 +15,9 @@ from hookline.api.wire import attempts as wire
 from hookline.api.wire.base import ListResponse, Out, doc
 from hookline.api.wire.messages import MessageOut, message
 from hookline.errors import NoSuch
-from hookline.model import Attempt, AttemptedFilter, AttemptFilter, Delivery, Message, MessageFilter
+from hookline.model.attempts import Attempt, AttemptedFilter, AttemptFilter
+from hookline.model.deliveries import Delivery
+from hookline.model.messages import Message, MessageFilter
 from hookline.services import lookup
 from hookline.services import messages as message_actions
 from hookline.services.lookup import EndpointRef

@@ -5,7 +5,7 @@ from hookline.api.operation import operation
 from hookline.api.wire import authentication as wire
 from hookline.api.wire.applications import new_application
 from hookline.errors import InvalidInput
-from hookline.model import Scope
+from hookline.model.actors import Scope
 from hookline.services import applications, tokens
 from hookline.web.authorize import Needs
 

@@ -13,7 +13,7 @@ from hookline.api.wire import dead_letters as wire
 from hookline.api.wire.base import Instant, ListResponse, doc
 from hookline.api.wire.tasks import BackgroundTaskOut, task
 from hookline.errors import InvalidInput
-from hookline.model import DeadLetter
+from hookline.model.dead import DeadLetter
 from hookline.model.states import Reason
 from hookline.services import dead_letters
 from hookline.services.dead_letters import DeadLetterQuery

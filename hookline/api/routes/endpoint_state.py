@@ -10,7 +10,8 @@ from hookline.api.operation import ListQuery, operation
 from hookline.api.wire import endpoints as wire
 from hookline.api.wire.base import Instant, ListResponse, doc, fill
 from hookline.errors import InvalidInput, NoSuch
-from hookline.model import Endpoint, LaneEvent, LaneEventFilter, LaneEventKind
+from hookline.model.endpoints import Endpoint
+from hookline.model.lanes import LaneEvent, LaneEventFilter, LaneEventKind
 from hookline.rules.checks import text as text_checks
 from hookline.rules.lane.admission import next_start
 from hookline.services import endpoint_state

@@ -9,7 +9,7 @@ from hookline.api.wire import endpoints as wire
 from hookline.api.wire.base import ListResponse
 from hookline.api.wire.messages import MessageOut, message
 from hookline.api.wire.operational import OperationalWebhookEndpointUpdate
-from hookline.model import Endpoint
+from hookline.model.endpoints import Endpoint
 from hookline.services import endpoints
 from hookline.services.endpoints import OperationalRef
 from hookline.web.authorize import Needs

@@ -9,7 +9,7 @@ from hookline.api.call import Call, listing, page_of
 from hookline.api.operation import OrderedQuery, Query, operation
 from hookline.api.wire import event_types as wire
 from hookline.api.wire.base import ListResponse
-from hookline.model import EventType
+from hookline.model.catalogue import EventType
 from hookline.services import event_types
 
 _ALL = "/event-type"

@@ -10,7 +10,7 @@ from hookline.api.call import Call, listing, page_of
 from hookline.api.operation import ListQuery, Query, operation
 from hookline.api.wire.base import Instant, ListResponse, doc
 from hookline.api.wire.messages import MessageOut, message
-from hookline.model import MessageFilter
+from hookline.model.messages import MessageFilter
 from hookline.rules.checks.text import EARLIEST, LATEST
 from hookline.services import messages
 from hookline.web.invalid_fields import NAME

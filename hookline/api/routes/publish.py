@@ -15,7 +15,8 @@ from hookline.api.wire.applications import ApplicationIn, new_application
 from hookline.api.wire.base import doc
 from hookline.api.wire.messages import MessageOut, accepted_message
 from hookline.errors import Conflict, InvalidInput, NotFound
-from hookline.model import Accepted, Application, BatchAccepted, IngestStatus, NewMessage
+from hookline.model.catalogue import Application
+from hookline.model.messages import Accepted, BatchAccepted, IngestStatus, NewMessage
 from hookline.rules import trace_context
 from hookline.services import applications, messages
 from hookline.services.deps import Deps

@@ -7,7 +7,7 @@ from hookline.api.call import Call
 from hookline.api.operation import Query, operation
 from hookline.api.wire import statistics as wire
 from hookline.api.wire.base import Instant
-from hookline.model import StatsFilter
+from hookline.model.stats import StatsFilter
 from hookline.rules.checks import catalogue
 from hookline.rules.checks import text as text_checks
 

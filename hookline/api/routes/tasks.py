@@ -6,8 +6,8 @@ from hookline.api.operation import ListQuery, Order, operation
 from hookline.api.wire import tasks as wire
 from hookline.api.wire.base import ListResponse
 from hookline.errors import InvalidInput
-from hookline.model import TaskFilter, TaskKind, TaskStatus, TaskWork
 from hookline.model.states import DeliveryState
+from hookline.model.tasks import TaskFilter, TaskKind, TaskStatus, TaskWork
 from hookline.services import replays, tasks
 
 # Svix's status number → delivery state. Deliveries with another status are still open, so they cannot be replayed.

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import UNSET, UnsetType, field
 
 from hookline.api.wire.base import NAMED, In, Instant, Out, doc, fill, values
-from hookline.model import Application, ApplicationChange, NewApplication
+from hookline.model.catalogue import Application, ApplicationChange, NewApplication
 
 Name = Annotated[str, doc("A text for people.", minLength=1, maxLength=1024)]
 Uid = Annotated[

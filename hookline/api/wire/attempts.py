@@ -12,7 +12,9 @@ from hookline import ids
 from hookline.api.wire.base import Instant, Out, doc, fill
 from hookline.api.wire.endpoints import EndpointBase, endpoint
 from hookline.api.wire.messages import MessageOut, message
-from hookline.model import Attempt, Attempted, Delivery, Endpoint
+from hookline.model.attempts import Attempt, Attempted
+from hookline.model.deliveries import Delivery
+from hookline.model.endpoints import Endpoint
 from hookline.model.states import DeliveryState, EndpointStatus, ErrorKind, Reason
 
 _MILLI = 1000  # microseconds in a millisecond

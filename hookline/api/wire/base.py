@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct
 from msgspec.structs import asdict
 
-from hookline.model import PolicyOverride, Strategy
+from hookline.model.policy import PolicyOverride, Strategy
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Struct)

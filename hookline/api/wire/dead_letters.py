@@ -7,7 +7,9 @@ from typing import Annotated
 from hookline.api.wire.attempts import AttemptOut, attempt
 from hookline.api.wire.base import In, Instant, Out, doc, fill
 from hookline.api.wire.messages import MessageOut, message
-from hookline.model import Attempt, DeadLetter, DeadStats, Message
+from hookline.model.attempts import Attempt
+from hookline.model.dead import DeadLetter, DeadStats
+from hookline.model.messages import Message
 from hookline.model.states import Reason
 from hookline.rules.checks.catalogue import MAX_NOTE
 from hookline.services.dead_letters import shown_id

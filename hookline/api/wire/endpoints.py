@@ -8,19 +8,9 @@ from msgspec import UNSET, Meta, UnsetType, field
 
 from hookline.api.wire.base import NAMED, In, Instant, Out, Policy, Unsupported, doc, fill, policy, values
 from hookline.api.wire.tasks import BackgroundTaskOut, task
-from hookline.model import (
-    ActorKind,
-    Endpoint,
-    EndpointChange,
-    LaneEvent,
-    LaneEventKind,
-    LaneView,
-    NewEndpoint,
-    OnDeath,
-    Ordering,
-    Scheme,
-    Secret,
-)
+from hookline.model.actors import ActorKind
+from hookline.model.endpoints import Endpoint, EndpointChange, NewEndpoint, OnDeath, Ordering, Scheme, Secret
+from hookline.model.lanes import LaneEvent, LaneEventKind, LaneView
 from hookline.model.states import Circuit, EndpointStatus
 from hookline.rules.guard import is_sensitive
 from hookline.services.endpoint_state import LONGEST_OPEN, Missed

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, UnsetType
 
 from hookline.api.wire.base import NAMED, In, Instant, Out, Policy, doc, fill, policy, values
-from hookline.model import EventType
+from hookline.model.catalogue import EventType
 
 Name = Annotated[str, NAMED, doc("The name, such as `order.paid`.")]
 Description = Annotated[str, doc("A text for people.", maxLength=4096)]

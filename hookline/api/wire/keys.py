@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from hookline.api.wire.base import NAMED, In, Instant, Out, doc, fill
-from hookline.model import ApiKey, Scope
+from hookline.model.actors import ApiKey, Scope
 
 
 class ApiKeyIn(In, frozen=True, kw_only=True):

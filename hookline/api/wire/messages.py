@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Raw
 
 from hookline.api.wire.base import Instant, Out, doc
-from hookline.model import Message, NewMessage
+from hookline.model.messages import Message, NewMessage
 from hookline.rules import trace_context
 
 _NOT_ASKED_FOR = Raw(b"{}")

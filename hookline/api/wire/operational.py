@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, UnsetType, field
 
 from hookline.api.wire.base import In, fill
 from hookline.api.wire.endpoints import Description, EndpointBase, Key, Rate, Uid, Url, endpoint
-from hookline.model import Endpoint
+from hookline.model.endpoints import Endpoint
 from hookline.rules.operational_events import Kind
 
 Kinds = Annotated[tuple[Kind, ...], Meta(min_length=1, max_length=100)]

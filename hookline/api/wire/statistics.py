@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hookline.api.wire.base import Instant, Out, fill
-from hookline.model import Stats, StatsFilter
+from hookline.model.stats import Stats, StatsFilter
 
 
 class EndpointStats(Out, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from hookline.api.wire.base import In, Instant, Out, doc, fill
-from hookline.model import Task, TaskKind, TaskStatus
+from hookline.model.tasks import Task, TaskKind, TaskStatus
 
 Since = Annotated[Instant, doc("Messages that were accepted at or after this instant.")]
 Until = Annotated[Instant, doc("Messages that were accepted before this instant. The default is now.")]

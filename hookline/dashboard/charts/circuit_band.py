@@ -8,7 +8,9 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from hookline.dashboard.charts.figures import Stretch
-from hookline.model import Actor, ActorKind, Attempt, Lane, LaneEvent, LaneEventKind
+from hookline.model.actors import Actor, ActorKind
+from hookline.model.attempts import Attempt
+from hookline.model.lanes import Lane, LaneEvent, LaneEventKind
 from hookline.model.states import Circuit
 
 K = LaneEventKind

@@ -9,8 +9,8 @@ from hookline import ids
 from hookline.dashboard import components
 from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
-from hookline.model import EndpointName
 from hookline.model.alerts import Alert, AlertName, Severity
+from hookline.model.endpoints import EndpointName
 from hookline.rules.alerts import wording
 from hookline.rules.alerts.conditions import rule_of
 from hookline.rules.checks.text import lasting

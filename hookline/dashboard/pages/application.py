@@ -11,7 +11,10 @@ from hookline.dashboard.page import Done, Form, Page, get, post
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages import endpoints
 from hookline.dashboard.pages.endpoints import EndpointsHealth
-from hookline.model import Application, Backlog, DeadFilter, DeadSummary, Scope
+from hookline.model.actors import Scope
+from hookline.model.catalogue import Application
+from hookline.model.dead import DeadFilter, DeadSummary
+from hookline.model.depths import Backlog
 from hookline.rules.checks.text import lasting
 from hookline.services import applications
 from hookline.store import MAX_WAITING

@@ -7,7 +7,7 @@ from hookline.dashboard.forms import Field, filled, values
 from hookline.dashboard.page import Done, Form, Page, get, post
 from hookline.dashboard.page_context import PageContext
 from hookline.errors import Conflict, HooklineError, InvalidInput
-from hookline.model import Application, ApplicationChange, NewApplication
+from hookline.model.catalogue import Application, ApplicationChange, NewApplication
 from hookline.services import applications
 
 FIELDS = (

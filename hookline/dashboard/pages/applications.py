@@ -9,7 +9,8 @@ from msgspec import Struct
 from hookline.dashboard import components, endpoint_health
 from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
-from hookline.model import AppHealth, Application
+from hookline.model.catalogue import Application
+from hookline.model.lanes import AppHealth
 from hookline.store import MAX_LISTED
 from hookline.store import Page as Rows
 from hookline.store.plans.names import MAX_SEARCHED

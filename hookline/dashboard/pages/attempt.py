@@ -9,7 +9,9 @@ from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.message import delivery as delivery_section
 from hookline.dashboard.pages.message.actions import back
 from hookline.errors import NotFound
-from hookline.model import Attempt, Endpoint, Message
+from hookline.model.attempts import Attempt
+from hookline.model.endpoints import Endpoint
+from hookline.model.messages import Message
 from hookline.model.states import EndpointStatus
 from hookline.services import explain
 from hookline.web.html import Child, Safe, tag

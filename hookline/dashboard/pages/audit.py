@@ -9,7 +9,7 @@ from hookline.dashboard import components
 from hookline.dashboard.filter_fields import FilterFields
 from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
-from hookline.model import Actor, ActorKind
+from hookline.model.actors import Actor, ActorKind
 from hookline.model.audit import AuditEntry, AuditFilter
 from hookline.store import Page as Rows
 from hookline.web.html import Child, Safe, tag

@@ -9,7 +9,8 @@ from hookline.dashboard import components
 from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.verify_snippets import snippets
-from hookline.model import Endpoint, OnDeath, Ordering, RetryPolicy, Scheme
+from hookline.model.endpoints import Endpoint, OnDeath, Ordering, Scheme
+from hookline.model.policy import RetryPolicy
 from hookline.rules.checks.text import lasting
 from hookline.signing import PRIVATE_PREFIX
 from hookline.web.html import Child, Safe, join, tag

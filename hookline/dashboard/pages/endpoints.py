@@ -15,8 +15,9 @@ from hookline.dashboard.endpoint_health import Condition, condition
 from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
 from hookline.errors import NotFound
-from hookline.model import Backlog, LaneView
 from hookline.model.activity import Activity
+from hookline.model.depths import Backlog
+from hookline.model.lanes import LaneView
 from hookline.store import MAX_LISTED, MAX_WAITING
 from hookline.store import Page as Rows
 from hookline.web.html import Child, Safe, join, tag

@@ -13,7 +13,7 @@ from hookline.dashboard.forms import Checkbox, Field, filled, values
 from hookline.dashboard.page import Done, Form, Page, get, post
 from hookline.dashboard.page_context import PageContext
 from hookline.errors import Busy, Conflict, HooklineError, InvalidInput
-from hookline.model import EventType
+from hookline.model.catalogue import EventType
 from hookline.services import event_types
 from hookline.services.schemas.validate import newest
 from hookline.web.html import tag

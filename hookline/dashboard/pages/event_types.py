@@ -15,7 +15,7 @@ from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.event_type_edit import NEW, path, pretty
 from hookline.errors import NoSuch
-from hookline.model import EventType
+from hookline.model.catalogue import EventType
 from hookline.rules.checks.text import check_name
 from hookline.services import event_types as catalogue
 from hookline.services import example_payload

@@ -11,7 +11,7 @@ from hookline.dashboard.forms import Field, values
 from hookline.dashboard.page import Done, Form, Page, get, post
 from hookline.dashboard.page_context import PageContext
 from hookline.errors import InvalidInput, NotFound
-from hookline.model import ApiKey, Scope
+from hookline.model.actors import ApiKey, Scope
 from hookline.services import api_keys
 from hookline.store import Page as Rows
 from hookline.web.errors import Refused

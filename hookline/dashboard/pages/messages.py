@@ -14,7 +14,7 @@ from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.message.search import FILTERS, OFFERED, SearchInput, page_of_id, read
 from hookline.errors import InvalidInput
-from hookline.model import FoundMessage, Message
+from hookline.model.messages import FoundMessage, Message
 from hookline.store import Page as Rows
 from hookline.web.html import Child, Safe, join, tag
 

@@ -16,8 +16,9 @@ from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages import alerts
 from hookline.dashboard.pages.overview_view import MAX_UNHEALTHY, Fleet, OverviewData, body
-from hookline.model import Backlog, DeadFilter, Depths
 from hookline.model.activity import MINUTE, Activity
+from hookline.model.dead import DeadFilter
+from hookline.model.depths import Backlog, Depths
 from hookline.model.pulses import Pulse
 from hookline.observe.fleet_history import charted
 from hookline.observe.fleet_overview import ALIVE, living

@@ -15,8 +15,9 @@ from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages import endpoints, overview_charts
 from hookline.dashboard.pages.alerts import Names, title
 from hookline.dashboard.pages.alerts import table as alert_table
-from hookline.model import Backlog, Depths, UnhealthyLane
 from hookline.model.alerts import Alert, EarlierCheck, Severity
+from hookline.model.depths import Backlog, Depths
+from hookline.model.lanes import UnhealthyLane
 from hookline.model.measures import SECONDS, quantile
 from hookline.model.pulses import Pulse
 from hookline.observe.fleet_history import charted

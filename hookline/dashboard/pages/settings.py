@@ -9,7 +9,7 @@ from hookline.config import PREFIX
 from hookline.dashboard import components
 from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
-from hookline.model import Scope
+from hookline.model.actors import Scope
 from hookline.model.operators import Operator
 from hookline.store import SCHEMA_VERSION
 from hookline.store import Page as Rows

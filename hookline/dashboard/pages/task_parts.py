@@ -10,7 +10,7 @@ from datetime import datetime
 
 from hookline.dashboard import components
 from hookline.dashboard.page_context import PageContext
-from hookline.model import Task, TaskFilter, TaskKind, TaskStatus
+from hookline.model.tasks import Task, TaskFilter, TaskKind, TaskStatus
 from hookline.rules.checks.text import lasting
 from hookline.store import Page as Rows
 from hookline.web.html import Child, Safe, tag

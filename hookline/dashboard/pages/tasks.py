@@ -9,7 +9,8 @@ from hookline.dashboard import components
 from hookline.dashboard.page import Done, Form, Page, get, post
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages import task_parts
-from hookline.model import DeadFilter, Task, TaskKind, TaskStatus
+from hookline.model.dead import DeadFilter
+from hookline.model.tasks import Task, TaskKind, TaskStatus
 from hookline.rules.checks.text import check_name
 from hookline.services import tasks as services
 from hookline.store import Page as Rows

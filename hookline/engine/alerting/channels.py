@@ -6,7 +6,8 @@ import structlog
 
 from hookline import signing
 from hookline.errors import Conflict
-from hookline.model import Application, Endpoint, EndpointChange, NewApplication, NewEndpoint, Organization, Secret
+from hookline.model.catalogue import Application, NewApplication, Organization
+from hookline.model.endpoints import Endpoint, EndpointChange, NewEndpoint, Secret
 from hookline.model.states import EndpointStatus
 from hookline.rules.alerts.wording import SLACK, WEBHOOK, Channels
 from hookline.rules.guard import Guard

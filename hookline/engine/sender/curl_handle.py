@@ -21,7 +21,7 @@ from hookline import __version__
 from hookline.engine.sender.poll import Waiter
 from hookline.engine.sender.protocol import Request, Settings
 from hookline.engine.sender.result import Facts
-from hookline.model import Timing
+from hookline.model.attempts import Timing
 
 HEADER_BYTES = 64 * 1024
 HEADER_LINES = 200

@@ -26,7 +26,7 @@ from hookline.engine.sender.dns import Answer, Resolver
 from hookline.engine.sender.poll import MAX_WAIT, Waiter, waiter_for
 from hookline.engine.sender.protocol import Request, Results, Settings
 from hookline.engine.sender.result import conclude
-from hookline.model import Sent, Timing
+from hookline.model.attempts import Sent, Timing
 from hookline.model.states import ErrorKind
 from hookline.rules.guard import Guard
 

@@ -19,7 +19,7 @@ from hookline import clock
 from hookline.engine.child_processes import spawn
 from hookline.engine.frames import Frames, frame
 from hookline.engine.sender.protocol import Request, Results, Settings, decode_reports
-from hookline.model import Sent
+from hookline.model.attempts import Sent
 from hookline.model.states import ErrorKind
 
 log = structlog.get_logger()

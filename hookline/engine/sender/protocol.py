@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hookline.model import Sent
+from hookline.model.attempts import Sent
 
 
 class Settings(Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from functools import lru_cache
 import pycurl
 from msgspec import Struct
 
-from hookline.model import Sent, Timing
+from hookline.model.attempts import Sent, Timing
 from hookline.model.states import ErrorKind
 from hookline.rules.redaction import CUT_OFF
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from hookline.clock import monotonic
 from hookline.config import shown_url
 from hookline.errors import InvalidInput, MigrationNeeded, SourceUnavailable, StoreUnavailable
-from hookline.model import OutboxRow, RelayReport
+from hookline.model.outbox import OutboxRow, RelayReport
 from hookline.outbox import setup
 from hookline.rules.checks.message import LARGEST_PAYLOAD
 from hookline.store import Store

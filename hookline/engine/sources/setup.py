@@ -14,7 +14,7 @@ from hookline.config import shown_url
 from hookline.config.urls import sqlite_path
 from hookline.engine.sources import open_source
 from hookline.errors import Conflict, InvalidInput, SourceUnavailable
-from hookline.model import OutboxPlace
+from hookline.model.outbox import OutboxPlace
 from hookline.outbox import setup
 from hookline.outbox.adapters.prune import delete_relayed, runner
 from hookline.store import Store

@@ -22,7 +22,7 @@ from hookline.config.urls import sqlite_path
 from hookline.engine.sources.sqlite_file import Absent, Batch, SqliteFile, TemporarilyUnreadable
 from hookline.engine.sources.sqlite_rows import row_of
 from hookline.errors import InvalidInput
-from hookline.model import OutboxPlace, RelayReport
+from hookline.model.outbox import OutboxPlace, RelayReport
 from hookline.outbox import marker
 from hookline.store import Store
 

@@ -21,7 +21,7 @@ from hookline.clock import monotonic, to_micros, wall
 from hookline.engine.sources.sqlite_foreign import is_foreign, shared_lock
 from hookline.engine.sources.sqlite_rows import COLUMNS, place_of, uid_of
 from hookline.errors import SourceUnavailable
-from hookline.model import OutboxPlace
+from hookline.model.outbox import OutboxPlace
 
 STAT_INTERVAL = 0.005  # seconds between two checks of the file's modification time
 READ_INTERVAL = 0.25  # seconds between reads, if the modification time does not change

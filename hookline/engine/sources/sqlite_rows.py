@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from hookline.model import OutboxPlace, OutboxRow, PolicyOverride
+from hookline.model.outbox import OutboxPlace, OutboxRow
+from hookline.model.policy import PolicyOverride
 from hookline.outbox.adapters import statements
 from hookline.rules.trace_context import well_formed
 from hookline.store.plans.outbox_rows import NO_AGE, NO_INSTANT, NO_TEXT, NO_TEXTS

@@ -17,7 +17,7 @@ from hookline.config.urls import sqlite_path
 from hookline.engine.sources import open_source
 from hookline.engine.sources.sqlite_file import Absent, SqliteFile, TemporarilyUnreadable, last_copied
 from hookline.errors import SourceUnavailable
-from hookline.model import OutboxPlace
+from hookline.model.outbox import OutboxPlace
 from hookline.outbox import marker
 from hookline.store import COUNTED, Store
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hookline.clock import monotonic
-from hookline.model import OutboxPlace
+from hookline.model.outbox import OutboxPlace
 from hookline.outbox import marker
 
 # Runs one statement with its values, in the transaction of the publish, and returns the rows as tuples.

@@ -17,7 +17,7 @@ docs/guides/deduplicate-with-the-inbox.md explains how to set up the tables.
 from typing import TYPE_CHECKING, Any
 
 from hookline.errors import HooklineError, InvalidInput
-from hookline.model import RetryPolicy
+from hookline.model.policy import RetryPolicy
 from hookline.outbox.errors import NotInTransaction, UnknownConnection
 from hookline.receive.inbox.functions import (
     accept,

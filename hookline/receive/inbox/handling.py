@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypedDict
 from msgspec import Struct
 
 from hookline.errors import HooklineError, InvalidInput
-from hookline.model import RetryPolicy, Strategy
+from hookline.model.policy import RetryPolicy, Strategy
 from hookline.model.states import Reason
 from hookline.receive.inbox.checks import check_age
 from hookline.receive.inbox.model import Event

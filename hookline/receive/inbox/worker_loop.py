@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from hookline import clock
 from hookline.errors import Conflict, HooklineError, InvalidInput
-from hookline.model import RetryPolicy
+from hookline.model.policy import RetryPolicy
 from hookline.model.states import Reason
 from hookline.outbox.adapters.base import Adapter
 from hookline.outbox.coroutines import as_async, settled

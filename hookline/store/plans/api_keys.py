@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 from hookline import ids
 from hookline.clock import wall
 from hookline.errors import NotFound
-from hookline.model import ApiKey, NewApiKey
+from hookline.model.actors import ApiKey, NewApiKey
 from hookline.model.audit import Note
 from hookline.store.pages import Page
 from hookline.store.plans.plan import Plan, Plans, Step, by_text, changes, noted, reads, row

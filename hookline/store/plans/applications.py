@@ -11,8 +11,8 @@ from msgspec.structs import asdict, replace
 from hookline import ids
 from hookline.clock import wall
 from hookline.errors import Conflict, NotFound
-from hookline.model import Application, ApplicationChange, NewApplication, Organization
 from hookline.model.audit import Note
+from hookline.model.catalogue import Application, ApplicationChange, NewApplication, Organization
 from hookline.rules.lane.admission import farthest_ahead
 from hookline.store.pages import Page
 from hookline.store.plans.endpoint_state import delete_endpoints

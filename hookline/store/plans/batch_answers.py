@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from hookline.errors import NotFound
-from hookline.model import Accepted, BatchAccepted, IngestStatus, NewBatch
+from hookline.model.messages import Accepted, BatchAccepted, IngestStatus, NewBatch
 
 
 class _Kept(Struct, frozen=True, kw_only=True, array_like=True):

@@ -8,7 +8,8 @@ from typing import Any
 from msgspec.structs import asdict, replace
 
 from hookline.clock import EPOCH
-from hookline.model import Attempt, DeadFilter, DeadLetter, DeadOfApplication, DeadStats, DeadSummary
+from hookline.model.attempts import Attempt
+from hookline.model.dead import DeadFilter, DeadLetter, DeadOfApplication, DeadStats, DeadSummary
 from hookline.store import rows
 from hookline.store.bounds import COUNTED, LAST_NUMBER, MAX_ATTEMPTS, TOP_APPLICATIONS
 from hookline.store.pages import Page, after_death

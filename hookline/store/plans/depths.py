@@ -7,7 +7,7 @@ from datetime import datetime
 
 import msgspec
 
-from hookline.model import Depths
+from hookline.model.depths import Depths
 from hookline.model.states import Circuit, Reason
 from hookline.store.bounds import COUNTING
 

@@ -9,8 +9,10 @@ from msgspec.structs import replace
 
 from hookline.clock import chance
 from hookline.errors import InvalidInput, NotFound
-from hookline.model import Actor, Endpoint, Lane, LaneEvent, LaneEventKind
+from hookline.model.actors import Actor
 from hookline.model.audit import Note
+from hookline.model.endpoints import Endpoint
+from hookline.model.lanes import Lane, LaneEvent, LaneEventKind
 from hookline.model.states import Circuit, EndpointStatus
 from hookline.rules import operational_events
 from hookline.rules.lane.circuit import Fold, close_by_hand, open_by_hand, reset

@@ -11,8 +11,8 @@ from msgspec.structs import asdict, replace
 from hookline import ids
 from hookline.clock import wall
 from hookline.errors import Conflict, NotFound, Overtaken, TooManyEndpoints
-from hookline.model import Endpoint, EndpointChange, NewEndpoint, OnDeath
 from hookline.model.audit import Note
+from hookline.model.endpoints import Endpoint, EndpointChange, NewEndpoint, OnDeath
 from hookline.rules import operational_events
 from hookline.store import rows
 from hookline.store.pages import Page

@@ -6,8 +6,8 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict
 
 from hookline.errors import NotFound, Overtaken
-from hookline.model import EventType
 from hookline.model.audit import Note
+from hookline.model.catalogue import EventType
 from hookline.store.pages import Page
 from hookline.store.plans.plan import Plan, Plans, Step, by_text, changes, noted, reads, row
 from hookline.store.rows import documents

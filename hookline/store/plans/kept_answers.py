@@ -6,7 +6,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from hookline.clock import quick_chance
-from hookline.model import KeptAnswer
+from hookline.model.actors import KeptAnswer
 from hookline.store.bounds import FAR_LEASE
 from hookline.store.plans.plan import Plan, Plans, Step, changes, reads, row
 from hookline.store.rows import Row

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from hookline.model import AppHealth, Backlog, LaneEvent, LaneEventFilter, LaneView, TimelineEntry, UnhealthyLane
+from hookline.model.depths import Backlog
+from hookline.model.lanes import AppHealth, LaneEvent, LaneEventFilter, LaneView, TimelineEntry, UnhealthyLane
 from hookline.store import rows
 from hookline.store.bounds import LAST_NUMBER, MAX_LISTED, MAX_WAITING
 from hookline.store.pages import Page, Walk, after_number

@@ -11,15 +11,9 @@ from typing import TypeVar
 from msgspec import Struct
 
 from hookline import ids
-from hookline.model import (
-    AttemptedFilter,
-    AttemptFilter,
-    LaneEventFilter,
-    Message,
-    MessageFilter,
-    MessageSearch,
-    TimelineEntry,
-)
+from hookline.model.attempts import AttemptedFilter, AttemptFilter
+from hookline.model.lanes import LaneEventFilter, TimelineEntry
+from hookline.model.messages import Message, MessageFilter, MessageSearch
 from hookline.store.pages import Page, Walk
 
 T = TypeVar("T")

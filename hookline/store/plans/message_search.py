@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from hookline import ids
-from hookline.model import FoundMessage, Message, MessageSearch
+from hookline.model.messages import FoundMessage, Message, MessageSearch
 from hookline.model.states import OPEN, DeliveryState
 from hookline.store.pages import Page, Walk
 from hookline.store.plans import listing

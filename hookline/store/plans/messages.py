@@ -9,16 +9,10 @@ from typing import Any
 from msgspec.structs import asdict, replace
 
 from hookline import ids
-from hookline.model import (
-    Attempt,
-    Attempted,
-    AttemptedFilter,
-    AttemptFilter,
-    Delivery,
-    Message,
-    MessageFilter,
-)
+from hookline.model.attempts import Attempt, Attempted, AttemptedFilter, AttemptFilter
 from hookline.model.audit import Note
+from hookline.model.deliveries import Delivery
+from hookline.model.messages import Message, MessageFilter
 from hookline.store import rows
 from hookline.store.pages import Page, Walk
 from hookline.store.plans import listing, message_search

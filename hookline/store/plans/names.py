@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from unicodedata import normalize
 
-from hookline.model import Application, EndpointName
+from hookline.model.catalogue import Application
+from hookline.model.endpoints import EndpointName
 from hookline.store.pages import Page, Walk
 from hookline.store.plans.plan import Plan, Plans, Step, reads
 from hookline.store.rows import Row

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from msgspec.structs import asdict
 
 from hookline.errors import Conflict, InvalidInput, NotFound
-from hookline.model import Scope
+from hookline.model.actors import Scope
 from hookline.model.audit import Note
 from hookline.model.operators import Guesses, Lock, NewSession, Operator, Session
 from hookline.store.bounds import IDLE

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from hookline.model import NewMessage, OutboxRow
+from hookline.model.messages import NewMessage
+from hookline.model.outbox import OutboxRow
 
 MAX_REASONS = 3  # maximum different reasons in a report
 

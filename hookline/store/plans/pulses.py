@@ -10,9 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from hookline.clock import EPOCH
-from hookline.model import SweepReport
 from hookline.model.activity import ALL, MINUTE, QUARTER, Activity, AttemptCounts, add
 from hookline.model.pulses import Pulse, together
+from hookline.model.sweep import SweepReport
 from hookline.store.plans.plan import Bulk, Plan, Plans, Step, changes, reads, value
 from hookline.store.plans.sweep_locks import SweepLock, try_lock
 from hookline.store.rows import Reading, Row

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
 from hookline import ids
-from hookline.model import RecordReport, Result
+from hookline.model.verdicts import RecordReport, Result
 from hookline.rules.outcomes import bare, buried, clean, halves, joined, outcome_name, refused
 from hookline.store.rows.documents import headers_blob
 

@@ -10,8 +10,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hookline.errors import Conflict, NotFound
-from hookline.model import DeadFilter, Endpoint, Message, NewMessage
 from hookline.model.audit import Note
+from hookline.model.dead import DeadFilter
+from hookline.model.endpoints import Endpoint
+from hookline.model.messages import Message, NewMessage
 from hookline.model.states import EndpointStatus
 from hookline.rules.operational_events import Batch as OfEndpoint
 from hookline.rules.operational_events import Kind

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hookline.model import OutboxView, SetAside
 from hookline.model.audit import Note
+from hookline.model.outbox import OutboxView, SetAside
 from hookline.store import rows
 from hookline.store.bounds import COUNTED
 from hookline.store.pages import Page

@@ -6,7 +6,8 @@ import asyncio
 from typing import Any
 
 from hookline import ids
-from hookline.model import Counts, Stats, StatsFilter
+from hookline.model.depths import Counts
+from hookline.model.stats import Stats, StatsFilter
 from hookline.store.plans.plan import Database, Plan, Plans, Step, reads, snapshots, value
 
 # Maximum rows counted per figure. Counting that many takes about a second. Without this limit, the count of a busy

@@ -11,8 +11,10 @@ from msgspec.structs import asdict
 from hookline import ids
 from hookline.clock import EPOCH
 from hookline.errors import Conflict, NotFound
-from hookline.model import DeadFilter, Endpoint, NewTask, Task, TaskFilter, TaskKind, TaskStatus
 from hookline.model.audit import Note
+from hookline.model.dead import DeadFilter
+from hookline.model.endpoints import Endpoint
+from hookline.model.tasks import NewTask, Task, TaskFilter, TaskKind, TaskStatus
 from hookline.rules.outcomes import clean
 from hookline.rules.replay import (
     ON_MESSAGES,

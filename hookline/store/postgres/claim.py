@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from hookline import clock
 from hookline.errors import StoreUnavailable
-from hookline.model import AppPace, ClaimBatch, Lane, LeasedDelivery, SlotBudgets
+from hookline.model.deliveries import ClaimBatch, LeasedDelivery, SlotBudgets
+from hookline.model.lanes import AppPace, Lane
 from hookline.model.states import Reason
 from hookline.rules import ordering
 from hookline.rules.claim.division import Division

@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Callable, Sequence
 
 from hookline.clock import wall
-from hookline.model import IngestStatus, OutboxPlace, OutboxRow, RelayReport
+from hookline.model.messages import IngestStatus
+from hookline.model.outbox import OutboxPlace, OutboxRow, RelayReport
 from hookline.rules.operational_events import MANAGEMENT
 from hookline.rules.outcomes import clean
 from hookline.store.postgres.database import Connection, Database

@@ -4,7 +4,7 @@ one."""
 from __future__ import annotations
 
 from hookline import clock
-from hookline.model import Depths
+from hookline.model.depths import Depths
 from hookline.store.bounds import COUNTED
 from hookline.store.plans.depths import Counted, cached_for, decode, depths_of, encode
 from hookline.store.postgres.database import Connection, Database

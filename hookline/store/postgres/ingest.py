@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from hookline.errors import Conflict, InvalidInput, StoreUnavailable
-from hookline.model import Accepted, BatchAccepted, IngestStatus, NewBatch, NewMessage
+from hookline.model.messages import Accepted, BatchAccepted, IngestStatus, NewBatch, NewMessage
 from hookline.store.plans import batch_answers
 from hookline.store.plans.message_by_id import made_within
 from hookline.store.postgres.database import DATA_ERRORS, Connection, Database

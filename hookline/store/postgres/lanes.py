@@ -8,7 +8,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from hookline import clock
-from hookline.model import Lane, LaneEvent, LaneEventKind
+from hookline.model.lanes import Lane, LaneEvent, LaneEventKind
 from hookline.rules.lane.circuit import Fold, LaneOutcome, fold
 from hookline.rules.operational_events import of_lanes
 from hookline.store import rows

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from hookline.model import OutboxRow, PolicyOverride
+from hookline.model.outbox import OutboxRow
+from hookline.model.policy import PolicyOverride
 from hookline.store.plans.outbox_rows import NO_AGE, NO_INSTANT, NO_TEXTS
 from hookline.store.rows.documents import read_policy
 

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from hookline import clock
-from hookline.model import Dead, Delivered, RecordReport, Result, Retry
+from hookline.model.verdicts import Dead, Delivered, RecordReport, Result, Retry
 from hookline.rules import operational_events, ordering
 from hookline.rules.outcomes import clean, lost_of, moves_lane, outcomes_of
 from hookline.store.plans.operational_events import write_events

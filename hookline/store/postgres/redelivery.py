@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hookline.model import DeadFilter, Endpoint
+from hookline.model.dead import DeadFilter
+from hookline.model.endpoints import Endpoint
 from hookline.rules.replay import Window
 from hookline.store.plans.dead_letters import filtered
 from hookline.store.plans.message_by_id import ANY_TIME, made_within

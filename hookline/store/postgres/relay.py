@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from hookline import ids
 from hookline.clock import monotonic, wall
 from hookline.errors import InvalidInput
-from hookline.model import IngestStatus, NewMessage, OutboxRow, RelayReport
+from hookline.model.messages import IngestStatus, NewMessage
+from hookline.model.outbox import OutboxRow, RelayReport
 from hookline.rules.checks.message import check_message
 from hookline.rules.operational_events import LONGEST, MANAGEMENT, room
 from hookline.rules.outcomes import clean

@@ -9,7 +9,7 @@ from typing import Any
 from asyncpg import LockNotAvailableError
 from msgspec.structs import replace
 
-from hookline.model import SweepReport
+from hookline.model.sweep import SweepReport
 from hookline.store.plans.operators import GUESSES_KEPT
 from hookline.store.plans.sweep_locks import SweepLock
 from hookline.store.postgres.database import Connection, Database

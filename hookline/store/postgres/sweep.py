@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hookline.model import LaneEvent, SweepReport
+from hookline.model.lanes import LaneEvent
 from hookline.model.states import EndpointStatus, Health, Reason
+from hookline.model.sweep import SweepReport
 from hookline.rules.lane.circuit import LaneOutcome
 from hookline.store import rows
 from hookline.store.bounds import FAR_LEASE

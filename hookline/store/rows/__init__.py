@@ -12,31 +12,18 @@ from typing import Any
 import msgspec
 
 from hookline.errors import VaultError
-from hookline.model import (
-    Actor,
-    ActorKind,
-    AppPace,
-    Attempt,
-    Attempted,
-    DeadGroup,
-    DeadLetter,
-    DeadSummary,
-    Death,
-    Delivery,
-    Endpoint,
-    Lane,
-    LaneEvent,
-    LaneView,
-    Message,
-    SetAside,
-    Task,
-    TaskWork,
-    TimelineEntry,
-    Timing,
-    UnhealthyLane,
-)
+from hookline.model.actors import Actor, ActorKind
+from hookline.model.attempts import Attempt, Attempted, Timing
 from hookline.model.audit import AuditEntry, NewAuditEntry
+from hookline.model.dead import DeadGroup, DeadLetter, DeadSummary
+from hookline.model.deliveries import Delivery
+from hookline.model.endpoints import Endpoint
+from hookline.model.lanes import AppPace, Lane, LaneEvent, LaneView, TimelineEntry, UnhealthyLane
+from hookline.model.messages import Message
+from hookline.model.outbox import SetAside
 from hookline.model.states import Circuit, EndpointStatus, Reason
+from hookline.model.sweep import Death
+from hookline.model.tasks import Task, TaskWork
 from hookline.security.vault import Vault
 from hookline.store.rows.documents import open_headers, open_secrets, open_url, read_headers
 from hookline.store.rows.reading import Reading, Row, maybe

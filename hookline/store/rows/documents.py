@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from hookline.model import PolicyOverride, Secret
+from hookline.model.endpoints import Secret
+from hookline.model.policy import PolicyOverride
 from hookline.rules.operational_events import MANAGEMENT
 from hookline.security.vault import Vault
 

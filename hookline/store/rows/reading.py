@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import fields
 
-from hookline.model import PolicyOverride
+from hookline.model.policy import PolicyOverride
 from hookline.store.rows.documents import read_policy
 
 T = TypeVar("T")

@@ -10,8 +10,10 @@ from itertools import islice
 from typing import Any
 
 from hookline import clock
-from hookline.model import AppPace, ClaimBatch, Death, Lane, LeasedDelivery, SlotBudgets
+from hookline.model.deliveries import ClaimBatch, LeasedDelivery, SlotBudgets
+from hookline.model.lanes import AppPace, Lane
 from hookline.model.states import Reason
+from hookline.model.sweep import Death
 from hookline.rules import ordering
 from hookline.rules.claim.division import Division
 from hookline.rules.claim.rotation import round_robin

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from hookline import clock
-from hookline.model import Depths
+from hookline.model.depths import Depths
 from hookline.store.bounds import COUNTED
 from hookline.store.plans.depths import Counted, cached_for, depths_of
 from hookline.store.rows.reading import maybe

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hookline.model import Accepted, BatchAccepted, IngestStatus, NewBatch, NewMessage, Ordering
+from hookline.model.endpoints import Ordering
+from hookline.model.messages import Accepted, BatchAccepted, IngestStatus, NewBatch, NewMessage
 from hookline.model.states import DeliveryState
 from hookline.rules.fanout import Plan, Route, Target, max_age
 from hookline.rules.ordering import queue_of

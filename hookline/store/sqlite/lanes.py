@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from hookline import clock
-from hookline.model import Lane, LaneEvent, LaneEventKind
+from hookline.model.lanes import Lane, LaneEvent, LaneEventKind
 from hookline.rules import ordering
 from hookline.rules.lane.circuit import LaneOutcome, fold
 from hookline.rules.operational_events import of_lanes

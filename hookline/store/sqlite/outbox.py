@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hookline.model import OutboxPlace, OutboxRow, RelayReport
+from hookline.model.outbox import OutboxPlace, OutboxRow, RelayReport
 from hookline.store.sqlite import relay
 from hookline.store.sqlite.database import Database, wait_for
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from hookline.model import Dead, Delivered, LaneEvent, LeasedDelivery, RecordReport, Result, Retry
+from hookline.model.deliveries import LeasedDelivery
+from hookline.model.lanes import LaneEvent
+from hookline.model.verdicts import Dead, Delivered, RecordReport, Result, Retry
 from hookline.rules.operational_events import of_results
 from hookline.rules.outcomes import clean, lost_of, moves_lane, outcomes_of
 from hookline.store.plans.operational_events import write_events

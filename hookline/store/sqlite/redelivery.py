@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hookline.model import DeadFilter, Endpoint
+from hookline.model.dead import DeadFilter
+from hookline.model.endpoints import Endpoint
 from hookline.model.states import DeliveryState, EndpointStatus
 from hookline.rules.fanout import max_age, merge
 from hookline.rules.ordering import queue_of

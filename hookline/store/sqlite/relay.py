@@ -11,14 +11,9 @@ import msgspec
 
 from hookline import ids
 from hookline.errors import InvalidInput
-from hookline.model import (
-    IngestStatus,
-    NewMessage,
-    OutboxPlace,
-    OutboxRow,
-    PolicyOverride,
-    RelayReport,
-)
+from hookline.model.messages import IngestStatus, NewMessage
+from hookline.model.outbox import OutboxPlace, OutboxRow, RelayReport
+from hookline.model.policy import PolicyOverride
 from hookline.rules.checks.message import check_message
 from hookline.rules.operational_events import MANAGEMENT, room
 from hookline.rules.outcomes import clean

@@ -9,8 +9,9 @@ from datetime import datetime, timedelta
 import structlog
 from msgspec.structs import replace
 
-from hookline.model import Death, Lane, LaneEvent, SweepReport
+from hookline.model.lanes import Lane, LaneEvent
 from hookline.model.states import Circuit, EndpointStatus, Health, Reason
+from hookline.model.sweep import Death, SweepReport
 from hookline.rules import ordering
 from hookline.rules.claim.division import MAX_REFUSED
 from hookline.rules.lane.circuit import LaneOutcome

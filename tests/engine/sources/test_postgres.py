@@ -18,7 +18,8 @@ from hookline.engine.sources.postgres import PostgresSource
 from hookline.engine.sources.setup import install
 from hookline.engine.sources.status import examine
 from hookline.errors import SourceUnavailable, StoreUnavailable
-from hookline.model import PolicyOverride, RelayReport
+from hookline.model.outbox import RelayReport
+from hookline.model.policy import PolicyOverride
 from hookline.store import Page, Store
 from hookline.store.outage import Outage
 from hookline.store.postgres import relay

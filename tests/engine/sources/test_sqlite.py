@@ -23,7 +23,8 @@ from hookline.engine.sources import sqlite_file, sqlite_rows
 from hookline.engine.sources.sqlite import SqliteSource
 from hookline.engine.sources.sqlite_file import Batch, SqliteFile, TemporarilyUnreadable
 from hookline.errors import SourceUnavailable, StoreUnavailable
-from hookline.model import OutboxPlace, PolicyOverride, RelayReport
+from hookline.model.outbox import OutboxPlace, RelayReport
+from hookline.model.policy import PolicyOverride
 from hookline.store import Page, Store
 from tests.support import factory
 from tests.support.appfile import AppFile

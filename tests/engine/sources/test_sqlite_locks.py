@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hookline.engine.sources.sqlite import SqliteSource
-from hookline.model import RelayReport
+from hookline.model.outbox import RelayReport
 from tests.support.appfile import AppFile
 from tests.support.scene import Scene
 

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any, NoReturn
 
-from hookline.model import RetryPolicy, Strategy
+from hookline.model.policy import RetryPolicy, Strategy
 from hookline.receive import inbox
 from tests.receive.inbox.shop import Shop
 

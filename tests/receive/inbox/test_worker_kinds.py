@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
-from hookline.model import RetryPolicy, Strategy
+from hookline.model.policy import RetryPolicy, Strategy
 from hookline.receive import inbox
 from hookline.receive.inbox import AsyncInboxWorker, Event, InboxWorker, NotInTransaction, UnknownConnection
 from tests.outbox.desks import Desk

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hookline.model import RetryPolicy, Strategy
+from hookline.model.policy import RetryPolicy, Strategy
 from hookline.receive import inbox
 from hookline.receive.inbox import Event, InboxWorker
 from tests.receive.inbox.shop import Shop, pay

@@ -13,7 +13,7 @@ import pytest
 
 from hookline import clock
 from hookline.errors import Conflict
-from hookline.model import RetryPolicy, Strategy
+from hookline.model.policy import RetryPolicy, Strategy
 from hookline.receive import inbox
 from hookline.receive.inbox import AsyncInboxWorker, Event, InboxWorker, InvalidInput
 from hookline.receive.inbox.handling import Rules

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-from hookline.model import RetryPolicy, Strategy
+from hookline.model.policy import RetryPolicy, Strategy
 from hookline.receive import inbox
 from hookline.receive.inbox import Event, InboxWorker
 from tests.receive.inbox.shop import Shop, pay

@@ -16,8 +16,9 @@ from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.dead_letters import filter as dead_letter_filter
 from hookline.dashboard.pages.dead_letters.filter import FilterInput
 from hookline.errors import Conflict, InvalidInput
-from hookline.model import DeadFilter, DeadGroup, DeadSummary, TaskKind
+from hookline.model.dead import DeadFilter, DeadGroup, DeadSummary
 from hookline.model.states import EndpointStatus
+from hookline.model.tasks import TaskKind
 from hookline.rules.checks import catalogue
 from hookline.rules.replay import refusal
 from hookline.services import dead_letters

@@ -14,7 +14,7 @@ from hookline.dashboard.page import get
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.dead_letters import filter as dead_letter_filter
 from hookline.errors import StoreUnavailable
-from hookline.model import DeadFilter, DeadLetter
+from hookline.model.dead import DeadFilter, DeadLetter
 from hookline.services.dead_letters import shown_id
 from hookline.store import Page, after_death, death
 

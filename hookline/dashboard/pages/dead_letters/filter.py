@@ -9,7 +9,7 @@ from msgspec import Struct
 from hookline.dashboard.filter_fields import FilterFields
 from hookline.dashboard.page_context import PageContext, one_of
 from hookline.errors import InvalidInput, NoSuch
-from hookline.model import DeadFilter, DeadLetter
+from hookline.model.dead import DeadFilter, DeadLetter
 from hookline.model.states import Reason
 from hookline.services import dead_letters
 from hookline.services.dead_letters import DeadLetterQuery

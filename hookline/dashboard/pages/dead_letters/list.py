@@ -13,7 +13,7 @@ from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages import task_parts
 from hookline.dashboard.pages.dead_letters import filter as dead_letter_filter
 from hookline.dashboard.pages.dead_letters.filter import FilterInput
-from hookline.model import DeadGroup, DeadLetter, DeadSummary
+from hookline.model.dead import DeadGroup, DeadLetter, DeadSummary
 from hookline.model.states import Reason
 from hookline.services import explain
 from hookline.services.dead_letters import shown_id

@@ -8,7 +8,8 @@ from hookline.dashboard import components, forms
 from hookline.dashboard.page import Done, Form, Page, get, post
 from hookline.dashboard.page_context import PageContext, one_of
 from hookline.dashboard.pages.endpoint.controls import OPENINGS, path
-from hookline.model import DeadFilter, Endpoint
+from hookline.model.dead import DeadFilter
+from hookline.model.endpoints import Endpoint
 from hookline.model.states import EndpointStatus
 from hookline.services import endpoint_state, endpoints
 from hookline.services.lookup import EndpointRef

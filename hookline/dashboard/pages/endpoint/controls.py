@@ -9,7 +9,9 @@ from hookline.dashboard.endpoint_health import Condition
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.endpoints import fix_button
 from hookline.dashboard.pages.event_type_edit import NEW
-from hookline.model import DeadSummary, Endpoint, EventType
+from hookline.model.catalogue import EventType
+from hookline.model.dead import DeadSummary
+from hookline.model.endpoints import Endpoint
 from hookline.model.states import EndpointStatus
 from hookline.web.html import Child, Safe, join, tag
 

@@ -13,7 +13,8 @@ from hookline.dashboard.pages.endpoint.actions import find, ref
 from hookline.dashboard.pages.endpoint.controls import path
 from hookline.dashboard.pages.endpoint.settings import AFTER_DEAD_LETTER, ORDERINGS, SCHEMES
 from hookline.errors import BlockedAddress, Conflict, HooklineError, InvalidInput, NotFound
-from hookline.model import Endpoint, EndpointChange, NewEndpoint, PolicyOverride, Secret, Strategy
+from hookline.model.endpoints import Endpoint, EndpointChange, NewEndpoint, Secret
+from hookline.model.policy import PolicyOverride, Strategy
 from hookline.rules import redaction
 from hookline.services import endpoints
 from hookline.store import Page as Rows

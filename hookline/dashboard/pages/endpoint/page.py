@@ -17,17 +17,11 @@ from hookline.dashboard.pages.endpoint import controls
 from hookline.dashboard.pages.endpoint import settings as endpoint_settings
 from hookline.dashboard.pages.endpoints import state
 from hookline.errors import NoSuch
-from hookline.model import (
-    Application,
-    Attempt,
-    AttemptFilter,
-    DeadFilter,
-    DeadSummary,
-    Endpoint,
-    EventType,
-    LaneEvent,
-    LaneView,
-)
+from hookline.model.attempts import Attempt, AttemptFilter
+from hookline.model.catalogue import Application, EventType
+from hookline.model.dead import DeadFilter, DeadSummary
+from hookline.model.endpoints import Endpoint
+from hookline.model.lanes import LaneEvent, LaneView
 from hookline.model.states import EndpointStatus
 from hookline.rules.checks.text import lasting
 from hookline.rules.lane.admission import next_start

@@ -15,9 +15,11 @@ from hookline.dashboard.pages.endpoint.actions import done, find, ref
 from hookline.dashboard.pages.endpoint.controls import back, path
 from hookline.dashboard.parsers import instant
 from hookline.errors import InvalidInput
-from hookline.model import Endpoint, LaneEvent, LaneEventKind, Task, TaskKind
 from hookline.model.callers import Caller
+from hookline.model.endpoints import Endpoint
+from hookline.model.lanes import LaneEvent, LaneEventKind
 from hookline.model.states import EndpointStatus
+from hookline.model.tasks import Task, TaskKind
 from hookline.rules.replay import refusal
 from hookline.services import replays
 from hookline.services.deps import Deps

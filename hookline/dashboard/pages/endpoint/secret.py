@@ -16,7 +16,7 @@ from hookline.dashboard.pages import delivery_contract
 from hookline.dashboard.pages.endpoint.actions import find, ref
 from hookline.dashboard.pages.endpoint.controls import path
 from hookline.dashboard.pages.endpoint.settings import OVERLAPS
-from hookline.model import Endpoint
+from hookline.model.endpoints import Endpoint
 from hookline.services import endpoints
 from hookline.web.html import Child, tag
 

@@ -9,7 +9,9 @@ from msgspec.structs import asdict
 from hookline.dashboard import components
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.endpoint.controls import path
-from hookline.model import Application, Endpoint, OnDeath, Ordering, PolicyOverride, RetryPolicy, Scheme
+from hookline.model.catalogue import Application
+from hookline.model.endpoints import Endpoint, OnDeath, Ordering, Scheme
+from hookline.model.policy import PolicyOverride, RetryPolicy
 from hookline.rules.checks.text import lasting
 from hookline.rules.guard import is_sensitive
 from hookline.web.html import Child, Safe, join, tag

@@ -8,7 +8,7 @@ from hookline.dashboard import components
 from hookline.dashboard.page import Done, Form, Page, get, post
 from hookline.dashboard.page_context import PageContext
 from hookline.errors import Conflict, NoSuch, NotFound
-from hookline.model import Message
+from hookline.model.messages import Message
 from hookline.model.states import OPEN, DeliveryState, EndpointStatus
 from hookline.services import dead_letters, messages
 from hookline.services.errors import http_status

@@ -10,7 +10,9 @@ from hookline.dashboard import components
 from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.message.delivery import RANKS
-from hookline.model import Delivery, EndpointName, Message
+from hookline.model.deliveries import Delivery
+from hookline.model.endpoints import EndpointName
+from hookline.model.messages import Message
 from hookline.services import explain
 from hookline.store import after_number
 from hookline.web.html import Child, Safe, join, tag

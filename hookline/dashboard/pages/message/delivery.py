@@ -12,7 +12,11 @@ from hookline.dashboard import components, request_response
 from hookline.dashboard.charts import circuit_band, figures
 from hookline.dashboard.charts.scales import length
 from hookline.dashboard.page_context import PageContext
-from hookline.model import Attempt, Delivery, Endpoint, LaneEvent, Message
+from hookline.model.attempts import Attempt
+from hookline.model.deliveries import Delivery
+from hookline.model.endpoints import Endpoint
+from hookline.model.lanes import LaneEvent
+from hookline.model.messages import Message
 from hookline.model.states import OPEN, DeliveryState, EndpointStatus
 from hookline.services import explain
 from hookline.services.explain import DeliveryHistory, Happening, NextStep, Part, Phase

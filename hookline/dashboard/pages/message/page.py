@@ -11,7 +11,7 @@ from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.message import deliveries
 from hookline.dashboard.pages.message import delivery as delivery_section
 from hookline.dashboard.pages.message.delivery import DeliveryView
-from hookline.model import Message
+from hookline.model.messages import Message
 from hookline.model.states import OPEN
 from hookline.rules.trace_context import trace_id
 from hookline.services import explain

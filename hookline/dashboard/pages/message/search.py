@@ -8,7 +8,7 @@ from hookline import ids
 from hookline.dashboard.filter_fields import FilterFields
 from hookline.dashboard.page_context import PageContext, one_of
 from hookline.errors import InvalidInput, NotFound
-from hookline.model import MessageSearch
+from hookline.model.messages import MessageSearch
 from hookline.rules.checks import text as text_checks
 from hookline.services import dead_letters
 
