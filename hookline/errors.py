@@ -100,7 +100,8 @@ class Busy(HooklineError):
 
 
 class StoreUnavailable(HooklineError):
-    """Hookline's database is not reachable. The caller does not know whether its change was saved, and may try again."""
+    """Hookline's database is not reachable. The caller does not know whether its change was saved, and may try
+    again."""
 
 
 class SourceUnavailable(HooklineError):

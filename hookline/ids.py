@@ -24,7 +24,8 @@ TASK = "qtask_"
 API_KEY = "key_"
 EVENT = "evt_"  # prefix of the id of an event that was published without an id
 
-# A new Svix server uses the same id. So the tokens of a team that moves from Svix name an organization that exists here.
+# A new Svix server uses the same id. So the tokens of a team that moves from Svix name an organization that exists
+# here.
 DEFAULT_ORG = "org_23rb8YdGqMT0qIzpgGwdXfHirMu"
 
 

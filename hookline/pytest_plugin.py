@@ -1,4 +1,5 @@
-"""pytest fixtures for applications that publish. Every pytest run loads this module, so it imports the rest only when used."""
+"""pytest fixtures for applications that publish. Every pytest run loads this module, so it imports the rest only when
+used."""
 
 from __future__ import annotations
 

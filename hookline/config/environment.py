@@ -1,4 +1,5 @@
-"""Turns environment variables into a `Config`. Each value is checked alone first, and then the values are checked together."""
+"""Turns environment variables into a `Config`. Each value is checked alone first, and then the values are checked
+together."""
 
 from __future__ import annotations
 

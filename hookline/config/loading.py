@@ -1,4 +1,5 @@
-"""Loads the configuration of a process. On SQLite, the first start creates a file with the secrets that are not set."""
+"""Loads the configuration of a process. On SQLite, the first start creates a file with the secrets that are not
+set."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from hookline.errors import ConfigError
 
 
 def load(environ: Mapping[str, str]) -> Config:
-    """Return the configuration of this process. On SQLite, secrets that are not set are read from a file beside the database."""
+    """Return the configuration of this process. On SQLite, secrets that are not set are read from a file beside the
+    database."""
     config = parse(environ)
     if config.jwt_secret and config.secret_keys:
         return config
@@ -53,7 +55,8 @@ def _refuse_orphan(database: Path, path: Path) -> None:
 
 
 def _create_keys(path: Path) -> None:
-    """Create the file atomically. If another process created it first, keep that file: `os.link` does not overwrite."""
+    """Create the file atomically. If another process created it first, keep that file: `os.link` does not
+    overwrite."""
     from hookline.security.vault import new_key
 
     lines = f"HOOKLINE_JWT_SECRET={secrets.token_urlsafe(48)}\nHOOKLINE_SECRET_KEY={new_key()}\n"

@@ -1,4 +1,5 @@
-"""Parsers for the values of settings. Each takes a text and returns a value. `ValueError` says which values it accepts."""
+"""Parsers for the values of settings. Each takes a text and returns a value. `ValueError` says which values it
+accepts."""
 
 from __future__ import annotations
 
@@ -202,7 +203,8 @@ emails = several(
 
 
 def site(text: str) -> str:
-    """Parse the public URL. A path is refused: to a browser, other paths of the host are the same site and share its sessions."""
+    """Parse the public URL. A path is refused: to a browser, other paths of the host are the same site and share its
+    sessions."""
     parts = _web_parts(text)
     if parts is None or parts.path.strip("/"):
         raise ValueError(

@@ -342,8 +342,8 @@ class Config:
     )
 
     def fill(self, kind: type[S], prefix: str = "", *, defaults: Sequence[str] = (), **given: Any) -> S:
-        """Make a struct. Each field gets the value of the setting `prefix + name`, unless its value is given. The fields
-        named in `defaults` have no setting and keep the struct's default."""
+        """Make a struct. Each field gets the value of the setting `prefix + name`, unless its value is given. The
+        fields named in `defaults` have no setting and keep the struct's default."""
         names = [name for name in kind.__struct_fields__ if name not in given and name not in defaults]
         return kind(**given, **{name: getattr(self, prefix + name.removeprefix(prefix)) for name in names})
 

@@ -16,7 +16,8 @@ def table() -> str:
 
 
 def written(setting: Setting, value: Any) -> str:
-    """Return a value as a user would write it: the first spelling that the setting's parser reads as the same value."""
+    """Return a value as a user would write it: the first spelling that the setting's parser reads as the same
+    value."""
     for text in _spellings(setting, value):
         try:
             if setting.parse(text) == value:

@@ -35,7 +35,8 @@ class Request(Struct, frozen=True, kw_only=True):
 def request(endpoint: Endpoint, message: Message, *, number: int, at: datetime, signed: bool = False) -> Request:
     """Return the request of attempt `number` at the time `at`.
 
-    The endpoint's secrets are used only if `signed` is set. The values of custom headers that look like credentials are hidden.
+    The endpoint's secrets are used only if `signed` is set. The values of custom headers that look like credentials
+    are hidden.
     """
     if signed and message.payload is not None:
         try:

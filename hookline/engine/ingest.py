@@ -1,8 +1,10 @@
-"""Ingest: messages of many callers are committed in one transaction. A caller gets its answer after COMMIT, never before.
+"""Ingest: messages of many callers are committed in one transaction. A caller gets its answer after COMMIT, never
+before.
 
-Messages that arrive during a commit join the next one. So the group grows with the load, and a single caller does not wait.
-A batch that a caller sends is a transaction of its own. If several requests have the same idempotency key, only the first one
-goes to the store. The others, its twins, wait here without a database connection and get the same answer.
+Messages that arrive during a commit join the next one. So the group grows with the load, and a single caller does not
+wait. A batch that a caller sends is a transaction of its own. If several requests have the same idempotency key, only
+the first one goes to the store. The others, its twins, wait here without a database connection and get the same
+answer.
 """
 
 from __future__ import annotations
@@ -56,13 +58,15 @@ class GroupCommit:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def submit(self, message: NewMessage) -> Accepted:
-        """Accept one message. Raises `StoreUnavailable` if the database is not reachable or too many callers wait for it."""
+        """Accept one message. Raises `StoreUnavailable` if the database is not reachable or too many callers wait for
+        it."""
         result = await self._submit(message)
         assert isinstance(result, Accepted)
         return result
 
     async def submit_batch(self, batch: NewBatch) -> BatchAccepted:
-        """Accept a caller's batch in one transaction. Raises the errors of `submit` and of `store.pipeline.ingest_batch`."""
+        """Accept a caller's batch in one transaction. Raises the errors of `submit` and of
+        `store.pipeline.ingest_batch`."""
         result = await self._submit(batch)
         assert isinstance(result, BatchAccepted)
         return result
@@ -109,7 +113,8 @@ class GroupCommit:
             self._free += 1
 
     def _next_group(self) -> list[_Waiting]:
-        """Take one message of each application in turn until the commit is full. Take at least one; a batch is taken alone."""
+        """Take one message of each application in turn until the commit is full. Take at least one; a batch is taken
+        alone."""
         group: list[_Waiting] = []
         size = cost = 0
         while self._waiting and len(group) < MAX_PER_COMMIT:
@@ -129,7 +134,8 @@ class GroupCommit:
         return group
 
     async def _commit(self, group: Sequence[_Waiting]) -> None:
-        """Commit a group in one transaction. If it fails, commit its halves, so that each caller gets only its own error."""
+        """Commit a group in one transaction. If it fails, commit its halves, so that each caller gets only its own
+        error."""
         began = monotonic()
         try:
             results = await self._store_all([given for given, _ in group])

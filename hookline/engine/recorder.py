@@ -83,7 +83,8 @@ class Recorder:
         self._added.set()
 
     def abandon(self) -> int:
-        """Drop the outcomes that could not be written, and return their number. The leases expire and deliveries are retried."""
+        """Drop the outcomes that could not be written, and return their number. The leases expire and deliveries are
+        retried."""
         count, lost = self.waiting, tuple(result.attempt_id for result in self._results)
         self._show(self._results, RecordReport(recorded=0, stale=len(lost), lost=lost))
         self._results.clear()
@@ -125,15 +126,16 @@ class Recorder:
     async def _write_or_keep(
         self, batch: list[T], queue: list[T], write: Callable[[list[T]], Awaitable[object]]
     ) -> None:
-        """Write a batch. Put it back at the start of its queue if the database is not reachable; halve it on any other error."""
+        """Write a batch. Put it back at the start of its queue if the database is not reachable; halve it on any other
+        error."""
         try:
             await write(batch)
         except StoreUnavailable as error:
             queue[:0] = batch
             await self._outage.failed("record", error, asyncio.Event())
         except Exception:
-            # This is a bug in Hookline, because the store itself sorts out bad data. It must not block the other outcomes. The
-            # lease of an outcome that cannot be written expires, and its delivery is retried.
+            # This is a bug in Hookline, because the store itself sorts out bad data. It must not block the other
+            # outcomes. The lease of an outcome that cannot be written expires, and its delivery is retried.
             log.exception("record_failed", batch=len(batch))
             if len(batch) > 1:
                 middle = len(batch) // 2

@@ -35,11 +35,13 @@ class Outbox(Protocol):
     async def move(self, limit: int) -> RelayReport:
         """Turn up to `limit` rows into messages. Set aside the rows that cannot become messages.
 
-        Raises `StoreUnavailable` if Hookline's own database is not reachable, and `SourceUnavailable` if the source is not.
+        Raises `StoreUnavailable` if Hookline's own database is not reachable, and `SourceUnavailable` if the source is
+        not.
         """
 
     async def wait(self, timeout: float) -> None:
-        """Wait until there may be rows, at most `timeout` seconds. It may return early, and it can be cancelled safely."""
+        """Wait until there may be rows, at most `timeout` seconds. It may return early, and it can be cancelled
+        safely."""
 
     async def close(self) -> None: ...
 
@@ -64,7 +66,8 @@ class OwnOutbox:
 
 
 class Relay:
-    """Moves rows of one outbox until `stop` is set. Each outbox has its own relay, so one that fails does not stop the others."""
+    """Moves rows of one outbox until `stop` is set. Each outbox has its own relay, so one that fails does not stop the
+    others."""
 
     def __init__(self, outbox: Outbox, outage: Outage, tally: Tally | None = None) -> None:
         self._tally = tally or Tally()
@@ -99,7 +102,8 @@ class Relay:
             await pause(AFTER_ERROR, stop)
 
     def _note_lag(self, *, emptied: bool) -> None:
-        """Measure how long rows wait in a source: at most since its outbox was last empty. Only the relay sees that."""
+        """Measure how long rows wait in a source: at most since its outbox was last empty. Only the relay sees
+        that."""
         if self._outbox.sampled:
             return
         if emptied:
@@ -124,7 +128,8 @@ class Relay:
     # ── a source that is unavailable ──
 
     async def _source_failed(self, error: SourceUnavailable, stop: asyncio.Event) -> None:
-        """Log the first failure of an outage, then wait. Each source has its own pauses, because only its relay depends on it."""
+        """Log the first failure of an outage, then wait. Each source has its own pauses, because only its relay
+        depends on it."""
         self._failures += 1
         if self._failures == 1:
             log.error("outbox_away", outbox=self._outbox.name, error=str(error))

@@ -1,4 +1,5 @@
-"""Sweep: periodic clean-up, such as expired leases and retention. Every worker runs it; a lock lets one at a time do the work."""
+"""Sweep: periodic clean-up, such as expired leases and retention. Every worker runs it; a lock lets one at a time do
+the work."""
 
 from __future__ import annotations
 
@@ -57,7 +58,8 @@ class Sweeper:
             (every * 60, store.monitoring.roll_pulses),
             (every * 300, self._stuck_lanes),
         ]
-        # The first run of each chore comes at a random point of its interval, so that many workers do not run it together.
+        # The first run of each chore comes at a random point of its interval, so that many workers do not run it
+        # together.
         self._due = [monotonic() + chance.uniform(0, interval) for interval, _ in self._chores]
 
     async def run(self, stop: asyncio.Event) -> None:

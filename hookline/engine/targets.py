@@ -12,7 +12,8 @@ MAX_TARGETS = 20_000  # maximum endpoints in the cache
 
 
 class Targets:
-    """The endpoints that this worker sends to, by number. Each job names the revision of the endpoint that it needs."""
+    """The endpoints that this worker sends to, by number. Each job names the revision of the endpoint that it
+    needs."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -159,7 +159,8 @@ class Worker:
         A small claim costs as much as a large one. So a worker with few free slots waits a moment for more.
         """
         if not self._sender.ready.is_set():
-            # Requests that are claimed before the sender has started would start all at once, faster than a throttle allows.
+            # Requests that are claimed before the sender has started would start all at once, faster than a throttle
+            # allows.
             await pause(START_POLL, self._sender.ready)
             return False
         slots = self._slots
@@ -210,8 +211,8 @@ class Worker:
     def _sleep_for(self, armed: bool) -> float:
         """Return how many seconds to sleep: until the next wake token is due.
 
-        A worker that lost the race for the last tokens sleeps a little longer. Otherwise all workers would wake for
-        each request of a throttled lane, and would slow down the worker that got the token.
+        A worker that lost the race for the last wake tokens sleeps a little longer. Otherwise all workers would wake
+        for each request of a throttled lane, and would slow down the worker that got the wake token.
         """
         longest = self._settings.poll if armed else UNARMED_POLL
         if self._next_in is None or self._next_in >= longest:
@@ -257,14 +258,16 @@ class Worker:
         return InFlight(job, self._targets.get(job.endpoint_no), claimed, claimed + startable_for)
 
     def _needs_new_connection(self, attempt: InFlight) -> bool:
-        """Return whether this or the previous attempt used a dead connection. Other connections of that age may be dead too."""
+        """Return whether this or the previous attempt used a dead connection. Other connections of that age may be
+        dead too."""
         if attempt.job.delivery_id not in self._fresh:
             return attempt.resent
         self._fresh.discard(attempt.job.delivery_id)
         return True
 
     def _request(self, attempt: InFlight) -> Request:
-        """Return the signed request. It is signed with the current time, because it starts now or after a DNS look-up."""
+        """Return the signed request. It is signed with the current time, because it starts now or after a DNS
+        look-up."""
         target = attempt.target
         if target is None or not target.endpoint.secrets:
             problem = target.endpoint.status_reason if target is not None else "the endpoint was deleted"
@@ -310,7 +313,8 @@ class Worker:
         return sent.error is None or (self._stopping and sent.error is ErrorKind.NETWORK)
 
     def _may_resend(self, attempt: InFlight, sent: Sent) -> bool:
-        """Return whether to send the request again at once. An endpoint whose lane is not healthy gets no second request."""
+        """Return whether to send the request again at once. An endpoint whose lane is not healthy gets no second
+        request."""
         if not sent.untouched or attempt.resent or attempt.job.counted or self._stopping:
             return False
         return sent.error in _RETRIED_AT_ONCE
@@ -343,7 +347,8 @@ class Worker:
     # ── record ──
 
     async def _drain(self, recording: asyncio.Task[None]) -> None:
-        """Wait for the requests in flight, cut off those that take too long, and record every outcome before the deadline."""
+        """Wait for the requests in flight, cut off those that take too long, and record every outcome before the
+        deadline."""
         self._stopping = True
         deadline = clock.monotonic() + self._settings.drain
         try:

@@ -11,7 +11,8 @@ from hookline.model.states import DeliveryState, ErrorKind
 
 
 class Timing(Struct, frozen=True, kw_only=True):
-    """Microseconds from the start of the attempt to the end of each phase. 0 means that the phase did not take place."""
+    """Microseconds from the start of the attempt to the end of each phase. 0 means that the phase did not take
+    place."""
 
     dns: int = 0
     connect: int = 0

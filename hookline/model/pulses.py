@@ -1,8 +1,8 @@
 """Pulses: counters of one process over a few seconds, stored in the database so that any process can read
 the counters of all processes.
 
-Alerts, `hookline top` and the dashboard read pulses instead of asking processes or counting old rows. Pulses can be summed over
-processes and over time. The store keeps single pulses for two hours and sums per minute for a week.
+Alerts, `hookline top` and the dashboard read pulses instead of asking processes or counting old rows. Pulses can be
+summed over processes and over time. The store keeps single pulses for two hours and sums per minute for a week.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The history of the whole fleet in equal time intervals, computed from pulses. The dashboard's charts show it.
 
-A week has ten thousand minutes, too many to read for every page view. So finished quarters of an hour are computed once and
-cached.
+A week has ten thousand minutes, too many to read for every page view. So finished quarters of an hour are computed
+once and cached.
 """
 
 from __future__ import annotations
@@ -84,13 +84,15 @@ class History:
 
 
 async def latest_pulses(read: Read, since: datetime) -> list[Pulse]:
-    """Read the stored sums per minute, and then the pulses that are newer. With many processes, the sums are fewer rows."""
+    """Read the stored sums per minute, and then the pulses that are newer. With many processes, the sums are fewer
+    rows."""
     minutes = await read(since, minutes=True)
     return [*minutes, *await read(minutes[-1].at if minutes else since)]
 
 
 def _over(latest: list[Pulse], now: datetime) -> datetime:
-    """Return the end of the last quarter whose sums per minute are all stored. They are stored in order, and may be late."""
+    """Return the end of the last quarter whose sums per minute are all stored. They are stored in order, and may be
+    late."""
     made = [pulse.at for pulse in latest if not pulse.process]
     return begin(max(made, default=now - _LATELY), QUARTER)
 

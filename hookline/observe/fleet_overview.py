@@ -1,4 +1,5 @@
-"""Current rates, latencies and failing endpoints of the fleet, from its pulses, for `hookline top` and the dashboard."""
+"""Current rates, latencies and failing endpoints of the fleet, from its pulses, for `hookline top` and the
+dashboard."""
 
 from __future__ import annotations
 
@@ -105,7 +106,8 @@ def _quantiles(row: Sequence[float]) -> Quantiles:
 
 
 def _shares(used: Sequence[float]) -> list[float]:
-    """Return the fraction of deliveries in each bucket. The last element of `used` is the sum of the values, not a bucket."""
+    """Return the fraction of deliveries in each bucket. The last element of `used` is the sum of the values, not a
+    bucket."""
     counts = list(used[: len(ATTEMPTS) + 1])
     total = sum(counts)
     return [each / total for each in counts] if total else []

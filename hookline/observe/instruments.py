@@ -14,8 +14,8 @@ from hookline.model.measures import Family, Labels, Measured, Series, Snapshot
 class Counter:
     """A number that only increases, per combination of labels.
 
-    The series of the `expected` label values start with 0. Prometheus cannot see growth in a series that begins with its first
-    event.
+    The series of the `expected` label values start with 0. Prometheus cannot see growth in a series that begins with
+    its first event.
     """
 
     def __init__(self, name: str, about: str, *labels: str, expected: Iterable[str] = ()) -> None:
@@ -32,7 +32,8 @@ class Counter:
 
 
 class Histogram:
-    """A row of numbers per combination of labels: the count of each bucket, the count above them, the sum of all values."""
+    """A row of numbers per combination of labels: the count of each bucket, the count above them, the sum of all
+    values."""
 
     def __init__(self, name: str, about: str, bounds: tuple[float, ...], *labels: str) -> None:
         self.family = Family(name, about, labels, bounds)

@@ -1,7 +1,7 @@
 """Metrics of several worker processes, added up by their supervisor.
 
-Each process writes its counters to a file of its own about once a second. When a process ends, the supervisor keeps its last
-report, so that a sum never decreases. Events after the last report are lost.
+Each process writes its counters to a file of its own about once a second. When a process ends, the supervisor keeps
+its last report, so that a sum never decreases. Events after the last report are lost.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def write(path: Path, report: Report) -> None:
 
 
 class ProcessReports:
-    """The reports of a supervisor's worker processes. A thread reads them while the event loop adds and removes processes."""
+    """The reports of a supervisor's worker processes. A thread reads them while the event loop adds and removes
+    processes."""
 
     def __init__(self, directory: Path, *, event_types: int = MAX_EVENT_TYPES) -> None:
         self._directory = directory

@@ -68,7 +68,8 @@ class Pulser:
         self.attempt_counts = {}
 
     def _endpoints(self) -> dict[int, list[int]]:
-        """Return the attempts of endpoints that failed recently. Successes are included, because alerts need the failure rate."""
+        """Return the attempts of endpoints that failed recently. Successes are included, because alerts need the
+        failure rate."""
         counts = self.attempt_counts
         made = {no: [good, retried + dead] for (_, no), (good, retried, dead) in counts.items() if no != ALL}
         self._failed = {no: beats - 1 for no, beats in self._failed.items() if beats > 1}

@@ -1,7 +1,8 @@
 """Trace spans as plain data: one per acceptance, delivery and attempt.
 
-No span is stored while it is open. Its id is derived from the ids of its message, delivery and claim. So attempts of different
-workers are children of the same delivery span, and the worker that records the end can create the whole delivery span.
+No span is stored while it is open. Its id is derived from the ids of its message, delivery and claim. So attempts of
+different workers are children of the same delivery span, and the worker that records the end can create the whole
+delivery span.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ class Span(Struct, frozen=True, kw_only=True):
 
 
 def of_message(message_id: str, trace: str | None) -> Context:
-    """Return the parent of a message's delivery spans: the publisher's span, or a trace derived from the message id."""
+    """Return the parent of a message's delivery spans: the publisher's span, or a trace derived from the message
+    id."""
     return read(trace) or Context(trace_id=_derived(16, "trace", message_id), span_id=0)
 
 
@@ -82,7 +84,8 @@ def read(trace: str | None) -> Context | None:
 def of_delivery(message: Context, message_id: str, delivery_id: int, *, manual: bool = False) -> Context:
     """Return the parent of a delivery's attempt spans, for a sampled message.
 
-    A replayed delivery has already ended, and so has its span. Attempts of a replay are children of the message's span.
+    A replayed delivery has already ended, and so has its span. Attempts of a replay are children of the message's
+    span.
     """
     span_id = message.span_id if manual else _derived(8, "delivery", message_id, delivery_id)
     return message.child(span_id, sampled=True)
@@ -155,7 +158,8 @@ def _error_type(result: Result) -> str:
 
 
 def _fault(result: Result) -> str:
-    """Return the error message. For a response it is only the status, because a redirect's location may contain a secret."""
+    """Return the error message. For a response it is only the status, because a redirect's location may contain a
+    secret."""
     sent, verdict = result.sent, result.judgement.verdict
     if sent.status is not None:
         return f"{verdict.reason.value}: {sent.status}" if isinstance(verdict, Dead) else str(sent.status)

@@ -1,4 +1,5 @@
-"""Writes log lines to standard error without ever blocking for long, even if the pipe is full or its reader has stopped."""
+"""Writes log lines to standard error without ever blocking for long, even if the pipe is full or its reader has
+stopped."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Counters of this process since it started. Each stage of the flow calls one method per batch.
 
-`/metrics` and pulses show these numbers. Labels are fixed words, never a URL or an id. The first event types have labels of
-their own, all others share the label `other`.
+`/metrics` and pulses show these numbers. Labels are fixed words, never a URL or an id. The first event types have
+labels of their own, all others share the label `other`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def result_class(status: int | None, error: ErrorKind | None) -> str:
 def kept(batch: Sequence[Result], report: RecordReport) -> Sequence[Result]:
     """Return the results without those whose lease was lost. Another worker has that delivery now and will count it.
 
-    If the answer to a COMMIT was lost, its results are recorded again, look like lost leases, and are not counted at all.
+    If the answer to a COMMIT was lost, its results are recorded again, look like lost leases, and are not counted at
+    all.
     """
     if not report.lost:
         return batch
@@ -44,7 +45,8 @@ def kept(batch: Sequence[Result], report: RecordReport) -> Sequence[Result]:
 
 
 class Names:
-    """Keeps the first names and replaces all later ones with `other`, so that tenants cannot create too many series."""
+    """Keeps the first names and replaces all later ones with `other`, so that tenants cannot create too many
+    series."""
 
     def __init__(self, limit: int = MAX_EVENT_TYPES) -> None:
         self._limit = limit
@@ -94,7 +96,8 @@ class Tally(Meters):
         return monotonic() - min(self._behind.values()) if self._behind else 0.0
 
     def claimed(self, batch: ClaimBatch, seconds: float) -> None:
-        """Count a claim that leased deliveries. Empty claims are left out, because an idle worker makes many of them."""
+        """Count a claim that leased deliveries. Empty claims are left out, because an idle worker makes many of
+        them."""
         if batch.jobs:
             self.claim_size.observe(len(batch.jobs))
             self.claim_seconds.observe(seconds)

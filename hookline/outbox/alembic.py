@@ -1,7 +1,7 @@
 """The outbox in Alembic: `op.create_hookline_outbox()` and `op.drop_hookline_outbox()`.
 
-Import this module in your `env.py`. Then `alembic revision --autogenerate` adds the outbox if it is missing, and does not
-change Hookline's own tables. Import this module also in a revision that you write yourself.
+Import this module in your `env.py`. Then `alembic revision --autogenerate` adds the outbox if it is missing, and does
+not change Hookline's own tables. Import this module also in a revision that you write yourself.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ class DropHooklineOutbox(_OutboxOperation):
 
 @Operations.implementation_for(_OutboxOperation)
 def _run(operations: Operations, operation: _OutboxOperation) -> None:
-    """Change the database. In offline mode, print the statements unchanged: SQLAlchemy would search them for parameters."""
+    """Change the database. In offline mode, print the statements unchanged: SQLAlchemy would search them for
+    parameters."""
     context = operations.get_context()
     change, statements = _CHANGES[operation.name]
     if not context.as_sql:

@@ -1,7 +1,7 @@
 """Run coroutines without an event loop, and let one coroutine serve synchronous and async libraries.
 
-A coroutine that uses a synchronous library never waits: all its awaits end at once. So a function is written once, as a
-coroutine. Its async variant awaits it, and its synchronous variant calls `run_sync`.
+A coroutine that uses a synchronous library never waits: all its awaits end at once. So a function is written once, as
+a coroutine. Its async variant awaits it, and its synchronous variant calls `run_sync`.
 """
 
 from __future__ import annotations

@@ -198,7 +198,8 @@ def _trace(value: str) -> str:
 
 
 def _current_trace() -> str | None:
-    """Return the trace context of the current OpenTelemetry span. OpenTelemetry is used only if the application imported it."""
+    """Return the trace context of the current OpenTelemetry span. OpenTelemetry is used only if the application
+    imported it."""
     trace = sys.modules.get("opentelemetry.trace")
     if trace is None:
         return None

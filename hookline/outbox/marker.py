@@ -1,7 +1,7 @@
 """The marker file `<database>-hookline` beside a SQLite database: it names the last row that was relayed.
 
-Hookline writes the file. The application's `publish` reads it and deletes relayed rows. A file with other content is ignored:
-the rows then stay in the outbox until Hookline writes the file again.
+Hookline writes the file. The application's `publish` reads it and deletes relayed rows. A file with other content is
+ignored: the rows then stay in the outbox until Hookline writes the file again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _decoder = msgspec.json.Decoder(_Marker)
 
 
 def path_of(database: str | os.PathLike[str]) -> Path:
-    """Return the path of the marker file: beside the real database file, like its WAL, not beside a symbolic link to it."""
+    """Return the path of the marker file: beside the real database file, like its WAL, not beside a symbolic link to
+    it."""
     return Path(os.path.realpath(database) + _SUFFIX)
 
 

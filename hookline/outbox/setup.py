@@ -1,6 +1,7 @@
 """Set up the outbox in a database, or remove it.
 
-`sql("postgres")` is for your own migration tool. Django has `hookline.outbox.django`, Alembic has `hookline.outbox.alembic`.
+`sql("postgres")` is for your own migration tool. Django has `hookline.outbox.django`, Alembic has
+`hookline.outbox.alembic`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ _KEEP_SQLITE = "-- hookline_outbox is kept: SQL alone cannot check that no event
 
 @cache
 def sql(engine: Engine) -> str:
-    """Return the SQL that creates the outbox. It is safe to run it again, and to run it beside Hookline's own tables."""
+    """Return the SQL that creates the outbox. It is safe to run it again, and to run it beside Hookline's own
+    tables."""
     return _read(_known(engine))
 
 
@@ -59,7 +61,8 @@ def drop_statements(engine: Engine) -> tuple[str, ...]:
 def create_table(conn: Any) -> None:
     """Set up the outbox in the open transaction of any connection that `publish` takes. Nothing is committed.
 
-    A PostgreSQL database that already has this version is not changed: another role may have set it up for Hookline itself.
+    A PostgreSQL database that already has this version is not changed: another role may have set it up for Hookline
+    itself.
     """
     run_sync(_create(adapters.of(conn)))
 
@@ -72,7 +75,8 @@ async def create_table_async(conn: Any) -> None:
 def drop_table(conn: Any) -> None:
     """Remove the outbox, in the open transaction. Fails while events wait in it.
 
-    On PostgreSQL the outbox stays, without an error, if Hookline's own tables are beside it or if another role made it.
+    On PostgreSQL the outbox stays, without an error, if Hookline's own tables are beside it or if another role made
+    it.
     """
     run_sync(_drop(adapters.of(conn)))
 

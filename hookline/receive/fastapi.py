@@ -3,8 +3,9 @@
     @app.post("/hooks")
     async def hooks(webhook: Annotated[Webhook, Depends(verified(verifier))]) -> dict: ...
 
-If the handler also has a parameter for the body, FastAPI parses the body first: malformed JSON gets 422 before the signature is
-checked. The handler does not run in either case. `webhook.json(OrderPaid)` parses after the signature was checked.
+If the handler also has a parameter for the body, FastAPI parses the body first: malformed JSON gets 422 before the
+signature is checked. The handler does not run in either case. `webhook.json(OrderPaid)` parses after the signature was
+checked.
 """
 
 from __future__ import annotations

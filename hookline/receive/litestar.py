@@ -26,7 +26,8 @@ __all__ = ["verified"]
 def verified(
     verifier: Verifier, *, url: Address | None = None, max_body: int = MAX_BODY
 ) -> Callable[[asgi.Application], asgi.Application]:
-    """Make a middleware for a route, a controller or a router. It answers 401, as problem+json, if the signature is wrong."""
+    """Make a middleware for a route, a controller or a router. It answers 401, as problem+json, if the signature is
+    wrong."""
     settings = handlers.rules(verifier, url, max_body)
 
     def middleware(app: asgi.Application) -> asgi.Application:

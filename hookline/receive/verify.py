@@ -38,7 +38,8 @@ class Webhook(Struct, frozen=True, kw_only=True):
     @overload
     def json(self, kind: type[T]) -> T: ...
     def json(self, kind: Any = Any) -> Any:
-        """Return the decoded body, as plain values or as your own type (dataclass, TypedDict, msgspec or attrs class)."""
+        """Return the decoded body, as plain values or as your own type (dataclass, TypedDict, msgspec or attrs
+        class)."""
         try:
             return msgspec.json.decode(self.body, type=kind)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as fault:
@@ -66,7 +67,8 @@ class Verifier:
         self.identity = _identity(self.scheme, given[-1])
 
     def verify(self, headers: object, body: bytes, *, url: str | None = None, now: datetime | None = None) -> Webhook:
-        """Verify a request. `headers` may be the framework's object, `body` is the raw bytes. Twilio also signs the `url`."""
+        """Verify a request. `headers` may be the framework's object, `body` is the raw bytes. Twilio also signs the
+        `url`."""
         request = Request(Headers(headers), raw_body(body), url)
         signed = self._rules.signed_parts(request)
         at = None if signed.stamp is None else signed_at(signed.stamp, _instant(now), self.tolerance)

@@ -54,7 +54,8 @@ def merge(base: RetryPolicy, override: PolicyOverride | None) -> RetryPolicy:
 
 
 def span(policy: RetryPolicy) -> tuple[float, float]:
-    """Return the seconds from the first to the last attempt if all fail: expected and longest, within the time budget."""
+    """Return the seconds from the first to the last attempt if all fail: expected and longest, within the time
+    budget."""
     match policy.strategy:
         case Strategy.FULL_JITTER:
             longest = [ceiling(policy, retry) for retry in range(_retries(policy))]
@@ -87,7 +88,8 @@ def _longest_delays(policy: RetryPolicy) -> Iterator[float]:
 def _means(policy: RetryPolicy) -> Iterator[float]:
     """Yield the mean of each delay of decorrelated jitter.
 
-    With a cap, a mean does not follow from the previous mean, so the distribution is tracked as `_QUANTILES` quantiles.
+    With a cap, a mean does not follow from the previous mean, so the distribution is tracked as `_QUANTILES`
+    quantiles.
     """
     lasts = [0.0]
     parts = [(part + 0.5) / _QUANTILES for part in range(_QUANTILES)]

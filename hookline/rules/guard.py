@@ -1,8 +1,8 @@
 """Protection against requests to private networks (SSRF). This module makes no DNS queries.
 
-There are two checks. `Guard.check_url` checks a URL when an endpoint is saved, and returns its normalized form, which every
-parser reads in the same way. `Guard.allows` checks the IP address at every connect, so that a DNS name that changes its
-address between two queries (DNS rebinding) cannot get around the guard.
+There are two checks. `Guard.check_url` checks a URL when an endpoint is saved, and returns its normalized form, which
+every parser reads in the same way. `Guard.allows` checks the IP address at every connect, so that a DNS name that
+changes its address between two queries (DNS rebinding) cannot get around the guard.
 """
 
 from __future__ import annotations
@@ -131,7 +131,8 @@ _PRIVATE_NAMES = frozenset(
     {"local", "internal", "intranet", "private", "corp", "home", "lan", "home.arpa", "svc", "consul", "localnet"}
 )
 
-# Ports that browsers refuse ("bad ports" of the WHATWG Fetch standard): an HTTP request could attack other protocols there.
+# Ports that browsers refuse ("bad ports" of the WHATWG Fetch standard): an HTTP request could attack other protocols
+# there.
 _BAD_PORTS = frozenset(
     {0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104, 109}
     | {110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514, 515, 526, 530}
@@ -156,11 +157,13 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class Guard:
-    """Refuses special-purpose addresses and `REFUSED_PORTS`, except the networks in `allow` and the ports in `allow_ports`."""
+    """Refuses special-purpose addresses and `REFUSED_PORTS`, except the networks in `allow` and the ports in
+    `allow_ports`."""
 
     def __init__(self, allow: Sequence[Network] = (), allow_ports: Iterable[int] = ()) -> None:
         for net in allow:
-            # The length of a NAT64 prefix decides which bits hold the IPv4 address. Only with /96 are they the last 32 bits.
+            # The length of a NAT64 prefix decides which bits hold the IPv4 address. Only with /96 are they the last 32
+            # bits.
             if net.version == 6 and net.prefixlen < 96 and net.subnet_of(_NAT64_LOCAL):
                 raise ConfigError(f"{net} is NAT64: allow the translator's own /96 prefix")
         self._allow_v4 = _Ranges(net for net in allow if net.version == 4)
@@ -173,11 +176,13 @@ class Guard:
         self._verdicts = lru_cache(maxsize=8192)(self._judge)
 
     def allows(self, address: str, port: int = 443) -> bool:
-        """Return whether Hookline may connect to this IP address and port. False for text that is not an IP address."""
+        """Return whether Hookline may connect to this IP address and port. False for text that is not an IP
+        address."""
         return port not in self._ports and self._verdicts(address)
 
     def check_url(self, url: str) -> str:
-        """Return the normalized URL, which is stored and called. Raise `InvalidInput` or `BlockedAddress` if it is refused."""
+        """Return the normalized URL, which is stored and called. Raise `InvalidInput` or `BlockedAddress` if it is
+        refused."""
         _check_characters(url)
         scheme, authority, target = _split(url)
         host, port = _split_authority(authority, _DEFAULT_PORTS[scheme])
@@ -202,7 +207,8 @@ class Guard:
         return value not in _SPECIAL_V4 or value in self._allow_v4
 
     def _allows_v6(self, value: int) -> bool:
-        """Check an IPv6 address. Allowing a translator's prefix does not allow the private IPv4 addresses behind it."""
+        """Check an IPv6 address. Allowing a translator's prefix does not allow the private IPv4 addresses behind
+        it."""
         if value in _SPECIAL_V6 and value not in self._allow_v6:
             return False
         return all(self._allows_v4(inner) for inner in _embedded(value))
@@ -291,7 +297,8 @@ def _ipv6(host: str) -> IPv6Address:
 
 
 def _ascii_name(host: str) -> str:
-    """Return the host name in lower case ASCII, without a final dot. All URL parsers read such a name in the same way."""
+    """Return the host name in lower case ASCII, without a final dot. All URL parsers read such a name in the same
+    way."""
     import idna  # imported here because it loads a large table that most names do not need
 
     if len(host) > MAX_HOST + 1:
@@ -309,7 +316,8 @@ def _ascii_name(host: str) -> str:
 def _ipv4(name: str) -> IPv4Address | None:
     """Parse an IPv4 address as browsers and libcurl do: one to four decimal, octal or hexadecimal numbers.
 
-    The last number fills the remaining bytes. If the last label is a number, the host is an address or an error, never a name.
+    The last number fills the remaining bytes. If the last label is a number, the host is an address or an error, never
+    a name.
     """
     labels = name.split(".")
     if not _NUMBER.fullmatch(labels[-1]):
@@ -345,8 +353,8 @@ def _encode_target(target: str) -> str:
 # ── custom headers ────────────────────────────────────────────────────────────────────────────────────────────────
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-# Bytes above 127 are refused because frameworks decode them as Latin-1 or as UTF-8. Tabs are refused because some proxies
-# fold header lines at them.
+# Bytes above 127 are refused because frameworks decode them as Latin-1 or as UTF-8. Tabs are refused because some
+# proxies fold header lines at them.
 _VALUE = re.compile(r"[!-~]([ -~]*[!-~])?")
 _REFUSED_HEADERS = frozenset(
     {"host", "user-agent", "content-length", "content-type", "content-encoding", "accept-encoding", "expect", "date"}
@@ -369,7 +377,8 @@ def is_sensitive(name: str) -> bool:
 
 
 def check_headers(headers: Mapping[str, str]) -> None:
-    """Raise `InvalidInput` unless an endpoint's custom headers can be sent unchanged and do not alter the request itself."""
+    """Raise `InvalidInput` unless an endpoint's custom headers can be sent unchanged and do not alter the request
+    itself."""
     if len(headers) > MAX_HEADERS:
         raise InvalidInput(f"more than {MAX_HEADERS}", field="headers")
     if sum(len(name) + len(value) + 4 for name, value in headers.items()) > MAX_HEADERS_SIZE:

@@ -1,4 +1,5 @@
-"""The verdict on one attempt: delivered, a retry, or a dead letter with its reason. See `docs/explanation/lifecycle.md`."""
+"""The verdict on one attempt: delivered, a retry, or a dead letter with its reason. See
+`docs/explanation/lifecycle.md`."""
 
 from __future__ import annotations
 
@@ -64,7 +65,8 @@ def _judge_error(case: _Case) -> Judgement:
         case ErrorKind.AMBIGUOUS:
             return Judgement(verdict=_retry_fresh(case), health=Health.NONE)
         case ErrorKind.INTERRUPTED:
-            # Do not retry at once. A fault that kills the sender process repeatedly would use up all attempts of its deliveries.
+            # Do not retry at once. A fault that kills the sender process repeatedly would use up all attempts of its
+            # deliveries.
             return Judgement(verdict=_retry(case, None), health=Health.NONE)
         case _:
             return Judgement(verdict=_retry(case, None), health=Health.BAD)
@@ -101,7 +103,8 @@ def _give_up(reason: Reason, case: _Case, why: str = "") -> Dead:
 def _retry(case: _Case, asked: float | None) -> Verdict:
     """Retry after the backoff, or after the endpoint's Retry-After if that is longer.
 
-    A shorter Retry-After is ignored: with "1 second" during a long outage, all attempts would be used up within a minute.
+    A shorter Retry-After is ignored: with "1 second" during a long outage, all attempts would be used up within a
+    minute.
     """
     if case.job.probe:
         return _retry_probe(case, asked or 0.0)
@@ -118,14 +121,16 @@ def _back_off(case: _Case, asked: float | None) -> Retry | Dead:
 
 
 def _retry_then(case: _Case, asked: float) -> Verdict:
-    """Retry after the Retry-After. If that is below a second, use the backoff, so that the attempts are not used up at once."""
+    """Retry after the Retry-After. If that is below a second, use the backoff, so that the attempts are not used up at
+    once."""
     if asked < AT_ONCE:
         return _exhausted(case) or _back_off(case, asked)
     return _exhausted(case) or _within_budget(case, asked, case.job.last_delay)
 
 
 def _retry_fresh(case: _Case) -> Verdict:
-    """Retry at once on a new connection. The attempt counts, so that a connection that always breaks ends the retries."""
+    """Retry at once on a new connection. The attempt counts, so that a connection that always breaks ends the
+    retries."""
     return _exhausted(case) or _within_budget(case, 0.0, case.job.last_delay, fresh=True)
 
 
@@ -155,8 +160,8 @@ def _within_budget(case: _Case, wait: float, drawn: float, *, spends: bool = Tru
 def _last_call(case: _Case, drawn: float) -> Retry | Dead:
     """Schedule one last attempt shortly before the time budget ends, if the backoff would go beyond it.
 
-    The attempt falls into the first half of the final `margin`, and is only scheduled before the margin begins. So there is
-    at most one. It has jitter, because deliveries that were accepted together end together.
+    The attempt falls into the first half of the final `margin`, and is only scheduled before the margin begins. So
+    there is at most one. It has jitter, because deliveries that were accepted together end together.
     """
     margin = min(LAST_CALL, case.policy.max_age / 10)
     if case.now >= case.job.expires_at - timedelta(seconds=margin):

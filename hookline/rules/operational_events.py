@@ -1,7 +1,7 @@
 """Operational webhooks: events that tell an organization about changes of its own endpoints and deliveries.
 
-An event is an outbox row, written in the same transaction as the change that it reports. So no event is lost and none is
-false. Its receiver is an ordinary endpoint: the management organization has one application for each organization.
+An event is an outbox row, written in the same transaction as the change that it reports. So no event is lost and none
+is false. Its receiver is an ordinary endpoint: the management organization has one application for each organization.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from hookline.model.states import Reason
 from hookline.model.verdicts import Dead, Delivered, Result, Retry
 from hookline.rules import redaction
 
-# The same id as in Svix's server. Changes of this organization's own endpoints cause no events, because each event would
-# cause another one.
+# The same id as in Svix's server. Changes of this organization's own endpoints cause no events, because each event
+# would cause another one.
 MANAGEMENT = "org_00000000000SvixManagement00"
 ALERTS = "hookline.alerts"  # uid of the management organization's application whose messages are alerts
 LONGEST = 64 * 1024  # maximum size of an event in bytes; real events are smaller
@@ -194,7 +194,8 @@ def _delivery_event(result: Result, kind: Kind) -> DeliveryEvent:
 
 
 class Subject(Struct, frozen=True, kw_only=True):
-    """The changed endpoint and its application. Only endpoints of organizations that receive operational webhooks have one."""
+    """The changed endpoint and its application. Only endpoints of organizations that receive operational webhooks have
+    one."""
 
     org_id: str
     app_id: str
@@ -215,7 +216,8 @@ class Known(Struct, frozen=True, kw_only=True):
 
 
 def room(org_id: str | None, max_payload: int) -> int:
-    """Return the maximum payload size of an outbox row. The deployment's limit does not apply to operational events."""
+    """Return the maximum payload size of an outbox row. The deployment's limit does not apply to operational
+    events."""
     return max(max_payload, LONGEST) if org_id == MANAGEMENT else max_payload
 
 
@@ -230,7 +232,8 @@ class Event(Struct, frozen=True, kw_only=True):
 
 
 def to_events(notes: Iterable[Note], subjects: Mapping[int, Subject], known: Known) -> list[Event]:
-    """Return the events in the order of the changes, without those whose organization receives no operational webhooks."""
+    """Return the events in the order of the changes, without those whose organization receives no operational
+    webhooks."""
     return [_event(note, subject, known) for note in notes if (subject := subjects.get(note.endpoint_no)) is not None]
 
 

@@ -83,7 +83,8 @@ def joined(first: RecordReport, second: RecordReport) -> RecordReport:
 
 
 def bare(result: Result) -> Result:
-    """Return the result without anything that the endpoint sent, and with all numbers and times within storable limits."""
+    """Return the result without anything that the endpoint sent, and with all numbers and times within storable
+    limits."""
     sent, judgement = result.sent, result.judgement
     hold = judgement.hold_until
     return replace(

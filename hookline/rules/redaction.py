@@ -1,7 +1,7 @@
 """Removes operator-only details from texts before customers see them.
 
-Stored details of an attempt are meant for operators: addresses, resolvers, certificates. A customer gets a fixed text for each
-kind of failure, and never a part of the stored text. Text that is not recognised is left out.
+Stored details of an attempt are meant for operators: addresses, resolvers, certificates. A customer gets a fixed text
+for each kind of failure, and never a part of the stored text. Text that is not recognised is left out.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ def _result(text: str) -> str:
 
 
 def cause(text: str) -> str:
-    """Redact the cause of an automatic lane event, or a lane's last error: `status 503`, `refused: connecting: ...`."""
+    """Redact the cause of an automatic lane event, or a lane's last error: `status 503`, `refused: connecting:
+    ...`."""
     if match := _STATUS.fullmatch(text):
         return match[1]
     if _AUTOMATIC.fullmatch(text):
@@ -156,7 +157,8 @@ RULES: dict[type, Callable[[Any], Any]] = {
 
 
 def for_customer(value: T) -> T:
-    """Return a copy of the value in which all texts are redacted, including those in nested structs, lists and dicts."""
+    """Return a copy of the value in which all texts are redacted, including those in nested structs, lists and
+    dicts."""
     redacted: Any = value
     if isinstance(value, Struct):
         redacted = _struct(value)

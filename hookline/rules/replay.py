@@ -1,7 +1,7 @@
 """Replay: which dead letters and messages a task sends again. The store reads the rows and carries out the decision.
 
-A task reads dead letters in the order in which they died, or messages in the order of their ids. Each step reads a limited
-number of rows, whether they match or not.
+A task reads dead letters in the order in which they died, or messages in the order of their ids. Each step reads a
+limited number of rows, whether they match or not.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from hookline.model.states import DeliveryState, EndpointStatus, Reason
 from hookline.model.tasks import Task, TaskKind, TaskWork
 from hookline.rules.fanout import Target, matches
 
-# Largest difference between the clock that made a message id and the database's clock. With a larger one, receivers would
-# reject the signatures anyway.
+# Largest difference between the clock that made a message id and the database's clock. With a larger one, receivers
+# would reject the signatures anyway.
 CLOCKS_APART = timedelta(hours=1)
 
 
@@ -60,7 +60,8 @@ def wanted(work: TaskWork, letter: Letter) -> bool:
 
 
 def filter_of(task: Task) -> DeadFilter | None:
-    """Return a filter that selects the task's dead letters, so that the database can count them. None if no filter can."""
+    """Return a filter that selects the task's dead letters, so that the database can count them. None if no filter
+    can."""
     work = task.work
     types = (None,) if work.event_types is None else work.event_types
     if task.kind not in (TaskKind.REPLAY_DEAD, TaskKind.RESOLVE_DEAD) or len(types) != 1:

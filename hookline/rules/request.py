@@ -27,7 +27,8 @@ class Target:
         self._signer = Signer(endpoint.scheme, endpoint.secrets)
 
     def headers(self, job: LeasedDelivery, now: datetime, trace: str | None = None) -> list[str]:
-        """Return all header lines of this attempt. `trace` is the attempt's span; without one, the message's trace is sent."""
+        """Return all header lines of this attempt. `trace` is the attempt's span; without one, the message's trace is
+        sent."""
         trace = trace or job.trace
         traced = [] if trace is None or self._own_trace else header_lines(trace)
         return [

@@ -1,7 +1,8 @@
 """The W3C Trace Context of a message. It is stored as one string: the traceparent, a space, and the tracestate.
 
-The input is untrusted: request headers, or rows written by hand. Malformed parts are dropped, as the specification requires,
-because the stored string becomes headers of outgoing requests. A malformed trace never causes a message to be refused.
+The input is untrusted: request headers, or rows written by hand. Malformed parts are dropped, as the specification
+requires, because the stored string becomes headers of outgoing requests. A malformed trace never causes a message to
+be refused.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def of_headers(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
 
 
 def header_lines(trace: str) -> list[str]:
-    """Return the header lines of a request. The trace is checked again, because a line break in it could inject a header."""
+    """Return the header lines of a request. The trace is checked again, because a line break in it could inject a
+    header."""
     kept = well_formed(trace)
     if kept is None:
         return []
@@ -88,7 +90,8 @@ def _state(text: str) -> str:
 
 
 def _shortened(members: list[str]) -> list[str]:
-    """Remove members until the tracestate is short enough: long ones first, then from the end, as the specification says."""
+    """Remove members until the tracestate is short enough: long ones first, then from the end, as the specification
+    says."""
     kept = dict(enumerate(members))
     order = sorted(kept, key=lambda place: (len(members[place]) <= _LONG, -place))
     while len(",".join(kept.values())) > MAX_STATE:

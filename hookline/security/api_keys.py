@@ -1,7 +1,7 @@
 """API keys: `hk_`, 32 random characters, and 6 characters of checksum. Pure, except that `make` uses random numbers.
 
-The prefix lets secret scanners find keys that were published by accident. The checksum tells a typo from a revoked key without
-a query. Only the hash of a key is stored. A key has 190 random bits, so the hash needs no salt.
+The prefix lets secret scanners find keys that were published by accident. The checksum tells a typo from a revoked key
+without a query. Only the hash of a key is stored. A key has 190 random bits, so the hash needs no salt.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def hashed(key: str) -> bytes:
 
 
 def hint(key: str) -> str:
-    """Return the last characters of a key, which may be shown. They are part of the checksum and reveal almost nothing."""
+    """Return the last characters of a key, which may be shown. They are part of the checksum and reveal almost
+    nothing."""
     return key[-_HINT:]
 
 

@@ -1,9 +1,11 @@
-"""Rules against guessing: how many wrong passwords, keys or tokens are allowed, and how long the lock after them lasts. Pure.
+"""Rules against guessing: how many wrong passwords, keys or tokens are allowed, and how long the lock after them
+lasts. Pure.
 
-The limit for one operator's name from one address is tight, and the limit for a name from all addresses is loose. An attacker
-with many addresses could still lock the owner of a name out. So a browser in which the owner has signed in before has a mark, a
-cookie, and its guesses are counted separately. A mark is valid for one name and its current password, so it is useless for other
-names. Each address also has a limit over all names. A successful sign-in does not reset this limit.
+The limit for one operator's name from one address is tight, and the limit for a name from all addresses is loose. An
+attacker with many addresses could still lock the owner of a name out. So a browser in which the owner has signed in
+before has a mark, a cookie, and its guesses are counted separately. A mark is valid for one name and its current
+password, so it is useless for other names. Each address also has a limit over all names. A successful sign-in does not
+reset this limit.
 """
 
 from __future__ import annotations
@@ -63,13 +65,15 @@ class Subjects(Struct, frozen=True):
 
 
 def password(key: bytes, name: str, address: str, mark: str = "", kept: str = "") -> Subjects:
-    """Return the counters for a password. `kept` is the stored hash of the name's password, or empty if the name is unknown."""
+    """Return the counters for a password. `kept` is the stored hash of the name's password, or empty if the name is
+    unknown."""
     if marked(key, name, kept, mark):
         browser = _subject(key, "browser", name, mark)
         return Subjects({browser: BROWSER.lock}, (browser,), marked=True)
     place = network(address)
     pair, own, placed = (_subject(key, *parts) for parts in (("pair", name, place), ("name", name), ("address", place)))
-    # A successful sign-in does not reset the counter of the address. Otherwise attackers could reset it with their own account.
+    # A successful sign-in does not reset the counter of the address. Otherwise attackers could reset it with their own
+    # account.
     return Subjects({pair: PAIR.lock, own: NAME.lock, placed: ADDRESS.lock}, (pair, own))
 
 
@@ -109,7 +113,8 @@ def network(address: str) -> str:
 
 
 def _subject(key: bytes, *parts: str) -> bytes:
-    """Return a keyed hash. Users sometimes type a password as the name, and nobody must find it from the stored value."""
+    """Return a keyed hash. Users sometimes type a password as the name, and nobody must find it from the stored
+    value."""
     return hmac.digest(key, "\0".join(("guess", *parts)).encode("utf-8", "surrogatepass"), "sha256")
 
 

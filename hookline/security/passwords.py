@@ -1,6 +1,8 @@
-"""Checks the strength of operators' passwords, and hashes them with scrypt. Pure, except for the random salt of a new hash.
+"""Checks the strength of operators' passwords, and hashes them with scrypt. Pure, except for the random salt of a new
+hash.
 
-The format is `scrypt$15$8$3$salt$key`. It includes the cost, so that the cost can be raised later and older hashes still work.
+The format is `scrypt$15$8$3$salt$key`. It includes the cost, so that the cost can be raised later and older hashes
+still work.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ _SPARE = 4 * 1024 * 1024  # bytes that scrypt needs besides its blocks
 
 
 class _Cost(Struct, frozen=True):
-    """The cost parameters of scrypt. The defaults take about 0.2 s and 32 MiB: the OWASP variant that needs the least memory."""
+    """The cost parameters of scrypt. The defaults take about 0.2 s and 32 MiB: the OWASP variant that needs the least
+    memory."""
 
     n: int = 15  # scrypt's parameter N is 2 to the power of this number
     r: int = 8
@@ -43,7 +46,8 @@ _UNKNOWN_FORMAT = "the stored password has a format that this release does not k
 
 
 def check(password: str, name: str = "") -> str:
-    """Return the password if it is acceptable. Otherwise raise `InvalidInput`, whose text never contains the password."""
+    """Return the password if it is acceptable. Otherwise raise `InvalidInput`, whose text never contains the
+    password."""
     if len(password) < SHORTEST:
         raise InvalidInput(f"a password must have at least {SHORTEST} characters")
     if len(password) > LONGEST:
@@ -66,7 +70,8 @@ def hashed(password: str) -> str:
 def matches(password: str, kept: str | None) -> bool:
     """Return whether the password matches a stored hash. This is slow, so call it in a thread.
 
-    For an unknown name, pass None: this takes as long as a wrong password, so that the time does not reveal which names exist.
+    For an unknown name, pass None: this takes as long as a wrong password, so that the time does not reveal which
+    names exist.
     """
     cost, salt, key = _read(_DECOY if kept is None else kept)
     if len(password) > LONGEST:

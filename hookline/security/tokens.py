@@ -1,12 +1,12 @@
 """API tokens: JSON Web Tokens in the form that Svix SDKs and servers use. The algorithm is always HS256.
 
-The token of an organization has the organization's id in `sub`. The token of an application has the application's id in `sub`
-and the organization's id in `org`. `portal` says that the token was made for a portal link, so it is in a customer's browser.
-Such a token may create messages only if it also has `publish`. `iat` includes microseconds, because tokens are revoked by the
-time of issue, and a token made later in the same second must work.
+The token of an organization has the organization's id in `sub`. The token of an application has the application's id
+in `sub` and the organization's id in `org`. `portal` says that the token was made for a portal link, so it is in a
+customer's browser. Such a token may create messages only if it also has `publish`. `iat` includes microseconds,
+because tokens are revoked by the time of issue, and a token made later in the same second must work.
 
-A sign-in link contains a token of another issuer, so that the two kinds cannot be confused. It opens the dashboard once, within
-minutes. The store records that it was used.
+A sign-in link contains a token of another issuer, so that the two kinds cannot be confused. It opens the dashboard
+once, within minutes. The store records that it was used.
 """
 
 from __future__ import annotations
@@ -192,7 +192,8 @@ def _for_portal(claims: _Claims) -> bool:
 
 
 def hashed(token: str) -> bytes:
-    """Return the hash that identifies a revoked token. It covers only the signed part: a signature has several spellings."""
+    """Return the hash that identifies a revoked token. It covers only the signed part: a signature has several
+    spellings."""
     return hashlib.sha256(token.rpartition(".")[0].encode()).digest()
 
 
@@ -224,7 +225,8 @@ def _decode(key: bytes, token: object, kind: _Kind) -> _Claims:
     try:
         claims = jwt.decode(token, key, algorithms=[_ALGORITHM], options=_OPTIONS)
         return msgspec.convert(claims, _Claims)
-    # PyJWT parses the header before it checks the signature. Some releases raise RecursionError for a deeply nested header.
+    # PyJWT parses the header before it checks the signature. Some releases raise RecursionError for a deeply nested
+    # header.
     except (jwt.PyJWTError, msgspec.ValidationError, ValueError, TypeError, RecursionError):
         raise SignatureError(
             f"the {kind.name} is not valid: it is cut off, or from a server with another HOOKLINE_JWT_SECRET; {kind.again}"

@@ -1,8 +1,8 @@
 """Encrypts secrets at rest with AES-256-GCM. Each sealed value is bound to the row that it belongs to.
 
-A sealed value is `version (1) | key id (4) | nonce (12) | ciphertext and tag`. Version, key id and row are authenticated too: a
-value that was moved to another row, or that names another key, does not open. The first key seals, and every key opens. To
-rotate keys, put the new key first, run `hookline reseal`, and then remove the old key.
+A sealed value is `version (1) | key id (4) | nonce (12) | ciphertext and tag`. Version, key id and row are
+authenticated too: a value that was moved to another row, or that names another key, does not open. The first key
+seals, and every key opens. To rotate keys, put the new key first, run `hookline reseal`, and then remove the old key.
 """
 
 from __future__ import annotations
@@ -44,15 +44,16 @@ class Vault:
 
     @property
     def heads(self) -> tuple[bytes, ...]:
-        """The first bytes of the values that each key has sealed, in the order of the keys. The first key seals new values."""
+        """The first bytes of the values that each key has sealed, in the order of the keys. The first key seals new
+        values."""
         return tuple(_VERSION + key_id for key_id in self._keys)
 
     def __repr__(self) -> str:
         return f"Vault({len(self._keys)} keys)"
 
     def seal(self, plain: bytes, row: str) -> bytes:
-        # Random nonces are safe for 2^32 values with one key. A deployment seals two or three values per change of an endpoint,
-        # and one response per POST that has an idempotency key and creates no message.
+        # Random nonces are safe for 2^32 values with one key. A deployment seals two or three values per change of an
+        # endpoint, and one response per POST that has an idempotency key and creates no message.
         nonce = randomness.token_bytes(_NONCE)
         cipher = self._keys[self._head[len(_VERSION) :]]
         return self._head + nonce + cipher.encrypt(nonce, plain, self._head + row.encode())

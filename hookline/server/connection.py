@@ -34,9 +34,9 @@ MAX_QUEUED = 64  # pipelined requests that wait on a connection; a single read c
 class Connection(HttpToolsProtocol):
     """uvicorn's connection with time limits and size limits.
 
-    uvicorn waits without limit for a request to arrive and for a client to read its response, and it buffers any number of
-    headers and requests. This class closes the connection instead. An invalid request gets an error response, after the
-    responses to earlier requests. Bytes after an invalid request are ignored.
+    uvicorn waits without limit for a request to arrive and for a client to read its response, and it buffers any
+    number of headers and requests. This class closes the connection instead. An invalid request gets an error
+    response, after the responses to earlier requests. Bytes after an invalid request are ignored.
     """
 
     _request_timer: asyncio.TimerHandle | None = None
@@ -220,19 +220,22 @@ class Connection(HttpToolsProtocol):
     # ── limits ──
 
     async def _answer_without_room(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 503 on a connection beyond the limit, except for health checks of orchestrators and load balancers."""
+        """Answer 503 on a connection beyond the limit, except for health checks of orchestrators and load
+        balancers."""
         app = self._full_app if scope["path"].rstrip("/") in PATHS else problem(503, NO_ROOM, retry_after=1)
         await app(scope, receive, send)
 
     def close_if_idle(self) -> bool:
-        """Close the connection if no response waits in memory and all received bytes were read. Return whether it closed."""
+        """Close the connection if no response waits in memory and all received bytes were read. Return whether it
+        closed."""
         if self.held() or not self._is_read_out():
             return False
         self.transport.close()
         return True
 
     def refuse_if_awaited(self) -> bool:
-        """Refuse the request if its body is incomplete and all received bytes were read. Return whether it was refused."""
+        """Refuse the request if its body is incomplete and all received bytes were read. Return whether it was
+        refused."""
         if not self._is_awaiting() or not self._is_read_out():
             return False
         self._refuse(503, NO_ROOM)
@@ -247,7 +250,8 @@ class Connection(HttpToolsProtocol):
         return self.transport.get_write_buffer_size()
 
     def let_go(self) -> bool:
-        """Abort the connection if a response waits in memory. Closing it would wait until the client reads the response."""
+        """Abort the connection if a response waits in memory. Closing it would wait until the client reads the
+        response."""
         if not self.held():
             return False
         self.abort()
@@ -291,7 +295,8 @@ class Connection(HttpToolsProtocol):
 
 
 class _Flow(FlowControl):
-    """Pauses reading while requests are queued. uvicorn's own flow control would resume reading after each response."""
+    """Pauses reading while requests are queued. uvicorn's own flow control would resume reading after each
+    response."""
 
     def __init__(self, transport: asyncio.Transport, queued: Sized) -> None:
         super().__init__(transport)

@@ -7,9 +7,9 @@ If there are too many connections, the first of these that exists ends:
 
 If the connections hold too much memory, those whose response has waited longest are aborted.
 
-A connection is idle if it has no request in progress: no byte has arrived yet, it is between two requests, or the head of a
-request is still arriving. A response stays in memory until the client reads it. A request that has
-arrived completely is not aborted to make room, unless its client leaves an earlier response unread.
+A connection is idle if it has no request in progress: no byte has arrived yet, it is between two requests, or the head
+of a request is still arriving. A response stays in memory until the client reads it. A request that has arrived
+completely is not aborted to make room, unless its client leaves an earlier response unread.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class _Share:
 
     @property
     def has_spare(self) -> bool:
-        """Return whether one more connection may stay. A few beyond the limit may: they get 503, except health checks."""
+        """Return whether one more connection may stay. A few beyond the limit may: they get 503, except health
+        checks."""
         return self.count <= self.limit + self.limit // 16 + 4
 
     def hold(self, connection: Connection, size: int) -> None:
@@ -72,7 +73,8 @@ class _Share:
         self._bytes -= self._held.pop(connection, 0)
 
     def holding(self) -> list[Connection]:
-        """Return the connections that hold memory now. First update the sizes, because clients have read more since then."""
+        """Return the connections that hold memory now. First update the sizes, because clients have read more since
+        then."""
         self._held = {connection: size for connection in self._held if (size := connection.held())}
         self._bytes = sum(self._held.values())
         return list(self._held)
@@ -120,7 +122,8 @@ class ConnectionLimits:
         return self._by_address.setdefault(place, _Share(self._per_address, self._held_per_address, place))
 
     def _make_room(self, full: _Share, connection: Connection) -> bool:
-        """End another connection if possible. Return whether the new one may stay. An ended connection counts until `leave`."""
+        """End another connection if possible. Return whether the new one may stay. An ended connection counts until
+        `leave`."""
         self._log(full)
         ended = self._end_another(full)
         if ended is None and not full.has_spare:

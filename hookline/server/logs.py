@@ -33,7 +33,8 @@ def configure(config: Config) -> None:
 
 
 class _Lines:
-    """Writes the lines of structlog. A line and its newline are one write, because several processes write to the same file."""
+    """Writes the lines of structlog. A line and its newline are one write, because several processes write to the same
+    file."""
 
     def __init__(self, *_names: Any) -> None:
         pass

@@ -41,7 +41,8 @@ def store_options(config: Config) -> StoreOptions:
 
 @asynccontextmanager
 async def opened(config: Config, *, migrate: bool | None = None) -> AsyncIterator[Store]:
-    """Open the store, and close it at the end. `migrate` decides whether to migrate it; None: the configuration decides."""
+    """Open the store, and close it at the end. `migrate` decides whether to migrate it; None: the configuration
+    decides."""
     store = await open_configured(config)
     try:
         if config.auto_migrate if migrate is None else migrate:
@@ -84,7 +85,8 @@ async def watch(store: Store, config: Config, *, stop: asyncio.Event) -> None:
 async def work(
     store: Store, config: Config, *, stop: asyncio.Event, tally: Tally, traces: Traces | None = None
 ) -> None:
-    """Deliver, relay, sweep and run tasks. After `stop`, the worker finishes its requests, and the other parts end at once."""
+    """Deliver, relay, sweep and run tasks. After `stop`, the worker finishes its requests, and the other parts end at
+    once."""
     await check_keys(store)
     outage = Outage(clock.chance)
     worker = Worker(

@@ -1,7 +1,7 @@
 """Finds faults in the head of a request that the parser does not refuse. Pure functions.
 
-If a proxy and this server read a head in different ways, an attacker can make them disagree about where a request ends or which
-host it is for (request smuggling). So every ambiguous head is refused.
+If a proxy and this server read a head in different ways, an attacker can make them disagree about where a request ends
+or which host it is for (request smuggling). So every ambiguous head is refused.
 """
 
 from __future__ import annotations

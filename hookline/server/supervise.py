@@ -59,7 +59,8 @@ class Supervisor(Struct, frozen=True):
 
     @contextmanager
     def _report_option(self) -> Iterator[tuple[str, ...]]:
-        """Yield the option that names the report file of a process. After the process ends, its last report is kept."""
+        """Yield the option that names the report file of a process. After the process ends, its last report is
+        kept."""
         if self.fleet is None:
             yield ()
             return
@@ -95,7 +96,8 @@ class Supervisor(Struct, frozen=True):
         return ended.result()
 
     async def _replace(self, child: asyncio.subprocess.Process, ended: asyncio.Task[int]) -> None:
-        """Kill a stuck process, because it can finish nothing. Its deliveries are retried after their leases expire."""
+        """Kill a stuck process, because it can finish nothing. Its deliveries are retried after their leases
+        expire."""
         with suppress(ProcessLookupError):
             child.kill()  # before the log line, because the process may be stuck on a full pipe of standard error
         log.error("worker_process_stuck", pid=child.pid, missed_beats=self.max_missed)
@@ -113,8 +115,8 @@ class Supervisor(Struct, frozen=True):
 async def wait_until_silent(connection: socket.socket, beats: int) -> None:
     """Wait for the first heartbeat, however long it takes. Then wait until `beats` heartbeats in a row are missing.
 
-    The supervisor counts its own rounds, not seconds of a clock. While the machine is suspended or the supervisor is stuck, no
-    round passes. Heartbeats that were sent meanwhile are still in the socket.
+    The supervisor counts its own rounds, not seconds of a clock. While the machine is suspended or the supervisor is
+    stuck, no round passes. Heartbeats that were sent meanwhile are still in the socket.
     """
     begun, missed = False, 0
     while missed < beats:
@@ -134,7 +136,8 @@ def _has_heartbeat(connection: socket.socket) -> bool:
 
 @contextmanager
 def gathered_reports(config: Config, processes: int) -> Iterator[ProcessReports | None]:
-    """Make the directory in which the child processes write their reports. Yield None if there are no child processes."""
+    """Make the directory in which the child processes write their reports. Yield None if there are no child
+    processes."""
     if processes == 1:
         yield None
         return

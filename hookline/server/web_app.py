@@ -1,4 +1,5 @@
-"""Composes the API and the dashboard into one web application, and serves it. Only commands that serve import this module."""
+"""Composes the API and the dashboard into one web application, and serves it. Only commands that serve import this
+module."""
 
 from __future__ import annotations
 

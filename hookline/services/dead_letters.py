@@ -222,7 +222,8 @@ async def resolve_matching(deps: Deps, by: Caller, given: DeadLetterQuery, note:
 async def _start(
     deps: Deps, by: Caller, given: DeadLetterQuery, where: DeadFilter, kind: TaskKind, note: str = ""
 ) -> Started:
-    """Create one task per application. An application that the filter names gets a task even if nothing matches now."""
+    """Create one task per application. An application that the filter names gets a task even if nothing matches
+    now."""
     apps = [where.app_no] if where.app_no else await deps.store.repair.dead_applications(where, MAX_APPLICATIONS + 1)
     batch = ids.mint(tasks.BATCH, await deps.store.now()) if len(apps) > 1 else ""
     work = TaskWork(

@@ -74,10 +74,11 @@ async def publish_batch(
     key: bytes | None = None,
     body: bytes | None = None,
 ) -> BatchAccepted:
-    """Accept messages in one transaction. An item is a message, or an error text if it could not be read. A refused item does
-    not stop the others.
+    """Accept messages in one transaction. An item is a message, or an error text if it could not be read. A refused
+    item does not stop the others.
 
-    `key` and `body` are the hashes of the idempotency key and of the request's body. Call `check_accepted` on each answer.
+    `key` and `body` are the hashes of the idempotency key and of the request's body. Call `check_accepted` on each
+    answer.
     """
     accepted: list[NewMessage] = []
     faults: dict[int, str] = {}

@@ -13,8 +13,9 @@ _WITHOUT_HTTP = ("CONTENT_TYPE", "CONTENT_LENGTH")  # headers whose names in a W
 class Headers(Mapping[str, str]):
     """The headers of a request. Names are not case-sensitive.
 
-    The source may be a dict, the headers of Starlette, Django, Flask, aiohttp or `http.server`, pairs of strings or of bytes
-    (ASGI), or a WSGI environ. The values of a repeated header are joined with commas; `field` refuses such a header.
+    The source may be a dict, the headers of Starlette, Django, Flask, aiohttp or `http.server`, pairs of strings or of
+    bytes (ASGI), or a WSGI environ. The values of a repeated header are joined with commas; `field` refuses such a
+    header.
     """
 
     __slots__ = ("_fields",)
@@ -38,14 +39,16 @@ class Headers(Mapping[str, str]):
         return f"Headers({', '.join(self)})"  # no values: some are credentials, and logs may contain this text
 
     def field(self, name: str) -> str:
-        """Return the value of a required header. Raises `VerificationError` if it is missing, repeated or not printable ASCII."""
+        """Return the value of a required header. Raises `VerificationError` if it is missing, repeated or not
+        printable ASCII."""
         value = self.optional(name)
         if value is None:
             raise VerificationError(VerificationCode.MISSING_HEADER, f"the header {name} is missing")
         return value
 
     def optional(self, name: str, max_length: int = _MAX_LENGTH) -> str | None:
-        """Return the value of an optional header, or None. Raises `VerificationError` if it is repeated or malformed."""
+        """Return the value of an optional header, or None. Raises `VerificationError` if it is repeated or
+        malformed."""
         values = self._fields.get(name.lower())
         if values is None:
             return None

@@ -1,7 +1,7 @@
 """Decides whether a key is easy to guess. Pure.
 
-A key is weak if it has few different bytes, few different steps from one byte to the next, or a repeated pattern. For example,
-a key that counts (0, 1, 2 ...) has one step.
+A key is weak if it has few different bytes, few different steps from one byte to the next, or a repeated pattern. For
+example, a key that counts (0, 1, 2 ...) has one step.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ def weakness(key: bytes, min_different: int = MIN_DIFFERENT) -> str | None:
 
 
 def weakness_of_text(text: str) -> str | None:
-    """Return why a text is a weak key, or None. A text that is the base64 or hexadecimal form of a weak key is weak too."""
+    """Return why a text is a weak key, or None. A text that is the base64 or hexadecimal form of a weak key is weak
+    too."""
     decoded = (raw for raw in _decoded(text) if len(raw) >= MIN_DECODED)
     return weakness(text.encode("utf-8", "surrogateescape"), MIN_DIFFERENT_IN_TEXT) or next(
         filter(None, map(weakness, decoded)), None

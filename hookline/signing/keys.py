@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 HMAC_PREFIX, PRIVATE_PREFIX, PUBLIC_PREFIX = "whsec_", "whsk_", "whpk_"
 
-# Each Ed25519 check hashes the whole body, and the sender is not yet known to be genuine. So large bodies get fewer checks.
+# Each Ed25519 check hashes the whole body, and the sender is not yet known to be genuine. So large bodies get fewer
+# checks.
 _MIN_CHECKED = 4  # signatures that are checked for a body of any size
 _MAX_HASHED = 2 << 20  # bytes that may be hashed to check more than `_MIN_CHECKED` signatures
 
@@ -36,14 +37,16 @@ def new_secret() -> str:
 
 
 def new_keypair() -> tuple[str, str]:
-    """Make an Ed25519 pair: the private key (`whsk_…`), which signs, and the public key (`whpk_…`) for the receiver."""
+    """Make an Ed25519 pair: the private key (`whsk_…`), which signs, and the public key (`whpk_…`) for the
+    receiver."""
     seed = randomness.token_bytes(32)
     public = _ed25519().Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
     return PRIVATE_PREFIX + encode64(seed + public), PUBLIC_PREFIX + encode64(public)
 
 
 def public_key(private: str) -> str:
-    """Return the public key (`whpk_…`) of a private key (`whsk_…`). Raises `SignatureError` if the private key is invalid."""
+    """Return the public key (`whpk_…`) of a private key (`whsk_…`). Raises `SignatureError` if the private key is
+    invalid."""
     return PUBLIC_PREFIX + encode64(_load_private(private).public_key().public_bytes_raw())
 
 
@@ -67,7 +70,8 @@ def check_secret(key: str, scheme: Scheme = Scheme.STANDARD) -> None:
 
 
 def check_strength(key: str, scheme: Scheme = Scheme.STANDARD) -> None:
-    """Refuse a new secret that can be guessed. A weak secret that was saved earlier still signs until it is rotated."""
+    """Refuse a new secret that can be guessed. A weak secret that was saved earlier still signs until it is
+    rotated."""
     why = _weakness(key, scheme)
     if why is not None:
         raise InvalidInput(
@@ -186,7 +190,8 @@ def checking_key(scheme: Scheme, secret: object) -> CheckingKey:
 
 
 def base64_key(secret: object) -> CheckingKey:
-    """Return the key with which a receiver of Standard Webhooks verifies. The secret's prefix and padding may be missing."""
+    """Return the key with which a receiver of Standard Webhooks verifies. The secret's prefix and padding may be
+    missing."""
     key = with_prefix(_secret_text(secret), Scheme.STANDARD)
     if key.startswith(HMAC_PREFIX):
         _check_size(_secret_bytes(key, HMAC_PREFIX))
@@ -238,7 +243,8 @@ def _load_public(key: str) -> Ed25519PublicKey:
 
 
 def _ed25519() -> ModuleType:
-    """Import cryptography only for Ed25519 keys. HMAC secrets, which are far more common, need the standard library only."""
+    """Import cryptography only for Ed25519 keys. HMAC secrets, which are far more common, need the standard library
+    only."""
     try:
         from cryptography.hazmat.primitives.asymmetric import ed25519
     except ImportError:

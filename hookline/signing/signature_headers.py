@@ -20,8 +20,8 @@ from hookline.signing.headers import Headers, malformed
 TOLERANCE = 300.0  # seconds by which a signed timestamp may differ from the receiver's clock, in the past or future
 HMAC = "v1"  # the version under which `SignedParts.signatures` holds HMAC signatures in every scheme
 
-# An id has no full stop: `a.1` + `2` + `x` and `a` + `1` + `2.x` would be signed as the same bytes. It has no spaces or
-# control characters either.
+# An id has no full stop: `a.1` + `2` + `x` and `a` + `1` + `2.x` would be signed as the same bytes. It has no spaces
+# or control characters either.
 is_id = re.compile(r"[!-\-/-~]{1,256}").fullmatch
 _is_stamp = re.compile(r"[0-9]{1,11}").fullmatch  # int() also accepts "+1", "1_0" and the digits of other scripts
 _is_hex = re.compile(r"(?:[0-9a-f]{2})+").fullmatch
@@ -97,7 +97,8 @@ def timed_content(stamp: str, body: bytes) -> bytes:
 
 
 def signatures(name: str, found: Iterable[tuple[str, bytes | None]]) -> dict[str, list[bytes]]:
-    """Group the signatures by version. Malformed signatures are skipped. Unknown versions are kept, and no key matches them."""
+    """Group the signatures by version. Malformed signatures are skipped. Unknown versions are kept, and no key matches
+    them."""
     known: dict[str, list[bytes]] = {}
     for count, (version, signature) in enumerate(found):
         if count >= _MAX_SIGNATURES:
@@ -142,7 +143,8 @@ def raw_body(body: object) -> bytes:
 
 
 def signed_at(stamp: str, now: datetime, tolerance: float) -> datetime:
-    """Return the time of the timestamp. Raises `VerificationError` if it differs from `now` by more than the tolerance."""
+    """Return the time of the timestamp. Raises `VerificationError` if it differs from `now` by more than the
+    tolerance."""
     if _is_stamp(stamp) is None:
         raise malformed("the timestamp is not a number of seconds")
     at = EPOCH + timedelta(seconds=int(stamp))

@@ -32,7 +32,8 @@ class Signer:
         self._permanent = [key for key, _ in self._keys] if none_expires else None
 
     def headers(self, message_id: str, timestamp: int, body: bytes, now: datetime) -> list[str]:
-        """Return the header lines. They contain no CR or LF: the id is checked, and the rest is digits, hex or base64."""
+        """Return the header lines. They contain no CR or LF: the id is checked, and the rest is digits, hex or
+        base64."""
         if is_id(message_id) is None:
             raise SignatureError("a message id is printable ASCII without spaces and full stops")
         keys = self._current(now) if self._permanent is None else self._permanent

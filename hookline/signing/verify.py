@@ -20,7 +20,8 @@ def verify(
     now: datetime,
     tolerance: float = TOLERANCE,
 ) -> None:
-    """Return if one of the secrets made one of the signatures within the tolerance. Otherwise raise `SignatureError`."""
+    """Return if one of the secrets made one of the signatures within the tolerance. Otherwise raise
+    `SignatureError`."""
     signed = READERS[scheme](Request(Headers(headers), raw_body(body)))
     if signed.stamp is not None:
         signed_at(signed.stamp, now, tolerance)

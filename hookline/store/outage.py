@@ -1,4 +1,5 @@
-"""How a loop waits while the database is unavailable: longer after each failure, with jitter, without ever giving up."""
+"""How a loop waits while the database is unavailable: longer after each failure, with jitter, without ever giving
+up."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ class Outage:
 
 
 async def first_of(*waits: Coroutine[None, None, object], timeout: float | None = None) -> None:
-    """Wait until one of `waits` ends or the timeout is over, then cancel the others. If one failed, raise its error."""
+    """Wait until one of `waits` ends or the timeout is over, then cancel the others. If one failed, raise its
+    error."""
     tasks = [asyncio.ensure_future(each) for each in waits]
     try:
         ended, _ = await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)

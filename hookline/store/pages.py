@@ -26,7 +26,8 @@ class Page(Struct, frozen=True, kw_only=True):
 
 
 class Walk(Struct, Generic[T], frozen=True, kw_only=True):
-    """A page of a listing whose filter may match rarely: the matches that one request found, in the listing's order."""
+    """A page of a listing whose filter may match rarely: the matches that one request found, in the listing's
+    order."""
 
     rows: list[T]
     # More rows may match: continue after this key. None: the page is full, or the listing has ended.

@@ -46,8 +46,8 @@ class Relay(Protocol):
         """Move up to `limit` outbox rows of this database into messages and deliveries, in one transaction.
 
         Rows are selected by state with SKIP LOCKED, never by a cursor. A row that cannot become a message (unknown
-        application, or refused by `messages.check_message`) is set aside with its reason and does not block other rows.
-        A row whose `event_id` is taken is dropped, because its message already exists.
+        application, or refused by `messages.check_message`) is set aside with its reason and does not block other
+        rows. A row whose `event_id` is taken is dropped, because its message already exists.
         """
 
     async def wait_outbox(self, timeout: float) -> None:
@@ -120,8 +120,8 @@ class Upkeep(Protocol):
         lanes."""
 
     async def sweep_deleted(self, limit: int = 1000) -> SweepReport:
-        """Turn waiting deliveries of deleted or missing endpoints into dead letters with the reason `endpoint_deleted`,
-        and delete tokens that have no lane."""
+        """Turn waiting deliveries of deleted or missing endpoints into dead letters with the reason
+        `endpoint_deleted`, and delete wake tokens that have no lane."""
 
     async def sweep_failing(self, *, pause_dead: int, disable_after: float) -> SweepReport:
         """Pause endpoints with more than `pause_dead` dead letters in a day. Disable endpoints that have failed for
@@ -137,8 +137,8 @@ class Upkeep(Protocol):
         """
 
     async def find_stuck_lanes(self, *, repair: bool) -> list[int]:
-        """Return endpoints with a waiting delivery that no token, probe, hold or free slot will ever wake. This is
-        slow. With `repair`, wake their lanes."""
+        """Return endpoints with a waiting delivery that no wake token, probe, hold or free slot will ever wake. This
+        is slow. With `repair`, wake their lanes."""
 
 
 class DepthCount(Protocol):

@@ -13,8 +13,8 @@ class Store(ABC):
     """One database. Open it with `hookline.store.open_store`. Its methods are in its parts.
 
     Every method is one transaction unless its docstring says otherwise. All instants come from the database's clock. A
-    lost connection raises `StoreUnavailable`. Invalid input raises `InvalidInput`, `NotFound` or `Conflict` and changes
-    nothing.
+    lost connection raises `StoreUnavailable`. Invalid input raises `InvalidInput`, `NotFound` or `Conflict` and
+    changes nothing.
 
     Methods that a user triggers take a `note`: a function that turns the method's result into an entry of the audit
     log, or into None if nothing changed. The entry is written in the same transaction as the change, so the database

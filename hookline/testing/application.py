@@ -19,7 +19,8 @@ _HOST = "testserver"
 
 
 class AppEndpoint(BaseEndpoint):
-    """`AppEndpoint(app, "/webhooks", secret=...)`: a Flask, FastAPI, Starlette or Django application, or a Django test client.
+    """`AppEndpoint(app, "/webhooks", secret=...)`: a Flask, FastAPI, Starlette or Django application, or a Django test
+    client.
 
     `secret` is the secret that the application verifies with. The lifespan of an ASGI application is not run.
     """

@@ -71,7 +71,8 @@ class BaseEndpoint:
 def deliver(events: Iterable[Published], endpoint: Endpoint, *, attempt: int = 1) -> list[Attempt]:
     """Send the events one after the other, each once. Their `deliver_at` is ignored.
 
-    `attempt` is the attempt number in the request's headers. As with Hookline, the `webhook-id` of an event never changes.
+    `attempt` is the attempt number in the request's headers. As with Hookline, the `webhook-id` of an event never
+    changes.
     """
     made = []
     for one in events:

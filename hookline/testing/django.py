@@ -1,4 +1,5 @@
-"""For Django's test cases: `class PaymentTest(OutboxTestMixin, TestCase)`, with `hookline.outbox.django` in INSTALLED_APPS."""
+"""For Django's test cases: `class PaymentTest(OutboxTestMixin, TestCase)`, with `hookline.outbox.django` in
+INSTALLED_APPS."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from hookline.testing.outbox import Outbox
 class OutboxTestMixin:
     """Returns the events that a test published, although `TestCase` never commits, and delivers them.
 
-    Events of `setUpTestData` and of an earlier `TransactionTestCase` do not count. `using` is the alias of the database.
+    Events of `setUpTestData` and of an earlier `TransactionTestCase` do not count. `using` is the alias of the
+    database.
     """
 
     databases: Any  # Django's test case defines this attribute

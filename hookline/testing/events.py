@@ -63,9 +63,9 @@ def published(
 ) -> list[Published]:
     """Return the events in the outbox that `conn` sees, in the order in which they were published.
 
-    `conn` is the connection or session that you publish on: of sqlite3, psycopg, psycopg2, SQLAlchemy or Django. An event
-    whose savepoint was rolled back is not returned. `app` and `payload` select events, see `matching`. Rows up to the id
-    `after` are left out.
+    `conn` is the connection or session that you publish on: of sqlite3, psycopg, psycopg2, SQLAlchemy or Django. An
+    event whose savepoint was rolled back is not returned. `app` and `payload` select events, see `matching`. Rows up
+    to the id `after` are left out.
     """
     return matching(run_sync(_read(adapters.of(conn), after)), event_type, **wanted)
 

@@ -44,7 +44,8 @@ class Outbox:
         _refuse_any(self.published(), event_type, wanted)
 
     def deliver(self, endpoint: Endpoint) -> list[Attempt]:
-        """Send the events that `endpoint` has not received. The next call sends a failed one again, as a further attempt."""
+        """Send the events that `endpoint` has not received. The next call sends a failed one again, as a further
+        attempt."""
         made: list[Attempt] = []
         for event, attempt in self._progress.due(endpoint, self.published()):
             made += deliver([event], endpoint, attempt=attempt)

@@ -1,6 +1,7 @@
 """Sends alerts by e-mail, with retries. Each mail is sent in its own thread.
 
-The process that evaluated the rules keeps unsent mail in memory, so a killed process loses it. Alerts by webhook are not lost.
+The process that evaluated the rules keeps unsent mail in memory, so a killed process loses it. Alerts by webhook are
+not lost.
 """
 
 from __future__ import annotations
@@ -32,14 +33,16 @@ SMTP_ERRORS = (OSError, smtplib.SMTPException, ValueError)
 
 
 class MailTransport:
-    """Sends mail by one mail server: `smtp://user:password@host:587` (STARTTLS), or `smtps://` (TLS from the start)."""
+    """Sends mail by one mail server: `smtp://user:password@host:587` (STARTTLS), or `smtps://` (TLS from the
+    start)."""
 
     def __init__(self, url: str, ca_bundle: str | None = None) -> None:
         self._parts: SplitResult = urlsplit(url)
         self._tls = ssl.create_default_context(cafile=ca_bundle)
 
     async def send(self, message: EmailMessage) -> None:
-        """Send a message. After the deadline, or if the caller is cancelled, end the session, so that the thread ends."""
+        """Send a message. After the deadline, or if the caller is cancelled, end the session, so that the thread
+        ends."""
         session = _Session(self._tls if self._parts.scheme == "smtps" else None)
         sending = _in_thread(lambda: self._send_blocking(message, session))
         limit = asyncio.timeout(DEADLINE)
@@ -70,7 +73,8 @@ class MailTransport:
 
 
 def _in_thread(work: Callable[[], None]) -> Future[None]:
-    """Run `work` in a new daemon thread. A process that exits waits for the threads of an executor, but not for this one."""
+    """Run `work` in a new daemon thread. A process that exits waits for the threads of an executor, but not for this
+    one."""
     done: Future[None] = Future()
     done.set_running_or_notify_cancel()  # nobody can cancel the future now, so the thread can always set its result
 
@@ -184,7 +188,8 @@ def _log_lost(message: EmailMessage) -> None:
 
 
 def shown(error: Exception) -> str:
-    """Return an error as text for the log. A mail server's reply may quote the password, so only its code is included."""
+    """Return an error as text for the log. A mail server's reply may quote the password, so only its code is
+    included."""
     if isinstance(error, smtplib.SMTPResponseException):
         return f"{type(error).__name__} {error.smtp_code}"
     return type(error).__name__ if isinstance(error, smtplib.SMTPException) else f"{type(error).__name__}: {error}"

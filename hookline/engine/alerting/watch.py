@@ -1,7 +1,8 @@
 """Evaluates the alert rules every few seconds, in one process at a time, and sends the alerts that changed.
 
-There is no leader. When a check is due, the first process takes a lock and does the check. It writes the changed alerts and the
-webhooks about them in one transaction. The state of all alerts is in the database, so any process can do the next check.
+There is no leader. When a check is due, the first process takes a lock and does the check. It writes the changed
+alerts and the webhooks about them in one transaction. The state of all alerts is in the database, so any process can
+do the next check.
 """
 
 from __future__ import annotations
@@ -147,7 +148,8 @@ class Watch:
 
 
 def until_due(earlier: EarlierChecks, every: float) -> float:
-    """Return the seconds until the next check is due. A last check in the future is ignored: the clock was set back since."""
+    """Return the seconds until the next check is due. A last check in the future is ignored: the clock was set back
+    since."""
     if not earlier.checks:
         return 0.0
     ago = (earlier.now - earlier.checks[-1].at).total_seconds()

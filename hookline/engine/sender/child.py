@@ -1,6 +1,8 @@
-"""The sender's process. It reads requests from the socket that is its standard input, and writes results to the same socket.
+"""The sender's process. It reads requests from the socket that is its standard input, and writes results to the same
+socket.
 
-It has no secrets and no database connection, only the requests to send. It exits at once when the worker exits or dies.
+It has no secrets and no database connection, only the requests to send. It exits at once when the worker exits or
+dies.
 """
 
 from __future__ import annotations

@@ -34,7 +34,8 @@ _BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.
 
 
 def trust_store(bundle: str | None) -> str:
-    """Return the path of the CA bundle: the given one, the system's, or certifi's. The wheel of pycurl has no bundle."""
+    """Return the path of the CA bundle: the given one, the system's, or certifi's. The wheel of pycurl has no
+    bundle."""
     if bundle is not None:
         return bundle
     system = (ssl.get_default_verify_paths().cafile, *_BUNDLES)
@@ -65,8 +66,8 @@ class Exchange:
         web = pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS
         return [
             (pycurl.POST, 1),
-            # libcurl reads the body by a callback, and there is no SEEKFUNCTION. So it cannot rewind the body and send a POST
-            # twice when a reused connection closes. It fails with error 65 instead.
+            # libcurl reads the body by a callback, and there is no SEEKFUNCTION. So it cannot rewind the body and send
+            # a POST twice when a reused connection closes. It fails with error 65 instead.
             (pycurl.READFUNCTION, self._read),
             (pycurl.WRITEFUNCTION, self._write),
             (pycurl.HEADERFUNCTION, self._header),
@@ -143,7 +144,8 @@ class Exchange:
         return self._progress[1]
 
     def _has_headers(self) -> bool:
-        """Return whether the headers of the final response have arrived. An interim response (1xx) ends in a blank line too."""
+        """Return whether the headers of the final response have arrived. An interim response (1xx) ends in a blank
+        line too."""
         ended = bool(self.lines) and self.lines[-1] in (b"\r\n", b"\n")
         return ended and self.curl.getinfo(pycurl.RESPONSE_CODE) >= 200
 
@@ -189,7 +191,8 @@ class Exchange:
         self._asked = start + size
         if start == 0 and len(payload) <= size:
             return payload
-        # libcurl sends one chunk per call and leaves the socket writable. No epoll edge follows, so ask for another round.
+        # libcurl sends one chunk per call and leaves the socket writable. No epoll edge follows, so ask for another
+        # round.
         self._waiter.wake()
         return payload[start : start + size]
 
@@ -244,7 +247,8 @@ class Exchange:
 
 
 class _Lent:
-    """A socket for pycurl. pycurl duplicates the descriptor and drops this object, which then closes its own descriptor."""
+    """A socket for pycurl. pycurl duplicates the descriptor and drops this object, which then closes its own
+    descriptor."""
 
     __slots__ = ("_descriptor",)
 
@@ -263,7 +267,8 @@ def _address(host: str, port: int) -> str:
 
 
 def _header_lines(headers: list[str], size: int) -> list[str]:
-    """Return the header lines, plus empty ones that stop libcurl from adding `Expect: 100-continue` and a `Content-Type`."""
+    """Return the header lines, plus empty ones that stop libcurl from adding `Expect: 100-continue` and a
+    `Content-Type`."""
     text = "\n".join(headers)
     if text.count("\n") != max(0, len(headers) - 1) or "\r" in text or "\0" in text:
         raise ValueError("a header has a control character")

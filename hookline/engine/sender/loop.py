@@ -1,7 +1,7 @@
 """The sender: one thread that owns libcurl's multi handle. Requests come in batches, and results go out in batches.
 
-There is no coroutine, future or task per delivery. In each round the thread starts the submitted requests, lets libcurl work,
-hands over the results, and waits until a socket or a timer is ready.
+There is no coroutine, future or task per delivery. In each round the thread starts the submitted requests, lets
+libcurl work, hands over the results, and waits until a socket or a timer is ready.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class _Job(Struct, eq=False):
 class Sender:
     """Sends requests in its own thread, and calls `on_results` in that thread.
 
-    A result that has neither a status nor an error means that it was too late to start the request. `files` is the number of
-    files that this process may open; None means that there is no limit.
+    A result that has neither a status nor an error means that it was too late to start the request. `files` is the
+    number of files that this process may open; None means that there is no limit.
     """
 
     def __init__(
@@ -122,7 +122,8 @@ class Sender:
         return self._accepted - self._reported
 
     def close(self, timeout: float) -> None:
-        """Wait up to `timeout` seconds for the requests in flight, then abort the others. Each request still gets its result."""
+        """Wait up to `timeout` seconds for the requests in flight, then abort the others. Each request still gets its
+        result."""
         with self._lock:
             if self._closing_at is None:
                 self._closing_at = clock.monotonic() + timeout
@@ -159,7 +160,8 @@ class Sender:
         self._waiter.wait(self._pause())
 
     def _pause(self) -> float | None:
-        """Return how many seconds to wait for an event before the next round. None: wait until another thread calls `wake`."""
+        """Return how many seconds to wait for an event before the next round. None: wait until another thread calls
+        `wake`."""
         if self._answers or (self._inbox and self._has_room()) or self._finished():
             return 0.0
         bounds = [] if self._closing_at is None else [max(0.0, self._closing_at - clock.monotonic())]
@@ -272,7 +274,8 @@ class Sender:
                 self._finish(curl.exchange, code, text)
 
     def _end_stalled(self) -> None:
-        """End responses whose body has stalled. libcurl itself would accept endless chunk extensions instead of a body."""
+        """End responses whose body has stalled. libcurl itself would accept endless chunk extensions instead of a
+        body."""
         now = clock.monotonic()
         if now < self._stall_check_at:
             return

@@ -1,6 +1,7 @@
 """Waits in the sender's thread until a socket is ready, a timer is due, or another thread calls `wake`.
 
-pycurl's own `CurlMulti.select` cannot be woken by another thread. It also uses select(2), which fails for descriptors above 1023.
+pycurl's own `CurlMulti.select` cannot be woken by another thread. It also uses select(2), which fails for descriptors
+above 1023.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ import select
 import threading
 from typing import Any
 
-# libcurl usually drains a socket, or asks to be called again. But a large upload that fills the socket's buffer can wait for
-# an epoll edge that never comes. This limit bounds that delay.
+# libcurl usually drains a socket, or asks to be called again. But a large upload that fills the socket's buffer can
+# wait for an epoll edge that never comes. This limit bounds that delay.
 MAX_WAIT = 0.05  # seconds
 NAP = 0.005  # seconds that a `SelectWaiter` waits at most before it checks whether `wake` was called
 

@@ -1,8 +1,9 @@
 """The worker's side of the sender: starts the sender's process, gives it requests and takes its results.
 
-A sender in a thread of the worker competes with the event loop for the interpreter lock: libcurl's callbacks take it six times
-per request. Measured together, the two did less work than either alone. In its own process the sender runs at full speed, and
-TLS uses another core. The process parses the responses of endpoints, and it has no secrets and no database connection.
+A sender in a thread of the worker competes with the event loop for the interpreter lock: libcurl's callbacks take it
+six times per request. Measured together, the two did less work than either alone. In its own process the sender runs
+at full speed, and TLS uses another core. The process parses the responses of endpoints, and it has no secrets and no
+database connection.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ class SenderProcess:
             self._write(self._connection)
 
     async def close(self, timeout: float) -> None:
-        """Wait up to `timeout` seconds for the requests in flight, then abort the others. Each request still gets its result."""
+        """Wait up to `timeout` seconds for the requests in flight, then abort the others. Each request still gets its
+        result."""
         self._closing = True
         if self._connection is not None:
             self._connection.write(float(timeout))
@@ -115,7 +117,8 @@ class SenderProcess:
         return process.returncode
 
     async def _watch(self, process: subprocess.Popen[bytes]) -> None:
-        """Kill the process if it is stuck, because it would hold the worker's slots for ever. It is then started again."""
+        """Kill the process if it is stuck, because it would hold the worker's slots for ever. It is then started
+        again."""
         while True:
             await asyncio.sleep(STUCK_CHECK)
             if self._stuck():

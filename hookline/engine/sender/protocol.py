@@ -36,7 +36,8 @@ class Request(Struct, frozen=True, kw_only=True, array_like=True):
 Results = list[tuple[Any, Sent]]  # the `ref` of each request, and its result
 
 decode_settings = msgspec.msgpack.Decoder(Settings).decode
-# To the sender: requests whose `ref` is a number, or the number of seconds to finish the requests in flight before it exits.
+# To the sender: requests whose `ref` is a number, or the number of seconds to finish the requests in flight before it
+# exits.
 decode_orders = msgspec.msgpack.Decoder(list[Request] | float).decode
 # From the sender: results, or a line for the worker's log.
 decode_reports = msgspec.msgpack.Decoder(Results | str).decode

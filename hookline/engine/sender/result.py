@@ -1,4 +1,5 @@
-"""Turns libcurl's error codes and header lines into a `Sent`, with a text that says what failed and in which phase. Pure."""
+"""Turns libcurl's error codes and header lines into a `Sent`, with a text that says what failed and in which phase.
+Pure."""
 
 from __future__ import annotations
 
@@ -106,7 +107,8 @@ def final_headers(lines: Sequence[bytes]) -> dict[str, str] | None:
 
 
 def field_of(line: bytes) -> tuple[str, str] | None:
-    """Return the name and value of a header of interest, or None. Short lines are cached, because most lines repeat."""
+    """Return the name and value of a header of interest, or None. Short lines are cached, because most lines
+    repeat."""
     return _cached_field(line) if len(line) <= MAX_CACHED else _field(line)
 
 
@@ -163,7 +165,8 @@ def _unconnected(facts: Facts) -> tuple[ErrorKind, str]:
 
 
 def _ended(facts: Facts) -> tuple[ErrorKind, str]:
-    # A reused connection that ends without a byte of response: the receiver may just have closed it because it was idle.
+    # A reused connection that ends without a byte of response: the receiver may just have closed it because it was
+    # idle.
     if facts.code == pycurl.E_SEND_FAIL_REWIND or (facts.reused and not facts.lines):
         return (
             ErrorKind.AMBIGUOUS,

@@ -10,7 +10,8 @@ __all__ = ["open_source"]
 
 
 def open_source(url: str, store: Store, *, poll: float = 0.04) -> Outbox:
-    """Return the outbox of the database that `url` names. It connects later, so the database need not be reachable yet."""
+    """Return the outbox of the database that `url` names. It connects later, so the database need not be reachable
+    yet."""
     if sqlite_path(url) is not None:
         from hookline.engine.sources.sqlite import SqliteSource
 

@@ -1,4 +1,5 @@
-"""The outbox of an application's own PostgreSQL database. Its rows are copied with their event ids, and then deleted there.
+"""The outbox of an application's own PostgreSQL database. Its rows are copied with their event ids, and then deleted
+there.
 
 If a relay dies between the two steps, its rows are copied again. The event id then deduplicates the second copy.
 """
@@ -42,8 +43,9 @@ _VERSION = "SELECT hookline.outbox_version()"
 # $1 is the lowest id, here and in the statements below.
 _HAS_ROWS = "SELECT EXISTS (SELECT FROM hookline.outbox WHERE error IS NULL AND id >= $1::bigint)"
 
-# The query takes the advisory lock at the first row with an ordering key, before it locks that row. Otherwise two relays could
-# change the order of the rows. A row without an event id was written by hand. It gets the same id each time it is copied.
+# The query takes the advisory lock at the first row with an ordering key, before it locks that row. Otherwise two
+# relays could change the order of the rows. A row without an event id was written by hand. It gets the same id each
+# time it is copied.
 _ROWS = """
 WITH guard AS MATERIALIZED (SELECT pg_try_advisory_xact_lock(1214542, 1) AS held),
 locked AS MATERIALIZED (
@@ -80,7 +82,8 @@ _UNTRANSLATABLE = (asyncpg.CharacterNotInRepertoireError, asyncpg.Untranslatable
 
 
 class PostgresSource:
-    """The outbox as one relay sees it. Several relays share the work: each takes rows that the others have not locked."""
+    """The outbox as one relay sees it. Several relays share the work: each takes rows that the others have not
+    locked."""
 
     sampled = False
 
@@ -136,7 +139,8 @@ class PostgresSource:
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Connection]:
-        """Connect. Close the connection after any error, also one of Hookline's own database, so that the rows are unlocked."""
+        """Connect. Close the connection after any error, also one of Hookline's own database, so that the rows are
+        unlocked."""
         if self._connection is None or self._connection.is_closed():
             self._connection = await connect(self._url, _MOVING)
             self._checked = False
@@ -178,7 +182,8 @@ async def closed(connection: Connection) -> None:
 
 
 async def version(connection: Connection, name: str) -> int:
-    """Return the version of the outbox, or 0 if there is none. Raises `InvalidInput` for a database of Hookline itself."""
+    """Return the version of the outbox, or 0 if there is none. Raises `InvalidInput` for a database of Hookline
+    itself."""
     with reaching(name):
         found = await connection.fetchrow(_STANDING)
         if found["hooklines"]:
@@ -188,7 +193,8 @@ async def version(connection: Connection, name: str) -> int:
 
 
 async def check(connection: Connection, name: str) -> None:
-    """Raise `SourceUnavailable` unless this release can relay from the outbox. The outbox of a newer release is compatible."""
+    """Raise `SourceUnavailable` unless this release can relay from the outbox. The outbox of a newer release is
+    compatible."""
     try:
         found = await version(connection, name)
     except InvalidInput as error:

@@ -39,7 +39,8 @@ GRANT EXECUTE ON FUNCTION
 
 
 async def install(url: str) -> bool:
-    """Create the outbox if it is missing or outdated. Return whether anything was changed. A current outbox is not locked."""
+    """Create the outbox if it is missing or outdated. Return whether anything was changed. A current outbox is not
+    locked."""
     path = sqlite_path(url)
     if path is None:
         return await _install_postgres(url)

@@ -120,7 +120,8 @@ class SqliteSource:
     async def _mark(self) -> None:
         """Write the marker. It names the last row that the application may delete, because Hookline's database has it.
 
-        A marker with another place may come from an earlier database of Hookline. So it is replaced before the first read.
+        A marker with another place may come from an earlier database of Hookline. So it is replaced before the first
+        read.
         """
         if self._place == self._marked:
             return

@@ -1,7 +1,7 @@
 """Reads an application's SQLite file. It writes nothing to the file, and holds locks only during one short read.
 
-Only SQLite opens the file. If the application runs in this process, closing another descriptor of the file would drop the locks
-that SQLite holds.
+Only SQLite opens the file. If the application runs in this process, closing another descriptor of the file would drop
+the locks that SQLite holds.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class Batch(Struct, frozen=True, kw_only=True):
 
 
 class Stamps(Struct, frozen=True):
-    """The times and sizes of the file and its WAL. A change means that somebody has written. Reading them needs no lock."""
+    """The times and sizes of the file and its WAL. A change means that somebody has written. Reading them needs no
+    lock."""
 
     database: _Stamp
     wal: _Stamp
@@ -87,7 +88,8 @@ class SqliteFile:
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Open the file for one short read of committed data.
 
-        Raises `Absent`, `TemporarilyUnreadable` or `SourceUnavailable`, on entry or on exit. Discard the data after an error.
+        Raises `Absent`, `TemporarilyUnreadable` or `SourceUnavailable`, on entry or on exit. Discard the data after an
+        error.
         """
         self._note_stamps()
         try:
@@ -143,7 +145,8 @@ class SqliteFile:
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
-        """Connect. A WAL-mode file that nobody has open has no WAL, and SQLite would create one that belongs to our user.
+        """Connect. A WAL-mode file that nobody has open has no WAL, and SQLite would create one that belongs to our
+        user.
 
         The application could not use that WAL. So such a file is opened as immutable, and the data is used only if the
         file did not change meanwhile.

@@ -35,7 +35,8 @@ def is_foreign(file: Path) -> bool:
 def shared_lock(file: Path) -> Iterator[bool]:
     """Take a shared lock. Yield False if a writer holds or awaits the lock.
 
-    Close every connection to the file before the end: closing the descriptor also drops the locks of SQLite in this process.
+    Close every connection to the file before the end: closing the descriptor also drops the locks of SQLite in this
+    process.
     """
     fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     try:

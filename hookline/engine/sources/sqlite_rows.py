@@ -1,4 +1,5 @@
-"""Parses rows of an application's table `hookline_outbox`. Pure. It never raises: an invalid value becomes the row's fault."""
+"""Parses rows of an application's table `hookline_outbox`. Pure. It never raises: an invalid value becomes the row's
+fault."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ def place_of(raw: Mapping[str, Any]) -> OutboxPlace:
 
 
 def uid_of(value: Any) -> str:
-    """Return the uid as text. A uid that does not have Hookline's form becomes a digest, which still identifies the row."""
+    """Return the uid as text. A uid that does not have Hookline's form becomes a digest, which still identifies the
+    row."""
     text = value.decode("latin-1") if isinstance(value, bytes) else repr(value)
     return text if _UID.fullmatch(text) else hashlib.sha256(text.encode("latin-1", "replace")).hexdigest()[:24]
 

@@ -45,7 +45,8 @@ class SourceView(Struct, frozen=True, kw_only=True):
 
 
 async def examine(url: str, store: Store) -> SourceView:
-    """Return the status. Raises `SourceUnavailable` if the relay cannot use this outbox; its text says why and what to do."""
+    """Return the status. Raises `SourceUnavailable` if the relay cannot use this outbox; its text says why and what to
+    do."""
     path = sqlite_path(url)
     if path is None:
         return await _postgres(url)

@@ -8,8 +8,8 @@ from typing import Any
 from hookline.outbox.adapters.base import Adapter
 from hookline.outbox.errors import UnknownConnection
 
-# The key is the package that defines the class of a connection. Each module has `sync(conn)`, `asynchronous(conn)` or both.
-# They return None for an object that the module cannot use.
+# The key is the package that defines the class of a connection. Each module has `sync(conn)`, `asynchronous(conn)` or
+# both. They return None for an object that the module cannot use.
 _MODULES = {
     "sqlite3": "sqlite",
     "psycopg": "psycopg3",

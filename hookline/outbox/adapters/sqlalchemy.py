@@ -1,4 +1,5 @@
-"""The adapters for connections and sessions of SQLAlchemy 2, async or not, on PostgreSQL and SQLite with any driver."""
+"""The adapters for connections and sessions of SQLAlchemy 2, async or not, on PostgreSQL and SQLite with any
+driver."""
 
 from __future__ import annotations
 

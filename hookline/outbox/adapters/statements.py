@@ -1,4 +1,5 @@
-"""The statement that writes events to an outbox, for each engine. Its only parameter is all events as one JSON document."""
+"""The statement that writes events to an outbox, for each engine. Its only parameter is all events as one JSON
+document."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ COLUMNS = (
 _EXTRACTED = ", ".join(f"json_extract(value, '$.{column}')" for column in COLUMNS)
 
 PUBLISH: dict[Engine, Statement] = {
-    # The parameter is cast to text first: an application may have told its driver to encode every json parameter as JSON.
+    # The parameter is cast to text first: an application may have told its driver to encode every json parameter as
+    # JSON.
     "postgres": Statement("SELECT hookline.publish_events(CAST(CAST(:events AS text) AS json))"),
     # json_each returns the events in their order.
     "sqlite": Statement(

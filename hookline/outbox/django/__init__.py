@@ -26,7 +26,8 @@ __all__ = ["Event", "event", "publish", "publish_many"]
 def publish(
     app: str, event_type: str, payload: Any, *, using: str = DEFAULT_DB_ALIAS, **options: Unpack[EventOptions]
 ) -> str:
-    """Call `hookline.outbox.publish`, which documents the arguments, in the open transaction of the database `using`."""
+    """Call `hookline.outbox.publish`, which documents the arguments, in the open transaction of the database
+    `using`."""
     return outbox.publish(connections[using], app, event_type, payload, **options)
 
 

@@ -2,8 +2,8 @@
 
     app.add_middleware(IdempotencyMiddleware, store=AsyncPostgresKeys(pool), settings=IdempotencySettings(verifier=verifier))
 
-A verified webhook is `request.state.hookline_webhook`. A handler that has started runs to its end even if the client goes away,
-and its response is saved. A response is saved before its last byte is sent.
+A verified webhook is `request.state.hookline_webhook`. A handler that has started runs to its end even if the client
+goes away, and its response is saved. A response is saved before its last byte is sent.
 """
 
 from __future__ import annotations
@@ -170,7 +170,8 @@ def _whole(scope: Scope) -> str:
 
 
 def _routed(scope: Scope) -> str:
-    """Return the path that the router uses: without the server's root, but with the mounts of the application itself."""
+    """Return the path that the router uses: without the server's root, but with the mounts of the application
+    itself."""
     root: str = scope.get("root_path", "")
     server_root: str = scope.get("app_root_path", root)  # Starlette adds this: the root before its own mounts
     if _is_litestar_mount(scope):

@@ -216,7 +216,8 @@ from_webhook.needs_verifier = True  # type: ignore[attr-defined]
 
 
 def from_json(*path: str) -> Callable[[IncomingRequest], str | None]:
-    """Make a `key` function that reads a string or an integer from the JSON body, such as `from_json("event", "id")`."""
+    """Make a `key` function that reads a string or an integer from the JSON body, such as `from_json("event",
+    "id")`."""
 
     def key(request: IncomingRequest) -> str | None:
         value = _decoded(request.body)

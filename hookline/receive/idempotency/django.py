@@ -3,8 +3,9 @@
     MIDDLEWARE = [..., "hookline.receive.idempotency.django.IdempotencyMiddleware"]
     HOOKLINE_IDEMPOTENCY = {"STORE": "shop.keys.store", "REQUIRED": True, "ONLY": ["/webhooks/"]}
 
-The names are those of `IdempotencySettings` in capitals. Objects and functions may be given by their dotted path. For several
-sets of settings, make several subclasses, each with `store` and `options`. Under ASGI the middleware needs ASYNC_STORE.
+The names are those of `IdempotencySettings` in capitals. Objects and functions may be given by their dotted path. For
+several sets of settings, make several subclasses, each with `store` and `options`. Under ASGI the middleware needs
+ASYNC_STORE.
 
 A verified webhook is `request.hookline_webhook`. Put the middleware after CsrfViewMiddleware and after authentication.
 It may send a saved response without calling the view, so the request must be checked before.
@@ -40,7 +41,8 @@ _OBJECTS = frozenset({"store", "async_store", "verifier", "key", "scope", "url",
 
 
 class _Pending:
-    """A request whose key is taken just before its view is called. With a synchronous store, its coroutines never wait."""
+    """A request whose key is taken just before its view is called. With a synchronous store, its coroutines never
+    wait."""
 
     hold: Hold | None = None
 

@@ -4,8 +4,8 @@
     @idempotent(keys, IdempotencySettings(verifier=verifier))
     def stripe(): ...
 
-An async store is for endpoints of Starlette, sync and async, and for async views of Django. FastAPI makes the response after
-all decorators have run. So a FastAPI router needs another route class:
+An async store is for endpoints of Starlette, sync and async, and for async views of Django. FastAPI makes the response
+after all decorators have run. So a FastAPI router needs another route class:
 
     router = APIRouter(route_class=idempotent_route(keys, settings))
 

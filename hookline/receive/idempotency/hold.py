@@ -165,7 +165,8 @@ class BaseHolder(ABC):
     def _clean_in_background(self) -> None: ...
 
     async def take(self, claim: Claim) -> Hold | None:
-        """Take the key. Return None if the handler is to run without protection. Raise `Answered` if it must not run."""
+        """Take the key. Return None if the handler is to run without protection. Raise `Answered` if it must not
+        run."""
         hold = Hold(self, claim)
         try:
             answer = await hold.begin()

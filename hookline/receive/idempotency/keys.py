@@ -1,11 +1,11 @@
 """The interface of the stores of idempotency keys, and the data types that it uses. No I/O.
 
-The first request with a key takes it with `begin`, for the time of a lease and with a random token. The holder renews the lease
-while the handler runs. It ends the hold with `finish`, which saves the response, or with `release`, which frees the key. If the
-holder dies, the lease ends, and the next copy of the request takes the key over.
+The first request with a key takes it with `begin`, for the time of a lease and with a random token. The holder renews
+the lease while the handler runs. It ends the hold with `finish`, which saves the response, or with `release`, which
+frees the key. If the holder dies, the lease ends, and the next copy of the request takes the key over.
 
-Each method may be called again with the same token if its result was lost: a second `begin` returns Fresh again, and a second
-`finish` returns True again. After a call that was cancelled or failed, `release` is always safe.
+Each method may be called again with the same token if its result was lost: a second `begin` returns Fresh again, and a
+second `finish` returns True again. After a call that was cancelled or failed, `release` is always safe.
 """
 
 from __future__ import annotations
@@ -130,12 +130,13 @@ def decode(raw: bytes) -> StoredResponse:
 class KeyStore(Protocol):
     """A store of keys. Threads may share it.
 
-    `key` and `fingerprint` are hashes of 32 bytes, and `token` is 16 random bytes. `lease` and `ttl` are seconds. If the store
-    is not available, every method raises `KeyStoreUnavailable` and no other error.
+    `key` and `fingerprint` are hashes of 32 bytes, and `token` is 16 random bytes. `lease` and `ttl` are seconds. If
+    the store is not available, every method raises `KeyStoreUnavailable` and no other error.
     """
 
     def begin(self, key: bytes, fingerprint: bytes, *, token: bytes, lease: float) -> Answer:
-        """Take the key if it is new or expired, has this token already, or has the same fingerprint and an ended lease."""
+        """Take the key if it is new or expired, has this token already, or has the same fingerprint and an ended
+        lease."""
         ...
 
     def renew(self, key: bytes, token: bytes, lease: float) -> bool:
@@ -143,7 +144,8 @@ class KeyStore(Protocol):
         ...
 
     def finish(self, key: bytes, token: bytes, response: StoredResponse, ttl: float) -> bool:
-        """Save the response for `ttl` seconds. Return False, and save nothing, if another request has the key or it is gone."""
+        """Save the response for `ttl` seconds. Return False, and save nothing, if another request has the key or it is
+        gone."""
         ...
 
     def release(self, key: bytes, token: bytes) -> None:
@@ -170,7 +172,8 @@ class AsyncKeyStore(Protocol):
 
 
 class SyncKeyStore:
-    """A `KeyStore` that runs the coroutines of `_steps`. They never wait, because `_steps` uses a synchronous client."""
+    """A `KeyStore` that runs the coroutines of `_steps`. They never wait, because `_steps` uses a synchronous
+    client."""
 
     def __init__(self, steps: AsyncKeyStore) -> None:
         self._steps = steps

@@ -1,9 +1,9 @@
 """Decide whether a URL path is below another one, in any way in which a server may read its spelling. No I/O.
 
-Servers, proxies and routers read paths differently: Starlette's `^/hooks$` also matches `/hooks` with a line break after it,
-Litestar removes double slashes, and a pattern may ignore case. If a router took a path for a guarded one and this module did
-not, the verifier could be bypassed. So a path is below an entry if any reading of it is. As a consequence, an odd spelling of
-another page may need a signature.
+Servers, proxies and routers read paths differently: Starlette's `^/hooks$` also matches `/hooks` with a line break
+after it, Litestar removes double slashes, and a pattern may ignore case. If a router took a path for a guarded one and
+this module did not, the verifier could be bypassed. So a path is below an entry if any reading of it is. As a
+consequence, an odd spelling of another page may need a signature.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def plain_path(entry: object) -> bool:
 
 
 def key_path(path: str) -> str:
-    """Return one form for all spellings of a path, so that a copy of a signed request with another spelling has the same key."""
+    """Return one form for all spellings of a path, so that a copy of a signed request with another spelling has the
+    same key."""
     return _valued(_loosest(path))
 
 
@@ -70,7 +71,8 @@ _prefix = lru_cache(maxsize=256)(_loosest)  # for the entries of the settings on
 
 
 def same_path(path: str) -> str:
-    """Return the path with only slashes and control characters normalized, to distinguish requests that share a key."""
+    """Return the path with only slashes and control characters normalized, to distinguish requests that share a
+    key."""
     return _joined("".join(filter(str.isprintable, path)))
 
 

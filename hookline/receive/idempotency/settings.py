@@ -47,7 +47,8 @@ def is_final(status: int) -> bool:
 
 
 def succeeded(status: int) -> bool:
-    """Return True for 2xx only. With `keeps=succeeded`, a failed webhook can be replayed after the handler is fixed."""
+    """Return True for 2xx only. With `keeps=succeeded`, a failed webhook can be replayed after the handler is
+    fixed."""
     return 200 <= status < 300
 
 

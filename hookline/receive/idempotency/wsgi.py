@@ -2,8 +2,8 @@
 
     app.wsgi_app = IdempotencyMiddleware(app.wsgi_app, PostgresKeys(pool), IdempotencySettings(verifier=verifier))
 
-A verified webhook is `environ["hookline.webhook"]`. A response is saved before its last byte is sent. A streamed response is
-read to its end even if the client goes away.
+A verified webhook is `environ["hookline.webhook"]`. A response is saved before its last byte is sent. A streamed
+response is read to its end even if the client goes away.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Exactly one effect per webhook: its key is recorded in the transaction of the effect, so both are committed or neither.
+"""Exactly one effect per webhook: its key is recorded in the transaction of the effect, so both are committed or
+neither.
 
     from hookline.receive import inbox
 
@@ -6,11 +7,11 @@
         if first:
             conn.execute("INSERT INTO payments ...")
 
-Or acknowledge first and process later: `inbox.accept(conn, webhook)` stores the event, and an `InboxWorker` runs the handler
-and retries it.
+Or acknowledge first and process later: `inbox.accept(conn, webhook)` stores the event, and an `InboxWorker` runs the
+handler and retries it.
 
-`conn` is the connection or session that you already have: sqlite3, psycopg 3, psycopg2, SQLAlchemy or Django. The functions
-whose names end in `_async` take async ones of asyncpg, psycopg and SQLAlchemy. No function commits.
+`conn` is the connection or session that you already have: sqlite3, psycopg 3, psycopg2, SQLAlchemy or Django. The
+functions whose names end in `_async` take async ones of asyncpg, psycopg and SQLAlchemy. No function commits.
 docs/guides/deduplicate-with-the-inbox.md explains how to set up the tables.
 """
 

@@ -35,11 +35,11 @@ def once(conn: Any, key: str, scope: str = "") -> AbstractContextManager[bool]:
             if first:
                 conn.execute("UPDATE accounts SET ...")
 
-    Commit after the block, as you always do. A rollback of the transaction also removes the key. If the block raises, the key
-    and the effect are undone at once, by a savepoint, whether or not you commit the transaction.
+    Commit after the block, as you always do. A rollback of the transaction also removes the key. If the block raises,
+    the key and the effect are undone at once, by a savepoint, whether or not you commit the transaction.
 
-    key    the id that all copies of an event share: 1 to 256 characters
-    scope  the owner of the key, if several senders or tenants share the table. The same key in another scope is another key
+    key    the id that all copies of an event share: 1 to 256 characters scope  the owner of the key, if several
+    senders or tenants share the table. The same key in another scope is another key
 
     On PostgreSQL, a copy that arrives while the transaction of the first request is open waits for its end. If that
     transaction is rolled back, the copy is the first. On SQLite every writer waits for the one before it. Raises
@@ -74,7 +74,8 @@ class AcceptOptions(TypedDict, total=False):
 
 
 def accept(conn: Any, webhook: Webhook | bytes, **options: Unpack[AcceptOptions]) -> bool:
-    """Store an event for the worker in the open transaction of `conn`. Return False if it is a copy. Commit, then answer 200.
+    """Store an event for the worker in the open transaction of `conn`. Return False if it is a copy. Commit, then
+    answer 200.
 
     webhook     the result of `Verifier.verify`, or the bytes of the body
     key         the id that all copies of the event share. The default is the webhook's own id

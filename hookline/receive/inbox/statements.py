@@ -1,7 +1,7 @@
 """The SQL statements of the inbox. PostgreSQL uses its own clock. SQLite gets the time as `:now`.
 
-Most statements are written once, with the macros of `_MACROS`. PostgreSQL parameters have explicit casts, because each driver
-infers other types.
+Most statements are written once, with the macros of `_MACROS`. PostgreSQL parameters have explicit casts, because each
+driver infers other types.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import re
 
 from hookline.outbox.adapters.base import Engine, Statement
 
-# For each macro, the SQL of PostgreSQL and of SQLite. `\1` is the argument. SQLite stores times as microseconds since 1970.
+# For each macro, the SQL of PostgreSQL and of SQLite. `\1` is the argument. SQLite stores times as microseconds since
+# 1970.
 _MACROS: list[tuple[str, str, str]] = [
     (r"SECONDS\(([^()]*)\)", r"\1 * interval '1 second'", r"CAST(\1 * 1000000 AS integer)"),
     (r"MICROS\(([^()]*)\)", r"CAST(extract(epoch FROM \1) * 1000000 AS bigint)", r"\1"),
@@ -188,8 +189,8 @@ WITH since AS (
 SELECT DATE_OF(at), sum(fresh), sum(copy), sum(effect), sum(again) FROM happened GROUP BY 1
 """)
 
-# Today's date, how many events wait, for how long the oldest has been due, and how many are dead. An event that is due later
-# waits for a retry, or for the end of its claim.
+# Today's date, how many events wait, for how long the oldest has been due, and how many are dead. An event that is due
+# later waits for a retry, or for the end of its claim.
 BACKLOG = Pair("""
 SELECT DATE_OF(NOW),
        (SELECT count(*) FROM hookline_inbox_event WHERE state = 'open'),

@@ -54,7 +54,8 @@ class InboxWorker(WorkerLoop):
             thread.join()
 
     def stop(self, timeout: float | None = None) -> bool:
-        """Take no more events, and wait for running handlers. Return False if one still runs after `timeout` seconds."""
+        """Take no more events, and wait for running handlers. Return False if one still runs after `timeout`
+        seconds."""
         self._stop()
         ends = None if timeout is None else clock.monotonic() + timeout
         others = [thread for thread in self._running if thread is not threading.current_thread() and thread.is_alive()]

@@ -41,7 +41,8 @@ class AsyncInboxWorker(WorkerLoop):
         super().__init__(connect, handlers, options, tasks=tasks)
 
     async def run(self) -> None:
-        """Start, and return after `stop` was called and all handlers have ended. If this is cancelled, cancel the tasks."""
+        """Start, and return after `stop` was called and all handlers have ended. If this is cancelled, cancel the
+        tasks."""
         self.start()
         try:
             await asyncio.gather(*self._running)

@@ -23,9 +23,9 @@ CREATE TABLE IF NOT EXISTS {table} (
 CREATE INDEX IF NOT EXISTS {index} ON {table} (expires_at);
 """
 
-# A copy that cannot take the key only reads. If the statement returns no row, another request took or released the key between
-# the snapshot and the INSERT. Then the statement must run again.
-# $1 key, $2 fingerprint, $3 token, $4 seconds of the lease, $5 seconds for which the row is kept after the lease.
+# A copy that cannot take the key only reads. If the statement returns no row, another request took or released the key
+# between the snapshot and the INSERT. Then the statement must run again. $1 key, $2 fingerprint, $3 token, $4 seconds
+# of the lease, $5 seconds for which the row is kept after the lease.
 _BEGIN = """
 WITH settled AS (
     SELECT

@@ -3,8 +3,8 @@
     keys = RedisKeys(redis.Redis())            # or a RedisCluster: each key is one record
     keys = AsyncRedisKeys(redis.asyncio.Redis())
 
-Each method is one script, which Redis runs atomically with its own clock. Redis deletes expired records by itself. If Redis
-loses a record, the handler may run again. So set `maxmemory-policy noeviction` and `appendonly yes`.
+Each method is one script, which Redis runs atomically with its own clock. Redis deletes expired records by itself. If
+Redis loses a record, the handler may run again. So set `maxmemory-policy noeviction` and `appendonly yes`.
 """
 
 from __future__ import annotations
@@ -190,7 +190,8 @@ class _Keys:
 
 class RedisKeys(keys.SyncKeyStore):
     def __init__(self, client: Any, *, prefix: str = PREFIX, timeout: float = 5.0) -> None:
-        """`timeout`: seconds to wait for a connection of the client's pool. The store uses at most half of the pool."""
+        """`timeout`: seconds to wait for a connection of the client's pool. The store uses at most half of the
+        pool."""
         if _is_async(client) is True:
             raise InvalidInput("RedisKeys is not async: give this client to AsyncRedisKeys")
         super().__init__(_Keys(client, prefix, timeout, is_async=False))

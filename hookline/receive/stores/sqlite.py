@@ -28,8 +28,8 @@ __all__ = ["AsyncSqliteKeys", "SqliteKeys"]
 
 T = TypeVar("T")
 
-# Instants are microseconds since 1970. A row is valid until `expires_at`. `lease` is the length of the lease in microseconds.
-# If the lease ends later than a lease that begins now, the clock was set back.
+# Instants are microseconds since 1970. A row is valid until `expires_at`. `lease` is the length of the lease in
+# microseconds. If the lease ends later than a lease that begins now, the clock was set back.
 _TABLE = """
 CREATE TABLE IF NOT EXISTS hookline_idempotency (
     key         BLOB PRIMARY KEY,
@@ -111,7 +111,8 @@ class SqliteKeys:
                 if isinstance(answer, keys.Fresh):
                     conn.execute(_TAKE, (key, fingerprint, token, answer.run, *_until(lease)))
                 elif isinstance(answer, keys.InProgress) and held and held.is_too_far:
-                    # Start the lease again now: a living holder renews it in time, and the lease of a dead holder ends.
+                    # Start the lease again now: a living holder renews it in time, and the lease of a dead holder
+                    # ends.
                     answer = keys.InProgress(held.lease / 1e6)
                     conn.execute(_RENEW, (*_until(answer.retry_after), key, held.token))
             return answer
@@ -259,7 +260,8 @@ def _checked(path: str | os.PathLike[str]) -> Path:
 
 
 def _open(path: Path, timeout: float) -> sqlite3.Connection:
-    """Open the file. Only its owner may read a new file: it has responses in it. SQLite gives its WAL the same permissions."""
+    """Open the file. Only its owner may read a new file: it has responses in it. SQLite gives its WAL the same
+    permissions."""
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     conn = sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
     try:

@@ -59,7 +59,9 @@ class FleetState(Struct, frozen=True, kw_only=True):
 
     now: datetime
     depths: Depths
-    pulses: Sequence[Pulse]  # of the last hour, oldest first: sums per minute, then single pulses
+    # The pulses of the last hour, oldest first. A pulse is what one process counted in ten seconds; older pulses are
+    # summed per minute.
+    pulses: Sequence[Pulse]
     checks: Sequence[EarlierCheck] = ()  # earlier evaluations, oldest first
     unhealthy: Sequence[UnhealthyEndpoint] = ()  # endpoints whose circuit is not closed, or whose attempts failed
     usual_deaths: float = 0.0  # deaths per hour; only set if deliveries died recently
@@ -77,7 +79,8 @@ def deaths(pulses: Sequence[Pulse], now: datetime) -> float:
 
 
 def usual_deaths(day: Sequence[Pulse], now: datetime) -> float:
-    """Return the average number of deaths per hour in the day before the last hour, or in as much of it as is known."""
+    """Return the average number of deaths per hour in the day before the last hour, or in as much of it as is
+    known."""
     before = [pulse for pulse in day if pulse.at <= now - timedelta(seconds=DEATHS_WINDOW)]
     if not before:
         return 0.0

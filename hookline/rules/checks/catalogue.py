@@ -169,7 +169,8 @@ def moves(change: EndpointChange, current: Endpoint) -> bool:
 
 
 def check_nothing_hidden(current: Endpoint) -> None:
-    """Refuse a new host while the endpoint has secret headers: the owner of the new host would receive their values."""
+    """Refuse a new host while the endpoint has secret headers: the owner of the new host would receive their
+    values."""
     hidden = [name for name in current.headers if is_sensitive(name)]
     if hidden:
         raise InvalidInput(

@@ -1,4 +1,5 @@
-"""Checks of names, text, numbers and times in requests. Each check raises `InvalidInput` with a message of one line."""
+"""Checks of names, text, numbers and times in requests. Each check raises `InvalidInput` with a message of one
+line."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ def check_listed(field: str, values: Sequence[str], limit: int) -> None:
 
 
 def check_text(field: str, value: str, longest: int, shortest: int = 0) -> str:
-    """Check that both databases can store the text: PostgreSQL rejects NUL, and UTF-8 cannot encode a lone surrogate."""
+    """Check that both databases can store the text: PostgreSQL rejects NUL, and UTF-8 cannot encode a lone
+    surrogate."""
     if not shortest <= len(value) <= longest:
         raise InvalidInput(f"must be {shortest} to {longest} characters long", field=field)
     if "\x00" in value or not _encodable(value):
@@ -53,7 +55,8 @@ def check_text(field: str, value: str, longest: int, shortest: int = 0) -> str:
 
 
 def one_line(text: str) -> str:
-    """Replace all unprintable characters with spaces: line ends, terminal escapes, characters that reverse text direction."""
+    """Replace all unprintable characters with spaces: line ends, terminal escapes, characters that reverse text
+    direction."""
     return "".join(each if each.isprintable() else " " for each in text).strip()
 
 
@@ -108,7 +111,8 @@ def lasting(seconds: float) -> str:
 
 
 def clean(text: str, keep: str = "") -> str:
-    """Escape control characters, so that an endpoint's response cannot move a terminal's cursor or fake a line of output."""
+    """Escape control characters, so that an endpoint's response cannot move a terminal's cursor or fake a line of
+    output."""
     return "".join(
         letter if letter.isprintable() or letter in keep else letter.encode("unicode_escape").decode()
         for letter in text

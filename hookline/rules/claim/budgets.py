@@ -1,12 +1,12 @@
 """Budgets: how much a lane may take once a claim looks at it.
 
-A lane takes from a chain of budgets, and the smallest one decides: its fair part of the claim, its own slots, its application's
-slots, and its application's starts per second. A lane that a full budget refuses joins that budget's line. Each unit that
-comes free wakes the first lane in that line.
+A lane takes from a chain of budgets, and the smallest one decides: its fair part of the claim, its own slots, its
+application's slots, and its application's starts per second. A lane that a full budget refuses joins that budget's
+line. Each unit that comes free wakes the first lane in that line.
 
 Slots (`Slots`) belong to one worker, so their counts and lines are in its memory. Starts (`StartBudget`) belong to an
-application on all workers, so their line is in the database: `turn_at` is a lane's place, `tail_at` is the end of the line.
-Limits of the endpoint itself (circuit, throttle, concurrency, pace) are in `rules/lane/`.
+application on all workers, so their line is in the database: `turn_at` is a lane's place, `tail_at` is the end of the
+line. Limits of the endpoint itself (circuit, throttle, concurrency, pace) are in `rules/lane/`.
 """
 
 from __future__ import annotations
@@ -136,9 +136,9 @@ class StartBudget:
     """The requests that one claim may start under an application's rate limit. The claim holds the lock of `app_pace`.
 
     A lane that gets nothing is given a turn: the next start that is not another lane's turn. So each start wakes one
-    lane, however many wait, and a lane goes to the back of the line after each start. The lane whose turn comes may have
-    nothing to send by then, or may be paused. Therefore the lanes behind it are checked from time to time, and may take
-    an unused start before their turn.
+    lane, however many wait, and a lane goes to the back of the line after each start. The lane whose turn comes may
+    have nothing to send by then, or may be paused. Therefore the lanes behind it are checked from time to time, and
+    may take an unused start before their turn.
     """
 
     def __init__(self, pace: AppPace, rate: float, now: datetime) -> None:

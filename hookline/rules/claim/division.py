@@ -1,4 +1,5 @@
-"""One claim: divides free slots among the lanes that are due. Both engines call it while they hold the lanes' locks."""
+"""One claim: divides free slots among the lanes that are due. Both engines call it while they hold the lanes'
+locks."""
 
 from __future__ import annotations
 
@@ -77,7 +78,8 @@ class Division:
     def reserve(self, apps: Mapping[int, int], backlogged: Container[int]) -> None:
         """Reserve half of the slots for the lanes that the rotation chose, given as application by endpoint.
 
-        Each application gets the same number, divided among its lanes. Only lanes with a backlog get more than one slot.
+        Each application gets the same number, divided among its lanes. Only lanes with a backlog get more than one
+        slot.
         """
         lanes = Counter(apps.values())
         for_each = self.left // 2 // max(1, len(lanes))
@@ -151,7 +153,8 @@ class Division:
                 self._started.add(no)
 
     def after(self, lane: Lane, admission: Admission, *, taken: int, floor: datetime | None, lease: float) -> Lane:
-        """Return the lane after `taken` deliveries were leased. `floor` is the earliest due time of the rest, if any."""
+        """Return the lane after `taken` deliveries were leased. `floor` is the earliest due time of the rest, if
+        any."""
         if floor is not None and (admission.lane_full or admission.app_full):
             self.refused[lane.endpoint_no] = lane.app_no if admission.app_full else None
         after = after_claim(lane, admission, taken=taken, left_floor=floor, now=self.now, lease=lease)

@@ -1,8 +1,9 @@
 """Rotation: which lanes a claim looks at while more are ready than it can look at.
 
-Lanes are looked at in the order in which they became ready. That is fair among lanes, but an application with thousands of
-ready lanes would delay everybody else. So while there is such a backlog of lanes, half of each claim goes round the
-applications, and the other half follows the order of readiness. `budgets.py` decides how much each lane may take.
+Lanes are looked at in the order in which they became ready. That is fair among lanes, but an application with
+thousands of ready lanes would delay everybody else. So while there is such a backlog of lanes, half of each claim goes
+round the applications, and the other half follows the order of readiness. `budgets.py` decides how much each lane may
+take.
 """
 
 from __future__ import annotations
@@ -33,15 +34,16 @@ class Rotation:
     def note(self, apps: Iterable[int | None], tokens: int, *, more: bool) -> None:
         """Start or stop the rotation after a claim read `tokens` wake tokens of these applications.
 
-        `more` says that further tokens may be ready. The rotation does not start while each application has one token only.
+        `more` says that further wake tokens may be ready. The rotation does not start while each application has one
+        wake token only.
         """
         self._active = more and (self._active or len(set(apps)) < tokens)
 
     def visited(self, last: int | None, *, took: float, now: float) -> None:
         """Continue below the application `last`; None starts again at the top.
 
-        After a slow look-up, the rotation pauses. The look-up was slow because it skipped many tokens that are not due
-        yet, or on PostgreSQL dead tokens that a long transaction keeps.
+        After a slow look-up, the rotation pauses. The look-up was slow because it skipped many wake tokens that are
+        not due yet, or on PostgreSQL dead wake tokens that a long transaction keeps.
         """
         self.below = _TOP if last is None else last
         self._rest_until = now + min(LOOK_REST, 10 * took - 0.1)

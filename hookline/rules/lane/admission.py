@@ -1,7 +1,7 @@
 """Admission: how many deliveries a claim may take from a lane now, and when a claim should check the lane again.
 
-Both database engines call `admit` while they hold the lane's row lock, lease up to that many deliveries, and store the result of
-`after_claim` if the lane is limited. The row of a healthy lane without limits is never written.
+Both database engines call `admit` while they hold the lane's row lock, lease up to that many deliveries, and store the
+result of `after_claim` if the lane is limited. The row of a healthy lane without limits is never written.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Admission(Struct, frozen=True, kw_only=True):
     """The decision about one lane in one claim."""
 
     quota: int  # maximum number of deliveries to lease now
-    rest_at: datetime | None  # earliest time of the wake token for the remaining deliveries; None means no token
+    rest_at: datetime | None  # earliest time of the wake token for the remaining deliveries; None means no wake token
     waits: bool = False  # no free slot: the next outcome that frees one inserts the wake token
     counted: bool = False  # the leased deliveries are added to `in_flight`
     probe: bool = False
@@ -44,8 +44,8 @@ def limited(lane: Lane, policy: CircuitPolicy) -> bool:
 def window_of(lane: Lane, policy: CircuitPolicy) -> int | None:
     """Return the maximum number of requests in flight while the endpoint may be unhealthy; None for a healthy one.
 
-    After `threshold` failures a closed circuit opens only when they are also spread over time. Until then the lane gets the
-    small recovery window, so that an outage costs a few attempts and not one for each waiting delivery.
+    After `threshold` failures a closed circuit opens only when they are also spread over time. Until then the lane
+    gets the small recovery window, so that an outage costs a few attempts and not one for each waiting delivery.
     """
     if lane.circuit == Circuit.CLOSED and lane.failures >= policy.threshold:
         return policy.recovery_window
@@ -68,9 +68,10 @@ def admit(
     room: int | None,
     policy: CircuitPolicy,
 ) -> Admission:
-    """Decide for one lane. `want` is its fair part of the claim; `room` is how many more slots of this worker it may hold."""
+    """Decide for one lane. `want` is its fair part of the claim; `room` is how many more slots of this worker it may
+    hold."""
     if lane.status != EndpointStatus.ACTIVE:
-        # No token is needed: resuming inserts one, and the sweep ends the deliveries of a deleted endpoint.
+        # No wake token is needed: resuming inserts one, and the sweep ends the deliveries of a deleted endpoint.
         return Admission(quota=0, rest_at=None)
     if lane.held_until is not None and lane.held_until > now:
         return Admission(quota=0, rest_at=lane.held_until)
@@ -94,9 +95,10 @@ def next_start(lane: Lane, *, now: datetime, policy: CircuitPolicy) -> datetime 
     return now if lane.turn_at is None else max(now, lane.turn_at)
 
 
-# If a claim leaves deliveries behind, the lane is checked again at once, even if the quota fills its limit. The claim may
-# lease fewer than its quota (rows not yet due, or locked elsewhere), and then no request is in flight whose end would wake
-# the lane. Only a claim with quota 0 delays the lane: until the next allowed start, or until a request in flight ends.
+# If a claim leaves deliveries behind, the lane is checked again at once, even if the quota fills its limit. The claim
+# may lease fewer than its quota (rows not yet due, or locked elsewhere), and then no request is in flight whose end
+# would wake the lane. Only a claim with quota 0 delays the lane: until the next allowed start, or until a request in
+# flight ends.
 
 
 def _probe(lane: Lane, now: datetime, rate: float | None) -> Admission:
@@ -134,10 +136,12 @@ def effective_rate(lane: Lane, policy: CircuitPolicy) -> float | None:
 
 
 def burst(rate: float) -> float:
-    """Return how many starts may come at once: a sixteenth of the rate. A full second's worth would allow twice the rate.
+    """Return how many starts may come at once: a sixteenth of the rate. A full second's worth would allow twice the
+    rate.
 
-    Within the burst, a late claim loses no starts. A larger burst is visible to receivers, because requests may arrive closer
-    together than they started: with a tenth of 20 per second, a receiver counted 23 in one second on a busy machine.
+    Within the burst, a late claim loses no starts. A larger burst is visible to receivers, because requests may arrive
+    closer together than they started: with a tenth of 20 per second, a receiver counted 23 in one second on a busy
+    machine.
     """
     return max(1.0, rate / 16)
 
@@ -163,24 +167,27 @@ def advance(tat: datetime | None, now: datetime, rate: float, starts: int) -> da
 def _ahead(tat: datetime | None, now: datetime, rate: float) -> float:
     """Return by how many seconds the lane is ahead of its rate.
 
-    A `tat` much further in the future than this rate allows is ignored: it comes from a much lower rate, or the clock was set
-    back. A small excess is normal, after a concurrent claim or a doubled rate.
+    A `tat` much further in the future than this rate allows is ignored: it comes from a much lower rate, or the clock
+    was set back. A small excess is normal, after a concurrent claim or a doubled rate.
     """
     ahead = max(0.0, (tat - now).total_seconds()) if tat is not None else 0.0
     return ahead if ahead <= 2 * burst(rate) / rate + _OVERLAP else 0.0
 
 
 def _ceil(seconds: float) -> timedelta:
-    """Round up to a whole microsecond, at least one. Rounded down, a start is too early and a short wait never ends."""
+    """Round up to a whole microsecond, at least one. Rounded down, a start is too early and a short wait never
+    ends."""
     return timedelta(microseconds=max(1, math.ceil(seconds * 1e6 - 1e-3)))
 
 
 def after_claim(
     lane: Lane, admission: Admission, *, taken: int, left_floor: datetime | None, now: datetime, lease: float
 ) -> Lane:
-    """Return the lane after `taken` deliveries were leased. `left_floor` is the earliest due time of the remaining ones.
+    """Return the lane after `taken` deliveries were leased. `left_floor` is the earliest due time of the remaining
+    ones.
 
-    The leased deliveries must carry the epoch of the returned lane, because a probe that replaces a lost one begins a new epoch.
+    The leased deliveries must carry the epoch of the returned lane, because a probe that replaces a lost one begins a
+    new epoch.
     """
     changes: dict[str, object] = {}
     if admission.counted and taken:

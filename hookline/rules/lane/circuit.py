@@ -77,8 +77,8 @@ def fold(
 def reset(lane: Lane, *, now: datetime, cause: str) -> Fold:
     """Return the lane after an operator reset it: circuit, pace and Retry-After are cleared, configured limits stay.
 
-    Requests that are still in flight belong to the previous epoch, so their outcomes do not affect the circuit. A `Retry-After`
-    or a 410 in such a response still takes effect. The caller must wake the lane.
+    Requests that are still in flight belong to the previous epoch, so their outcomes do not affect the circuit. A
+    `Retry-After` or a 410 in such a response still takes effect. The caller must wake the lane.
     """
     clean = replace(
         without_pace(lane),
@@ -102,10 +102,11 @@ def reset(lane: Lane, *, now: datetime, cause: str) -> Fold:
 def open_by_hand(
     lane: Lane, *, now: datetime, until: datetime | None, cause: str, policy: CircuitPolicy, chance: random.Random
 ) -> Fold:
-    """Return the lane after an operator opened its circuit, until the given time or for the usual cooldown. A probe follows.
+    """Return the lane after an operator opened its circuit, until the given time or for the usual cooldown. A probe
+    follows.
 
-    The failure count restarts, because the lane does not fail while nothing is sent. The cooldown does not grow. A probe that is
-    in flight keeps the lane until its lease ends. The caller must wake the lane.
+    The failure count restarts, because the lane does not fail while nothing is sent. The cooldown does not grow. A
+    probe that is in flight keeps the lane until its lease ends. The caller must wake the lane.
     """
     step = _Step(now, policy, chance)
     opened = step.open(lane, LaneEventKind.CIRCUIT_OPENED, cause)
@@ -121,7 +122,8 @@ def open_by_hand(
 
 
 def close_by_hand(lane: Lane, *, now: datetime, cause: str, policy: CircuitPolicy, chance: random.Random) -> Fold:
-    """Return the lane after an operator closed its circuit: it recovers as after a successful probe. Other limits stay.
+    """Return the lane after an operator closed its circuit: it recovers as after a successful probe. Other limits
+    stay.
 
     The caller must wake the lane.
     """
@@ -179,7 +181,8 @@ class _Step:
         return held <= self.now + A_MOMENT and until > max(held, self.now) + A_MOMENT
 
     def _can_slow(self, lane: Lane) -> bool:
-        """Return whether a complaint lowers the pace instead of counting as a failure. For a probe it counts as a failure."""
+        """Return whether a complaint lowers the pace instead of counting as a failure. For a probe it counts as a
+        failure."""
         return lane.circuit in (Circuit.CLOSED, Circuit.RECOVERING) and can_slow(lane, self.policy)
 
     def _slow(self, lane: Lane, outcome: LaneOutcome) -> Lane:
@@ -196,7 +199,8 @@ class _Step:
         return after
 
     def _neutral(self, lane: Lane, outcome: LaneOutcome) -> Lane:
-        """Handle an outcome that says nothing about health: released, lost or ambiguous. A new probe may start at once."""
+        """Handle an outcome that says nothing about health: released, lost or ambiguous. A new probe may start at
+        once."""
         if outcome.probe and lane.circuit == Circuit.HALF_OPEN:
             return replace(lane, circuit=Circuit.OPEN, probe_at=self.now, epoch=lane.epoch + 1)
         return lane
@@ -217,7 +221,8 @@ class _Step:
                 return lane
 
     def _widen(self, lane: Lane, cause: str) -> Lane:
-        """Double the window, at most once per `recovery_step`. Close the circuit when the window has reached its end size."""
+        """Double the window, at most once per `recovery_step`. Close the circuit when the window has reached its end
+        size."""
         window, since = lane.window or self.policy.recovery_window, lane.window_at or self.now
         if (self.now - since).total_seconds() < self.policy.recovery_step:
             return lane
@@ -236,7 +241,8 @@ class _Step:
             return lane
         if lane.circuit == Circuit.HALF_OPEN:
             return self.open(lane, LaneEventKind.CIRCUIT_PROBE_FAILED, cause)
-        # A single failure does not shrink the window. Otherwise an endpoint with 5 % failures would never finish recovering.
+        # A single failure does not shrink the window. Otherwise an endpoint with 5 % failures would never finish
+        # recovering.
         if lane.window is not None and 2 * lane.failures > self.policy.threshold:
             lane = replace(lane, window=max(1, lane.window // 2), window_at=self.now)
         spread = (self.now - first).total_seconds()
@@ -267,7 +273,8 @@ class _Step:
 
 
 def cooldown(trips: int, policy: CircuitPolicy, chance: random.Random) -> float:
-    """Return the seconds until the next probe. They double with each of the earlier `trips`, up to the cap, with 20 % jitter."""
+    """Return the seconds until the next probe. They double with each of the earlier `trips`, up to the cap, with 20 %
+    jitter."""
     doubled = min(policy.cooldown_cap, policy.cooldown * 2.0 ** min(trips, 60))
     return chance.uniform(0.8 * doubled, min(1.2 * doubled, policy.cooldown_cap))
 

@@ -1,12 +1,12 @@
 """The pace of a lane: an adaptive rate limit for an endpoint that asks for fewer requests.
 
-A complaint is a 429 response, or a 503 response with Retry-After. It halves the pace, at most once for all responses to one
-burst. Successes raise the pace: first it doubles, then it goes half-way back to the rate that was too high, then it grows by
-a twentieth of that rate at a time. So the pace settles just below the rate that the endpoint accepts. A lane without
-complaints has no pace.
+A complaint is a 429 response, or a 503 response with Retry-After. It halves the pace, at most once for all responses
+to one burst. Successes raise the pace: first it doubles, then it goes half-way back to the rate that was too high,
+then it grows by a twentieth of that rate at a time. So the pace settles just below the rate that the endpoint accepts.
+A lane without complaints has no pace.
 
-An endpoint may also fail again while it recovers. Then the next recovery stops at half the rate at which it failed, stays
-there for a while, and rises slowly from there.
+An endpoint may also fail again while it recovers. Then the next recovery stops at half the rate at which it failed,
+stays there for a while, and rises slowly from there.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ def raise_pace(lane: Lane, *, now: datetime, claimed_at: datetime | None, policy
 
 
 def remember_rate(lane: Lane, policy: CircuitPolicy) -> Lane:
-    """Remember the current rate at the first failure of a recovery. The window shrinks from here on, and the rate with it."""
+    """Remember the current rate at the first failure of a recovery. The window shrinks from here on, and the rate with
+    it."""
     if lane.circuit == Circuit.RECOVERING and lane.pace is None:
         return replace(lane, pace_top=effective_rate(lane, policy))
     return lane
@@ -82,7 +83,8 @@ def pace_after_failure(lane: Lane, *, now: datetime, policy: CircuitPolicy) -> L
 
 
 def pace_after_recovery(lane: Lane, *, now: datetime) -> Lane:
-    """Resume with the learned pace after a successful probe. The time during which the circuit was open does not count."""
+    """Resume with the learned pace after a successful probe. The time during which the circuit was open does not
+    count."""
     return lane if lane.pace is None else replace(lane, pace_at=now + STAY, slowed_at=now)
 
 

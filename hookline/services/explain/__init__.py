@@ -1,5 +1,5 @@
-"""The history of one message, read from the database: publication, acceptance, fan-out, attempts, holds and the next step.
-`hookline trace` and the message page show it."""
+"""The history of one message, read from the database: publication, acceptance, fan-out, attempts, holds and the next
+step. `hookline trace` and the message page show it."""
 
 from hookline.services.explain.advice import Remedy, advice, of_dead, remedy, sentences
 from hookline.services.explain.model import DeliveryHistory, MessageHistory, counted, word

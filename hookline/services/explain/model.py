@@ -47,7 +47,8 @@ class MessageHistory(Struct, frozen=True, kw_only=True):
 
     @property
     def published_at(self) -> datetime | None:
-        """Return when the event was written to an outbox, by the publisher's clock. The event id contains this instant."""
+        """Return when the event was written to an outbox, by the publisher's clock. The event id contains this
+        instant."""
         event_id = self.message.event_id
         if event_id is None or not event_id.startswith(ids.EVENT):
             return None

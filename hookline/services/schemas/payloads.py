@@ -1,6 +1,7 @@
 """Validate payloads with the schema of their event type, without blocking the event loop.
 
-A payload that is certainly cheap to check is checked at once. Others are checked in a separate process, with a time limit.
+A payload that is certainly cheap to check is checked at once. Others are checked in a separate process, with a time
+limit.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A pool of processes for validation jobs that may take long.
 
-The validation library holds the interpreter lock while it works, so a thread would block all other requests. A separate process
-blocks nothing and can be killed. Tenants take turns: at most one job of each tenant competes for a free process.
+The validation library holds the interpreter lock while it works, so a thread would block all other requests. A
+separate process blocks nothing and can be killed. Tenants take turns: at most one job of each tenant competes for a
+free process.
 """
 
 from __future__ import annotations
@@ -103,7 +104,8 @@ class Pool:
         self._waiting = 0
 
     async def run(self, tenant: str, job: Job, seconds: float) -> Answer:
-        """Run a job. Raises `TooCostly` if it needs more CPU seconds than given, and `Busy` if no process is free in time."""
+        """Run a job. Raises `TooCostly` if it needs more CPU seconds than given, and `Busy` if no process is free in
+        time."""
         if seconds <= 0:
             raise TooCostly
         try:

@@ -307,7 +307,8 @@ def _heavy(schema: dict[str, Any]) -> int:
 
 
 def _parts_of(value: Any) -> int:
-    """Return the cost of comparing a value: 10 for each list or object and each of its entries, 0 for a plain value."""
+    """Return the cost of comparing a value: 10 for each list or object and each of its entries, 0 for a plain
+    value."""
     found, left = 0, [value]
     while left:
         each = left.pop()
@@ -323,7 +324,8 @@ def _automata(schema: dict[str, Any]) -> int:
 
 
 def _states(pattern: str) -> int:
-    """Estimate the maximum number of states of a pattern. Repetitions may be nested, so their counts are multiplied."""
+    """Estimate the maximum number of states of a pattern. Repetitions may be nested, so their counts are
+    multiplied."""
     counts = [max(map(_number, pair)) for pair in _REPEATED.findall(pattern)]
     return min(len(pattern) * prod(max(1, count) for count in counts[:100]), CHEAP)
 

@@ -37,8 +37,8 @@ class EndpointState(Plans):
         actor: Actor | None = None,
         note: Note[Endpoint] | None = None,
     ) -> Endpoint:
-        """Pause, resume, disable or enable an endpoint. On resume, deliveries that the pause held get a new time budget
-        and the lane is woken.
+        """Pause, resume, disable or enable an endpoint. On resume, deliveries that the pause held get a new time
+        budget and the lane is woken.
 
         The change is recorded as a `LaneEvent`. To delete an endpoint, use `delete_endpoint`.
         """
@@ -81,8 +81,8 @@ class EndpointState(Plans):
         actor: Actor | None = None,
         note: Note[LaneEvent] | None = None,
     ) -> Plan[LaneEvent]:
-        """Open the circuit: nothing is sent until the given instant, or for the default cooldown. Then a probe is sent.
-        See `circuit.open_by_hand`."""
+        """Open the circuit: nothing is sent until the given instant, or for the default cooldown. Then a probe is
+        sent. See `circuit.open_by_hand`."""
 
         def change(lane: Lane, now: datetime) -> Fold:
             policy = self._options.circuit

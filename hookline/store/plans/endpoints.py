@@ -27,8 +27,8 @@ class Endpoints(Plans):
     def create_endpoint(
         self, app_no: int, new: NewEndpoint, *, max_endpoints: int = 0, note: Note[Endpoint] | None = None
     ) -> Plan[Endpoint]:
-        """Create an endpoint and its lane in one transaction. Raises `Conflict` if the application has an endpoint with
-        this uid, or if it already has `max_endpoints` endpoints (0: no limit)."""
+        """Create an endpoint and its lane in one transaction. Raises `Conflict` if the application has an endpoint
+        with this uid, or if it already has `max_endpoints` endpoints (0: no limit)."""
         if max_endpoints:
             yield from _check_room(app_no, max_endpoints)
         org_id = yield from value("application_org", app_no=app_no)
@@ -54,8 +54,8 @@ class Endpoints(Plans):
         revision: int | None = None,
         note: Note[Endpoint] | None = None,
     ) -> Plan[Endpoint]:
-        """Change an endpoint and increase its revision. The rate limit and concurrency are copied to its lane under the
-        lane's lock, and the lane is woken.
+        """Change an endpoint and increase its revision. The rate limit and concurrency are copied to its lane under
+        the lane's lock, and the lane is woken.
 
         If `revision` is given and the endpoint has another revision, raise `Overtaken` and change nothing.
         """

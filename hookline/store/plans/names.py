@@ -26,8 +26,8 @@ class Names(Plans):
 
     @reads
     def endpoint_names(self, endpoint_ids: Iterable[str]) -> Plan[dict[str, EndpointName]]:
-        """Return the names of these endpoints by id, in any organization. Deleted endpoints are included until they are
-        removed."""
+        """Return the names of these endpoints by id, in any organization. Deleted endpoints are included until they
+        are removed."""
         found = yield Step("endpoint_names", ids=list(endpoint_ids))
         return {each["id"]: self._reading.struct(EndpointName, each) for each in found}
 
@@ -42,8 +42,8 @@ class Names(Plans):
 
 
 def matching(found: Sequence[Row], text: str, limit: int) -> tuple[list[str], str | None]:
-    """Return the ids of rows with the text in their name or uid, ignoring case. If they do not fill a page and more may
-    follow, also return the id after which to continue."""
+    """Return the ids of rows with the text in their name or uid, ignoring case. If they do not fill a page and more
+    may follow, also return the id after which to continue."""
     wanted = _folded(text)
     ids = [
         row["id"]

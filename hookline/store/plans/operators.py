@@ -24,8 +24,8 @@ class Operators(Plans):
 
     @changes
     def create_operator(self, new: Operator, *, note: Note[Operator] | None = None) -> Plan[Operator]:
-        """Create an operator; the database sets `created_at`. Raises `Conflict` if the name is taken, `NotFound` if the
-        organization does not exist."""
+        """Create an operator; the database sets `created_at`. Raises `Conflict` if the name is taken, `NotFound` if
+        the organization does not exist."""
         if not storable(new.name, new.org_id, new.password):
             raise InvalidInput("the name or the password has a character that cannot be stored")
         made = yield from row("operator_insert", name=new.name, org_id=new.org_id, role=new.role, password=new.password)

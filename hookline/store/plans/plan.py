@@ -10,8 +10,8 @@ values:
                 raise NotFound("no such API key")
             yield from noted(note, None)
 
-The decorators (`@reads`, `@searches`, `@snapshots`, `@changes`, `@searches_and_changes`) turn such a generator into the
-async method that callers use. A part of the store (`store/parts.py`) lists the classes of its theme. The engine's
+The decorators (`@reads`, `@searches`, `@snapshots`, `@changes`, `@searches_and_changes`) turn such a generator into
+the async method that callers use. A part of the store (`store/parts.py`) lists the classes of its theme. The engine's
 database runs the steps: SQLite's in the thread of the writer or of a reader, PostgreSQL's on one connection. A plan
 that changes something is one transaction, and an exception rolls it back. PostgreSQL may run a plan twice if it lost a
 deadlock, and SQLite if a text that it reads is not UTF-8. So a plan has no effects besides its steps.

@@ -62,12 +62,12 @@ class Replays(Plans):
 
     @changes
     def replay(self, where: DeadFilter, limit: int = 1000, *, note: Note[int] | None = None) -> Plan[int]:
-        """Turn up to `limit` matching dead letters back into pending deliveries, and return their number. Call it until
-        it returns 0.
+        """Turn up to `limit` matching dead letters back into pending deliveries, and return their number. Call it
+        until it returns 0.
 
         The oldest deaths come first. Each delivery keeps its id, history and retry policy, has 0 attempts and a new
-        time budget from now. Dead letters of deleted and disabled endpoints are skipped, because nothing would be sent.
-        Those of paused endpoints wait until the endpoint is resumed. The lanes are woken.
+        time budget from now. Dead letters of deleted and disabled endpoints are skipped, because nothing would be
+        sent. Those of paused endpoints wait until the endpoint is resumed. The lanes are woken.
         """
         return (yield from noted(note, (yield from self._replay(where, limit))))
 

@@ -29,8 +29,8 @@ from hookline.store.rows import documents
 
 _MAX_TOKENS = 128  # maximum wake tokens that one claim reads
 _STRAY = 1000  # maximum wake tokens without a lane that a full scan deletes
-# The time of a wake token is the start of the transaction that inserted it. The token may become visible up to this
-# much later.
+# The time of a wake token is the start of the transaction that inserted it. The wake token may become visible up to
+# this much later.
 _LATE = timedelta(seconds=2)
 _FULL_SCAN_EVERY = 2.0  # maximum seconds between two full scans of a worker that claims all the time
 _BEGINNING = datetime(2000, 1, 1, tzinfo=clock.EPOCH.tzinfo)
@@ -55,7 +55,7 @@ class _Lanes:
 
     def lower_floors(self, floors: Mapping[int, datetime]) -> None:
         """Lower the floor of each lane, which is the earliest due time that the claim looks for. A promoted delivery
-        keeps its due time, which may be earlier than the floor in the token."""
+        keeps its due time, which may be earlier than the floor in the wake token."""
         self.floors |= {no: min(floor, self.floors[no]) for no, floor in floors.items()}
 
 
@@ -131,7 +131,7 @@ class Claim:
 
     async def _claim_lanes(self, connection: Connection, tokens: int) -> list[Any]:
         """Find due lanes from their wake tokens: usually those after the watermark, sometimes all (a full scan). While
-        a long transaction runs, deleted tokens stay in the index, so a full scan is slow."""
+        a long transaction runs, deleted wake tokens stay in the index, so a full scan is slow."""
         if clock.monotonic() < self._full_scan_at:
             found = await self._find_lanes(connection, self._watermark, tokens, 0)
             if found or not self._may_scan_all():
@@ -147,7 +147,7 @@ class Claim:
 
     async def _find_lanes(self, connection: Connection, since: datetime, tokens: int, stray: int) -> list[Any]:
         rotation = self._rotation
-        over_all = since <= _BEGINNING  # in a full scan, each step of the rotation would read all deleted tokens
+        over_all = since <= _BEGINNING  # in a full scan, each step of the rotation would read all deleted wake tokens
         apps = 0 if over_all else rotation.apps(tokens, clock.monotonic())
         name, whose = ("claim_lanes_in_turn", (rotation.below, apps)) if apps else ("claim_lanes", ())
         found: list[Any] = await connection.fetch(self._sql[name], since, tokens, stray, *whose)
@@ -158,19 +158,19 @@ class Claim:
         return found
 
     def _may_scan_all(self) -> bool:
-        """Return whether a full scan may run because there are no newer tokens. A cheap full scan may run at once,
-        others after about twenty times the last duration, at most two seconds."""
+        """Return whether a full scan may run because there are no newer wake tokens. A cheap full scan may run at
+        once, others after about twenty times the last duration, at most two seconds."""
         rest = min(_FULL_SCAN_EVERY, 20 * self._full_scan_cost - 0.3)
         return clock.monotonic() >= self._full_scan_at - _FULL_SCAN_EVERY + rest
 
     def _move_watermark(self, locked: _Lanes, *, full: bool) -> None:
-        """Move the watermark. If the claim read as many tokens as it asked for, unread tokens may be as old as the
-        oldest of them. Otherwise only new tokens are left, and their time is about now."""
+        """Move the watermark. If the claim read as many wake tokens as it asked for, unread wake tokens may be as old
+        as the oldest of them. Otherwise only new wake tokens are left, and their time is about now."""
         self._watermark = (locked.oldest if full else locked.now) - _LATE
 
     async def _promote(self, connection: Connection, locked: _Lanes) -> None:
-        """Promote the first delivery of each queue that a token names: it may now be claimed. This is a separate
-        statement, because its snapshot must be taken after the lanes were locked and the tokens were read."""
+        """Promote the first delivery of each queue that a wake token names: it may now be claimed. This is a separate
+        statement, because its snapshot must be taken after the lanes were locked and the wake tokens were read."""
         endpoints, keys = zip(*locked.queues, strict=True)
         found = await connection.fetch(self._sql["promote"], endpoints, keys)
         locked.lower_floors({row["endpoint_no"]: row["floor"] for row in found})
@@ -375,14 +375,14 @@ class Claim:
 
 
 def _tokens_read(found: Sequence[Any]) -> int:
-    """Return the number of tokens read, plus those skipped by the rotation. If it equals the requested number, there
-    may be more."""
+    """Return the number of wake tokens read, plus those skipped by the rotation. If it equals the requested number,
+    there may be more."""
     return found[0]["tokens"] + found[0]["spared"] if found else 0
 
 
 def _checked_again(admission: Admission) -> bool:
     """Return whether the next wake token of the lane depends on how many deliveries were taken. For other lanes, the
-    statement `claim_take` writes the token itself."""
+    statement `claim_take` writes the wake token itself."""
     return admission.paced or (admission.counted and admission.quota > 0)
 
 

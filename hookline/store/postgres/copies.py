@@ -75,7 +75,8 @@ class Copies:
 
     async def _move(self, connection: Connection, source: str, place: OutboxPlace, after: OutboxPlace | None) -> bool:
         """Move the copy position of the source from `after` to `place`. Return False if another transaction moved it
-        first. This is done before all other writes, so that a concurrent transaction for the same source waits here."""
+        first. This is done before all other writes, so that a concurrent transaction for the same source waits
+        here."""
         to = (source, place.row_id, place.row_uid)
         if after is None:
             noted = await connection.fetchval(self._sql["relay_place_first"], *to)

@@ -46,8 +46,8 @@ _COMMON = {
     "timezone": "UTC",
     # Override the isolation level that the application may have set as the default of its own database.
     "default_transaction_isolation": "read committed",
-    # If a client machine dies inside a transaction, the server must release its locks soon. By default, TCP notices the
-    # dead client only after two hours.
+    # If a client machine dies inside a transaction, the server must release its locks soon. By default, TCP notices
+    # the dead client only after two hours.
     "idle_in_transaction_session_timeout": "30s",
     "tcp_keepalives_idle": "20",
     "tcp_keepalives_interval": "5",

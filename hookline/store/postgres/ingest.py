@@ -195,7 +195,8 @@ def _lock_of(key: bytes) -> int:
 
 
 def _pauses() -> Iterator[float]:
-    """Return increasing pauses. Their sum is the time that a request may wait for another request with the same key."""
+    """Return increasing pauses. Their sum is the time that a request may wait for another request with the same
+    key."""
     pause, left = _FIRST_PAUSE, _MAX_WAIT
     while left > 0:
         yield pause

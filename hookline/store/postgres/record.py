@@ -144,8 +144,8 @@ def _plain(result: Result) -> bool:
 
 
 def _tokens(results: Sequence[Result], wake: Collection[int]) -> dict[int, str | None]:
-    """Return the wake tokens by endpoint. A token names the queues whose next delivery may be available now. If the
-    claim has expired, the token is unnecessary but harmless."""
+    """Return the wake tokens by endpoint. A wake token names the queues whose next delivery may be available now. If
+    the claim has expired, the wake token is unnecessary but harmless."""
     keys: dict[int, list[str]] = {endpoint_no: [] for endpoint_no in wake}
     for result in results:
         if result.job.ordering_key is not None:

@@ -41,7 +41,8 @@ class Retention:
         self._options = database.options
 
     async def retire(self, limit: int = 5000) -> SweepReport:
-        """Apply retention in several transactions, so that a step that cannot get its lock does not undo the others."""
+        """Apply retention in several transactions, so that a step that cannot get its lock does not undo the
+        others."""
         taken = await self._retire_rows(limit)
         try:
             await guarded(self._db, SweepLock.RETIRE, self._make_partitions, any_scan=True)
@@ -86,7 +87,8 @@ class Retention:
         end = begin + timedelta(days=1)
 
         async def work(connection: Connection) -> SweepReport:
-            # Lock first, so that no transaction can create a delivery of these messages between the check and the drop.
+            # Lock first, so that no transaction can create a delivery of these messages between the check and the
+            # drop.
             await connection.execute(_LOCK_TIMEOUT)
             await connection.execute(f"LOCK TABLE hookline.{_quoted(name)} IN ACCESS EXCLUSIVE MODE")
             if await self._needed(connection, parent, begin, end):

@@ -37,7 +37,8 @@ _decode_work = msgspec.json.Decoder(TaskWork).decode
 
 
 def endpoint(row: Row, read: Reading, vault: Vault) -> Endpoint:
-    """Read an endpoint and decrypt its secrets. Raises `VaultError` if no key decrypts them; see `endpoint_or_fault`."""
+    """Read an endpoint and decrypt its secrets. Raises `VaultError` if no key decrypts them; see
+    `endpoint_or_fault`."""
     return read.struct(
         Endpoint,
         row,

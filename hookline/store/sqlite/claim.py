@@ -110,7 +110,7 @@ class _ClaimRun:
             return False
         found = lane_rows.load(self.tx, due)
         self._promote(self.tx.tuples("claim_consume", (numbers(due),)))
-        known = [found[no] for no in due if no in found]  # `claim_consume` deletes the tokens of missing lanes too
+        known = [found[no] for no in due if no in found]  # `claim_consume` deletes the wake tokens of missing lanes too
         lanes = self._in_pace_order(known)
         wakes = lane_rows.Wakes(self.tx)
         for place, lane in enumerate(lanes):
@@ -127,15 +127,15 @@ class _ClaimRun:
         return self.division.line_up(lanes)
 
     def _promote(self, consumed: Sequence[tuple[int, str | None]]) -> None:
-        """Make the first delivery of each queue that a token names available, if the queue has no active delivery.
-        Many tokens may name one queue."""
+        """Make the first delivery of each queue that a wake token names available, if the queue has no active
+        delivery. Many wake tokens may name one queue."""
         queues = {(no, key) for no, keys in consumed if keys is not None for key in ordering.read(keys)}
         if queues:
             self.tx.many("promote", [{"no": no, "key": key} for no, key in queues])
 
     def _due_lanes(self) -> list[int]:
         """Return the due lanes: first those that the rotation chooses, then the others, ordered by their oldest
-        token."""
+        wake token."""
         tokens = self.tx.tuples("claim_tokens", (self.tx.now, TOKENS))
         lanes, free = dict(tokens), self.division.left
         more = len(tokens) == TOKENS or len(lanes) > free
@@ -158,7 +158,7 @@ class _ClaimRun:
         return dict(round_robin([self.tx.tuples("claim_turns", (app, self.tx.now, part)) for app in apps]))
 
     def _apps(self, below: int, wanted: int) -> list[int]:
-        """Return the next applications that have due tokens."""
+        """Return the next applications that have due wake tokens."""
         apps: list[int] = []
         while len(apps) < wanted and (found := self.tx.value("claim_app", (below, self.tx.now))) is not None:
             apps.append(below := found)

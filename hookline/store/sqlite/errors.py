@@ -33,7 +33,8 @@ _NOT_BOUND = (sqlite3.DataError, sqlite3.InterfaceError, OverflowError, UnicodeE
 
 
 class BadData(InvalidInput):
-    """A value that SQLite cannot store: an integer over 64 bits, a lone surrogate in a text, or a blob that is too big."""
+    """A value that SQLite cannot store: an integer over 64 bits, a lone surrogate in a text, or a blob that is too
+    big."""
 
 
 def code_of(error: BaseException) -> int:

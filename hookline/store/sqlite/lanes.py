@@ -1,4 +1,5 @@
-"""Functions for lanes, tokens and events inside a transaction. Claim, record, sweep and the catalogue use them."""
+"""Functions for lanes, wake tokens and events inside a transaction. Claim, record, sweep and the catalogue use
+them."""
 
 from __future__ import annotations
 
@@ -58,8 +59,8 @@ class Wakes:
         self._tokens[endpoint_no] = (at, floor) if token is None else (min(at, token[0]), min(floor, token[1]))
 
     def turn(self, endpoint_no: int, key: str, at: int | None = None) -> None:
-        """Wake the lane so that the next delivery of this queue may become available. The token may wait until that
-        delivery is due."""
+        """Wake the lane so that the next delivery of this queue may become available. The wake token may wait until
+        that delivery is due."""
         at = self._tx.now if at is None else at
         self.add(endpoint_no, at, at)
         self._keys.setdefault(endpoint_no, []).append(key)

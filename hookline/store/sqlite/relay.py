@@ -78,7 +78,8 @@ class _RelayBatch:
         self._repeated = 0
 
     def accept(self, row: Any, read: Callable[[Tx, Any], NewMessage]) -> str | None:
-        """Accept a row. Return the reason why it cannot be a message. None: it is a message now, or already was one."""
+        """Accept a row. Return the reason why it cannot be a message. None: it is a message now, or already was
+        one."""
         try:
             answer = self._ingest.accept(read(self._tx, row))
         except _UNFIT as error:

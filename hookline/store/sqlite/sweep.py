@@ -212,8 +212,8 @@ def _retire_dead(tx: Tx, limit: int) -> SweepReport:
 
 
 def sleeping_lanes(tx: Tx) -> list[tuple[int, int]]:
-    """Return lanes with a waiting delivery that no token will wake in time, and the instant at which that delivery is
-    due."""
+    """Return lanes with a waiting delivery that no wake token will wake in time, and the instant at which that
+    delivery is due."""
     waiting = tx.rows("waiting_lanes")
     lanes = lane_rows.load(tx, [row["endpoint_no"] for row in waiting])
     return [
@@ -225,7 +225,7 @@ def sleeping_lanes(tx: Tx) -> list[tuple[int, int]]:
 
 
 def stuck_queues(tx: Tx) -> list[tuple[int, str]]:
-    """Return queues that have no active delivery and that no token names."""
+    """Return queues that have no active delivery and that no wake token names."""
     queues = tx.tuples("queues")
     named = {endpoint_no: _named(tx, endpoint_no) for endpoint_no in {no for no, _, _ in queues}}
     return [
@@ -237,7 +237,7 @@ def stuck_queues(tx: Tx) -> list[tuple[int, str]]:
 
 
 def _named(tx: Tx, endpoint_no: int) -> set[str]:
-    """Return the queues of the lane that its tokens name."""
+    """Return the queues of the lane that its wake tokens name."""
     return {key for (keys,) in tx.tuples("queues_named", (endpoint_no,)) for key in ordering.read(keys)}
 
 
@@ -247,15 +247,15 @@ def _stuck_lanes(tx: Tx) -> list[int]:
 
 def _will_wake(tx: Tx, lane: Lane, first_due: int, token_at: int | None) -> bool:
     if lane.status != EndpointStatus.ACTIVE:
-        return True  # the lane is paused or disabled; resume inserts a token
+        return True  # the lane is paused or disabled; resume inserts a wake token
     if lane.waiting_floor is not None and lane.in_flight > 0:
-        return True  # the transaction that frees a slot inserts a token
+        return True  # the transaction that frees a slot inserts a wake token
     return token_at is not None and token_at <= _latest(tx, lane, first_due)
 
 
 def _latest(tx: Tx, lane: Lane, first_due: int) -> int:
-    """Return the latest instant at which a token is still in time. A due delivery may have to wait for a probe, hold,
-    rate limit or turn."""
+    """Return the latest instant at which a wake token is still in time. A due delivery may have to wait for a probe,
+    hold, rate limit or turn."""
     instants = [tx.at + MAX_REFUSED, instant(first_due)]
     instants += [at for at in (lane.held_until, lane.turn_at) if at is not None]
     if lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN) and lane.probe_at is not None:

@@ -58,7 +58,8 @@ def with_any_text(conn: sqlite3.Connection, errors: str, read: Callable[[], T]) 
 
 
 class Context:
-    """The objects that all transactions of one store share. Only the writer's thread may use `plans` and `rotation`."""
+    """The objects that all transactions of one store share. Only the writer's thread may use `plans` and
+    `rotation`."""
 
     def __init__(self, sql: Mapping[str, str], vault: Vault, options: StoreOptions) -> None:
         self.sql = {name: _bare(text) for name, text in sql.items()}

@@ -1,10 +1,12 @@
--- Claim: one transaction. `claim_lanes` locks lanes, `rules/lane/admission.py` decides, `claim_take` leases deliveries,
--- `lane_write` updates the lanes.
+-- Claim: one transaction. `claim_lanes` locks lanes, `rules/lane/admission.py` decides, `claim_take` leases
+-- deliveries, `lane_write` updates the lanes.
 
 -- part: serve
--- The lanes of `chosen`, which are locked. $3 maximum tokens to search for tokens without a lane, which are deleted.
+-- The lanes of `chosen`, which are locked. $3 maximum wake tokens to search for wake tokens without a lane, which are
+-- deleted.
      lanes AS MATERIALIZED (SELECT DISTINCT ON (endpoint_no) * FROM chosen ORDER BY endpoint_no, turn, at),
-     -- All visible tokens of these lanes, future ones too: otherwise they would accumulate beside the new token.
+     -- All visible wake tokens of these lanes, future ones too: otherwise they would accumulate beside the new wake
+     -- token.
      mine AS MATERIALIZED (
        SELECT x.* FROM lanes l CROSS JOIN LATERAL (
          SELECT id, endpoint_no, floor, keys FROM hookline.wake
@@ -22,19 +24,19 @@
 
 -- part: served
        l.*, least(f.floor, l.waiting_floor) AS floor, f.keys, now() AS now, (SELECT count(*) FROM chosen) AS tokens,
-       -- Commit without waiting for the disk. If the server crashes, the claim is lost and made again. Record waits for
-       -- the disk, and so for every claim before it.
+       -- Commit without waiting for the disk. If the server crashes, the claim is lost and made again. Record waits
+       -- for the disk, and so for every claim before it.
        (SELECT set_config('synchronous_commit', 'off', true))
 FROM lanes l
--- A full join, although each lane has tokens, because it is never a nested loop. The planner expects one lane, and
--- would choose a nested loop, which compares each lane with all tokens.
+-- A full join, although each lane has wake tokens, because it is never a nested loop. The planner expects one lane,
+-- and would choose a nested loop, which compares each lane with all wake tokens.
 FULL JOIN (SELECT endpoint_no, min(floor) AS floor, string_agg(keys, ',') AS keys FROM mine GROUP BY endpoint_no) f
      USING (endpoint_no)
 ORDER BY l.turn, l.at
 
 -- name: claim_lanes
--- Token and lane are locked in one join, and the lane's columns come from the locked row, because the snapshot is older
--- than the lock. $1 watermark, $2 maximum tokens.
+-- A wake token and its lane are locked in one join, and the lane's columns come from the locked row, because the snapshot is
+-- older than the lock. $1 watermark, $2 maximum wake tokens.
 WITH chosen AS MATERIALIZED (
        SELECT NULL::bigint AS turn, w.at, l.*
        FROM hookline.wake w JOIN hookline.lane l USING (endpoint_no)
@@ -46,11 +48,12 @@ SELECT 0 AS spared,
        -- include: served
 
 -- name: claim_lanes_in_turn
--- Used while more tokens are due than a claim reads: see `rules/claim/rotation.py`. Half of the tokens come from the
--- next applications in rotation: at most $5 applications below $4 that have due tokens. The search goes downwards,
--- because an application's newest tokens then come first, and dead tokens that a long transaction keeps come last. If
--- no application is left, the last step finds NULL. Row comparisons prevent the use of the index `wake_at`. A lane with
--- a backlog gets more than one slot, so the other half then reads no more lanes than it has slots.
+-- Used while more wake tokens are due than a claim reads: see `rules/claim/rotation.py`. Half of the wake tokens come
+-- from the next applications in rotation: at most $5 applications below $4 that have due wake tokens. The search goes
+-- downwards, because an application's newest wake tokens then come first, and dead wake tokens that a long transaction
+-- keeps come last. If no application is left, the last step finds NULL. Row comparisons prevent the use of the index
+-- `wake_at`. A lane with a backlog gets more than one slot, so the other half then reads no more lanes than it has
+-- slots.
 WITH RECURSIVE step (no, place) AS (
        SELECT $4::bigint, 0
        UNION ALL
@@ -78,7 +81,7 @@ WITH RECURSIVE step (no, place) AS (
      chosen AS MATERIALIZED (SELECT * FROM turns UNION ALL SELECT * FROM by_age),
      -- include: serve
 SELECT (SELECT no FROM app ORDER BY place DESC LIMIT 1) AS last_app, (SELECT max(took) FROM app) AS took,
-       -- Number of tokens that were not read although $2 were requested. More tokens may be due.
+       -- Number of wake tokens that were not read although $2 were requested. More wake tokens may be due.
        (SELECT CASE WHEN bool_or(backlogged) THEN greatest(0, $2 / 2 - count(*)) ELSE 0 END FROM turns) AS spared,
        -- include: served
 
@@ -92,13 +95,13 @@ FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS r (app_no, ta
 
 -- name: claim_take
 -- $1 endpoints, $2 quotas, $3 floors, $4 when to wake the lane again, $5 endpoints whose claims are counted, $6 claim
--- token, $7 lease in seconds, $8 the endpoints' applications. Rows without an id have the earliest remaining due time
--- of a lane.
+-- token, $7 lease in seconds, $8 the endpoints' applications. Rows without an id have the earliest remaining due
+-- time of a lane.
 WITH p AS MATERIALIZED (
        SELECT * FROM unnest($1::bigint[], $2::integer[], $3::timestamptz[], $4::timestamptz[], $8::bigint[])
                      AS p (endpoint_no, quota, floor, rest_at, app_no)),
-     -- Read without locks. So a lane whose remaining delivery is locked by another worker gets a token that it may not
-     -- need.
+     -- Read without locks. So a lane whose remaining delivery is locked by another worker gets a wake token that it
+     -- may not need.
      cand AS MATERIALIZED (
        SELECT p.endpoint_no, d.id, d.due_at, d.due_at <= now()
               AND row_number() OVER (PARTITION BY p.endpoint_no ORDER BY d.due_at, d.id) <= p.quota AS wanted
@@ -113,8 +116,8 @@ WITH p AS MATERIALIZED (
        FOR NO KEY UPDATE SKIP LOCKED),
      rest AS MATERIALIZED (
        SELECT endpoint_no, min(due_at) AS floor FROM cand WHERE id NOT IN (SELECT id FROM took) GROUP BY endpoint_no),
-     -- One token for the remaining deliveries, never earlier than now: an old instant would move the lane ahead of
-     -- others. If a lane waits for a free slot, the transaction that frees one inserts the token.
+     -- One wake token for the remaining deliveries, never earlier than now: an old instant would move the lane ahead
+     -- of others. If a lane waits for a free slot, the transaction that frees one inserts the wake token.
      armed AS (
        INSERT INTO hookline.wake (app_no, endpoint_no, at, floor)
        SELECT p.app_no, t.endpoint_no, greatest(now(), t.floor, p.rest_at), t.floor
@@ -158,8 +161,8 @@ FROM gone
 RETURNING id, endpoint_no, message_id, message_at, sent, died_at
 
 -- name: claim_next
--- Includes tokens of the last second: one may have become due since the claim that found nothing. A token that another
--- worker has locked counts too, so this worker keeps polling while it is locked.
+-- Includes wake tokens of the last second: one may have become due since the claim that found nothing. A wake token
+-- that another worker has locked counts too, so this worker keeps polling while it is locked.
 SELECT now() AS now, (SELECT min(at) FROM hookline.wake WHERE at > now() - interval '1 second') AS next_at
 
 -- name: release

@@ -96,8 +96,8 @@ WHERE t.message_id = :message_id::text AND t.delivery_id = :dead_id::bigint AND 
 ORDER BY t.number DESC, t.id DESC LIMIT :max_rows::integer
 
 -- name: replay
--- The delivery keeps its id and so its history. Lane and message are looked up for each dead letter and not joined: for
--- many dead letters the planner would read all messages.
+-- The delivery keeps its id and so its history. Lane and message are looked up for each dead letter and not joined:
+-- for many dead letters the planner would read all messages.
 WITH x AS MATERIALIZED (
        SELECT l.id FROM hookline.dead_letter l
        JOIN hookline.application a ON a.no = l.app_no

@@ -271,8 +271,8 @@ SELECT * FROM hookline.lane_event WHERE endpoint_no BETWEEN :no::bigint AND :no
 ORDER BY endpoint_no DESC, id DESC LIMIT :limit::integer
 
 -- name: timeline
--- Ordered by number: an event has the instant at which its transaction began, and the first to begin may be the last to
--- change the lane.
+-- Ordered by number: an event has the instant at which its transaction began, and the first to begin may be the last
+-- to change the lane.
 SELECT * FROM hookline.lane_event WHERE (endpoint_no, id) < (:no::bigint, :iterator::bigint) AND endpoint_no >= :no
 ORDER BY endpoint_no DESC, id DESC LIMIT :limit::integer
 

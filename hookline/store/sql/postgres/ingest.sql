@@ -1,7 +1,8 @@
--- Ingest: messages, keys, deliveries and tokens in one statement. It never writes lane rows.
+-- Ingest: messages, keys, deliveries and wake tokens in one statement. It never writes lane rows.
 
 -- part: accept
--- Turns the rows of `fresh` into messages, deliveries and tokens. Of several rows with one event id, the first wins.
+-- Turns the rows of `fresh` into messages, deliveries and wake tokens. Of several rows with one event id, the first
+-- wins.
      events AS (
        INSERT INTO hookline.event_id (app_no, event_id, message_id, created_at)
        SELECT app_no, event_id, id, now() FROM fresh WHERE event_id IS NOT NULL ORDER BY app_no, event_id, ord
@@ -33,9 +34,9 @@
        CROSS JOIN LATERAL (SELECT CASE e.ordering WHEN 'key' THEN m.ordering_key WHEN 'fifo' THEN '' END) q (key)
        ORDER BY m.seq, e.no
        RETURNING app_no, endpoint_no, message_id, due_at, ordering_key),
-     -- Paused endpoints get a token too: a concurrent resume cannot see these rows. A delivery with an ordering key
-     -- always starts as queued, and its token names the key: this statement cannot see whether the key's last delivery
-     -- is being sent now.
+     -- Paused endpoints get a wake token too: a concurrent resume cannot see these rows. A delivery with an ordering
+     -- key always starts as queued, and its wake token names the key: this statement cannot see whether the key's last
+     -- delivery is being sent now.
      woken AS (
        INSERT INTO hookline.wake (app_no, endpoint_no, at, floor, keys)
        SELECT app_no, endpoint_no, min(due_at), min(due_at), string_agg(to_json(ordering_key)::text, ',')

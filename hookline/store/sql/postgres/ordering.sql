@@ -2,11 +2,11 @@
 -- why no delivery is forgotten.
 
 -- name: promote
--- Runs under the lanes' locks, after the tokens that name the queues were consumed. $1 endpoints, $2 keys. A promoted
--- delivery keeps its due time, so the claim must scan from there. The update waits for a row that the sweep has locked:
--- afterwards that row is dead and has left a token, or it is still queued. Each queue is looked up by a subquery with a
--- LIMIT. NOT EXISTS would become a join, and if the statistics show few active deliveries, the planner would compare
--- each queue with all of them.
+-- Runs under the lanes' locks, after the wake tokens that name the queues were consumed. $1 endpoints, $2 keys. A
+-- promoted delivery keeps its due time, so the claim must scan from there. The update waits for a row that the sweep
+-- has locked: afterwards that row is dead and has left a wake token, or it is still queued. Each queue is looked up by
+-- a subquery with a LIMIT. NOT EXISTS would become a join, and if the statistics show few active deliveries, the
+-- planner would compare each queue with all of them.
 WITH q AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::text[]) AS q (endpoint_no, ordering_key)),
      head AS MATERIALIZED (
        SELECT h.id

@@ -37,8 +37,8 @@ SELECT count(*) AS recorded, CASE WHEN count(*) < cardinality($1) THEN array_agg
 FROM gone
 
 -- name: record_lanes
--- $1 all endpoints of the batch, $2 those whose lane the batch changes. A healthy, unlimited lane is neither locked nor
--- written.
+-- $1 all endpoints of the batch, $2 those whose lane the batch changes. A healthy, unlimited lane is neither locked
+-- nor written.
 SELECT l.*, now() AS now FROM hookline.lane l
 WHERE l.endpoint_no = ANY ($1::bigint[])
   AND (l.endpoint_no = ANY ($2::bigint[]) OR l.circuit <> 0 OR l.failures > 0 OR l.failing_since IS NOT NULL)
@@ -46,7 +46,8 @@ ORDER BY l.endpoint_no
 FOR NO KEY UPDATE
 
 -- name: record_moves
--- The arrays are sorted by id, so that two recorders lock deliveries in one order. Kinds: 0 delivered, 1 retry, 2 dead.
+-- The arrays are sorted by id, so that two recorders lock deliveries in one order. Kinds: 0 delivered, 1 retry, 2
+-- dead.
 WITH r AS MATERIALIZED (
        SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::timestamptz[], $5::integer[], $6::real[],
                             $7::integer[], $8::text[], $9::text[])
@@ -87,8 +88,8 @@ UNION ALL
 SELECT id, claim, now(), (SELECT hookline.announce() WHERE EXISTS (SELECT FROM kept WHERE due_at <= now() + interval '1 s')) FROM kept
 
 -- name: record_wake
--- The remaining deliveries of these lanes already have a later token with their floor. A claim that comes now consumes
--- both tokens.
+-- The remaining deliveries of these lanes already have a later wake token with their floor. A claim that comes now
+-- consumes both wake tokens.
 WITH w AS (
        INSERT INTO hookline.wake (app_no, endpoint_no, at, floor)
        SELECT (SELECT l.app_no FROM hookline.lane l WHERE l.endpoint_no = no), no, now(), now() FROM unnest($1::bigint[]) AS no

@@ -7,8 +7,8 @@ SELECT pg_try_advisory_xact_lock(1214542, 1)
 
 -- part: application
 -- Finds the application by id or uid. A uid needs its organization, unless there is only one. $1 is the management
--- organization: it does not count as one, and a row must name it. Only the id is in the WHERE, so that the planner uses
--- no other index.
+-- organization: it does not count as one, and a row must name it. Only the id is in the WHERE, so that the planner
+-- uses no other index.
 coalesce(
          (SELECT CASE WHEN a.deleted_at IS NULL AND (a.org_id = o.org_id OR o.org_id IS NULL AND a.org_id <> $1::text)
                       THEN a.no END
@@ -35,8 +35,8 @@ WHERE o.error IS NULL AND o.id >= $3::bigint AND ($2::boolean OR (
 ORDER BY o.id LIMIT $4::integer
 
 -- part: relay_read
--- $5 maximum bytes of payload in all, but at least one row; $6 maximum bytes of a payload. Instants of the far past and
--- future, which the driver cannot read, are replaced with instants that the checks refuse.
+-- $5 maximum bytes of payload in all, but at least one row; $6 maximum bytes of a payload. Instants of the far past
+-- and future, which the driver cannot read, are replaced with instants that the checks refuse.
      sized AS (
        SELECT p.*, octet_length(p.payload)::bigint AS size,
               sum(octet_length(p.payload)) OVER (ORDER BY p.id) - octet_length(p.payload) AS before

@@ -2,8 +2,8 @@
 -- the values of one key, or those between two keys.
 
 -- name: reseal_endpoint_secrets
--- Rows that another transaction has locked are skipped. This transaction never waits while it holds locks, so it cannot
--- deadlock.
+-- Rows that another transaction has locked are skipped. This transaction never waits while it holds locks, so it
+-- cannot deadlock.
 WITH held AS MATERIALIZED (
     SELECT e.no, given.new
     FROM unnest(:row::text[], :old::bytea[], :new::bytea[]) AS given (id, old, new)

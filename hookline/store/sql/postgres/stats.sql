@@ -1,7 +1,7 @@
--- Statistics of a period, counted along indexes up to a limit. Ids begin with their time, so indexes on ids are indexes
--- on time. Lanes and applications are given as `= ANY` and never joined, so that the planner knows them. In a join the
--- planner assumes that each lane has the average number of rows. Beside one lane with a long backlog it would read that
--- backlog for each idle lane.
+-- Statistics of a period, counted along indexes up to a limit. Ids begin with their time, so indexes on ids are
+-- indexes on time. Lanes and applications are given as `= ANY` and never joined, so that the planner knows them. In a
+-- join the planner assumes that each lane has the average number of rows. Beside one lane with a long backlog it would
+-- read that backlog for each idle lane.
 
 -- name: stats_snapshot
 SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY

@@ -158,8 +158,8 @@ ORDER BY endpoint_no
 FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: stuck_lanes
--- One statement, because it must see one snapshot: a token commits together with its deliveries. A lane that waits for
--- a free slot is not stuck: the end of a leased delivery wakes it.
+-- One statement, because it must see one snapshot: a wake token commits together with its deliveries. A lane that
+-- waits for a free slot is not stuck: the end of a leased delivery wakes it.
 WITH RECURSIVE waiting (endpoint_no) AS (
        SELECT min(endpoint_no) FROM hookline.delivery WHERE state < 2
        UNION ALL
@@ -184,7 +184,7 @@ SELECT (SELECT l.app_no FROM hookline.lane l WHERE l.endpoint_no = r.endpoint_no
 FROM unnest($1::bigint[], $2::timestamptz[]) AS r (endpoint_no, floor)
 
 -- name: stuck_queues
--- Queues without an active delivery that no token names and no dead letter blocks.
+-- Queues without an active delivery that no wake token names and no dead letter blocks.
 WITH RECURSIVE queue (endpoint_no, ordering_key) AS (
        (SELECT endpoint_no, ordering_key FROM hookline.delivery WHERE state = 6 ORDER BY endpoint_no, ordering_key LIMIT 1)
        UNION ALL
@@ -192,7 +192,7 @@ WITH RECURSIVE queue (endpoint_no, ordering_key) AS (
          SELECT d.endpoint_no, d.ordering_key FROM hookline.delivery d
          WHERE d.state = 6 AND (d.endpoint_no, d.ordering_key) > (q.endpoint_no, q.ordering_key)
          ORDER BY d.endpoint_no, d.ordering_key LIMIT 1) n),
-     -- Read once: with many queues and many tokens, comparing each with each would take minutes.
+     -- Read once: with many queues and many wake tokens, comparing each with each would take minutes.
      named AS MATERIALIZED (
        SELECT DISTINCT w.endpoint_no, k.key
        FROM (SELECT DISTINCT endpoint_no FROM queue) e

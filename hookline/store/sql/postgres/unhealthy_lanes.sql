@@ -59,8 +59,8 @@ CROSS JOIN LATERAL (
         JOIN hookline.lane n ON n.endpoint_no = f.no AND n.status < 3) l) s
 
 -- name: unhealthy_lane_details
--- Ranges and orders are those of the indexes by endpoint: with an equality condition the planner reads the dead letters
--- and events of all other endpoints, by time.
+-- Ranges and orders are those of the indexes by endpoint: with an equality condition the planner reads the dead
+-- letters and events of all other endpoints, by time.
 SELECT l.endpoint_no AS no, a.org_id, a.name AS app_name, x.dead,
        CASE WHEN x.dead > 0 THEN (
          SELECT d.died_at FROM hookline.dead_letter d

@@ -28,7 +28,7 @@ INSERT INTO hookline.lane_event (endpoint_no, app_no, at, kind, cause, actor, ac
 VALUES (:no, :app_no, :at, :kind, :cause, :actor, :actor_name)
 
 -- name: lanes_wake
--- Inserts a token for each lane that has waiting deliveries.
+-- Inserts a wake token for each lane that has waiting deliveries.
 INSERT INTO hookline.wake (app_no, endpoint_no, at, floor)
 SELECT w.app_no, w.endpoint_no, CASE WHEN w.due_at > now() THEN w.due_at ELSE now() END, w.due_at
 FROM (SELECT l.app_no, l.endpoint_no, (SELECT d.due_at FROM hookline.delivery d

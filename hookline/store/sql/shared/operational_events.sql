@@ -1,5 +1,5 @@
--- Operational webhooks: subscribed organizations, and the outbox rows of events. Each engine has its own statements for
--- history.
+-- Operational webhooks: subscribed organizations, and the outbox rows of events. Each engine has its own statements
+-- for history.
 
 -- name: operational_subjects
 -- Skips organizations without an operational endpoint, and the management organization itself.

@@ -1,4 +1,5 @@
--- Pulses: the work of each process, and their aggregation into minutes. Activity: the outcomes of attempts by endpoint.
+-- Pulses: the work of each process, and their aggregation into minutes. Activity: the outcomes of attempts by
+-- endpoint.
 
 -- name: pulse_add
 -- ON CONFLICT: a process may write two pulses while the clock stands still.

@@ -4,15 +4,15 @@
 SELECT endpoint_no, app_no FROM wake WHERE at <= ? ORDER BY at, id LIMIT ?;
 
 -- name: claim_app
--- The next application that has a due token.
+-- The next application that has a due wake token.
 SELECT app_no FROM wake WHERE app_no < ? AND at <= ? ORDER BY app_no DESC LIMIT 1;
 
 -- name: claim_turns
 SELECT endpoint_no, app_no FROM wake WHERE app_no = ? AND at <= ? ORDER BY at, id LIMIT ?;
 
 -- name: claim_consume
--- All tokens of a served lane, future ones too, because the lane gets one new token. Tokens without a lane are deleted
--- as well.
+-- All wake tokens of a served lane, future ones too, because the lane gets one new wake token. Tokens without a lane
+-- are deleted as well.
 DELETE FROM wake WHERE endpoint_no IN (SELECT value FROM json_each(?)) RETURNING endpoint_no, keys;
 
 -- name: app_paces

@@ -5,7 +5,7 @@
 SELECT 1 WHERE FALSE;
 
 -- name: unblock
--- The endpoint's dead letters no longer block its queues: inserts tokens for the queues that they blocked.
+-- The endpoint's dead letters no longer block its queues: inserts wake tokens for the queues that they blocked.
 INSERT INTO wake (app_no, endpoint_no, at, floor, keys)
 SELECT l.app_no, :no, :now, :now, keys
   FROM lane l CROSS JOIN (

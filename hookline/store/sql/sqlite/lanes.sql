@@ -1,4 +1,4 @@
--- Lanes, their tokens and their events. Claim, record, sweep and the catalogue use these statements.
+-- Lanes, their wake tokens and their events. Claim, record, sweep and the catalogue use these statements.
 
 -- name: lanes_of
 SELECT * FROM lane WHERE endpoint_no IN (SELECT value FROM json_each(?));

@@ -16,8 +16,8 @@ SELECT endpoint_no, ordering_key FROM delivery WHERE id IN (SELECT value FROM js
 
 -- name: queues
 -- Each queue that is not empty, one index lookup each, with its first delivery. The next step is the next key of the
--- lane, or else the first key of the next lane. A row comparison with values from a query would search the index by its
--- first column only.
+-- lane, or else the first key of the next lane. A row comparison with values from a query would search the index by
+-- its first column only.
 WITH RECURSIVE queue (endpoint_no, ordering_key) AS (
     SELECT * FROM (SELECT endpoint_no, ordering_key FROM delivery WHERE state = 6 AND endpoint_no > 0
                     ORDER BY endpoint_no, ordering_key LIMIT 1)
@@ -45,5 +45,5 @@ SELECT EXISTS (SELECT 1 FROM delivery a WHERE a.endpoint_no = :no AND a.ordering
                   AND b.message_seq < :seq AND e.on_death = 'block');
 
 -- name: queues_named
--- The queues that the tokens of a lane name.
+-- The queues that the wake tokens of a lane name.
 SELECT keys FROM wake WHERE endpoint_no = ? AND keys IS NOT NULL;

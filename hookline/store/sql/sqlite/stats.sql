@@ -1,5 +1,5 @@
--- Statistics of a period, counted along indexes up to a limit. Ids begin with their time, so indexes on ids are indexes
--- on time. CROSS JOIN keeps each search inside the loop over its lanes or applications.
+-- Statistics of a period, counted along indexes up to a limit. Ids begin with their time, so indexes on ids are
+-- indexes on time. CROSS JOIN keeps each search inside the loop over its lanes or applications.
 
 -- name: stats_snapshot
 -- Does nothing, because every transaction has one snapshot.
