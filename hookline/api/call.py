@@ -13,7 +13,7 @@ from hookline import ids
 from hookline.api import query
 from hookline.api.operation import ListQuery, Operation, Order, OrderedQuery
 from hookline.api.query import without_controls
-from hookline.api.wire.base import ListResponse, encode
+from hookline.api.wire.base import ListResponse, as_sent, encode
 from hookline.errors import InvalidInput
 from hookline.model.callers import Caller
 from hookline.model.catalogue import Application
@@ -102,7 +102,10 @@ class Call:
             raw = await self.raw_body()
             shape = operation.body
             taken["given"] = shape() if not raw and operation.body_optional else body.decode(raw, shape)
-        found = await operation.handler(self, **taken)
+        try:
+            found = await operation.handler(self, **taken)
+        except InvalidInput as error:
+            raise as_sent(error, taken.get("given")) from error
         if found is None:
             return Response(status_code=self.status)
         return Response(encode(found), self.status, self.headers, media_type="application/json")

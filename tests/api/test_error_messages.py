@@ -124,3 +124,22 @@ async def test_each_message_of_a_batch_has_its_own_error(client: Client, app: Ap
         "Expected `object`, got `int`",
         "policy.strategy: 'no' is none of full_jitter, decorrelated, fixed",
     ]
+
+
+@pytest.mark.parametrize(("field", "value"), [("filterTypes", []), ("filterTypes", ["a b"]), ("rateLimit", 0)])
+async def test_an_older_name_of_an_endpoints_field_is_in_the_error(
+    client: Client, app: Application, field: str, value: object
+) -> None:
+    body = {"url": "https://hooks.example.com/in", field: value}
+    fault = (await client.post(f"/api/v1/app/{app.id}/endpoint", body)).faults()[0]
+    assert fault["loc"] == ["body", field]
+    assert fault["msg"].startswith(f"{field}: ")
+
+
+async def test_an_older_name_of_other_fields_is_in_the_error(client: Client) -> None:
+    refused = (await client.post("/api/v1/app", {"name": "Acme", "rateLimit": 0})).faults()
+    assert refused[0]["loc"] == ["body", "rateLimit"]
+    body = {"name": "order.paid", "description": "Paid.", "featureFlag": "a b"}
+    assert (await client.post("/api/v1/event-type", body)).faults()[0]["loc"] == ["body", "featureFlag"]
+    both = body | {"featureFlag": "beta", "featureFlags": ["a b"]}
+    assert (await client.post("/api/v1/event-type", both)).faults()[0]["loc"] == ["body", "featureFlags"]

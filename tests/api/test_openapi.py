@@ -15,7 +15,9 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from hookline import clock
 from hookline.api import openapi
 from hookline.api.routes import OPERATIONS
+from hookline.errors import InvalidInput
 from hookline.model.catalogue import Organization
+from hookline.rules.checks.message import check_message
 from hookline.security import tokens
 from hookline.store import Store
 from tests.api.conftest import JWT_SECRET, Client
@@ -81,6 +83,15 @@ def test_the_names_that_older_clients_use(shape: str, fields: set[str]) -> None:
 
 def test_the_document_is_valid() -> None:
     OpenAPIV31SpecValidator(DOCUMENT).validate()
+
+
+@pytest.mark.parametrize("shape", ["EndpointIn", "EndpointUpdate", "EndpointPatch", "MessageIn"])
+def test_the_length_of_a_channel_is_the_one_that_is_accepted(shape: str) -> None:
+    documented = DOCUMENT["components"]["schemas"][shape]["properties"]["channels"]["items"]["maxLength"]
+    longest, now = factory.new_message(1, channels=("c" * documented,)), clock.wall()
+    check_message(longest, now=now)
+    with pytest.raises(InvalidInput):
+        check_message(replace(longest, channels=("c" * (documented + 1),)), now=now)
 
 
 def test_every_operation_is_in_it() -> None:

@@ -13,7 +13,9 @@ import msgspec
 from msgspec import UNSET, Meta, Struct
 from msgspec.structs import asdict
 
+from hookline.errors import InvalidInput
 from hookline.model.policy import PolicyOverride, Strategy
+from hookline.rules.checks.message import MAX_CHANNEL
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Struct)
@@ -31,6 +33,7 @@ def doc(description: str | None = None, **schema: object) -> Meta:
 
 
 NAMED = doc(minLength=1, maxLength=256, pattern=r"^[a-zA-Z0-9\-_.]+$")  # limits of names and uids that callers choose
+CHANNEL = doc(minLength=1, maxLength=MAX_CHANNEL, pattern=r"^[a-zA-Z0-9\-_.]+$")
 
 encode = msgspec.json.Encoder().encode
 
@@ -116,3 +119,15 @@ def values(given: In, shape: type[Struct]) -> dict[str, Any]:
         if value is not UNSET:
             found[name] = value.override() if isinstance(value, Policy) else value
     return found
+
+
+def as_sent(error: InvalidInput, given: object) -> InvalidInput:
+    """Return the error with the name that the request has for the field. Older SDKs do not have the newer name."""
+    older = (_OLDER | {"feature_flags": "feature_flag"}).get(error.field)
+    if older is None or _is_set(given, error.field) or not _is_set(given, older):
+        return error
+    return InvalidInput(error.words, field=older)
+
+
+def _is_set(given: object, name: str) -> bool:
+    return getattr(given, name, None) not in (None, UNSET)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from hookline.api.wire.base import NAMED, In, Instant, Out, Policy, Unsupported, doc, fill, policy, values
+from hookline.api.wire.base import CHANNEL, NAMED, In, Instant, Out, Policy, Unsupported, doc, fill, policy, values
 from hookline.api.wire.tasks import BackgroundTaskOut, task
 from hookline.model.actors import ActorKind
 from hookline.model.endpoints import Endpoint, EndpointChange, NewEndpoint, OnDeath, Ordering, Scheme, Secret
@@ -20,7 +20,7 @@ Uid = Annotated[str, NAMED]
 Description = Annotated[str, doc(maxLength=4096)]
 Version = Annotated[int, doc(minimum=1, maximum=65_535)]
 EventTypes = Annotated[tuple[Annotated[str, NAMED], ...], doc(minItems=1, maxItems=1000)]
-Channels = Annotated[tuple[Annotated[str, NAMED], ...], doc(minItems=1, maxItems=10)]
+Channels = Annotated[tuple[Annotated[str, CHANNEL], ...], doc(minItems=1, maxItems=10)]
 Rate = Annotated[float, doc("Maximum requests per second.", minimum=0.001, maximum=65_535)]
 Concurrency = Annotated[int, doc("Maximum requests in flight.", minimum=1, maximum=10_000)]
 Key = Annotated[str, Meta(max_length=256)]

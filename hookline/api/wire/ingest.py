@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, Raw, UnsetType, defstruct
 from msgspec.structs import astuple
 
 from hookline.api.wire.applications import ApplicationIn
-from hookline.api.wire.base import NAMED, In, Instant, Out, Policy, doc
+from hookline.api.wire.base import CHANNEL, NAMED, In, Instant, Out, Policy, doc
 from hookline.api.wire.messages import MessageOut
 from hookline.rules.checks.message import MAX_MESSAGE_CHANNELS, MAX_TAGS
 
@@ -16,7 +16,7 @@ MAX_IN_BATCH = 1000
 
 EventTypeName = Annotated[str, NAMED]
 EventId = Annotated[str, NAMED]
-Channels = Annotated[tuple[Annotated[str, NAMED], ...], doc(minItems=1, maxItems=MAX_MESSAGE_CHANNELS)]
+Channels = Annotated[tuple[Annotated[str, CHANNEL], ...], doc(minItems=1, maxItems=MAX_MESSAGE_CHANNELS)]
 Tag = Annotated[str, doc(minLength=1, maxLength=128)]
 OrderingKey = Annotated[str, doc(minLength=1, maxLength=256)]
 Tags = Annotated[tuple[Tag, ...], doc(minItems=1, maxItems=MAX_TAGS)]

@@ -23,7 +23,7 @@ from hookline.model.catalogue import ApplicationChange, EventType, NewApplicatio
 from hookline.model.endpoints import Endpoint, EndpointChange, NewEndpoint, Scheme, Secret
 from hookline.model.states import EndpointStatus
 from hookline.model.tasks import TaskWork
-from hookline.rules.checks.message import check_policy
+from hookline.rules.checks.message import MAX_CHANNEL, check_policy
 from hookline.rules.checks.text import (
     check_instant,
     check_name,
@@ -185,7 +185,7 @@ _ENDPOINT: _Checks = {
     "description": (check_text, 4096),
     "version": (check_whole, 1, 65_535),
     "event_types": (check_names, MAX_EVENT_TYPES, 256),
-    "channels": (check_names, MAX_ENDPOINT_CHANNELS, 128),
+    "channels": (check_names, MAX_ENDPOINT_CHANNELS, MAX_CHANNEL),
     "throttle_rate": (check_number, 0.001, 65_535),
     "concurrency": (check_whole, 1, 10_000),
     "headers": (lambda _, headers: check_headers(headers),),
@@ -231,7 +231,7 @@ def check_note(note: str) -> str:
 
 _TASK: _Checks = {
     "event_types": (check_names, MAX_EVENT_TYPES, 256),
-    "channel": (check_text, 128, 1),
+    "channel": (check_text, MAX_CHANNEL, 1),
     "tag": (check_text, 128, 1),
 }
 

@@ -32,6 +32,7 @@ MAX_PAYLOAD = 1024 * 1024  # default limit in bytes
 LARGEST_PAYLOAD = 64 * 1024 * 1024  # highest limit that a deployment may set
 MAX_DELAY = timedelta(days=30)  # how far `deliver_at` may be in the future
 MAX_MESSAGE_CHANNELS = 5
+MAX_CHANNEL = 128  # characters of a channel
 MAX_TAGS = 10
 MAX_SCHEDULE = 50
 
@@ -97,7 +98,7 @@ def check_message(
     if new.event_id is not None:
         check_own_name("event_id", new.event_id, ids.MESSAGE)
     if new.channels is not None:
-        check_names("channels", new.channels, MAX_MESSAGE_CHANNELS, 128)
+        check_names("channels", new.channels, MAX_MESSAGE_CHANNELS, MAX_CHANNEL)
     if new.tags is not None:
         check_listed("tags", new.tags, MAX_TAGS)
         for tag in new.tags:
