@@ -71,8 +71,11 @@ def _content(path: Path) -> bytes | None:
 
     Do not follow a link or wait for a pipe.
     """
-    with os.fdopen(os.open(path, os.O_RDONLY | _FLAGS), "rb", buffering=0) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+    fd = os.open(path, os.O_RDONLY | _FLAGS)
+    try:  # not `os.fdopen`, which refuses a directory and leaves its descriptor open
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
             return None
-        content = file.read(_LONGEST + 1)
+        content = os.read(fd, _LONGEST + 1)
+    finally:
+        os.close(fd)
     return content if len(content) <= _LONGEST else None

@@ -137,6 +137,15 @@ def test_an_invalid_mark_or_a_mark_of_another_file_is_ignored(
     assert shop.ids() == [1, 2, 3, 4]
 
 
+def test_a_directory_at_the_path_of_the_mark_leaves_no_descriptor_open(shop: AppFile) -> None:
+    """Every publish reads the mark. A descriptor that stays open each time would end the application's process."""
+    shop.marker.mkdir()
+    before = len(list(Path("/dev/fd").iterdir()))
+    for _ in range(3):
+        assert marker.read(shop.path) is None
+    assert len(list(Path("/dev/fd").iterdir())) == before
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root can read every file")
 def test_a_mark_without_read_permission_is_ignored(shop: AppFile) -> None:
     shop.publish("acme", 3)
