@@ -42,9 +42,8 @@ class TaskRunner:
             except Exception:
                 log.exception("tasks_failed")
                 stepped = 0
-            if (
-                not stepped
-            ):  # wait until this process adds a task, or until it is time to look for tasks of other processes
+            if not stepped:
+                # Wait until this process adds a task, or until it is time to look for tasks of other processes.
                 await first_of(stop.wait(), self._store.repair.task_added.wait(), timeout=self._poll)
 
     async def once(self, stop: asyncio.Event | None = None) -> int:

@@ -53,7 +53,7 @@ async def _application(store: Store) -> Application:
         return await store.catalogue.create_application(
             MANAGEMENT, NewApplication(name="alerts of Hookline", uid=ALERTS)
         )
-    except Conflict:  # another process, started at the same time, has created the endpoint
+    except Conflict:  # another process, started at the same time, has created the application
         if found := await find(store):
             return found
         raise
