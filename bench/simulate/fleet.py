@@ -68,7 +68,7 @@ class Size:
 
 class Case(StrEnum):
     OURS = "ours"
-    WITHOUT_SICK = "without the sick"
+    WITHOUT_SICK = "without failing endpoints"
     WITHOUT_CIRCUIT = "without circuits"  # only a quarter of the workers is simulated, because this case takes longest
 
     def workers(self, size: Size) -> range:

@@ -208,7 +208,7 @@ def fleet_course(tallies: Tallies) -> str:
     curves = _curves(tallies, {case: tally.open_by_sample for case, tally in tallies.items()})
     page = Page(
         name="fleet",
-        title="Open deliveries of 100,000 endpoints, a third of them sick at times",
+        title="Open deliveries of 100,000 endpoints, a third of them failing at times",
         description="Open deliveries every half minute over two hours; messages are accepted in the first. "
         + _at_most(curves),
         x=Axis("minutes", 0, 120),
@@ -224,7 +224,7 @@ def fleet_requests(tallies: Tallies) -> str:
     curves = _curves(tallies, {case: [n / seconds for n in tallies[case].sick_requests_by_sample] for case in chosen})
     page = Page(
         name="fleet-requests",
-        title="Requests to endpoints that were sick at that moment",
+        title="Requests to endpoints that were failing at that moment",
         description="Requests a second, every half minute over two hours. " + _at_most(curves),
         x=Axis("minutes", 0, 120),
         y=Axis("requests a second, all endpoints together", 0, max(max(curve.values) for curve in curves)),
@@ -259,13 +259,13 @@ def _at_most(curves: Sequence[Curve]) -> str:
 def fleet_table(tallies: Tallies) -> str:
     rows: list[tuple[str, ...]] = [
         ("simulated", *(_part(tallies, case) for case in tallies)),
-        _across(tallies, "endpoints, sick ones", lambda tally: f"{tally.endpoints:,}, {tally.sick:,}"),
+        _across(tallies, "endpoints, of them failing at times", lambda tally: f"{tally.endpoints:,}, {tally.sick:,}"),
         _across(tallies, "messages", lambda tally: f"{tally.accepted:,}"),
         _across(tallies, "open when the last message was accepted", lambda tally: f"{tally.open_after_hour:,}"),
         _across(tallies, "open an hour later", lambda tally: f"{tally.open_after_two:,}"),
         _across(tallies, "delivered in the end", lambda tally: f"{tally.delivered:,}"),
         _across(tallies, "dead in the end", lambda tally: f"{tally.dead:,}"),
-        _across(tallies, "requests, failed ones", lambda tally: f"{tally.requests:,}, {tally.failed:,}"),
+        _across(tallies, "requests, of them failed", lambda tally: f"{tally.requests:,}, {tally.failed:,}"),
         _across(tallies, "most in flight at one worker", lambda tally: f"{max(tally.most_in_flight):,} of 512"),
     ]
     return _table(("", *tallies), rows)
@@ -277,10 +277,12 @@ def latency_table(tallies: Tallies) -> str:
 
     rows: list[tuple[str, ...]] = []
     for case, tally in tallies.items():
-        rows.append((f"healthy, {case}: waited for their request", *spread(tally.waits)))
-        rows.append((f"healthy, {case}: delivered", *spread(tally.latency["healthy"])))
-    rows.append((f"sick, {Case.OURS}: delivered", *spread(tallies[Case.OURS].latency["sick"])))
-    return _table(("within", *(name for _, name in QUARTILES)), rows)
+        rows.append((f"healthy endpoints, {case}: from accepted to claimed", *spread(tally.waits)))
+        rows.append((f"healthy endpoints, {case}: from accepted to delivered", *spread(tally.latency["healthy"])))
+    rows.append(
+        (f"failing endpoints, {Case.OURS}: from accepted to delivered", *spread(tallies[Case.OURS].latency["sick"]))
+    )
+    return _table(("time of deliveries to", *(name for _, name in QUARTILES)), rows)
 
 
 def recovery_table(tally: Tally) -> str:
@@ -294,7 +296,7 @@ def recovery_table(tally: Tally) -> str:
 
 def probes_table(tally: Tally) -> str:
     spread = (f"{percentile(tally.probed, part):,}" for part in (0.5, 0.99, 1.0))
-    head = ("sick endpoints", "probes in 25 hours", "half got at most", "99 % got at most", "all got at most")
+    head = ("failing endpoints", "probes in 25 hours", "half got at most", "99 % got at most", "all got at most")
     return _table(head, [(f"{tally.sick:,}", f"{tally.probes:,}", *spread)])
 
 

@@ -57,7 +57,8 @@ def rare(where: MessageFilter) -> bool:
         case AttemptFilter():
             return where.code_class is not None or where.delivered is True  # failed attempts have an index of their own
         case AttemptedFilter():
-            return True  # repeated attempts of a message are skipped, and there may be many
+            # The listing shows each message once, so the scan skips all further attempts of a message, maybe many.
+            return True
         case MessageSearch():
             return where.state is not None
         case _:
