@@ -39,10 +39,6 @@ def json_text(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def read_metadata(text: str) -> dict[str, str]:
-    return _strings_decoder.decode(text)
-
-
 def headers_blob(headers: dict[str, str]) -> bytes | None:
     """Encode the response headers that are stored. They are bytes, because endpoints may send invalid text."""
     return _json_bytes(headers) if headers else None
