@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple, TypedDict
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from hookline.errors import HooklineError, InvalidInput
 from hookline.model.policy import RetryPolicy, Strategy
@@ -71,6 +72,8 @@ class Rules(Struct, frozen=True, kw_only=True):
                 raise InvalidInput("is not a number of seconds above 0", field=name)
         if self.keep is not None:
             check_age(self.keep)
+        # A copy, because the application may change its dict while threads of the worker read the handlers.
+        force_setattr(self, "handlers", dict(self.handlers))
 
     def handler_of(self, event: Event) -> Handler:
         found = self.handlers.get(event.event_type or "") or self.handlers.get("*")

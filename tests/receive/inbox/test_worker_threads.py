@@ -179,3 +179,10 @@ def test_a_url_in_place_of_a_connect_function_is_refused(made: Any) -> None:
 def test_wrong_handlers_are_refused(handlers: Any) -> None:
     with pytest.raises(InvalidInput, match="handlers"):
         InboxWorker(lambda: None, handlers)
+
+
+def test_a_later_change_of_the_given_dict_does_not_change_the_handlers() -> None:
+    given = {"*": pay}
+    rules = Rules(handlers=given)
+    given.clear()
+    assert rules.handlers == {"*": pay}
