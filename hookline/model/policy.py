@@ -56,5 +56,5 @@ class CircuitPolicy(Struct, frozen=True, kw_only=True):
     cooldown_cap: float = 3600.0  # longest cooldown, in seconds
     recovery_window: int = 2  # maximum requests in flight after a successful probe
     recovery_step: float = 2.5  # minimum seconds between two doublings of the window
-    recovery_rate: float = 10.0  # maximum requests per second, for each request in flight that the window allows
+    recovery_rate: float = 10.0  # the window times this number is the maximum of requests per second
     recovery_done: int = 128  # the circuit closes when the window would grow beyond this

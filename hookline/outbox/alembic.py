@@ -56,8 +56,10 @@ class DropHooklineOutbox(_OutboxOperation):
 
 @Operations.implementation_for(_OutboxOperation)
 def _run(operations: Operations, operation: _OutboxOperation) -> None:
-    """Change the database. In offline mode, print the statements unchanged: SQLAlchemy would search them for
-    parameters."""
+    """Change the database, or print the statements in offline mode.
+
+    They are printed as they are. Alembic's `execute` would take each `:name` in them for a parameter.
+    """
     context = operations.get_context()
     change, statements = _CHANGES[operation.name]
     if not context.as_sql:

@@ -119,7 +119,7 @@ async def _refuse_while_waiting(on: Adapter) -> None:
 async def _last_relayed(on: Adapter) -> int:
     """Return the id of the last row that Hookline has relayed from a SQLite file.
 
-    It is 0 if unknown: then every row waits.
+    Return 0 if that row is not known. Then every row counts as not relayed.
     """
     place = marked_place(await on.peek(LIST_FILES))
     if place is None:

@@ -49,7 +49,7 @@ class _Share:
         self.awaited: dict[Connection, None] = {}  # the one that last sent a part of its body comes last
         self._max_held = max_held
         self._bytes = 0
-        self._held: dict[Connection, int] = {}  # upper bounds in bytes; the longest-waiting connection is first
+        self._held: dict[Connection, int] = {}  # unread response bytes, at most; the longest-waiting is first
 
     @property
     def is_over(self) -> bool:

@@ -75,7 +75,8 @@ async def filter_of(deps: Deps, by: Caller, given: DeadLetterQuery) -> DeadFilte
 
 
 async def matching(deps: Deps, by: Caller, given: DeadLetterQuery, note: str | None = None) -> DeadFilter:
-    """Return the filter for a replay, or for resolving with a note. The query must exclude resolved ones."""
+    """Return the filter of a task that replays dead letters, or resolves them with a note. The query must exclude
+    resolved dead letters."""
     if note is not None:
         catalogue.check_note(note)
     if given.resolved is not False:
@@ -107,8 +108,8 @@ async def find(deps: Deps, by: Caller, ref: str, app: str | None = None) -> Dead
 
 
 async def _find(deps: Deps, within: DeadFilter, refs: Sequence[str], *, to_resolve: bool = False) -> list[DeadLetter]:
-    """Return the dead letters with these ids. Raises if one is missing, or resolved although
-    `to_resolve` is set."""
+    """Return the dead letters with these ids. Raises if one is missing. With `to_resolve`, also raises if one was
+    resolved before."""
     wanted = numbers(refs)
     where = replace(within, ids=wanted, resolved=None)
     found = {each.id: each for each in await deps.store.repair.dead_letters(where, Page(limit=max(1, len(wanted))))}

@@ -51,7 +51,7 @@ class Statement:
         self.numbered = _NAME.sub(lambda name: f"${self._distinct.index(name[1]) + 1}", text)
 
     def for_percent(self, values: Values) -> list[Any] | None:
-        """Return the values for `percent`, or None if it has no parameters."""
+        """Return the values for `percent`, or None if the statement has no parameters."""
         return [values[name] for name in self._names] or None
 
     def for_numbered(self, values: Values) -> list[Any]:

@@ -38,7 +38,11 @@ class SqlAlchemy(Adapter):
         self.engine = engine_of(_bind(conn).dialect.name)
 
     async def check(self) -> None:
-        """Begin the transaction first, as a statement would: an event listener may send its own BEGIN then."""
+        """Refuse a connection that commits each statement by itself.
+
+        The transaction begins before this check, as it would with a statement. The application may have an event
+        listener that sends BEGIN at that moment. Before this BEGIN, a SQLite connection may seem to commit by itself.
+        """
         is_new = not self._conn.in_transaction()
         connection = self._connection()
         if is_new and not connection.in_transaction():

@@ -140,7 +140,9 @@ class _PsycopgPool(Connections):
         return as_async(self.pool.connection(self._timeout))
 
     async def _fetch(self, conn: Any, statement: str, values: Values | None) -> Row | None:
-        """Use a raw cursor that returns tuples: the connection's own `cursor_factory` and `row_factory` may be others.
+        """Run the statement on a raw cursor that returns tuples.
+
+        The cursor is made here, because the application may have set another kind of cursor or row for its pool.
 
         Restore the autocommit mode, because the connection may go back to the application's pool.
         """

@@ -25,7 +25,7 @@ MAX_LATE = timedelta(seconds=1)  # a lane that missed its turn is checked within
 MAX_AHEAD = timedelta(hours=1)  # a turn further in the future was set by a wrong clock, and is ignored
 UNUSED = timedelta(milliseconds=50)  # if a lane does not use its start for this long, any lane may use it
 LOOK_WITHIN = timedelta(seconds=2)  # a waiting lane is checked this often for an unused start, if few lanes wait
-LOOK_LATER = timedelta(milliseconds=10)  # if many lanes wait: this time for each turn before the lane's own
+LOOK_LATER = timedelta(milliseconds=10)  # if many lanes wait: the time until the check, for each turn in front
 
 
 def fair_quota(want: int, lanes: int) -> int:
@@ -194,5 +194,9 @@ class StartBudget:
 
 
 def _rate_start(tat: datetime | None, now: datetime, forgiven: timedelta) -> datetime:
-    """Return the time from which the rate counts. It ignores a short delay of the claim, to keep later turns."""
+    """Return the time that the rate limit takes for `now`.
+
+    A claim that comes after `tat` counts as made up to `forgiven` earlier, but not before `tat`. So a short delay of
+    one claim does not delay all later turns.
+    """
     return now if tat is None else min(now, max(tat, now - forgiven))

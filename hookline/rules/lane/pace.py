@@ -99,9 +99,10 @@ def _raised(pace: float, top: float | None) -> float:
 
 
 def _highest_pace(lane: Lane, policy: CircuitPolicy) -> float:
-    """Return the pace at which a lane no longer needs one.
+    """Return the pace that is so high that the lane no longer needs a limit.
 
-    If no rate is known to be too high, the rate at the end of a recovery is used instead.
+    It is a multiple of the rate that was too high for the endpoint. If no such rate is known, it is a multiple of the
+    rate at the end of a recovery.
     """
     return WELL_ABOVE * (lane.pace_top or policy.recovery_done * policy.recovery_rate)
 

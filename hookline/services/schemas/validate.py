@@ -203,7 +203,7 @@ class _Survey:
         self._name = name
         self._root = schema
         self._id = "id" if "draft-04" in str(schema.get("$schema")) else "$id"
-        self._known_bounds: dict[int, Bounds | None] = {}  # None: the walk is inside this schema now
+        self._known_bounds: dict[int, Bounds | None] = {}  # by id() of the schema; None while its parts are visited
         self._patterns = 0
 
     def bounds(self, schema: Any, depth: int = 0) -> Bounds:

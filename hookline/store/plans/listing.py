@@ -74,8 +74,8 @@ def outcome(where: AttemptFilter) -> bool | None:
 
 
 def walked(found: list[T], page: Page, end: str | None) -> Walk[T]:
-    """Build a page from the rows, which are in scan order. `end` is where the scan stopped. The page has it only if it
-    is not full."""
+    """Build a page from the rows, which are in scan order. `end` is the key at which the scan stopped. A full page does
+    not need this key, because the listing continues after its last row."""
     rows = found[::-1] if page.backwards else found
     return Walk(rows=rows, end=end if len(found) < page.limit else None)
 

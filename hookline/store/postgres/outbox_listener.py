@@ -102,7 +102,7 @@ class OutboxWatch:
             self._log_once(error)
             return self._poll
         except asyncio.CancelledError:
-            self._drop()  # the session may hold a lock
+            self._drop()  # the interrupted statement may have taken a lock, which ends with the session
             raise
 
     async def _lead(self, session: Session) -> bool:

@@ -182,8 +182,8 @@ class _ClaimRun:
         self._lease(after, admission, taken)
 
     def _split(self, found: Sequence[Any], quota: int) -> tuple[list[Any], Sequence[Any]]:
-        """Split the candidates into those to send now, up to the quota, and the rest. A delivery without a payload can
-        never be sent."""
+        """Split the candidates into those to send now, up to the quota, and the rest. A due delivery whose payload was
+        deleted is in neither part: it becomes a dead letter."""
         taken: list[Any] = []
         for place, row in enumerate(found):
             if place >= quota or row[_DUE] > self.tx.now:
