@@ -21,7 +21,7 @@ class Pulser:
     """Creates pulses. A pulse has all counts since the last stored pulse, so a failed write loses no counts."""
 
     def __init__(self, tally: Tally) -> None:
-        self._failed: dict[int, int] = {}  # by endpoint number: how many further pulses list the endpoint
+        self._failed: dict[int, int] = {}  # endpoint number → in how many more pulses the endpoint is listed
         self._tally = tally
         self._now = self._stored = self._values()
         self.attempt_counts: AttemptCounts = {}  # attempts since the last stored pulse

@@ -180,10 +180,11 @@ def secret_id(secret: str) -> bytes:
 
 
 def _for_portal(claims: _Claims) -> bool:
-    """Return whether an application's token is for the portal. Without the claim `portal`, it is if it could be.
+    """Return whether an application's token is for the portal.
 
-    A Svix server makes tokens for applications only for its portal. Earlier releases of Hookline made portal tokens
-    for a week at most.
+    A token without the claim `portal` counts as a portal token if it may be one. A Svix server makes tokens for
+    applications only for its portal. Earlier releases of Hookline made portal tokens that were valid for a week at
+    most.
     """
     if claims.portal is not None:
         return claims.portal

@@ -44,7 +44,9 @@ class Connection(HttpToolsProtocol):
     _in_head = False
     _in_body = False
     _buffered = 0  # bytes of the current head or trailers, without the read that began the request
-    _skipped_framing = b""  # a head for a second parser, which reads the body after an `Upgrade` header
+    # The parser does not read the body of a request with an `Upgrade` header. A second parser gets this minimal head,
+    # with the headers that delimit the body, and then reads the body.
+    _skipped_framing = b""
     _resuming = False  # True while the second parser reads `_skipped_framing`
     _over = False  # True if no further request is read from this connection
 

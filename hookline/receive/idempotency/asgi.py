@@ -297,7 +297,9 @@ class _Exchange:
     async def _forward(self, message: Message) -> None:
         """Send a message.
 
-        If the client is gone, raise the error only if the response is saved and more of the body would follow.
+        If the client is gone, ignore the error, so that the application completes its response and the response can be
+        saved. Raise the error only if the key no longer needs the response and more of the body would follow. The
+        application then stops.
         """
         try:
             if self._is_gone:

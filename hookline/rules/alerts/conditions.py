@@ -30,7 +30,7 @@ LEAST_GROWTH = 100  # deliveries by which the backlog has grown
 LEAST_FIRST_ATTEMPTS = 20
 LEAST_DEATHS = 10
 LEAST_RETRIES = 20
-LEAST_ATTEMPTS = 5  # attempts at one endpoint, unless its circuit was open during the whole period
+LEAST_ATTEMPTS = 5  # attempts at one endpoint; not required if its circuit was open during the whole period
 
 _DEAD_STATS, _SHOW_ENDPOINT = "hookline dead stats --all-orgs", "hookline endpoints show {subject}"
 _SHUT = frozenset({Circuit.OPEN, Circuit.HALF_OPEN})

@@ -62,7 +62,8 @@ class Slots:
 
     @property
     def usable(self) -> int:
-        """The free slots that an application with waiting lanes may take, or all free slots if there is none."""
+        """The most free slots that one of the applications with waiting lanes may take. All free slots if no
+        application has waiting lanes."""
         rooms = [app_room(self.free, self._by_app[app_no], self._app_part) for app_no in self._lines]
         return max(rooms, default=self.free)
 
@@ -170,7 +171,7 @@ class StartBudget:
         """Return the turn of a lane that got no further start, and the time at which to check the lane again."""
         if turn_at is None or turn_at > self._now + MAX_AHEAD:
             self._tail = self._next_turn()
-            # A lane that has just used another lane's start may find the next one unused, too.
+            # This lane has just used a start that another lane left unused. The next start may stay unused, too.
             soon = self._next_at + UNUSED if self._unused and served else self._tail
             return self._tail, min(soon, self._look_at(self._tail))
         if turn_at > self._now:

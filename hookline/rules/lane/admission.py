@@ -136,12 +136,12 @@ def effective_rate(lane: Lane, policy: CircuitPolicy) -> float | None:
 
 
 def burst(rate: float) -> float:
-    """Return how many starts may come at once: a sixteenth of the rate. A full second's worth would allow twice the
-    rate.
+    """Return how many requests may start at once: a sixteenth of the rate per second, but at least one.
 
-    Within the burst, a late claim loses no starts. A larger burst is visible to receivers, because requests may arrive
-    closer together than they started: with a tenth of 20 per second, a receiver counted 23 in one second on a busy
-    machine.
+    A claim that comes late makes up for the starts that it missed, up to the burst. With a burst of a full second, a
+    lane that was idle could start twice the rate in one second. Even a burst of a tenth was too large: requests may
+    arrive closer together than they started, and with a rate of 20 per second a receiver on a busy machine counted 23
+    in one second.
     """
     return max(1.0, rate / 16)
 
@@ -199,7 +199,8 @@ def after_claim(
         if lane.circuit == Circuit.HALF_OPEN:  # the previous probe is lost, and its late outcome must not count
             changes["epoch"] = lane.epoch + 1
     if admission.waits and left_floor is not None:
-        # Keep the lower floor, because this claim may have scanned from a later one. Only `fold` clears it.
+        # Keep the earlier due time: this claim may have looked only at deliveries that are due later. Only `fold`
+        # clears it.
         floor = lane.waiting_floor
         changes["waiting_floor"] = left_floor if floor is None else min(floor, left_floor)
     return msgspec.structs.replace(lane, **changes) if changes else lane

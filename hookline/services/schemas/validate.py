@@ -46,9 +46,10 @@ _SLOW_TO_COMPILE = (b"attern", b"nevaluated")
 _LONGEST_FAULT = 200
 _REPEATED = re.compile(r"\{\s*(\d{1,9})\s*,?\s*(\d{0,9})", re.A)
 _VERSION = re.compile(r"\d+|\D+", re.A)
-_NAMED = ("properties", "patternProperties", "dependentSchemas", "dependencies")  # have schemas by name
-_ASIDE = ("$defs", "definitions")  # have schemas by name, which count where a reference points to them
-_DATA = ("enum", "const", "default", "examples", "example")  # have values, not schemas
+# Keywords of JSON Schema, by the kind of their value.
+_NAMED = ("properties", "patternProperties", "dependentSchemas", "dependencies")  # schemas by name
+_ASIDE = ("$defs", "definitions")  # schemas by name; such a schema counts only where a reference points to it
+_DATA = ("enum", "const", "default", "examples", "example")  # data, not schemas
 _UNEVALUATED = ("unevaluatedProperties", "unevaluatedItems")
 # The cost of expensive keywords, in comparisons.
 _WEIGHTS = {
@@ -180,7 +181,7 @@ class Bounds(Struct, frozen=True):
     """The size and cost of a schema, or of one part of it."""
 
     parts: int = 1  # number of parts with every reference followed; a recursive reference counts once
-    weight: int = 1  # number of parts as above, with each part counted by its cost
+    weight: int = 1  # sum of the costs of these parts
     height: int = 1  # depth of nested parts
     loops: int = 0  # number of recursive references
     branching: bool = False  # it has `anyOf` or `oneOf`; one fault lists the faults of all alternatives

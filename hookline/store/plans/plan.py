@@ -124,7 +124,7 @@ def reads(written: Written[S, P, T]) -> Method[S, P, T]:
 
 
 def searches(written: Written[S, P, T]) -> Method[S, P, T]:
-    """As `reads`, for plans that read history."""
+    """As `reads`, for plans that read history: PostgreSQL must not use a sequential scan."""
     return _method(Run.SEARCH, written)
 
 

@@ -58,7 +58,8 @@ class Record:
         return joined(await self.record(first, wake=wake), await self.record(second))
 
     async def _record_bare(self, result: Result, wake: Collection[int]) -> RecordReport:
-        """Record a refused result again without the endpoint's response, so that the delivery continues."""
+        """Record a result that the database refused. Leave out the endpoint's response, so that the delivery
+        continues."""
         try:
             return await self._batch.write([bare(result)], wake)
         except self._batch.data_errors:

@@ -254,8 +254,8 @@ def _will_wake(tx: Tx, lane: Lane, first_due: int, token_at: int | None) -> bool
 
 
 def _latest(tx: Tx, lane: Lane, first_due: int) -> int:
-    """Return the latest instant at which a wake token is still in time. A due delivery may have to wait for a probe,
-    hold, rate limit or turn."""
+    """Return the latest time for the lane's next wake token. If the token is later, the lane is stuck. The time allows
+    for a due delivery that must wait for a probe, a hold, a rate limit or a turn."""
     instants = [tx.at + MAX_REFUSED, instant(first_due)]
     instants += [at for at in (lane.held_until, lane.turn_at) if at is not None]
     if lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN) and lane.probe_at is not None:
