@@ -381,8 +381,8 @@ def _tokens_read(found: Sequence[Any]) -> int:
 
 
 def _checked_again(admission: Admission) -> bool:
-    """Return whether `_settle` checks the lane again after the claim. Such a lane's next wake token depends on how many
-    deliveries the claim took. For other lanes, the statement `claim_take` inserts the wake token."""
+    """Return whether `_settle` checks the lane again after the claim. Such a lane's next wake token depends on how
+    many deliveries the claim took. For other lanes, the statement `claim_take` inserts the wake token."""
     return admission.paced or (admission.counted and admission.quota > 0)
 
 
