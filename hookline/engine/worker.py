@@ -178,7 +178,9 @@ class Worker:
     def _settle_time(self) -> float:
         """Return how many seconds to wait for more free slots.
 
-        If an application has used up its share, the free slots are for others, which do not wait for its outcomes.
+        Usually the wait starts again with each slot that becomes free, up to `MAX_SETTLE` seconds in all. But if an
+        application has used up its share of the slots, the free slots are for other applications. These need not wait
+        for its outcomes, so the wait ends `SETTLE` seconds after the last claim.
         """
         now = clock.monotonic()
         if self._slots.apps_in_line:

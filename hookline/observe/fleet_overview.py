@@ -97,7 +97,8 @@ def _rate(pulses: Sequence[Pulse], now: datetime, count: Callable[[Pulse], float
 
 
 def _known_for(pulses: Sequence[Pulse], now: datetime) -> timedelta:
-    """Return the time that the pulses cover. With a longer time, the rates of a new fleet would be too low."""
+    """Return the time that the pulses cover. A rate is a count divided by at most this time. Divided by the whole
+    `WINDOW`, the rates of a new fleet would be too low."""
     return timedelta(seconds=EVERY) + max(timedelta(0), now - min((pulse.at for pulse in pulses), default=now))
 
 

@@ -80,7 +80,8 @@ class _CapturedLogs(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.first = ""  # the first message since the last reset; later ones repeat it or report a timeout
-        self.templates: list[str] = []  # message templates without arguments, which may contain a header's value
+        # Message templates. Their arguments are left out, because an argument may contain a header's value.
+        self.templates: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         if len(self.templates) < 10:

@@ -237,7 +237,8 @@ class Guard:
         elif tails & _METADATA_NAMES:
             allowed = _METADATA in self._allow_v4
         elif tails & _PRIVATE_NAMES or len(labels) == 1:
-            allowed = self._opens_any  # the address of the name is checked at every connect
+            # The name may belong to any of the allowed networks. Its address is checked at every connect.
+            allowed = self._opens_any
         else:
             return
         if not allowed:

@@ -48,7 +48,8 @@ class AttemptsQuery(HistoryQuery, frozen=True, kw_only=True):
 
     @property
     def empty(self) -> bool:
-        """Return whether no attempt can match: only attempts that have ended are listed."""
+        """Return whether no attempt can match. Only attempts that have ended are listed, and an ended attempt is never
+        pending or sending."""
         return self.status not in (None, *_FINAL)
 
 

@@ -52,7 +52,8 @@ class EpollWaiter:
 
 
 class SelectWaiter:
-    """Waits with select(2), for systems without epoll. `wake` cannot interrupt one, so it waits in short naps."""
+    """Waits with select(2), for systems without epoll. `wake` cannot interrupt a call of select(2), so a call
+    takes at most `NAP` seconds."""
 
     def __init__(self, multi: Any) -> None:
         self._multi = multi

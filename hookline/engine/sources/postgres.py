@@ -132,7 +132,11 @@ class PostgresSource:
         return rows
 
     async def _set_aside(self, connection: Connection) -> RelayReport:
-        """Set aside rows whose payloads are too large. Any other waiting rows are locked by other relays."""
+        """Set aside rows whose payloads are too large. This runs if rows wait and none could be read.
+
+        The other waiting rows stay: another relay has locked them, or they have an ordering key. Only one relay at a
+        time reads rows with an ordering key, and only in a full scan.
+        """
         with reaching(self.name):
             aside = await connection.fetch(_SET_ASIDE, LARGEST_PAYLOAD)
         return RelayReport(set_aside=len(aside), reasons=reasons(row["error"] for row in aside))

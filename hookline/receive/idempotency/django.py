@@ -191,7 +191,7 @@ def _body(request: HttpRequest, headers: Headers, limit: int) -> bytes:
 
 
 async def guarded(holder: BaseHolder, request: HttpRequest, view: View) -> HttpResponse:
-    """Call `view` if the request is admitted. Its argument is None if the request has no key."""
+    """Call `view` if the request is admitted, with a `_Pending` object, or with None if the request has no key."""
     try:
         claim = admit(holder.settings, request)
     except Answered as answered:

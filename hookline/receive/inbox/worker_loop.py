@@ -205,7 +205,9 @@ class WorkerLoop(ABC):
                 is_recorded = await queries.bury(on, claimed, line, verdict.reason, event.attempt)
             else:
                 is_recorded = await queries.retry(on, claimed, line, verdict.delay)
-        if not is_recorded:  # "done" is committed with a part of the handler's writes, or the claim is lost
+        # `_handle` marks the event as done before it calls the handler. A handler that commits by itself stores this
+        # mark, so the event can no longer be retried. The other cause is a lost claim.
+        if not is_recorded:
             log.error(
                 "%r: is not retried: the handler committed by itself (leave that to the worker), or another worker has it",
                 event.key,

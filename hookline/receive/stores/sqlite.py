@@ -42,7 +42,8 @@ CREATE TABLE IF NOT EXISTS hookline_idempotency (
     lease       INTEGER NOT NULL DEFAULT 0
 )
 """
-# For a file of an earlier release. Processes of that release may still use the file, and write 0.
+# For a file of an earlier release. Processes of that release may still use the file. They insert rows without this
+# column, so the column is 0 in these rows.
 _ADD_LEASE = "ALTER TABLE hookline_idempotency ADD COLUMN lease INTEGER NOT NULL DEFAULT 0"
 _INDEX = "CREATE INDEX IF NOT EXISTS hookline_idempotency_expires_at ON hookline_idempotency (expires_at)"
 _READ = """
@@ -64,7 +65,8 @@ DELETE FROM hookline_idempotency WHERE rowid IN
 """
 
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
-_MARGIN = 1.0  # seconds by which a thread may start late on a busy machine, although the file is not locked
+# Seconds beyond the timeout. On a busy machine, the thread may start a call this late although the file is not locked.
+_MARGIN = 1.0
 
 
 class _Held(Struct, frozen=True):

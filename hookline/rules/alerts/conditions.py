@@ -45,8 +45,8 @@ class Thresholds(Struct, frozen=True, kw_only=True):
     dead_letters: int = 10
     dead_letters_critical: int = 100
     dead_letters_growing: float = 3.0  # multiple of the usual number of deaths per hour
-    retries: float = 0.5  # failed part of all retries
-    endpoint: float = 0.5  # failed part of one endpoint's attempts
+    retries: float = 0.5  # fraction of all retries that failed
+    endpoint: float = 0.5  # fraction of one endpoint's attempts that failed
     endpoint_for: float = 900.0  # seconds for which an endpoint must fail
     circuits: bool = True
     last_attempts: int = 20

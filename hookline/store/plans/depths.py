@@ -74,5 +74,5 @@ def depths_of(found: Counted, at: datetime, seconds: float) -> Depths:
 
 
 def cached_for(seconds: float, fresh: float) -> float:
-    """Return how many seconds a result stays cached if counting took `seconds` seconds."""
+    """Return how many seconds a result stays cached: at least `fresh`, and longer if counting took many `seconds`."""
     return max(fresh, seconds * COUNTING)

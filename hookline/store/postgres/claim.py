@@ -158,8 +158,11 @@ class Claim:
         return found
 
     def _may_scan_all(self) -> bool:
-        """Return whether a full scan may run because there are no newer wake tokens. A cheap full scan may run at
-        once, others after about twenty times the last duration, at most two seconds."""
+        """Return whether a full scan may run before it is due, because there are no wake tokens after the watermark.
+
+        If the last full scan was fast, the next one may run at once. Otherwise it must wait for almost twenty times
+        the duration of the last one, at most two seconds.
+        """
         rest = min(_FULL_SCAN_EVERY, 20 * self._full_scan_cost - 0.3)
         return clock.monotonic() >= self._full_scan_at - _FULL_SCAN_EVERY + rest
 

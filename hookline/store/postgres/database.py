@@ -173,7 +173,7 @@ class Database:
         self._indexed = self._pool(max(2, options.pool_size - any_scan - 4), INDEXED, _INDEXED_TIMEOUT)
         self._cached_plans = self._pool(2, _CACHED_PLANS, _INDEXED_TIMEOUT)  # one for claims and one for the relay
         self._any_scan = self._pool(any_scan, _COMMON, _ANY_SCAN_TIMEOUT)
-        self._plan_at: dict[int, float] = {}  # monotonic time by session of the next DISCARD PLANS
+        self._plan_at: dict[int, float] = {}  # by session: monotonic time of its next DISCARD PLANS
         self._pools = (self._indexed, self._cached_plans, self._any_scan)
 
     def _pool(self, size: int, settings: dict[str, str], timeout: float) -> Any:

@@ -120,7 +120,7 @@ class OutboxWatch:
         if self._asleep:
             self._tries = 0
             self._check_at = monotonic() + CHECK_EVERY
-            return 0.0  # poll once more: publishers that committed before now did not notify
+            return 0.0  # poll once more: publishers that committed before the leader slept did not notify it
         self._tries += 1
         return min(self._poll, AWAKE * 2.0 ** min(self._tries - 1, 8))
 
