@@ -102,8 +102,10 @@ class Relay:
             await pause(AFTER_ERROR, stop)
 
     def _note_lag(self, *, emptied: bool) -> None:
-        """Measure how long rows wait in a source: at most since its outbox was last empty. Only the relay sees
-        that."""
+        """Report how long rows of a source may have waited: no longer than since the relay last emptied its outbox.
+
+        The sampler reads only Hookline's own database, so it cannot measure this.
+        """
         if self._outbox.sampled:
             return
         if emptied:

@@ -46,7 +46,9 @@ class Reading(Struct, frozen=True, kw_only=True):
     value: float
     threshold: float
     severity: Severity | None  # severity of the current value; None means healthy
-    lingering: Severity | None  # severity of an alert that fires already; it ends at a lower threshold than it starts
+    # The highest severity that an alert keeps if it fires already. Its condition is weaker than that of `severity`, so
+    # that an alert does not start and end again and again. None: the alert may end.
+    lingering: Severity | None
     text: str  # one line of text for operators
 
 

@@ -81,7 +81,8 @@ class DeadSummary(Struct, frozen=True, kw_only=True):
         return found.most_common()
 
     def by_endpoint(self) -> list[tuple[DeadGroup, int]]:
-        """Return the number of dead letters of each endpoint, largest first. A group of the endpoint stands for it."""
+        """Return each endpoint with the number of its dead letters, largest number first. The endpoint is given as one
+        of its groups, because a group has the endpoint's id and URL."""
         found: Counter[int] = Counter()
         for group in self.groups:
             found[group.endpoint_no] += group.dead

@@ -12,7 +12,7 @@ from hookline.observe.instruments import Counter, Instrument
 from hookline.observe.tally import Tally
 
 REMEMBERED = 360  # pulses (one hour) that list an endpoint after its last failure
-MAX_REMEMBERED = 400  # maximum number of listed endpoints
+MAX_REMEMBERED = 400  # maximum number of endpoints whose last failure is remembered
 
 _Values = dict[str, dict[Labels, Row]]  # the values of all series, by the name of their metric
 

@@ -1,4 +1,6 @@
-"""A decorator for views of Django: the view runs only for requests with a valid signature, on any path.
+"""A decorator for views of Django: the view runs only for requests with a valid signature.
+
+This holds for every path and every spelling of a path that leads to the view.
 
     @csrf_exempt
     @verified(Verifier(os.environ["WEBHOOK_SECRET"]))

@@ -1,4 +1,6 @@
-"""A dependency for FastAPI: the handler runs only for requests with a valid signature, on any path.
+"""A dependency for FastAPI: the handler runs only for requests with a valid signature.
+
+This holds for every path and every spelling of a path that leads to the handler.
 
     @app.post("/hooks")
     async def hooks(webhook: Annotated[Webhook, Depends(verified(verifier))]) -> dict: ...

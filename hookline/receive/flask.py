@@ -1,4 +1,6 @@
-"""A decorator for views of Flask: the view runs only for requests with a valid signature, on any path.
+"""A decorator for views of Flask: the view runs only for requests with a valid signature.
+
+This holds for every path and every spelling of a path that leads to the view.
 
     @app.post("/hooks")
     @verified(Verifier(os.environ["WEBHOOK_SECRET"]))

@@ -1,4 +1,6 @@
-"""A middleware for routes of Litestar: the handler runs only for requests with a valid signature, on any path.
+"""A middleware for routes of Litestar: the handler runs only for requests with a valid signature.
+
+This holds for every path and every spelling of a path that leads to the handler.
 
     @post("/hooks", middleware=[verified(verifier)])
     async def hooks(request: Request) -> dict:

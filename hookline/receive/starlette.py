@@ -1,4 +1,6 @@
-"""A decorator for endpoints of Starlette: the endpoint runs only for requests with a valid signature, on any path.
+"""A decorator for endpoints of Starlette: the endpoint runs only for requests with a valid signature.
+
+This holds for every path and every spelling of a path that leads to the endpoint.
 
     @verified(Verifier(os.environ["WEBHOOK_SECRET"]))
     async def hooks(request: Request, webhook: Webhook) -> Response: ...

@@ -13,7 +13,7 @@ from hookline.model.policy import PolicyOverride, RetryPolicy, Strategy
 
 # A higher exponent overflows a float. Before that, every growing policy has reached its cap.
 _LARGEST_EXPONENT = 1024
-_LONGEST_SUM = 256  # retries whose delays are computed one by one
+_LONGEST_SUM = 256  # maximum number of retries whose delays are computed one by one
 _QUANTILES = 24  # points that represent the distribution of a delay
 
 

@@ -52,7 +52,7 @@ class Rule(Struct, frozen=True, kw_only=True):
 PAIR = Rule(free=5, first=30, longest=900, window=3600)  # one name, from one address
 NAME = Rule(free=50, first=30, longest=300, window=3600)  # one name, from any address
 ADDRESS = Rule(free=100, first=60, longest=900, window=900)  # any names, from one address
-BROWSER = Rule(free=10, first=30, longest=900, window=3600)  # one name, from a browser with its mark
+BROWSER = Rule(free=10, first=30, longest=900, window=3600)  # one name, from a browser that has a mark for this name
 TOKENS = Rule(free=20, first=10, longest=300, window=900)  # keys and tokens, from one address
 
 

@@ -43,7 +43,9 @@ class Connection(HttpToolsProtocol):
     _read_timer: asyncio.TimerHandle | None = None  # runs until the next check of how much the client has read
     _in_head = False
     _in_body = False
-    _buffered = 0  # bytes of the current head or trailers, without the read that began the request
+    # Bytes of the current head or trailers. A read that also has the start of the request or a part of its body is not
+    # counted.
+    _buffered = 0
     # The parser does not read the body of a request with an `Upgrade` header. A second parser gets this minimal head,
     # with the headers that delimit the body, and then reads the body.
     _skipped_framing = b""

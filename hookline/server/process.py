@@ -109,7 +109,11 @@ async def work(
 
 
 async def relay(outboxes: Sequence[Outbox], *, stop: asyncio.Event, tally: Tally) -> None:
-    """Relay each outbox. Each relay tracks outages separately, because the relay of an empty outbox notices none."""
+    """Relay each outbox. Each relay has its own `Outage`.
+
+    A relay whose outbox is empty may succeed without a call to Hookline's database. With a shared `Outage`, this
+    success would end an outage that another relay still sees.
+    """
     async with asyncio.TaskGroup() as tasks:
         for outbox in outboxes:
             tasks.create_task(Relay(outbox, Outage(clock.chance), tally).run(stop))

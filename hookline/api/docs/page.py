@@ -240,7 +240,8 @@ class Reference:
         return reduce(getitem, node["$ref"].removeprefix("#/").split("/"), self._document)
 
     def _bounded(self, schema: Schema) -> Schema:
-        """Return the schema. If it refers to an enumeration, add the values, because a field shows them itself."""
+        """Return the schema whose limits the page shows beside a field. If the field refers to an enumeration, this is
+        the enumeration, so that the page shows its values, with the field's own default."""
         for each in (schema, *schema.get("anyOf", [])):
             resolved = self._resolve(each)
             if "enum" in resolved:

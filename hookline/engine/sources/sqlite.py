@@ -66,7 +66,8 @@ class SqliteSource:
         except TemporarilyUnreadable:
             report = RelayReport(more=True)
         else:
-            absent = RelayReport(more=place is not None)  # without a place, nothing was ever copied from there
+            # The file or the table is missing. If rows were copied from it before, more rows may be waiting there.
+            absent = RelayReport(more=place is not None)
             report = absent if batch is None else await self._take(batch, place)
         if monotonic() >= self._marked_at + MARK_INTERVAL:
             await self._mark()

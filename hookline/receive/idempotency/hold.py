@@ -57,7 +57,7 @@ class Hold:
         return await settled(self._store.begin(claim.key, claim.fingerprint, token=self._token, lease=lease))
 
     async def settle(self, recording: Recording) -> None:
-        """Save the recorded response, or free the key if such a response is not saved.
+        """Save the recorded response. If `Recording.result` says that it is not saved, free the key.
 
         Only the first call has an effect.
         """

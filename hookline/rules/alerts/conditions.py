@@ -124,7 +124,8 @@ def history_needed(growing: float) -> float:
 
 
 def _least_by_part(fleet: FleetState, seconds: float) -> list[int] | None:
-    """Return the lowest backlog in each part of the period and in one part before it; None if a part has no check."""
+    """Return the lowest backlog in each part of the period, and in one more part before the period. Return None if no
+    check of the alerts was made in one of these parts."""
     parts: list[list[int]] = [[] for _ in range(GROWTH_PARTS + 1)]
     for check in (*fleet.checks, EarlierCheck(fleet.now, fleet.depths.due)):
         ago = (fleet.now - check.at).total_seconds()

@@ -100,7 +100,8 @@ class Slots:
                 del held[owner]
 
     def line_up(self, batch: ClaimBatch) -> None:
-        """Add the lanes that the claim refused to their lines, and remove those that got something."""
+        """Let the lanes that the claim refused wait for slots. Remove the lanes that got deliveries from the line of
+        their application."""
         if self._lines:
             self._leave({job.endpoint_no: job.app_no for job in batch.jobs}.items())
         for endpoint_no, app_no in batch.refused.items():
@@ -168,7 +169,8 @@ class StartBudget:
         self._taken += count
 
     def wait(self, turn_at: datetime | None, *, served: bool) -> tuple[datetime, datetime]:
-        """Return the turn of a lane that got no further start, and the time at which to check the lane again."""
+        """Return two times for a lane that may start nothing more in this claim: when its turn is, and when a claim
+        should check the lane again."""
         if turn_at is None or turn_at > self._now + MAX_AHEAD:
             self._tail = self._next_turn()
             # This lane has just used a start that another lane left unused. The next start may stay unused, too.

@@ -65,8 +65,8 @@ def raise_pace(lane: Lane, *, now: datetime, claimed_at: datetime | None, policy
 
 
 def remember_rate(lane: Lane, policy: CircuitPolicy) -> Lane:
-    """Remember the current rate at the first failure of a recovery. The window shrinks from here on, and the rate with
-    it."""
+    """Remember the current rate at the first failure of a recovery. Further failures shrink the window and so lower
+    the rate, but `pace_after_failure` needs the rate from before them."""
     if lane.circuit == Circuit.RECOVERING and lane.pace is None:
         return replace(lane, pace_top=effective_rate(lane, policy))
     return lane

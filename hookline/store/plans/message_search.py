@@ -137,7 +137,8 @@ def states(found: Sequence[Row]) -> dict[str, dict[str, int]]:
 
 
 def state_of(word: str | None) -> tuple[int | None, bool | None]:
-    """Return the delivery state that this state word stands for, and whether the lane is held back. None: any."""
+    """Return the filter that this state word stands for: a delivery state, and whether the delivery's lane is held
+    back. None in either place matches every delivery."""
     if word is None:
         return None, None
     return (None, True) if word == HELD_BACK else (DeliveryState[word.upper()].value, False)

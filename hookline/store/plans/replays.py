@@ -86,7 +86,8 @@ class Replays(Plans):
         return (yield from self._tell(found, Kind.DEAD_RESOLVED, clean(text)))
 
     def _tell(self, found: Sequence[Row], kind: Kind, text: str | None = None) -> Plan[int]:
-        """Write operational events and return the total number of dead letters."""
+        """Write operational events about the dead letters that were just replayed or resolved. Return the number of
+        these dead letters. `found` has a row for each endpoint."""
         batches = [
             OfEndpoint(
                 kind=kind,

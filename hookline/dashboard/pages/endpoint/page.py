@@ -118,7 +118,8 @@ async def _read(context: PageContext) -> EndpointData:
 
 
 async def _failed(context: PageContext, found: Endpoint) -> list[Attempt]:
-    """Return recent failed attempts without their bodies. Most probes of an open circuit are among them."""
+    """Return recent failed attempts without their bodies. The page looks for probes among them, because most probes of
+    an open circuit fail."""
     where = AttemptFilter(delivered=False, after=context.since)
     return (await context.store.history.endpoint_attempts(found.no, where, Rows(limit=PROBED), content=False)).rows
 
