@@ -78,7 +78,11 @@ def password(key: bytes, name: str, address: str, mark: str = "", kept: str = ""
 
 
 def mark(key: bytes, name: str, kept: str, chance: str) -> str:
-    """Return a mark for a browser in which this name has signed in. `chance` is a random string without dots."""
+    """Return the cookie value that marks a browser in which this operator has signed in.
+
+    `kept` is the stored hash of the operator's password, so a new password makes old marks invalid. `chance` is a
+    random string without dots.
+    """
     return f"{chance}.{_subject(key, 'mark', name, kept, chance).hex()}"
 
 

@@ -12,8 +12,9 @@ from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 
-MIN_DIFFERENT = 8  # a key with fewer different bytes is weak (fewer than one in 10^22 random keys of 24 bytes)
-MIN_DIFFERENT_IN_TEXT = 5  # a text with fewer different characters is weak (one in 10^16 random texts of 32 hex digits)
+MIN_DIFFERENT = 8  # a key with fewer different bytes is weak; of random keys of 24 bytes, fewer than one in 10^22 is
+# A text with fewer different characters is weak. Of random texts of 32 hex digits, one in 10^16 is.
+MIN_DIFFERENT_IN_TEXT = 5
 MIN_DECODED = 16  # bytes; a shorter decoded text is not checked, because even a random one often looks weak
 
 

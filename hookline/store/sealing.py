@@ -93,7 +93,7 @@ def of_key(head: bytes) -> Range:
 
 
 def others(heads: Sequence[bytes]) -> Iterator[Range]:
-    """Return the ranges that contain none of these heads."""
+    """Return the ranges that together contain every head except these."""
     start = b""
     for head in sorted(heads):
         yield Range(start, head)

@@ -205,7 +205,8 @@ def _results(
 def _result(
     app: Application, item: _Item, answer: Accepted, trace: str | None, with_content: bool
 ) -> wire.BatchResultOut:
-    if isinstance(item, str):  # another release, which accepted this item, answered the first request
+    # This release refuses the item. The first request with the same key was answered by a release that accepted it.
+    if isinstance(item, str):
         return _refused(422, "invalid", item)
     try:
         shown = _shown(app, item, messages.check_accepted(answer), trace, with_content)

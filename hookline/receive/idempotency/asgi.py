@@ -150,7 +150,7 @@ def _paths(scope: Scope) -> list[str]:
 
 
 def _path(scope: Scope) -> str:
-    """Return the path with the root in front. In a request, the path may be with or without the root."""
+    """Return the path with the server's root path in front. Some servers already include the root path in `path`."""
     root: str = scope.get("root_path", "").rstrip("/")
     below = _below(scope, _whole(scope))
     return f"{root}/{below.lstrip('/')}" if root else below

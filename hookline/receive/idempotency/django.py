@@ -240,9 +240,10 @@ def _record_stream(recording: Recording, hold: Hold, response: HttpResponse) -> 
     close = response.close
 
     def close_after_body() -> None:
-        """Close the recorded body first.
+        """Close the recorded body before Django closes the stream that the body reads from.
 
-        If Django closed its source first, an incomplete response would look complete.
+        Closing the body reads the rest of that stream. A stream that is already closed looks like one that has ended,
+        so an incomplete response would be saved as complete.
         """
         body.close()
         close()

@@ -307,7 +307,8 @@ class AsyncHolder(BaseHolder):
     def work_later(self, hold: Hold) -> None:
         """Schedule `hold.work`.
 
-        A retry runs later: until its response is sent, the handler may hold the connection that the store needs.
+        A retry to save a response does not run at once. The handler may hold the connection that the store needs, and
+        return it only after the response was sent.
         """
         self._schedule(hold, RENEW if hold.unsaved is None else RETRY)
 

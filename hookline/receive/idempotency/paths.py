@@ -16,7 +16,7 @@ from functools import lru_cache
 from urllib.parse import unquote
 from uuid import UUID
 
-_PASSES = 3  # how often a path is percent-decoded: by the server, by a proxy in front of it, and once more
+_PASSES = 3  # a path is read as it came, percent-decoded once, and percent-decoded twice
 _LONGEST = 2048  # maximum characters of an unusual path; a longer one always counts as guarded
 
 _is_ordinary = re.compile(r"(?:/[a-zA-Z0-9_-]+(?:\.[a-zA-Z0-9_-]+)*)+").fullmatch

@@ -281,7 +281,8 @@ def _endpoint(lane: UnhealthyEndpoint, parts: Sequence[_Attempts], at: Threshold
 
 def _endpoint_text(lane: UnhealthyEndpoint, made: int, part: float, at: Thresholds) -> str:
     within = lasting(at.endpoint_for)
-    if not made:  # the alert already fires, and no probe was due within this period
+    # An alert does not begin without an attempt. This one began earlier, and the open circuit keeps it firing.
+    if not made:
         return f"no attempt was made at {_named(lane)} within {within}: its circuit is open"
     return f"{part:.0%} of {made:,} attempts at {_named(lane)} failed within {within} (limit {at.endpoint:.0%})"
 

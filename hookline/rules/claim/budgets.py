@@ -157,7 +157,10 @@ class StartBudget:
         self._late = 0  # lanes that missed their turn
 
     def part(self, turn_at: datetime | None) -> int:
-        """Return the part of the next lane in line. A lane before its turn gets only unused starts."""
+        """Return how many requests the next lane in line may start.
+
+        A lane whose turn has not come yet may start requests only if other lanes left starts unused.
+        """
         part = fair_quota(self.left, max(1, self.lanes))
         self.lanes -= 1
         early = turn_at is not None and self._now < turn_at <= self._now + MAX_AHEAD

@@ -105,7 +105,10 @@ class Division:
         return [self._line_up_rest(lane, admission) for lane, admission in zip(lanes, admitted, strict=True)]
 
     def _line_up_rest(self, lane: Lane, admission: Admission) -> Admission:
-        """Let the rest of a lane wait in line if its application has no slots left: a claim could not take it."""
+        """Postpone the deliveries that this claim leaves in the lane, if the application has no slots left for them.
+
+        Until the application may hold another slot, no claim of this worker could take them.
+        """
         settled_later = admission.counted or admission.paced
         if not admission.quota or settled_later or self._room_of(lane.app_no) > 0:
             return admission
@@ -129,7 +132,7 @@ class Division:
         return admission if admission.quota <= room else replace(admission, quota=room)
 
     def _room_of(self, app_no: int) -> int:
-        if self.left <= 0:  # the worker has no free slot: this is not because of the application
+        if self.left <= 0:  # the worker has no free slot at all, so the application's share is not the reason
             return 1
         return app_room(self.left, self._held_by_app.get(app_no, 0), self._app_part)
 
@@ -163,7 +166,10 @@ class Division:
         return after
 
     def join_line(self, lane: Lane, floor: datetime) -> tuple[Lane, datetime]:
-        """Give a turn to a lane that its application's rate refused. Return the lane, and when to check it again."""
+        """Give a turn to a lane that may not start now, because its application has reached its rate limit.
+
+        Return the lane, and when to check it again.
+        """
         if floor > self.now:  # nothing is due yet
             return replace(lane, turn_at=None), floor
         started = lane.endpoint_no in self._started

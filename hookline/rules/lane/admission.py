@@ -154,7 +154,7 @@ def farthest_ahead(rate: float) -> float:
 def gcra(tat: datetime | None, now: datetime, rate: float) -> tuple[int, datetime]:
     """Return how many starts the rate allows now, and the time of the next one after them."""
     step = 1.0 / rate
-    slack = farthest_ahead(rate) - _ahead(tat, now, rate)  # seconds still unused; each start uses one step
+    slack = farthest_ahead(rate) - _ahead(tat, now, rate)  # seconds that `tat` may still advance: one step per start
     starts = max(0, int(slack / step + 1e-9))
     return starts, now + _ceil((starts + 1) * step - slack)
 

@@ -49,8 +49,8 @@ class LaneOutcome(Struct, frozen=True, kw_only=True):
 class Fold(Struct, frozen=True, kw_only=True):
     lane: Lane
     events: tuple[LaneEvent, ...] = ()
-    wake_at: datetime | None = None  # insert a wake token for this time, with the floor `wake_floor`
-    wake_floor: datetime | None = None
+    wake_at: datetime | None = None  # insert a wake token for this time
+    wake_floor: datetime | None = None  # earliest due time of the deliveries that the wake token announces
 
 
 def fold(
@@ -151,8 +151,10 @@ class _Step:
         if outcome.gone and lane.status == EndpointStatus.ACTIVE:
             self._add_event(lane, LaneEventKind.ENDPOINT_DISABLED, outcome.cause)
             lane = replace(lane, status=EndpointStatus.DISABLED)
+        # A request of another epoch was claimed before the circuit last changed. Its outcome says nothing about the
+        # present health of the endpoint.
         if outcome.epoch != lane.epoch:
-            return lane  # claimed before the circuit last changed, so it does not show the endpoint's present health
+            return lane
         match outcome.health:
             case Health.GOOD:
                 return self.good(self._speed_up(lane, outcome), outcome.cause)

@@ -73,7 +73,7 @@ class Claim:
         self._rotation = Rotation()
         self._listener: Connection | None = None
         self._asleep = False  # True: the listener's session holds the lock that says that this worker sleeps
-        self._releasing: asyncio.Task[None] | None = None  # the task that releases that lock
+        self._releasing: asyncio.Task[None] | None = None  # the task that releases the lock of a sleeping worker
 
     # ── claim ──
 
@@ -167,8 +167,11 @@ class Claim:
         return clock.monotonic() >= self._full_scan_at - _FULL_SCAN_EVERY + rest
 
     def _move_watermark(self, locked: _Lanes, *, full: bool) -> None:
-        """Move the watermark. If the claim read as many wake tokens as it asked for, unread wake tokens may be as old
-        as the oldest of them. Otherwise only new wake tokens are left, and their time is about now."""
+        """Move the watermark: the next claim reads only wake tokens after this time, unless it is a full scan.
+
+        If this claim read as many wake tokens as it asked for, there may be more, as old as the oldest that it read.
+        Otherwise only new wake tokens are left, and their time is about now.
+        """
         self._watermark = (locked.oldest if full else locked.now) - _LATE
 
     async def _promote(self, connection: Connection, locked: _Lanes) -> None:
