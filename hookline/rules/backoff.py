@@ -69,7 +69,7 @@ def span(policy: RetryPolicy) -> tuple[float, float]:
 
 
 def _retries(policy: RetryPolicy) -> int:
-    """Return how many retries are computed one by one. Later retries count with the delay of the last one."""
+    """Return for how many retries the delay is computed. All later retries count with the last of these delays."""
     return max(0, min(policy.max_attempts - 1, _LONGEST_SUM))
 
 

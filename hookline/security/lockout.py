@@ -38,7 +38,11 @@ class Rule(Struct, frozen=True, kw_only=True):
         return Guesses(failures=failures, since=known.since, locked_until=self._until(failures, now))
 
     def _forgotten(self, known: Guesses, now: datetime) -> bool:
-        """Return whether the window is over. It restarts when a lock ends, so that the next lock is longer."""
+        """Return whether the window is over, so that the earlier failed guesses no longer count.
+
+        The window starts again when a lock ends. So a guess after the lock adds to the earlier ones, and the next lock
+        is longer.
+        """
         start = max(known.since, known.locked_until or known.since)
         return now - start >= timedelta(seconds=self.window)
 

@@ -25,7 +25,7 @@ from hookline.web.health import PATHS
 
 REQUEST_TIME = 60.0  # seconds for a request to arrive, from the start of the connection or from its first byte
 READ_TIME = 30.0  # seconds in which a client must read at least MIN_READ bytes of its response
-MIN_READ = 256 * 1024  # bytes that a client must read in READ_TIME; less if less is left
+MIN_READ = 256 * 1024  # bytes that a client must read in READ_TIME, or all that is left if it is less
 MAX_HEAD = 64 * 1024  # bytes of headers or trailers; the middleware has a lower limit with a clearer error
 NO_ROOM = "the server has too many requests under way: try again in a moment"
 MAX_QUEUED = 64  # pipelined requests that wait on a connection; a single read can bring thousands

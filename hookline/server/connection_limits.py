@@ -46,7 +46,8 @@ class _Share:
         self.address = address
         self.count = 0
         self.idle: dict[Connection, None] = {}  # the connection that has been idle longest comes first
-        self.awaited: dict[Connection, None] = {}  # the one that last sent a part of its body comes last
+        # Connections whose request body is incomplete. The one that has sent nothing for the longest time comes first.
+        self.awaited: dict[Connection, None] = {}
         self._max_held = max_held
         self._bytes = 0
         self._held: dict[Connection, int] = {}  # unread response bytes, at most; the longest-waiting is first

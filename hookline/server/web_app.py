@@ -146,7 +146,7 @@ def shown(config: Config) -> tuple[ShownSetting, ...]:
 
 
 def _shown_value(setting: Setting, value: object, default: object) -> str:
-    """Return a value as text. `default` is the value if no variable is set. It may be computed."""
+    """Return a value as text. `default` is the value that the setting has if no `HOOKLINE_` variable is set."""
     if setting.secret:
         return "set" if value else "not set"
     return setting.default if value == default else written(setting, value)

@@ -15,8 +15,8 @@ from hookline.signing.signature_headers import dotted_content, encode64, is_id, 
 class Signer:
     """Signs the requests to one endpoint. Its keys are prepared once per revision of the endpoint.
 
-    An invalid secret raises an error in `headers`, not in the constructor. So one bad endpoint does not stop the
-    preparation of many.
+    An invalid secret raises an error in `headers`, not in the constructor. So if many
+    endpoints are prepared together, an invalid secret of one does not affect the others.
     """
 
     __slots__ = ("_error", "_keys", "_lines", "_permanent")

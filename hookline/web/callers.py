@@ -70,9 +70,9 @@ class RecentCache(Generic[K, V]):
 
 
 class LastUses:
-    """Stores when each API key or older secret was last used, at most once in `TOUCHED` seconds.
+    """Stores when each API key was last used, and when each older secret last verified a token.
 
-    It writes in the background, so that no request waits.
+    It stores a use at most once in `TOUCHED` seconds, and in the background, so that no request waits.
     """
 
     def __init__(self, monotonic: Callable[[], float]) -> None:

@@ -136,7 +136,10 @@ class Exchange:
         self.lines.clear()
 
     def stalled_since(self, now: float) -> float:
-        """Return since when the body has not grown: infinity before the headers, `now` if it has just grown."""
+        """Return the time since which the response body has not grown.
+
+        It is `now` if the body has grown since the last call, and infinity if the headers have not arrived yet.
+        """
         if self._progress is None and not self._has_headers():
             return math.inf
         if self._progress is None or self._progress[0] != self._room:

@@ -55,7 +55,7 @@ class Statement:
         return [values[name] for name in self._names] or None
 
     def for_numbered(self, values: Values) -> list[Any]:
-        """Return the values for `numbered`."""
+        """Return the values of the parameters in `numbered`: of `$1`, `$2` and so on."""
         return [values[name] for name in self._distinct]
 
 

@@ -38,8 +38,8 @@ log = logging.getLogger("hookline.receive")
 class Hold:
     """A key that this process holds. `settle` or `release` ends the hold.
 
-    If the hold is dropped without either, the key becomes free when its lease ends. With a synchronous
-    store, the coroutines never wait.
+    If the hold is dropped without either, the key becomes free when its lease ends. The methods are coroutines for
+    every store. With a synchronous store they never wait, so `run_sync` can run them.
     """
 
     def __init__(self, holder: BaseHolder, claim: Claim) -> None:

@@ -62,7 +62,7 @@ def _kinds(source: Any) -> set[tuple[str, str]]:
 class Connections(ABC):
     """The source of connections: a pool of the application, or connections that are opened here.
 
-    The coroutines of a synchronous library never wait.
+    The methods are coroutines for every library. With a synchronous library they never wait.
     """
 
     errors: tuple[type[Exception], ...]  # raised by `ask` if the database is unavailable or refuses the statement
@@ -244,7 +244,7 @@ class _Opened(_PsycopgPool):
 class MadePool:
     """Pools that a function makes. A pool belongs to one event loop, so each event loop gets its own pool."""
 
-    errors: tuple[type[Exception], ...] = ()  # the errors of the pool, after it is made
+    errors: tuple[type[Exception], ...] = ()  # as in `Connections`; empty until the first pool is made
 
     def __init__(self, make: Callable[[], Any], timeout: float) -> None:
         self._function = make

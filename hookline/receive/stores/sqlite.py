@@ -207,9 +207,9 @@ class AsyncSqliteKeys:
         return await asyncio.wrap_future(self._thread().submit(call))
 
     def _thread(self) -> ThreadPoolExecutor:
-        """Return the thread of this process.
+        """Return the executor of this process. It has one thread.
 
-        A forked child does not have its parent's threads, and would wait forever.
+        A forked child has none of its parent's threads. With the parent's executor it would wait forever.
         """
         found = self._by_process.get(os.getpid())
         if found is None:

@@ -53,7 +53,7 @@ class Slots:
         self.used = 0
         self._by_lane: Counter[int] = Counter()
         self._by_app: Counter[int] = Counter()
-        self._full_lanes: set[int] = set()  # endpoints that wait for their own slots
+        self._full_lanes: set[int] = set()  # endpoints that wait because they hold as many slots as one lane may
         self._lines: dict[int, dict[int, None]] = {}  # endpoints that wait for their application's slots, in order
 
     @property

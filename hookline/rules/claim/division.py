@@ -15,7 +15,8 @@ from hookline.model.policy import CircuitPolicy
 from hookline.rules.claim.budgets import StartBudget, app_room, fair_quota
 from hookline.rules.lane.admission import REFUSED_PAUSE, Admission, admit, after_claim
 
-REFUSED_TOGETHER = 16  # refused lanes that are checked again at the same time; the next ones follow one pause later
+# Number of refused lanes that are checked again at the same time. The next group follows one `REFUSED_PAUSE` later.
+REFUSED_TOGETHER = 16
 MAX_REFUSED = timedelta(seconds=5)  # a refused lane is checked again after this time at the latest
 
 
@@ -86,17 +87,21 @@ class Division:
         self._reserved = {no: max(1, for_each // lanes[app_no]) for no, app_no in apps.items() if no in backlogged}
 
     def part(self, lane: Lane, lanes: int) -> int:
-        """Return the lane's fair part when `lanes` lanes, this one included, are still to be served.
+        """Return how many slots the lane may take. `lanes` lanes, this one included, are still to be served.
 
-        The slots that are reserved for other lanes are not divided, except one for each of those lanes. A lane with
-        reserved slots leaves at least one slot to each other lane.
+        The lane may take an equal part of the slots that are left, or its reserved slots if they are more. Of the
+        slots that are reserved for another lane, only one counts as left. Even a lane with reserved slots leaves at
+        least one slot to each other lane.
         """
         reserved = self._reserved.pop(lane.endpoint_no, 0)
         free = self.left - sum(self._reserved.values()) + len(self._reserved)
         return min(self.left, max(fair_quota(free, lanes), min(reserved, free - lanes + 1)))
 
     def admissions(self, lanes: Sequence[Lane]) -> list[Admission]:
-        """Admit the lanes as if each took its whole quota. Return unused slots by `take` with a negative count."""
+        """Admit the lanes as if each took its whole quota.
+
+        If a lane takes less, the caller gives the unused slots back: it calls `take` with a negative count.
+        """
         admitted = []
         for index, lane in enumerate(lanes):
             admission = self.admit(lane, self.part(lane, len(lanes) - index))

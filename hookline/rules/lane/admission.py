@@ -36,7 +36,7 @@ class Admission(Struct, frozen=True, kw_only=True):
 
 
 def limited(lane: Lane, policy: CircuitPolicy) -> bool:
-    """Return whether claims on this lane are counted, so that its row must be written."""
+    """Return whether a limit applies to the lane. A claim must then count what it takes, in the lane's row."""
     bounds = (lane.throttle_rate, lane.concurrency, window_of(lane, policy), lane.pace)
     return lane.circuit != Circuit.CLOSED or any(bound is not None for bound in bounds)
 
@@ -152,7 +152,7 @@ def farthest_ahead(rate: float) -> float:
 
 
 def gcra(tat: datetime | None, now: datetime, rate: float) -> tuple[int, datetime]:
-    """Return how many starts the rate allows now, and the time of the next one after them."""
+    """Return how many requests may start now at this rate, and when one more may start after these."""
     step = 1.0 / rate
     slack = farthest_ahead(rate) - _ahead(tat, now, rate)  # seconds that `tat` may still advance: one step per start
     starts = max(0, int(slack / step + 1e-9))

@@ -57,7 +57,7 @@ def rare(where: MessageFilter) -> bool:
         case AttemptFilter():
             return where.code_class is not None or where.delivered is True  # failed attempts have an index of their own
         case AttemptedFilter():
-            # The listing shows each message once, so the scan skips all further attempts of a message, maybe many.
+            # The listing shows each message once. A message may have many further attempts, which the scan must skip.
             return True
         case MessageSearch():
             return where.state is not None

@@ -28,7 +28,7 @@ from hookline.store.rows import Row
 
 
 class MessageScan(Struct, frozen=True, kw_only=True):
-    """The messages that a scan read, and where the next scan continues. None: no messages are left."""
+    """The messages that a scan read, and where the next scan continues. `end` is None if no messages are left."""
 
     seen: list[Seen]
     end: str | None

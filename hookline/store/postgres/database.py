@@ -122,7 +122,7 @@ def _text(error: BaseException) -> str:
 
 @contextmanager
 def storable() -> Iterator[None]:
-    """Translate the data errors of a plan."""
+    """Translate errors of PostgreSQL about locks, unique names and values into errors of Hookline."""
     try:
         yield
     except pg.LockNotAvailableError as error:

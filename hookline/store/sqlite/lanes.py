@@ -52,8 +52,10 @@ class Wakes:
         self._keys: dict[int, list[str]] = {}
 
     def add(self, endpoint_no: int, at: int, floor: int) -> None:
-        """Wake the lane at this instant, or now if it is in the past, because an old instant would move the lane ahead
-        of others."""
+        """Wake the lane at the instant `at`, or now if `at` is in the past.
+
+        Claims read wake tokens in the order of their times. So a token in the past would move the lane ahead.
+        """
         at = max(at, self._tx.now)
         token = self._tokens.get(endpoint_no)
         self._tokens[endpoint_no] = (at, floor) if token is None else (min(at, token[0]), min(floor, token[1]))
