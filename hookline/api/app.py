@@ -70,7 +70,7 @@ def _endpoint(operations: dict[str, Operation], services: WebContext) -> _Endpoi
             call = Call(request, services, caller, operation)
             if operation.method != "GET":
                 return await _handle(call)
-            async with services.customers.place_for(caller.app):
+            async with services.customers.permit_for(caller.app):
                 return await _handle(call)
         except BlockedAddress as error:
             services.tally.refused("saved")

@@ -92,7 +92,7 @@ class Dashboard:
 
     async def _show(self, context: PageContext, view: View) -> Response:
         self._may_see(context, view)
-        async with self._services.customers.place_for(context.viewer.caller.app):
+        async with self._services.customers.permit_for(context.viewer.caller.app):
             shown = await view.show(context)
             if isinstance(shown, Response):
                 return shown
@@ -108,7 +108,7 @@ class Dashboard:
 
         async def read() -> dict[str, Safe]:
             context = await self._context(first.request, portal=first.viewer.portal)
-            async with self._services.customers.place_for(context.viewer.caller.app):
+            async with self._services.customers.permit_for(context.viewer.caller.app):
                 await view.show(context)
             return context.regions
 

@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 HMAC_PREFIX, PRIVATE_PREFIX, PUBLIC_PREFIX = "whsec_", "whsk_", "whpk_"
 
-# Each Ed25519 check hashes the whole body, and the sender is not yet known to be genuine. So large bodies get fewer
-# checks.
-_MIN_CHECKED = 4  # signatures that are checked for a body of any size
-_MAX_HASHED = 2 << 20  # bytes that may be hashed to check more than `_MIN_CHECKED` signatures
+# A request may carry many signatures. Each Ed25519 check hashes the whole body, and the sender is not yet known to be
+# genuine. So the first `_MIN_CHECKED` signatures of a request are always checked, and further ones only while the checks
+# of this request hash at most `_MAX_HASHED` bytes together.
+_MIN_CHECKED = 4
+_MAX_HASHED = 2 << 20
 
 _BASE64_SCHEMES = frozenset({Scheme.STANDARD, Scheme.SVIX})
 

@@ -3,7 +3,7 @@
 A customer is a caller who can access only one application.
 
 Everything that a customer reads from the store is redacted. One customer has at most two store calls and two responses
-in progress. A response needs a slot. After the response, the slot stays empty three times as long as the response
+in progress. A response needs a permit. The permit becomes free after a pause, three times as long as the response
 took. So no customer can occupy the event loop.
 """
 
@@ -24,10 +24,10 @@ from hookline.store import PARTS, Store
 from hookline.web.errors import Refused
 
 MAX_STORE_CALLS = 2  # concurrent store calls for one application; fewer than the read connections of the store
-SLOTS = 2  # responses that are made for one application at the same time
-REST_FACTOR = 3.0  # a slot stays empty for this many times as long as its response took
-MAX_REST = 10.0  # maximum seconds that a slot stays empty
-MAX_WAITING = 100  # requests of one application that may wait for a slot
+MAX_RESPONSES = 2  # responses that the server makes for one application at the same time
+PAUSE_FACTOR = 3.0  # after a response, the pause is this many times as long as the response took
+MAX_PAUSE = 10.0  # maximum seconds of the pause after a response
+MAX_WAITING = 100  # requests of one application that may wait for a permit to be answered
 
 
 class Customers:
@@ -35,32 +35,32 @@ class Customers:
 
     def __init__(self) -> None:
         self._store_calls: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
-        self._slots: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._permits: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._waiting: Counter[str] = Counter()
 
     @asynccontextmanager
-    async def place_for(self, app: Application | None) -> AsyncIterator[None]:
-        """Occupy a slot of the application while a response is made. Raise `Refused` if too many requests wait."""
+    async def permit_for(self, app: Application | None) -> AsyncIterator[None]:
+        """Hold a permit of the application while a response is made. Raise `Refused` if too many requests wait."""
         if app is None:
             yield
             return
-        slot = self._slots.setdefault(app.id, asyncio.Semaphore(SLOTS))
-        await self._wait(app.id, slot)
+        permit = self._permits.setdefault(app.id, asyncio.Semaphore(MAX_RESPONSES))
+        await self._wait(app.id, permit)
         started = clock.monotonic()
         try:
             yield
         finally:
-            rest = min(REST_FACTOR * (clock.monotonic() - started), MAX_REST)
-            asyncio.get_running_loop().call_later(rest, slot.release)
+            pause = min(PAUSE_FACTOR * (clock.monotonic() - started), MAX_PAUSE)
+            asyncio.get_running_loop().call_later(pause, permit.release)
 
-    async def _wait(self, app_id: str, slot: asyncio.Semaphore) -> None:
+    async def _wait(self, app_id: str, permit: asyncio.Semaphore) -> None:
         if self._waiting[app_id] >= MAX_WAITING:
             raise Refused(
                 429, "too many requests of this application are waiting; try again in a moment", retry_after=1
             )
         self._waiting[app_id] += 1
         try:
-            await slot.acquire()
+            await permit.acquire()
         finally:
             self._waiting[app_id] -= 1
             self._waiting += Counter()  # removes the applications whose count is zero

@@ -12,7 +12,7 @@ import pytest
 from hookline import clock
 from hookline.model.catalogue import Application
 from hookline.store import Store
-from hookline.web.customers import MAX_REST, MAX_STORE_CALLS, MAX_WAITING, SLOTS, Customers
+from hookline.web.customers import MAX_PAUSE, MAX_RESPONSES, MAX_STORE_CALLS, MAX_WAITING, Customers
 from hookline.web.errors import Refused
 
 
@@ -61,16 +61,16 @@ async def test_a_customers_slot_stays_empty_for_a_while_after_a_request(
     rests: list[float] = []
     loop = asyncio.get_running_loop()
     monkeypatch.setattr(loop, "call_later", lambda rest, release: (rests.append(rest), release()))
-    for taken, rest in ((0.5, 1.5), (0.0, 0.0), (60.0, MAX_REST)):
-        async with customers.place_for(app):
+    for taken, rest in ((0.5, 1.5), (0.0, 0.0), (60.0, MAX_PAUSE)):
+        async with customers.permit_for(app):
             now += taken
         assert rests.pop() == rest
 
     async def ask(found: Application | None) -> None:
-        async with customers.place_for(found):
+        async with customers.permit_for(found):
             await asked.wait()
 
-    many = [asyncio.create_task(ask(app)) for _ in range(SLOTS + MAX_WAITING)]
+    many = [asyncio.create_task(ask(app)) for _ in range(MAX_RESPONSES + MAX_WAITING)]
     others = [asyncio.create_task(ask(found)) for found in (msgspec.structs.replace(app, id="app_other"), None)]
     while customers._waiting[app.id] < MAX_WAITING:
         await asyncio.sleep(0)

@@ -41,7 +41,7 @@ async def _for_caller(services: WebContext, request: Request, making: asyncio.Lo
     services.limits.take(caller)
     if caller.scope == Scope.PUBLISH:
         return general()
-    async with services.customers.place_for(caller.app), making:
+    async with services.customers.permit_for(caller.app), making:
         page = Page(limit=MAX_EVENT_TYPES)
         found = await event_types.page(services, caller, page, archived=False, content=True)
         return describe(found.rows)
