@@ -245,9 +245,9 @@ async def _check_secrets(store: Store, views: list[LaneView]) -> Check:
         opened = await store.catalogue.endpoints_for(numbers[start : start + SECRETS_BATCH])
         sealed += [endpoint for endpoint in opened if not endpoint.secrets]
     if not sealed:
-        return ok("secrets", "HOOKLINE_SECRET_KEY opens every endpoint's")
+        return ok("secrets", "HOOKLINE_SECRET_KEY decrypts every endpoint's secrets")
     shown = f"{sealed[0].id}: {sealed[0].status_reason}"
-    text = f"HOOKLINE_SECRET_KEY does not open those of {len(sealed)} of {len(views)} endpoints ({shown})"
+    text = f"HOOKLINE_SECRET_KEY does not decrypt the secrets of {len(sealed)} of {len(views)} endpoints ({shown})"
     return fail("secrets", text)
 
 
@@ -263,13 +263,13 @@ def check_keys(seals: Seals) -> Check:
     if seals.older:
         each = ", ".join(key.key_id for key in seals.older)
         return ok("keys", f"{each} seals nothing any more: remove it from HOOKLINE_SECRET_KEY")
-    return ok("keys", "everything is sealed with the one key of HOOKLINE_SECRET_KEY")
+    return ok("keys", "all values are encrypted with the one key of HOOKLINE_SECRET_KEY")
 
 
 def check_tokens(secrets: Sequence[str], known: Sequence[OlderSecret], now: datetime) -> Check:
     """Say which older token secrets can be removed. Tokens are not stored, so only the last use of a secret is known."""
     if len(secrets) == 1:
-        return ok("tokens", "one secret of HOOKLINE_JWT_SECRET signs and verifies them")
+        return ok("tokens", "one secret of HOOKLINE_JWT_SECRET signs and verifies all tokens")
     by_id = {each.id: each for each in known}
     results = [_older(id_.hex(), by_id.get(id_), now) for id_ in map(tokens.secret_id, secrets[1:])]
     text = f"older secrets of HOOKLINE_JWT_SECRET: {'; '.join(text for _, text in results)}"
@@ -303,7 +303,7 @@ def check_guard(guard: Guard, views: list[LaneView]) -> Check:
     """Check the endpoints' URLs without resolving host names. The sender checks the addresses at each request."""
     refused = [(view, fault) for view in views if (fault := _refusal(guard, view.url))]
     if not refused:
-        return ok("guard", "lets every endpoint's URL through")
+        return ok("guard", "allows every endpoint's URL")
     view, fault = refused[0]
     text = f"{len(refused)} of {len(views)} endpoints get nothing with these settings ({view.endpoint_id}: {fault})"
     return fail("guard", text)

@@ -151,7 +151,7 @@ async def test_doctor_says_when_an_old_key_is_no_longer_needed(cli: Cli, scene: 
     assert finding(await cli("doctor", "--json"), "keys") == {
         "name": "keys",
         "finding": "ok",
-        "detail": "everything is sealed with the one key of HOOKLINE_SECRET_KEY",
+        "detail": "all values are encrypted with the one key of HOOKLINE_SECRET_KEY",
     }
     rotating = cli.using(HOOKLINE_SECRET_KEY=f"{new},{secret_key}")
     before = finding(await rotating("doctor", "--json"), "keys")
