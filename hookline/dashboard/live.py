@@ -26,7 +26,9 @@ ALL = "all"  # the holder of every stream; its limit is the limit of the process
 MAX_STREAMS = 200  # streams of one process
 MAX_PER_SESSION = 12  # streams of one session
 MAX_PER_APPLICATION = 30  # streams of one application's customers, because one portal link can create many sessions
-MAX_PER_ORGANIZATION = 80  # streams of an organization's operators; the same number for all its customers
+# Streams of one organization's operators, all together. Its customers, all together, have a separate limit of the same
+# number.
+MAX_PER_ORGANIZATION = 80
 MAX_SECONDS = 300.0  # after this time a stream ends and the browser reconnects
 RECONNECT_SECONDS = 2.0  # pause of the browser before it reconnects
 
@@ -106,4 +108,4 @@ class Streams:
         try:
             yield
         finally:
-            self._open -= Counter(holders)  # removes the holders whose count is zero
+            self._open -= Counter(holders)  # unlike `subtract`, `-=` also removes the holders whose count is now zero

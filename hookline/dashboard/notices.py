@@ -14,7 +14,7 @@ from hookline.web.context import WebContext
 COOKIE = "notice"
 SECONDS = 60.0
 MAX_WORDS = 300  # characters of a message; it may contain a long URL, and the size of cookies is limited
-_MAX_COOKIE = 3000  # characters of the cookie; the longest message needs less
+_MAX_COOKIE = 3000  # characters of the cookie that are read; the longest message needs fewer
 
 
 class Notices:

@@ -46,7 +46,7 @@ class DeadOfApplication(Struct, frozen=True, kw_only=True):
 
 class DeadStats(Struct, frozen=True, kw_only=True):
     dead: int
-    pending: int  # replayed deliveries that are still open, with any reason and any time of death
+    pending: int  # replayed deliveries that are still open; the filter's reason and times do not apply to them
     resolved: int
     by_reason: dict[str, int]
     by_application: tuple[DeadOfApplication, ...] = ()  # the applications with the most dead letters

@@ -46,7 +46,7 @@ class Pulse(Struct, kw_only=True, omit_defaults=True):
     first_latency: Row = []
     lag: Row = []
     duration: Row = []  # seconds per request
-    used: Row = []  # attempts per delivered message
+    used: Row = []  # attempts that each successful delivery needed
     outbox_lag: float = 0.0  # seconds that the oldest outbox row has waited; in a sum, the longest wait
     endpoints: dict[int, list[int]] = {}  # endpoint number → successful and failed attempts, of failing endpoints
 

@@ -7,10 +7,13 @@ LAST_NUMBER = 10**MAX_DIGITS
 
 STEP = 1000  # maximum rows that one step of a task reads
 COUNTED = 10_000  # maximum rows that are read to estimate the size of a task
-COUNTED_DEAD = 500_000  # maximum dead letters that are counted; an index counts them without reading each row
+# Maximum dead letters that are counted for the size of a task. It is higher than `COUNTED`, because the database
+# counts them and returns only their number.
+COUNTED_DEAD = 500_000
 MAX_WAITING = 10_000  # maximum open deliveries or dead letters that are counted for one page
 MAX_LISTED = 1_000  # maximum open deliveries or dead letters that are counted per lane in a list of lanes
-# Depths are cached for this many times as long as counting took, so counting uses at most 2 % of the time.
+# If counting the depths took `s` seconds, the result is cached for at least `COUNTING * s` seconds. So counting uses
+# at most 2 % of the time.
 COUNTING = 50.0
 MAX_RUNNING = 20  # maximum running tasks of one application
 MAX_ATTEMPTS = 500  # maximum attempts that are returned for a dead letter

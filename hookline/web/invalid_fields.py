@@ -21,7 +21,9 @@ _AT = re.compile(r" - at `\$(?P<path>.*)`$")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 _MISSING = re.compile(r"^Object missing required field `(?P<name>.*)`$")
 _UNKNOWN = re.compile(r"^Object contains unknown field `(?P<name>.*)`$", re.DOTALL)
-_NOTHING = re.compile(r"^Expected `null`")  # the field is not supported; it is declared so that the error can name it
+# The error for a field that is declared as `None`. The API does not support such a field. It is declared only so that
+# the response can say so.
+_NOTHING = re.compile(r"^Expected `null`")
 _NO_CHOICE = re.compile(r"^Invalid enum value (?P<value>.*)$", re.DOTALL)
 _NO_INSTANT = re.compile(r"^(Invalid RFC3339|Expected `datetime` with a timezone|Expected `datetime( \| null)?`)")
 _PATH = re.compile(r"[A-Za-z]\w*(\.\w+)*")  # a field of the request; any other text is a description

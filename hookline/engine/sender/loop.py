@@ -34,7 +34,7 @@ log = logging.getLogger("hookline.send")
 
 MAX_LOOKUP = 5.0  # seconds that a request waits for the address of its host
 MAX_STARTED = 32  # requests that are started in one round
-MAX_STALL = 5.0  # seconds without a byte of the body, after the headers have arrived
+MAX_STALL = 5.0  # seconds without a new byte of the response body, after which the sender ends the request
 STALL_CHECK = 1.0  # seconds between two checks for stalled bodies
 CLOSE_MARGIN = 5.0  # seconds beyond its timeout that `close` waits for the thread
 MIN_KEPT = 64  # idle connections that are kept open at least, if enough files may be opened

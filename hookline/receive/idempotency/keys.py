@@ -21,7 +21,8 @@ from msgspec import Struct
 from hookline.errors import HooklineError, InvalidInput
 from hookline.outbox.coroutines import run_sync
 
-# Seconds after the lease for which a key stays bound to its request, if its holder died and no copy arrives.
+# If the holder of a key died and no copy of its request arrives, the store keeps the key for this many seconds after
+# the lease has ended. Until then, a different request with the key is refused.
 ABANDONED = 96 * 3600.0
 
 

@@ -113,8 +113,8 @@ class SqliteKeys:
                 if isinstance(answer, keys.Fresh):
                     conn.execute(_TAKE, (key, fingerprint, token, answer.run, *_until(lease)))
                 elif isinstance(answer, keys.InProgress) and held and held.is_too_far:
-                    # Start the lease again now: a living holder renews it in time, and the lease of a dead holder
-                    # ends.
+                    # The clock was set back, so the lease would end too late. Let it end one lease from now. A living
+                    # holder renews it before that. If the holder is dead, the key becomes free.
                     answer = keys.InProgress(held.lease / 1e6)
                     conn.execute(_RENEW, (*_until(answer.retry_after), key, held.token))
             return answer

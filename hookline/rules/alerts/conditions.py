@@ -20,7 +20,8 @@ from hookline.rules.checks.text import lasting
 
 EASE = 0.8  # a firing alert ends when the value falls below this part of its threshold
 LATENCY_WINDOW = 300.0  # seconds in which the latency of first attempts is measured
-RATE_WINDOW = 900.0  # seconds in which retries, last attempts and expired leases are counted
+# Seconds in which these are counted: retries, expired leases, and deliveries that have only one attempt left.
+RATE_WINDOW = 900.0
 DEATHS_WINDOW = 3600.0  # seconds in which deaths are counted
 LAG_WINDOW = 30.0  # seconds within which every process writes at least one pulse with its outbox lag
 GROWTH_PARTS = 5  # a backlog grows if its minimum rises in each of this many equal parts of the period
@@ -64,7 +65,7 @@ class FleetState(Struct, frozen=True, kw_only=True):
     pulses: Sequence[Pulse]
     checks: Sequence[EarlierCheck] = ()  # earlier evaluations, oldest first
     unhealthy: Sequence[UnhealthyEndpoint] = ()  # endpoints whose circuit is not closed, or whose attempts failed
-    usual_deaths: float = 0.0  # deaths per hour; only set if deliveries died recently
+    usual_deaths: float = 0.0  # average deaths per hour until an hour ago; 0 if few deliveries died since then
 
 
 def window(pulses: Sequence[Pulse], now: datetime, seconds: float, *, ago: float = 0.0) -> list[Pulse]:

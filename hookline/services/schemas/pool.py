@@ -30,7 +30,7 @@ PATIENCE = 10.0  # maximum seconds for one job, including its time in the queue
 MAX_WAITING = 1024
 MAX_OF_ONE = 256  # maximum number of waiting jobs of one tenant; most jobs take a millisecond
 
-# Exit codes of a process that its job ended: it ran out of CPU time, memory or stack.
+# Exit codes of a validator process whose job used too much CPU time, memory or stack.
 _ENDED_BY_JOB = frozenset({-signal.SIGPROF, -signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS})
 _BUSY = "too much is being validated at this moment; try again in a moment"
 

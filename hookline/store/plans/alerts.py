@@ -32,10 +32,11 @@ from hookline.store.plans.sweep_locks import SweepLock, try_lock
 from hookline.store.rows.reading import maybe
 
 CHECKS_KEPT = timedelta(hours=2)
-# `alert_checks` returns the checks of at least this many seconds, because the latest check determines when the next
-# one is due.
+# `alert_checks` reads at least the checks of the last minute, even if the caller asks for fewer seconds. The caller
+# needs the latest check to know when the next one is due.
 MIN_SECONDS = 60.0
-# A check within this part of the interval after the last check is skipped: another process has just checked.
+# A check is skipped if less than this fraction of the check interval has passed since the last check: another
+# process has just checked.
 SOON = 0.5
 
 

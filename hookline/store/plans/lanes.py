@@ -12,8 +12,9 @@ from hookline.store.pages import Page, Walk, after_number
 from hookline.store.plans import listing
 from hookline.store.plans.plan import Plan, Plans, Step, reads
 
-MAX_DYING = 1_000  # maximum endpoints that are compared by their number of dead letters
-COMPARED = 100  # maximum dead letters that are counted per endpoint for this comparison
+# `unhealthy_lanes` looks for the lanes with the most dead letters.
+MAX_DYING = 1_000  # maximum endpoints with dead letters that are looked at
+COMPARED = 100  # maximum dead letters of one endpoint that are counted; endpoints with more count as equal
 
 
 class Lanes(Plans):

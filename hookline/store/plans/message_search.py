@@ -99,7 +99,7 @@ def _parameters(org_id: str, apps: list[int], where: MessageSearch, page: Page) 
 class Way(StrEnum):
     """Which rows a scan reads. The value is the start of its statements' names."""
 
-    APPS = "search"  # scan the messages of these applications
+    APPS = "search"  # scan the messages of the chosen applications, one by one
     ALL = "search_all"  # scan the messages of all applications
     OPEN = "search_open"  # scan open deliveries, which are few compared with all messages
     DEAD = "search_dead"  # scan unresolved dead letters, which are few compared with all messages

@@ -65,7 +65,7 @@ class Statistics(Plans):
             scheduled=scheduled,
             queued=queued,
             delivering=(yield from value("stats_delivering", **lanes)),
-            delivered=max(0, attempts - retries - deaths),  # every attempt that did not fail delivered
+            delivered=max(0, attempts - retries - deaths),  # an attempt either failed or delivered
             dead=dead,
             resolved=resolved,
             retries=retries,

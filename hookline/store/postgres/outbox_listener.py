@@ -21,8 +21,8 @@ log = structlog.get_logger()
 
 Session = Any  # asyncpg has no types
 
-POLL = 0.04  # seconds between polls of the leader
-STANDBY = 1.0  # seconds between polls of other relays
+POLL = 0.04  # seconds between two polls of the outbox by the leader
+STANDBY = 1.0  # seconds between two polls of the outbox by a relay that is not the leader
 # Seconds until the leader tries again to sleep, if it could not because a publisher is about to commit. The wait
 # doubles up to `POLL`.
 AWAKE = 0.005

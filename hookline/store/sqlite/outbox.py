@@ -8,7 +8,9 @@ from hookline.model.outbox import OutboxPlace, OutboxRow, RelayReport
 from hookline.store.sqlite import relay
 from hookline.store.sqlite.database import Database, wait_for
 
-_MAX_POLL = 0.1  # maximum seconds between polls, because writes to the outbox by this process set no event
+# Maximum seconds between two polls of the outbox. Commits of other connections set the event `outbox`. Commits of the
+# store's own connection do not set it, so the relay finds their rows only by polling.
+_MAX_POLL = 0.1
 
 
 class Outbox:
