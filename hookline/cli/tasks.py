@@ -116,7 +116,7 @@ async def _run_to_end(opened: Session, task: Task, stop: asyncio.Event, advance:
 
 async def _step(opened: Session, task: Task) -> Task:
     after = await opened.store.repair.step_task(task.id, BATCH)
-    if after is None:  # a worker is processing it, or has finished it
+    if after is None:  # a worker is processing the task, or has finished it
         await asyncio.sleep(POLL_INTERVAL)  # poll: workers do not notify this process
         after = await opened.store.repair.task(task.org_id, task.id)
     return after or task

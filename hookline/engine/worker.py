@@ -44,7 +44,9 @@ LEASE_MARGIN = 5.0  # seconds between the request's deadline and the end of the 
 UNARMED_POLL = 0.005  # seconds between claims while publishers do not notify this worker of new work
 MAX_FRESH = 10_000  # maximum deliveries in `Worker._fresh`
 LOCKED_POLL = 0.001  # seconds until the next claim while another worker holds the lock of a wake token that is due
-MAX_LOST_RACES = 4  # maximum count of lost races for a wake token; each one doubles the delay before the next claim
+# Each race for a wake token that a worker loses in a row doubles the delay before its next claim, at most this many
+# times.
+MAX_LOST_RACES = 4
 SETTLE = 0.005  # seconds that a worker with few free slots waits for more of them before it claims
 MAX_SETTLE = 0.02  # maximum seconds that a worker waits for more free slots if they become free one by one
 START_POLL = 0.1  # seconds between checks of the stop signal while the sender starts
@@ -53,7 +55,7 @@ MAX_UNRECORDED = 4  # outcomes that may wait in memory, as a multiple of the slo
 
 class WorkerSettings(Struct, frozen=True, kw_only=True):
     slots: int = 512  # maximum requests in flight
-    share: int = 128  # slots that one lane may hold
+    share: int = 128  # maximum slots of this worker that one lane may hold
     app_share: float = 0.75  # part of the slots that a single busy application may hold; see `rules/claim/budgets.py`
     deadline: float = 30.0  # seconds that one request may take in all
     retry: RetryPolicy = RetryPolicy()

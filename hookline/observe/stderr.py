@@ -29,7 +29,7 @@ class StderrWriter:
     def write(self, lines: bytes) -> None:
         """Write lines. It never raises, even if the reader is gone or the disk is full."""
         try:
-            sys.stderr.flush()  # keeps the order of earlier output
+            sys.stderr.flush()  # write Python's buffered output first, because the lines bypass its buffer
             number = sys.stderr.fileno()
             if self._has_room(number):
                 self._report_lost()

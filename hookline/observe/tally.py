@@ -171,7 +171,7 @@ class Tally(Meters):
             if ended_at is None:
                 continue
             since.append(max(0.0, (ended_at - job.accepted_at).total_seconds()))
-            if not job.counted:  # attempts of a limited lane start late on purpose
+            if not job.counted:  # a limited lane starts attempts late on purpose, so their lag is left out
                 lag = max(0.0, (ended_at - (result.ready_at or job.due_at)).total_seconds() - seconds)
                 (lags if job.sent else first).append(lag)
         self.attempt_seconds.observe_all(took, outcome, event_type)

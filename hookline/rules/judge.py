@@ -61,7 +61,8 @@ def _judge_error(case: _Case) -> Judgement:
         case ErrorKind.UNSENDABLE:
             return _dead(Reason.UNSENDABLE, case, Health.NONE)
         case ErrorKind.AMBIGUOUS | ErrorKind.INTERRUPTED if case.job.probe:
-            return Judgement(verdict=_retry_probe(case, 0.0), health=Health.BAD)  # an unclear result fails a probe
+            # This error does not show whether the endpoint works. A probe with such an error counts as failed.
+            return Judgement(verdict=_retry_probe(case, 0.0), health=Health.BAD)
         case ErrorKind.AMBIGUOUS:
             return Judgement(verdict=_retry_fresh(case), health=Health.NONE)
         case ErrorKind.INTERRUPTED:
@@ -199,7 +200,8 @@ def http_date(text: str, now: datetime) -> datetime | None:
         with suppress(ValueError):
             found = strptime(text, form)
             year = found.tm_year if "%Y" in form else _full_year(found.tm_year % 100, now)
-            return datetime(year, *found[1:5], min(59, found.tm_sec), tzinfo=UTC)  # leap second: 60
+            # `strptime` accepts the number 60 for a leap second. `datetime` accepts at most 59.
+            return datetime(year, *found[1:5], min(59, found.tm_sec), tzinfo=UTC)
     return None
 
 

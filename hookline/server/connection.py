@@ -43,8 +43,8 @@ class Connection(HttpToolsProtocol):
     _read_timer: asyncio.TimerHandle | None = None  # runs until the next check of how much the client has read
     _in_head = False
     _in_body = False
-    # Bytes of the current head or trailers. A read that also has the start of the request or a part of its body is not
-    # counted.
+    # Bytes that were read for the current head or trailers. A read adds nothing if the request begins in it, or if it
+    # has a part of the request's body.
     _buffered = 0
     # The parser does not read the body of a request with an `Upgrade` header. A second parser gets this minimal head,
     # with the headers that delimit the body, and then reads the body.

@@ -50,7 +50,9 @@ class _Share:
         self.awaited: dict[Connection, None] = {}
         self._max_held = max_held
         self._bytes = 0
-        self._held: dict[Connection, int] = {}  # unread response bytes, at most; the longest-waiting is first
+        # Response bytes that waited in memory for the client of each connection at the last call of `hold`. The client
+        # may have read some of them since. The connection whose last call was longest ago comes first.
+        self._held: dict[Connection, int] = {}
 
     @property
     def is_over(self) -> bool:
@@ -139,7 +141,7 @@ class ConnectionLimits:
             self.busy(longest)
             if longest.close_if_idle():
                 return longest
-            self.idle(longest)  # count its idle time from now
+            self.idle(longest)  # it stays open, and goes to the end of the list as if it had become idle now
         for longest in list(islice(full.awaited, MAX_TRIED)):
             if longest.refuse_if_awaited():
                 return longest

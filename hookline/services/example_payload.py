@@ -67,7 +67,7 @@ class _Maker:
             return given[0]
         if isinstance(reference := schema.get("$ref"), str):
             part = pointed_at(self._root, reference) if reference.startswith("#") else None
-            return self._value(part, depth + 1)  # a reference to nothing (None) allows any value
+            return self._value(part, depth + 1)  # if the reference has no target, `part` is None: the value is {}
         if isinstance(parts := schema.get("allOf"), list) and parts:
             return self._all(schema, parts, depth)
         for choice in ("oneOf", "anyOf"):

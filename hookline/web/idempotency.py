@@ -140,7 +140,7 @@ class IdempotentResponses:
             try:
                 held = await self._store.access.renew_answer(key, claim, self._hold)
             except StoreUnavailable:
-                continue  # the outage may end before the lease expires
+                continue  # try again: the database may be back before the lease expires
 
     async def _keep(self, key: bytes, claim: int, response: Response) -> None:
         """Store the response.

@@ -13,7 +13,7 @@ from itertools import chain
 from hookline.dashboard.charts import scales
 from hookline.web.html import Child, Safe, join, tag
 
-WIDE = 1000  # width of a path in its own units
+WIDE = 1000  # width of the drawing in SVG units; the browser stretches it to the available width
 HEADROOM = 1  # pixels above the highest value, so that its line is not cut
 BELOW = 22  # pixels for the labels of the time axis
 MAX_ROWS = 20  # rows of the table under a chart

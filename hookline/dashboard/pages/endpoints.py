@@ -24,7 +24,7 @@ from hookline.web.html import Child, Safe, join, tag
 
 FIRST = "hookline listen --register demo --ping"  # creates an endpoint that prints each message it receives
 SHOWN = 50  # endpoints on one page
-MAX_UNHEALTHY = 40  # unhealthy endpoints read for the first page; the rest of that page shows others
+MAX_UNHEALTHY = 40  # maximum unhealthy endpoints that the first page begins with; further endpoints follow them
 
 _STATES = (("", "Any state"), ("sick", "unhealthy"), *endpoint_health.WORDS.items())
 

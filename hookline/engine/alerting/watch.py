@@ -29,7 +29,7 @@ from hookline.store.outage import pause
 
 log = structlog.get_logger()
 
-EVERY = 15.0  # seconds between two checks, counted over all processes
+EVERY = 15.0  # seconds from one check to the next, whichever process makes them
 FRESH = 5.0  # maximum age in seconds of the queue depths
 SPREAD = 1.0  # seconds; each process adds a random delay up to this, so that not all of them check at once
 MAX_UNWELL = 1_000  # failing endpoints that one check reads

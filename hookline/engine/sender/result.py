@@ -16,9 +16,9 @@ from hookline.model.attempts import Sent, Timing
 from hookline.model.states import ErrorKind
 from hookline.rules.redaction import CUT_OFF
 
-MAX_VALUE = 1_024  # characters of a header's value that are kept
+MAX_VALUE = 1_024  # maximum characters of a header's value; the rest is cut off
 MAX_CACHED = 256  # bytes of a header line that is cached
-MAX_DETAIL = 400  # characters of an error text that are kept
+MAX_DETAIL = 400  # maximum characters of an error text; the rest is cut off
 
 INTEREST = frozenset({
     "cf-ray", "content-encoding", "content-length", "content-type", "date", "location", "request-id", "retry-after", "server",

@@ -35,7 +35,7 @@ def is_known(conn: Any) -> bool:
 
 
 def _made(conn: Any, kind: str) -> Adapter | None:
-    package = _package(type(conn)) or _package(conn.__class__)  # a tracing wrapper returns the wrapped class here
+    package = _package(type(conn)) or _package(conn.__class__)  # `__class__` of a tracing wrapper is the wrapped class
     if package is None:
         return None
     make = getattr(import_module(f"{__package__}.{_MODULES[package]}"), kind, None)

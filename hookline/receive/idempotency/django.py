@@ -199,7 +199,8 @@ async def guarded(holder: BaseHolder, request: HttpRequest, view: View) -> HttpR
     if claim is None:
         return await settled(view(None))
     pending = _Pending(holder, claim)
-    if isinstance(holder, AsyncHolder):  # under ASGI, Django cancels a request when its client goes away
+    # Under ASGI, Django cancels a request when its client goes away. The view must run to its end even then.
+    if isinstance(holder, AsyncHolder):
         return await holder.outlive(lambda: pending.run(view), lambda: False)
     return await pending.run(view)
 

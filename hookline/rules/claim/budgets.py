@@ -21,9 +21,13 @@ from hookline.model.deliveries import ClaimBatch, LeasedDelivery, SlotBudgets
 from hookline.model.lanes import AppPace
 from hookline.rules.lane.admission import advance, gcra
 
-MAX_LATE = timedelta(seconds=1)  # a lane that missed its turn is checked within this time after the next start
+# A lane that could start no request at its turn is checked again when the application's rate limit allows the next
+# request, or at most this much later.
+MAX_LATE = timedelta(seconds=1)
 MAX_AHEAD = timedelta(hours=1)  # a turn further in the future was set by a wrong clock, and is ignored
-UNUSED = timedelta(milliseconds=50)  # if a lane does not use its start for this long, any lane may use it
+# If no lane has started a request for this long after `AppPace.tat`, the time of the application's next request by its
+# rate, any lane may start requests, even before its turn.
+UNUSED = timedelta(milliseconds=50)
 LOOK_WITHIN = timedelta(seconds=2)  # a waiting lane is checked this often for an unused start, if few lanes wait
 LOOK_LATER = timedelta(milliseconds=10)  # if many lanes wait: the time until the check, for each turn in front
 
@@ -54,7 +58,9 @@ class Slots:
         self._by_lane: Counter[int] = Counter()
         self._by_app: Counter[int] = Counter()
         self._full_lanes: set[int] = set()  # endpoints that wait because they hold as many slots as one lane may
-        self._lines: dict[int, dict[int, None]] = {}  # endpoints that wait for their application's slots, in order
+        # By application: endpoints that wait because the application holds as many slots as it may. The endpoint that
+        # has waited longest comes first.
+        self._lines: dict[int, dict[int, None]] = {}
 
     @property
     def free(self) -> int:

@@ -38,7 +38,7 @@ class Division:
         self._held_by_app = dict(budgets.held_by_app)
         self._waiting = budgets.waiting
         self._policy = policy
-        self._reserved: dict[int, int] = {}  # slots by endpoint, for lanes that the rotation chose
+        self._reserved: dict[int, int] = {}  # by endpoint: slots that `reserve` set aside for its lane
         self._starts: dict[int, StartBudget] = {}  # by application
         self._started: set[int] = set()  # endpoints that got a start and whose application has a rate limit
 

@@ -23,8 +23,9 @@ from hookline.rules.lane.admission import effective_rate
 FLOOR = 1 / 60  # lowest pace in starts per second; an endpoint that complains at this rate counts as failing
 GENTLE = 1 / 20  # smallest raise, as a part of the rate that was too high
 WELL_ABOVE = 4.0  # the pace is removed when it reaches this multiple of the rate that was too high
-LOADED = 4.0  # an endpoint that fails below this multiple of the first recovery rate did not fail because of load
-STAY = timedelta(minutes=3)  # how long the pace stays unchanged after an endpoint has recovered
+# An endpoint failed under load if its lane's rate was at least this multiple of the rate at which a recovery starts.
+LOADED = 4.0
+STAY = timedelta(minutes=3)  # after a successful probe, the pace is not raised for at least this long
 QUIET = timedelta(minutes=10)  # the pace is removed after this time without a complaint
 
 

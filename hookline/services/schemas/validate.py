@@ -181,7 +181,7 @@ class Bounds(Struct, frozen=True):
     """The size and cost of a schema, or of one part of it."""
 
     parts: int = 1  # number of parts with every reference followed; a recursive reference counts once
-    weight: int = 1  # sum of the costs of these parts
+    weight: int = 1  # sum of the costs of all parts that `parts` counts
     height: int = 1  # depth of nested parts
     loops: int = 0  # number of recursive references
     branching: bool = False  # it has `anyOf` or `oneOf`; one fault lists the faults of all alternatives

@@ -17,7 +17,8 @@ from hookline.store.plans.plan import Bulk, Plan, Plans, Step, changes, reads, v
 from hookline.store.plans.sweep_locks import SweepLock, try_lock
 from hookline.store.rows import Reading, Row
 
-MAX_READ = 20_000  # maximum pulses that one call reads: two hours of 27 processes, or a week of minutes
+# Maximum pulses that one call reads. Enough for two hours of 27 processes, or for a week with one pulse per minute.
+MAX_READ = 20_000
 MAX_ROLLED = 5_000
 MAX_RETIRED = 20_000  # maximum activity rows that one call deletes for each length of intervals
 

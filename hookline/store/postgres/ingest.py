@@ -145,7 +145,8 @@ class Ingest:
             if process == 0:
                 raise
             await self._wait_for_end(process)
-            return await self._db.transact(work)  # the stored key shows whether the first try was committed
+            # If the first try was committed, its key is stored, and the second try returns the stored answers.
+            return await self._db.transact(work)
 
     async def _batch_on(self, connection: Connection, batch: NewBatch, key: bytes) -> BatchAccepted | None:
         if not await connection.fetchval(self._sql["ingest_batch_lock"], _lock_of(key)):
