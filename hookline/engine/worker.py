@@ -110,7 +110,7 @@ class Worker:
         )
         self._sender = SenderProcess(sender, self._judge_all)
         self._claimed_at = 0.0  # time of the last claim; monotonic
-        self._settle_until: float | None = None  # when the wait for more free slots ends; monotonic
+        self._settle_until: float | None = None  # monotonic; until then, the next claim may wait for more free slots
         self._fresh: set[int] = set()  # deliveries whose next attempt by this worker uses a new connection
         self._next_in: float | None = None  # seconds from the last claim to the time of the next wake token
         self._expects_token = False  # the worker sleeps, or has slept, until a wake token is due

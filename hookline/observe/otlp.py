@@ -79,7 +79,8 @@ class _CapturedLogs(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.first = ""  # the first message since the last reset; later ones repeat it or report a timeout
+        # The first log message since the last `send` began. Later messages repeat it or report a timeout.
+        self.first = ""
         # Message templates. Their arguments are left out, because an argument may contain a header's value.
         self.templates: list[str] = []
 

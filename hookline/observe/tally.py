@@ -20,7 +20,7 @@ from hookline.observe.meters import Meters
 
 MAX_EVENT_TYPES = 50
 OTHER = "other"
-MAX_ENDPOINTS = 2_000  # endpoints that are counted separately between two pulses
+MAX_ENDPOINTS = 2_000  # endpoints with counts of their own in one pulse; the attempts of further ones are summed
 
 _Kind = tuple[type, int | None, ErrorKind | None, str]  # verdict, status, error and event type of a result
 

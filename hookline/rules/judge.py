@@ -23,7 +23,9 @@ from hookline.rules.redaction import ANSWERED, ERRORS
 HOLDING = frozenset({429, 503})  # a Retry-After with these statuses concerns all requests, so it holds the whole lane
 RETRYABLE = frozenset({408, 425, 429})  # 4xx statuses after which the same request may succeed later
 AT_ONCE = 1.0  # seconds; a shorter Retry-After, such as 0 or a time in the past, does not replace the backoff
-LAST_CALL = 60.0  # the last attempt is made at most this many seconds before the time budget ends
+# If the backoff goes beyond the end of the time budget, one last attempt is made before that end: at most this many
+# seconds before it.
+LAST_CALL = 60.0
 
 _FAR = 10 * 365 * 86400.0  # longest delay in seconds; a longer one might overflow a datetime
 _DELIVERED = Judgement(verdict=Delivered(), health=Health.GOOD)

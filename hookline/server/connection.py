@@ -23,7 +23,9 @@ from hookline.server.connection_limits import ConnectionLimits
 from hookline.web.errors import Refused, problem
 from hookline.web.health import PATHS
 
-REQUEST_TIME = 60.0  # seconds for a request to arrive, from the start of the connection or from its first byte
+# Maximum seconds from the start of a connection to the first byte of its first request. Also the maximum seconds from
+# the first byte of each request to its last.
+REQUEST_TIME = 60.0
 READ_TIME = 30.0  # seconds in which a client must read at least MIN_READ bytes of its response
 MIN_READ = 256 * 1024  # bytes that a client must read in READ_TIME, or all that is left if it is less
 MAX_HEAD = 64 * 1024  # bytes of headers or trailers; the middleware has a lower limit with a clearer error

@@ -42,7 +42,9 @@ class SignedIn(Struct, frozen=True, kw_only=True):
 
     caller: Caller
     lifetime: float  # seconds
-    password: str | None = None  # the stored hash; no session is created if the hash has changed since
+    # The stored hash that the password matched; None if the person used no password. If the stored hash changes before
+    # the session is stored, no session is created.
+    password: str | None = None
 
 
 class Locked(HooklineError):

@@ -17,7 +17,7 @@ WIDE = 1000  # width of the drawing in SVG units; the browser stretches it to th
 HEADROOM = 1  # pixels above the highest value, so that its line is not cut
 BELOW = 22  # pixels for the labels of the time axis
 MAX_ROWS = 20  # rows of the table under a chart
-MIN_WIDTH = 4  # half the width of a single value, in the units of a path
+MIN_WIDTH = 4  # a single value is drawn as a line this far to the left and to the right, in units of the path
 
 Values = Sequence[float | None]
 _Run = list[tuple[float, float]]

@@ -37,7 +37,7 @@ MAX_STARTED = 32  # requests that are started in one round
 MAX_STALL = 5.0  # seconds without a new byte of the response body, after which the sender ends the request
 STALL_CHECK = 1.0  # seconds between two checks for stalled bodies
 CLOSE_MARGIN = 5.0  # seconds beyond its timeout that `close` waits for the thread
-MIN_KEPT = 64  # idle connections that are kept open at least, if enough files may be opened
+MIN_KEPT = 64  # minimum of idle connections to keep open, unless the limit of open files is too low for them
 SPARE_FILES = 128  # descriptors for look-ups of names, libraries, and connections that are being closed
 
 

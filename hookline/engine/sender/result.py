@@ -17,7 +17,7 @@ from hookline.model.states import ErrorKind
 from hookline.rules.redaction import CUT_OFF
 
 MAX_VALUE = 1_024  # maximum characters of a header's value; the rest is cut off
-MAX_CACHED = 256  # bytes of a header line that is cached
+MAX_CACHED = 256  # maximum bytes of a header line that is cached
 MAX_DETAIL = 400  # maximum characters of an error text; the rest is cut off
 
 INTEREST = frozenset({

@@ -52,7 +52,8 @@ class SqliteSource:
         self._more = False
         self._problem: str | None = None  # the problem that was logged last; None: the file can be read
         self._place: OutboxPlace | None = None
-        self._marked: OutboxPlace | UnsetType | None = UNSET  # the place in the marker; unknown before the first move
+        # The place that this process last wrote to the marker file. UNSET: it has not written the marker yet.
+        self._marked: OutboxPlace | UnsetType | None = UNSET
         self._marked_at = 0.0
         self._marker_failed = False  # a failed write of the marker was logged
 

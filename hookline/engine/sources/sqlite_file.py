@@ -77,7 +77,7 @@ class SqliteFile:
         self._seen: Stamps | None = None  # the stamps before the last read
         self._seen_at = 0.0
         self._read_at = monotonic()  # the time of the last successful read
-        self._settled = False  # whether the last read came long enough after the last write to see it
+        self._settled = False  # False: the file was fresh at the last read (see `FRESH`), or could not be read
 
     def read(self, place: OutboxPlace | None, limit: int) -> Batch:
         """Return the rows after the place, or all rows if the row that the place names is no longer in the file."""

@@ -173,7 +173,8 @@ def _routed(scope: Scope) -> str:
     """Return the path that the router uses: without the server's root, but with the mounts of the application
     itself."""
     root: str = scope.get("root_path", "")
-    server_root: str = scope.get("app_root_path", root)  # Starlette adds this: the root before its own mounts
+    # Starlette adds each mount to `root_path`. It keeps the server's root in `app_root_path`.
+    server_root: str = scope.get("app_root_path", root)
     if _is_litestar_mount(scope):
         return _raw(scope).split(server_root, 1)[-1] if server_root else _raw(scope)
     below = scope["path"] if "route_handler" in scope else _without(root, scope["path"])

@@ -195,7 +195,7 @@ def _receiver(settings: IdempotencySettings, request: IncomingRequest) -> tuple[
 
     It separates receivers that share a store, because a sender uses one id at all receivers.
     """
-    identity = getattr(settings.verifier, "identity", None)  # an application may have its own verifier class
+    identity = getattr(settings.verifier, "identity", None)  # an own verifier class of the application may have none
     return () if identity is None or request.webhook is None else (identity,)
 
 

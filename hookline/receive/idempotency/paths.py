@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from uuid import UUID
 
 _PASSES = 3  # a path is read as it came, percent-decoded once, and percent-decoded twice
-_LONGEST = 2048  # maximum characters of an unusual path; a longer one always counts as guarded
+_LONGEST = 2048  # maximum characters of a path that is not ordinary; a longer one counts as below every entry
 
 _is_ordinary = re.compile(r"(?:/[a-zA-Z0-9_-]+(?:\.[a-zA-Z0-9_-]+)*)+").fullmatch
 _is_entry = re.compile(r"/[\w\-.~/@:+,=!&']*").fullmatch

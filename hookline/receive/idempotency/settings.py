@@ -71,7 +71,9 @@ class IdempotencySettings(Struct, frozen=True, kw_only=True):
     url: Callable[[IncomingRequest], str] | None = None
     keeps: Callable[[int], bool] = is_final  # True for statuses to save; an error with `Retry-After` is never saved
     forgets: Sequence[str] = ("set-cookie",)  # response headers that are not saved
-    lease: float = 30.0  # seconds until a copy may take the key of a dead process; renewed after a third of it
+    # Seconds for which a process holds the key of a request that it handles. It renews the lease after each third of
+    # this time. If the process dies, a copy of the request is handled only after the lease has ended.
+    lease: float = 30.0
     ttl: float = 96 * 3600.0  # seconds for which a response is kept: longer than any sender retries
     max_body: int = 1 << 20  # bytes of a request with a key or a signature; a longer one gets 413
     max_response: int = 1 << 20  # bytes of a response; a longer one is saved without its body

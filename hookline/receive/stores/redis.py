@@ -73,7 +73,7 @@ redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', lease_until + ARGV[3]))
 return 1
 """
 )
-# ARGV: token, response, time for which it is kept.
+# ARGV: token, response, time for which the record is kept from now.
 _FINISH = _Script(
     _NOW
     + """

@@ -28,8 +28,11 @@ MAX_AHEAD = timedelta(hours=1)  # a turn further in the future was set by a wron
 # If no lane has started a request for this long after `AppPace.tat`, the time of the application's next request by its
 # rate, any lane may start requests, even before its turn.
 UNUSED = timedelta(milliseconds=50)
-LOOK_WITHIN = timedelta(seconds=2)  # a waiting lane is checked this often for an unused start, if few lanes wait
-LOOK_LATER = timedelta(milliseconds=10)  # if many lanes wait: the time until the check, for each turn in front
+# A lane that waits for its turn is checked again after the longer of two times: LOOK_WITHIN, and LOOK_LATER for each
+# turn before its own. So it can use a start that another lane left unused. If its turn comes earlier, it is checked
+# then.
+LOOK_WITHIN = timedelta(seconds=2)
+LOOK_LATER = timedelta(milliseconds=10)
 
 
 def fair_quota(want: int, lanes: int) -> int:

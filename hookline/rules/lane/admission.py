@@ -26,7 +26,7 @@ class Admission(Struct, frozen=True, kw_only=True):
 
     quota: int  # maximum number of deliveries to lease now
     rest_at: datetime | None  # earliest time of the wake token for the remaining deliveries; None means no wake token
-    waits: bool = False  # no free slot: the next outcome that frees one inserts the wake token
+    waits: bool = False  # the lane has too many requests in flight; the end of one inserts the wake token
     counted: bool = False  # the leased deliveries are added to `in_flight`
     probe: bool = False
     lane_full: bool = False  # the lane holds as many slots of this worker as it may
@@ -199,8 +199,8 @@ def after_claim(
         if lane.circuit == Circuit.HALF_OPEN:  # the previous probe is lost, and its late outcome must not count
             changes["epoch"] = lane.epoch + 1
     if admission.waits and left_floor is not None:
-        # Keep the earlier due time: this claim may have looked only at deliveries that are due later. Only `fold`
-        # clears it.
+        # Keep the earlier due time: this claim may have looked only at deliveries that are due later. Only `fold` sets
+        # `waiting_floor` to None again.
         floor = lane.waiting_floor
         changes["waiting_floor"] = left_floor if floor is None else min(floor, left_floor)
     return msgspec.structs.replace(lane, **changes) if changes else lane

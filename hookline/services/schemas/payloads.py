@@ -26,7 +26,9 @@ log = structlog.get_logger(__name__)
 REMEMBERED = 2.0  # seconds until this process sees a change that another process made
 MAX_REMEMBERED = 10_000
 MAX_COMPILED = 256
-QUICK = 0.005  # a schema that compiles in this many seconds of CPU time is compiled in this process too
+# A schema that is not small is first compiled in a child process. If that takes at most this many seconds of CPU time,
+# this process compiles it too.
+QUICK = 0.005
 
 
 class TimeBudget:

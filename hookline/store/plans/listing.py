@@ -55,7 +55,8 @@ def rare(where: MessageFilter) -> bool:
         return True
     match where:
         case AttemptFilter():
-            return where.code_class is not None or where.delivered is True  # failed attempts have an index of their own
+            # A filter for all failed attempts needs no limit, because an index contains only these attempts.
+            return where.code_class is not None or where.delivered is True
         case AttemptedFilter():
             # The listing shows each message once. A message may have many further attempts, which the scan must skip.
             return True

@@ -21,8 +21,8 @@ from hookline.store.rows.documents import storable
 # maximum applications whose messages are scanned one by one; for more, the messages of all applications are scanned
 FEW = 50
 FIRST = 500  # maximum rows that the first scan of a search reads
-HELD = 10_000  # maximum open deliveries or dead letters that the second scan of a search reads
-MAX_OF_EVENT = 1_000  # maximum messages with one event id, in different applications
+HELD = 10_000  # maximum rows that the second scan reads, in a search for messages with open or dead deliveries
+MAX_OF_EVENT = 1_000  # maximum messages that a search by event id returns; each is of another application
 
 HELD_BACK = "held"  # the state word of a delivery that waits in a lane which is held back
 _NAMES = {state.value: state.name.lower() for state in DeliveryState}

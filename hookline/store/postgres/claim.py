@@ -147,7 +147,8 @@ class Claim:
 
     async def _find_lanes(self, connection: Connection, since: datetime, tokens: int, stray: int) -> list[Any]:
         rotation = self._rotation
-        over_all = since <= _BEGINNING  # then no rotation: each of its steps would read all deleted wake tokens
+        # A full scan does not use the rotation, because each step of it would read all deleted wake tokens.
+        over_all = since <= _BEGINNING
         apps = 0 if over_all else rotation.apps(tokens, clock.monotonic())
         name, whose = ("claim_lanes_in_turn", (rotation.below, apps)) if apps else ("claim_lanes", ())
         found: list[Any] = await connection.fetch(self._sql[name], since, tokens, stray, *whose)

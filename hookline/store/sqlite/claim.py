@@ -97,8 +97,8 @@ class _ClaimRun:
         self.token = clock.chance.getrandbits(63)
         self.lease_until = self.now + timedelta(seconds=tx.options.lease)
         self.jobs: list[LeasedDelivery] = []
-        # Ids of leased deliveries: first those that do not count as requests in flight of their lane, then those that
-        # do.
+        # Ids of leased deliveries that are not written yet. The first list has those of lanes without a limit. The
+        # second list has those that are added to `in_flight` of their lane.
         self._fresh: tuple[list[int], list[int]] = ([], [])
         self._changed: list[Lane] = []
         self._unsendable: list[int] = []

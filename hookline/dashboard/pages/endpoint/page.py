@@ -34,7 +34,8 @@ EVENTS = 100  # timeline events read for the circuit band
 PROBED = 100  # failed attempts that are searched for probes
 EVENTS_SHOWN = 12  # timeline events listed in the table
 
-_CHOICES = {"failed": False, "delivered": True}  # URL parameter `attempts`: whether the shown attempts delivered
+# Values of the URL parameter `attempts`, and the value of `AttemptFilter.delivered` for each.
+_CHOICES = {"failed": False, "delivered": True}
 _OUTCOMES = {"delivered": "delivered", "retry": "scheduled", "dead": "dead"}
 
 
