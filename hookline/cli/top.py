@@ -33,7 +33,9 @@ from hookline.store.outage import pause
 MAX_FAILING = 8  # maximum number of failing endpoints that are listed
 MAX_ALERTS = 100  # alerts that are read; this is enough, because a rule has at most about twenty alerts
 FRESH = 2.0  # seconds for which a count of open deliveries may be reused
-_LATE = timedelta(seconds=2 * EVERY)  # this time is read again, because a pulse may be committed after a newer one
+# Processes may commit their pulses out of order. So each update reads the pulses of this time span before the newest
+# known pulse once more.
+_LATE = timedelta(seconds=2 * EVERY)
 
 Every = Annotated[float, Option("--every", help="Seconds between two updates.")]
 Once = Annotated[bool, Option("--once", help="Print once and exit.")]

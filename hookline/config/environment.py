@@ -16,7 +16,9 @@ from hookline.model.policy import Strategy
 from hookline.rules.units import span
 
 TEST_PREFIX = "HOOKLINE_TEST_"  # variables of the test suite, which are ignored
-LEASE_MARGIN = 10.0  # a lease is at least this many seconds longer than a request, for its start and record
+# A lease must be at least this many seconds longer than the request timeout. The worker needs this time to start the
+# request and to record its outcome.
+LEASE_MARGIN = 10.0
 
 # For a service named `hookline`, Kubernetes and Docker set variables such as HOOKLINE_PORT=tcp://10.0.0.7:8071. They
 # are not settings, so they are ignored.

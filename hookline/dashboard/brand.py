@@ -18,7 +18,8 @@ MAX_LOGO = 256 * 1024  # bytes of the logo file
 CACHED = {"cache-control": "public, max-age=300"}
 
 MIN_CONTRAST = 4.5  # contrast ratio that WCAG requires for text
-# Backgrounds of the accent colour, as in style.css: `--ground` (also `--on-accent`), `--raised`, `--sunken`.
+# The accent colour must be legible on these colours of style.css: `--ground` (and `--on-accent`), `--raised`,
+# `--sunken`.
 LIGHT = ("#ffffff", "#f6f7f9", "#eef0f3")
 DARK = ("#0f1216", "#161a20", "#1e242c")
 

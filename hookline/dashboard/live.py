@@ -22,7 +22,7 @@ from hookline.web.errors import Refused
 from hookline.web.html import Safe
 
 MEDIA = "text/event-stream"
-ALL = "all"  # the holder of every stream; its limit is the limit of the process
+ALL = "all"  # a holder that every stream has, so its limit applies to all streams of the process
 MAX_STREAMS = 200  # streams of one process
 MAX_PER_SESSION = 12  # streams of one session
 MAX_PER_APPLICATION = 30  # streams of one application's customers, because one portal link can create many sessions

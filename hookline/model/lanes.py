@@ -28,7 +28,7 @@ class Lane(Struct, frozen=True, kw_only=True):
     window: int | None = None  # maximum number of requests in flight while the circuit recovers
     window_at: datetime | None = None  # when the window last grew
     in_flight: int = 0  # leased deliveries that were claimed while the lane had a limit
-    waiting_floor: datetime | None = None  # earliest due time of deliveries that wait until a request ends
+    waiting_floor: datetime | None = None  # earliest due time of deliveries that wait until a request of the lane ends
     throttle_rate: float | None = None
     concurrency: int | None = None
     tat: datetime | None = None  # theoretical arrival time of the next request, of the rate limit algorithm GCRA

@@ -18,7 +18,7 @@ from hookline.outbox import setup
 from hookline.outbox.adapters.base import engine_of
 
 _TABLE, _SCHEMA = "hookline_outbox", "hookline"
-_CHANGES = {  # the function that changes a database, and the one that returns the SQL for it
+_CHANGES = {  # by operation: the function that changes a database, and the one that returns the SQL for it
     "create_hookline_outbox": (setup.create_table, setup.statements),
     "drop_hookline_outbox": (setup.drop_table, setup.drop_statements),
 }

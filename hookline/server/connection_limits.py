@@ -32,7 +32,9 @@ MAX_CONNECTIONS = 4096  # connections of one listening socket
 PER_ADDRESS = 1024
 MAX_HELD = 256 * 1024 * 1024  # bytes in memory for the connections of one listener
 HELD_PER_ADDRESS = MAX_HELD // 4
-MAX_TRIED = 16  # connections of each kind that are tried, to make room for a new one
+# To make room for a new connection, the server ends an idle connection, or else one whose request body is
+# incomplete. It tries at most this many of each kind.
+MAX_TRIED = 16
 LOG_EVERY = 60.0  # minimum seconds between two `connections_full` log lines
 
 log = structlog.get_logger(__name__)

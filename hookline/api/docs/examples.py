@@ -59,8 +59,8 @@ _BY_SHAPE = {
     "Replayed": {"id": f"{ids.DEAD_LETTER}1042"},
 }
 
-# Field to show in the example of a shape without required fields. If the shape has none of these, its first field is
-# shown.
+# The example of a shape without required fields shows one field: the first of these that the shape has, or else the
+# shape's own first field.
 _LIKELY = ("reason", "readOnly", "gracePeriodSeconds")
 
 _TYPES = {str: "string", int: "integer", list: "array", dict: "object"}

@@ -24,7 +24,7 @@ class Series(Struct, frozen=True, kw_only=True):
     delivered: list[int]
     retried: list[int]
     dead: list[int]
-    over: int  # number of steps to draw; an unfinished step has low counts and would look like an outage
+    over: int  # finished steps; only they are drawn, because the low counts of an unfinished one look like an outage
 
     @property
     def attempts(self) -> int:

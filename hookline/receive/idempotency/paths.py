@@ -29,7 +29,7 @@ _origin = re.compile(r"\A[/\\]*[a-z][a-z0-9+.-]*:[/\\]+[^/\\]*")
 _params = re.compile(r";[^/\\]*")
 _has_digit = re.compile(r"\d").search
 _zeros = re.compile(r"\A([+-]?)0+(?=\d)")  # removes leading zeros, because int() refuses a text of very many digits
-_zeros_before_minus = re.compile(r"\A\+?0+(?=-)")  # Pydantic reads `0-7` as -7, and allows underscores anywhere
+_zeros_before_minus = re.compile(r"\A\+?0+(?=-)")  # Pydantic reads `0-7` as -7
 _goes_on = re.compile(r"[a-z0-9_-]").match  # `/hooks-old` is not below `/hooks`; `/hooks.json` and `/hooks;v=1` are
 
 
@@ -87,6 +87,7 @@ def _value(name: str) -> str:
     digits = name
     with suppress(ValueError):
         name, digits = str(UUID(name)), UUID(name).hex  # 32 decimal digits are a UUID, but also a number
+    # Pydantic allows underscores anywhere in a number, so they are removed.
     number = _zeros.sub(r"\1", _zeros_before_minus.sub("", digits.replace("_", "")))
     whole, _, fraction = number.partition(".")
     with suppress(ValueError):

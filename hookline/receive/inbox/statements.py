@@ -59,8 +59,9 @@ class Pair:
 
 # ── statements with a second write ───────────────────────────────────────────────────────────────────────────────
 
-# Each copy and each effect is also a row of a table of its own. SQLite cannot write to two tables in one statement, so
-# it runs EFFECT or COPY afterwards. PostgreSQL writes both rows in one statement, to save a round trip.
+# Besides the row of an event or key, the inbox writes a row for each effect and each copy, to count them. SQLite
+# cannot write to two tables in one statement, so there EFFECT or COPY runs as a second statement. PostgreSQL writes
+# both rows in one statement, to save a round trip.
 EFFECT = Pair("INSERT INTO hookline_inbox_effect (flow, scope, key, at) VALUES (:flow, :scope, :key, NOW)")
 COPY = Pair("INSERT INTO hookline_inbox_copy (flow, scope, key, at) VALUES (:flow, :scope, :key, NOW)")
 

@@ -27,11 +27,11 @@ LAG_WINDOW = 30.0  # seconds within which every process writes at least one puls
 GROWTH_PARTS = 5  # a backlog grows if its minimum rises in each of this many equal parts of the period
 
 # Minimum counts for an alert. With fewer, it could fire by chance.
-LEAST_GROWTH = 100  # deliveries by which the backlog has grown
+LEAST_GROWTH = 100  # the backlog must have grown by more deliveries than this
 LEAST_FIRST_ATTEMPTS = 20
 LEAST_DEATHS = 10
 LEAST_RETRIES = 20
-LEAST_ATTEMPTS = 5  # attempts at one endpoint; not required if its circuit was open during the whole period
+LEAST_ATTEMPTS = 5  # at one endpoint in `endpoint_for` seconds; one is enough if its circuit was open all that time
 
 _DEAD_STATS, _SHOW_ENDPOINT = "hookline dead stats --all-orgs", "hookline endpoints show {subject}"
 _SHUT = frozenset({Circuit.OPEN, Circuit.HALF_OPEN})

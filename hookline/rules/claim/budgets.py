@@ -163,7 +163,7 @@ class StartBudget:
         self._unused = pace.tat is None or now - pace.tat >= UNUSED
         self._tail = pace.tail_at
         self._taken = 0
-        self._late = 0  # lanes that missed their turn
+        self._late = 0  # lanes whose turn has come, but that could start nothing in this claim
 
     def part(self, turn_at: datetime | None) -> int:
         """Return how many requests the next lane in line may start.

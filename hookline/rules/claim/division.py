@@ -40,7 +40,8 @@ class Division:
         self._policy = policy
         self._reserved: dict[int, int] = {}  # by endpoint: slots that `reserve` set aside for its lane
         self._starts: dict[int, StartBudget] = {}  # by application
-        self._started: set[int] = set()  # endpoints that got a start and whose application has a rate limit
+        # Endpoints whose application has a rate limit, and that were allowed to start a request in this claim.
+        self._started: set[int] = set()
 
     # ── rates of applications ──
 

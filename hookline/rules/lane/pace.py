@@ -21,7 +21,8 @@ from hookline.model.states import Circuit
 from hookline.rules.lane.admission import effective_rate
 
 FLOOR = 1 / 60  # lowest pace in starts per second; an endpoint that complains at this rate counts as failing
-GENTLE = 1 / 20  # smallest raise, as a part of the rate that was too high
+# A raise adds at least this fraction of the rate that was too high to the pace, but it at most doubles the pace.
+GENTLE = 1 / 20
 WELL_ABOVE = 4.0  # the pace is removed when it reaches this multiple of the rate that was too high
 # An endpoint failed under load if its lane's rate was at least this multiple of the rate at which a recovery starts.
 LOADED = 4.0

@@ -180,11 +180,12 @@ def _pointer(path: list[str | int]) -> str:
 class Bounds(Struct, frozen=True):
     """The size and cost of a schema, or of one part of it."""
 
-    parts: int = 1  # number of parts with every reference followed; a recursive reference counts once
+    # Number of parts. What a reference points to counts again for each reference. A recursive reference is one part.
+    parts: int = 1
     weight: int = 1  # sum of the costs of all parts that `parts` counts
     height: int = 1  # depth of nested parts
     loops: int = 0  # number of recursive references
-    branching: bool = False  # it has `anyOf` or `oneOf`; one fault lists the faults of all alternatives
+    branching: bool = False  # it has `anyOf` or `oneOf`, so one fault may contain the faults of all alternatives
     patterns: int = 0  # maximum size of the pattern automata, in states
     unique: int = 0  # number of `uniqueItems`, whose cost is quadratic
     unevaluated: int = 0  # depth of nested `unevaluated...` keywords

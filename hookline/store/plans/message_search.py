@@ -122,7 +122,8 @@ def scans(where: MessageSearch, apps: Sequence[int], page: Page) -> tuple[Scan, 
     several = Scan(Way.APPS, max(listing.STRIDE // max(1, len(apps)), page.limit), listing.rare(where))
     if len(apps) <= 1:
         return (several,)
-    # Usually most messages belong to this organization, and the scan of all applications is enough.
+    # The first scan reads messages of all organizations. It is usually enough, because most messages of a deployment
+    # usually belong to the organization that searches.
     return Scan(Way.ALL, FIRST), several if len(apps) <= FEW else Scan(Way.ALL, listing.STRIDE)
 
 

@@ -79,7 +79,7 @@ class Run(Enum):
 
     READ = "read"
     SEARCH = "search"  # reads history, so PostgreSQL must not use a sequential scan
-    SNAPSHOT = "snapshot"  # reads in one transaction on PostgreSQL
+    SNAPSHOT = "snapshot"  # only reads; PostgreSQL runs all steps of the plan in one transaction
     CHANGE = "change"
     SEARCH_AND_CHANGE = "search_and_change"
 
