@@ -25,7 +25,9 @@ MEDIA = "text/event-stream"
 ALL = "all"  # a holder that every stream has, so its limit applies to all streams of the process
 MAX_STREAMS = 200  # streams of one process
 MAX_PER_SESSION = 12  # streams of one session
-MAX_PER_APPLICATION = 30  # streams of one application's customers, because one portal link can create many sessions
+# Streams of one application's customers, all together. A limit per session is not enough, because one portal link can
+# create many sessions.
+MAX_PER_APPLICATION = 30
 # Streams of one organization's operators, all together. Its customers, all together, have a separate limit of the same
 # number.
 MAX_PER_ORGANIZATION = 80

@@ -18,7 +18,7 @@ MINUTE, QUARTER = timedelta(minutes=1), timedelta(minutes=15)
 AT_ONCE = 24  # quarters of an hour per database read; other tasks can run between two reads
 REMEMBERED = timedelta(days=7, hours=1)  # older quarters of an hour are removed from the cache
 CHARTED = ("accepted", "attempts", "latency", "first_latency", "lag", "used")  # the fields of a pulse that charts show
-_LATELY = timedelta(hours=1)  # time range in which the newest minute is searched
+_LATELY = timedelta(hours=1)  # how far back from now the newest stored sum of a minute is searched
 
 
 class Read(Protocol):

@@ -15,7 +15,7 @@ from hookline import clock
 log = structlog.get_logger(__name__)
 
 ATOMIC = 4096  # bytes; output of other processes may be mixed into a longer write to a pipe
-WHOLE = 1 << 20  # bytes per write to a file, where appending writes of any length are atomic
+WHOLE = 1 << 20  # maximum bytes of one write to a file; a write that appends to a file is atomic at any length
 PATIENCE = 1.0  # seconds to wait until the pipe has room; after that, lines are dropped until it has
 SHARE = 0.1  # largest part of the time that may be spent waiting for a slow reader
 

@@ -53,10 +53,11 @@ class Rule(Struct, frozen=True, kw_only=True):
         return now + timedelta(seconds=min(self.longest, self.first * 2**doublings))
 
 
-PAIR = Rule(free=5, first=30, longest=900, window=3600)  # one name, from one address
-NAME = Rule(free=50, first=30, longest=300, window=3600)  # one name, from any address
-ADDRESS = Rule(free=100, first=60, longest=900, window=900)  # any names, from one address
-BROWSER = Rule(free=10, first=30, longest=900, window=3600)  # one name, from a browser that has a mark for this name
+# Each comment says which failed guesses the rule counts together.
+PAIR = Rule(free=5, first=30, longest=900, window=3600)  # passwords for one name, from one address
+NAME = Rule(free=50, first=30, longest=300, window=3600)  # passwords for one name, from all addresses
+ADDRESS = Rule(free=100, first=60, longest=900, window=900)  # passwords for all names, from one address
+BROWSER = Rule(free=10, first=30, longest=900, window=3600)  # passwords for one name, from a browser with its mark
 TOKENS = Rule(free=20, first=10, longest=300, window=900)  # keys and tokens, from one address
 
 

@@ -35,7 +35,8 @@ class Deps(Struct, frozen=True, kw_only=True):
     token_secret: str  # signs API tokens and sign-in links
     # A server caches applications and callers for a few seconds. An action calls these functions after a change:
     forget_application: Callable[[Application], None] = _nothing  # drops this application from the cache
-    forget_callers: Callable[[Callable[[Caller], bool]], None] = _nothing  # drops callers that the function selects
+    # Drops the callers from the cache for which the given function returns True.
+    forget_callers: Callable[[Callable[[Caller], bool]], None] = _nothing
 
     def __repr__(self) -> str:
         """Show no fields, because one of them is a secret."""

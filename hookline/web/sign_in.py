@@ -27,8 +27,9 @@ LIFETIME = 7 * 86_400.0  # seconds that an operator's session lasts; an idle ses
 PORTAL_LIFETIME = 86_400.0  # seconds that a customer's session lasts
 CHECK_THREADS = 2  # concurrent password checks for unknown browsers; each needs 32 MiB and one core for a moment
 KNOWN_CHECK_THREADS = 1  # concurrent password checks for browsers from which somebody has signed in before
-MAX_WAITING = 300  # sign-ins that may wait for one of the two thread pools
-MAX_WAITING_PER_NETWORK = 30  # sign-ins from one IPv4 address or one IPv6 network that may wait for a password check
+# Sign-ins that may wait for a free thread, for each of the two thread pools.
+MAX_WAITING = 300  # from all addresses together
+MAX_WAITING_PER_NETWORK = 30  # from one IPv4 address or one IPv6 network
 MAX_WAIT = 25.0  # maximum seconds that a sign-in waits; most proxies time out later
 MAX_KEY = 4096  # characters of a portal key
 NO_PORTAL = "this link or key is for the dashboard of operators, not for a portal: sign in at /login"

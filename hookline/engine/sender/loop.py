@@ -84,7 +84,9 @@ class Sender:
         self._on_results = on_results
         self._ca_bundle = trust_store(settings.ca_bundle)
         self._lock = threading.Lock()
-        self._closing_at: float | None = None  # monotonic; once it is set, under the lock, nothing is submitted
+        # The monotonic time at which requests in flight are aborted. `close` sets it under the lock. From then on
+        # `submit` raises.
+        self._closing_at: float | None = None
         self._shut_down = False
         self._accepted = 0
         self._reported = 0

@@ -25,7 +25,7 @@ from hookline.model.outbox import OutboxPlace
 
 STAT_INTERVAL = 0.005  # seconds between two checks of the file's modification time
 READ_INTERVAL = 0.25  # seconds between reads, if the modification time does not change
-READ_INTERVAL_FRESH = 0.01  # seconds between reads while the file is fresh
+READ_INTERVAL_FRESH = 0.01  # seconds between reads while the file is fresh (see FRESH)
 # Nanoseconds after a write for which the file is fresh: the write may not be visible yet, and the next write may get
 # the same modification time.
 FRESH = 50_000_000

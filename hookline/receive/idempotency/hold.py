@@ -282,7 +282,9 @@ class Holder(BaseHolder):
         was_unsaved = hold.unsaved is not None
         outcome = run_sync(hold.work())
         with self._lock:
-            has_changed = was_unsaved != (hold.unsaved is not None)  # the handler ended during the renewal
+            # True if the handler ended during the renewal and its response could not be saved. The response must
+            # still be saved then.
+            has_changed = was_unsaved != (hold.unsaved is not None)
             if outcome is False and not has_changed:
                 self._due.pop(hold, None)
                 self._unsaved.discard(hold)

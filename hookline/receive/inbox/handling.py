@@ -24,7 +24,9 @@ Handler = Callable[[Any, Event], Any]
 
 POLICY = RetryPolicy(cap=3600.0)  # waits of up to 1 s, 3 s, 9 s ... an hour; 12 attempts within a day
 
-_SHORTEST_PAUSE = 0.005  # seconds between the first two polls of an idle worker
+# Maximum seconds of the first pause between two polls of an idle worker. Each further pause is twice as long, up to
+# `Rules.poll`.
+_SHORTEST_PAUSE = 0.005
 _LONGEST_ERROR = 1000  # maximum characters of a stored error
 
 
@@ -55,7 +57,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     handlers: Mapping[str, Handler]
     policy: RetryPolicy = POLICY
     lease: float = 60.0  # seconds until the event of a dead worker can be claimed again
-    poll: float = 0.2  # seconds between two polls of an idle worker
+    poll: float = 0.2  # maximum seconds between two polls of an idle worker
     keep: float | timedelta | None = KEPT  # how long keys are kept; None: the worker deletes none
 
     def __post_init__(self) -> None:

@@ -185,12 +185,15 @@ class StartBudget:
         should check the lane again."""
         if turn_at is None or turn_at > self._now + MAX_AHEAD:
             self._tail = self._next_turn()
-            # This lane has just used a start that another lane left unused. The next start may stay unused, too.
+            # If this lane has just used a start that no other lane had used for a while, the next start may stay
+            # unused, too. So the lane is checked again soon after the time of that start.
             soon = self._next_at + UNUSED if self._unused and served else self._tail
             return self._tail, min(soon, self._look_at(self._tail))
         if turn_at > self._now:
             return turn_at, self._look_at(turn_at)
-        # A late start delays all turns behind it. The delayed lanes keep their order, before lanes with later turns.
+        # The time of the turn has come, but no start is left, because earlier starts were late. The lane keeps its
+        # turn, so it stays before lanes with later turns. Lanes that missed their turns are checked one after the
+        # other, in the order of their turns.
         late = min(MAX_LATE, self._late * self._step)
         self._late += 1
         return turn_at, self._next_at + late

@@ -15,6 +15,7 @@ from hookline.model.policy import CircuitPolicy
 from hookline.rules.claim.budgets import StartBudget, app_room, fair_quota
 from hookline.rules.lane.admission import REFUSED_PAUSE, Admission, admit, after_claim
 
+# A lane is refused if the lane or its application already holds as many slots of the worker as it may.
 # Number of refused lanes that are checked again at the same time. The next group follows one `REFUSED_PAUSE` later.
 REFUSED_TOGETHER = 16
 MAX_REFUSED = timedelta(seconds=5)  # a refused lane is checked again after this time at the latest

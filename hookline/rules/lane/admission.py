@@ -27,7 +27,7 @@ class Admission(Struct, frozen=True, kw_only=True):
     quota: int  # maximum number of deliveries to lease now
     rest_at: datetime | None  # earliest time of the wake token for the remaining deliveries; None means no wake token
     waits: bool = False  # the lane has too many requests in flight; the end of one inserts the wake token
-    counted: bool = False  # the leased deliveries are added to `in_flight`
+    counted: bool = False  # the claim adds the deliveries that it leases to `in_flight` of the lane
     probe: bool = False
     lane_full: bool = False  # the lane holds as many slots of this worker as it may
     app_full: bool = False  # the application holds as many slots of this worker as it may

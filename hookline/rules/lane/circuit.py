@@ -37,8 +37,8 @@ class LaneOutcome(Struct, frozen=True, kw_only=True):
 
     health: Health
     epoch: int  # the lane's epoch at the time of the claim
-    claimed_at: datetime | None = None  # None means now
-    counted: bool = False  # the outcome frees a slot of `lane.in_flight`
+    claimed_at: datetime | None = None  # when the delivery was claimed; None counts as now
+    counted: bool = False  # the claim added the delivery to `lane.in_flight`, so this outcome subtracts it again
     probe: bool = False
     hold_until: datetime | None = None
     gone: bool = False

@@ -53,7 +53,8 @@ class Ingest:
             known = await self._settle_doubts(batch)
             if not known:
                 raise
-        # The batch was committed. Messages that are not in `known` were refused then, and are refused again now.
+        # At least one message is stored, so the COMMIT took effect, although it was not confirmed. That transaction
+        # refused the messages that are not in `known`. They are refused again now.
         refused = iter(await self._ingest_fresh([message for message in batch if message.id not in known]))
         return [known.get(message.id) or next(refused) for message in batch]
 

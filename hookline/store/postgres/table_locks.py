@@ -70,7 +70,7 @@ async def _watch(find_blockers: FindBlockers, seen: list[Any]) -> None:
         try:
             seen[:] = await find_blockers() or seen
         except HooklineError:
-            return  # without blockers, the error message names no session
+            return  # stop searching: the error message names the blockers that were found before, if any
 
 
 def _describe(seen: list[Any]) -> str:

@@ -31,7 +31,7 @@ from hookline.web.html import Child, Safe, join, tag
 
 ATTEMPTS = 25  # attempts on one page
 EVENTS = 100  # timeline events read for the circuit band
-PROBED = 100  # failed attempts that are searched for probes
+PROBED = 100  # failed attempts that are read, to find probes among them for the circuit band
 EVENTS_SHOWN = 12  # timeline events listed in the table
 
 # Values of the URL parameter `attempts`, and the value of `AttemptFilter.delivered` for each.
