@@ -57,7 +57,7 @@ class Meters:
             "hookline_delivery_latency_seconds", "Time from acceptance to delivery.", SECONDS, "event_type"
         )
 
-        # ends of deliveries, and changes of endpoints
+        # finished deliveries, refused addresses, automatic changes of circuits and endpoints
         self.used = Histogram(
             "hookline_delivery_attempts", "Attempts that a finished delivery took.", ATTEMPTS, "outcome"
         )

@@ -23,7 +23,9 @@ SHARE = 0.1  # largest part of the time that may be spent waiting for a slow rea
 class StderrWriter:
     def __init__(self) -> None:
         self._lost = 0  # lines dropped since the reader stopped
-        self._patience = PATIENCE  # remaining seconds of waiting
+        # Seconds that the next write may wait for room in the pipe. Waiting uses them up. Time that passes between two
+        # writes adds `SHARE` of itself, up to `PATIENCE`.
+        self._patience = PATIENCE
         self._checked_at = clock.monotonic()
 
     def write(self, lines: bytes) -> None:

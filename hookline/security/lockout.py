@@ -25,7 +25,7 @@ MAX_DOUBLINGS = 20
 
 
 class Rule(Struct, frozen=True, kw_only=True):
-    free: int  # failed guesses until the first lock; the last of them locks
+    free: int  # number of failed guesses at which the first lock begins
     first: float  # seconds of the first lock; each further failed guess doubles it
     longest: float  # seconds of the longest lock
     window: float  # seconds after which failed guesses are forgotten

@@ -180,7 +180,7 @@ async def _act(deps: Deps, by: Caller, refs: Sequence[str], app: str | None, not
     else:
         done = await deps.store.repair.resolve(where, note, len(letters), note=entry)
     if not done:
-        # If another caller changed the dead letters meanwhile, this raises the exact error.
+        # Read the dead letters again. If another caller changed them meanwhile, `_find` raises an error that says how.
         await _find(deps, within, refs, to_resolve=note is not None)
         raise Conflict(f"nothing was {verb.removesuffix('e')}ed: {why_not}")
     return Done(letters=letters, done=done)

@@ -198,7 +198,7 @@ def _drop_odd_root(scope: Scope) -> None:
     """
     root, path, is_mount = scope.get("root_path", ""), scope["path"], _is_litestar_mount(scope)
     if "route_handler" in scope and not is_mount:
-        return  # the request is already routed
+        return  # Litestar has already chosen the handler of this request
     if root in path and (is_mount or _without(root, path) == path):
         scope["root_path"] = ""
 

@@ -288,7 +288,7 @@ class Holder(BaseHolder):
             if outcome is False and not has_changed:
                 self._due.pop(hold, None)
                 self._unsaved.discard(hold)
-            elif hold in self._due:  # a hold that has ended meanwhile is not there
+            elif hold in self._due:  # if the hold has ended meanwhile, it is no longer in `_due`
                 self._due[hold] = time.monotonic() + (self._renew_after if outcome else self._retry_after)
         return outcome is not None
 

@@ -22,7 +22,9 @@ from hookline.receive.idempotency.keys import KeyStoreUnavailable
 Row = tuple[Any, ...]
 Values = Sequence[Any]
 
-MAX_CONNECTIONS = 8  # maximum per process, if a function opens them; a statement takes about a millisecond
+# Maximum connections per process and store, if the application gives the store a function that opens them. So few are
+# enough, because a statement takes about a millisecond.
+MAX_CONNECTIONS = 8
 
 
 def connections(source: Any, timeout: float) -> Connections:

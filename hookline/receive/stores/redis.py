@@ -26,7 +26,7 @@ from hookline.receive.idempotency import keys
 __all__ = ["AsyncRedisKeys", "RedisKeys"]
 
 PREFIX = "hookline:idempotency:"
-MAX_CALLS = 16  # maximum calls at once per process and store; a call takes about a millisecond
+MAX_CALLS = 16  # maximum calls at once per process and store; enough, as a call takes about a millisecond
 _PAUSE = 0.01  # seconds before a refused call is retried; the pool does not say when a connection is free
 
 _NOW = "local time = redis.call('TIME') local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"

@@ -65,7 +65,8 @@ DELETE FROM hookline_idempotency WHERE rowid IN
 """
 
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
-# Seconds beyond the timeout. On a busy machine, the thread may start a call this late although the file is not locked.
+# A call fails if the thread has not started it when its timeout and this many further seconds are over. The margin is
+# for a busy machine, where the thread may start a call late although the file is not locked.
 _MARGIN = 1.0
 
 

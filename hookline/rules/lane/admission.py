@@ -154,7 +154,8 @@ def farthest_ahead(rate: float) -> float:
 def gcra(tat: datetime | None, now: datetime, rate: float) -> tuple[int, datetime]:
     """Return how many requests may start now at this rate, and when one more may start after these."""
     step = 1.0 / rate
-    slack = farthest_ahead(rate) - _ahead(tat, now, rate)  # seconds that `tat` may still advance: one step per start
+    # `tat` may still advance by this many seconds. Each start advances it by one step.
+    slack = farthest_ahead(rate) - _ahead(tat, now, rate)
     starts = max(0, int(slack / step + 1e-9))
     return starts, now + _ceil((starts + 1) * step - slack)
 

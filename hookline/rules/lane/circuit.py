@@ -62,7 +62,8 @@ def fold(
     for outcome in outcomes:
         lane = step.apply(lane, outcome)
     events = tuple(step.events)
-    # A slot was freed, or a success ended the failures that had limited the lane.
+    # A delivery that was included in `lane.in_flight` has ended, or a success ended the failures that had limited the
+    # lane.
     freed = any(outcome.counted for outcome in outcomes) or (before.failures > 0 and not lane.failures)
     if lane.waiting_floor is None or not (freed or events):
         return Fold(lane=lane, events=events)
@@ -243,8 +244,8 @@ class _Step:
             return lane
         if lane.circuit == Circuit.HALF_OPEN:
             return self.open(lane, LaneEventKind.CIRCUIT_PROBE_FAILED, cause)
-        # A single failure does not shrink the window. Otherwise an endpoint with 5 % failures would never finish
-        # recovering.
+        # Shrink the window only after several failures in a row: more than half of the threshold. If each failure
+        # shrank it, an endpoint with 5 % failures would never finish recovering.
         if lane.window is not None and 2 * lane.failures > self.policy.threshold:
             lane = replace(lane, window=max(1, lane.window // 2), window_at=self.now)
         spread = (self.now - first).total_seconds()

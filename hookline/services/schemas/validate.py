@@ -37,8 +37,8 @@ LISTABLE_SIZE = 64 * 1024 * 1024
 # Maximum depth of `unevaluatedProperties` and `unevaluatedItems` within each other, when a schema is saved. The
 # library's time doubles with each level.
 MAX_UNEVALUATED = 8
-CHEAP = 100_000  # maximum weight times size of a check on the event loop: a few milliseconds in the worst case
-CHEAP_FAULTS = 2_000  # maximum number of faults that are listed on the event loop
+CHEAP = 100_000  # maximum `Bounds.cost` of a check on the event loop: a few milliseconds in the worst case
+CHEAP_FAULTS = 2_000  # the event loop lists the faults of a payload only if it cannot have more than this many
 CHEAP_TEXT = 64 * 1024  # maximum bytes of a payload that is checked on the event loop
 SMALL = 8 * 1024  # maximum bytes of a schema without `_SLOW_TO_COMPILE` that is compiled on the event loop
 _SLOW_TO_COMPILE = (b"attern", b"nevaluated")
@@ -55,7 +55,7 @@ _UNEVALUATED = ("unevaluatedProperties", "unevaluatedItems")
 _WEIGHTS = {
     "contains": 10,
     "format": 10,
-    "minimum": 20,  # numbers may have thousands of digits
+    "minimum": 20,  # slow if a number has thousands of digits
     "maximum": 20,
     "exclusiveMinimum": 20,
     "exclusiveMaximum": 20,
@@ -183,10 +183,10 @@ class Bounds(Struct, frozen=True):
     # Number of parts. What a reference points to counts again for each reference. A recursive reference is one part.
     parts: int = 1
     weight: int = 1  # sum of the costs of all parts that `parts` counts
-    height: int = 1  # depth of nested parts
+    height: int = 1  # levels of parts within each other; 1 if no part is nested
     loops: int = 0  # number of recursive references
     branching: bool = False  # it has `anyOf` or `oneOf`, so one fault may contain the faults of all alternatives
-    patterns: int = 0  # maximum size of the pattern automata, in states
+    patterns: int = 0  # estimated maximum of the states in the automata of all patterns together
     unique: int = 0  # number of `uniqueItems`, whose cost is quadratic
     unevaluated: int = 0  # depth of nested `unevaluated...` keywords
 

@@ -20,7 +20,9 @@ from hookline.store.rows import Reading, Row
 # Maximum pulses that one call reads. Enough for two hours of 27 processes, or for a week with one pulse per minute.
 MAX_READ = 20_000
 MAX_ROLLED = 5_000
-MAX_RETIRED = 20_000  # maximum activity rows that one call deletes for each length of intervals
+# Maximum rows that one call deletes from each of the two activity tables: this many with minutes, and this many with
+# quarter hours.
+MAX_RETIRED = 20_000
 
 _MINUTE = timedelta(minutes=1)
 _SETTLED = timedelta(seconds=30)  # this long after a minute, every process has written its pulses of that minute

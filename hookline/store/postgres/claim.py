@@ -32,7 +32,9 @@ _STRAY = 1000  # maximum wake tokens without a lane that a full scan deletes
 # The time of a wake token is the start of the transaction that inserted it. The wake token may become visible up to
 # this much later.
 _LATE = timedelta(seconds=2)
-_FULL_SCAN_EVERY = 2.0  # maximum seconds between two full scans of a worker that claims all the time
+# If the worker's last full scan was this many seconds ago, its next claim is a full scan. A full scan finds wake
+# tokens of any age. Other claims find only those after the watermark.
+_FULL_SCAN_EVERY = 2.0
 _BEGINNING = datetime(2000, 1, 1, tzinfo=clock.EPOCH.tzinfo)
 _CHANNEL = "hookline_wake"
 _ANSWER = 5.0  # maximum seconds to wait for an answer of the listener's session

@@ -171,7 +171,8 @@ class Database:
         any_scan = max(1, options.pool_size // 4)
         # The 4 stands for two connections of `_cached_plans` and two connections of the listeners.
         self._indexed = self._pool(max(2, options.pool_size - any_scan - 4), INDEXED, _INDEXED_TIMEOUT)
-        self._cached_plans = self._pool(2, _CACHED_PLANS, _INDEXED_TIMEOUT)  # one for claims and one for the relay
+        # One connection for claims and one for the relay.
+        self._cached_plans = self._pool(2, _CACHED_PLANS, _INDEXED_TIMEOUT)
         self._any_scan = self._pool(any_scan, _COMMON, _ANY_SCAN_TIMEOUT)
         self._plan_at: dict[int, float] = {}  # by session: monotonic time of its next DISCARD PLANS
         self._pools = (self._indexed, self._cached_plans, self._any_scan)

@@ -249,7 +249,7 @@ def _will_wake(tx: Tx, lane: Lane, first_due: int, token_at: int | None) -> bool
     if lane.status != EndpointStatus.ACTIVE:
         return True  # the lane is paused or disabled; resume inserts a wake token
     if lane.waiting_floor is not None and lane.in_flight > 0:
-        return True  # the transaction that frees a slot inserts a wake token
+        return True  # the transaction that ends one of the leases in flight inserts a wake token
     return token_at is not None and token_at <= _latest(tx, lane, first_due)
 
 
