@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 HMAC_PREFIX, PRIVATE_PREFIX, PUBLIC_PREFIX = "whsec_", "whsk_", "whpk_"
 
 # A request may carry many signatures. Each Ed25519 check hashes the whole body, and the sender is not yet known to be
-# genuine. So the first `_MIN_CHECKED` signatures of a request are always checked, and further ones only while the checks
-# of this request hash at most `_MAX_HASHED` bytes together.
+# genuine. So a key always checks the first `_MIN_CHECKED` signatures of a request, and further ones only while its
+# checks of this request hash at most `_MAX_HASHED` bytes together.
 _MIN_CHECKED = 4
 _MAX_HASHED = 2 << 20
 
