@@ -13,7 +13,8 @@ class Backlog(Struct, frozen=True, kw_only=True):
     lanes: int
     held_lanes: int
     waiting: int  # deliveries in lanes that are not held back, due or not
-    held: int  # deliveries in lanes that are held back
+    # Deliveries in lanes that are held back: paused, disabled, waiting for a Retry-After, or with an open circuit.
+    held: int
     oldest_due: datetime | None  # due time of the oldest delivery in lanes that are not held back
 
 

@@ -132,7 +132,11 @@ def buried(result: Result, attempt_id: str) -> Result:
 
 
 def refused(result: Result, burial: RecordReport) -> RecordReport:
-    """Return the report for a result that `buried` replaced. If its claim was lost, it counts as lost."""
+    """Return the report for a result that the database refused and that `buried` replaced with a dead letter.
+
+    `burial` is the report about writing this dead letter. If nothing was written, another worker has claimed the
+    delivery, and the attempt counts as lost.
+    """
     if not burial.recorded:
         return replace(burial, lost=(result.attempt_id,))
     return replace(burial, recorded=0, refused=(result.job.delivery_id,))

@@ -30,7 +30,8 @@ T = TypeVar("T")
 
 log = structlog.get_logger()
 
-MARK_INTERVAL = 0.25  # seconds between two writes of the marker
+# Seconds between two writes of the marker file. It names the last row that the application may delete.
+MARK_INTERVAL = 0.25
 
 
 class SqliteSource:
@@ -55,7 +56,7 @@ class SqliteSource:
         # The place that this process last wrote to the marker file. UNSET: it has not written the marker yet.
         self._marked: OutboxPlace | UnsetType | None = UNSET
         self._marked_at = 0.0
-        self._marker_failed = False  # a failed write of the marker was logged
+        self._marker_failed = False  # a failed write of the marker file was logged
 
     async def move(self, limit: int) -> RelayReport:
         self._more = False
@@ -120,7 +121,8 @@ class SqliteSource:
                 log.warning("outbox_away", outbox=self.name, error=problem)
 
     async def _mark(self) -> None:
-        """Write the marker. It names the last row that the application may delete, because Hookline's database has it.
+        """Write the marker file. It names the last row that the application may delete, because Hookline's database
+        has it.
 
         A marker with another place may come from an earlier database of Hookline. So it is replaced before the first
         read.

@@ -22,8 +22,9 @@ from hookline.store.store import Store
 
 
 class SqliteStore(Store):
-    """A store in one database file. The modules beside this one have its stages. Each module has a class with async
-    methods, and the functions that the writer or a reader runs for these methods."""
+    """A store in one database file. The modules beside this one implement ingest, relay, claim, record and the other
+    stages of a message. Each module has a class with async methods, and the functions that the writer or a reader runs
+    for these methods."""
 
     engine = "sqlite"
 
