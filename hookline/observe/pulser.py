@@ -89,7 +89,7 @@ class Pulser:
         }
 
     def _by(self, counter: Counter, label: str) -> Named:
-        """Return how much a counter has grown, summed for each value of one label."""
+        """Return how much a counter has grown since the last stored pulse, summed for each value of one label."""
         at = counter.family.labels.index(label)
         total: Named = {}
         for labels, (grown,) in self._grown(counter).items():
@@ -98,7 +98,8 @@ class Pulser:
         return total
 
     def _row(self, metric: Instrument, label: str | None = None) -> Row:
-        """Return the growth of all series with this label value as one row; empty if nothing happened."""
+        """Return how much the series with this label value (None: all series) have grown together since the last stored
+        pulse. The row is empty if none has grown."""
         rows = [row for labels, row in self._grown(metric).items() if label is None or label in labels]
         total: Row = [sum(values) for values in zip(*rows, strict=True)]
         return total if any(total) else []

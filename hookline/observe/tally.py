@@ -45,8 +45,8 @@ def kept(batch: Sequence[Result], report: RecordReport) -> Sequence[Result]:
 
 
 class Names:
-    """Keeps the first names and replaces all later ones with `other`, so that tenants cannot create too many
-    series."""
+    """Returns a name unchanged if it is one of the first `limit` different names since the start of the process.
+    Returns `other` for all further names, so that tenants cannot create too many series."""
 
     def __init__(self, limit: int = MAX_EVENT_TYPES) -> None:
         self._limit = limit

@@ -69,7 +69,8 @@ def span(policy: RetryPolicy) -> tuple[float, float]:
 
 
 def _retries(policy: RetryPolicy) -> int:
-    """Return for how many retries the delay is computed. All later retries count with the last of these delays."""
+    """Return for how many retries the delay is computed one by one. `_total` assumes the last of these delays for each
+    later retry."""
     return max(0, min(policy.max_attempts - 1, _LONGEST_SUM))
 
 

@@ -60,7 +60,8 @@ def cause_of(result: Result) -> str:
 
 
 def moves_lane(result: Result) -> bool:
-    """Return whether recording this result requires a write to the lane, even to a healthy one."""
+    """Return whether this result is applied to its lane even if the lane is healthy: a failure, a Retry-After that
+    holds the lane, a 410, a probe, or a lease that `in_flight` of the lane includes."""
     judgement, job = result.judgement, result.job
     return (
         judgement.health == Health.BAD or judgement.hold_until is not None or judgement.gone or job.counted or job.probe

@@ -70,8 +70,8 @@ class Subjects(Struct, frozen=True):
 
 
 def password(key: bytes, name: str, address: str, mark: str = "", kept: str = "") -> Subjects:
-    """Return the counters for a password. `kept` is the stored hash of the name's password, or empty if the name is
-    unknown."""
+    """Return the counters of failed guesses for a sign-in with a password. `kept` is the stored hash of the name's
+    password, or empty if the name is unknown."""
     if marked(key, name, kept, mark):
         browser = _subject(key, "browser", name, mark)
         return Subjects({browser: BROWSER.lock}, (browser,), marked=True)

@@ -62,8 +62,8 @@ class _Share:
 
     @property
     def has_spare(self) -> bool:
-        """Return whether one more connection may stay. A few beyond the limit may: they get 503, except health
-        checks."""
+        """Return whether the newest connection, which `count` includes, may stay although it exceeds the limit. A few
+        may: their requests get 503, except health checks."""
         return self.count <= self.limit + self.limit // 16 + 4
 
     def hold(self, connection: Connection, size: int) -> None:

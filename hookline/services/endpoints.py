@@ -203,7 +203,7 @@ async def set_headers(
 
 
 def _kept(current: Mapping[str, str], given: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the current headers that are not in `given`. Names match in upper and lower case."""
+    """Return the current headers whose names are not in `given`. Upper and lower case of names are the same."""
     named = {name.lower() for name in given}
     return {name: value for name, value in current.items() if name.lower() not in named}
 

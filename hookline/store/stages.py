@@ -47,7 +47,7 @@ class Relay(Protocol):
 
         Rows are selected by state with SKIP LOCKED, never by a cursor. A row that cannot become a message (unknown
         application, or refused by `messages.check_message`) is set aside with its reason and does not block other
-        rows. A row whose `event_id` is taken is dropped, because its message already exists.
+        rows. A row is dropped if its `event_id` is still stored for an earlier message of the application.
         """
 
     async def wait_outbox(self, timeout: float) -> None:
@@ -127,7 +127,8 @@ class Upkeep(Protocol):
         """Pause endpoints with more than `pause_dead` dead letters in a day. Disable endpoints that have failed for
         `disable_after` seconds.
 
-        An endpoint fails if its circuit is not closed and no delivery succeeded since.
+        An endpoint has failed since its first failure after the last success. It is disabled only if its circuit is
+        not closed.
         """
 
     async def retire(self, limit: int = 5000) -> SweepReport:
@@ -137,8 +138,9 @@ class Upkeep(Protocol):
         """
 
     async def find_stuck_lanes(self, *, repair: bool) -> list[int]:
-        """Return endpoints with a waiting delivery that no wake token, probe, hold or free slot will ever wake. This
-        is slow. With `repair`, wake their lanes."""
+        """Return the endpoints with deliveries that would wait for ever: neither a wake token nor the end of a request
+        in flight will make a claim look at them. The search is slow. With `repair`, wake the lanes of these
+        endpoints."""
 
 
 class DepthCount(Protocol):

@@ -24,10 +24,10 @@ MAX_PER_TENANT = 64 * 1024 * 1024  # bytes that the large bodies of one tenant m
 
 
 class BodyMemory:
-    """Limits the memory for large bodies that are being read.
+    """Limits the memory for large bodies that are being read: in total, and for each tenant.
 
-    A slow sender occupies its memory until the last byte arrives. So each tenant has a limit of its own, and further
-    bodies of that tenant wait unread.
+    A slow sender occupies its memory until the last byte arrives. The limit for each tenant keeps slow senders of one
+    tenant from using all the memory. A body that would exceed either limit waits unread.
     """
 
     def __init__(self, limit: int = MAX_IN_MEMORY, per_tenant: int = MAX_PER_TENANT) -> None:

@@ -50,7 +50,7 @@ class PagesSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def keys(self) -> tuple[bytes, ...]:
-        """All keys. The first one signs new values."""
+        """The current key, which signs new values, and the older keys, whose signatures are still accepted."""
         return (self.key, *self.older_keys)
 
     def proof(self, purpose: str, value: str) -> str:

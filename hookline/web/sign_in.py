@@ -73,7 +73,7 @@ class PasswordThreads:
 
     @asynccontextmanager
     async def reserved(self, address: str) -> AsyncIterator[None]:
-        """Wait for a free thread and reserve it."""
+        """Wait for a free thread, and reserve it for the password check of one request."""
         await self._wait(lockout.network(address))
         try:
             yield

@@ -42,7 +42,7 @@ class Django(Adapter):
                 cursor.execute(statement)
 
     async def prune(self) -> None:
-        """Use sqlite3 directly, so that Django counts only one query for each publish."""
+        """Delete relayed rows through sqlite3 itself, so that Django counts only one query for each publish."""
         prune(runner(self._conn.connection))
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:

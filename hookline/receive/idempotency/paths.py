@@ -126,9 +126,10 @@ def _of_one_level(text: str) -> Iterator[str]:
 
 
 def _folded(text: str) -> str:
-    """Fold case and full-width letters.
+    """Return the text without differences of case, and with plain letters instead of special forms such as full-width
+    ones.
 
-    This goes character by character: normalizing a long text takes quadratic time.
+    Each character is normalized alone, because normalizing a long text at once takes quadratic time.
     """
     if not text.isascii():
         text = "".join(unicodedata.normalize("NFKD", char) for char in text)

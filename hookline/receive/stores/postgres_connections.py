@@ -76,7 +76,7 @@ class Connections(ABC):
     async def ask(self, statement: str, values: Values | None) -> Row | None:
         """Run a statement and return its first row.
 
-        If `values` is None, it may be several statements, in one transaction.
+        If `values` is None, `statement` may contain several statements. They run in one transaction.
         """
         async with self._connection() as conn:
             try:

@@ -86,7 +86,8 @@ class Slots:
         return len(self._full_lanes) + sum(map(len, self._lines.values()))
 
     def budgets(self) -> SlotBudgets:
-        """Return a copy of the limits and counts for one claim."""
+        """Return the slots that each lane and application holds now, and the limits of both, as a copy for one
+        claim."""
         return SlotBudgets(
             lane_limit=self._lane_limit,
             held_by_lane=dict(self._by_lane),

@@ -36,7 +36,8 @@ class Admission(Struct, frozen=True, kw_only=True):
 
 
 def limited(lane: Lane, policy: CircuitPolicy) -> bool:
-    """Return whether a limit applies to the lane. A claim must then count what it takes, in the lane's row."""
+    """Return whether a limit or a circuit that is not closed restricts the lane. A claim must then add the deliveries
+    that it leases to `in_flight` in the lane's row."""
     bounds = (lane.throttle_rate, lane.concurrency, window_of(lane, policy), lane.pace)
     return lane.circuit != Circuit.CLOSED or any(bound is not None for bound in bounds)
 

@@ -276,8 +276,11 @@ class _Step:
 
 
 def cooldown(trips: int, policy: CircuitPolicy, chance: random.Random) -> float:
-    """Return the seconds until the next probe. They double with each of the earlier `trips`, up to the cap, with 20 %
-    jitter."""
+    """Return the seconds until the next probe of a circuit that opens now.
+
+    `trips` says how often the circuit opened before, since it was last closed. Each time doubles the seconds, up to
+    the cap. They are then varied at random by up to 20 %, but never above the cap.
+    """
     doubled = min(policy.cooldown_cap, policy.cooldown * 2.0 ** min(trips, 60))
     return chance.uniform(0.8 * doubled, min(1.2 * doubled, policy.cooldown_cap))
 

@@ -85,8 +85,8 @@ def pace_after_failure(lane: Lane, *, now: datetime, policy: CircuitPolicy) -> L
 
 
 def pace_after_recovery(lane: Lane, *, now: datetime) -> Lane:
-    """Resume with the learned pace after a successful probe. The time during which the circuit was open does not
-    count."""
+    """Keep the learned pace after a successful probe, and do not raise it for `STAY`. The time `QUIET` without a
+    complaint, after which the pace is removed, begins now, because an open circuit gets no complaints."""
     return lane if lane.pace is None else replace(lane, pace_at=now + STAY, slowed_at=now)
 
 

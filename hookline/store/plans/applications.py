@@ -72,8 +72,8 @@ class Applications(Plans):
     def change_application(
         self, app_no: int, change: ApplicationChange, *, note: Note[Application] | None = None
     ) -> Plan[Application]:
-        """Change an application. Raises `Conflict` if the uid is taken in the organization, `NotFound` if the
-        application was deleted.
+        """Change an application. Raises `Conflict` if another application of the organization has the uid, and
+        `NotFound` if the application was deleted.
 
         A new rate limit is copied to the application's lanes under their locks, and the lanes are woken.
         """

@@ -177,7 +177,8 @@ def by_text(name: str, page: Page, /, **values: Any) -> Plan[list[Row]]:
 
 
 def by_number(name: str, page: Page, /, *, newest_first: bool = False, **values: Any) -> Plan[list[Row]]:
-    """Return a page of a listing whose iterator is a number. Rows are always in the listing's order."""
+    """Return a page of a listing whose iterator is a number. A page that is read backwards has the same order of rows
+    as one that is read forwards."""
     number = after_number(page.iterator)
     start = number if number is not None else LAST_NUMBER if newest_first != page.backwards else 0
     found = yield Step(f"{name}_back" if page.backwards else name, iterator=start, limit=page.limit, **values)

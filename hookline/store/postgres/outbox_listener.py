@@ -125,7 +125,8 @@ class OutboxWatch:
         return min(self._poll, AWAKE * 2.0 ** min(self._tries - 1, 8))
 
     async def _keep_sleeping(self, session: Session) -> float:
-        """Keep sleeping. A broken network causes no error, so the session is checked every `CHECK_EVERY` seconds."""
+        """Return the seconds until the next poll of a relay that already sleeps. A broken network causes no error, so
+        this method checks the session every `CHECK_EVERY` seconds."""
         if monotonic() >= self._check_at:
             await session.fetchval("SELECT 1", timeout=_ANSWER)
             self._check_at = monotonic() + CHECK_EVERY

@@ -27,7 +27,7 @@ class Row(Protocol):
 
 
 class Reading(Struct, frozen=True):
-    """The conversions of one engine. None stays None."""
+    """Converts the column values of one database engine to Python values. NULL becomes None."""
 
     instant: Callable[[Any], datetime]
     texts: Callable[[Any], tuple[str, ...]]

@@ -66,8 +66,8 @@ def translate(error: BaseException) -> BaseException:
 
 
 def _is_unfit(error: BaseException) -> bool:
-    """Return whether the data caused the error: a wrong type or NULL (also NaN) in a STRICT column, a key that is
-    taken, or an unsupported parameter type."""
+    """Return whether the data caused the error: a wrong type or NULL (also NaN) in a STRICT column, a key that
+    another row has, or an unsupported parameter type."""
     if isinstance(error, sqlite3.ProgrammingError):
         return "binding parameter" in str(error)
     return getattr(error, "sqlite_errorcode", 0) in _UNFIT

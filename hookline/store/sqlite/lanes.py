@@ -52,9 +52,11 @@ class Wakes:
         self._keys: dict[int, list[str]] = {}
 
     def add(self, endpoint_no: int, at: int, floor: int) -> None:
-        """Wake the lane at the instant `at`, or now if `at` is in the past.
+        """Wake the lane at the instant `at`, or now if `at` is in the past. `floor` is the earliest due time of the
+        deliveries that the wake token announces.
 
-        Claims read wake tokens in the order of their times. So a token in the past would move the lane ahead.
+        Claims read wake tokens in the order of their times. So a token in the past would put the lane before lanes
+        that have waited longer.
         """
         at = max(at, self._tx.now)
         token = self._tokens.get(endpoint_no)
