@@ -27,7 +27,7 @@ class FilterFields:
         return {name: getattr(error, "words", str(error)) for name, error in self.errors.items()}
 
     def check(self) -> None:
-        """Raise the first error, if there is one."""
+        """Raise the error of the first invalid field, if there is one."""
         for error in self.errors.values():
             raise error
 

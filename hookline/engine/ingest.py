@@ -186,7 +186,10 @@ class GroupCommit:
 
 
 def _twins_result(first: _Given, result: _Result | Exception, twin: _Given) -> _Result | Exception | None:
-    """Return the result of `twin`, which has the same idempotency key as `first`. None if the key is still free."""
+    """Return the result of `twin`, which has the same idempotency key as `first`, from the result of `first`.
+
+    Return None if `first` was not accepted and `twin` has another body. The caller must then try `twin` itself.
+    """
     same = first.idempotency_body == twin.idempotency_body
     if isinstance(result, StoreUnavailable):
         return result

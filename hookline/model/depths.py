@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class Backlog(Struct, frozen=True, kw_only=True):
-    """The backlog of one organization or application. Deliveries are counted up to a limit."""
+    """The backlog of one organization or application. `waiting` and `held` are each counted up to a limit."""
 
     lanes: int
     held_lanes: int

@@ -91,8 +91,8 @@ async def latest_pulses(read: Read, since: datetime) -> list[Pulse]:
 
 
 def _over(latest: list[Pulse], now: datetime) -> datetime:
-    """Return the end of the last quarter whose sums per minute are all stored. They are stored in order, and may be
-    late."""
+    """Return the end of the last quarter of an hour for which every sum per minute is stored. The sums are stored in
+    the order of their minutes, and may be stored late."""
     made = [pulse.at for pulse in latest if not pulse.process]
     return begin(max(made, default=now - _LATELY), QUARTER)
 

@@ -151,7 +151,11 @@ class Tally(Meters):
                 self._count_deaths(results)
 
     def _row(self, app_no: int, endpoint_no: int) -> list[int]:
-        """Return the counts of an endpoint. Endpoints above the limit are counted together, by application."""
+        """Return the list that counts the attempts of an endpoint.
+
+        The first `MAX_ENDPOINTS` endpoints since the last pulse have a list each. All further endpoints of an
+        application share one list.
+        """
         row = self.attempt_counts.get((app_no, endpoint_no))
         if row is None:
             key = (app_no, endpoint_no if len(self.attempt_counts) < MAX_ENDPOINTS else ALL)

@@ -67,9 +67,9 @@ def remove(database: str | os.PathLike[str]) -> None:
 
 
 def _content(path: Path) -> bytes | None:
-    """Return the content, or None if the file is too long or not a regular file.
+    """Return the content of the marker file. Return None if the file is too long or not a regular file.
 
-    Do not follow a link or wait for a pipe.
+    This does not follow a symbolic link, and does not wait if the path is a pipe.
     """
     fd = os.open(path, os.O_RDONLY | _FLAGS)
     try:  # not `os.fdopen`, which refuses a directory and leaves its descriptor open

@@ -163,8 +163,9 @@ def _within_budget(case: _Case, wait: float, drawn: float, *, spends: bool = Tru
 def _last_call(case: _Case, drawn: float) -> Retry | Dead:
     """Schedule one last attempt shortly before the time budget ends, if the backoff would go beyond it.
 
-    The attempt falls into the first half of the final `margin`, and is only scheduled before the margin begins. So
-    there is at most one. It has jitter, because deliveries that were accepted together end together.
+    The margin is the final part of the time budget: a tenth of `max_age`, but at most `LAST_CALL` seconds. The attempt
+    is scheduled only before the margin begins, and falls into its first half. So there is at most one such attempt.
+    Its time is random, because the time budgets of deliveries that were accepted together end together.
     """
     margin = min(LAST_CALL, case.policy.max_age / 10)
     if case.now >= case.job.expires_at - timedelta(seconds=margin):

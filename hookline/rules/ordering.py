@@ -40,7 +40,7 @@ def queue_of(ordering: Ordering, key: str | None) -> str | None:
 
 
 def written(keys: Iterable[str | None]) -> str | None:
-    """Encode keys for a wake token; None if there are none. Two encoded texts can be joined with a comma."""
+    """Encode ordering keys for a wake token, or return None if all are None. A comma can join two encoded texts."""
     named = dict.fromkeys(key for key in keys if key is not None)
     return msgspec.json.encode(list(named)).decode()[1:-1] if named else None
 

@@ -177,7 +177,7 @@ def _fits(work: TaskWork, seen: Seen) -> bool:
 
 
 class Resent(Struct, frozen=True, kw_only=True):
-    """The messages and dead letters that one step sends again."""
+    """The messages and dead letters that one step of a replay task sends again."""
 
     deliver: list[str]
     replay: list[int]

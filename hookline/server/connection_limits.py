@@ -78,8 +78,11 @@ class _Share:
         self._bytes -= self._held.pop(connection, 0)
 
     def holding(self) -> list[Connection]:
-        """Return the connections that hold memory now. First update the sizes, because clients have read more since
-        then."""
+        """Return the connections whose responses still wait in memory.
+
+        This first asks each connection for its current size, because clients may have read data since the size was
+        noted.
+        """
         self._held = {connection: size for connection in self._held if (size := connection.held())}
         self._bytes = sum(self._held.values())
         return list(self._held)

@@ -48,7 +48,7 @@ def shown_address(host: str, port: int) -> str:
 
 
 def is_local(listener: socket.socket) -> bool:
-    """Return whether only this machine can connect to it."""
+    """Return whether the listening socket accepts only connections from this machine."""
     return is_loopback(listener.getsockname()[0])
 
 

@@ -68,7 +68,7 @@ class PasswordThreads:
         self._waiting: Counter[str] = Counter()  # number of waiting requests by network, without zeros
 
     async def matches(self, password: str, kept: str | None) -> bool:
-        """Check a password in a thread. The caller must be inside `reserved`."""
+        """Compare a password with its stored hash (`kept`), in a thread. The caller must be inside `reserved`."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, passwords.matches, password, kept)
 
     @asynccontextmanager

@@ -76,7 +76,8 @@ class Examples:
     def of(self, schema: Schema, *, required_only: bool = False) -> Any:
         """Return an example of a schema.
 
-        With `required_only`, the example has only the required fields, or one field of `_LIKELY`.
+        With `required_only`, the example has only the required fields. If no field is required, it has one optional
+        field, preferably one of `_LIKELY`.
         """
         return self._value(schema, "", "", 0, required_only)
 

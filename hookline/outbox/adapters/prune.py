@@ -58,7 +58,10 @@ def marked_place(files: list[tuple[Any, ...]]) -> OutboxPlace | None:
 
 
 def delete_relayed(run: Run, place: OutboxPlace) -> bool:
-    """Delete up to `MAX_ROWS` rows. Return False if the row that `place` names is not, or no longer, in this file."""
+    """Delete at most `MAX_ROWS` relayed rows (rows up to `place`). Start no further DELETE after `MAX_SECONDS`.
+
+    Return False, and delete nothing, if the row that `place` names is not, or no longer, in this file.
+    """
     same = (place.row_id, place.row_uid)
     if not 0 < place.row_id <= _LARGEST or not run(_SAME, same):
         return False

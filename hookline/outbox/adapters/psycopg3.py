@@ -25,7 +25,10 @@ def asynchronous(conn: Any) -> Psycopg | None:
 
 class Psycopg(Adapter):
     async def check(self) -> None:
-        """In a pipeline, the transaction status is known only after a sync. An inner pipeline block causes a sync."""
+        """Raise `NotInTransaction` if the connection is in autocommit mode and no transaction is open.
+
+        In pipeline mode, psycopg knows this only after a sync. The inner pipeline block causes a sync.
+        """
         info = self._conn.info
         if not self._conn.autocommit:
             return

@@ -65,7 +65,10 @@ class SqlAlchemy(Adapter):
             self._connection().exec_driver_sql(statement, execution_options={"no_parameters": True})
 
     async def peek(self, query: str) -> Rows:
-        """Do not query on a session without a transaction: ending a new one would expire the session's objects."""
+        """Return the rows of a query. If a session has no open transaction, use a connection and not the session.
+
+        On the session, the query would open a transaction, and its end would expire the session's objects.
+        """
         if not isinstance(self._conn, Session) or self._conn.in_transaction():
             return await super().peek(query)
         bind = self._conn.get_bind()

@@ -264,10 +264,11 @@ class Holder(BaseHolder):
             return True
 
     def _work_on_due(self) -> bool:
-        """Work on the holds that are due. Return False after the first failure.
+        """Call `_work_on` for each hold that is due. Stop and return False when the store is not available.
 
-        While the store is down, each call may take its whole timeout, so the other holds wait. This is not a part of
-        `_run`, whose variables would keep dropped holds alive while the thread sleeps.
+        While the store is down, each call may take its whole timeout, so the remaining holds wait for the next run.
+        This code is not in `_run`: a local variable there would keep a hold in memory while the thread sleeps, even
+        if its request has dropped it.
         """
         now = time.monotonic()
         with self._lock:
@@ -315,12 +316,16 @@ class AsyncHolder(BaseHolder):
         self._schedule(hold, RENEW if hold.unsaved is None else RETRY)
 
     def stop_renewing(self, hold: Hold) -> None:
-        """Cancel the timer, but not a renewal that has started: a cancelled call would cost the store a connection."""
+        """Cancel the timer of the hold's next renewal. A renewal that has started goes on, because the store would
+        lose a connection if its call were cancelled."""
         if (timer := self._timers.pop(hold, None)) is not None:
             timer.cancel()
 
     def _schedule(self, hold: Hold, part: float) -> None:
-        """Use a timer, not a task: most handlers end before it fires."""
+        """Call `work_on` for the hold after this part of the lease time.
+
+        A timer waits, because it costs less than a task, and most handlers end before it fires.
+        """
         pause, work = self.settings.lease * part, partial(self.work_on, hold)
         self._timers[hold] = asyncio.get_running_loop().call_later(pause, self.spawn, work)
 

@@ -122,7 +122,8 @@ async def resolve(on: Adapter, ids: list[int]) -> int:
 async def clean(on: Adapter, age: float, limit: int) -> int:
     """Delete rows that are older than `age` seconds, up to `limit` of each table. Return how many were deleted.
 
-    Effects are kept twice as long, so that the report can show a second effect of a key that was already deleted.
+    Only rows about effects are kept for twice `age`. So the inbox report can show that a key had a second effect after
+    the key itself was deleted.
     """
     ages = [(sql.CLEAN_KEYS, age), (sql.CLEAN_EVENTS, age), (sql.CLEAN_COPIES, age), (sql.CLEAN_EFFECTS, 2 * age)]
     return sum([len(await _fetch(on, pair, age=seconds, limit=limit)) for pair, seconds in ages])

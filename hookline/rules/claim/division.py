@@ -62,7 +62,10 @@ class Division:
         return [starts.after() for starts in self._starts.values() if starts.after() != starts.before]
 
     def line_up(self, lanes: Sequence[Lane]) -> list[Lane]:
-        """Sort the lanes of each application with a rate by their turns. Other lanes keep their places."""
+        """Sort the lanes of each application that has a rate limit by `turn_at`, earliest first.
+
+        These lanes exchange positions only with lanes of the same application. All other lanes stay where they are.
+        """
         lines: dict[int, list[Lane]] = {}
         for lane in lanes:
             if self._starts_of(lane) is not None:
@@ -79,10 +82,10 @@ class Division:
     # ── before the deliveries are taken ──
 
     def reserve(self, apps: Mapping[int, int], backlogged: Container[int]) -> None:
-        """Reserve half of the slots for the lanes that the rotation chose, given as application by endpoint.
+        """Reserve about half of the slots that are left for the lanes that the rotation chose.
 
-        Each application gets the same number, divided among its lanes. Only lanes with a backlog get more than one
-        slot.
+        `apps` has the application number of each chosen lane, by endpoint number. Each application gets an equal part
+        of that half, divided among its chosen lanes. Only lanes in `backlogged` get reserved slots, at least one each.
         """
         lanes = Counter(apps.values())
         for_each = self.left // 2 // max(1, len(lanes))

@@ -148,7 +148,7 @@ def burst(rate: float) -> float:
 
 
 def farthest_ahead(rate: float) -> float:
-    """Return by how many seconds `tat` may be in the future, when the whole burst is used."""
+    """Return how many seconds after now a lane's theoretical arrival time (`tat`) is when the whole burst is used."""
     return burst(rate) / rate
 
 

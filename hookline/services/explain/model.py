@@ -42,7 +42,7 @@ class MessageHistory(Struct, frozen=True, kw_only=True):
 
     @property
     def other_states(self) -> dict[str, int]:
-        """Return the number of `others` by state."""
+        """Count by state the deliveries in `others`, which the history shows without details."""
         return dict(Counter(word(each) for each in self.others))
 
     @property

@@ -106,7 +106,7 @@ class Alerts(Plans):
 
 
 def _apply(change: Change, now: datetime) -> Plan[Notice | None]:
-    """Write one change. Return the notice to send, or None."""
+    """Write one change of an alert or of a pending condition. Return the notice to send, or None."""
     match change:
         case Begin(name=name, subject=subject):
             yield Step("alert_begin", name=name, subject=subject)

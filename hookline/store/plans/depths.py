@@ -24,7 +24,7 @@ def decode(data: bytes) -> Depths | None:
 
 
 class Counted(msgspec.Struct, frozen=True, kw_only=True):
-    """The counts as the database returned them."""
+    """The counts of deliveries, lanes and outbox rows from which `depths_of` makes `Depths`."""
 
     pending: int
     scheduled: int

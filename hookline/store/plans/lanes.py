@@ -101,8 +101,8 @@ class Lanes(Plans):
 
     @reads
     def app_health(self, app_nos: Iterable[int], *, lanes: int, counted: int) -> Plan[dict[int, AppHealth]]:
-        """Return the health of applications by number. At most `lanes` lanes of each application are read. Deliveries
-        and dead letters are counted up to `counted`."""
+        """Return the health of applications by number. At most `lanes` lanes of each application are read. For each
+        application, deliveries in held lanes are counted up to `counted`, and so are unresolved dead letters."""
         found = yield Step("app_health", app_nos=list(app_nos), lanes=lanes, counted=counted)
         return {each["app_no"]: self._reading.struct(AppHealth, each) for each in found}
 

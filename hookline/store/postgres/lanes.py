@@ -83,7 +83,8 @@ class Lanes:
 
 
 def _with_revision(before: Lane, folded: Fold) -> Fold:
-    """Set the lane's new revision if its status changed. The endpoint gets the same revision."""
+    """Increase the revision of a changed lane if its status differs from before. The endpoint gets the same
+    revision."""
     if folded.lane.status == before.status:
         return folded
     return replace(folded, lane=replace(folded.lane, revision=before.revision + 1))

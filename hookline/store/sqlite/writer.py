@@ -105,7 +105,8 @@ class Writer:
         self._conn.close()
 
     def _next_group(self) -> tuple[list[_Task], bool]:
-        """Return the waiting tasks, at most `GROUP`. The flag is False after the last group."""
+        """Return the waiting tasks, at most `GROUP`, and whether more may follow. False: the writer was closed, and
+        this group is the last."""
         group: list[_Task] = []
         try:
             task = self._queue.get(timeout=IDLE)
