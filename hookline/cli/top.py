@@ -82,7 +82,8 @@ async def _watch(reader: PulseReader, picture: Picture, every: float) -> None:
 
 
 async def _next(done: asyncio.Event, reader: PulseReader, before: Picture) -> Picture:
-    """Read the next picture. If the database is unavailable or the user ends the command, return `before`."""
+    """Read the next picture. If the user ends the command, return `before`. If the database is unavailable, return
+    `before` with the error as its `trouble`."""
     reading, leaving = asyncio.create_task(reader.read()), asyncio.create_task(done.wait())
     try:
         await asyncio.wait({reading, leaving}, return_when=asyncio.FIRST_COMPLETED)

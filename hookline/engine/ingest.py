@@ -113,8 +113,12 @@ class GroupCommit:
             self._free += 1
 
     def _next_group(self) -> list[_Waiting]:
-        """Take one message of each application in turn until the commit is full. Take at least one; a batch is taken
-        alone."""
+        """Remove the publish requests of the next commit from the queues, and return them.
+
+        The applications take turns, with one request each, until the commit is full. A request with one message shares
+        the commit with others. A batch request has a commit of its own. The first request is taken even if it exceeds
+        the limits of a commit.
+        """
         group: list[_Waiting] = []
         size = cost = 0
         while self._waiting and len(group) < MAX_PER_COMMIT:
@@ -227,7 +231,7 @@ def _log_accepted(results: Sequence[_Result], group: Sequence[_Given]) -> None:
 
 
 def _size(given: _Given) -> tuple[int, int]:
-    """Return the number of messages and of payload bytes."""
+    """Return the number of messages of a publish request, and the sum of their payload bytes."""
     if isinstance(given, NewMessage):
         return 1, len(given.payload)
     return max(1, len(given.messages)), sum(len(message.payload) for message in given.messages)

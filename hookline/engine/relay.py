@@ -130,8 +130,8 @@ class Relay:
     # ── a source that is unavailable ──
 
     async def _source_failed(self, error: SourceUnavailable, stop: asyncio.Event) -> None:
-        """Log the first failure of an outage, then wait. Each source has its own pauses, because only its relay
-        depends on it."""
+        """Log the first failure of the source's outage, then wait. The wait doubles with each failure, up to
+        `_MAX_PAUSE`. Relays of other sources do not wait, because they do not need this source."""
         self._failures += 1
         if self._failures == 1:
             log.error("outbox_away", outbox=self._outbox.name, error=str(error))

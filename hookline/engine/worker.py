@@ -324,7 +324,8 @@ class Worker:
         return sent.error in _RETRIED_AT_ONCE
 
     def _result(self, attempt: InFlight, sent: Sent, cut_off: bool) -> Result:
-        """Judge an attempt. If it was cut off, it is recorded, because it may have arrived, but it does not count."""
+        """Judge an attempt. An attempt that this worker cut off is recorded, because the request may have arrived. But
+        it does not use up one of the delivery's attempts, and it does not affect the circuit."""
         job, policy, now = attempt.job, self._settings.retry, attempt.database_now()
         if job.policy is not None:
             policy = backoff.merge(policy, job.policy)

@@ -98,7 +98,8 @@ def marked(key: bytes, name: str, kept: str, given: str) -> bool:
 
 
 def renewed(keys: Sequence[bytes], name: str, kept: str, given: str) -> str:
-    """Sign a mark again with the first key if an older key has signed it. Any other mark is returned unchanged."""
+    """Return the mark of a browser (see `mark`), signed with the first key if an older key has signed it. Any other
+    mark is returned unchanged."""
     made = (marked(key, name, kept, given) for key in keys[1:])
     return mark(keys[0], name, kept, given.partition(".")[0]) if any(made) else given
 

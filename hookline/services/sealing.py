@@ -16,9 +16,9 @@ BATCH = 200  # maximum number of values that one transaction encrypts
 async def reseal(deps: Deps, by: Caller, first: bytes, stop: asyncio.Event) -> AsyncIterator[tuple[Place, Resealed]]:
     """Encrypt all values again in batches, until all are done or `stop` is set. Yield each batch after its commit.
 
-    `first` is the head that names the first key (see `store/sealing.py`). Values with this head are skipped, because
-    the first key has encrypted them. A value that another process encrypts with an older key meanwhile may be missed.
-    The audit entry is written after the last batch.
+    Each encrypted value begins with a head, the bytes that name its key. `first` is the head of the first key. Values
+    with this head are skipped, because the first key has encrypted them. A value that another process encrypts with
+    an older key meanwhile may be missed. The audit entry is written after the last batch.
     """
     done = 0
     for place in Place:

@@ -36,7 +36,7 @@ _BOUND = {Place.SECRETS: "{}", Place.HEADERS: "{}/headers", Place.URL: "{}/url",
 
 
 class Range(Struct, frozen=True):
-    """A range of heads: `start` is included, `stop` is excluded."""
+    """A range of heads, the first bytes of encrypted values. `start` is included, `stop` is excluded."""
 
     start: bytes
     stop: bytes

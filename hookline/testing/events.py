@@ -78,7 +78,7 @@ async def published_async(
 
 
 def latest(conn: Any) -> int:
-    """Return the id of the last row, or 0 if there is none."""
+    """Return the highest id of a row in the outbox, or 0 if the outbox is empty."""
     on = adapters.of(conn)
     table = "hookline.outbox" if on.engine == "postgres" else "hookline_outbox"
     [(number,)] = run_sync(on.peek(f"SELECT coalesce(max(id), 0) FROM {table}"))  # noqa: S608  constants

@@ -85,7 +85,7 @@ def begins(span: Range, now: datetime) -> datetime:
 
 
 def steps(span: Range, now: datetime) -> Steps:
-    """Return the steps of a chart."""
+    """Return the time steps that a chart of this range shows at `now`."""
     first, length = begins(span, now), step(span)
     over = min(max(0, (now - REPORT_DELAY - first) // length), span.steps)
     return Steps(since=first, first=first, length=length, many=span.steps, over=over)

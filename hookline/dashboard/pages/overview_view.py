@@ -210,7 +210,7 @@ def _condition(context: PageContext, each: UnhealthyLane) -> Condition:
 
 
 def _state(context: PageContext, each: UnhealthyLane) -> Safe:
-    """Return the state.
+    """Show the state of an endpoint that needs attention.
 
     An endpoint with a closed circuit can still have dead letters, from refused or earlier deliveries.
     """

@@ -191,7 +191,8 @@ class SqliteFile:
         return conn
 
     def _unreadable(self, reason: str) -> Exception:
-        """Return the error for an unreadable file: a temporary one, until `_MAX_LOCKED` seconds have passed."""
+        """Return the error for an unreadable file: `TemporarilyUnreadable` until `_MAX_LOCKED` seconds after the last
+        successful read, and then `SourceUnavailable`."""
         self._settled = False
         if monotonic() < self._read_at + _MAX_LOCKED:
             return TemporarilyUnreadable()

@@ -70,7 +70,8 @@ class Recording:
         return self._keeps() and self.without_body
 
     def result(self) -> StoredResponse | None:
-        """Return the response to save, or None if it is not saved."""
+        """Return the response to save. None: it has not started, or a response with this status or these headers is not
+        saved."""
         if not self._keeps():
             return None
         forgotten = {name.lower().encode() for name in self._settings.forgets} | _NEVER_KEPT

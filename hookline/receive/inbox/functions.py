@@ -38,8 +38,8 @@ def once(conn: Any, key: str, scope: str = "") -> AbstractContextManager[bool]:
     Commit after the block, as you always do. A rollback of the transaction also removes the key. If the block raises,
     the key and the effect are undone at once, by a savepoint, whether or not you commit the transaction.
 
-    key    the id that all copies of an event share: 1 to 256 characters scope  the owner of the key, if several
-    senders or tenants share the table. The same key in another scope is another key
+    `key` is the id that all copies of an event share, with 1 to 256 characters. `scope` names the owner of the key, if
+    several senders or tenants share the table. The same key in another scope is another key.
 
     On PostgreSQL, a copy that arrives while the transaction of the first request is open waits for its end. If that
     transaction is rolled back, the copy is the first. On SQLite every writer waits for the one before it. Raises

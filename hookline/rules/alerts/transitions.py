@@ -86,7 +86,8 @@ def _clear(alert: Alert, now: datetime) -> alerts.Change:
 
 
 def _limited(readings: Iterable[Reading], firing: Mapping[_Key, Alert]) -> list[Reading]:
-    """Keep at most `MAX_SINGLE` readings per rule, those that fire already first, and combine the others into one."""
+    """Return at most `MAX_SINGLE` single readings of each rule. Combine the rule's further readings that have a
+    severity into one more reading. Readings whose alerts fire already are the first to stay single."""
     by_name: dict[str, list[Reading]] = {}
     for reading in readings:
         by_name.setdefault(reading.name, []).append(reading)

@@ -110,8 +110,12 @@ class Slots:
                 del held[owner]
 
     def line_up(self, batch: ClaimBatch) -> None:
-        """Let the lanes that the claim refused wait for slots. Remove the lanes that got deliveries from the line of
-        their application."""
+        """Note which lanes wait for slots after a claim.
+
+        A lane that got deliveries leaves the line, which is the list of its application's waiting lanes. A lane that
+        the claim refused because its application holds as many slots as it may joins the line. If the lane itself
+        holds as many slots as one lane may, it waits for one of its own slots instead.
+        """
         if self._lines:
             self._leave({job.endpoint_no: job.app_no for job in batch.jobs}.items())
         for endpoint_no, app_no in batch.refused.items():
@@ -177,7 +181,8 @@ class StartBudget:
         return part if self._unused or not early else 0
 
     def take(self, count: int) -> None:
-        """Spend starts. A negative count returns starts that were not used."""
+        """Subtract the requests that a lane starts from those that the rate limit allows. A negative count returns
+        requests that were not started."""
         self.left -= count
         self._taken += count
 

@@ -58,7 +58,7 @@ class Division:
         self._starts |= {pace.app_no: StartBudget(pace, rates[pace.app_no], self.now) for pace in found}
 
     def changed_paces(self) -> list[AppPace]:
-        """Return the paces that this claim changed."""
+        """Return the rate limiter states of the applications whose state this claim changed."""
         return [starts.after() for starts in self._starts.values() if starts.after() != starts.before]
 
     def line_up(self, lanes: Sequence[Lane]) -> list[Lane]:

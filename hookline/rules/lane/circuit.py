@@ -177,7 +177,9 @@ class _Step:
     def _is_event(self, held: datetime, until: datetime) -> bool:
         """Return whether a Retry-After becomes a timeline event.
 
-        Repeated short holds would fill the timeline, so only the first of a burst of responses becomes an event.
+        Repeated short holds would fill the timeline. So within `SELDOM` after an earlier hold, only a Retry-After that
+        holds the lane for more than `A_MOMENT` longer becomes an event, and only if the earlier hold has ended or ends
+        within `A_MOMENT`.
         """
         if held <= self.now - SELDOM:
             return True

@@ -1,9 +1,10 @@
 """The pace of a lane: an adaptive rate limit for an endpoint that asks for fewer requests.
 
-A complaint is a 429 response, or a 503 response with Retry-After. It halves the pace, at most once for all responses
-to one burst. Successes raise the pace: first it doubles, then it goes half-way back to the rate that was too high,
-then it grows by a twentieth of that rate at a time. So the pace settles just below the rate that the endpoint accepts.
-A lane without complaints has no pace.
+A complaint is a 429 response, or a 503 response with Retry-After. It halves the pace. A further complaint is
+ignored if it follows within `recovery_step` seconds, or if its request was claimed before the pace was halved.
+Successes raise the pace: first it doubles, then it goes half-way back to the rate that was too high, then it grows by
+a twentieth of that rate at a time. So the pace settles just below the rate that the endpoint accepts. A lane without
+complaints has no pace.
 
 An endpoint may also fail again while it recovers. Then the next recovery stops at half the rate at which it failed,
 stays there for a while, and rises slowly from there.
@@ -67,8 +68,11 @@ def raise_pace(lane: Lane, *, now: datetime, claimed_at: datetime | None, policy
 
 
 def remember_rate(lane: Lane, policy: CircuitPolicy) -> Lane:
-    """Remember the current rate at the first failure of a recovery. Further failures shrink the window and so lower
-    the rate, but `pace_after_failure` needs the rate from before them."""
+    """Store the current rate of a recovering lane in `pace_top` at the first failure.
+
+    Further failures of a recovery halve the number of requests that may be in flight, and this lowers the rate. But
+    `pace_after_failure` needs the rate from before the failures.
+    """
     if lane.circuit == Circuit.RECOVERING and lane.pace is None:
         return replace(lane, pace_top=effective_rate(lane, policy))
     return lane

@@ -115,7 +115,8 @@ def _lanes(app_no: int) -> Plan[list[int]]:
 def _set_rate(app_no: int, rate: int | None) -> Plan[None]:
     """Copy the rate limit to the application's lanes and wake them, because the next start may now be at another time.
 
-    The pace row is written after the lanes, because a claim locks them in that order.
+    The row with the state of the application's rate limiter (`AppPace`) is written after the lanes. A claim locks the
+    lanes first, too, so the two cannot deadlock.
     """
     nos = yield from _lanes(app_no)
     yield Step("lanes_rate", nos=nos, rate=rate)

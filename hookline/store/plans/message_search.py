@@ -112,8 +112,11 @@ class Scan(Struct, frozen=True):
 
 
 def scans(where: MessageSearch, apps: Sequence[int], page: Page) -> tuple[Scan, ...]:
-    """Return the scans to run in order, until one fills the page or reaches the end. `apps` are the requested
-    applications, or the organization's first `FEW` + 1."""
+    """Return the scans to run in order, until one fills the page or reaches the end.
+
+    `apps` has the requested application. If the search is for all applications, `apps` has the organization's first
+    applications, up to `FEW` + 1 of them: one more than `FEW` shows that the organization has many.
+    """
     match where.state:
         case "open":
             return Scan(Way.OPEN, FIRST), Scan(Way.OPEN, HELD)

@@ -139,7 +139,7 @@ def changes(written: Written[S, P, T]) -> Method[S, P, T]:
 
 
 def searches_and_changes(written: Written[S, P, T]) -> Method[S, P, T]:
-    """As `changes`, for plans that read history."""
+    """As `changes`, for plans that also read history: PostgreSQL must not use a sequential scan."""
     return _method(Run.SEARCH_AND_CHANGE, written)
 
 

@@ -1,5 +1,7 @@
-"""Count depths in one snapshot, and cache the result in the database, so that many processes count no more often than
-one."""
+"""Count open deliveries, dead letters, lanes and outbox rows (`Depths`) in one snapshot.
+
+The result is cached in the database, so that many processes count no more often than one.
+"""
 
 from __future__ import annotations
 

@@ -113,8 +113,10 @@ class OutboxWatch:
         return self._leads
 
     async def _sleep(self, session: Session) -> float:
-        """Try to take the lock that says that the leader sleeps, without waiting. A leader that waited for the lock
-        could not read notifications, although every publisher would send one."""
+        """Try to take the lock that tells publishers that this leader sleeps. Return the seconds until the next poll.
+
+        The leader does not wait for the lock. While it waited, it could not read the notifications of publishers.
+        """
         self._notified.clear()
         self._asleep = await session.fetchval(_SLEEP, timeout=_ANSWER)
         if self._asleep:

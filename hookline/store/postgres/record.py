@@ -52,7 +52,7 @@ _ATTEMPT = (
 
 
 class _Move(Struct, frozen=True):
-    """One row of the statement `record_moves`."""
+    """The new state of one delivery: one row of the values that the statement `record_moves` gets."""
 
     delivery_id: int
     claim: int
@@ -128,8 +128,8 @@ class BatchRecord:
         return RecordReport(recorded=len(held), stale=len(results) - len(held), events=events, lost=lost)
 
     async def _move(self, connection: Connection, results: Sequence[Result]) -> tuple[dict[_Fence, bool], datetime]:
-        """Write the new state of each delivery. Return the claims that still held, and the database's time. If a batch
-        has duplicates, only the first counts."""
+        """Write the new state of each delivery whose claim is still valid. Return these deliveries, with their claims,
+        and the database's time. Of several results for one claimed delivery, only the first is written."""
         once = {(result.job.delivery_id, result.job.claim): result for result in reversed(results)}
         moves = [_move(once[fence]) for fence in sorted(once)]
         columns = [[getattr(move, name) for move in moves] for name in _Move.__struct_fields__]

@@ -53,8 +53,8 @@ async def with_lock_retries(
 
 @asynccontextmanager
 async def _watching_blockers(find_blockers: FindBlockers) -> AsyncIterator[list[Any]]:
-    """Collect the sessions that hold the lock while the body of the `with` runs, because the lock error does not name
-    them."""
+    """While the body of the `with` waits for a lock, collect the sessions that hold this lock. PostgreSQL's error
+    after the wait does not name them."""
     seen: list[Any] = []
     watching = asyncio.create_task(_watch(find_blockers, seen))
     try:

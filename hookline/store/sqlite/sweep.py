@@ -180,7 +180,7 @@ RETIRED = (
 
 
 def _retire(tx: Tx, name: str, limit: int) -> int:
-    """Delete one batch of one kind of history."""
+    """Run the statement `name`, which deletes up to `limit` old rows of one kind of history. Return their number."""
     before = _cutoff(tx, name)
     if name == "retire_resolved":
         return tx.run(name, {"cutoff": before, "limit": limit})
