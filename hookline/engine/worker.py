@@ -180,9 +180,11 @@ class Worker:
     def _settle_time(self) -> float:
         """Return how many seconds to wait for more free slots.
 
-        Usually the wait starts again with each slot that becomes free, up to `MAX_SETTLE` seconds in all. But if an
-        application has used up its share of the slots, the free slots are for other applications. These need not wait
-        for its outcomes, so the wait ends `SETTLE` seconds after the last claim.
+        Usually the worker waits `SETTLE` seconds, and again `SETTLE` seconds after each slot that becomes free. All
+        these waits before one claim take at most `MAX_SETTLE` seconds together.
+
+        If an application has used up its share of the slots, the free slots are for other applications. They need not
+        wait until requests of the first application end, so the wait ends `SETTLE` seconds after the last claim.
         """
         now = clock.monotonic()
         if self._slots.apps_in_line:

@@ -156,7 +156,8 @@ class SignIn:
 
 
 def _canonical(name: str) -> str:
-    """Return the normalized name. An invalid name is normalized too, so that its attempts are counted like others."""
+    """Return the normalized name. An invalid name is normalized too, because sign-in attempts are
+    counted by name, also for names that no operator can have."""
     try:
         return operator_name(name)
     except InvalidInput:

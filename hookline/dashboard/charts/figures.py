@@ -35,7 +35,7 @@ class Bar(Struct, frozen=True, kw_only=True):
 
 
 class Stretch(Struct, frozen=True, kw_only=True):
-    """A part of a band, or of a row of a waterfall."""
+    """A period that is drawn in one colour: a part of a band (one time line), or of a row of a waterfall."""
 
     shade: str  # name of the colour: a delivery state, or a phase such as `dns`
     words: str

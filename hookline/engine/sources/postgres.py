@@ -132,10 +132,10 @@ class PostgresSource:
         return rows
 
     async def _set_aside(self, connection: Connection) -> RelayReport:
-        """Set aside rows whose payloads are too large. This runs if rows wait and none could be read.
+        """Set aside rows whose payloads are too large. `move` calls this if rows wait and it could read none of them.
 
-        The other waiting rows stay: another relay has locked them, or they have an ordering key. Only one relay at a
-        time reads rows with an ordering key, and only in a full scan.
+        The other waiting rows stay in the outbox: another relay has locked them, or they have an ordering key. Only
+        one relay at a time reads rows with an ordering key, and only in a full scan, which reads from the lowest id.
         """
         with reaching(self.name):
             aside = await connection.fetch(_SET_ASIDE, LARGEST_PAYLOAD)

@@ -52,7 +52,8 @@ def prune(run: Run) -> None:
 
 
 def marked_place(files: list[tuple[Any, ...]]) -> OutboxPlace | None:
-    """Return the last relayed row, as the marker file names it. `files` are the rows of `LIST_FILES`."""
+    """Return the last relayed row. Hookline writes it to the marker file beside the SQLite file. `files` are the rows
+    of `LIST_FILES`."""
     database = next((str(file) for _, name, file in files if name == "main" and file), "")
     return marker.read(database) if database else None
 

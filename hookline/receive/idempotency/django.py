@@ -59,7 +59,7 @@ class _Pending:
         return None
 
     async def run(self, view: View) -> HttpResponse:
-        """Call the view. Save its response if the key was taken."""
+        """Call the view. If `take` gave this request the key, save the response, or release the key after an error."""
         try:
             response = await settled(view(self))
         except BaseException:
@@ -191,7 +191,11 @@ def _body(request: HttpRequest, headers: Headers, limit: int) -> bytes:
 
 
 async def guarded(holder: BaseHolder, request: HttpRequest, view: View) -> HttpResponse:
-    """Call `view` if the request is admitted, with a `_Pending` object, or with None if the request has no key."""
+    """Call `view` if the request passes the checks of `admit`. Otherwise return the error response of `admit`.
+
+    The argument of `view` is a `_Pending` object, which takes the request's key later. It is None if the request has
+    no key.
+    """
     try:
         claim = admit(holder.settings, request)
     except Answered as answered:

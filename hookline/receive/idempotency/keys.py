@@ -141,7 +141,8 @@ class KeyStore(Protocol):
         ...
 
     def renew(self, key: bytes, token: bytes, lease: float) -> bool:
-        """Restart the lease. Return False if another request has the key, or if it is finished or gone."""
+        """Restart the lease of the request with this token. Return False if another request holds the key, if a
+        response was already saved for the key, or if the key was deleted."""
         ...
 
     def finish(self, key: bytes, token: bytes, response: StoredResponse, ttl: float) -> bool:

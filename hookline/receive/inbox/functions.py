@@ -122,13 +122,15 @@ async def _accept(
 
 
 def clean(conn: Any, older_than: float | timedelta = KEPT, *, limit: int = STEP) -> int:
-    """Delete keys, copies and finished events older than `older_than`. Return how many, up to `limit` per table:
+    """Delete keys, records of ignored copies, and finished events that are older than `older_than`. Return how many
+    rows were deleted. One call deletes at most `limit` rows of each table, so call it until it returns 0:
 
         while inbox.clean(conn):
             conn.commit()
 
-    A copy that arrives after its key was deleted has an effect again. The report shows this, because effects are kept
-    twice as long. Open and dead events stay.
+    A copy that arrives after its key was deleted has an effect again. The inbox's report counts such a second effect,
+    because the table of effects, which it reads, is cleaned only after twice `older_than`. Open and dead events are
+    never deleted.
     """
     return run_sync(
         queries.clean(adapters.of(conn), checks.check_age(older_than), check_whole("limit", limit, 1, MAX_STEP))

@@ -52,7 +52,7 @@ class WorkerOptions(TypedDict, total=False):
 
 
 class Rules(Struct, frozen=True, kw_only=True):
-    """The arguments of a worker, checked."""
+    """The arguments that the application gives to an inbox worker. They are checked on creation."""
 
     handlers: Mapping[str, Handler]
     policy: RetryPolicy = POLICY
@@ -84,7 +84,8 @@ class Rules(Struct, frozen=True, kw_only=True):
         return found
 
     def is_exhausted(self, event: Event) -> bool:
-        """Return True if the event has had all its attempts. A worker died during the last one."""
+        """Return True if this claim of the event would be one attempt too many. Usually a worker died during the
+        last attempt: a worker that sees the last attempt fail makes the event dead."""
         return event.attempt > self.policy.max_attempts
 
     def judge(self, attempt: int, age: float, chance: random.Random) -> Retry | Bury:

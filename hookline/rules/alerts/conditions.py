@@ -294,7 +294,8 @@ def _fails_throughout(lane: UnhealthyEndpoint, parts: Sequence[_Attempts], made:
 
 
 def _open_throughout(lane: UnhealthyEndpoint, at: Thresholds, now: datetime) -> bool:
-    """Return whether the circuit was open for the whole period. Such an endpoint gets too few probes to be counted."""
+    """Return whether the circuit has been open for `endpoint_for` seconds. Such an endpoint gets only probes, usually
+    fewer than the `LEAST_ATTEMPTS` attempts that `_fails_throughout` requires."""
     if lane.circuit not in _SHUT or lane.opened_at is None:
         return False
     return (now - lane.opened_at).total_seconds() >= at.endpoint_for

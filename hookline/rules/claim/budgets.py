@@ -1,8 +1,9 @@
-"""Budgets: how much a lane may take once a claim looks at it.
+"""Budgets: how many deliveries a claim may take from a lane.
 
-A lane takes from a chain of budgets, and the smallest one decides: its fair part of the claim, its own slots, its
-application's slots, and its application's starts per second. A lane that a full budget refuses joins that budget's
-line. Each unit that comes free wakes the first lane in that line.
+Each of these budgets limits the number, and the smallest one decides: the lane's fair part of the claim, the slots
+that the lane may hold, the slots that its application may hold, and the requests that its application may start per
+second. If a budget is used up, the lane joins the line of lanes that wait for that budget. Each slot or start that
+becomes available wakes the first lane in that line.
 
 Slots (`Slots`) belong to one worker, so their counts and lines are in its memory. Starts (`StartBudget`) belong to an
 application on all workers, so their line is in the database: `turn_at` is a lane's place, `tail_at` is the end of the

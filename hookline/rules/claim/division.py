@@ -125,7 +125,8 @@ class Division:
         return replace(admission, rest_at=self._retry_at(), app_full=True)
 
     def admit(self, lane: Lane, part: int) -> Admission:
-        """Decide how much the claim may take from the lane. `part` is its fair part of what is left."""
+        """Decide how many deliveries the claim may take from the lane. `part` is the lane's fair part of the slots
+        that this claim has not used yet."""
         own = self._lane_limit - self._held.get(lane.endpoint_no, 0)
         admission = admit(lane, now=self.now, want=part, room=own, policy=self._policy)
         starts = self._starts_of(lane)

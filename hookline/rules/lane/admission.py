@@ -167,9 +167,10 @@ def advance(tat: datetime | None, now: datetime, rate: float, starts: int) -> da
 
 
 def _ahead(tat: datetime | None, now: datetime, rate: float) -> float:
-    """Return by how many seconds the lane is ahead of its rate.
+    """Return by how many seconds `tat` is in the future, or 0 if it is in the past.
 
-    A `tat` much further in the future than this rate allows is ignored: it comes from a much lower rate, or the clock
+    `tat` is the theoretical arrival time: when the next request would start if requests started exactly at the rate.
+    A `tat` much further in the future than this rate allows counts as 0: it comes from a much lower rate, or the clock
     was set back. A small excess is normal, after a concurrent claim or a doubled rate.
     """
     ahead = max(0.0, (tat - now).total_seconds()) if tat is not None else 0.0

@@ -79,7 +79,8 @@ def remember_rate(lane: Lane, policy: CircuitPolicy) -> Lane:
 
 
 def pace_after_failure(lane: Lane, *, now: datetime, policy: CircuitPolicy) -> Lane:
-    """Set a pace when the circuit opens, if the endpoint failed under load."""
+    """When the circuit opens, set the pace to half the lane's rate, if that rate was high enough to be the cause (see
+    `LOADED`)."""
     loaded = LOADED * policy.recovery_window * policy.recovery_rate
     rate = lane.pace_top if lane.pace is None else lane.pace
     if rate is None or rate < loaded:
@@ -114,9 +115,10 @@ def _highest_pace(lane: Lane, policy: CircuitPolicy) -> float:
 
 
 def _rate_too_high(lane: Lane) -> float | None:
-    """Return the rate that was too high: the current pace if it had been raised since the last complaint.
+    """Return the rate that was too high for the endpoint when it sent a complaint (a 429, or a 503 with Retry-After).
 
-    A second complaint in a row only shows that the endpoint is still busy, so it does not change the known rate.
+    If the pace was raised since the complaint before, this is the current pace. Otherwise the new complaint only shows
+    that the endpoint is still busy, so the rate that an earlier complaint stored (`pace_top`) stays.
     """
     raised = lane.pace_at is not None and lane.slowed_at is not None and lane.pace_at > lane.slowed_at
     return lane.pace if raised or lane.pace_top is None else lane.pace_top

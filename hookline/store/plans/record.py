@@ -31,19 +31,9 @@ class Record:
         Deliveries whose claim no longer holds are skipped.
 
         If a batch fails because of its data, it is bisected down to the bad row. That row is written again without the
-        endpoint's response (headers, body, detail) and with its times in bounds, so that the delivery continues. If
-        that fails too, the delivery becomes dead with the reason `unsendable`, in its own transaction, and is in
-        `refused`.
-
-        `wake` names endpoints that waited for slots of this worker. Each gets a wake token for now.
-        """
-        """Write outcomes in one transaction: attempts, deliveries, lane health in the given order, and wake tokens.
-        Deliveries whose claim no longer holds are skipped.
-
-        If a batch fails because of its data, it is bisected down to the bad row. That row is written again without the
-        endpoint's response (headers, body, detail) and with its times in bounds, so that the delivery continues. If
-        that fails too, the delivery becomes dead with the reason `unsendable`, in its own transaction, and is in
-        `refused`.
+        endpoint's response (headers, body, detail) and with its times moved into the range that the database can
+        store, so that the delivery continues. If that fails too, the delivery becomes dead with the reason
+        `unsendable`, in its own transaction, and `RecordReport.refused` names it.
 
         `wake` names endpoints that waited for slots of this worker. Each gets a wake token for now.
         """

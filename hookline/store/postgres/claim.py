@@ -161,10 +161,11 @@ class Claim:
         return found
 
     def _may_scan_all(self) -> bool:
-        """Return whether a full scan may run before it is due, because there are no wake tokens after the watermark.
+        """Return whether a claim that found no wake token after the watermark may run a full scan before it is due.
 
-        If the last full scan was fast, the next one may run at once. Otherwise it must wait for almost twenty times
-        the duration of the last one, at most two seconds.
+        The watermark is the time from which a claim reads wake tokens; a full scan reads those of any age. If the last
+        full scan took less than 15 milliseconds, the next one may run at once. Otherwise it runs after twenty times
+        the duration of the last one, less 0.3 seconds, but at most two seconds after it.
         """
         rest = min(_FULL_SCAN_EVERY, 20 * self._full_scan_cost - 0.3)
         return clock.monotonic() >= self._full_scan_at - _FULL_SCAN_EVERY + rest
@@ -384,8 +385,11 @@ class Claim:
 
 
 def _tokens_read(found: Sequence[Any]) -> int:
-    """Return the number of wake tokens read, plus those skipped by the rotation. If it equals the requested number,
-    there may be more."""
+    """Return how many wake tokens the statement read, plus how many fewer it asked for than the claim requested.
+
+    It asks for fewer (`spared`) if a lane that the rotation of applications chose has a backlog. If the sum equals
+    the number that the claim requested, more wake tokens may be due.
+    """
     return found[0]["tokens"] + found[0]["spared"] if found else 0
 
 

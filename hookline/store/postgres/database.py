@@ -257,7 +257,10 @@ class Database:
         return await (self.cached_plans(whole) if cached_plans else self.alone(whole, any_scan=any_scan))
 
     async def alone(self, work: Callable[[Connection], Awaitable[T]], *, any_scan: bool = False) -> T:
-        """Run `work`, which is one statement or one transaction. It runs again if it lost a deadlock."""
+        """Run `work`, which is one statement or one transaction. It runs again if it lost a deadlock.
+
+        With `any_scan`, PostgreSQL's planner may also choose sequential and bitmap scans.
+        """
         return await self._on(self._any_scan if any_scan else self._indexed, work)
 
     async def cached_plans(self, work: Callable[[Connection], Awaitable[T]]) -> T:

@@ -150,8 +150,8 @@ class OutboxWatch:
             self._drop()
 
     async def _wait_released(self) -> None:
-        """Wait until the release that `_release_soon` started has ended, because a session runs one statement at a
-        time. The release is shielded from cancellation of the caller."""
+        """Wait until the lock that `_release_soon` releases in the background is released, because a session runs one
+        statement at a time. If the caller is cancelled, the release goes on."""
         if self._releasing is not None:
             await asyncio.shield(self._releasing)
             self._releasing = None

@@ -204,7 +204,11 @@ def _message(row: OutboxRow, app_no: int | None, message_id: str) -> NewMessage:
 
 
 def _found(row: Any, max_payload: int) -> Found:
-    """Read a row. Only rows that Hookline itself wrote may name the management organization."""
+    """Return the row and the number of its application. The number is None if there is no such application, or if the
+    row may not name it.
+
+    Only rows that Hookline itself wrote may name the management organization, which owns the operational webhooks.
+    """
     copied = row["source"] is not None and row["org_id"] == MANAGEMENT
     found = outbox_row(row)
     if row["payload"] is None:

@@ -267,7 +267,8 @@ def _latest(tx: Tx, lane: Lane, first_due: int) -> int:
 
 
 def _wake_stuck_lanes(tx: Tx, endpoint_nos: Sequence[int]) -> list[int]:
-    """Wake the lanes that are still stuck."""
+    """Wake those of these lanes that are still stuck: no wake token will make a claim look at them in time. Return
+    their numbers."""
     wakes = lane_rows.Wakes(tx)
     found = {no for no in _stuck_lanes(tx) if no in endpoint_nos}
     for no, due in sleeping_lanes(tx):
