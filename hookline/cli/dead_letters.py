@@ -223,7 +223,7 @@ async def resolve(
 
 
 class Bulk(Struct, frozen=True):
-    """Replays the selected dead letters; or resolves them, if there is a note."""
+    """Replays the selected dead letters. If `note` is set, resolves them with this note instead."""
 
     cmd: OrgCommand
     selection: Selection

@@ -90,7 +90,8 @@ class GroupCommit:
             self._bytes -= size
 
     def _enqueue(self, waiting: _Waiting) -> None:
-        """Add a request to the queue of its application, or to the requests that wait for one with the same key."""
+        """Add a request to the queue of its application. If an earlier request with the same idempotency key has no
+        answer yet, let the new one wait for that answer instead."""
         given = waiting[0]
         key = given.idempotency_key
         if key is not None:

@@ -92,7 +92,8 @@ class Recorder:
         return count
 
     async def _write(self) -> None:
-        """Write one batch of each kind, one after the other. Parallel writes had smaller batches and cost more."""
+        """Release one batch of deliveries that were not sent, then record one batch of results. Parallel writes had
+        smaller batches and cost more."""
         if self._unsent:
             await self._write_batch(self._unsent, self._store.pipeline.release)
         if self._results:

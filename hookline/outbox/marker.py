@@ -45,7 +45,7 @@ def read(database: str | os.PathLike[str]) -> OutboxPlace | None:
 
 
 def write(database: str | os.PathLike[str], place: OutboxPlace) -> None:
-    """Replace the file atomically: a reader sees the old content or the new.
+    """Write `place` to the marker file. The file is replaced atomically: a reader sees the old content or the new.
 
     Every user may read the file, because it has no secret.
     """

@@ -117,7 +117,7 @@ class Act(Enum):
 
 
 class Window(Struct, frozen=True, kw_only=True):
-    """The time range in which the messages were accepted."""
+    """The time range of a replay: messages that were accepted at or after `since` and before `until`."""
 
     since: datetime
     until: datetime

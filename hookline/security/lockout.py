@@ -92,7 +92,7 @@ def mark(key: bytes, name: str, kept: str, chance: str) -> str:
 
 
 def marked(key: bytes, name: str, kept: str, given: str) -> bool:
-    """Return whether `given` is a valid mark."""
+    """Return whether `given` is a cookie value that `mark` made for this operator with this key."""
     chance, _, proof = given.partition(".")
     return hmac.compare_digest(proof.encode(), _subject(key, "mark", name, kept, chance).hex().encode())
 

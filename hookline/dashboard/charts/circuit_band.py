@@ -59,7 +59,8 @@ EVENTS = {
 def stretches(
     events: Sequence[LaneEvent], lane: Lane, since: datetime, until: datetime, probes: Iterable[Probe] = ()
 ) -> list[Stretch]:
-    """Return the parts of the band. `events` are newest first and go back to `since`, or to the oldest known event."""
+    """Return the parts of the band, which shows the lane's states from `since` to `until`. `events` are newest first
+    and go back to `since`, or to the oldest known event."""
     return _with_probes(_between_events(events, lane, since, until), sorted(probes))
 
 

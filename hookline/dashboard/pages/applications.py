@@ -30,7 +30,7 @@ class ApplicationPage(Struct, frozen=True):
 
 
 class ProblemCounts(Struct, frozen=True):
-    """Number of applications with problems, counted over the endpoints that were read."""
+    """How many applications have problems. At most `MAX_UNHEALTHY` endpoints with problems are read to count them."""
 
     unhealthy: int  # applications with unhealthy endpoints
     dead: int  # applications with dead letters

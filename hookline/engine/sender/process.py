@@ -63,8 +63,8 @@ class SenderProcess:
             self._write(self._connection)
 
     async def close(self, timeout: float) -> None:
-        """Wait up to `timeout` seconds for the requests in flight, then abort the others. Each request still gets its
-        result."""
+        """Wait up to `timeout` seconds for the requests in flight, then abort those that have not ended. Each request
+        still gets a result."""
         self._closing = True
         if self._connection is not None:
             self._connection.write(float(timeout))

@@ -107,8 +107,8 @@ def final_headers(lines: Sequence[bytes]) -> dict[str, str] | None:
 
 
 def field_of(line: bytes) -> tuple[str, str] | None:
-    """Return the name and value of a header of interest, or None. Short lines are cached, because most lines
-    repeat."""
+    """Return the name and value of a response header that `INTEREST` lists, or None for any other line. Short lines
+    are cached, because most lines repeat."""
     return _cached_field(line) if len(line) <= MAX_CACHED else _field(line)
 
 

@@ -121,7 +121,7 @@ class PostgresSource:
             await closed(connection)
 
     async def _rows(self, connection: Connection, transaction: Any, limit: int) -> list[OutboxRow] | None:
-        """Begin the transaction and lock rows. Return None if no row waits; then the transaction has not begun."""
+        """If rows wait, begin the transaction, lock up to `limit` rows and return them. Otherwise only return None."""
         start, began = self._scan.start(), monotonic()
         rows = None
         with reaching(self.name):

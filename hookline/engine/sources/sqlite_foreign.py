@@ -33,10 +33,11 @@ def is_foreign(file: Path) -> bool:
 
 @contextmanager
 def shared_lock(file: Path) -> Iterator[bool]:
-    """Take a shared lock. Yield False if a writer holds or awaits the lock.
+    """Hold SQLite's shared lock on the file during the `with` block. Yield False if the lock could not be taken,
+    because a writer holds or awaits its own lock.
 
-    Close every connection to the file before the end: closing the descriptor also drops the locks of SQLite in this
-    process.
+    The caller must close its connections to the file before the block ends. The end of the block closes a descriptor
+    of the file, and this drops all locks that SQLite holds on the file in this process.
     """
     fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     try:

@@ -41,8 +41,8 @@ _OBJECTS = frozenset({"store", "async_store", "verifier", "key", "scope", "url",
 
 
 class _Pending:
-    """A request whose key is taken just before its view is called. With a synchronous store, its coroutines never
-    wait."""
+    """A request whose idempotency key is acquired just before its view is called. With a synchronous store, the
+    coroutines of this class never wait."""
 
     hold: Hold | None = None
 

@@ -165,8 +165,11 @@ class BaseHolder(ABC):
     def _clean_in_background(self) -> None: ...
 
     async def take(self, claim: Claim) -> Hold | None:
-        """Take the key. Return None if the handler is to run without protection. Raise `Answered` if it must not
-        run."""
+        """Acquire the key. Raise `Answered` if the handler must not run.
+
+        Return None if the store is unavailable and the settings let the handler run anyway. Then nothing prevents a
+        second run for another copy of the request.
+        """
         hold = Hold(self, claim)
         try:
             answer = await hold.begin()
@@ -244,9 +247,9 @@ class Holder(BaseHolder):
         threading.Thread(target=lambda: run_sync(self._clean()), name="hookline-clean", daemon=True).start()
 
     def _run(self) -> None:
-        """Check the leases twice per renewal interval.
+        """Twice per renewal interval, check which leases must be renewed and which responses must be saved again.
 
-        Waking the thread for each request would cost more: most requests end sooner.
+        Requests do not wake the thread. That would cost more, and most requests end before their first renewal.
         """
         pause = self._renew_after / 2
         while self._is_needed():

@@ -58,9 +58,9 @@ class Recording:
 
     @property
     def is_complete(self) -> bool:
-        """True if the recorded body has its Content-Length.
+        """True if the response has a Content-Length, and its body has reached that length.
 
-        The response must be saved before the client gets the last byte.
+        Then the response must be saved before the client gets the last byte.
         """
         return self._length is not None and self._size >= self._length
 

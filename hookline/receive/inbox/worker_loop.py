@@ -90,7 +90,7 @@ class WorkerLoop(ABC):
     def start(self) -> None:
         """Start the threads, or the tasks in the running event loop.
 
-        Threads end with the process. Another worker then gets their events after the lease.
+        Threads end with the process. Another worker gets an event that they did not finish when its lease expires.
         """
         if self._running:
             raise Conflict("this worker has been started already")

@@ -75,9 +75,10 @@ class _Keys:
 
 class PostgresKeys(keys.SyncKeyStore):
     def __init__(self, source: Any, *, table: str = TABLE, schema: str | None = None, timeout: float = 5.0) -> None:
-        """`source`: a pool, or a function that opens a connection; up to eight are kept.
+        """`source`: a pool, or a function that opens a connection. Each process opens up to eight connections with the
+        function, and uses them again.
 
-        `timeout`: seconds to wait for a free one.
+        `timeout`: seconds to wait for a free connection.
         """
         self._keys = _Keys(Statements(table, schema), connections(source, keys.checked_timeout(timeout)))
         super().__init__(self._keys)

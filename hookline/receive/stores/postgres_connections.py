@@ -289,7 +289,7 @@ class MadePool:
         return made
 
     def _drop_closed_loops(self) -> None:
-        """Forget the pools of closed event loops. They can no longer be closed."""
+        """Forget the pools of closed event loops. A pool cannot be closed after its event loop was closed."""
         for loop in [loop for loop in self._by_loop if loop.is_closed()]:
             del self._by_loop[loop]
 

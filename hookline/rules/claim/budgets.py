@@ -150,7 +150,8 @@ class Slots:
 
 
 class StartBudget:
-    """The requests that one claim may start under an application's rate limit. The claim holds the lock of `app_pace`.
+    """The requests that one claim may start under an application's rate limit. Meanwhile no other claim can take
+    deliveries of the application: this claim holds the lock of its row in `app_pace`, or on SQLite the write lock.
 
     A lane that gets nothing is given a turn: the next start that is not another lane's turn. So each start wakes one
     lane, however many wait, and a lane goes to the back of the line after each start. The lane whose turn comes may

@@ -177,9 +177,10 @@ class Division:
         return after
 
     def join_line(self, lane: Lane, floor: datetime) -> tuple[Lane, datetime]:
-        """Give a turn to a lane that may not start now, because its application has reached its rate limit.
+        """Give a turn to a lane that may start no request now, because its application has reached its rate limit.
 
-        Return the lane, and when to check it again.
+        Return the lane, and when a claim should check it again. None of the lane's waiting deliveries is due before
+        `floor`. If `floor` is in the future, the lane gets no turn and is checked at that time.
         """
         if floor > self.now:  # nothing is due yet
             return replace(lane, turn_at=None), floor

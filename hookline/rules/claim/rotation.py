@@ -40,10 +40,11 @@ class Rotation:
         self._active = more and (self._active or len(set(apps)) < tokens)
 
     def visited(self, last: int | None, *, took: float, now: float) -> None:
-        """Continue below the application `last`; None starts again at the top.
+        """Note that a look-up, which took `took` seconds, ended at the application `last`.
 
-        After a slow look-up, the rotation pauses. The look-up was slow because it skipped many wake tokens that are
-        not due yet, or on PostgreSQL dead wake tokens that a long transaction keeps.
+        The next look-up visits applications with lower numbers. If `last` is None, it starts again at the highest
+        number. After a slow look-up, the rotation pauses. The look-up was slow because it skipped many wake tokens that
+        are not due yet, or on PostgreSQL dead wake tokens that a long transaction keeps.
         """
         self.below = _TOP if last is None else last
         self._rest_until = now + min(LOOK_REST, 10 * took - 0.1)

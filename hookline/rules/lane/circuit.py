@@ -103,11 +103,12 @@ def reset(lane: Lane, *, now: datetime, cause: str) -> Fold:
 def open_by_hand(
     lane: Lane, *, now: datetime, until: datetime | None, cause: str, policy: CircuitPolicy, chance: random.Random
 ) -> Fold:
-    """Return the lane after an operator opened its circuit, until the given time or for the usual cooldown. A probe
-    follows.
+    """Return the lane after an operator opened its circuit. Nothing is sent until the given time, or for the usual
+    cooldown. Then a probe is sent.
 
-    The failure count restarts, because the lane does not fail while nothing is sent. The cooldown does not grow. A
-    probe that is in flight keeps the lane until its lease ends. The caller must wake the lane.
+    The failure count restarts, because the lane does not fail while nothing is sent. The cooldown does not grow. If
+    a probe is in flight now, the next probe is not sent before the lease of the first one ends. The caller must wake
+    the lane.
     """
     step = _Step(now, policy, chance)
     opened = step.open(lane, LaneEventKind.CIRCUIT_OPENED, cause)
@@ -226,8 +227,9 @@ class _Step:
                 return lane
 
     def _widen(self, lane: Lane, cause: str) -> Lane:
-        """Double the window, at most once per `recovery_step`. Close the circuit when the window has reached its end
-        size."""
+        """Double the window, which is the maximum number of requests in flight while the circuit recovers. If the
+        window would then exceed `recovery_done`, close the circuit instead. Do neither until `recovery_step` seconds
+        after the window last changed."""
         window, since = lane.window or self.policy.recovery_window, lane.window_at or self.now
         if (self.now - since).total_seconds() < self.policy.recovery_step:
             return lane

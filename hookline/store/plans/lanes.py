@@ -54,7 +54,7 @@ class Lanes(Plans):
         return found[0] if found else None
 
     def _lane_views(self, nos: Sequence[int], counted: int) -> Plan[list[LaneView]]:
-        """Return the lanes in the order of `nos`. The open deliveries of each lane are counted up to `counted`."""
+        """Return the lanes in the order of `nos`. The count of open deliveries of each lane stops at `counted`."""
         found = yield Step("lane_views", nos=nos, counted=counted)
         views = {each["endpoint_no"]: rows.lane_view(each, self._reading, counted) for each in found}
         return [views[no] for no in nos if no in views]

@@ -140,7 +140,8 @@ class Operators(Plans):
 
     @changes
     def forgive(self, subjects: Sequence[bytes]) -> Plan[None]:
-        """Forget the failed logins of these subjects after a correct password."""
+        """Delete these counters of failed logins, after a correct password. A subject is a hash that identifies one
+        counter (see `security/lockout.py`)."""
         yield Batch("guess_forgive", [{"subject": subject} for subject in sorted(subjects)])
 
 

@@ -38,12 +38,15 @@ class Redelivery(Protocol):
     """The plans of a replay that each engine writes in its own way."""
 
     def replay(self, where: DeadFilter, limit: int) -> Plan[list[Row]]:
-        """Turn matching dead letters back into deliveries and wake their lanes. Return `endpoint_no`, `count`, `first`
-        and `at` per endpoint."""
+        """Turn up to `limit` matching dead letters back into deliveries and wake their lanes.
+
+        Return a row for each endpoint: `endpoint_no`, `count` (of its replayed dead letters), `first` (the lowest
+        delivery id among them) and `at` (the time of the change).
+        """
 
     def resolve(self, where: DeadFilter, text: str, limit: int) -> Plan[list[Row]]:
-        """Resolve matching dead letters and wake the queues that they blocked. Return `endpoint_no`, `count`, `first`
-        and `at` per endpoint."""
+        """Resolve up to `limit` matching dead letters and wake the queues that they blocked. Return the same columns
+        as `replay`, for the resolved dead letters of each endpoint."""
 
     def deliver(self, endpoint: Endpoint, window: Window, message_ids: Sequence[str]) -> Plan[int]:
         """Create a manual delivery of each message, due no earlier than its `deliver_at`. Return their number."""

@@ -178,7 +178,7 @@ def app_pace(row: Row, read: Reading) -> AppPace:
 
 
 def lane_view(row: Row, read: Reading, counted: int) -> LaneView:
-    """Read a lane for display. Open deliveries were counted up to `counted`."""
+    """Read a lane for display. The query stopped at `counted` when it counted the open deliveries of the lane."""
     return read.struct(LaneView, row, lane=lane(row, read), more=row["depth"] >= counted)
 
 
