@@ -264,8 +264,8 @@ class Worker:
         return InFlight(job, self._targets.get(job.endpoint_no), claimed, claimed + startable_for)
 
     def _needs_new_connection(self, attempt: InFlight) -> bool:
-        """Return whether this or the previous attempt used a dead connection. Other connections of that age may be
-        dead too."""
+        """Return whether the request must use a new connection. It must if this attempt failed before any of it was
+        sent, or if the connection of the delivery's previous attempt broke: other open connections may be dead too."""
         if attempt.job.delivery_id not in self._fresh:
             return attempt.resent
         self._fresh.discard(attempt.job.delivery_id)

@@ -30,8 +30,8 @@ _decoder = msgspec.json.Decoder(_Marker)
 
 
 def path_of(database: str | os.PathLike[str]) -> Path:
-    """Return the path of the marker file: beside the real database file, like its WAL, not beside a symbolic link to
-    it."""
+    """Return the path of the marker file, which names the last relayed row. It is beside the real database file, like
+    the WAL, and not beside a symbolic link to the database."""
     return Path(os.path.realpath(database) + _SUFFIX)
 
 

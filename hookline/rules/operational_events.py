@@ -243,7 +243,8 @@ def of_deliveries(notes: Iterable[Note], subjects: Mapping[int, Subject]) -> lis
 
 
 def without_attempt(events: Sequence[DeliveryEvent]) -> list[DeliveryEvent]:
-    """Return the changes whose last attempt the store must read."""
+    """Return the events that lack the last attempt of their delivery although it had attempts. The store must read
+    these attempts."""
     return [event for event in events if event.last is None and event.sent]
 
 

@@ -144,7 +144,8 @@ def refused(result: Result, burial: RecordReport) -> RecordReport:
 
 
 def lost_of(results: Sequence[Result], held: Collection[str]) -> tuple[str, ...]:
-    """Return the ids of the attempts whose claim was lost."""
+    """Return the ids of the attempts whose claim was lost. `held` has the ids of the attempts whose claims were
+    not lost."""
     if len(held) == len(results):
         return ()
     recorded = frozenset(held)

@@ -62,7 +62,8 @@ TOKENS = Rule(free=20, first=10, longest=300, window=900)  # keys and tokens, fr
 
 
 class Subjects(Struct, frozen=True):
-    """The counters that a failed guess increases, and those that a successful sign-in resets."""
+    """The counters of failed sign-ins that one sign-in increases before it is checked, and those that it resets if it
+    succeeds."""
 
     rules: dict[bytes, Lock]
     forgiven: tuple[bytes, ...]  # the counters that a successful sign-in resets
@@ -110,7 +111,8 @@ def token(key: bytes, address: str) -> Subjects:
 
 
 def network(address: str) -> str:
-    """Return the network of a client's address: the IPv4 address itself, or the IPv6 prefix."""
+    """Return the network of a client's address: an IPv4 address itself, or the /64 prefix of an IPv6 address. All
+    clients without a valid address share one name."""
     try:
         found = ip_address(address)
     except ValueError:

@@ -201,7 +201,8 @@ class Connection(HttpToolsProtocol):
         return True
 
     def _answer(self, app: ASGIApp) -> None:
-        """Send a response after those that are still pending, and then close the connection."""
+        """Send the response of `app`, which refuses an invalid request, and then close the connection. Responses to
+        earlier requests of this connection are sent first."""
         last = self.cycle
         self.cycle = RequestResponseCycle(
             scope={"type": "http", "method": "GET", "path": "", "headers": []},  # type: ignore[typeddict-item]

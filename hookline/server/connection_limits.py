@@ -130,8 +130,11 @@ class ConnectionLimits:
         return self._by_address.setdefault(place, _Share(self._per_address, self._held_per_address, place))
 
     def _make_room(self, full: _Share, connection: Connection) -> bool:
-        """End another connection if possible. Return whether the new one may stay. An ended connection counts until
-        `leave`."""
+        """End another connection, if possible, in favour of the new `connection`. Return whether the new one may stay.
+
+        If none can be ended, the new one may stay as one of a few connections beyond the limit, whose requests get
+        503. An ended connection is part of `count` until `leave` is called for it.
+        """
         self._log(full)
         ended = self._end_another(full)
         if ended is None and not full.has_spare:

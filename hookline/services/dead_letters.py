@@ -75,8 +75,8 @@ async def filter_of(deps: Deps, by: Caller, given: DeadLetterQuery) -> DeadFilte
 
 
 async def matching(deps: Deps, by: Caller, given: DeadLetterQuery, note: str | None = None) -> DeadFilter:
-    """Return the filter of a task that replays dead letters, or resolves them with a note. The query must exclude
-    resolved dead letters."""
+    """Return the filter of a task that replays or resolves dead letters. `note` is the text that a task stores with
+    the dead letters that it resolves. Raise `InvalidInput` unless the query excludes resolved dead letters."""
     if note is not None:
         catalogue.check_note(note)
     if given.resolved is not False:

@@ -122,7 +122,8 @@ def values(given: In, shape: type[Struct]) -> dict[str, Any]:
 
 
 def as_sent(error: InvalidInput, given: object) -> InvalidInput:
-    """Return the error with the name that the request has for the field. Older SDKs do not have the newer name."""
+    """Return the error with the field name that the request used. Requests of older SDKs have older names for some
+    fields."""
     older = (_OLDER | {"feature_flags": "feature_flag"}).get(error.field)
     if older is None or _is_set(given, error.field) or not _is_set(given, older):
         return error

@@ -142,7 +142,8 @@ def examine(
 
 
 def is_new(claim: Claim, claims: set[bytes]) -> bool:
-    """Return False if another middleware around this one already handles the claim of the same request."""
+    """Add the key of `claim` to `claims`, the keys that middlewares around this one handle for the same request.
+    Return False if the key is already there: then this middleware leaves it to the other one."""
     if claim.key in claims:
         return False
     claims.add(claim.key)

@@ -26,7 +26,7 @@ _MISSING = ("42P01", "3F000", "42703")  # undefined_table, invalid_schema_name, 
 
 
 class _Keys:
-    """The methods of both stores, as coroutines."""
+    """The methods of `PostgresKeys` and `AsyncPostgresKeys`, as coroutines."""
 
     def __init__(self, statements: Statements, source: Source) -> None:
         self._sql = statements

@@ -126,9 +126,11 @@ class Slots:
                 self._lines.setdefault(app_no, {}).setdefault(endpoint_no)
 
     def next_in_line(self, done: Iterable[LeasedDelivery]) -> set[int]:
-        """Return the endpoints to wake when these deliveries are recorded: one lane for each slot that comes free.
+        """Return the endpoints to wake that wait for slots, when the outcomes of these deliveries are recorded.
 
-        Call `leave_line` once the record that wakes them is committed.
+        An endpoint of `done` is woken if it waits because it held as many slots as one lane may. If endpoints wait
+        because their application held as many slots as it may, one of them is woken for each of its deliveries in
+        `done`. Call `leave_line` once the transaction that wakes them is committed.
         """
         jobs = list(done) if self._full_lanes or self._lines else []
         woken = self._full_lanes.intersection(job.endpoint_no for job in jobs)
@@ -220,9 +222,10 @@ class StartBudget:
 
 
 def _rate_start(tat: datetime | None, now: datetime, forgiven: timedelta) -> datetime:
-    """Return the time that the rate limit takes for `now`.
+    """Return the time at which the rate limit counts a claim that is made `now`.
 
-    A claim that comes after `tat` counts as made up to `forgiven` earlier, but not before `tat`. So a short delay of
-    one claim does not delay all later turns.
+    `tat` is the time at which the rate limit expects the next request. A claim after `tat` counts as if it had been
+    made earlier: by `forgiven`, but not before `tat`. So a short delay of one claim does not delay the turns of all
+    later ones.
     """
     return now if tat is None else min(now, max(tat, now - forgiven))

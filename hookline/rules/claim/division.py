@@ -47,7 +47,8 @@ class Division:
     # ── rates of applications ──
 
     def unpaced(self, lanes: Sequence[Lane]) -> dict[int, float]:
-        """Return the rates of the applications whose pace was not read yet."""
+        """Return the rate limit of each application of these lanes that has one, by application number. Leave out
+        applications whose rate limiter state (`AppPace`) this claim has already read."""
         rates: dict[int, float] = {}
         for lane in lanes:
             if lane.app_rate is not None and lane.app_no not in self._starts:

@@ -205,8 +205,8 @@ class _Step:
         return after
 
     def _neutral(self, lane: Lane, outcome: LaneOutcome) -> Lane:
-        """Handle an outcome that says nothing about health: released, lost or ambiguous. A new probe may start at
-        once."""
+        """Handle an outcome that says nothing about health: released, lost or ambiguous. If the attempt was a probe, a
+        new probe may start at once."""
         if outcome.probe and lane.circuit == Circuit.HALF_OPEN:
             return replace(lane, circuit=Circuit.OPEN, probe_at=self.now, epoch=lane.epoch + 1)
         return lane

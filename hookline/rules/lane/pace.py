@@ -32,13 +32,18 @@ QUIET = timedelta(minutes=10)  # the pace is removed after this time without a c
 
 
 def can_slow(lane: Lane, policy: CircuitPolicy) -> bool:
-    """Return whether the lane can still slow down, so that a complaint need not count as a failure."""
+    """Return whether the lane has no rate limit, or one above the lowest pace. If so, a complaint (such as a 429) can
+    lower the pace and need not count as a failure."""
     rate = effective_rate(lane, policy)
     return rate is None or rate > FLOOR
 
 
 def lower_pace(lane: Lane, *, now: datetime, claimed_at: datetime | None, policy: CircuitPolicy) -> Lane:
-    """Lower the pace after a complaint. It is ignored if its request was claimed before the pace was last lowered."""
+    """Lower the pace after a complaint, such as a 429.
+
+    The pace stays the same if it was last lowered less than `recovery_step` seconds ago, or after the request that got
+    the complaint was claimed.
+    """
     if not _passed(lane.slowed_at, now, policy) or _before(claimed_at, lane.slowed_at):
         return lane
     rate = effective_rate(lane, policy)
@@ -52,7 +57,11 @@ def lower_pace(lane: Lane, *, now: datetime, claimed_at: datetime | None, policy
 
 
 def raise_pace(lane: Lane, *, now: datetime, claimed_at: datetime | None, policy: CircuitPolicy) -> Lane:
-    """Raise the pace after a success. It is ignored if its request was claimed before the pace last changed."""
+    """Raise the pace after a successful request, or remove the pace if the lane no longer needs one.
+
+    The pace is not raised if it last changed less than `recovery_step` seconds ago, or after the successful request
+    was claimed.
+    """
     if lane.pace is None:
         return lane
     if lane.slowed_at is None or now - lane.slowed_at >= QUIET:

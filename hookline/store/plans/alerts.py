@@ -45,7 +45,7 @@ class Alerts(Plans):
 
     @reads
     def alert_checks(self, seconds: float) -> Plan[EarlierChecks]:
-        """Return the times at which the alert rules were checked in the last `seconds` seconds, or a longer period."""
+        """Return the checks of the alert rules in the last `seconds` seconds, or in the last minute if longer."""
         found = yield Step("alert_checks", kept=timedelta(seconds=max(seconds, MIN_SECONDS)))
         now = self._reading.instant((yield from value("now")))
         return EarlierChecks(now=now, checks=[self._reading.struct(EarlierCheck, each) for each in found])

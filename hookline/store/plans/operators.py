@@ -115,12 +115,12 @@ class Operators(Plans):
 
     @changes
     def take_guess(self, rules: Mapping[bytes, Lock]) -> Plan[datetime | None]:
-        """Count a login attempt against each subject before the password is checked. Otherwise parallel attempts would
-        bypass the limit.
+        """Count a login attempt for each subject: a hash that stands for a name, a network, both, or a browser. The
+        attempt is counted before the password is checked. Otherwise parallel attempts would bypass the limit.
 
-        If a subject is locked, count nothing and return the end of the longest lock: the caller must not check the
-        password. Each subject has its own rule, which must be a pure function. Locks are first read without row locks,
-        so that a locked-out user who keeps trying costs little and writes nothing.
+        If a subject is locked out, count nothing and return when a lockout ends: the caller must not check the
+        password. `rules` has a pure function for each subject, which returns its new count and lockout. Lockouts are
+        first read without row locks, so that a locked-out user who keeps trying costs little and writes nothing.
         """
         subjects = sorted(rules)  # sorted, so that two concurrent logins lock subjects in one order
         for subject in subjects:

@@ -56,8 +56,9 @@ class _Lanes:
         self.admitted: list[Admission] = []
 
     def lower_floors(self, floors: Mapping[int, datetime]) -> None:
-        """Lower the floor of each lane, which is the earliest due time that the claim looks for. A promoted delivery
-        keeps its due time, which may be earlier than the floor in the wake token."""
+        """Lower the floor of each given lane: the earliest due time that the claim looks for. A delivery of a
+        queue that this claim has made available keeps its due time, which may be earlier than the floor in the wake
+        token."""
         self.floors |= {no: min(floor, self.floors[no]) for no, floor in floors.items()}
 
 
@@ -132,8 +133,9 @@ class Claim:
             locked.lanes = division.line_up(locked.lanes)
 
     async def _claim_lanes(self, connection: Connection, tokens: int) -> list[Any]:
-        """Find due lanes from their wake tokens: usually those after the watermark, sometimes all (a full scan). While
-        a long transaction runs, deleted wake tokens stay in the index, so a full scan is slow."""
+        """Find due lanes by their wake tokens. Most claims read only wake tokens after the watermark: the time up to
+        which earlier claims have read them. Some claims read wake tokens of any age (a full scan). A full scan is
+        slow while a long transaction runs, because deleted wake tokens then stay in the index."""
         if clock.monotonic() < self._full_scan_at:
             found = await self._find_lanes(connection, self._watermark, tokens, 0)
             if found or not self._may_scan_all():

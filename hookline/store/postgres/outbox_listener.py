@@ -135,8 +135,8 @@ class OutboxWatch:
         return self._poll
 
     def _release_soon(self) -> None:
-        """Release the lock that says that the leader sleeps. This runs in the background, because a busy relay must
-        not wait for it."""
+        """Release the lock that tells publishers that the leader (this relay) sleeps and must be notified. The release
+        runs in the background, because a busy relay must not wait for it."""
         if self._asleep:
             self._asleep = False
             self._releasing = asyncio.get_running_loop().create_task(self._release_sleep_lock())

@@ -154,8 +154,9 @@ def _tokens(results: Sequence[Result], wake: Collection[int]) -> dict[int, str |
 
 
 def _receipt(result: Result) -> tuple[Any, ...]:
-    """Build a `hookline.receipt`. It is a tuple, because the driver encodes a tuple without checks. In an array it
-    would check every element."""
+    """Return the result of an attempt as a value of the SQL type `hookline.receipt`. It is a tuple of
+    all columns, because the driver encodes the fields of a tuple without the checks that it makes for each element of
+    an array."""
     job, sent, timing = result.job, result.sent, result.sent.timing
     return (
         job.delivery_id,

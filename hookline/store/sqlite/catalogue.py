@@ -16,8 +16,8 @@ class SqliteCatalogue(Catalogue):
         self._db = database
 
     async def _renew_held(self, endpoint_no: int, status: EndpointStatus) -> None:
-        """Restart time budgets while the lane is still paused. One transaction over a long backlog would block other
-        writes."""
+        """Before a paused endpoint changes its status, restart the time budgets of its waiting and queued
+        deliveries, in batches. If one transaction did this for a long backlog, it would block other writes."""
         if status == EndpointStatus.PAUSED:
             return
         found = await self.endpoints_for([endpoint_no])

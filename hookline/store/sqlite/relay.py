@@ -48,8 +48,11 @@ def relay(tx: Tx, limit: int) -> RelayReport:
 def take(
     tx: Tx, copied: Sequence[OutboxRow], source: str, place: OutboxPlace | None, after: OutboxPlace | None
 ) -> RelayReport | None:
-    """Accept copied rows. The copy position is moved first. None: another process moved it before, and nothing is
-    written."""
+    """Accept rows that were copied from an application's outbox.
+
+    First move the source's stored place from `after` to `place`. Return None and write nothing if the stored place is
+    no longer `after`, because another process has moved it.
+    """
     if place is not None and not _moved(tx, source, place, after):
         return None
     batch = _RelayBatch(tx)

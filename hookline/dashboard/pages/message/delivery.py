@@ -67,7 +67,8 @@ class DeliveryView(Struct, frozen=True, kw_only=True):
 
 
 def section(context: PageContext, view: DeliveryView, *, alone: bool) -> Safe:
-    """Return the section of one delivery. `alone` means that it is the only one, so nothing is folded."""
+    """Return the section of one delivery. If it succeeded, its details are collapsed, unless it is the only delivery
+    (`alone`)."""
     history, delivery = view.history, view.history.delivery
     where = None if view.gone else context.link(f"/endpoints/{delivery.endpoint_id}")
     url = history.url or (view.endpoint.url if view.endpoint else delivery.endpoint_id)
