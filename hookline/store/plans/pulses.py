@@ -20,8 +20,8 @@ from hookline.store.rows import Reading, Row
 # Maximum pulses that one call reads. Enough for two hours of 27 processes, or for a week with one pulse per minute.
 MAX_READ = 20_000
 MAX_ROLLED = 5_000
-# Maximum rows that one call deletes from each of the two activity tables: this many with minutes, and this many with
-# quarter hours.
+# Maximum rows that one statement deletes. `roll_pulses` runs four such statements: for the sums per minute and those
+# per quarter hour, in each of the two activity tables.
 MAX_RETIRED = 20_000
 
 _MINUTE = timedelta(minutes=1)
