@@ -33,9 +33,9 @@ async def endpoints(store: Store) -> dict[str, Endpoint]:
 
 
 async def settle(store: Store, guard: Guard, channels: Channels) -> None:
-    """Create, change or delete the endpoints to match the configuration.
+    """Create, change or delete the endpoints of the alert channels, so that they match the alert settings.
 
-    Every process does this when it starts, so all processes must have the same configuration.
+    Every process does this when it starts, so all processes must have the same alert settings.
     """
     if not any(channels.urls.values()) and await find(store) is None:
         return
