@@ -77,14 +77,15 @@ FLOWS = {"once": once, "worker": work}
 
 
 class Child:
-    """A forked process that handles one copy. It reports its steps through a pipe."""
+    """A forked process that handles one copy. It reports its steps through a pipe. After the step with the number
+    `stop_after` it waits for its end."""
 
-    def __init__(self, flow: str, shop: Shop, key: str) -> None:
+    def __init__(self, flow: str, shop: Shop, key: str, *, stop_after: int | None = None) -> None:
         self.told = ""
         self._read, write = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
-            _live(flow, shop, key, write)
+            _live(flow, shop, key, write, stop_after)
         os.close(write)
 
     def await_told(self, letters: int) -> None:
@@ -110,17 +111,22 @@ class Child:
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
-def _live(flow: str, shop: Shop, key: str, pipe: int) -> NoReturn:
+def _live(flow: str, shop: Shop, key: str, pipe: int, stop_after: int | None) -> NoReturn:
+    steps = 0
+
+    def tell(letter: str) -> None:
+        nonlocal steps
+        os.write(pipe, letter.encode())
+        steps += 1
+        if steps == stop_after:
+            signal.pause()
+
     code = 1
     try:
-        FLOWS[flow](shop, key, lambda letter: void(os.write(pipe, letter.encode())))
+        FLOWS[flow](shop, key, tell)
         code = 0
     finally:
         os._exit(code)
-
-
-def void(_: object) -> None:
-    pass
 
 
 # ── rounds ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -133,7 +139,7 @@ def play(flow: str, shop: Shop, rounds: int, chance: random.Random) -> Counter[s
         if flow == "worker":
             shop.accept(key)
         for _ in range(chance.randint(1, 2)):
-            places[_kill_one(Child(flow, shop, key), chance)] += 1
+            places[_kill_one(flow, shop, key, chance)] += 1
         rivals = [Child(flow, shop, key) for _ in range(chance.randint(1, 2))]
         codes = [rival.wait() for rival in rivals]
         if any(codes):
@@ -144,11 +150,14 @@ def play(flow: str, shop: Shop, rounds: int, chance: random.Random) -> Counter[s
     return places
 
 
-def _kill_one(victim: Child, chance: random.Random) -> str:
-    """Kill the process after a random number of steps and a short random delay. The kill may hit the middle of a
-    statement or a commit."""
-    victim.await_told(chance.randint(0, 5))
-    time.sleep(chance.choice((0.0, chance.uniform(0.0, 0.002))))
+def _kill_one(flow: str, shop: Shop, key: str, chance: random.Random) -> str:
+    """Kill a copy after a random number of steps. Half of the copies stop at that step, so that their kill hits it even
+    on a busy machine. The others go on for a short random time, so that their kill may hit the middle of a statement
+    or a commit."""
+    steps, stops = chance.randint(0, 5), chance.choice((True, False))
+    victim = Child(flow, shop, key, stop_after=steps if stops else None)
+    victim.await_told(steps)
+    time.sleep(0.0 if stops else chance.uniform(0.0, 0.002))
     return victim.kill()
 
 
