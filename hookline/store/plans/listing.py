@@ -55,7 +55,7 @@ def rare(where: MessageFilter) -> bool:
         return True
     match where:
         case AttemptFilter():
-            # A filter for all failed attempts needs no limit, because an index contains only these attempts.
+            # The scan for all failed attempts needs no limit of rows, because an index contains only failed attempts.
             return where.code_class is not None or where.delivered is True
         case AttemptedFilter():
             # The listing shows each message once. A message may have many further attempts, which the scan must skip.
