@@ -173,7 +173,7 @@ async def _deliver(store: Store, config: Config, app: Application) -> tuple[floa
     delivered = 0
     while delivered < MESSAGES:
         delivered += await logged.get()
-    await asyncio.sleep(IDLE)
+    await asyncio.sleep(IDLE)  # nothing tells when a worker falls asleep
     began = time.monotonic()
     IGNORED.set(True)
     await store.pipeline.ingest([factory.new_message(app.no, payload=BODY)])

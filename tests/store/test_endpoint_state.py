@@ -171,7 +171,7 @@ async def test_the_actor_of_a_change_is_stored(scene: Scene) -> None:
     for actor in actors:
         await scene.store.catalogue.open_circuit(endpoint.no, "by hand", actor=actor)
     await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.PAUSED, "by hand", actor=DEPLOY)
-    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "by whoever")
+    await scene.store.catalogue.set_endpoint_status(endpoint.no, EndpointStatus.ACTIVE, "without an actor")
     events = await scene.store.history.lane_events(endpoint.no)
     assert [event.actor for event in events] == [None, DEPLOY, *reversed(actors)]
 

@@ -175,6 +175,7 @@ def test_statistics_are_complete_only_if_every_figure_is_below_the_limit() -> No
 def stats_from(answers: dict[str, list[tuple[int, ...]]]) -> Stats:
     """Run the plan with these rows for its statements, and zeros for the others."""
     now = clock.wall()
+    # The decorator hides the generator, whose statement this test explains.
     plan: Any = Statistics._stats.__wrapped__(  # type: ignore[attr-defined]
         None, StatsFilter(org_id="org", since=now - HOUR, until=now, endpoint_no=1)
     )

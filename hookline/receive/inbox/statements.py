@@ -73,7 +73,7 @@ SELECT :flow, :scope, :key, NOW WHERE NOT EXISTS (SELECT 1 FROM fresh)
 
 
 def _with(first: str, effect: str = "SELECT 1", copy: str = "SELECT 1") -> Pair:
-    return Pair(f"WITH fresh AS ({first}), effect AS ({effect}), copy AS ({copy}) SELECT 1 FROM fresh")  # noqa: S608
+    return Pair(f"WITH fresh AS ({first}), effect AS ({effect}), copy AS ({copy}) SELECT 1 FROM fresh")  # noqa: S608  constants
 
 
 # A copy waits here until the transaction of the first request ends.

@@ -157,7 +157,7 @@ def _kill_one(flow: str, shop: Shop, key: str, chance: random.Random) -> str:
     steps, stops = chance.randint(0, 5), chance.choice((True, False))
     victim = Child(flow, shop, key, stop_after=steps if stops else None)
     victim.await_told(steps)
-    time.sleep(0.0 if stops else chance.uniform(0.0, 0.002))
+    time.sleep(0.0 if stops else chance.uniform(0.0, 0.002))  # the kill comes at a random moment, not at an event
     return victim.kill()
 
 
