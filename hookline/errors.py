@@ -52,7 +52,7 @@ class Conflict(HooklineError):
 
 
 class TooManyEndpoints(Conflict):
-    """The application has the maximum number of endpoints that its customer may create."""
+    """The application already has the maximum number of endpoints that its customer may create."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"the application has reached its limit of {limit} endpoints: delete one first")
@@ -76,16 +76,19 @@ class SignatureError(HooklineError):
 
 class VerificationCode(StrEnum):
     MISSING_HEADER = "missing_header"
-    MALFORMED_HEADER = "malformed_header"  # a header has the wrong form, or is repeated
-    MALFORMED_BODY = "malformed_body"  # the body is not raw bytes, or it is not the expected form or JSON
+    MALFORMED_HEADER = "malformed_header"  # a header has the wrong format, or is repeated
+    # One of three checks failed: the verifier needs the body as bytes and not as a parsed value, the body of a webhook
+    # from Twilio must be a form, and `Webhook.json` needs JSON of the expected type.
+    MALFORMED_BODY = "malformed_body"
     MALFORMED_URL = "malformed_url"  # only for Twilio, which signs the URL
     TIMESTAMP_TOO_OLD = "timestamp_too_old"
     TIMESTAMP_TOO_NEW = "timestamp_too_new"
-    NO_MATCH = "no_match"  # the form is right, but no signature was made with one of the secrets
+    NO_MATCH = "no_match"  # the request is well-formed, but no signature was made with one of the secrets
 
 
 class VerificationError(SignatureError):
-    """A received webhook cannot be verified: it is malformed, too old, or not signed with one of the secrets."""
+    """A received webhook cannot be verified: it is malformed, too old, too new, or not signed with one of the
+    secrets."""
 
     def __init__(self, code: VerificationCode, message: str) -> None:
         super().__init__(message)

@@ -63,7 +63,7 @@ def _encode(prefix: str, number: int) -> str:
 
 
 def minted_at(public_id: str) -> datetime | None:
-    """Return the time at which the id was made, to within 4 ms. None if the id does not have this form."""
+    """Return the time at which the id was made, to within 4 ms. None if the id does not have the form of `mint`."""
     body = public_id.rpartition("_")[2]
     if len(body) != _LENGTH:
         return None

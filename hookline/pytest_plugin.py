@@ -1,5 +1,7 @@
-"""pytest fixtures for applications that publish. Every pytest run loads this module, so it imports the rest only when
-used."""
+"""pytest fixtures for applications that publish.
+
+Every pytest run loads this module, so each fixture imports other modules of Hookline only when a test uses the fixture.
+"""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def create_app(services: WebContext, pages: Sequence[BaseRoute] = ()) -> ASGIApp
 
 
 def _most_specific_first(found: tuple[str, dict[str, Operation]]) -> list[bool]:
-    """Sort key that puts `/dead-letter/stats` before `/dead-letter/{id}`."""
+    """Return a sort key that puts `/dead-letter/stats` before `/dead-letter/{id}`."""
     return [step.startswith("{") for step in found[0].split("/")]
 
 

@@ -61,7 +61,7 @@ class Operation(Access, frozen=True, kw_only=True):
     body_decoded: bool = False  # the handler takes the decoded body; otherwise it reads the body itself
     query: type[Query] | None = None
     traced: bool = False  # the operation continues the trace of the request's `traceparent` header
-    own: bool = False  # the operation changes the token that the caller sends
+    own: bool = False  # the operation acts on the caller's token, so an idempotency key counts only for that token
     old_names: tuple[str, ...] = ()  # other paths that call the same operation
 
     @property

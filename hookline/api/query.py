@@ -20,7 +20,8 @@ T = TypeVar("T")
 NONE = QueryParams()
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-# Matches the text of a msgspec error for a value of the right type that is too large, too small or too long.
+# Matches the text of a msgspec error for a value of the right type that is too large, too small, too long or too short,
+# or does not match a pattern.
 _BOUND = re.compile(r"^Expected .*(<=|>=|length|matching)")
 _DATE = re.compile(r"\d{4}-")  # a time must start like this, because msgspec would also accept seconds since 1970
 
@@ -34,8 +35,8 @@ class _Field(NamedTuple):
 def decode(params: QueryParams, shape: type[T]) -> T:
     """Decode the parameters.
 
-    A value of the wrong type gets a 400, and a value that is too large, too small or too long gets a 422, as in Svix's
-    server.
+    As in Svix's server, a value of the wrong type gets a 400. A value of the right type that breaks a limit (of size,
+    length or pattern) gets a 422.
     """
     given = {
         field.name: _read(field, values)

@@ -58,9 +58,10 @@ async def listen(cmd: CreatingCommand, options: Options) -> None:
 
     hookline listen --port 9000 --secret whsec_... --fail-rate 0.3
 
-    While it runs, type `status 503`, `delay 2`, `fail 0.5` or `ok`, or POST {"status": 503, "delay": 0, "failRate": 0} to
-    /_hookline/behaviour. --register creates the application if it does not exist, and verifies with the endpoint's secret.
-    Set HOOKLINE_ALLOW_NETS=127.0.0.0/8 here and for `hookline serve`, which sends. --json prints one line per request.
+    While it runs, type `status 503`, `delay 2`, `fail 0.5` or `ok`, or POST {"status": 503, "delay": 0, "failRate": 0}
+    to /_hookline/behaviour. --register creates the application if it does not exist, and verifies with the endpoint's
+    secret. Set HOOKLINE_ALLOW_NETS=127.0.0.0/8 for `hookline serve`, which sends the webhooks, and with --register also
+    for this command. --json prints one line per request.
     """
     if options.ping and options.register is None:
         raise InvalidInput("--ping needs --register APP")
@@ -206,5 +207,6 @@ def _obey_stdin(out: Output, receiver: Receiver, loop: asyncio.AbstractEventLoop
 
 
 def _in_background() -> bool:
-    """Whether this is a background job of a shell. The kernel stops such a job when it reads from the terminal."""
+    """Return whether this process is a background job of a shell. The kernel stops such a job if it reads from the
+    terminal."""
     return sys.stdin.isatty() and os.getpgrp() != os.tcgetpgrp(sys.stdin.fileno())

@@ -17,7 +17,7 @@ from hookline.rules import units
 from hookline.services import lookup
 from hookline.store import Page
 
-LARGEST_NUMBER = 10**18 - 1  # the largest row number that both engines can store
+LARGEST_NUMBER = 10**18 - 1  # the largest id that an option accepts
 MAX_DAYS = 36_500.0
 
 Json = Annotated[bool, Option("--json", help="Print JSON.")]

@@ -1,4 +1,4 @@
-"""`relay`: relay outboxes only, until a signal or once."""
+"""`relay`: run only the relay, until a signal stops it, or with `--once` until no row waits."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ _Result = tuple[str, RelayReport | HooklineError]  # the URL of an outbox, and i
 
 
 async def _once(config: Config, urls: Sequence[str], out: Output) -> None:
-    """Relay every outbox once. If one fails, go on with the others."""
+    """Relay the waiting rows of every outbox. If an outbox fails, go on with the others."""
     with sockets.stop_on_signals() as stop:
         async with process.opened(config) as store:
             results = await _each(config, store, urls, stop)

@@ -23,7 +23,8 @@ def prepare() -> None:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let Ctrl-C end a blocking read in a coroutine. The handler of asyncio only cancels the task, and the read continues."""
+    """Let Ctrl-C end a blocking read in a coroutine. The handler of asyncio only cancels the task, and the read goes
+    on."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
@@ -32,7 +33,8 @@ def interruptible() -> Iterator[None]:
 
 
 def _open_missing() -> None:
-    """Connect closed standard streams to /dev/null. Otherwise a file or socket would get their number and our output."""
+    """Connect closed standard streams to /dev/null. Otherwise a file or socket that is opened later would get the file
+    descriptor of a standard stream, and Hookline would print into it."""
     while (number := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
         os.set_inheritable(number, True)
     os.close(number)
@@ -42,7 +44,8 @@ def _open_missing() -> None:
 
 
 def _escaped(error: UnicodeError) -> tuple[str, int]:
-    """Escape characters that the encoding of the output does not have, in the style of JSON. The command then goes on."""
+    """Escape characters that the encoding of the output does not have, in the style of JSON, so that the command does
+    not fail."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")

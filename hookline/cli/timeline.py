@@ -20,8 +20,8 @@ from hookline.model.endpoints import Endpoint
 from hookline.model.lanes import LaneEvent, LaneEventFilter, LaneEventKind, TimelineEntry
 from hookline.store import Page, Walk
 
-MAX_EVENTS = 10_000  # events that are read for one timeline
-PAGE = 1000  # events that are read at once
+MAX_EVENTS = 10_000  # maximum events that are read for one timeline: the newest ones
+PAGE = 1000  # maximum events of one read
 MAX_WINDOW = timedelta(days=3650)
 MIN_WIDTH, MAX_WIDTH = 24, 96  # characters of a bar
 
@@ -145,7 +145,7 @@ def _next(walk: Walk[TimelineEntry]) -> str | None:
 
 
 async def _last_before(opened: Session, endpoint: Endpoint, aspect: Aspect, start: datetime) -> TimelineEntry | None:
-    """Return the last event before the window that set the state at its start."""
+    """Return the event that set the state of this aspect at the start of the window; None if no event has set it."""
     where, iterator = LaneEventFilter(kinds=tuple(aspect.begins), until=start), None
     while True:
         walk = await opened.store.history.timeline(endpoint.no, where, Page(limit=1, iterator=iterator))

@@ -47,6 +47,9 @@ async def token(
 
     hookline token --revoke-all          after a token has leaked; API keys stay valid
 
+    `--revoke-all` revokes the tokens of the organization and of all its applications. With `--app`, it revokes only the
+    tokens of that application.
+
     Standard output has only the token or the link. Standard error has the time when it expires. A long-running service
     needs an API key instead: `hookline keys create NAME`.
     """

@@ -19,7 +19,7 @@ BLOCKS = " ▁▂▃▄▅▆▇█"
 QUIET = "bright_black"
 _LABEL = 10
 _NUMBER = 11
-FEWER_ALERTS = (3, 1)  # how many alerts to try if the screen is too small for all
+FEWER_ALERTS = (3, 1)  # if the screen is too small for all alerts, these numbers of alerts are tried in turn
 
 
 class Picture(Struct, frozen=True, kw_only=True):
@@ -27,7 +27,7 @@ class Picture(Struct, frozen=True, kw_only=True):
     overview: Overview
     depths: Depths
     alerts: list[Alert]  # alerts that fire now
-    unhealthy: dict[int, UnhealthyEndpoint]  # by number: endpoints that fail most, or whose circuit is not closed
+    unhealthy: dict[int, UnhealthyEndpoint]  # by endpoint number: those that fail most, or whose circuit is not closed
     trouble: str | None = None  # why the picture could not be updated
 
 

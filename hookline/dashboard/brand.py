@@ -65,13 +65,13 @@ def legible(color: str, grounds: tuple[str, ...]) -> str:
 
 
 def contrast(one: str, other: str) -> float:
-    """Return the contrast ratio of WCAG, from 1 to 21."""
+    """Return the contrast ratio of two colours as WCAG defines it, from 1 to 21."""
     low, high = sorted((_luminance(one), _luminance(other)))
     return (high + 0.05) / (low + 0.05)
 
 
 def _luminance(color: str) -> float:
-    """Return the relative luminance of WCAG."""
+    """Return the relative luminance of a colour as WCAG defines it."""
     red, green, blue = (_linear(part / 255) for part in bytes.fromhex(color[1:]))
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 

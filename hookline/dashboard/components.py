@@ -36,7 +36,7 @@ def state(name: str, words: Child = None) -> Safe:
 def count(number: int | None, noun: str, more: bool = False) -> str:
     """Return a number with its noun: `1,204 deliveries`, or with `more` set `at least 10,000 deliveries`.
 
-    The number is None if there are too many to count.
+    A `number` of None means that there are too many to count: `an uncounted number of deliveries`.
     """
     plural = f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2:-1] not in "aeiou" else f"{noun}s"
     if number is None:

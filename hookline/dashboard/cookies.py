@@ -45,12 +45,13 @@ class Cookies:
     def _name(self, request: Request, name: str, *, portal: bool) -> str:
         """Return the cookie name.
 
-        Browsers accept a `__Host-` cookie only over TLS, from this host and with the path `/`.
+        Over TLS it begins with `__Host-`. Browsers accept such a cookie only over TLS, from this host and with the
+        path `/`.
         """
         return f"{'__Host-' if self.secure(request) else ''}hookline_{'portal_' if portal else ''}{name}"
 
     def secure(self, request: Request) -> bool:
-        """Whether the browser uses TLS, even if a proxy terminates TLS and does not forward the scheme."""
+        """Return whether the browser uses TLS, even if a proxy terminates TLS and does not forward the scheme."""
         if request.url.scheme == "https":
             return True
         return self._public.scheme == "https" and request.headers.get("host", "").lower() == self._public.netloc.lower()

@@ -41,7 +41,8 @@ def quoted(text: str) -> str:
 
 
 def _argument(text: str) -> str:
-    """Quote a header or URL. A leading @ is replaced, because curl would read it as a file name."""
+    """Quote a header or URL. Replace unprintable characters with U+FFFD, and also a leading @, because curl would read
+    the rest as a file name."""
     safe = "".join(char if char.isprintable() else "\ufffd" for char in text)
     return quoted(f"\ufffd{safe[1:]}" if safe.startswith("@") else safe)
 

@@ -93,5 +93,5 @@ def limits(lane: Lane) -> list[str]:
 
 
 def ages(at: datetime, now: datetime) -> str:
-    """Return the age as text, such as `12 min 4 s`. Scripts do not update this text."""
+    """Return the age as text, such as `12 min 4 s`. The page's scripts do not update this text."""
     return lasting(max(1.0, (now - at).total_seconds()))

@@ -15,7 +15,10 @@ T = TypeVar("T")
 
 
 class FilterFields:
-    """`get` returns the text of a field of a URL or a form. `names` are the fields of the filter."""
+    """The fields of a filter as the user typed them, and their errors.
+
+    `get` returns the text of a field of a URL or a form. `names` are the fields of the filter.
+    """
 
     def __init__(self, get: Callable[[str], str | None], names: Iterable[str]) -> None:
         self.typed = {name: value for name in names if (value := get(name))}  # the fields that are not empty

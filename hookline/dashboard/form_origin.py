@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 
 def is_own_page(headers: Mapping[str, str], public_url: str | None) -> bool:
-    """Whether a page of this server sent the form, according to headers that only browsers can set.
+    """Return whether a page of this server sent the form, according to headers that only browsers can set.
 
     Without these headers the result is True, because the form's CSRF token is checked too.
     """
@@ -28,7 +28,12 @@ def _own_hosts(headers: Mapping[str, str], public_url: str | None) -> set[str]:
 
 
 def is_cross_site(headers: Mapping[str, str]) -> bool:
-    """Whether a page of another origin linked here. Over plain HTTP this is unknown, and the result is False."""
+    """Return whether a page of another origin caused the request, by a link, a form or a script. Another origin of the
+    same site counts too.
+
+    The answer comes from the header Sec-Fetch-Site. Browsers do not send this header over plain HTTP. The result is
+    then False.
+    """
     return headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
 
 
@@ -44,7 +49,7 @@ def came_from(headers: Mapping[str, str], public_url: str | None) -> str | None:
 
 
 def framed(headers: Mapping[str, str]) -> bool:
-    """Whether the browser requests the page for a frame of another page."""
+    """Return whether the browser requests the page for a frame of another page."""
     return headers.get("sec-fetch-dest", "") in ("iframe", "frame", "embed", "object", "fencedframe")
 
 

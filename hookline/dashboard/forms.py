@@ -1,6 +1,7 @@
 """Forms declared as lists of fields. A field has a label, its HTML, and a parser that converts its text to a value.
 
-A `Form` has the texts of the fields. They come from an object or from a posted form, and one function draws both.
+A `Form` has the texts of the fields. The texts come from a stored object or from a posted form. `Field.draw` does not
+need to know which.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from hookline.services.errors import http_status
 from hookline.store import Page as Rows
 from hookline.web.html import Child, Safe, tag
 
-MAX_APPS = 250  # applications in the drop-down list; if there are more, users can type an id
+MAX_APPS = 250  # maximum applications in the drop-down list; if there are more, users can type an id
 
 
 # ── fields ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -71,12 +72,12 @@ class Checkbox(Field):
 
 
 def values(fields: Iterable[Field], form: Form) -> dict[str, Any]:
-    """Return the value of each field by its attribute. Raise `InvalidInput` for an invalid field."""
+    """Return a dict from `Field.attribute` to the value of the field. Raise `InvalidInput` for an invalid field."""
     return {field.attribute: field.value(form) for field in fields}
 
 
 def filled(fields: Iterable[Field], found: object) -> dict[str, list[str]]:
-    """Return the texts of a form, from the attributes of the object that it shows."""
+    """Return the text of each field by its input name. The texts come from the attributes of `found`."""
     return {field.input_name: [_as_text(getattr(found, field.attribute))] for field in fields}
 
 

@@ -124,7 +124,7 @@ def _current(context: PageContext) -> str:
 
 
 def _may_open(context: PageContext, entry: Entry) -> bool:
-    """Whether this viewer may open the page of a navigation entry."""
+    """Return whether this viewer may open the page of a navigation entry."""
     in_portal = entry.portal or not context.viewer.portal
     return in_portal and (context.runs_deployment or not entry.deployment) and (context.may_change or not entry.full)
 

@@ -46,7 +46,10 @@ def wanted(request: Request) -> bool:
 
 
 def holders(context: PageContext) -> dict[Hashable, int]:
-    """Return the holders of this stream (session, application, organization), each with its limit of streams."""
+    """Return the holders of this stream, each with its maximum number of open streams.
+
+    A stream has a holder for its session, one for its organization, and in the portal also one for its application.
+    """
     found: dict[Hashable, int] = {context.viewer.csrf: MAX_PER_SESSION}
     if context.viewer.portal:
         found["customers of", context.app_no] = MAX_PER_APPLICATION
@@ -65,7 +68,10 @@ class Streams:
         self._open: Counter[Hashable] = Counter()
 
     def stream(self, holders: Mapping[Hashable, int], read: Read, every: float) -> Response:
-        """Open a stream, unless one of `holders` has reached its limit. `read` renders the live parts of the page."""
+        """Open a stream. Raise `Refused` with status 429 if one of its holders already has its maximum of open streams.
+
+        `holders` is the result of the function `holders`. `read` renders the live parts of the page.
+        """
         limits = {ALL: MAX_STREAMS, **holders}
         if any(self._open[holder] >= limit for holder, limit in limits.items()):
             raise Refused(429, "too many pages are open", retry_after=30)

@@ -63,7 +63,7 @@ class Viewer(Struct, frozen=True, kw_only=True):
 
     caller: Caller
     name: str  # shown at the top of the page
-    csrf: str  # the token that their forms must send
+    csrf: str  # the CSRF token that the forms of this person must send
     portal: bool = False
 
 
@@ -78,7 +78,7 @@ class PageContext:
         self.app = app  # the chosen application; never None in the portal
         self.param("app")  # raises for an invalid value, before any link repeats the value
         self.range = RANGES.get(self.param("range") or DEFAULT_RANGE)  # None: the URL names an unknown range
-        self.uses_range = False  # whether the page has read the range; only then the layout offers to pick one
+        self.uses_range = False  # whether the page has read the range; only then does the layout show the range picker
         self.regions: dict[str, Safe] = {}  # the live parts by their HTML id, in page order
 
     # ── parameters ──
@@ -190,7 +190,8 @@ class PageContext:
         return await lookup.message(self.deps, self.caller, MessageRef(message_id))
 
     async def names(self, app_ids: Iterable[str]) -> dict[str, str]:
-        """Return the names of these applications by id. The result is empty while one application is chosen."""
+        """Return the names of these applications by id. If the page shows one chosen application, return an empty dict,
+        because its lists then have no column for the application."""
         wanted = set(app_ids)
         return await self.store.catalogue.application_names(self.org_id, wanted) if wanted and self.app is None else {}
 

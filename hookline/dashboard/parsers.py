@@ -1,6 +1,6 @@
 """Parsers of the texts that people type into forms and filters.
 
-A parser gets the name of the field for its error, and the text.
+A parser takes the name of the field, for its error message, and the typed text.
 """
 
 from __future__ import annotations

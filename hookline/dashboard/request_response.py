@@ -14,7 +14,7 @@ from hookline.model.messages import Message
 from hookline.web.html import Child, Safe, join, tag
 
 MAX_FORMATTED = 16 * 1024  # bytes; a larger payload is not indented, and only its first bytes are shown
-MAX_INDENTED = 64 * 1024  # characters after indenting, because deep nesting makes a payload much longer
+MAX_INDENTED = 64 * 1024  # maximum bytes after indenting, which makes a deeply nested payload much longer
 
 # Control characters except line feeds and tabs, and characters that change the direction of text.
 _INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -26,7 +26,8 @@ def text(raw: bytes) -> str:
 
 
 def pretty(payload: bytes) -> str | None:
-    """Return indented JSON with unchanged numbers and keys. Return None if it is too large or nested too deeply."""
+    """Return the payload as indented JSON with unchanged numbers and keys. Return None if it is not JSON, too large or
+    nested too deeply."""
     if len(payload) > MAX_FORMATTED:
         return None
     try:

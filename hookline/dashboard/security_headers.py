@@ -6,7 +6,10 @@ from collections.abc import Sequence
 
 
 def policy(frames: Sequence[str] = ()) -> str:
-    """Allow only scripts, styles and images of this server, so that injected text cannot run or load anything."""
+    """Return the Content-Security-Policy of a page. `frames` are the origins that may show the page in a frame.
+
+    The browser loads only scripts, styles and images of this server, so injected text cannot run or load anything.
+    """
     ancestors = " ".join(frames) or "'none'"
     return (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "

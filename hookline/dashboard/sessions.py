@@ -139,8 +139,8 @@ class Sessions:
 
     async def _show(self, request: Request, *, portal: bool) -> Response:
         if not portal and form_origin.framed(request.headers):
-            # The sign-in page of operators never works in a frame. A portal link may be opened in a frame: the
-            # browser keeps the fragment of the link in this redirect.
+            # Operators cannot sign in inside a frame. A portal link leads to this page, too, and may be opened in a
+            # frame. So redirect to the portal's sign-in page. The browser keeps the link's fragment, which has the key.
             return RedirectResponse(f"{PORTAL}/login", 303, headers())
         asked = SignInForm(
             onward=form_origin.local_path(request.query_params.get("next", "")) or "",

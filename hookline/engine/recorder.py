@@ -92,8 +92,10 @@ class Recorder:
         return count
 
     async def _write(self) -> None:
-        """Release one batch of deliveries that were not sent, then record one batch of results. Parallel writes had
-        smaller batches and cost more."""
+        """Release one batch of deliveries that were not sent, then record one batch of results.
+
+        The two writes do not run in parallel, because parallel writes make smaller batches and cost more.
+        """
         if self._unsent:
             await self._write_batch(self._unsent, self._store.pipeline.release)
         if self._results:
@@ -113,7 +115,7 @@ class Recorder:
         report = await self._store.pipeline.record(batch, wake=wake)
         self._tally.recorded(batch, report, clock.monotonic() - began)
         self._slots.leave_line(wake)
-        # The batch is committed. An error of the log must not cause a second write.
+        # The batch is committed. An error while writing logs or traces must not cause a second write.
         with suppress(OSError):
             self._show(batch, report)
             _log_outcomes(kept(batch, report), report, self._name_of)
@@ -127,16 +129,17 @@ class Recorder:
     async def _write_or_keep(
         self, batch: list[T], queue: list[T], write: Callable[[list[T]], Awaitable[object]]
     ) -> None:
-        """Write a batch. Put it back at the start of its queue if the database is not reachable; halve it on any other
-        error."""
+        """Write a batch. If the database is not reachable, put the batch back at the start of its queue. On any other
+        error, write each half of the batch by itself, down to single items. Drop a single item that fails."""
         try:
             await write(batch)
         except StoreUnavailable as error:
             queue[:0] = batch
             await self._outage.failed("record", error, asyncio.Event())
         except Exception:
-            # This is a bug in Hookline, because the store itself sorts out bad data. It must not block the other
-            # outcomes. The lease of an outcome that cannot be written expires, and its delivery is retried.
+            # This is a bug in Hookline, because the store itself handles data that the database refuses. The bug must
+            # not block other outcomes. The lease of an outcome that cannot be written expires, and its delivery is
+            # retried.
             log.exception("record_failed", batch=len(batch))
             if len(batch) > 1:
                 middle = len(batch) // 2

@@ -20,8 +20,9 @@ from hookline.store.outage import Outage, first_of, pause
 log = structlog.get_logger()
 
 BATCH = 500
-MAX_WAIT = 1.0  # seconds between two polls at most; most outboxes poll much more often
-SETTLE = 0.004  # seconds to wait after rows were moved; workers deliver first, and the next poll finds more rows
+MAX_WAIT = 1.0  # maximum seconds between two polls of an outbox; most outboxes are polled much more often
+# Seconds to wait after rows were moved. Meanwhile workers deliver the new messages, and more rows can arrive.
+SETTLE = 0.004
 AFTER_ERROR = 1.0  # seconds to wait after an unexpected error
 _FIRST_PAUSE, _MAX_PAUSE = 0.25, 30.0  # seconds between tries while a source is unavailable; the pause doubles
 
@@ -73,7 +74,7 @@ class Relay:
         self._tally = tally or Tally()
         self._outbox = outbox
         self._outage = outage
-        self._failures = 0  # failed calls of the source in a row
+        self._failures = 0  # number of consecutive failed calls of the source
         self._emptied_at = monotonic()  # the last time that the outbox was empty
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -102,9 +103,10 @@ class Relay:
             await pause(AFTER_ERROR, stop)
 
     def _note_lag(self, *, emptied: bool) -> None:
-        """Report how long rows of a source may have waited: no longer than since the relay last emptied its outbox.
+        """Tell the tally whether rows of this source may be waiting. None of them is older than the last time at which
+        the outbox was empty.
 
-        The sampler reads only Hookline's own database, so it cannot measure this.
+        The sampler reads only Hookline's own database, so it cannot measure how long rows of a source wait.
         """
         if self._outbox.sampled:
             return
@@ -115,7 +117,7 @@ class Relay:
             self._tally.fell_behind(self._outbox.name, self._emptied_at)
 
     async def once(self) -> int:
-        """Move one batch. Return how many rows left the outbox."""
+        """Turn one batch of rows into messages. Return how many rows left the outbox, including rows set aside."""
         report = await self._outbox.move(BATCH)
         self._note_lag(emptied=report.gone < BATCH and not report.more)
         self._tally.moved(report)

@@ -12,15 +12,15 @@ MAX_TARGETS = 20_000  # maximum endpoints in the cache
 
 
 class Targets:
-    """The endpoints that this worker sends to, by number. Each job names the revision of the endpoint that it
-    needs."""
+    """The endpoints that this worker sends to, by number. Each job names the oldest revision of its endpoint that it
+    may use. If the cached revision is older, `load` reads the endpoint again."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: dict[int, Target] = {}
 
     async def load(self, jobs: Iterable[LeasedDelivery]) -> None:
-        """Fetch the endpoints of these jobs that are not cached, or that have changed since."""
+        """Fetch the endpoints of these jobs that are not cached, or whose cached revision is too old for the job."""
         stale = {job.endpoint_no for job in jobs if not self._is_current(job)}
         if not stale:
             return

@@ -15,7 +15,7 @@ from hookline.store.outage import Outage, first_of
 
 log = structlog.get_logger()
 
-ROUND = 50  # tasks in one round; each gets one step
+ROUND = 50  # maximum tasks in one round; each task gets one step
 TRIES = 5  # failed steps in a row after which the task fails
 FIRST_PAUSE = 0.2  # seconds until a failed step is retried; doubles with each failure
 

@@ -14,8 +14,8 @@ MINUTE, QUARTER = 60, 900  # length of a row's time interval, in seconds
 ALL = 0  # stands for all endpoints of an application, in place of an endpoint's number
 
 
-# (application number, endpoint number) → number of attempts that were delivered, retried and dead. Endpoints above the
-# limit of a pulse are counted together under the number `ALL`.
+# (application number, endpoint number) → numbers of attempts by outcome: delivered, retried, dead. A pulse counts only
+# a limited number of endpoints separately. Further endpoints of an application are counted together, as endpoint `ALL`.
 AttemptCounts = dict[tuple[int, int], list[int]]
 
 

@@ -1,4 +1,4 @@
-"""Callers: API keys, stored answers to idempotent requests, and the actors that the audit log names."""
+"""API keys, stored answers to requests with an idempotency key, and the actors that the audit log names."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ class KeptAnswer(Struct, frozen=True, kw_only=True):
     """The state of a POST with an idempotency key: claimed by this request, in progress elsewhere, or answered."""
 
     request: bytes  # hash of the request that first used the key
-    claim: int | None = None  # set if this request must do the work; the fencing token to store its answer
+    # The fencing token with which this request stores its answer. None: another request has the key.
+    claim: int | None = None
     status: int | None = None  # HTTP status of the stored answer; None if there is no answer yet
     response: bytes = b""
 

@@ -46,8 +46,9 @@ class Reading(Struct, frozen=True, kw_only=True):
     value: float
     threshold: float
     severity: Severity | None  # severity of the current value; None means healthy
-    # The highest severity that an alert keeps if it fires already. Its condition is weaker than that of `severity`, so
-    # that an alert does not start and end again and again. None: the alert may end.
+    # For an alert that fires already: while the value is below the threshold of the alert's severity, the severity may
+    # fall to `lingering`, but not lower. None: the alert may end. The thresholds of `lingering` are easier to reach than
+    # those of `severity`, so that an alert does not start and end again and again.
     lingering: Severity | None
     text: str  # one line of text for operators
 
@@ -168,7 +169,7 @@ class EarlierChecks(Struct, frozen=True, kw_only=True):
 
 
 class UnhealthyEndpoint(Struct, frozen=True, kw_only=True):
-    """The state of an endpoint whose circuit is not closed, or whose attempts failed."""
+    """The state of an endpoint whose circuit is not closed, or many of whose recent attempts failed."""
 
     endpoint_no: int
     endpoint_id: str

@@ -67,7 +67,7 @@ class DeadGroup(Struct, frozen=True, kw_only=True):
 
 class DeadSummary(Struct, frozen=True, kw_only=True):
     groups: tuple[DeadGroup, ...]  # sorted by size, largest first
-    more: bool  # older dead letters were not read, so that each count may be larger
+    more: bool  # older dead letters were not read, so the true counts may be larger
 
     @property
     def dead(self) -> int:
@@ -81,8 +81,8 @@ class DeadSummary(Struct, frozen=True, kw_only=True):
         return found.most_common()
 
     def by_endpoint(self) -> list[tuple[DeadGroup, int]]:
-        """Return each endpoint with the number of its dead letters, largest number first. The endpoint is given as one
-        of its groups, because a group has the endpoint's id and URL."""
+        """Return a pair for each endpoint: one group of the endpoint, which has its id and URL, and the number of dead
+        letters in all its groups. The endpoint with the largest number comes first."""
         found: Counter[int] = Counter()
         for group in self.groups:
             found[group.endpoint_no] += group.dead

@@ -50,13 +50,15 @@ class SessionFields(Struct, frozen=True, kw_only=True):
     role: Scope  # what the session may do; for an operator, their current role
     operator: str | None = None
     key_id: str | None = None
-    token: bytes | None = None  # hash of the token
+    token: bytes | None = None  # hash of the API token, portal link or sign-in link
 
 
 class NewSession(SessionFields, frozen=True, kw_only=True):
     """A dashboard session to create."""
 
-    lifetime: float  # lifetime in seconds; never longer than the remaining lifetime of the token
+    # Seconds. If the person signed in with an API token or an API key, the session never lasts longer than that token
+    # or key is valid.
+    lifetime: float
     app_no: int | None = None  # the only application that a portal session may access
     password: str | None = None  # `Operator.password` at the time of the login; a later change ends the session
     token_issued_at: datetime | None = None

@@ -32,19 +32,21 @@ class Pulse(Struct, kw_only=True, omit_defaults=True):
     in_flight: int = 0  # requests in flight at the end of the interval
     slots: int = 0
     accepted: float = 0.0  # messages accepted
-    attempts: Named = {}  # number of attempts by outcome
+    attempts: Named = {}  # number of attempts by outcome: delivered, retry, dead
     results: Named = {}  # number of attempts by status class or error
-    retries: Named = {}  # number of retries by outcome
+    retries: Named = {}  # as `attempts`, but without the first attempt of each delivery
     dead: Named = {}  # number of deaths by reason
     lane_events: Named = {}  # number of lane events by kind
-    relayed: Named = {}  # number of outbox rows by outcome
+    relayed: Named = {}  # number of outbox rows by outcome: relayed, repeated, set_aside
     last_attempts: float = 0.0
     leases: float = 0.0
     repaired: float = 0.0
     stale: float = 0.0
     latency: Row = []  # seconds from acceptance to delivery
-    first_latency: Row = []
-    lag: Row = []
+    # Start delays in seconds: from the due time of an attempt, or from the end of a pause if that was later, to the
+    # start of the attempt. Attempts in a lane with a limit, or with a circuit that is not closed, are left out.
+    first_latency: Row = []  # the first attempts of deliveries
+    lag: Row = []  # all attempts
     duration: Row = []  # seconds per request
     used: Row = []  # attempts that each successful delivery needed
     outbox_lag: float = 0.0  # seconds that the oldest outbox row has waited; in a sum, the longest wait

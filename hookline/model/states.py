@@ -23,7 +23,7 @@ class DeliveryState(IntEnum):
 S = DeliveryState
 
 MOVES: dict[DeliveryState, frozenset[DeliveryState]] = {
-    # A waiting delivery becomes DEAD without an attempt when its time budget ends or its endpoint is deleted.
+    # A waiting delivery becomes DEAD without a further attempt when its time budget ends or its endpoint is deleted.
     S.PENDING: frozenset({S.DELIVERING, S.DEAD}),
     S.SCHEDULED: frozenset({S.DELIVERING, S.DEAD}),
     S.DELIVERING: frozenset({S.DELIVERED, S.SCHEDULED, S.DEAD, S.PENDING}),
@@ -34,7 +34,8 @@ MOVES: dict[DeliveryState, frozenset[DeliveryState]] = {
 }
 
 OPEN = frozenset({S.QUEUED, S.PENDING, S.SCHEDULED, S.DELIVERING})
-ACTIVE = frozenset({S.PENDING, S.SCHEDULED, S.DELIVERING})  # at most one delivery per ordering key has such a state
+# At most one delivery per endpoint and ordering key is in one of these states.
+ACTIVE = frozenset({S.PENDING, S.SCHEDULED, S.DELIVERING})
 WAITING = frozenset({S.PENDING, S.SCHEDULED})
 
 
@@ -56,7 +57,7 @@ class Circuit(IntEnum):
     CLOSED = 0
     OPEN = 1  # no request is sent before `probe_at`
     HALF_OPEN = 2  # one probe is in flight; other requests wait until the probe ends, or until `probe_at`
-    RECOVERING = 3  # successes double the window until the circuit closes
+    RECOVERING = 3  # successes double the maximum number of requests in flight until the circuit closes
 
 
 class Reason(StrEnum):
@@ -80,7 +81,7 @@ class ErrorKind(StrEnum):
     TIMEOUT = "timeout"
     TLS = "tls"
     MALFORMED = "malformed"
-    AMBIGUOUS = "ambiguous"  # a reused connection closed after the request was sent: the receiver may have got it
+    AMBIGUOUS = "ambiguous"  # a reused connection broke during the request: the receiver may have got it
     BLOCKED = "blocked"
     UNSENDABLE = "unsendable"
     INTERRUPTED = "interrupted"  # Hookline's sender process ended during the request: the receiver may have got it

@@ -18,7 +18,7 @@ class StatsFilter(Struct, frozen=True, kw_only=True):
 
 
 class Stats(Struct, frozen=True, kw_only=True):
-    """Counts of events within a time range, and of the deliveries that are open now."""
+    """Counts of messages, deliveries and attempts within a time range, and of the deliveries that are open now."""
 
     messages: int  # accepted messages; always 0 if the filter names an endpoint
     pending: int  # current number of pending deliveries

@@ -11,9 +11,9 @@ from hookline.model.states import DeliveryState, Reason
 
 
 class TaskKind(StrEnum):
-    RECOVER = "recover"  # replay the dead letters of an endpoint whose messages were accepted in a time range
+    RECOVER = "recover"  # replay the dead letters of an endpoint, for messages accepted in a time range
     REPLAY_MISSING = "replay_missing"  # send messages that never had a delivery to the endpoint
-    BULK_REPLAY = "bulk_replay"  # send messages again that were delivered or died at the endpoint
+    BULK_REPLAY = "bulk_replay"  # send messages again that were delivered to the endpoint or became dead letters there
     REPLAY_DEAD = "replay_dead"  # replay the dead letters that match a filter
     RESOLVE_DEAD = "resolve_dead"  # resolve the dead letters that match a filter
 
@@ -38,7 +38,9 @@ class TaskWork(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: Reason | None = None
     outcome: DeliveryState | None = None  # bulk replay: only messages that were delivered, or only those that are dead
     note: str = ""
-    batch: str = ""  # name of the batch: one request can create tasks for several applications
+    # Name of the batch: all tasks that one request to replay or resolve dead letters created, one task for each
+    # application. Empty if the request created no batch.
+    batch: str = ""
 
 
 class NewTask(Struct, frozen=True, kw_only=True):

@@ -1,1 +1,1 @@
-"""Observability: counters of this process, the fleet's history, metrics, attempt logs and traces."""
+"""Observability: counters of this process, the history of all processes, metrics, attempt logs and traces."""

@@ -167,7 +167,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 def _as_json(line: AttemptLine) -> bytes:
-    """Encode a line as JSON. Only `detail`, `payload` and `response` can contain unsafe characters from tenants."""
+    """Encode a line as JSON, and escape the characters in `_UNSAFE`.
+
+    Only `detail`, `payload` and `response` can contain such characters, because their text comes from other parties.
+    """
     encoded = _encode(line) + b"\n"
     if line.detail is None and line.payload is None and line.response is None:
         return encoded

@@ -18,7 +18,7 @@ MINUTE, QUARTER = timedelta(minutes=1), timedelta(minutes=15)
 AT_ONCE = 24  # quarters of an hour per database read; other tasks can run between two reads
 REMEMBERED = timedelta(days=7, hours=1)  # older quarters of an hour are removed from the cache
 CHARTED = ("accepted", "attempts", "latency", "first_latency", "lag", "used")  # the fields of a pulse that charts show
-_LATELY = timedelta(hours=1)  # how far back from now the newest stored sum of a minute is searched
+_LATELY = timedelta(hours=1)  # how far back `History.quarters` looks for the newest stored sum of a minute
 
 
 class Read(Protocol):
@@ -30,7 +30,7 @@ class Read(Protocol):
 
 
 def charted(pulses: Iterable[Pulse], at: datetime) -> Pulse:
-    """Return the sum of the fields that charts show."""
+    """Return the sum of the pulses, with the time `at`, for the fields that charts show."""
     return together(pulses, at, CHARTED)
 
 
@@ -84,8 +84,8 @@ class History:
 
 
 async def latest_pulses(read: Read, since: datetime) -> list[Pulse]:
-    """Read the stored sums per minute, and then the pulses that are newer. With many processes, the sums are fewer
-    rows."""
+    """Read the stored sums per minute, and then the pulses that are newer. There is one sum per minute for all
+    processes, so sums are fewer rows than pulses."""
     minutes = await read(since, minutes=True)
     return [*minutes, *await read(minutes[-1].at if minutes else since)]
 

@@ -1,5 +1,5 @@
-"""Current rates, latencies and failing endpoints of the fleet, from its pulses, for `hookline top` and the
-dashboard."""
+"""Current rates, latencies and failing endpoints of all processes together, from their pulses, for `hookline top` and
+the dashboard."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hookline.model.pulses import EVERY, Pulse, together
 RECENT = timedelta(minutes=1)
 WINDOW = timedelta(minutes=5)
 ALIVE = timedelta(seconds=3 * EVERY)  # a process without a pulse for longer than this counts as ended
-STEPS = 30  # points of a curve, ten seconds each
+STEPS = 30  # points of a curve, one for each ten seconds
 
 _PARTS = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
@@ -22,11 +22,11 @@ Quantiles = dict[str, float | None]  # seconds, by the name of the quantile; Non
 
 
 class Rate(Struct, frozen=True, kw_only=True):
-    """Events per second."""
+    """Events of one kind per second, such as accepted messages per second."""
 
-    recent: float  # average of the last minute
-    window: float  # average of the last five minutes
-    curve: list[float]  # the last five minutes in steps, oldest first
+    recent: float  # events per second, averaged over the last minute
+    window: float  # events per second, averaged over the last five minutes
+    curve: list[float]  # events per second in each of the last 30 steps of ten seconds, oldest first
 
 
 class Overview(Struct, frozen=True, kw_only=True):
@@ -41,11 +41,11 @@ class Overview(Struct, frozen=True, kw_only=True):
     attempts: list[float]  # fractions of the deliveries that needed 1, 2, ... 12, or more attempts
     results: dict[str, float]  # number of attempts by status class or error
     failing: dict[int, tuple[int, int]]  # by endpoint number, most failures first: successful and failed attempts
-    outbox_lag: float  # seconds for which the oldest row of an application's outbox has waited
+    outbox_lag: float  # longest time in seconds that a row of an application's outbox can have waited
 
 
 def overview(pulses: Sequence[Pulse], now: datetime, *, limit: int = 10) -> Overview:
-    """Summarize the pulses of all processes in the last five minutes, given oldest first."""
+    """Summarize the pulses of all processes in the last five minutes. `pulses` is sorted, oldest first."""
     total = together(pulses, now)
     last = living(pulses, now)
     return Overview(
@@ -97,8 +97,11 @@ def _rate(pulses: Sequence[Pulse], now: datetime, count: Callable[[Pulse], float
 
 
 def _known_for(pulses: Sequence[Pulse], now: datetime) -> timedelta:
-    """Return the time that the pulses cover. A rate is a count divided by at most this time. Divided by the whole
-    `WINDOW`, the rates of a new fleet would be too low."""
+    """Return the time from the start of the oldest pulse to now.
+
+    A rate is a count divided by this time, or by `RECENT` or `WINDOW` if that is shorter. Divided by the whole `RECENT`
+    or `WINDOW`, the rates would be too low in the first minutes after the first process started.
+    """
     return timedelta(seconds=EVERY) + max(timedelta(0), now - min((pulse.at for pulse in pulses), default=now))
 
 
@@ -107,8 +110,8 @@ def _quantiles(row: Sequence[float]) -> Quantiles:
 
 
 def _shares(used: Sequence[float]) -> list[float]:
-    """Return the fraction of deliveries in each bucket. The last element of `used` is the sum of the values, not a
-    bucket."""
+    """Return the fraction of deliveries in each bucket. The last element of `used` is not a bucket but the number of
+    attempts of all deliveries."""
     counts = list(used[: len(ATTEMPTS) + 1])
     total = sum(counts)
     return [each / total for each in counts] if total else []

@@ -32,8 +32,8 @@ class Counter:
 
 
 class Histogram:
-    """A row of numbers per combination of labels: the count of each bucket, the count above them, the sum of all
-    values."""
+    """A row of numbers per combination of labels: the count of each bucket, the count of values above the last bucket,
+    and the sum of all values."""
 
     def __init__(self, name: str, about: str, bounds: tuple[float, ...], *labels: str) -> None:
         self.family = Family(name, about, labels, bounds)
@@ -54,7 +54,7 @@ class Histogram:
         row[-1] += value
 
     def observe_all(self, values: list[float], *labels: str) -> None:
-        """Add many values faster than one by one. Sort `values` in place, and search the few bounds in them."""
+        """Add many values, faster than one `observe` for each. Sort `values` in place, then find the bounds in it."""
         if not values:
             return
         row, bounds = self.of(*labels), self.family.bounds

@@ -19,7 +19,11 @@ PROTOCOL = "http/protobuf"
 
 @contextmanager
 def tracing(given: Mapping[str, str] = os.environ) -> Iterator[Traces | None]:
-    """Yield the traces, or None if they are not configured. An invalid setting turns off traces and nothing else."""
+    """Yield the traces, or None if they are not configured or cannot be started.
+
+    An invalid setting never stops the process. Some invalid settings, such as a queue size, are ignored, and their
+    default is used. Any other invalid setting turns off traces. In both cases a warning is logged.
+    """
     with ExitStack() as open_parts:
         traces = None
         if wanted(given):
@@ -54,7 +58,9 @@ def _start(given: Mapping[str, str], open_parts: ExitStack) -> Traces:
         raise _Off("OpenTelemetry is not installed: pip install 'hookline[otel]'") from error
     try:
         sender = open_parts.enter_context(closing(otlp.Sender()))
-    except Exception as error:  # bad variables may cause any error, and its text may contain a header's value
+    except Exception as error:
+        # An invalid OTEL_* variable can cause any exception. The reason has only the type of the exception, because the
+        # text may contain the value of a header.
         raise _Off(f"a setting of OpenTelemetry is wrong ({type(error).__name__})") from error
     for fault in sender.faults:
         log.warning("traces_setting_ignored", reason=fault)

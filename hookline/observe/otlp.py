@@ -26,7 +26,8 @@ _SCOPE = InstrumentationScope("hookline", __version__)
 class Sender:
     """The exporter that the OTEL_* variables configure.
 
-    It captures OpenTelemetry's own log lines, because there is one for each failed request, even after shutdown.
+    It captures OpenTelemetry's own log lines and keeps them out of Hookline's log. OpenTelemetry writes one line for
+    each failed request, even after shutdown.
     """
 
     def __init__(self) -> None:
@@ -81,7 +82,8 @@ class _CapturedLogs(logging.Handler):
         super().__init__(logging.WARNING)
         # The first log message since the last `send` began. Later messages repeat it or report a timeout.
         self.first = ""
-        # Message templates. Their arguments are left out, because an argument may contain a header's value.
+        # The format strings of up to ten log messages. Their arguments are left out, because an argument may contain a
+        # header's value.
         self.templates: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -88,7 +88,7 @@ class ProcessReports:
         )
 
     def _bounded(self, total: Snapshot) -> Snapshot:
-        """Limit the number of event types in the sum. The limit is the same as for one process."""
+        """Limit the number of event types in the sum, as each process does. The other event types are counted as `other`."""
         return added([{name: self._relabelled(measured) for name, measured in total.items()}])
 
     def _relabelled(self, measured: Measured) -> Measured:

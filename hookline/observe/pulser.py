@@ -11,7 +11,7 @@ from hookline.model.pulses import Named, Pulse, Row, most_failing
 from hookline.observe.instruments import Counter, Instrument
 from hookline.observe.tally import Tally
 
-REMEMBERED = 360  # pulses (one hour) that list an endpoint after its last failure
+REMEMBERED = 360  # number of pulses (one hour) for which an endpoint is listed after its last failure
 MAX_REMEMBERED = 400  # maximum number of endpoints whose last failure is remembered
 
 _Values = dict[str, dict[Labels, Row]]  # the values of all series, by the name of their metric
@@ -63,7 +63,7 @@ class Pulser:
         )
 
     def stored(self) -> None:
-        """Note that the last pulse was stored."""
+        """Mark the last pulse as stored."""
         self._stored = self._now
         self.attempt_counts = {}
 
@@ -98,8 +98,8 @@ class Pulser:
         return total
 
     def _row(self, metric: Instrument, label: str | None = None) -> Row:
-        """Return how much the series with this label value (None: all series) have grown together since the last stored
-        pulse. The row is empty if none has grown."""
+        """Return the total growth since the last stored pulse of all series that have this label value, or of all
+        series if `label` is None. The row is empty if no series has grown."""
         rows = [row for labels, row in self._grown(metric).items() if label is None or label in labels]
         total: Row = [sum(values) for values in zip(*rows, strict=True)]
         return total if any(total) else []

@@ -23,8 +23,8 @@ Send = Callable[[Sequence[Span]], str | None]  # waits for the collector; return
 class QueueSettings(Struct, frozen=True, kw_only=True):
     """Settings of the queue. The defaults are those of OpenTelemetry."""
 
-    limit: int = 2048  # waiting spans; further ones are dropped
-    batch: int = 512  # spans per request
+    limit: int = 2048  # maximum waiting spans; further ones are dropped
+    batch: int = 512  # maximum spans in one request to the collector
     delay: int = 5000  # milliseconds after which an incomplete batch is sent
 
 
@@ -79,7 +79,7 @@ class SpanQueue:
             return type(error).__name__
 
     def _log_result(self, count: int, fault: str | None) -> None:
-        if self._ended:  # the process has given up waiting, and may no longer log
+        if self._ended:  # `close` no longer waits for this thread, so the thread must not log
             return
         if fault is not None:
             self._lost += count

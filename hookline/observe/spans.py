@@ -92,12 +92,13 @@ def of_delivery(message: Context, message_id: str, delivery_id: int, *, manual: 
 
 
 def of_attempt(message: Context, job: LeasedDelivery) -> Context:
-    """Return the span context of an attempt. The claim distinguishes it from other attempts of the delivery."""
+    """Return the span context of an attempt. Its id is derived from the claim too, so each attempt has its own id."""
     return message.child(_derived(8, "attempt", job.message_id, job.delivery_id, job.claim), sampled=True)
 
 
 def _derived(size: int, *parts: str | int) -> int:
-    """Derive an id from `parts`. They must include the message id, because two deployments may share a trace."""
+    """Derive an id from `parts`. They must include the message id. Two deployments may have spans in one trace,
+    and their delivery ids and claim tokens may be equal."""
     text = ":".join(map(str, parts)).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=size).digest()) or 1
 

@@ -15,8 +15,10 @@ from hookline import clock
 log = structlog.get_logger(__name__)
 
 ATOMIC = 4096  # bytes; output of other processes may be mixed into a longer write to a pipe
-WHOLE = 1 << 20  # maximum bytes of one write to a file; a write that appends to a file is atomic at any length
-PATIENCE = 1.0  # seconds to wait until the pipe has room; after that, lines are dropped until it has
+# Maximum bytes of one write to a file. It may be longer than `ATOMIC`, because output of other processes is never mixed
+# into a write that appends to a file.
+WHOLE = 1 << 20
+PATIENCE = 1.0  # seconds to wait until the pipe has room; after that, lines are dropped until the pipe has room
 SHARE = 0.1  # largest part of the time that may be spent waiting for a slow reader
 
 
@@ -29,7 +31,7 @@ class StderrWriter:
         self._checked_at = clock.monotonic()
 
     def write(self, lines: bytes) -> None:
-        """Write lines. It never raises, even if the reader is gone or the disk is full."""
+        """Write lines. Never raise an error, even if the reader is gone or the disk is full."""
         try:
             sys.stderr.flush()  # write Python's buffered output first, because the lines bypass its buffer
             number = sys.stderr.fileno()

@@ -45,8 +45,8 @@ class Traces:
     # ── attempt ──
 
     def outgoing(self, job: LeasedDelivery) -> str | None:
-        """Return the trace context to send to the receiver: the attempt's span, or the message's if it is not
-        sampled."""
+        """Return the trace context to send to the receiver: the attempt's span. If the message's trace is not sampled,
+        return the span that the message stores instead, or None if it stores none."""
         try:
             message = spans.of_message(job.message_id, job.trace)
             if self._sampled(message):
@@ -57,8 +57,8 @@ class Traces:
             return job.trace
 
     def recorded(self, batch: Iterable[Result], report: RecordReport, name_of: Callable[[int], str]) -> None:
-        """Export the spans of attempts, and of the deliveries that they ended. An attempt that lost its lease ends
-        none."""
+        """Export the spans of attempts, and of the deliveries that these attempts ended. If the worker lost the lease,
+        the attempt did not end its delivery."""
         self._export_safely(self._of_batch(batch, report, name_of))
 
     def _of_batch(self, batch: Iterable[Result], report: RecordReport, name_of: Callable[[int], str]) -> Iterator[Span]:

@@ -18,14 +18,14 @@ from hookline.outbox import setup
 from hookline.outbox.adapters.base import engine_of
 
 _TABLE, _SCHEMA = "hookline_outbox", "hookline"
-_CHANGES = {  # by operation: the function that changes a database, and the one that returns the SQL for it
+_CHANGES = {  # by operation: the function that changes a database, and the function that returns the same change as SQL
     "create_hookline_outbox": (setup.create_table, setup.statements),
     "drop_hookline_outbox": (setup.drop_table, setup.drop_statements),
 }
 
 
 class _OutboxOperation(MigrateOperation):
-    """An operation without arguments, which changes the database or prints the SQL for it."""
+    """An operation without arguments. It changes the database or, in offline mode, prints the SQL."""
 
     name: ClassVar[str]
 
@@ -85,9 +85,9 @@ _LAST: dict[str, Any] = {"priority": util.DispatchPriority.LAST} if hasattr(util
 
 @comparators.dispatch_for("schema", **_LAST)
 def _compare(context: AutogenContext, upgrade: UpgradeOps, _schemas: Any) -> None:
-    """Add the outbox if it is missing.
+    """Add the outbox if it is missing. Remove Alembic's own operations on the outbox and on Hookline's tables.
 
-    This runs after Alembic's own comparison, which drops every table without a model.
+    Alembic's comparison runs first. It would drop these tables, because they have no model.
     """
     upgrade.ops[:] = [op for op in upgrade.ops if not _is_of_hookline(op)]
     if context.connection is not None and not setup.is_there(context.connection):

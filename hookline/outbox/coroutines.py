@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def run_sync(awaitable: Awaitable[T]) -> T:
-    """Run a coroutine that never waits, without an event loop, and return its result."""
+    """Run a coroutine without an event loop and return its result. Raises `RuntimeError` if it waits."""
     coroutine: Any = awaitable
     try:
         coroutine.send(None)
@@ -28,7 +28,7 @@ def run_sync(awaitable: Awaitable[T]) -> T:
 
 @contextmanager
 def as_sync(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
-    """Make a context manager of an async one that never waits."""
+    """Enter an async context manager from synchronous code. Raises `RuntimeError` if the manager waits."""
     value = run_sync(manager.__aenter__())
     try:
         yield value

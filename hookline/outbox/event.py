@@ -151,7 +151,8 @@ def _text(field: str, value: str) -> str:
 
 
 def _several(field: str, values: Iterable[str] | None) -> tuple[str, ...] | None:
-    """Refuse a str and a mapping: Python would iterate over its letters or its keys."""
+    """Return the values as a tuple of plain strs. Refuse a str and a mapping, because Python would iterate over the
+    characters of the str or the keys of the mapping."""
     if values is None:
         return None
     if not isinstance(values, Iterable) or isinstance(values, str | bytes | Mapping):

@@ -1,7 +1,7 @@
 """The marker file `<database>-hookline` beside a SQLite database: it names the last row that was relayed.
 
-Hookline writes the file. The application's `publish` reads it and deletes relayed rows. A file with other content is
-ignored: the rows then stay in the outbox until Hookline writes the file again.
+Hookline writes the file. The application's `publish` reads it and deletes relayed rows. A file that cannot
+be read or decoded is ignored: the rows then stay in the outbox until Hookline writes the file again.
 """
 
 from __future__ import annotations

@@ -16,14 +16,17 @@ from hookline.outbox.event import Event, EventOptions, event
 def publish(conn: Any, app: str, event_type: str, payload: Any, **options: Unpack[EventOptions]) -> str:
     """Write an event to the outbox in the open transaction of `conn`. Return the event's id.
 
-    app           the application that gets the event: its id, or the uid that you gave it payload       anything that
-    becomes JSON: dict, list, dataclass, msgspec or pydantic model; or bytes that are JSON event_id      your own id of
-    the event. A second event with the same id is dropped. The default is a new id channels      at most 5. Endpoints
-    can subscribe to some channels only tags          at most 10, to find messages by ordering_key  events with the
-    same key reach an endpoint one at a time, in the order of `publish` deliver_at    the earliest time of delivery, at
-    most 30 days ahead max_age       seconds (or a timedelta) for the delivery with all retries, from `deliver_at` or
-    from the relay organization  the organization of the application, if there are several organizations trace
-    traceparent (and tracestate after a space) for the receiver. The default is the current OpenTelemetry span
+    app           the application that gets the event: its id, or the uid that you gave it
+    payload       anything that becomes JSON: dict, list, dataclass, msgspec or pydantic model; or bytes that are JSON
+    event_id      your own id of the event. A second event with the same id is dropped. The default is a new id
+    channels      at most 5. Endpoints can subscribe to some channels only
+    tags          at most 10, to find messages by
+    ordering_key  events with the same key reach an endpoint one at a time, in the order of `publish`
+    deliver_at    the earliest time of delivery, at most 30 days ahead
+    max_age       seconds (or a timedelta) for the delivery with all retries, from `deliver_at` or from the relay
+    organization  the organization of the application, if there are several organizations
+    trace         traceparent (and tracestate after a space) for the receiver. The default is the current
+                  OpenTelemetry span
 
     Raises `InvalidInput` for an event that could never be sent, and `NotInTransaction` for a connection in autocommit
     mode. In both cases nothing was written, and your transaction can go on.

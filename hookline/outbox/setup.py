@@ -45,15 +45,16 @@ def sql(engine: Engine) -> str:
 
 @cache
 def statements(engine: Engine) -> tuple[str, ...]:
-    """Return the SQL of `sql` as single statements, for drivers that take one at a time."""
+    """Split the result of `sql(engine)` into single statements, for drivers that run one statement per call."""
     return _split(sql(engine))
 
 
 @cache
 def drop_statements(engine: Engine) -> tuple[str, ...]:
-    """Return the SQL that removes the outbox, for tools that print SQL. It fails while events wait in the outbox.
+    """Return the SQL that removes the outbox, for tools that print SQL.
 
-    On SQLite the SQL removes nothing, because only `drop_table` can check there whether events wait.
+    On PostgreSQL this SQL fails while events wait in the outbox. On SQLite it is only a comment and removes nothing,
+    because SQL alone cannot check there whether events wait: use `drop_table`.
     """
     return _split(_read("postgres_drop")) if _known(engine) == "postgres" else (_KEEP_SQLITE,)
 
@@ -61,8 +62,8 @@ def drop_statements(engine: Engine) -> tuple[str, ...]:
 def create_table(conn: Any) -> None:
     """Set up the outbox in the open transaction of any connection that `publish` takes. Nothing is committed.
 
-    A PostgreSQL database that already has this version is not changed: another role may have set it up for Hookline
-    itself.
+    If a PostgreSQL database already has an outbox of this version or a newer one, change nothing. Another role may own
+    that outbox, for example the role that installed Hookline in the database. Then this role has no right to change it.
     """
     run_sync(_create(adapters.of(conn)))
 

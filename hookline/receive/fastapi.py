@@ -6,8 +6,8 @@ This holds for every path and every spelling of a path that leads to the handler
     async def hooks(webhook: Annotated[Webhook, Depends(verified(verifier))]) -> dict: ...
 
 If the handler also has a parameter for the body, FastAPI parses the body first: malformed JSON gets 422 before the
-signature is checked. The handler does not run in either case. `webhook.json(OrderPaid)` parses after the signature was
-checked.
+signature is checked, and the handler does not run. To parse the body after the signature was checked, call
+`webhook.json(OrderPaid)` instead.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def verified(
 def _register_response(request: Request) -> None:
     """Register an exception handler for `_Refused`: a dependency cannot return a response, so it raises this error.
 
-    An application without Starlette's exception handlers answers in its own form, with the same status.
+    If the application does not use Starlette's exception handlers, nothing is registered. The application's own error
+    handling then answers with the same status, but perhaps not as problem+json.
     """
     by_class, _by_status = request.scope.get("starlette.exception_handlers", ({}, {}))
     by_class.setdefault(_Refused, _answer)

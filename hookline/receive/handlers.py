@@ -1,4 +1,4 @@
-"""The part of `verified` that all frameworks share: its settings, the check of the decorated handler, and its call.
+"""The part of `verified` that all frameworks share: its settings, and how it checks and calls a handler.
 
 A decorator of the handler runs for every request that reaches the handler, so no spelling of the path bypasses it.
 The handler takes the webhook as a parameter without a default. So a call fails if the decorator is missing or in the
@@ -40,9 +40,12 @@ def rules(verifier: Verifier, url: Address | None, max_body: int) -> Idempotency
 def decorated(
     handler: Handler, webhook_of: WebhookOf, to_response: ToResponse, *, run: Handler, is_async: bool
 ) -> Handler:
-    """Return a function that verifies the request, and then calls `run` with the handler's arguments and the webhook.
+    """Return a function that takes the place of `handler`: it verifies the request, and then runs the handler.
 
-    If `is_async` is True, the function is async. If not, `webhook_of` must never wait: there is no event loop.
+    The function runs the handler by a call of `run`, with the arguments that it got and the webhook. `run` is `handler`
+    itself, or a function that calls it in the way that the framework needs, for example in a thread. If the request is
+    refused, the function returns the refusal, and the handler does not run. If `is_async` is True, the function is
+    async. If not, `webhook_of` must never wait: there is no event loop.
     """
     _check_takes_webhook(handler)
 

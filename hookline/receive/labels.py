@@ -53,7 +53,7 @@ def both_in(id_header: str, type_header: str, request: Request, _: SignedParts) 
 
 
 def _event_type(request: Request) -> str | None:
-    """Return the type from Hookline's header, or from the body as in Standard Webhooks."""
+    """Return the type from Hookline's header, or else from the field `type` of the body (Standard Webhooks)."""
     return in_header(request, "webhook-event-type") or as_label(in_body(request).type)
 
 
@@ -81,7 +81,8 @@ _decoder = msgspec.json.Decoder(Event)
 
 
 def in_body(request: Request) -> Event:
-    """Decode the body. A form, other JSON, or JSON that is nested too deeply gives an event without id and type."""
+    """Decode the body. If it is a form, or JSON that is not an object or is nested too deeply, return an event
+    without id and type."""
     try:
         return _decoder.decode(request.body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -89,5 +90,5 @@ def in_body(request: Request) -> Event:
 
 
 def as_label(value: object) -> str | None:
-    """Return the value if it is a printable str of 1 to 256 characters, which can be a key. Otherwise return None."""
+    """Return the value if it can be an id or a type: a printable str of 1 to 256 characters. Otherwise return None."""
     return value if isinstance(value, str) and 0 < len(value) <= _LONGEST and value.isprintable() else None

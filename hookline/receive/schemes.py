@@ -4,14 +4,14 @@
 |------------|--------------------------------|------------------------------------------------|------------------------------|
 | `standard` | `id.timestamp.body`            | `webhook-signature: v1,<base64> v1a,<base64>`  | `webhook-id`                 |
 | `svix`     | `id.timestamp.body`            | `svix-signature: v1,<base64> v1a,<base64>`     | `svix-id`                    |
-| `stripe`   | `timestamp.body`               | `Stripe-Signature: t=<unix>,v1=<hex>,v1=<hex>` | the event's, or `webhook-id` |
+| `stripe`   | `timestamp.body`               | `Stripe-Signature: t=<unix>,v1=<hex>,v1=<hex>` | body's `id`, or `webhook-id` |
 | `github`   | `body`                         | `X-Hub-Signature-256: sha256=<hex>`            | `X-GitHub-Delivery`          |
 | `shopify`  | `body`                         | `X-Shopify-Hmac-SHA256: <base64>`              | `X-Shopify-Webhook-Id`       |
-| `slack`    | `v0:timestamp:body`            | `X-Slack-Signature: v0=<hex>`                  | the event's `event_id`       |
+| `slack`    | `v0:timestamp:body`            | `X-Slack-Signature: v0=<hex>`                  | body's `event_id`            |
 | `twilio`   | URL and sorted form, HMAC-SHA1 | `X-Twilio-Signature: <base64>`                 | see `twilio.py`              |
 | `hex`      | `timestamp.body`               | `webhook-signature: v1=<hex>,v1=<hex>`         | `webhook-id`                 |
 
-The id is signed in `standard` and `svix`, and if it comes from the body.
+The signature covers the id in `standard` and `svix`. In the other schemes it covers the id only if the body has the id.
 """
 
 from __future__ import annotations

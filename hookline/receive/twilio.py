@@ -1,9 +1,10 @@
 """Verify webhooks of Twilio. Twilio signs the URL and the form fields with HMAC-SHA1, without a timestamp.
 
-A JSON body itself is not signed. The URL has its SHA-256 as `bodySHA256`.
+Twilio does not sign a JSON body directly. It adds the SHA-256 of the body to the URL, as the parameter `bodySHA256`.
 
-The id is the header `I-Twilio-Idempotency-Token`, which is the same on every retry. If it is missing, the id is the
-`MessageSid` or `CallSid` with a part of the signature, because many requests of one message or call have the same sid.
+The id of a webhook is the header `I-Twilio-Idempotency-Token`, which is the same on every retry. If it is missing, the
+id is the `MessageSid` or `CallSid` with a part of the signature, because many requests of one message or call have the
+same sid.
 """
 
 from __future__ import annotations

@@ -117,9 +117,10 @@ def _key(load: Callable[[object], CheckingKey], secret: object) -> CheckingKey:
 
 
 def _identity(scheme: str, last: object) -> bytes:
-    """Return a hash that separates the idempotency keys of receivers.
+    """Return a hash of the scheme and a secret. Receivers with different hashes can share a key store, because the hash
+    is a part of each idempotency key.
 
-    It uses the last secret of the list, because new secrets are put in front.
+    `last` is the last secret of the list. New secrets are put in front, so the hash stays the same.
     """
     return hashlib.sha256(f"{scheme} {last}".encode()).digest()
 

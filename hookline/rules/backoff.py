@@ -1,4 +1,4 @@
-"""Delays before retries, and the total duration of a retry policy. Randomness is an argument."""
+"""Delays before retries, and the total duration of a retry policy. The caller passes the random number generator."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from hookline.model.policy import PolicyOverride, RetryPolicy, Strategy
 
-# A higher exponent overflows a float. Before that, every growing policy has reached its cap.
+# Upper limit of the exponent of `factor`. A policy allows at most 100 attempts, so its exponents stay far below.
 _LARGEST_EXPONENT = 1024
 _LONGEST_SUM = 256  # maximum number of retries whose delays are computed one by one
-_QUANTILES = 24  # points that represent the distribution of a delay
+_QUANTILES = 24  # number of quantiles that represent the distribution of a delay
 
 
 def delay(policy: RetryPolicy, retry: int, last: float, chance: random.Random) -> float:

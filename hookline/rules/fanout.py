@@ -38,7 +38,8 @@ def _has_type(target: Target, event_type: str) -> bool:
 
 
 def _has_channel(target: Target, channels: Collection[str] | None) -> bool:
-    """An endpoint with channels gets only messages on at least one of them."""
+    """Return whether the endpoint accepts a message on these channels. An endpoint without channels accepts every
+    message."""
     return target.channels is None or not target.channels.isdisjoint(channels or ())
 
 

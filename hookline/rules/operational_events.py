@@ -1,7 +1,8 @@
 """Operational webhooks: events that tell an organization about changes of its own endpoints and deliveries.
 
 An event is an outbox row, written in the same transaction as the change that it reports. So no event is lost and none
-is false. Its receiver is an ordinary endpoint: the management organization has one application for each organization.
+is false. An endpoint that receives events is an ordinary endpoint of the management organization. Hookline creates this
+organization for itself. It has one application for each organization that receives events, and one for alerts.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from hookline.model.states import Reason
 from hookline.model.verdicts import Dead, Delivered, Result, Retry
 from hookline.rules import redaction
 
-# The same id as in Svix's server. Changes of this organization's own endpoints cause no events, because each event
-# would cause another one.
+# Id of the management organization, the same as in Svix's server. Changes of this organization's own endpoints cause no
+# events, because each event would cause another one.
 MANAGEMENT = "org_00000000000SvixManagement00"
-ALERTS = "hookline.alerts"  # uid of the management organization's application whose messages are alerts
+ALERTS = "hookline.alerts"  # uid of the application that delivers alerts; it belongs to the management organization
 LONGEST = 64 * 1024  # maximum size of an event in bytes; real events are smaller
 FAILING = 4  # number of the failed attempt that causes `message.attempt.failing`, as in Svix
 
-_MANUAL = 1  # trigger of a delivery that a person sent again
+_MANUAL = 1  # value of `trigger` for replays, resends and test messages
 
 
 class Kind(StrEnum):
@@ -194,8 +195,8 @@ def _delivery_event(result: Result, kind: Kind) -> DeliveryEvent:
 
 
 class Subject(Struct, frozen=True, kw_only=True):
-    """The changed endpoint and its application. Only endpoints of organizations that receive operational webhooks have
-    one."""
+    """The changed endpoint and its application. The store reads a subject only if the organization receives operational
+    webhooks."""
 
     org_id: str
     app_id: str
@@ -216,8 +217,8 @@ class Known(Struct, frozen=True, kw_only=True):
 
 
 def room(org_id: str | None, max_payload: int) -> int:
-    """Return the maximum payload size of an outbox row. The deployment's limit does not apply to operational
-    events."""
+    """Return the maximum payload size of an outbox row in bytes. A row of the management organization is an operational
+    event or an alert. It may have `LONGEST` bytes even if the deployment's limit `max_payload` is lower."""
     return max(max_payload, LONGEST) if org_id == MANAGEMENT else max_payload
 
 

@@ -1,19 +1,20 @@
 """Ordered delivery: deliveries with the same ordering key at one endpoint are sent one at a time.
 
 A *queue* is all open deliveries of one key at one endpoint, in the order of the messages' sequence numbers. A delivery
-with a key starts as `queued`, outside the due index. Only a claim promotes: while it holds the lane's lock, it makes
-the first delivery of a queue `pending` if no delivery of that queue is active. Then it is claimed like any other.
+with a key starts as `queued`, outside the due index. Only a claim promotes a delivery: while the claim holds the lane's
+lock, it makes the first delivery of a queue `pending` if no delivery of that queue is active. A pending delivery is
+claimed like any other.
 
 Every transaction that changes a queue also inserts a wake token that names the queue. Ingest, replay and resend add
-rows; record, claim and sweep remove rows; resolve and retention remove what blocks a queue. A claim reads these wake
-tokens to find the queues that it must check.
+rows to a queue. Record, claim and sweep remove rows. Resolve and retention remove dead letters that block a queue. A
+claim reads these wake tokens to find the queues that it must check.
 
 No delivery is forgotten, even if two transactions do not see each other. Example: ingest adds row Q while record ends
 H, the last active delivery. Each commits with a wake token. The claim that consumes the wake token of the later commit
 sees both commits: Q exists and H has ended, so Q is promoted. A claim between the two commits promotes nothing, but
-the second wake token still follows. Two claims on one lane run one after the other because of its lock, and each takes
-its snapshot under the lock. As a last protection, a unique index refuses a second active delivery, and the search for
-stuck lanes finds a queue without one.
+the second wake token still follows. Two claims on one lane run one after the other because of the lane's lock, and each
+takes its snapshot under the lock. As a last protection, a unique index refuses a second active delivery in a queue, and
+the search for stuck lanes finds a queue without an active delivery.
 
 If the requests of two messages overlap in time, their order is not defined.
 """

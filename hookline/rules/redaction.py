@@ -1,7 +1,7 @@
 """Removes operator-only details from texts before customers see them.
 
-Stored details of an attempt are meant for operators: addresses, resolvers, certificates. A customer gets a fixed text
-for each kind of failure, and never a part of the stored text. Text that is not recognised is left out.
+Stored details of an attempt are meant for operators: addresses, resolvers, certificates. A customer sees the answer of
+the endpoint, or a fixed text for each kind of failure. Any text that is not recognised is left out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from hookline.model.tasks import Task
 
 T = TypeVar("T")
 
-ERRORS = {  # the description of each error, and the preposition before the address
+# For each error: its description, and the preposition between the description and the endpoint's address, as in
+# `connection refused by 192.0.2.1`. Customers do not see the address.
+ERRORS = {
     ErrorKind.REFUSED: ("connection refused", "by"),
     ErrorKind.RESET: ("connection reset", "by"),
     ErrorKind.DNS: ("the name could not be resolved", ""),
@@ -48,7 +50,7 @@ _CERTIFICATES = (  # libcurl's messages about certificate errors that a customer
     "unable to get local issuer certificate",
     "no alternative certificate subject name matches",
 )
-_ENDED = (  # reasons for a death without an attempt
+_ENDED = (  # details of deliveries that died while they waited, not after an attempt
     "the time budget ended while it waited",
     "the endpoint was deleted",
     "the payload is gone",
@@ -66,7 +68,7 @@ _AUTOMATIC = re.compile(r"more than \d+ dead letters in a day|failing since [-\d
 
 
 def failure(kind: ErrorKind, detail: str) -> str:
-    """Describe an attempt without a response for customers. `detail` is the text for operators."""
+    """Describe for customers why an attempt got no response. `detail` is the text for operators."""
     if kind == ErrorKind.BLOCKED:
         return BLOCKED
     description, phase = ERRORS[kind][0], detail.partition(":")[0]
@@ -75,7 +77,7 @@ def failure(kind: ErrorKind, detail: str) -> str:
 
 
 def death(detail: str) -> str:
-    """Redact the detail of a dead letter. It knows the texts that `judge` and the sweep write."""
+    """Redact the detail of a dead letter. Remove every text that `judge`, the sweep and claims do not write."""
     match = _LAST_ONE.match(detail)
     why, last = (detail[: match.end()], detail[match.end() :]) if match else ("", detail)
     return why + _result(last)
@@ -89,8 +91,10 @@ def _result(text: str) -> str:
 
 
 def cause(text: str) -> str:
-    """Redact the cause of an automatic lane event, or a lane's last error: `status 503`, `refused: connecting:
-    ...`."""
+    """Redact the cause of an automatic lane event, or a lane's last error.
+
+    For example, `status 503: ...` becomes `status 503`. A text that is not recognised becomes empty.
+    """
     if match := _STATUS.fullmatch(text):
         return match[1]
     if _AUTOMATIC.fullmatch(text):
@@ -100,7 +104,7 @@ def cause(text: str) -> str:
 
 
 def refusal(text: str) -> str:
-    """Redact the guard's refusal of a URL: remove the setting that only operators can change."""
+    """Redact the guard's refusal of a URL: remove the advice to change a setting, because only operators can do so."""
     return text.partition(";")[0]
 
 
@@ -139,7 +143,7 @@ def _endpoint(endpoint: Endpoint) -> Endpoint:
 
 
 def _task(task: Task) -> Task:
-    """Keep errors about the endpoint. All others are internal errors, possibly with the text of a library."""
+    """Keep an error about the endpoint. Replace any other error: it is internal and may contain text of a library."""
     if task.error is None or task.error.startswith("the endpoint "):
         return task
     return replace(task, error="internal error; ask the operator of this service")

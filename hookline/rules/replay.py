@@ -19,8 +19,9 @@ from hookline.model.states import DeliveryState, EndpointStatus, Reason
 from hookline.model.tasks import Task, TaskKind, TaskWork
 from hookline.rules.fanout import Target, matches
 
-# Largest difference between the clock that made a message id and the database's clock. With a larger one, receivers
-# would reject the signatures anyway.
+# Message ids contain the time of the process that made the id. This is the largest difference between the clock of that
+# process and the clock of the database that a replay allows for. If the difference is larger, receivers reject the
+# signatures anyway.
 CLOCKS_APART = timedelta(hours=1)
 
 
@@ -132,7 +133,7 @@ class Window(Struct, frozen=True, kw_only=True):
 def missing_window(since: datetime, until: datetime, now: datetime, retention_days: int) -> Window:
     """Return the time range, shortened to the retention period.
 
-    Older deliveries may be deleted while their message still exists, so that it would wrongly look undelivered.
+    Older deliveries may be deleted while their message still exists. The message would then look undelivered.
     """
     return Window(since=max(since, now - timedelta(days=retention_days)), until=until)
 

@@ -22,13 +22,13 @@ class Target:
         custom = [f"{name}: {value}" for name, value in endpoint.headers.items()]
         names = {name.lower() for name in endpoint.headers}
         self._constant = custom if "content-type" in names else [_JSON, *custom]
-        # A custom header sets the trace context, so none is added.
+        # True if a custom header of the endpoint sets the trace context. Then `headers` adds none.
         self._own_trace = not names.isdisjoint((PARENT, STATE))
         self._signer = Signer(endpoint.scheme, endpoint.secrets)
 
     def headers(self, job: LeasedDelivery, now: datetime, trace: str | None = None) -> list[str]:
-        """Return all header lines of this attempt. `trace` is the attempt's span; without one, the message's trace is
-        sent."""
+        """Return all header lines of this attempt. `trace` is the trace context of the attempt's span. If it is None,
+        the trace context of the message is sent."""
         trace = trace or job.trace
         traced = [] if trace is None or self._own_trace else header_lines(trace)
         return [

@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable
 
 PARENT, STATE = "traceparent", "tracestate"
-MAX_MEMBERS = 32  # members of a tracestate
-MAX_STATE = 512  # characters of a tracestate that are passed on
-_LONG = 128  # members longer than this are removed first
+MAX_MEMBERS = 32  # a tracestate with more members is dropped
+MAX_STATE = 512  # maximum characters of a tracestate; a longer one loses whole members: see `_shortened`
+_LONG = 128  # characters; members longer than this are removed first
 
 _PARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _MEMBER = re.compile(
@@ -66,7 +66,7 @@ def trace_id(trace: str) -> str:
 
 
 def _parent(text: str) -> str | None:
-    """Return a valid traceparent. One of a later version is converted to version 00."""
+    """Return the traceparent if it is valid, and None if it is not. Convert a later version to version 00."""
     found = _PARENT.fullmatch(text)
     if found is None:
         return None
@@ -79,7 +79,11 @@ def _parent(text: str) -> str | None:
 
 
 def _state(text: str) -> str:
-    """Return a valid tracestate: empty if any member is malformed, with fewer members if it is too long."""
+    """Return the tracestate, without some of its members if it is longer than `MAX_STATE`.
+
+    The result is empty if a member is malformed, if two members have the same key, or if there are more than
+    `MAX_MEMBERS` members.
+    """
     members = [member for part in text.split(",") if (member := part.strip(" \t"))]
     if len(members) > MAX_MEMBERS:
         return ""

@@ -53,26 +53,31 @@ class Rule(Struct, frozen=True, kw_only=True):
         return now + timedelta(seconds=min(self.longest, self.first * 2**doublings))
 
 
-# Each comment says which failed guesses the rule counts together.
+# The comment after each rule says which failed guesses the rule counts together. BROWSER is for browsers that have a
+# mark: a cookie from an earlier sign-in with the same name.
 PAIR = Rule(free=5, first=30, longest=900, window=3600)  # passwords for one name, from one address
 NAME = Rule(free=50, first=30, longest=300, window=3600)  # passwords for one name, from all addresses
 ADDRESS = Rule(free=100, first=60, longest=900, window=900)  # passwords for all names, from one address
-BROWSER = Rule(free=10, first=30, longest=900, window=3600)  # passwords for one name, from a browser with its mark
+BROWSER = Rule(free=10, first=30, longest=900, window=3600)  # passwords for one name, from one browser with a mark
 TOKENS = Rule(free=20, first=10, longest=300, window=900)  # keys and tokens, from one address
 
 
 class Subjects(Struct, frozen=True):
-    """The counters of failed sign-ins that one sign-in increases before it is checked, and those that it resets if it
-    succeeds."""
+    """The counters of failed guesses that one sign-in increases before it is checked, and those that it resets if it
+    succeeds. A counter is named by a hash. The numbers themselves are in the store."""
 
-    rules: dict[bytes, Lock]
+    rules: dict[bytes, Lock]  # by counter: the function that adds a failed guess to it
     forgiven: tuple[bytes, ...]  # the counters that a successful sign-in resets
     marked: bool = False  # the browser has a valid mark for this name
 
 
 def password(key: bytes, name: str, address: str, mark: str = "", kept: str = "") -> Subjects:
-    """Return the counters of failed guesses for a sign-in with a password. `kept` is the stored hash of the name's
-    password, or empty if the name is unknown."""
+    """Return which counters of failed guesses a sign-in with a password increases, and which it resets if it succeeds.
+    The result has the names of the counters and their rules, not the numbers.
+
+    `mark` is the cookie of the browser (see the function `mark`), or empty. `kept` is the stored hash of the operator's
+    password, or empty if no operator has this name.
+    """
     if marked(key, name, kept, mark):
         browser = _subject(key, "browser", name, mark)
         return Subjects({browser: BROWSER.lock}, (browser,), marked=True)
@@ -99,8 +104,11 @@ def marked(key: bytes, name: str, kept: str, given: str) -> bool:
 
 
 def renewed(keys: Sequence[bytes], name: str, kept: str, given: str) -> str:
-    """Return the mark of a browser (see `mark`), signed with the first key if an older key has signed it. Any other
-    mark is returned unchanged."""
+    """Renew a browser's cookie value after the key was replaced.
+
+    If one of the older keys (all but the first) signed `given`, return it signed with the first key. Otherwise return
+    `given` unchanged. `kept` is the stored hash of the operator's password.
+    """
     made = (marked(key, name, kept, given) for key in keys[1:])
     return mark(keys[0], name, kept, given.partition(".")[0]) if any(made) else given
 
@@ -112,7 +120,7 @@ def token(key: bytes, address: str) -> Subjects:
 
 def network(address: str) -> str:
     """Return the network of a client's address: an IPv4 address itself, or the /64 prefix of an IPv6 address. All
-    clients without a valid address share one name."""
+    clients without a valid address count as one network, `elsewhere`."""
     try:
         found = ip_address(address)
     except ValueError:
@@ -125,8 +133,8 @@ def network(address: str) -> str:
 
 
 def _subject(key: bytes, *parts: str) -> bytes:
-    """Return a keyed hash. Users sometimes type a password as the name, and nobody must find it from the stored
-    value."""
+    """Return a keyed hash of the parts. Users sometimes type their password as the name, and a stored hash with a key
+    does not reveal it."""
     return hmac.digest(key, "\0".join(("guess", *parts)).encode("utf-8", "surrogatepass"), "sha256")
 
 

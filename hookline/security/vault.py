@@ -1,8 +1,12 @@
-"""Encrypts secrets at rest with AES-256-GCM. Each sealed value is bound to the row that it belongs to.
+"""Encrypts (seals) secrets at rest with AES-256-GCM, and decrypts (opens) them.
 
-A sealed value is `version (1) | key id (4) | nonce (12) | ciphertext and tag`. Version, key id and row are
-authenticated too: a value that was moved to another row, or that names another key, does not open. The first key
-seals, and every key opens. To rotate keys, put the new key first, run `hookline reseal`, and then remove the old key.
+A sealed value is `version (1) | key id (4) | nonce (12) | ciphertext and tag`. The associated data of the encryption is
+the version, the key id and a name: the id of the value's row, for some columns with the name of the column (such as
+`<endpoint id>/headers`). The value opens only with the same associated data. So a value that was moved to another row
+or column, or that names another key, does not open.
+
+The first key seals, and every key opens. To rotate keys, put the new key first, run `hookline reseal`, and then remove
+the old key.
 """
 
 from __future__ import annotations

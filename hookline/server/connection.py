@@ -27,7 +27,7 @@ from hookline.web.health import PATHS
 # the first byte of each request to its last.
 REQUEST_TIME = 60.0
 READ_TIME = 30.0  # seconds in which a client must read at least MIN_READ bytes of its response
-MIN_READ = 256 * 1024  # bytes that a client must read in READ_TIME, or all that is left if it is less
+MIN_READ = 256 * 1024  # bytes that a client must read in READ_TIME; if fewer bytes are left, it must read all of them
 MAX_HEAD = 64 * 1024  # bytes of headers or trailers; the middleware has a lower limit with a clearer error
 NO_ROOM = "the server has too many requests under way: try again in a moment"
 MAX_QUEUED = 64  # pipelined requests that wait on a connection; a single read can bring thousands
@@ -45,13 +45,15 @@ class Connection(HttpToolsProtocol):
     _read_timer: asyncio.TimerHandle | None = None  # runs until the next check of how much the client has read
     _in_head = False
     _in_body = False
-    # Bytes that were read for the current head or trailers. A read adds nothing if the request begins in it, or if it
-    # has a part of the request's body.
+    # Received bytes of the current head or trailers, to refuse more than MAX_HEAD. The count starts again at 0 when a
+    # head begins or ends, when a part of a body arrives, and when a request ends. The read in which this happens is not
+    # counted.
     _buffered = 0
-    # The parser does not read the body of a request with an `Upgrade` header. A second parser gets this minimal head,
-    # with the headers that delimit the body, and then reads the body.
+    # The parser stops after the head of a request with an `Upgrade` header. `_feed` then creates a new instance of the
+    # same parser. The new instance first reads these bytes, a minimal head with the headers that delimit the body, and
+    # then the body.
     _skipped_framing = b""
-    _resuming = False  # True while the second parser reads `_skipped_framing`
+    _resuming = False  # True while the new instance reads `_skipped_framing`, not bytes of the client
     _over = False  # True if no further request is read from this connection
 
     def __init__(self, *args: Any, room: ConnectionLimits | None = None, **kwargs: Any) -> None:
@@ -81,7 +83,7 @@ class Connection(HttpToolsProtocol):
             self._refuse(431, f"the request's head is larger than {MAX_HEAD} bytes")
 
     def _feed(self, data: memoryview) -> None:
-        """Feed the parser. At an `Upgrade` header the parser stops after the head, so a new parser reads the rest."""
+        """Feed the parser. It stops after a head with an `Upgrade` header, so a new instance of it reads the rest."""
         while True:
             try:
                 return self.parser.feed_data(data)
@@ -227,8 +229,8 @@ class Connection(HttpToolsProtocol):
     # ── limits ──
 
     async def _answer_without_room(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 503 on a connection beyond the limit, except for health checks of orchestrators and load
-        balancers."""
+        """Answer 503 to a request on a connection beyond the connection limit. Health checks of orchestrators and load
+        balancers get their normal answer."""
         app = self._full_app if scope["path"].rstrip("/") in PATHS else problem(503, NO_ROOM, retry_after=1)
         await app(scope, receive, send)
 
@@ -257,8 +259,10 @@ class Connection(HttpToolsProtocol):
         return self.transport.get_write_buffer_size()
 
     def let_go(self) -> bool:
-        """Abort the connection if a response waits in memory. Closing it would wait until the client reads the
-        response."""
+        """Abort the connection if a response waits in memory, and leave it open if not. Return whether it was aborted.
+
+        Closing the connection instead would wait until the client reads the response.
+        """
         if not self.held():
             return False
         self.abort()

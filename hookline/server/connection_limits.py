@@ -1,9 +1,9 @@
 """Limits the number of connections and the memory that they hold, in total and for each client address.
 
-If there are too many connections, the first of these that exists ends:
-- the connection that has been idle longest is closed;
-- the request whose client has left its body unfinished for the longest time is refused;
-- the connection whose response has waited longest for its client to read it is aborted.
+If there are too many connections, the server does the first of these that is possible:
+- close the connection that has been idle longest;
+- refuse the request whose client has left the body unfinished for the longest time;
+- abort the connection whose response has waited longest for its client to read it.
 
 If the connections hold too much memory, those whose response has waited longest are aborted.
 
@@ -62,8 +62,10 @@ class _Share:
 
     @property
     def has_spare(self) -> bool:
-        """Return whether the newest connection, which `count` includes, may stay although it exceeds the limit. A few
-        may: their requests get 503, except health checks."""
+        """Return whether the newest connection may stay although it exceeds the limit. `count` includes it.
+
+        A few connections beyond the limit may stay. Their requests get 503, except health checks.
+        """
         return self.count <= self.limit + self.limit // 16 + 4
 
     def hold(self, connection: Connection, size: int) -> None:
@@ -80,8 +82,8 @@ class _Share:
     def holding(self) -> list[Connection]:
         """Return the connections whose responses still wait in memory.
 
-        This first asks each connection for its current size, because clients may have read data since the size was
-        noted.
+        Update the number of waiting bytes of each connection first, because clients may have read some since the last
+        call of `hold`.
         """
         self._held = {connection: size for connection in self._held if (size := connection.held())}
         self._bytes = sum(self._held.values())
@@ -149,7 +151,7 @@ class ConnectionLimits:
             self.busy(longest)
             if longest.close_if_idle():
                 return longest
-            self.idle(longest)  # it stays open, and goes to the end of the list as if it had become idle now
+            self.idle(longest)  # it could not be closed: it goes to the end of the list, as if it had become idle now
         for longest in list(islice(full.awaited, MAX_TRIED)):
             if longest.refuse_if_awaited():
                 return longest

@@ -26,7 +26,8 @@ class _Server(uvicorn.Server):
 async def serve(
     app: ASGIApp, listener: socket.socket, *, stop: asyncio.Event, grace: float, room: ConnectionLimits | None = None
 ) -> None:
-    """Answer requests until `stop` is set, then finish those in progress."""
+    """Answer requests until `stop` is set, then finish those in progress. Cancel those that need more than `grace`
+    seconds."""
     room = room or ConnectionLimits(limit=within_file_limit())
     config = uvicorn.Config(
         app,

@@ -26,7 +26,7 @@ WORKER = (sys.executable, "-P", "-m", "hookline.cli", "worker", "--supervised")
 FIRST_PAUSE, MAX_PAUSE = 0.5, 30.0  # seconds until a process that died is restarted; doubles while it keeps dying
 STEADY = 60.0  # seconds; if a process ran for longer, the next pause is FIRST_PAUSE again
 MAX_MISSED_BEATS = 60  # missing heartbeats in a row after which a process counts as stuck and is replaced
-KILL_MARGIN = 10.0  # seconds beyond the grace period in which a process can close its resources
+KILL_MARGIN = 10.0  # seconds after the grace period in which a process can close its resources; then it is killed
 REFUSED_CONFIG = 2  # the exit code for an invalid configuration; a restart would not help
 
 
@@ -75,7 +75,7 @@ class Supervisor(Struct, frozen=True):
         parent_end, child_end = socket.socketpair()
         with parent_end:
             with child_end:
-                # Standard output is for the result of the command that the user started, not for lines of its workers.
+                # Only the command that the user started may write to standard output. Its worker processes may not.
                 child = await asyncio.create_subprocess_exec(
                     *self.command, *report, stdin=child_end.fileno(), stdout=asyncio.subprocess.DEVNULL
                 )
@@ -99,7 +99,9 @@ class Supervisor(Struct, frozen=True):
         """Kill a stuck process, because it can finish nothing. Its deliveries are retried after their leases
         expire."""
         with suppress(ProcessLookupError):
-            child.kill()  # before the log line, because the process may be stuck on a full pipe of standard error
+            # Kill before logging. Both processes write to the same standard error. If the child is stuck because that
+            # pipe is full, the log line waits too.
+            child.kill()
         log.error("worker_process_stuck", pid=child.pid, missed_beats=self.max_missed)
         await ended
 
@@ -115,8 +117,9 @@ class Supervisor(Struct, frozen=True):
 async def wait_until_silent(connection: socket.socket, beats: int) -> None:
     """Wait for the first heartbeat, however long it takes. Then wait until `beats` heartbeats in a row are missing.
 
-    The supervisor counts its own rounds, not seconds of a clock. While the machine is suspended or the supervisor is
-    stuck, no round passes. Heartbeats that were sent meanwhile are still in the socket.
+    This counts rounds of its own loop, one per expected heartbeat, not seconds of a clock. While the machine is
+    suspended or the supervisor is stuck, the loop does not run and counts nothing. Heartbeats that were sent meanwhile
+    are still in the socket.
     """
     begun, missed = False, 0
     while missed < beats:

@@ -50,7 +50,8 @@ async def _beat() -> None:
         return  # a pipe from the supervisor of an earlier release, which expects no heartbeats
     with socket.socket(fileno=os.dup(STDIN)) as connection:
         while True:
-            with contextlib.suppress(OSError):  # the supervisor is stuck and the socket is full; or it has ended
+            # OSError: the supervisor is stuck and the socket is full, or the supervisor has ended
+            with contextlib.suppress(OSError):
                 connection.send(b".", socket.MSG_DONTWAIT)
             await asyncio.sleep(BEAT)
 
@@ -62,7 +63,7 @@ def _stop_with_supervisor(stop: asyncio.Event) -> Iterator[None]:
     def on_readable() -> None:
         if _ended():
             loop.remove_reader(STDIN)
-            stop.set()  # before the log line, because the reader of the log may have ended too
+            stop.set()  # before the log line, which can fail if the reader of the log has ended too
             with contextlib.suppress(OSError, ValueError):
                 log.warning("supervisor_gone")
 

@@ -25,8 +25,8 @@ def entry(by: Caller, action: str, subject: str, *, app_id: str | None = None, d
 
 
 def endpoint_entry(by: Caller, verb: str, endpoint: Endpoint, detail: str = "") -> NewAuditEntry:
-    """Return an audit entry about an endpoint. If the endpoint is operational, the entry names no application, because
-    that application is internal."""
+    """Return an audit entry about an endpoint. If the endpoint receives operational webhooks, the entry names no
+    application, because the application of such an endpoint is internal."""
     if endpoint.org_id == MANAGEMENT:
         return entry(by, f"operational_webhook.{verb}", endpoint.id, detail=detail)
     return entry(by, f"endpoint.{verb}", endpoint.id, app_id=endpoint.app_id, detail=detail)

@@ -200,13 +200,14 @@ def _entry(by: Caller, action: str, letters: Sequence[DeadLetter], done: int) ->
 
 class Started(Struct, frozen=True, kw_only=True):
     tasks: list[Task]  # one for each application
-    batch: str = ""  # name of the batch, if there are several tasks
+    batch: str = ""  # one name for all these tasks together; empty if only one application matches
     refused: str = ""  # the reason why an application got no task; empty if each got one
     more: bool = False  # other applications match too, and got no task
 
 
 async def replay_matching(deps: Deps, by: Caller, given: DeadLetterQuery) -> Started:
-    """Replay all dead letters that match. Raises `Conflict` if their endpoint is disabled or deleted."""
+    """Replay all dead letters that match. Raises `Conflict` if the query names an endpoint that is disabled or
+    deleted."""
     where = await matching(deps, by, given)
     if where.endpoint_no is not None:
         found = await deps.store.catalogue.endpoints_for([where.endpoint_no])

@@ -29,13 +29,14 @@ class Deps(Struct, frozen=True, kw_only=True):
     wall: Callable[[], datetime]
     max_payload: int
     retention_days: int  # days for which finished messages are kept
-    customer_endpoints: int = 100  # maximum number of endpoints in one application that customers create; 0: no limit
+    # If an application has this many endpoints, its customers cannot create more. 0: no limit.
+    customer_endpoints: int = 100
     circuit: CircuitPolicy = CircuitPolicy()
     retry: RetryPolicy = RetryPolicy()
     token_secret: str  # signs API tokens and sign-in links
     # A server caches applications and callers for a few seconds. An action calls these functions after a change:
     forget_application: Callable[[Application], None] = _nothing  # drops this application from the cache
-    # Drops the callers from the cache for which the given function returns True.
+    # Drops from the cache each caller for which the given function returns True.
     forget_callers: Callable[[Callable[[Caller], bool]], None] = _nothing
 
     def __repr__(self) -> str:

@@ -126,7 +126,11 @@ async def _last_disabled(store: Store, endpoint: Endpoint) -> datetime | None:
 
 
 async def _replays(store: Store, endpoint: Endpoint) -> list[Task]:
-    """Return finished and failed tasks that replay all missing messages of the endpoint since a time."""
+    """Return the tasks that replay all messages that the endpoint missed since a time, the task's `work.since`.
+
+    Only tasks that finished or failed are returned. Tasks that replay a selection, such as one event type, are left
+    out.
+    """
     where = TaskFilter(
         org_id=endpoint.org_id,
         app_no=endpoint.app_no,

@@ -1,8 +1,8 @@
 """Endpoints: create, change and delete them; their secrets, headers and test events.
 
-The endpoints of operational webhooks are ordinary endpoints. They belong to the management organization, which has one
-application for each other organization. The functions of this module change them too. An `OperationalRef` names
-such an endpoint.
+An endpoint that receives operational webhooks is an ordinary endpoint, and the functions of this module change it too.
+An `OperationalRef` names it. It belongs to the management organization, which Hookline creates for itself. In the
+management organization, each organization that receives operational webhooks has one application.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ OVERLAP = timedelta(hours=24)  # how long an old secret still signs by default
 
 
 class OperationalRef(Struct, frozen=True):
-    """An endpoint of the organization's operational webhooks, by id or uid."""
+    """An endpoint that receives the organization's operational webhooks, by id or uid."""
 
     endpoint: str
 
@@ -80,7 +80,8 @@ async def create(deps: Deps, by: Caller, app: str, new: NewEndpoint) -> Endpoint
 
 
 async def create_operational(deps: Deps, by: Caller, new: NewEndpoint) -> Endpoint:
-    """Create an operational endpoint. If its application or its event types do not exist yet, create them."""
+    """Create an endpoint that receives operational webhooks. If its application or its event types do not exist yet,
+    create them."""
     checked = _checked(deps, new)
     return await _create(deps, by, await _operational_home(deps.store, by.org_id), checked)
 
@@ -203,7 +204,7 @@ async def set_headers(
 
 
 def _kept(current: Mapping[str, str], given: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the current headers whose names are not in `given`. Upper and lower case of names are the same."""
+    """Return the current headers whose names are not in `given`. Names are compared without regard to case."""
     named = {name.lower() for name in given}
     return {name: value for name, value in current.items() if name.lower() not in named}
 
@@ -313,7 +314,8 @@ async def send_test(deps: Deps, by: Caller, ref: EndpointRef, event_type: str) -
 
 
 async def operational_application(store: Store, org_id: str) -> Application | None:
-    """Return the application of the organization's operational endpoints, or None if it does not exist yet."""
+    """Return the application of the endpoints that receive the organization's operational webhooks, or None if it does
+    not exist yet."""
     return await store.catalogue.application(operational_events.MANAGEMENT, org_id)
 
 
@@ -345,5 +347,6 @@ async def _save_operational_types(store: Store, now: datetime) -> None:
 
 
 def _where(endpoint: Endpoint) -> str:
-    """Return the URL for the audit log. URLs of operational endpoints are encrypted at rest, so they are left out."""
+    """Return the URL for the audit log, or an empty text if the endpoint receives operational webhooks or alerts. The
+    URLs of such endpoints are encrypted at rest."""
     return "" if endpoint.org_id == operational_events.MANAGEMENT else without_query(endpoint.url)

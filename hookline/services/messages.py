@@ -141,7 +141,7 @@ def check_accepted(accepted: Accepted) -> Accepted:
 
 
 async def resend(deps: Deps, by: Caller, ref: MessageRef, endpoint: EndpointRef) -> tuple[Message, Endpoint]:
-    """Create a new delivery of the message that is due at once, whatever the state of earlier deliveries."""
+    """Create a new delivery of the message, whatever the state of earlier deliveries. The new delivery is due now."""
     message = await lookup.message(deps, by, ref)
     to = await lookup.endpoint(deps, by, endpoint)
     if to.app_no != message.app_no:

@@ -21,7 +21,10 @@ async def create(deps: Deps, by: Caller, name: str, role: Scope, password: str) 
 
 
 async def find(deps: Deps, by: Caller, name: str) -> Operator:
-    """Return an operator of the caller's organization. Names are unique in the whole deployment."""
+    """Return the operator with this name. Raise `NoSuch` if the caller's organization has no such operator.
+
+    Names are unique in the whole deployment.
+    """
     name = operator_name(name)
     found = await deps.store.access.operator(name)
     if found is None or found.org_id != by.org_id:

@@ -11,7 +11,8 @@ from hookline.store import Store
 
 
 async def open_or_create(store: Store, org_id: str, now: datetime) -> Organization:
-    """Return the organization. The default organization is created on first use."""
+    """Return the organization with this id. If the default organization does not exist, create it. If another
+    organization does not exist, raise `NoSuch`."""
     found = await store.catalogue.organization(org_id)
     if found is not None:
         return found

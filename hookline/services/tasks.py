@@ -14,9 +14,12 @@ from hookline.services.deps import Deps
 from hookline.services.lookup import storable
 from hookline.store import Page
 
-BATCH = "batch_"  # prefix of a batch's name; a batch is the tasks that one call created
+# Prefix of a batch's name. A call that replays or resolves the dead letters of several applications creates one task
+# for each of them. These tasks are a batch.
+BATCH = "batch_"
 _TOGETHER = timedelta(minutes=10)  # maximum time between the first and the last task of a batch
-_MAX_OF_BATCH = 1000  # maximum number of tasks that are searched for the tasks of a batch
+# `of_batch` reads at most this many tasks, newest first, and returns those of the batch. It misses older ones.
+_MAX_OF_BATCH = 1000
 
 _ACTIONS = {
     TaskKind.RECOVER: "endpoint.recover",

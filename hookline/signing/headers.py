@@ -91,7 +91,7 @@ def _from_environ(name: str) -> str:
 
 
 def _text(value: object) -> str:
-    """Decode bytes. A value of another type becomes an empty string, which `optional` refuses."""
+    """Return a string as it is, and decode bytes. Any other type becomes an empty string, which `optional` refuses."""
     if isinstance(value, bytes):
         return value.decode("latin-1")
     return value if isinstance(value, str) else ""

@@ -12,10 +12,13 @@ from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 
-MIN_DIFFERENT = 8  # a key with fewer different bytes is weak; of random keys of 24 bytes, fewer than one in 10^22 is
-# A text with fewer different characters is weak. Of random texts of 32 hex digits, one in 10^16 is.
+# A key with fewer different bytes is weak. For a random key of 24 bytes, the probability of this is less than 10^-22.
+MIN_DIFFERENT = 8
+# A text with fewer different bytes is weak. For 32 random hex digits, the probability of this is about 10^-16.
 MIN_DIFFERENT_IN_TEXT = 5
-MIN_DECODED = 16  # bytes; a shorter decoded text is not checked, because even a random one often looks weak
+# The decoded bytes of a text are checked only if there are at least this many. Fewer bytes often look weak even if they
+# are random.
+MIN_DECODED = 16
 
 
 def weakness(key: bytes, min_different: int = MIN_DIFFERENT) -> str | None:

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 HMAC_PREFIX, PRIVATE_PREFIX, PUBLIC_PREFIX = "whsec_", "whsk_", "whpk_"
 
-# A request may carry many signatures. Each Ed25519 check hashes the whole body, and the sender is not yet known to be
-# genuine. So a key always checks the first `_MIN_CHECKED` signatures of a request, and further ones only while its
-# checks of this request hash at most `_MAX_HASHED` bytes together.
+# A request may carry many signatures, and each Ed25519 check hashes the whole body. The sender may be an attacker, so
+# the number of checks is limited. A key always checks the first `_MIN_CHECKED` different signatures of a request. It
+# checks further signatures only while all its checks of the request together hash at most `_MAX_HASHED` bytes.
 _MIN_CHECKED = 4
 _MAX_HASHED = 2 << 20
 
@@ -52,12 +52,14 @@ def public_key(private: str) -> str:
 
 
 def with_prefix(key: str, scheme: Scheme) -> str:
-    """Add the prefix `whsec_` to a bare base64 secret, as Svix does. Secrets of the text schemes stay as they are."""
+    """Add the prefix `whsec_` to a bare base64 secret, as Svix does. The schemes hex, github and stripe take a text
+    as the secret, so their secrets stay as they are."""
     return HMAC_PREFIX + key if scheme in _BASE64_SCHEMES and _is_bare(key) else key
 
 
 def check_secret(key: str, scheme: Scheme = Scheme.STANDARD) -> None:
-    """Refuse a secret that is too short, too long, or that a receiver's library might read in another way."""
+    """Refuse a secret that is malformed, too short or too long. A receiver's library might decode a malformed secret
+    differently."""
     if scheme not in _BASE64_SCHEMES:
         _check_text_secret(key, scheme)
     elif key.startswith(HMAC_PREFIX):
@@ -84,7 +86,8 @@ def _weakness(key: str, scheme: Scheme) -> str | None:
     if scheme not in _BASE64_SCHEMES:
         return weakness_of_text(key.removeprefix(HMAC_PREFIX))
     if key.startswith(PRIVATE_PREFIX):
-        return weakness(_secret_bytes(key, PRIVATE_PREFIX)[:32])  # the seed; the other half is derived from it
+        # The first 32 bytes are the seed. The public key follows, which is derived from the seed.
+        return weakness(_secret_bytes(key, PRIVATE_PREFIX)[:32])
     return weakness(_secret_bytes(key, HMAC_PREFIX))
 
 

@@ -26,7 +26,7 @@ is_id = re.compile(r"[!-\-/-~]{1,256}").fullmatch
 _is_stamp = re.compile(r"[0-9]{1,11}").fullmatch  # int() also accepts "+1", "1_0" and the digits of other scripts
 _is_hex = re.compile(r"(?:[0-9a-f]{2})+").fullmatch
 
-_MAX_SIGNATURES = 32  # an Ed25519 check costs 100 µs; a header full of them must not cost a second
+_MAX_SIGNATURES = 32  # per header, because the check of each Ed25519 signature takes 100 µs
 
 
 class Request(NamedTuple):

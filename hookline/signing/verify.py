@@ -20,8 +20,8 @@ def verify(
     now: datetime,
     tolerance: float = TOLERANCE,
 ) -> None:
-    """Return if one of the secrets made one of the signatures within the tolerance. Otherwise raise
-    `SignatureError`."""
+    """Raise `SignatureError` unless one of the secrets made one of the signatures. If the request has a timestamp, it
+    may differ from `now` by at most `tolerance` seconds."""
     signed = READERS[scheme](Request(Headers(headers), raw_body(body)))
     if signed.stamp is not None:
         signed_at(signed.stamp, now, tolerance)

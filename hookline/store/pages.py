@@ -1,4 +1,4 @@
-"""Pages of listings and their iterators."""
+"""Pages of listings. An iterator is a text that names the row after which a page starts."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ class Page(Struct, frozen=True, kw_only=True):
     limit: int = 50
     iterator: str | None = None
     backwards: bool = False
-    descending: bool = False  # list applications, event types or endpoints in reverse order
+    descending: bool = False  # reverse the order of a listing that `plan.by_text` reads; other listings ignore this
 
 
 class Walk(Struct, Generic[T], frozen=True, kw_only=True):
-    """A page of a listing whose filter may match rarely: the matches that one request found, in the listing's
-    order."""
+    """A page of a listing whose scan may stop before the page is full, for example because few rows match the filter.
+    The rows are in the listing's order."""
 
     rows: list[T]
-    # More rows may match: continue after this key. None: the page is full, or the listing has ended.
+    # The key at which the scan stopped early. The next page starts after this key. None: the page is full, or the
+    # listing has ended.
     end: str | None = None
 
 
@@ -52,8 +53,8 @@ def after_death(iterator: str | None) -> tuple[datetime, int] | None:
 
 
 def after_number(iterator: str | None) -> int | None:
-    """Return the number from an iterator of a listing by number. None: start of the listing, or its end if read
-    backwards."""
+    """Return the number from an iterator of a listing that is ordered by number. None: start of the listing, or its
+    end if read backwards."""
     if iterator is None:
         return None
     if not (iterator.isascii() and iterator.isdigit() and len(iterator) <= MAX_DIGITS):

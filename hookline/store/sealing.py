@@ -12,11 +12,11 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-_LAST = b"\xff" * 6  # sorts after every head
+_LAST = b"\xff" * 6  # sorts after the head of every encrypted value
 
 
 class Place(StrEnum):
-    """A column of encrypted values. The view `sealed_value` contains all of them."""
+    """A column of encrypted values. The view `sealed_value` contains the values of all these columns."""
 
     SECRETS = "endpoint.secrets"
     HEADERS = "endpoint.headers"
@@ -28,7 +28,8 @@ class Place(StrEnum):
         return f"reseal_{self.replace('.', '_')}"
 
     def bound(self, row: str) -> str:
-        """Return the context that the vault binds this row's value to."""
+        """Return the associated data with which the vault encrypts this row's value. A value that was copied to
+        another row or column does not decrypt, because the associated data there is different."""
         return _BOUND[self].format(row)
 
 
@@ -76,7 +77,8 @@ class Seals(Struct, frozen=True, kw_only=True):
 
     @property
     def left(self) -> int:
-        """The number of values that the first key did not encrypt."""
+        """The number of values that are encrypted with another key than the first one of `HOOKLINE_SECRET_KEY`, the one
+        for new values."""
         return sum(key.count for key in self.older) + self.unknown
 
 

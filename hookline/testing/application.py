@@ -19,10 +19,11 @@ _HOST = "testserver"
 
 
 class AppEndpoint(BaseEndpoint):
-    """`AppEndpoint(app, "/webhooks", secret=...)`: a Flask, FastAPI, Starlette or Django application, or a Django test
-    client.
+    """An endpoint that calls your application with each webhook, in this process and without a server.
 
-    `secret` is the secret that the application verifies with. The lifespan of an ASGI application is not run.
+    `app` is a WSGI or ASGI application (Flask, FastAPI, Starlette, Django and others), or Django's test client. The
+    webhook is a POST to `path`. `secret` is the secret that the application verifies with. The lifespan of an ASGI
+    application is not run.
     """
 
     def __init__(self, app: Any, path: str = "/", *, secret: str, scheme: Scheme | str = Scheme.STANDARD) -> None:

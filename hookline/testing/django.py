@@ -15,7 +15,7 @@ from hookline.testing.outbox import Outbox
 
 
 class OutboxTestMixin:
-    """Returns the events that a test published, although `TestCase` never commits, and delivers them.
+    """Returns the events that a test published, although `TestCase` never commits, and sends them to test endpoints.
 
     Events of `setUpTestData` and of an earlier `TransactionTestCase` do not count. `using` is the alias of the
     database.
@@ -55,7 +55,10 @@ class OutboxTestMixin:
 
 
 def _latest(alias: str) -> int:
-    """Return the id of the last row in the outbox, or 0 if the database has no outbox: a router may exclude it."""
+    """Return the id of the last row in the outbox, or 0 if the database has no outbox.
+
+    A database router of Django may keep the outbox out of a database.
+    """
     connection = connections[alias]
     try:
         return latest(connection) if is_there(connection) else 0

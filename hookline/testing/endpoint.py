@@ -237,7 +237,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
         size = headers.get("content-length", "0")
-        self.close_connection |= "transfer-encoding" in headers  # a chunked body stays unread
+        self.close_connection |= "transfer-encoding" in headers  # because a chunked body is not read
         body = self.rfile.read(int(size)) if size.isdecimal() else b""
         self._write(self.server.endpoint.take(self.command, self.path, headers, body))
 

@@ -39,7 +39,7 @@ class Published(_Row, frozen=True, kw_only=True):
     payload: Any  # the decoded body
 
 
-# One JSON text for each row, so that all drivers return the same.
+# Returns each row as one JSON text, because drivers differ in the Python types that they return for columns.
 _POSTGRES = """
 SELECT CAST(json_build_object('row_id', id, 'app', app, 'event_type', event_type, 'event_id', event_id,
     'body', translate(encode(payload, 'base64'), chr(10), ''), 'channels', channels, 'tags', tags,

@@ -44,8 +44,8 @@ class Outbox:
         _refuse_any(self.published(), event_type, wanted)
 
     def deliver(self, endpoint: Endpoint) -> list[Attempt]:
-        """Send the events that `endpoint` has not received. The next call sends a failed one again, as a further
-        attempt."""
+        """Send the events that `endpoint` has not received. If an attempt fails and Hookline would retry it, the next
+        call sends the event again."""
         made: list[Attempt] = []
         for event, attempt in self._progress.due(endpoint, self.published()):
             made += deliver([event], endpoint, attempt=attempt)

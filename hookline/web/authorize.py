@@ -28,8 +28,8 @@ class Access(Struct, frozen=True, kw_only=True):
     """The callers that a route allows."""
 
     needs: Needs = Needs.WRITE
-    whole: bool = False  # callers that are limited to one application get a 403
-    operator: bool = False  # callers of organizations other than the default one get a 403
+    whole: bool = False  # if True, callers that are limited to one application get a 403
+    operator: bool = False  # if True, callers of organizations other than the default one get a 403
 
 
 async def admit(services: WebContext, access: Access, scope: Scope) -> Caller:

@@ -90,7 +90,11 @@ class WebContext(Deps, frozen=True, kw_only=True):
     leaving: asyncio.Event = field(default_factory=asyncio.Event)
 
     def deps_for(self, caller: Caller) -> Deps:
-        """Return the dependencies for this caller. Customers get a view of the store that hides internal texts."""
+        """Return the dependencies for this caller.
+
+        A customer (a caller who can access only one application) gets a view of the store that redacts texts for
+        operators: addresses, and details in the errors of attempts, dead letters, lanes, endpoints and tasks.
+        """
         return self if caller.app is None else replace(self, store=self.customers.store_for(caller.app, self.store))
 
     def link_address(self, request: Request) -> str:

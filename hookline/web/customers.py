@@ -2,9 +2,9 @@
 
 A customer is a caller who can access only one application.
 
-Everything that a customer reads from the store is redacted. One customer has at most two store calls and two responses
-in progress. A response needs a permit. The permit becomes free after a pause, three times as long as the response
-took. So no customer can occupy the event loop.
+Everything that a customer reads from the store is redacted. One application has at most two store calls in progress. It
+also has two permits for responses. A GET request needs a permit before its response is made. After the response the
+permit stays taken for a pause, three times as long as the response took. So no customer can occupy the event loop.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from hookline.store import PARTS, Store
 from hookline.web.errors import Refused
 
 MAX_STORE_CALLS = 2  # concurrent store calls for one application; fewer than the read connections of the store
-MAX_RESPONSES = 2  # responses that the server makes for one application at the same time
-PAUSE_FACTOR = 3.0  # after a response, the pause is this many times as long as the response took
-MAX_PAUSE = 10.0  # maximum seconds of the pause after a response
-MAX_WAITING = 100  # requests of one application that may wait for a permit to be answered
+MAX_RESPONSES = 2  # GET requests of one application whose responses may be made at the same time
+PAUSE_FACTOR = 3.0  # after a response, its permit stays taken for this many times as long as the response took
+MAX_PAUSE = 10.0  # maximum seconds that a permit stays taken after its response
+MAX_WAITING = 100  # requests of one application that may wait for a permit; further requests are refused
 
 
 class Customers:
@@ -66,9 +66,10 @@ class Customers:
             self._waiting += Counter()  # removes the applications whose count is zero
 
     def store_for(self, app: Application | None, store: Store) -> Store:
-        """Return the store for a caller who can access only `app`.
+        """Return the store that a caller may use.
 
-        Callers without such a limit get the store itself.
+        If the caller can access only `app`, the returned store redacts all results and limits the concurrent calls for
+        this application. If `app` is None, return `store` itself.
         """
         if app is None:
             return store

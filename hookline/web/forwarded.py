@@ -95,7 +95,7 @@ class Forwarded:
             scope["scheme"] = scheme
 
     def _warn(self, peer: str, given: set[bytes]) -> None:
-        """Log a warning once per peer, so that people who use a proxy find the setting."""
+        """Log once per peer that its headers are ignored. The warning names the setting for trusted proxies."""
         if peer in self._warned or len(self._warned) >= MAX_WARNED:
             return
         self._warned.add(peer)

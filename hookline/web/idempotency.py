@@ -67,9 +67,13 @@ class IdempotentResponses:
         self._in_progress: dict[bytes, _InProgress] = {}
 
     async def once(self, key: bytes, request: bytes, work: Work) -> Response:
-        """Return the response of `work`, which runs once for this key and request.
+        """Run `work` for the first request with this key, and return its response.
 
-        If `work` raises, it may run again.
+        Later copies of the request get the stored response. `request` is the hash of a request. If the key was used
+        for a request with another hash, raise `InvalidField`.
+
+        If `work` raises, or the status of its response is 300 or higher, nothing is stored and the key is free again.
+        The next request with the key, also a different one, then runs its own work.
         """
         deadline = asyncio.get_running_loop().time() + self._wait
         while (other := self._in_progress.get(key)) is not None:
@@ -109,7 +113,12 @@ class IdempotentResponses:
         return response
 
     async def _hold_or_wait(self, key: bytes, request: bytes) -> KeptAnswer:
-        """Acquire the lease, or wait until another process has stored its response."""
+        """Acquire the lease on the key, or wait until another process has stored its response.
+
+        The result has one of three forms. With a `claim`, this request has the lease and must run its work. With a
+        `status`, it is the stored response. If its `request` is not the argument, another request used the key. If
+        the other process does not finish in time, raise the error 409.
+        """
         found = await self._store.access.hold_answer(key, request, self._hold)
         for pause in _pauses(self._wait):
             if found.claim is not None or found.status is not None or found.request != request:

@@ -26,18 +26,20 @@ _UNKNOWN = re.compile(r"^Object contains unknown field `(?P<name>.*)`$", re.DOTA
 _NOTHING = re.compile(r"^Expected `null`")
 _NO_CHOICE = re.compile(r"^Invalid enum value (?P<value>.*)$", re.DOTALL)
 _NO_INSTANT = re.compile(r"^(Invalid RFC3339|Expected `datetime` with a timezone|Expected `datetime( \| null)?`)")
-_PATH = re.compile(r"[A-Za-z]\w*(\.\w+)*")  # a field of the request; any other text is a description
+# Matches the path of a field in the request. An `AboutField.field` that does not match is a description, not a path.
+_PATH = re.compile(r"[A-Za-z]\w*(\.\w+)*")
 
-MAX_NAME = 64  # characters of an unknown name that an error message repeats; longer names get no suggestion
+MAX_NAME = 64  # an error message shows at most this many characters of an unknown name; longer names get no suggestion
 
-_info = lru_cache(maxsize=256)(inspect.type_info)  # cached, because one batch may have a thousand faults
+_info = lru_cache(maxsize=256)(inspect.type_info)  # cached, because one batch may have a thousand errors
 
 
 class InvalidField(InvalidInput):
     """A field of the body, a parameter of the query string, or a header has an invalid value."""
 
     def __init__(self, loc: tuple[str, ...], words: str, within: str = "body") -> None:
-        """`loc` is the path of the field, such as `policy`, `cap`. `within` is `body`, `query` or `header`."""
+        """`loc` is the path of the field: `("policy", "cap")` is `cap` in `policy`. `words` says what is wrong.
+        `within` is `body`, `query` or `header`."""
         super().__init__(words, field=".".join(loc))
         self.loc = loc
         self.within = within
@@ -100,7 +102,7 @@ def shortened(name: str) -> str:
 
 
 def nearest(name: str, known: Sequence[str]) -> str | None:
-    """Return the known name that is most similar.
+    """Return the known name that is most similar to `name`; None if no name is similar.
 
     For example, `event_types` gives `eventTypes`, and `filter` gives `filterTypes`.
     """

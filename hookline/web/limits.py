@@ -1,4 +1,4 @@
-"""Rate limits: requests per second of a caller, an application or an organization, and bad tokens of an address."""
+"""Rate limits: requests per second of a caller, an application or an organization, and bad tokens from an address."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hookline.security import lockout
 from hookline.web.errors import Refused
 
 ROUNDING = 1e-6  # seconds of tolerance for rounding errors
-MAX_BUCKETS = 10_000  # buckets in memory; if there are more, the fullest buckets are dropped
+MAX_BUCKETS = 10_000  # buckets in memory; if there are more, those with the most unused tokens are dropped
 BAD_TOKENS = 20  # bad tokens that one address may send in a burst
 BAD_TOKENS_EVERY = 3.0  # seconds until the address may send one more bad token
 
@@ -45,7 +45,11 @@ class Buckets:
         return 0.0
 
     def _forget(self, now: float) -> None:
-        """Drop at least half of the buckets, so that the next requests do not have to do this again."""
+        """Drop at least half of the buckets, so that the next requests do not have to do this again.
+
+        A caller without a bucket starts with a full one. So the buckets that will be full again first are dropped,
+        because their callers gain the fewest tokens.
+        """
         kept = [(at, name) for name, at in self._full_at.items() if at > now]
         kept.sort(key=lambda each: each[0])
         self._full_at = {name: at for at, name in kept[-(MAX_BUCKETS // 2) :]}

@@ -75,7 +75,8 @@ class MetricsAccess:
     def __init__(self, token: str | None, *, is_open: bool) -> None:
         """If there is a token, callers must send it.
 
-        Otherwise everybody may read if `is_open` is set, and only callers on this machine if it is not.
+        Without a token, everybody may read the metrics if `is_open` is true. If `is_open` is false, only callers on
+        this machine may read them.
         """
         self._token = token
         self._is_open = is_open

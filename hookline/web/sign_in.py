@@ -27,11 +27,10 @@ LIFETIME = 7 * 86_400.0  # seconds that an operator's session lasts; an idle ses
 PORTAL_LIFETIME = 86_400.0  # seconds that a customer's session lasts
 CHECK_THREADS = 2  # concurrent password checks for unknown browsers; each needs 32 MiB and one core for a moment
 KNOWN_CHECK_THREADS = 1  # concurrent password checks for browsers from which somebody has signed in before
-# Sign-ins that may wait for a free thread, for each of the two thread pools.
-MAX_WAITING = 300  # from all addresses together
-MAX_WAITING_PER_NETWORK = 30  # from one IPv4 address or one IPv6 network
+MAX_WAITING = 300  # maximum sign-ins that wait for a free thread of one thread pool, from all addresses together
+MAX_WAITING_PER_NETWORK = 30  # the same from one network: an IPv4 address, or a /64 prefix of IPv6 addresses
 MAX_WAIT = 25.0  # maximum seconds that a sign-in waits; most proxies time out later
-MAX_KEY = 4096  # characters of a portal key
+MAX_KEY = 4096  # maximum characters of the key or token in a portal link
 NO_PORTAL = "this link or key is for the dashboard of operators, not for a portal: sign in at /login"
 BUSY = "too many people are signing in at the moment: try again in a few seconds"
 
@@ -59,13 +58,13 @@ class Locked(HooklineError):
 class PasswordThreads:
     """Checks passwords in a few threads of its own.
 
-    A request is refused if too many others wait, in total or from the same network, or if it has waited for too long.
+    A sign-in is refused if too many others wait, in total or from the same network, or if it has waited for too long.
     """
 
     def __init__(self, threads: int) -> None:
         self._free = asyncio.Semaphore(threads)
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="passwords")
-        self._waiting: Counter[str] = Counter()  # number of waiting requests by network, without zeros
+        self._waiting: Counter[str] = Counter()  # waiting sign-ins by `lockout.network`; an entry is deleted at 0
 
     async def matches(self, password: str, kept: str | None) -> bool:
         """Compare a password with its stored hash (`kept`), in a thread. The caller must be inside `reserved`."""
@@ -113,8 +112,9 @@ class SignIn:
         pages = self._services.pages
         own = lockout.renewed(pages.keys, known, kept or "", mark)
         subjects = lockout.password(pages.key, known, address, own, kept or "")
-        # Count the attempt only once a thread is reserved. A request that is refused as busy must not count as a
-        # failed attempt, and simultaneous correct sign-ins must not reach the limit together.
+        # Count the attempt only after a thread is reserved. A request that is refused as busy must not count as a
+        # failed attempt. A correct sign-in counts until its password is checked, so many correct sign-ins at the same
+        # time could otherwise reach the limit of failed attempts.
         threads = self._known_threads if subjects.marked else self._threads
         async with threads.reserved(address):
             await self._take(subjects, address)

@@ -46,7 +46,7 @@ def _may_publish(given: wire.AppPortalAccessIn) -> bool:
 
 @operation("POST", "/auth/logout", "v1.authentication.logout", own=True, needs=Needs.READ)
 async def logout(call: Call) -> None:
-    """Revoke the token of an application with which this request is sent."""
+    """Revoke the token that this request uses. It must be a token of an application."""
     await tokens.revoke(call.deps, call.caller)
 
 

@@ -19,7 +19,8 @@ _ONE = f"{_ALL}/{{endpoint_id}}"
 
 
 def ref_of(call: Call) -> endpoints.Ref:
-    """Return a reference to the endpoint in the path: an endpoint of an application, or an operational endpoint."""
+    """Return a reference to the endpoint in the path: an endpoint of an application, or an endpoint that receives
+    operational webhooks."""
     return call.endpoint_ref if "app_id" in call.request.path_params else OperationalRef(call.path("endpoint_id"))
 
 
@@ -90,7 +91,7 @@ async def show_secret(call: Call) -> wire.EndpointSecretOut:
 
 @operation("POST", f"{_ONE}/secret/rotate", "v1.endpoint.rotate-secret")
 async def rotate_secret(call: Call, given: wire.EndpointSecretRotateIn) -> wire.EndpointSecretOut:
-    """Rotate the secret of an endpoint. The old secret also signs for a while."""
+    """Rotate the secret of an endpoint. The old secret also signs during the grace period (default: 24 hours)."""
     grace = given.grace_period_seconds
     overlap = endpoints.OVERLAP if grace is None else timedelta(seconds=grace)
     rotated = await endpoints.rotate_secret(call.deps, call.caller, ref_of(call), overlap=overlap, key=given.key)

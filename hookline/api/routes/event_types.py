@@ -73,7 +73,7 @@ async def patch(call: Call, given: wire.EventTypePatch) -> wire.EventTypeOut:
 
 @operation("DELETE", _ONE, "v1.event-type.delete", whole=True)
 async def delete(call: Call, asked: DeleteQuery) -> None:
-    """Archive an event type, or delete it permanently."""
+    """Archive an event type. With expunge=true, delete it permanently."""
     delete = event_types.expunge if asked.expunge else event_types.archive
     await delete(call.deps, call.caller, _name(call))
 

@@ -108,7 +108,8 @@ def _unsupported(given: wire.MessageIn, retention_days: int) -> InvalidInput | N
 def _shown(
     app: Application, given: wire.MessageIn, accepted: Accepted, trace: str | None, with_content: bool
 ) -> MessageOut:
-    """Return the JSON of the stored message, made from the request. A repeated request has the same content."""
+    """Return the JSON of the stored message. It is made from the request, not read from the store: a repeated request
+    has the same body as the first one."""
     assert accepted.created_at is not None
     kept = _new(app, given, accepted.message_id, trace)
     return accepted_message(kept, accepted.created_at, with_payload=with_content)
@@ -205,7 +206,8 @@ def _results(
 def _result(
     app: Application, item: _Item, answer: Accepted, trace: str | None, with_content: bool
 ) -> wire.BatchResultOut:
-    # This release refuses the item. The first request with the same key was answered by a release that accepted it.
+    # An earlier release accepted the item in the first request with this key, but this release cannot read it. So the
+    # message cannot be shown.
     if isinstance(item, str):
         return _refused(422, "invalid", item)
     try:
@@ -246,8 +248,11 @@ def _idempotency(call: Call, app: Application, raw: bytes) -> tuple[bytes | None
 
 
 def _trace(call: Call) -> str | None:
-    """Return the trace context to store with the messages: that of the request, or a new span in it if tracing is
-    on."""
+    """Return the trace context to store with the messages.
+
+    If tracing is off, this is the context of the request, or None if the request has none. If tracing is on, it is that
+    of a span that begins here, in the request's trace or in a new trace.
+    """
     given = trace_context.of_headers(call.request.scope["headers"])
     if call.services.traces is None:
         return given
@@ -262,9 +267,10 @@ def _note(call: Call, app: Application, deliveries: int, facts: dict[str, str | 
 
 
 async def _replayed(call: Call, app: Application, answers: Sequence[Accepted]) -> str | None:
-    """Mark the response as the repetition of an earlier one.
+    """Add the header that marks the response as the repetition of an earlier one.
 
-    Return the trace of the first request with this idempotency key, because the stored message has that trace.
+    Return the trace context of the first request with this idempotency key, because the stored messages have it. None:
+    no stored message has a trace context.
     """
     call.headers = REPLAYED
     made = [answer.message_id for answer in answers if answer.status != IngestStatus.EVENT_ID_TAKEN]

@@ -32,7 +32,7 @@ class ApplicationPatch(In, frozen=True, kw_only=True):
 
 
 class ApplicationUpdate(ApplicationPatch, frozen=True, kw_only=True):
-    """A replacement. A field that is left out gets its default. Only the uid stays as it is."""
+    """A replacement. A field that is left out gets its default, but the uid keeps its value."""
 
     name: Name
     throttle_rate: Rate | None = None

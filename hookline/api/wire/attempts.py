@@ -64,7 +64,8 @@ class StatusText(StrEnum):
 
 
 class TriggerType(IntEnum):
-    """0 scheduled, 1 manual (a replay or a resend)."""
+    """0 scheduled: Hookline created the delivery when it accepted the message. 1 manual: the delivery is a replay, a
+    resend or a test message."""
 
     SCHEDULED = 0
     MANUAL = 1
@@ -163,7 +164,7 @@ def _text(body: bytes) -> tuple[str, bool]:
 
 
 class AttemptedMessageOut(MessageOut, frozen=True, kw_only=True):
-    """A message with an attempt at an endpoint, and the status of its latest delivery to that endpoint."""
+    """A message that was sent to an endpoint at least once, with the status of its latest delivery to that endpoint."""
 
     status: MessageStatus
     status_text: StatusText
@@ -184,7 +185,8 @@ def attempted_message(found: Attempted, *, with_payload: bool) -> AttemptedMessa
 
 
 class DestinationOut(EndpointBase, frozen=True, kw_only=True):
-    """An endpoint of a message, and the status of the latest delivery to it, even before the first attempt."""
+    """An endpoint of a message, and the status of the latest delivery to it. Endpoints without an attempt are
+    included."""
 
     version: int
     deleted: bool

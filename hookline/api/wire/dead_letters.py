@@ -20,7 +20,7 @@ _NAMED = doc(maxLength=256, pattern=r"^[a-zA-Z0-9\-_.]+$")
 
 
 class DeadFilterIn(In, frozen=True, kw_only=True):
-    """A filter. All given fields must match. Without fields, it matches every open dead letter of the application."""
+    """A filter for the application's unresolved dead letters. All given fields must match. Without fields all match."""
 
     endpoint_id: Annotated[str, _NAMED, doc("The endpoint's id or uid.")] | None = None
     event_type: Annotated[str, _NAMED] | None = None

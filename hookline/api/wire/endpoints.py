@@ -54,8 +54,8 @@ class EndpointPatch(EndpointFields, frozen=True, kw_only=True):
 
 
 class EndpointUpdate(EndpointFields, frozen=True, kw_only=True):
-    """A replacement. A field that is left out gets its default. The uid and fields that Svix lacks stay as they
-    are."""
+    """The new values of all fields of an endpoint. A field that is left out gets its default. Only uid, version and
+    the fields that Svix does not have keep their values if they are left out."""
 
     url: Url
     description: Description = ""
@@ -112,7 +112,7 @@ class EndpointOut(EndpointBase, frozen=True, kw_only=True):
 
 
 def new_endpoint(given: Any) -> NewEndpoint:
-    """Return the new endpoint that a request describes. The endpoint may be an operational endpoint."""
+    """Return the new endpoint that a request describes. It may receive operational webhooks."""
     status = EndpointStatus.DISABLED if given.disabled else EndpointStatus.ACTIVE
     secrets = () if given.secret is None else (Secret(key=given.secret),)
     return NewEndpoint(**values(given, EndpointChange), status=status, secrets=secrets)
@@ -160,7 +160,8 @@ class EndpointHeadersIn(In, frozen=True, kw_only=True):
 
 
 class EndpointHeadersPatchIn(In, frozen=True, kw_only=True):
-    """Headers to change. Other headers stay as they are. Null, or the name in `deleteHeaders`, removes a header."""
+    """Headers to change. Other headers stay as they are. A header is removed if its value is null, or if its name
+    is in `deleteHeaders` and not in `headers`."""
 
     headers: dict[str, str | None]
     delete_headers: tuple[str, ...] | None = None  # names of headers to remove, as Svix's SDKs send them
@@ -243,7 +244,7 @@ class LaneEventOut(Out, frozen=True, kw_only=True):
 
 
 def lane_event(event: LaneEvent, *, named: bool = True) -> LaneEventOut:
-    """Return the JSON of an event. Without `named`, the names of the organization's API keys are left out."""
+    """Return the JSON of a lane event. Without `named`, the names of the organization's API keys are left out."""
     by = event.actor
     shown = None
     if by is not None:
@@ -253,14 +254,14 @@ def lane_event(event: LaneEvent, *, named: bool = True) -> LaneEventOut:
 
 
 class EndpointHealthOut(LaneOut, frozen=True, kw_only=True):
-    """The delivery state of an endpoint, and its latest events."""
+    """The delivery state of an endpoint, and the latest events of its timeline."""
 
     status_reason: str | None
     in_flight: int
     window: int | None  # maximum requests in flight while the endpoint recovers
     concurrency: int | None
     throttle_rate: int | float | None
-    next_start_at: Instant | None  # null: not before the endpoint is resumed, or a request in flight ends
+    next_start_at: Instant | None  # null: unknown until the endpoint is resumed, or a request in flight ends
     trips: int  # how often the circuit opened since it was last closed
     opened_at: Instant | None
     events: list[LaneEventOut]  # the latest events of the timeline, newest first

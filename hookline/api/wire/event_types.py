@@ -35,7 +35,7 @@ class EventTypePatch(In, frozen=True, kw_only=True):
 
 
 class EventTypeUpdate(EventTypePatch, frozen=True, kw_only=True):
-    """A replacement. A field that is left out gets its default. Only `policy` and `validated` stay as they are."""
+    """A replacement. A field that is left out gets its default, but `policy` and `validated` keep their values."""
 
     description: Description
     archived: bool = False

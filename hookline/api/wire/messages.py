@@ -1,4 +1,4 @@
-"""Messages."""
+"""Messages as the API shows them."""
 
 from __future__ import annotations
 

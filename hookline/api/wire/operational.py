@@ -15,7 +15,7 @@ Kinds = Annotated[tuple[Kind, ...], Meta(min_length=1, max_length=100)]
 
 
 class OperationalWebhookEndpointUpdate(In, frozen=True, kw_only=True):
-    """A replacement. A field that is left out gets its default. Only the uid stays as it is."""
+    """The new values of an endpoint. A field that is left out gets its default, except `uid`, which stays as it is."""
 
     url: Url
     uid: Uid | UnsetType | None = UNSET

@@ -1,4 +1,4 @@
-"""Statistics."""
+"""The statistics of an endpoint, an application or an organization."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def endpoint_stats(found: Stats) -> EndpointStats:
 
 
 class DeliveryCounts(Out, frozen=True, kw_only=True):
-    """Deliveries by state. Pending, scheduled, queued and delivering are current. The others ended in the window."""
+    """Number of deliveries in each state. Pending, scheduled, queued and delivering count the deliveries that are open
+    now. Delivered, dead and resolved count the deliveries that ended in the time window."""
 
     pending: int
     scheduled: int

@@ -16,7 +16,7 @@ from hookline.web.html import Child, Safe, join, tag
 WIDE = 1000  # width of the drawing in SVG units; the browser stretches it to the available width
 HEADROOM = 1  # pixels above the highest value, so that its line is not cut
 BELOW = 22  # pixels for the labels of the time axis
-MAX_ROWS = 20  # rows of the table under a chart
+MAX_ROWS = 20  # maximum rows of the table under a chart; it leaves out values if there are more
 MIN_WIDTH = 4  # a single value is drawn as a line this far to the left and to the right, in units of the path
 
 Values = Sequence[float | None]

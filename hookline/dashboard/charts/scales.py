@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import chain
 from math import ceil, floor, log10
 
-MAX_TICKS = 5  # ticks of an axis
+MAX_TICKS = 5  # maximum number of ticks of an axis
 
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 _CLOCK = (1, 2, 5, 10, 15, 30)  # round steps of seconds and minutes
@@ -25,7 +25,8 @@ _LONG = (
 def ticks(top: float, *, whole: bool = False, seconds: bool = False) -> list[float]:
     """Return round values from zero to the first value that is not below `top`.
 
-    `seconds`: the values are durations.
+    `seconds`: the values are durations, so the step is a round number of seconds, minutes, hours or days. Otherwise,
+    with `whole`, the step is a whole number.
     """
     step = (_round_time if seconds else _round)(top / (MAX_TICKS - 1))
     if whole and not seconds:

@@ -24,7 +24,7 @@ class Series(Struct, frozen=True, kw_only=True):
     delivered: list[int]
     retried: list[int]
     dead: list[int]
-    over: int  # finished steps; only they are drawn, because the low counts of an unfinished one look like an outage
+    over: int  # number of steps that are drawn; the low counts of an unfinished step would look like an outage
 
     @property
     def attempts(self) -> int:
@@ -94,7 +94,8 @@ def steps(span: Range, now: datetime) -> Steps:
 def few_steps(span: Range, now: datetime) -> Steps:
     """Return about `FEW` steps for a sparkline. Each is as long as several steps of a chart.
 
-    The last drawn step of the sparkline ends at the same time as that of the chart. So the first step may be shorter.
+    The last drawn steps of the sparkline and of the chart end at the same time. So the first step of the sparkline may
+    begin before the chart does.
     """
     fine = steps(span, now)
     several = max(1, -(-fine.over // FEW))

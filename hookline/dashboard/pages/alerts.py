@@ -18,7 +18,7 @@ from hookline.store import Page as Rows
 from hookline.web.html import Child, Safe, join, tag
 
 SHOWN = 50
-MAX_URL = 46  # characters of a URL in the table
+MAX_URL = 46  # maximum characters of a URL in the table
 _SHADES = {Severity.CRITICAL: "dead", Severity.WARNING: "scheduled"}
 _STATES = {"firing": True, "resolved": False}
 _TABS = {"": "All", "firing": "Firing", "resolved": "Resolved"}
@@ -51,7 +51,7 @@ async def show(context: PageContext) -> Page:
 
 
 async def names_of(context: PageContext, alerts: Iterable[Alert]) -> Names:
-    """Return the endpoints that these alerts are about, by endpoint id."""
+    """Return the `EndpointName` of each endpoint that an alert is about, by endpoint id."""
     about = {alert.subject for alert in alerts if alert.subject.startswith(ids.ENDPOINT)}
     return await context.store.catalogue.endpoint_names(about) if about else {}
 
@@ -111,7 +111,10 @@ def _state(alert: Alert) -> Safe:
 
 
 def _text(alert: Alert, names: Names, *, short: bool = False) -> str:
-    """Return the text of the alert with the endpoint's URL instead of its id. `short` leaves out the URL."""
+    """Return the text of the alert, with the URL of its endpoint and the name of its application instead of their ids.
+
+    If `short` is True, the text says "this endpoint" instead of both.
+    """
     known = names.get(alert.subject)
     if known is None:
         return alert.text

@@ -30,7 +30,7 @@ class ApplicationPage(Struct, frozen=True):
 
 
 class ProblemCounts(Struct, frozen=True):
-    """How many applications have problems. At most `MAX_UNHEALTHY` endpoints with problems are read to count them."""
+    """The numbers of applications with problems. At most `MAX_UNHEALTHY` endpoints with problems are read."""
 
     unhealthy: int  # applications with unhealthy endpoints
     dead: int  # applications with dead letters

@@ -26,7 +26,7 @@ async def show(context: PageContext) -> Page:
 
 
 def rules(context: PageContext, found: Endpoint | None = None) -> Safe:
-    """Show the rules of the contract, the most important first."""
+    """Show the rules of the delivery contract, the most important first. With `found`, show them for that endpoint."""
     services = context.services
     seconds = lasting(services.request_timeout)
     id_header = "svix-id" if found is not None and found.scheme == Scheme.SVIX else "webhook-id"

@@ -24,7 +24,7 @@ from hookline.web.html import Child, Safe, join, tag
 
 FIRST = "hookline listen --register demo --ping"  # creates an endpoint that prints each message it receives
 SHOWN = 50  # endpoints on one page
-MAX_UNHEALTHY = 40  # maximum unhealthy endpoints that the first page begins with; further endpoints follow them
+MAX_UNHEALTHY = 40  # maximum number of unhealthy endpoints at the start of the first page
 
 _STATES = (("", "Any state"), ("sick", "unhealthy"), *endpoint_health.WORDS.items())
 
@@ -36,7 +36,7 @@ class EndpointsHealth(Struct, frozen=True, kw_only=True):
     """
 
     backlog: Backlog
-    unhealthy: list[LaneView]  # the worst first
+    unhealthy: list[LaneView]  # in the order of `endpoint_health.sickest`
     more: bool  # the limit was reached, so there may be more unhealthy endpoints
     dead: dict[str, int]  # unresolved dead letters by endpoint id, for the endpoints that were read
 
@@ -87,7 +87,7 @@ def add_link(context: PageContext) -> Safe | None:
 
 
 def _contract(context: PageContext) -> Safe | None:
-    """Link to the delivery contract in the portal. Operators see it on the page of each endpoint."""
+    """Return a link to the delivery contract, in the portal only. Operators see the contract on an endpoint's page."""
     if not context.viewer.portal:
         return None
     return tag("p", context.anchor("What you can rely on: the delivery contract", "/contract"))
@@ -141,7 +141,7 @@ async def _named_by_id(context: PageContext, endpoint_id: str) -> list[LaneView]
 
 
 def _in_state(context: PageContext, views: Sequence[LaneView], state: str | None) -> list[LaneView]:
-    """Return the endpoints in this state, the worst first."""
+    """Return the endpoints in this state, or all if `state` is None, in the order of `endpoint_health.sickest`."""
 
     def matches(view: LaneView) -> bool:
         found = condition(view.lane, context.now)
@@ -172,7 +172,8 @@ def verdict(context: PageContext, health: EndpointsHealth) -> Safe:
 
 
 def _of(some: str, every: int, number: int) -> str:
-    """Return a text such as `1 of 9 endpoints is`."""
+    """Return a text such as `1 of 9 endpoints is`: `some` is the text "1", and `every` is 9. `number` is the number
+    in `some`, and decides between "is" and "are"."""
     return f"{some} of {components.count(every, 'endpoint')} {'is' if number == 1 else 'are'}"
 
 
@@ -278,7 +279,7 @@ def stated(context: PageContext, shade: str, words: str, since: datetime | None)
 
 
 def fix_button(context: PageContext, endpoint_id: str, found: Condition) -> Safe | None:
-    """Return the button that fixes the problem of the endpoint, if there is one."""
+    """Return the button that fixes the problem of the endpoint. None: no button fixes this condition."""
     path = f"/endpoints/{endpoint_id}"
     if found.name == "disabled" and context.may_change:
         return components.link_button(context.link(f"{path}/enable"), "Enable…", kind="main")

@@ -104,7 +104,10 @@ def _applied(form: Form, before: EventType) -> EventType:
 
 
 def _schemas(form: Form, before: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace or add the schema of this version, or remove it if the text is empty. Other versions stay."""
+    """Return the schemas by version, with the change in the form.
+
+    The schema in the form replaces or adds the schema of the form's version. If it is empty, that version is removed.
+    """
     version, schema = _VERSION.value(form), _SCHEMA.value(form)
     if schema is None:
         return {each: kept for each, kept in before.items() if each != version}

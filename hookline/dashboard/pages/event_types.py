@@ -184,7 +184,10 @@ def _fields(context: PageContext, found: EventType) -> Safe:
 
 
 def _command(context: PageContext, found: EventType, payload: bytes) -> Safe | None:
-    """Return the command that sends the example. Customers in the portal have no command line."""
+    """Return the command that sends the example.
+
+    Return None for customers in the portal, who have no command line, and for an example that is too long.
+    """
     if context.viewer.portal or len(payload) > MAX_EXAMPLE:
         return None
     app = "APPLICATION" if context.app is None else context.app.uid or context.app.id

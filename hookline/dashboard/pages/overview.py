@@ -1,8 +1,8 @@
 """The overview page: problems, backlog, activity. This module reads the data; `overview_view.py` draws it.
 
 Operators of the deployment see the data of all organizations: pulses and counts of the database. Others see only their
-organization or application. The cost does not grow with the number of messages; for an organization it grows with its
-applications.
+organization or application. The cost of a page does not grow with the number of messages. The page of an organization
+costs more if the organization has more applications.
 """
 
 from __future__ import annotations

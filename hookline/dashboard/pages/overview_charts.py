@@ -27,7 +27,12 @@ def outcomes(context: PageContext, found: Series) -> Safe:
 
 
 def backlog(steps: Sequence[Pulse], checks: Sequence[EarlierCheck]) -> Safe:
-    """Draw the start delay, and the number of due deliveries if the earlier checks cover the range."""
+    """Draw the start delay of attempts (the time from the due time of an attempt to its start) and, if there are
+    checks, the number of due deliveries.
+
+    Each check of the alert rules stored the number of due deliveries. `checks` is empty if the checks do not cover the
+    range of the chart.
+    """
     times = [each.at for each in steps]
     late = [Curve(name="p95", shade="scheduled", values=[_at(0.95, each.lag) for each in steps])]
     age = figures.lines("Start delay (p95)", late, times, seconds=True)
@@ -38,7 +43,7 @@ def backlog(steps: Sequence[Pulse], checks: Sequence[EarlierCheck]) -> Safe:
 
 
 def _highest(checks: Sequence[EarlierCheck], times: Sequence[datetime]) -> list[float | None]:
-    """Return the largest backlog in each step of the chart. None: no check in that step."""
+    """Return the largest backlog in each step of the chart. None: no check of the alert rules was in that step."""
     found: list[float | None] = []
     for begin, end in zip_longest(times, times[1:]):
         values = [each.backlog for each in checks if begin <= each.at and (end is None or each.at < end)]

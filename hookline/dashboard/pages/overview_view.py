@@ -32,7 +32,7 @@ class Fleet(Struct, frozen=True, kw_only=True):
 
     depths: Depths
     alerts: list[Alert]  # firing alerts
-    names: Names  # endpoints that the alerts are about, by id
+    names: Names  # names of the endpoints that the alerts are about, by id
     living: list[Pulse]  # the last pulse of each live process
     steps: list[Pulse]  # one pulse for each step of the charts
     checks: Sequence[EarlierCheck]  # earlier backlog checks, oldest first; empty if they do not cover the range
@@ -212,7 +212,7 @@ def _condition(context: PageContext, each: UnhealthyLane) -> Condition:
 def _state(context: PageContext, each: UnhealthyLane) -> Safe:
     """Show the state of an endpoint that needs attention.
 
-    An endpoint with a closed circuit can still have dead letters, from refused or earlier deliveries.
+    An endpoint with a closed circuit can still have dead letters: deliveries that it refused, or that died earlier.
     """
     found = _condition(context, each)
     if each.dead and not found.held and each.dead_since is not None:
@@ -222,7 +222,7 @@ def _state(context: PageContext, each: UnhealthyLane) -> Safe:
 
 
 def _succeeds(each: UnhealthyLane, found: Condition) -> bool:
-    """Whether the last attempt succeeded."""
+    """Return whether the endpoint is healthy and its last attempt succeeded."""
     return found.well and each.view.last_error is None
 
 
@@ -287,7 +287,8 @@ def _dead_cell(context: PageContext, each: UnhealthyLane) -> Child:
 
 
 def _next_step(context: PageContext, each: UnhealthyLane) -> Safe | None:
-    """Return the buttons, or a command for an endpoint of another organization."""
+    """Return the buttons that fix the endpoint and replay its dead letters; None if the viewer may change nothing. For
+    an endpoint of another organization, return the command that shows it."""
     endpoint_id, found = each.view.endpoint_id, _condition(context, each)
     if each.org_id != context.org_id:
         return tag("code", f"hookline endpoints show {endpoint_id} --org {each.org_id}")

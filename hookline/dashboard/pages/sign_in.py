@@ -30,7 +30,9 @@ class SignInForm(Struct, frozen=True, kw_only=True):
     news: str | None = None  # other text for the user, such as "You have signed out."
     inside: str | None = None  # name of the viewer who is already signed in
     by_token: bool = False  # the user tried a key or token, not a password
-    strange: bool = False  # another site linked to this page
+    # A page of another origin opened this page, by a link, a form or a script. Another origin of the same site counts
+    # too.
+    strange: bool = False
     key: str = ""  # key of a portal link that the user must confirm
 
 
@@ -132,9 +134,9 @@ def _alert(words: str) -> Safe:
 
 
 def _foreign_link_warning() -> Safe:
-    """Return a hidden warning.
+    """Return a hidden warning, for a sign-in page that a page of another origin opened (`SignInForm.strange`).
 
-    If the link contains a key or token, a script shows the warning and waits for the user.
+    If the address contains a key or token, a script shows the warning and waits until the user presses the button.
     """
     words = "Another site opened this page with a key or token that signs you in. Continue only if you expected this."
     return tag("p", words, role="alert", class_="state scheduled", hidden=True, data_asks=True)

@@ -1,4 +1,7 @@
-"""The task pages: the list, one batch, and one task with its progress, its result and a stop button."""
+"""The task pages: the list of tasks, one batch, and one task with its progress, its result and a stop button.
+
+A batch is the tasks that one request started for several applications.
+"""
 
 from __future__ import annotations
 

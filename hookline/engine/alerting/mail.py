@@ -26,7 +26,7 @@ log = structlog.get_logger()
 MAX_WAITING = 100
 TIMEOUT = 20.0  # seconds for each step of an SMTP session
 DEADLINE = 60.0  # seconds for the whole session, because a slow server can keep every step below its timeout
-PAUSES = (2.0, 10.0, 60.0, 300.0)  # seconds to wait after each failed try
+PAUSES = (2.0, 10.0, 60.0, 300.0)  # seconds between two tries; if the fifth try fails too, the mail is lost
 LAST_TRY = 5.0  # seconds after the stop signal in which unsent mail is tried once more
 
 SMTP_ERRORS = (OSError, smtplib.SMTPException, ValueError)
@@ -94,7 +94,7 @@ class _Session(smtplib.SMTP):
     """An SMTP session that another thread can end at any time. With `tls`, it uses TLS from the start."""
 
     def __init__(self, tls: ssl.SSLContext | None) -> None:
-        # `open` calls the constructor of smtplib, which looks up names and connects.
+        # The constructor of smtplib is not called here, because it looks up names and connects. `open` calls it.
         self._tls = tls
         self._lock = threading.Lock()
         self._handle: socket.socket | None = None  # a duplicate, because a TLS handshake detaches the original socket
@@ -105,7 +105,7 @@ class _Session(smtplib.SMTP):
         super().__init__(host, port, timeout=TIMEOUT)
 
     def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
-        """Open the connection. smtplib calls this method, and its own `SMTP_SSL` overrides it in the same way."""
+        """Open the connection. smtplib calls this method. Its class `SMTP_SSL` also overrides the method to add TLS."""
         opened = socket.create_connection((host, port), timeout)
         with self._lock:
             if self._is_shut_down:  # `send` has given up, so do not start a session
@@ -168,7 +168,8 @@ class Mailer:
             self._waiting.task_done()
 
     async def _deliver(self, message: EmailMessage, stop: asyncio.Event) -> None:
-        """Try to send a message, with pauses between the tries. After the stop signal, try only once more."""
+        """Try to send a message, with pauses between the tries. After the stop signal, try only once more. If the last
+        try fails, log that the message is lost."""
         for seconds in (*self._pauses, None):
             is_stopping = stop.is_set()
             try:

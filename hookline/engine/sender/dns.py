@@ -36,7 +36,8 @@ class Answer(Struct, frozen=True):
 
 
 class Resolver:
-    """Resolves and caches names. `on_answer` is called in the thread of c-ares, or at once in the caller's thread."""
+    """Resolves and caches names. If an answer needs a query, `on_answer` is called in the thread of c-ares. Otherwise
+    it is called at once, in the thread of the caller."""
 
     def __init__(self, *, servers: Sequence[str] = (), now: Callable[[], float] = clock.monotonic) -> None:
         self._now = now
@@ -57,7 +58,8 @@ class Resolver:
         return kept[0]
 
     def look_up(self, name: str, on_answer: Callable[[str, Answer], None]) -> None:
-        """Call `on_answer` with the addresses of `name`: at once if the answer is cached, otherwise later."""
+        """Call `on_answer` with the addresses of `name`, or with the reason why there are none. The call happens at
+        once if the answer needs no query to a name server, and later otherwise."""
         with self._lock:
             answer = self.cached(name)
             if answer is None:
@@ -79,7 +81,8 @@ class Resolver:
         self._channel.close()
 
     def _ask(self, name: str) -> None:
-        # Call c-ares without holding the lock: an answer from the hosts file arrives during this call.
+        # Call c-ares without holding the lock. If the answer is in the hosts file, c-ares calls `_receive` during this
+        # call, and `_finish` takes the lock.
         try:
             self._channel.getaddrinfo(
                 name, None, type=socket.SOCK_STREAM, callback=lambda found, error: self._receive(name, found, error)

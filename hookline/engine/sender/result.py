@@ -38,7 +38,7 @@ _MALFORMED = frozenset({
     pycurl.E_UNSUPPORTED_PROTOCOL,  # HTTP/0.9, or a version that does not exist
     pycurl.E_BAD_CONTENT_ENCODING,  # a Transfer-Encoding that the request did not allow
     pycurl.E_PARTIAL_FILE,
-    pycurl.E_WRITE_ERROR,  # our callback returned it, because the headers exceeded their limit
+    pycurl.E_WRITE_ERROR,  # our header callback caused it, because the headers were too many or too long
     _TOO_LARGE,
 })  # fmt: skip
 # The connection ended during the request.
@@ -54,8 +54,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     status: int
     lines: Sequence[bytes]  # header lines of every response, including 1xx responses and trailers
     body: bytes
-    cut: bool  # the body was cut off at our limit
-    flooded: bool  # the headers exceeded our limit
+    cut: bool  # the body was longer than the limit, and its end was cut off
+    flooded: bool  # the response headers were too many or too long
     blocked: str  # the address that the guard refused
     address: str  # the dialled "ip:port"
     reused: bool  # the request used a connection that was already open
@@ -165,8 +165,8 @@ def _unconnected(facts: Facts) -> tuple[ErrorKind, str]:
 
 
 def _ended(facts: Facts) -> tuple[ErrorKind, str]:
-    # A reused connection that ends without a byte of response: the receiver may just have closed it because it was
-    # idle.
+    # A reused connection ended before the response. Perhaps the receiver closed it because it was idle, and the request
+    # never arrived. Or the request arrived, and the answer was lost.
     if facts.code == pycurl.E_SEND_FAIL_REWIND or (facts.reused and not facts.lines):
         return (
             ErrorKind.AMBIGUOUS,
@@ -184,5 +184,6 @@ def _phase(facts: Facts) -> str:
 
 
 def _clean(text: str) -> str:
-    """Return one printable line, for a text column and for pages."""
+    """Cut the text off after `MAX_DETAIL` characters, and replace line breaks and other unprintable characters with
+    spaces. The database stores the result, and pages show it."""
     return "".join(letter if letter.isprintable() else " " for letter in text[:MAX_DETAIL]).strip()

@@ -26,7 +26,7 @@ _SET = getattr(fcntl, "F_OFD_SETLK", None)
 def is_foreign(file: Path) -> bool:
     """Return whether the file belongs to another user.
 
-    For root it is False: SQLite then gives new files to the owner of the database.
+    If this process runs as root, the result is False: SQLite then gives new files to the owner of the database.
     """
     return os.geteuid() not in (0, file.stat().st_uid)
 

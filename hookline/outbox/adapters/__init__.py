@@ -44,7 +44,10 @@ def _made(conn: Any, kind: str) -> Adapter | None:
 
 
 def _adapter(conn: Any, kind: str, other_kind: str, hint: str) -> Adapter:
-    """Return the adapter of this kind. If only the other kind can use the connection, the error gives the hint."""
+    """Return the adapter that the function named `kind` (`sync` or `asynchronous`) makes for the connection.
+
+    If only `other_kind` makes an adapter for the connection, the error contains `hint`.
+    """
     found = _made(conn, kind)
     if found is not None:
         return found
@@ -58,6 +61,6 @@ def _adapter(conn: Any, kind: str, other_kind: str, hint: str) -> Adapter:
 
 
 def _package(kind: type) -> str | None:
-    """Return the first known package among the classes of an object, so that subclasses and proxies are known too."""
+    """Return the database package that defines the class or one of its base classes, or None if there is none."""
     packages = (above.__module__.partition(".")[0] for above in kind.__mro__)
     return next((package for package in packages if package in _MODULES), None)

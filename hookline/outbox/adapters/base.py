@@ -1,6 +1,7 @@
 """The interface of all adapters: a connection or session of one library, with awaitable methods.
 
-The methods of an adapter for a synchronous library never wait, so `run_sync` can run code that uses them.
+The methods of an adapter for a synchronous library may block, but they never suspend. So `run_sync` can run code that
+uses them.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class Adapter(ABC):
         try:
             yield
         except BaseException:
-            with suppress(Exception):  # if this fails, the transaction cannot be committed either
+            with suppress(Exception):  # if the rollback fails, the transaction cannot be committed either
                 await self._roll_back(savepoint)
             raise
         try:

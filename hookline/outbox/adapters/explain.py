@@ -30,7 +30,8 @@ _FORBIDDEN = "42501"
 
 @contextmanager
 def explained(advice_for: Callable[[Any], str | None]) -> Iterator[None]:
-    """Add a note to an error of the block. `advice_for` gets the driver's error and returns the note."""
+    """Add a note to an error of the block. `advice_for` gets the driver's error and returns the note, or None
+    to add no note."""
     try:
         yield
     except BaseException as error:

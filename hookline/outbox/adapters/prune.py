@@ -14,7 +14,7 @@ from hookline.clock import monotonic
 from hookline.model.outbox import OutboxPlace
 from hookline.outbox import marker
 
-# Runs one statement with its values, in the transaction of the publish, and returns the rows as tuples.
+# Runs one statement with its values, in the transaction that publishes, and returns the rows as tuples.
 Run = Callable[[str, Any], list[tuple[Any, ...]]]
 
 MAX_ROWS = 1000  # rows that one publish deletes at most
@@ -61,7 +61,7 @@ def marked_place(files: list[tuple[Any, ...]]) -> OutboxPlace | None:
 def delete_relayed(run: Run, place: OutboxPlace) -> bool:
     """Delete at most `MAX_ROWS` relayed rows (rows up to `place`). Start no further DELETE after `MAX_SECONDS`.
 
-    Return False, and delete nothing, if the row that `place` names is not, or no longer, in this file.
+    Return False, and delete nothing, if the connection's SQLite file does not contain the row that `place` names.
     """
     same = (place.row_id, place.row_uid)
     if not 0 < place.row_id <= _LARGEST or not run(_SAME, same):

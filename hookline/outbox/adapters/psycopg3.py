@@ -1,4 +1,4 @@
-"""The adapter for connections of psycopg 3, async or not, also those of a pool."""
+"""The adapter for connections of psycopg 3, async or not, including connections from a pool."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class Psycopg(Adapter):
     async def check(self) -> None:
         """Raise `NotInTransaction` if the connection is in autocommit mode and no transaction is open.
 
-        In pipeline mode, psycopg knows this only after a sync. The inner pipeline block causes a sync.
+        In pipeline mode, psycopg knows the transaction status only after a sync. A nested `pipeline()` block causes a
+        sync when it ends.
         """
         info = self._conn.info
         if not self._conn.autocommit:

@@ -40,8 +40,9 @@ class SqlAlchemy(Adapter):
     async def check(self) -> None:
         """Refuse a connection that commits each statement by itself.
 
-        The transaction begins before this check, as it would with a statement. The application may have an event
-        listener that sends BEGIN at that moment. Before this BEGIN, a SQLite connection may seem to commit by itself.
+        If no transaction is open, begin one before the check, as the first statement would. The application may have an
+        event listener that sends BEGIN at that moment. Until BEGIN is sent, a SQLite connection may seem to commit each
+        statement by itself.
         """
         is_new = not self._conn.in_transaction()
         connection = self._connection()
@@ -60,14 +61,16 @@ class SqlAlchemy(Adapter):
         return [tuple(row) for row in result] if result.returns_rows else []
 
     async def run(self, statements: Sequence[str]) -> None:
-        """Run the statements one by one: the asyncpg dialect prepares them, and only single ones can be prepared."""
+        """Run the statements one by one. The asyncpg dialect prepares what it runs, and PostgreSQL cannot prepare
+        several statements as one."""
         for statement in statements:
             self._connection().exec_driver_sql(statement, execution_options={"no_parameters": True})
 
     async def peek(self, query: str) -> Rows:
         """Return the rows of a query. If a session has no open transaction, use a connection and not the session.
 
-        On the session, the query would open a transaction, and its end would expire the session's objects.
+        A query on the session would begin a transaction. The end of this transaction would expire the session's
+        objects.
         """
         if not isinstance(self._conn, Session) or self._conn.in_transaction():
             return await super().peek(query)
@@ -78,7 +81,8 @@ class SqlAlchemy(Adapter):
             return await SqlAlchemy(connection).peek(query)
 
     async def prune(self) -> None:
-        """Use the driver's cursor, so that SQLAlchemy's event listeners do not see the statements."""
+        """Delete relayed events from the outbox of a SQLite file. Use the driver's cursor, so that SQLAlchemy's event
+        listeners do not see the statements."""
         prune(runner(self._connection().connection))
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
@@ -88,7 +92,8 @@ class SqlAlchemy(Adapter):
         return not self._conn.in_transaction()
 
     async def _save(self) -> Any:
-        """Use the session's own savepoint: a rollback of it also drops the session's pending objects."""
+        """Set a savepoint with `begin_nested`, not with a SQL statement. If SQLAlchemy rolls back such a savepoint, a
+        session also drops the objects that were added to it since, so that no later flush writes them."""
         connection = self._connection()
         if self.engine == "sqlite" and not connection.connection.driver_connection.in_transaction:  # type: ignore[union-attr]
             connection.exec_driver_sql(BEGIN)
@@ -153,7 +158,8 @@ def _bind(conn: sa.Connection | Session) -> sa.Connection | sa.Engine:
 
 
 def _commits_by_itself(connection: sa.Connection) -> bool:
-    """Ask the driver, because SQLAlchemy or the application may have set its autocommit mode."""
+    """Return whether the driver commits each statement by itself. Ask the driver, because either SQLAlchemy or the
+    application may have set the driver's autocommit mode."""
     if connection.dialect.name == "sqlite":
         return commits_by_itself(connection.connection.driver_connection)
     return bool(getattr(connection.connection.dbapi_connection, "autocommit", False))

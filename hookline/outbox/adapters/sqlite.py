@@ -71,7 +71,8 @@ class Sqlite(Adapter):
 def commits_by_itself(conn: Any) -> bool:
     """Return whether an INSERT would be committed at once.
 
-    By default, `sqlite3` begins a transaction before an INSERT. Python 3.12 added `autocommit`; its default is -1.
+    By default, `sqlite3` begins a transaction before an INSERT. Python 3.12 added the attribute `autocommit`. With its
+    default, -1, `isolation_level` decides.
     """
     autocommit = getattr(conn, "autocommit", -1)
     return not conn.in_transaction and (autocommit is True or (autocommit == -1 and conn.isolation_level is None))

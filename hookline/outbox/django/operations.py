@@ -14,13 +14,14 @@ from hookline.outbox.errors import UnknownConnection
 
 
 class CreateOutbox(Operation):
-    """Set up the outbox, unless the database has it already. Backwards, remove it, unless events wait in it."""
+    """Set up the outbox, unless the database has it already. The reverse migration removes the outbox, and fails while
+    events wait in it."""
 
     reduces_to_sql = True
     reversible = True
 
     def state_forwards(self, app_label: str, state: Any) -> None:
-        """The outbox has no model, so the state does not change."""
+        """Do nothing: the outbox has no model, so the state of the models does not change."""
 
     def database_forwards(self, app_label: str, schema_editor: Any, _before: Any, _after: Any) -> None:
         _apply(app_label, schema_editor, setup.create_table, setup.statements)
@@ -42,7 +43,7 @@ def _apply(
     change: Callable[[Any], None],
     statements: Callable[[Engine], tuple[str, ...]],
 ) -> None:
-    """Change the database, or write the statements where Django only collects SQL."""
+    """Change the database. If Django only prints the SQL (`sqlmigrate`), give it the statements instead."""
     connection = schema_editor.connection
     if not router.allow_migrate(connection.alias, app_label):
         return

@@ -1,11 +1,13 @@
--- The outbox in a PostgreSQL database. It is safe to run this again, alone or beside Hookline's own tables. Applications must use
--- `hookline.publish`, not the table.
+-- The outbox in a PostgreSQL database. It is safe to run this script again, in a database with or without Hookline's
+-- own tables. Applications must call `hookline.publish`, and must not write to the table.
 
 CREATE SCHEMA IF NOT EXISTS hookline;
 
 CREATE TABLE IF NOT EXISTS hookline.outbox (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    org_id       text,              -- NULL: the only organization, or that of the application whose id is `app`
+    -- The organization of the application. If it is NULL and `app` is a uid, Hookline must have exactly one
+    -- organization. Otherwise the relay sets the row aside. An application id needs no organization.
+    org_id       text,
     app          text NOT NULL,     -- id or uid of the application
     event_type   text NOT NULL,
     payload      bytea NOT NULL,
@@ -27,17 +29,21 @@ $$;
 
 ALTER TABLE hookline.outbox
     ADD COLUMN IF NOT EXISTS trace text,                -- traceparent, and tracestate after a space
-    ADD COLUMN IF NOT EXISTS source text,               -- the database that a row set aside came from; NULL: this one
+    ADD COLUMN IF NOT EXISTS source text,               -- where a row set aside was copied from; NULL: this database
     ADD COLUMN IF NOT EXISTS set_aside_at timestamptz,
-    ALTER COLUMN event_id SET DEFAULT hookline.new_event_id();  -- the id tells the relay that it copies a row twice
+    ALTER COLUMN event_id SET DEFAULT hookline.new_event_id();  -- with the id, the relay detects duplicate rows
 CREATE INDEX IF NOT EXISTS outbox_new ON hookline.outbox (id) WHERE error IS NULL;
 CREATE INDEX IF NOT EXISTS outbox_aside ON hookline.outbox (id) WHERE error IS NOT NULL;
 
--- The trigger runs at COMMIT, when the row becomes visible. A sleeping relay holds lock 3 exclusively. A publisher that cannot
--- share the lock notifies the relay. A publisher that can share it holds it until its transaction ends. Until then, no relay can
--- fall asleep, and a relay that falls asleep later checks the table once more. So no row is missed, and nobody notifies a relay
--- that is awake: NOTIFY takes a database-wide lock.
--- `SET hookline.notify = off` is for PREPARE TRANSACTION, which refuses NOTIFY. The relay then finds the row when it polls.
+-- The trigger runs at COMMIT, just before the row becomes visible. A sleeping relay holds the advisory lock
+-- (1214542, 3) exclusively. The publisher tries to take the same lock in shared mode.
+-- If the publisher does not get the lock, a relay sleeps, and the publisher notifies it.
+-- If the publisher gets the lock, no relay sleeps. The publisher holds the lock until its transaction ends, so that no
+-- relay falls asleep before the row is visible. A relay that falls asleep later checks the table once more.
+-- So no row is missed, and no publisher notifies a relay that is awake. NOTIFY must be rare, because it takes a
+-- database-wide lock.
+-- `SET hookline.notify = off` is for PREPARE TRANSACTION, which refuses NOTIFY. The relay then finds the row when it
+-- polls.
 CREATE OR REPLACE FUNCTION hookline.outbox_written() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF coalesce(pg_catalog.current_setting('hookline.notify', true), '') <> 'off'
@@ -111,8 +117,10 @@ BEGIN
     PERFORM payload::json;
 END $$;
 
--- Write an event to the outbox, in the caller's own transaction. Return its event id. The functions run with the rights of their
--- owner, so the role of an application needs only the right to call them. An untyped payload uses the first function.
+-- Write an event to the outbox, in the caller's own transaction. Return its event id. There is one function for each
+-- type of payload: text, json and jsonb. For a payload without a type, such as a literal, PostgreSQL calls the function
+-- for text. The functions for json and jsonb also call the function for text. It runs with the rights of its owner, so
+-- the role of an application needs no rights to the table, only the right to call the functions.
 CREATE OR REPLACE FUNCTION hookline.publish(
     app text, event_type text, payload text, event_id text DEFAULT NULL, channels text[] DEFAULT NULL, tags text[] DEFAULT NULL,
     ordering_key text DEFAULT NULL, deliver_at timestamptz DEFAULT NULL, max_age interval DEFAULT NULL,
@@ -147,8 +155,9 @@ CREATE OR REPLACE FUNCTION hookline.publish(
     SELECT hookline.publish($1, $2, $3::text, $4, $5, $6, $7, $8, $9, $10, $11)
 $$;
 
--- Write many events in one round trip. Python's `hookline.outbox` checks the events and then calls this. Payloads are
--- JSON in a string, so that their bytes do not change. `max_age` is in seconds. Return how many events were written.
+-- Write many events in one round trip. Python's `hookline.outbox` checks the events and then calls this function.
+-- Payloads are JSON in a string, so that their bytes do not change. `max_age` is in seconds. Return how many
+-- events were written.
 CREATE OR REPLACE FUNCTION hookline.publish_events(events json) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -166,7 +175,8 @@ BEGIN
     RETURN written;
 END $$;
 
--- No role may publish before it has the right: see `hookline outbox sql --grant ROLE`. Only the first run revokes rights.
+-- PostgreSQL lets every role call a new function. The first run of this script revokes this right, so a role needs a
+-- grant to publish: see `hookline outbox sql --grant ROLE`. Later runs revoke nothing.
 DO $$
 BEGIN
     IF pg_catalog.to_regprocedure('hookline.outbox_version()') IS NULL THEN

@@ -30,6 +30,6 @@ BEGIN
     BEGIN
         DROP SCHEMA hookline;
     EXCEPTION WHEN dependent_objects_still_exist OR insufficient_privilege THEN
-        NULL;  -- the schema has other objects, or another owner
+        NULL;  -- the schema stays, because it has other objects or another owner
     END;
 END $$;

@@ -191,10 +191,12 @@ def _without(root: str, path: str) -> str:
 
 
 def _drop_odd_root(scope: Scope) -> None:
-    """Clear a root path that is inside the path but not at its beginning.
+    """Clear `root_path` if the path contains it, but does not begin with it. In a Litestar mount, also clear it if the
+    path begins with it.
 
-    Litestar searches for the root anywhere in the path, Starlette only at its beginning. No server is configured with
-    such a root, but a client may send one. Without the root, every router uses the path that the key was made from.
+    Litestar removes the root path wherever it is in the path, Starlette only at the beginning. A correct server sets no
+    root path in the middle of the path, but with some servers a client can set it in a header. Without a root path,
+    every router uses the path from which the idempotency key was made.
     """
     root, path, is_mount = scope.get("root_path", ""), scope["path"], _is_litestar_mount(scope)
     if "route_handler" in scope and not is_mount:
@@ -233,7 +235,7 @@ class ReadBody:
 
 
 class _Exchange:
-    """Records the messages between a client and an application whose request holds a key."""
+    """Passes messages between client and application, and records the response, while the request holds a key."""
 
     hold: Hold | None = None
 
@@ -274,7 +276,7 @@ class _Exchange:
     def leave(self) -> bool:
         """Note that the server cancelled the request.
 
-        Return True if the application may be cancelled too: its response is saved.
+        Return True if the application may be cancelled too, because nothing of its response is left to save.
         """
         self._is_gone = True
         return self._is_over.is_set()
@@ -299,8 +301,8 @@ class _Exchange:
         """Send a message.
 
         If the client is gone, ignore the error, so that the application completes its response and the response can be
-        saved. Raise the error only if the key no longer needs the response and more of the body would follow. The
-        application then stops.
+        saved. Raise the error only if nothing is left to save and the application would send more of the body. The
+        error stops the application.
         """
         try:
             if self._is_gone:

@@ -1,17 +1,25 @@
 """Decide what happens to a request. No I/O.
 
+A key is in use while the handler of its first request runs, and finished when the response is saved. A request with the
+same method, path, query and body is a copy.
+
 | the request                                              | the response                                             |
 |----------------------------------------------------------|----------------------------------------------------------|
-| another method or path than in the settings              | the application's, if it need not be verified            |
+| its path is outside `only`                               | the application's                                        |
+| its method is not in `methods`, and no verifier is set   | the application's                                        |
+| no body, a safe method not in `methods`, `only` is empty | the application's, without verification                  |
 | its body is longer than `max_body`                       | 413                                                      |
 | the verifier refuses it                                  | 401, before the key is read                              |
-| no key                                                   | the application's; 400 with `required`                   |
+| no key                                                   | the application's, or 400 if `required` is set           |
 | a malformed key                                          | 400                                                      |
-| a new key, or one whose holder died                      | the application's, which is saved                        |
-| a finished key, same method, path, query and body        | the saved one, with `idempotency-replayed: true`         |
-| a finished or held key, another request                  | 422                                                      |
-| a held key                                               | 409 with `Retry-After`                                   |
-| any, while the store of keys is down                     | 503 with `Retry-After`, or the application's             |
+| a new key, or a copy after the handler's process died    | the application's, which is saved                        |
+| a finished key, a copy                                   | the saved one, with `idempotency-replayed: true`         |
+| a finished key or a key in use, another request          | 422                                                      |
+| a key in use, a copy                                     | 409 with `Retry-After`                                   |
+| any with a key, while the store of keys is down          | 503 with `Retry-After`, or the application's (see below) |
+
+`only`, `methods` and `required` are settings of the middleware. The setting `when_unavailable` chooses the response
+while the store is down. Safe methods are GET, HEAD, OPTIONS and TRACE.
 """
 
 from __future__ import annotations
@@ -34,7 +42,9 @@ from hookline.receive.verify import Webhook
 from hookline.signing.headers import Headers
 
 LONGEST_KEY = 255
-CLAIMS = "hookline.claims"  # the name of the entry with the claims of the request, in the ASGI scope or WSGI environ
+# The name of an entry in the ASGI scope, the WSGI environ or the attributes of a Django request. The entry is the set
+# of the idempotency keys that a middleware already handles for this request: see `is_new`.
+CLAIMS = "hookline.claims"
 REPLAYED, WITHOUT_BODY = b"idempotency-replayed", b"idempotency-body-omitted"
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
@@ -73,9 +83,10 @@ NOTHING = Plan()
 
 
 def plan(settings: IdempotencySettings, method: str, *paths: str, ends: bool = True) -> Plan:
-    """Decide what to do by method and path alone.
+    """Decide by method and path alone what the middleware does with a request.
 
-    `paths` are all forms of the path, with and without the root of the application.
+    `paths` are all forms of the path, with and without the root path of the application. `ends` says whether names end
+    at a slash: `/hooksy` is below the entry `/hooks` of the settings only if `ends` is False.
     """
     if settings.only and not any(is_below(path, settings.only, ends=ends) for path in {*paths}):
         return NOTHING
@@ -86,7 +97,7 @@ def plan(settings: IdempotencySettings, method: str, *paths: str, ends: bool = T
 
 
 def needs_body(settings: IdempotencySettings, chosen: Plan, headers: Headers) -> bool:
-    """Return False if the body need not be read here. Raise `Answered` if the headers are reason enough to refuse."""
+    """Return whether the middleware must read the body. Raise `Answered` if the headers alone make it refuse."""
     if not chosen.verifies and not callable(settings.key) and _key_from_headers(settings, headers) is None:
         return False
     check_length(settings, headers)
@@ -142,8 +153,11 @@ def examine(
 
 
 def is_new(claim: Claim, claims: set[bytes]) -> bool:
-    """Add the key of `claim` to `claims`, the keys that middlewares around this one handle for the same request.
-    Return False if the key is already there: then this middleware leaves it to the other one."""
+    """Add the key of `claim` to `claims`, the keys that outer middlewares handle for the same request.
+
+    Return False if the key is already in `claims`. An outer middleware then handles the key, and this middleware only
+    calls the application.
+    """
     if claim.key in claims:
         return False
     claims.add(claim.key)
@@ -192,11 +206,12 @@ def _scope(settings: IdempotencySettings, request: IncomingRequest) -> Sequence[
 
 
 def _receiver(settings: IdempotencySettings, request: IncomingRequest) -> tuple[bytes, ...]:
-    """Return the verifier's identity.
+    """Return the verifier's identity, as a part of the key's scope.
 
-    It separates receivers that share a store, because a sender uses one id at all receivers.
+    A sender sends an event with the same id to several receivers. If the receivers share a key store, the identity
+    keeps their keys apart.
     """
-    identity = getattr(settings.verifier, "identity", None)  # an own verifier class of the application may have none
+    identity = getattr(settings.verifier, "identity", None)  # a custom verifier class may have no identity
     return () if identity is None or request.webhook is None else (identity,)
 
 

@@ -8,7 +8,7 @@ several sets of settings, make several subclasses, each with `store` and `option
 ASYNC_STORE.
 
 A verified webhook is `request.hookline_webhook`. Put the middleware after CsrfViewMiddleware and after authentication.
-It may send a saved response without calling the view, so the request must be checked before.
+The middleware may send a saved response without calling the view, so CSRF and authentication must be checked before.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ class _Pending:
         if response.streaming and not response.is_async and not self._holder.is_async and not recording.is_known:
             _record_stream(recording, hold, response)
             return
-        if response.streaming:  # an async stream is sent after the middleware ends, and stops when the client is gone
+        if response.streaming:
+            # The stream is sent after this method ends, and stops if the client disconnects, so its body is not saved.
             recording.leave_out_body()
         await hold.settle(recording)
 

@@ -72,12 +72,13 @@ def idempotent_route(store: AsyncKeyStore, settings: IdempotencySettings | None 
 
 
 def _for_every_path(settings: IdempotencySettings | None) -> IdempotencySettings:
-    """Match every path: no method and no spelling of the path may bypass the verifier of a decorated handler."""
+    """Return the settings with `only` set to every path, so that the verifier checks each request of the decorated
+    handler, whatever its method and the spelling of its path."""
     return msgspec.structs.replace(settings or IdempotencySettings(), only=("/",))
 
 
 def _package(args: tuple[Any, ...]) -> tuple[str, int]:
-    """Return the framework of the request, and the position of the request: 0, or 1 if the handler is a method."""
+    """Return the framework of the request, and the request's index in `args`: 0, or 1 if the handler is a method."""
     for place, arg in enumerate(args[:2]):
         for kind in type(arg).__mro__:
             package = kind.__module__.partition(".")[0]

@@ -247,7 +247,7 @@ class Holder(BaseHolder):
         threading.Thread(target=lambda: run_sync(self._clean()), name="hookline-clean", daemon=True).start()
 
     def _run(self) -> None:
-        """Twice per renewal interval, check which leases must be renewed and which responses must be saved again.
+        """Twice per renewal interval, renew the leases that are due, and try again to save unsaved responses.
 
         Requests do not wake the thread. That would cost more, and most requests end before their first renewal.
         """
@@ -327,13 +327,14 @@ class AsyncHolder(BaseHolder):
     def _schedule(self, hold: Hold, part: float) -> None:
         """Call `work_on` for the hold after this part of the lease time.
 
-        A timer waits, because it costs less than a task, and most handlers end before it fires.
+        This sets a timer and creates a task only when the timer fires. A timer costs less than a task, and most
+        handlers end before it fires.
         """
         pause, work = self.settings.lease * part, partial(self.work_on, hold)
         self._timers[hold] = asyncio.get_running_loop().call_later(pause, self.spawn, work)
 
     async def work_on(self, hold: Hold) -> None:
-        """Renew the lease or save the response, and schedule the next run."""
+        """Renew the lease, or save the response. If the lease is still needed, schedule the next renewal."""
         self._timers.pop(hold, None)
         outcome = await hold.work()
         if outcome is not False and (not hold.is_over or hold.unsaved is not None):

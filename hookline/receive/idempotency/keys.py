@@ -76,7 +76,7 @@ class Replay(Struct, frozen=True):
 class InProgress(Struct, frozen=True):
     """Another request holds the key."""
 
-    retry_after: float  # seconds until the lease ends, above 0; the holder may end earlier or renew it
+    retry_after: float  # seconds until the lease ends, above 0; the holder may finish earlier, or renew the lease
 
 
 class Mismatch(Struct, frozen=True):
@@ -114,7 +114,7 @@ def encode(response: StoredResponse) -> bytes:
 def decode(raw: bytes) -> StoredResponse:
     """Decode a saved response.
 
-    If it cannot be read, raise an error: to run the handler again would be a second effect.
+    If the response cannot be read, raise an error: if the handler ran again, the request would have two effects.
     """
     if raw[:1] != _VERSION:
         raise KeyStoreUnavailable("the response of this key was saved by another release of Hookline")
@@ -136,8 +136,16 @@ class KeyStore(Protocol):
     """
 
     def begin(self, key: bytes, fingerprint: bytes, *, token: bytes, lease: float) -> Answer:
-        """Take the key if it is new or expired, has this token already, or has the same fingerprint and an ended
-        lease."""
+        """Try to take the key. Return `Fresh` if it was taken, and otherwise why not.
+
+        `Fresh`: the key is taken. It was unknown, `token` held it already, or the lease of an earlier request with
+        the same fingerprint had ended. `Replay`: the response of an earlier request with the same fingerprint is saved.
+        `InProgress`: another request with the same fingerprint holds the key, and its lease has not ended.
+        `Mismatch`: the first request with the key had another fingerprint.
+
+        The store forgets a key when it expires: `ttl` seconds after its response was saved, or `ABANDONED` seconds
+        after the end of a lease without a response. Then the key is unknown again.
+        """
         ...
 
     def renew(self, key: bytes, token: bytes, lease: float) -> bool:
@@ -146,12 +154,12 @@ class KeyStore(Protocol):
         ...
 
     def finish(self, key: bytes, token: bytes, response: StoredResponse, ttl: float) -> bool:
-        """Save the response for `ttl` seconds. Return False, and save nothing, if another request has the key or it is
-        gone."""
+        """Save the response for `ttl` seconds. Return False, and save nothing, if another request has taken the
+        key, or if the key was deleted."""
         ...
 
     def release(self, key: bytes, token: bytes) -> None:
-        """Free the key if it has this token and is not finished."""
+        """Free the key if this token holds it and no response was saved."""
         ...
 
     def clean(self, limit: int) -> int:

@@ -1,9 +1,10 @@
-"""Decide whether a URL path is below another one, in any way in which a server may read its spelling. No I/O.
+"""Decide whether a URL path is below another path, even if it is spelled differently. No I/O.
 
 Servers, proxies and routers read paths differently: Starlette's `^/hooks$` also matches `/hooks` with a line break
-after it, Litestar removes double slashes, and a pattern may ignore case. If a router took a path for a guarded one and
-this module did not, the verifier could be bypassed. So a path is below an entry if any reading of it is. As a
-consequence, an odd spelling of another page may need a signature.
+after it, Litestar removes double slashes, and a pattern may ignore case. If a router read a path as a guarded path and
+this module did not, a request could bypass the verifier. So this module tries every reading of a path, and the path is
+below an entry if one of its readings is. As a consequence, a request for another page may need a signature if its path
+has an odd spelling.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from urllib.parse import unquote
 from uuid import UUID
 
 _PASSES = 3  # a path is read as it came, percent-decoded once, and percent-decoded twice
-_LONGEST = 2048  # maximum characters of a path that is not ordinary; a longer one counts as below every entry
+_LONGEST = 2048  # characters; a longer path counts as below every entry, unless `_is_ordinary` matches it
 
 _is_ordinary = re.compile(r"(?:/[a-zA-Z0-9_-]+(?:\.[a-zA-Z0-9_-]+)*)+").fullmatch
 _is_entry = re.compile(r"/[\w\-.~/@:+,=!&']*").fullmatch
@@ -34,7 +35,7 @@ _goes_on = re.compile(r"[a-z0-9_-]").match  # `/hooks-old` is not below `/hooks`
 
 
 def is_below(path: str, entries: Iterable[str], *, ends: bool = True) -> bool:
-    """Return whether the path is below one of the entries. If `ends` is True, `/hooksy` is not below `/hooks`."""
+    """Return whether the path is below one of the entries. `/hooksy` is below `/hooks` only if `ends` is False."""
     prefixes = [_prefix(entry) for entry in entries]
     if "" in prefixes or (len(path) > _LONGEST and not _is_ordinary(path)):
         return True
@@ -71,8 +72,10 @@ _prefix = lru_cache(maxsize=256)(_loosest)  # for the entries of the settings on
 
 
 def same_path(path: str) -> str:
-    """Return the path with only slashes and control characters normalized, to distinguish requests that share a
-    key."""
+    """Return the path with normalized slashes and without control characters. Other differences stay.
+
+    The result is a part of a request's fingerprint, which distinguishes requests with the same key.
+    """
     return _joined("".join(filter(str.isprintable, path)))
 
 
@@ -86,7 +89,7 @@ def _value(name: str) -> str:
         return name
     digits = name
     with suppress(ValueError):
-        name, digits = str(UUID(name)), UUID(name).hex  # 32 decimal digits are a UUID, but also a number
+        name, digits = str(UUID(name)), UUID(name).hex  # 32 decimal digits are also a number, which is read below
     # Pydantic allows underscores anywhere in a number, so they are removed.
     number = _zeros.sub(r"\1", _zeros_before_minus.sub("", digits.replace("_", "")))
     whole, _, fraction = number.partition(".")

@@ -51,7 +51,8 @@ def key_malformed(detail: str) -> StoredResponse:
 
 
 def in_progress(retry_after: float) -> StoredResponse:
-    """Always send `Retry-After`: without it, a client takes a 409 as final."""
+    """Return the response to a copy of a request that still runs. It always has `Retry-After`, because without that
+    header a client takes a 409 as final."""
     detail = "a request with this idempotency key is still being processed; try again later"
     return problem(409, "in_progress", detail, retry_after=retry_after)
 

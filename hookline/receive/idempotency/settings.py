@@ -64,19 +64,24 @@ class IdempotencySettings(Struct, frozen=True, kw_only=True):
     required: bool = False  # True: a request without a key gets 400. False: it passes through
     # Requests with these methods may have a key. A verified webhook may have a key with any method.
     methods: Sequence[str] = ("POST", "PUT", "PATCH", "DELETE")
-    only: Sequence[str] = ()  # the covered paths, with all paths below them, in any spelling; () covers every path
-    # A request that the verifier refuses gets 401. Without `only`, safe methods without a body are not verified.
+    # The middleware covers only these paths and the paths below them, in every spelling that a router may accept. An
+    # empty sequence covers every path.
+    only: Sequence[str] = ()
+    # A request that the verifier refuses gets 401. If `only` is empty, a GET, HEAD, OPTIONS or TRACE request without a
+    # body is not verified, unless `methods` names its method.
     verifier: Verifier | None = None
     # Returns the URL that the sender signed (Twilio). It is needed behind a proxy.
     url: Callable[[IncomingRequest], str] | None = None
-    keeps: Callable[[int], bool] = is_final  # True for statuses to save; an error with `Retry-After` is never saved
+    # Returns whether a response with this status is saved for later copies of the request. An error with `Retry-After`
+    # and the redirects 307 and 308 are never saved.
+    keeps: Callable[[int], bool] = is_final
     forgets: Sequence[str] = ("set-cookie",)  # response headers that are not saved
     # Seconds for which a process holds the key of a request that it handles. It renews the lease after each third of
     # this time. If the process dies, a copy of the request is handled only after the lease has ended.
     lease: float = 30.0
     ttl: float = 96 * 3600.0  # seconds for which a response is kept: longer than any sender retries
-    max_body: int = 1 << 20  # bytes of a request with a key or a signature; a longer one gets 413
-    max_response: int = 1 << 20  # bytes of a response; a longer one is saved without its body
+    max_body: int = 1 << 20  # maximum body bytes of a request with a key or a signature; a longer body gets 413
+    max_response: int = 1 << 20  # maximum bytes of a saved response body; a longer body is not saved
     # While the store is down, `refuse` answers 503, and `pass` runs the handler without protection.
     when_unavailable: Literal["refuse", "pass"] = "refuse"
 

@@ -119,9 +119,9 @@ def _text(native: str) -> str:
 
 
 def _path(environ: Environ) -> str:
-    """Return the root and the path.
+    """Return SCRIPT_NAME and PATH_INFO as one path.
 
-    The slash between them is added if it is missing, as in the request line `POST pay HTTP/1.1`.
+    If PATH_INFO does not begin with a slash, as in the request line `POST pay HTTP/1.1`, a slash is added between them.
     """
     root, path = environ.get("SCRIPT_NAME", ""), environ.get("PATH_INFO", "")
     return _text(root + path if path.startswith("/") or not path else f"{root}/{path}")
@@ -158,9 +158,10 @@ def _run_recorded(
 
 
 class RecordedBody:
-    """Records the chunks of a response.
+    """Passes on the chunks of a response, and records them.
 
-    If the server closes it early, it reads the rest itself, because the handler has run.
+    If the server calls `close` before the last chunk, `close` reads and records the remaining chunks. The handler has
+    already run, so its response must be stored.
     """
 
     def __init__(self, chunks: Iterable[bytes], recording: Recording, hold: Hold) -> None:

@@ -1,5 +1,5 @@
-"""Exactly one effect per webhook: its key is recorded in the transaction of the effect, so both are committed or
-neither.
+"""Exactly one effect per webhook: its key is stored in the same transaction as the effect, so the database commits
+both or neither.
 
     from hookline.receive import inbox
 
@@ -11,8 +11,8 @@ Or acknowledge first and process later: `inbox.accept(conn, webhook)` stores the
 handler and retries it.
 
 `conn` is the connection or session that you already have: sqlite3, psycopg 3, psycopg2, SQLAlchemy or Django. The
-functions whose names end in `_async` take async ones of asyncpg, psycopg and SQLAlchemy. No function commits.
-docs/guides/deduplicate-with-the-inbox.md explains how to set up the tables.
+functions whose names end in `_async` take async connections and sessions of asyncpg, psycopg and SQLAlchemy. No
+function commits. docs/guides/deduplicate-with-the-inbox.md explains how to set up the tables.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -9,7 +9,9 @@ from hookline.errors import InvalidInput
 from hookline.receive.verify import Webhook
 from hookline.rules.checks.text import check_text
 
-_LONGEST = 256  # characters: a scope and a key must fit into one entry of a PostgreSQL index
+# Maximum characters of each scope, key and event type. A scope and a key together must fit into one entry of a
+# PostgreSQL index.
+_LONGEST = 256
 
 
 def check_key(key: object) -> str:

@@ -29,7 +29,8 @@ MAX_STEP = 100_000  # rows that one call deletes or returns at most
 
 
 def once(conn: Any, key: str, scope: str = "") -> AbstractContextManager[bool]:
-    """Record `key` in the open transaction of `conn`. `first` is True if the key is new. The block always runs.
+    """Record `key` in the open transaction of `conn`. The value after `as` is True if the key is new, else False.
+    The block runs in both cases.
 
         with conn.transaction(), inbox.once(conn, webhook.id) as first:  # psycopg
             if first:
@@ -41,9 +42,9 @@ def once(conn: Any, key: str, scope: str = "") -> AbstractContextManager[bool]:
     `key` is the id that all copies of an event share, with 1 to 256 characters. `scope` names the owner of the key, if
     several senders or tenants share the table. The same key in another scope is another key.
 
-    On PostgreSQL, a copy that arrives while the transaction of the first request is open waits for its end. If that
-    transaction is rolled back, the copy is the first. On SQLite every writer waits for the one before it. Raises
-    `NotInTransaction` for a connection that commits each statement by itself.
+    On PostgreSQL, a copy that arrives while the transaction of the first request is open waits until that transaction
+    ends. If it is rolled back, the key is new for the copy. On SQLite every writer waits for the writer before it.
+    Raises `NotInTransaction` for a connection that commits each statement by itself.
     """
     return as_sync(_once(adapters.of(conn), key, scope))
 
@@ -128,9 +129,8 @@ def clean(conn: Any, older_than: float | timedelta = KEPT, *, limit: int = STEP)
         while inbox.clean(conn):
             conn.commit()
 
-    A copy that arrives after its key was deleted has an effect again. The inbox's report counts such a second effect,
-    because the table of effects, which it reads, is cleaned only after twice `older_than`. Open and dead events are
-    never deleted.
+    A copy that arrives after its key was deleted has an effect again. `report` counts this second effect, because
+    records of effects are kept for twice `older_than`. Open and dead events are never deleted.
     """
     return run_sync(
         queries.clean(adapters.of(conn), checks.check_age(older_than), check_whole("limit", limit, 1, MAX_STEP))
@@ -153,7 +153,8 @@ async def dead_async(conn: Any, *, after: int = 0, limit: int = 100) -> list[Dea
 
 
 def replay(conn: Any, ids: int | Iterable[int]) -> int:
-    """Let dead events start again, with all attempts and the whole time budget. Return how many were dead."""
+    """Make dead events due at once, with 0 attempts and a new time budget. Return how many were replayed. Ids of events
+    that are not dead are skipped."""
     return run_sync(_replay(adapters.of(conn), ids))
 
 
@@ -183,9 +184,9 @@ async def resolve_async(conn: Any, ids: int | Iterable[int]) -> int:
 
 
 def report(conn: Any, days: int = 7) -> Report:
-    """Count the webhooks and effects of the last UTC days.
+    """Count the webhooks and effects of the last `days` UTC days, including today.
 
-    A key is counted until it is deleted, by default after 30 days.
+    The report counts stored rows only. `clean` deletes the rows of webhooks, by default after 30 days.
     """
     return run_sync(_report(adapters.of(conn), days))
 
@@ -195,7 +196,7 @@ async def report_async(conn: Any, days: int = 7) -> Report:
 
 
 async def _report(on: Adapter, days: int) -> Report:
-    """Return a report with every day, also days without any webhook."""
+    """Return a report with every day, including days without webhooks."""
     found = await queries.days(on, check_whole("days", days, 1, MAX_DAYS))
     today, waiting, overdue, dead = await queries.backlog(on)
     last = date.fromisoformat(today)
@@ -207,8 +208,8 @@ async def _report(on: Adapter, days: int) -> Report:
 # ── set-up ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-# The lock makes concurrent set-ups run one after the other. All is one statement, so that the lock also works in
-# autocommit mode.
+# The lock makes concurrent set-ups run one after the other. Everything is in one statement, so that the lock also works
+# in autocommit mode.
 _POSTGRES = """DO $hookline$ BEGIN
 PERFORM pg_catalog.pg_advisory_xact_lock(1214540, 5);
 {}

@@ -1,4 +1,5 @@
-"""The decisions of a worker: which handler, retry or dead, how long to wait. Time and random numbers are arguments."""
+"""The decisions of an inbox worker: which handler runs, whether a failed event is retried or becomes dead, and how long
+the worker waits. Time and random numbers are arguments."""
 
 from __future__ import annotations
 
@@ -24,14 +25,14 @@ Handler = Callable[[Any, Event], Any]
 
 POLICY = RetryPolicy(cap=3600.0)  # waits of up to 1 s, 3 s, 9 s ... an hour; 12 attempts within a day
 
-# Maximum seconds of the first pause between two polls of an idle worker. Each further pause is twice as long, up to
-# `Rules.poll`.
+# Upper limit in seconds of the first pause between two polls of an idle worker. The limit doubles with each further
+# pause, up to `Rules.poll`. A pause is a random time between half its limit and its limit.
 _SHORTEST_PAUSE = 0.005
 _LONGEST_ERROR = 1000  # maximum characters of a stored error
 
 
 class NoHandler(HooklineError):
-    """There is no handler for this event type, and none for `*`. The event is retried like after any other failure."""
+    """There is no handler for this event type, and none for `*`. The event is retried, as after any other failure."""
 
 
 class Retry(NamedTuple):
@@ -43,7 +44,7 @@ class Bury(NamedTuple):
 
 
 class WorkerOptions(TypedDict, total=False):
-    """The options of both workers. `InboxWorker` documents them."""
+    """The options of `InboxWorker` and `AsyncInboxWorker`. `InboxWorker` documents them."""
 
     policy: RetryPolicy
     lease: float
@@ -84,12 +85,16 @@ class Rules(Struct, frozen=True, kw_only=True):
         return found
 
     def is_exhausted(self, event: Event) -> bool:
-        """Return True if this claim of the event would be one attempt too many. Usually a worker died during the
-        last attempt: a worker that sees the last attempt fail makes the event dead."""
+        """Return whether the event has used all its attempts, so that its handler must not run again.
+
+        Usually a worker died during the last attempt. A worker that is alive when the last attempt fails makes
+        the event dead itself.
+        """
         return event.attempt > self.policy.max_attempts
 
     def judge(self, attempt: int, age: float, chance: random.Random) -> Retry | Bury:
-        """Decide after attempt number `attempt` has failed. `age` is how many seconds of the time budget are used."""
+        """Decide whether the event is retried or becomes dead, after attempt number `attempt` has failed. `age` is how
+        many seconds of the time budget are used."""
         if attempt >= self.policy.max_attempts:
             return Bury(Reason.ATTEMPTS_EXHAUSTED)
         wait = backoff.delay(self.policy, attempt - 1, 0.0, chance)

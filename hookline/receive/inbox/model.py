@@ -57,13 +57,13 @@ class Claim(Struct, frozen=True, kw_only=True):
 
 
 class Day(Struct, frozen=True, kw_only=True):
-    """The numbers of one UTC day."""
+    """The counts of one UTC day."""
 
     day: str  # such as 2026-01-31
-    first: int = 0  # keys that arrived for the first time
+    first: int = 0  # webhooks that arrived for the first time
     duplicates_stopped: int = 0
     effects: int = 0
-    duplicate_effects: int = 0  # effects of keys that already had an effect; must be 0
+    duplicate_effects: int = 0  # effects that were not the first of their webhook; must be 0
 
     @property
     def arrivals(self) -> int:
@@ -94,7 +94,7 @@ class Report(Struct, frozen=True, kw_only=True):
 
     @property
     def duplicate_effects(self) -> int:
-        """The number of effects of webhooks that already had an effect. It must be 0."""
+        """The number of effects that were not the first of their webhook. It must be 0."""
         return sum(day.duplicate_effects for day in self.days)
 
     def as_prometheus(self) -> str:

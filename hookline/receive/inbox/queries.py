@@ -130,7 +130,7 @@ async def clean(on: Adapter, age: float, limit: int) -> int:
 
 
 async def days(on: Adapter, count: int) -> dict[str, Day]:
-    """Return the last days by their date. Days without any webhook are missing."""
+    """Return the last `count` days, today included, by their date. Days without any webhook are missing."""
     rows = await _fetch(on, sql.DAYS, days=count)
     listed = [Day(**dict(zip(Day.__struct_fields__, (day, *map(int, counts)), strict=True))) for day, *counts in rows]
     return {day.day: day for day in listed}
@@ -148,7 +148,7 @@ async def _each(on: Adapter, statement: Pair, ids: list[int]) -> int:
 
 
 def _filled(kind: type[T], row: Sequence[Any]) -> T:
-    """Make an `Event` or a `DeadEvent` of a row, whose columns are in the order of the fields."""
+    """Make an `Event` or a `DeadEvent` from a row. The columns are in the order of the fields."""
     values = dict(zip(kind.__struct_fields__, row, strict=True))
     values["body"] = bytes(values["body"])
     values["headers"] = msgspec.json.decode(values["headers"] or "{}", type=dict[str, str])

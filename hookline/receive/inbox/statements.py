@@ -1,7 +1,7 @@
 """The SQL statements of the inbox. PostgreSQL uses its own clock. SQLite gets the time as `:now`.
 
-Most statements are written once, with the macros of `_MACROS`. PostgreSQL parameters have explicit casts, because each
-driver infers other types.
+Most statements are written once, with the macros of `_MACROS`. PostgreSQL parameters have explicit casts, because the
+drivers infer different types.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _with(first: str, effect: str = "SELECT 1", copy: str = "SELECT 1") -> Pair:
     return Pair(f"WITH fresh AS ({first}), effect AS ({effect}), copy AS ({copy}) SELECT 1 FROM fresh")  # noqa: S608  constants
 
 
-# A copy waits here until the transaction of the first request ends.
+# If another transaction has inserted the same key and has not ended yet, this statement waits until it ends.
 _RECORD = """
 INSERT INTO hookline_inbox (scope, key, first_at) VALUES (:scope, :key, NOW) ON CONFLICT DO NOTHING RETURNING scope, key
 """
@@ -113,7 +113,7 @@ RETURNING id, scope, key, event_type, body, headers, attempts, MICROS(accepted_a
 """)
 
 # This runs after the handler. If the handler rolled back, the state is no longer "done", and the worker must roll back
-# what the handler wrote after that.
+# what the handler wrote after its rollback.
 FINISHED = Pair("SELECT 1 FROM hookline_inbox_event WHERE id = :id AND state = 'done'")
 
 RETRY = Pair("""
@@ -153,7 +153,10 @@ RETURNING 1
 
 
 def _clean(table: str, id_: str, at: str, only: str = "") -> Pair:
-    """Delete old rows. SKIP LOCKED: two clean-ups at the same time do not wait for each other."""
+    """Return the statement that deletes rows whose time in the column `at` is more than `:age` seconds ago.
+
+    With SKIP LOCKED, two clean-ups at the same time do not wait for each other.
+    """
     return Pair(f"""
 DELETE FROM {table} WHERE ({id_}) IN (
     SELECT {id_} FROM {table} WHERE {only}{at} < NOW - SECONDS(:age)

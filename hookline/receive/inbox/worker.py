@@ -21,14 +21,18 @@ class InboxWorker(WorkerLoop):
         worker = InboxWorker(lambda: psycopg.connect(URL), {"order.paid": ship, "*": ignore})
         worker.run()
 
-    connect   called once in each thread; returns a connection that `once` takes, or a context manager that lends one
-    handlers  functions by event type, `*` for all other types: `handler(conn, event)`. The handler writes with `conn` and
-              does not commit. If it raises, its writes are rolled back, and it is called again later
+    connect   called in each thread, and again after a database error. It returns a connection of a type that `once`
+              accepts, or a context manager that yields such a connection
+    handlers  functions by event type, `*` for all other types: `handler(conn, event)`. The handler writes with `conn`
+              and does not commit. If it raises, its writes are rolled back, and it is called again later
     threads   how many handlers may run at once. SQLite has one writer, so use 1 there
     policy    when the handler is called again, and when the event is dead (it then has a reason and the error)
-    lease     seconds (60) until another worker may take the event of a worker that died. A worker that is alive keeps its event
-    poll      seconds (0.2) between two polls while the worker is idle. An `accept` in the same process wakes the worker at once
-    keep      how long keys are kept (30 days); the worker deletes older ones hourly. None: you call `clean` yourself
+    lease     seconds (60) until another worker may take the event of a worker that died. A worker that is alive keeps
+              its event
+    poll      maximum seconds (0.2) between two polls while the worker is idle. An `accept` in the same process wakes
+              the worker at once
+    keep      how long the keys of `once` and finished events are kept (30 days). The worker deletes older rows every
+              hour. None: you call `clean` yourself
     """
 
     _event = threading.Event
@@ -47,7 +51,7 @@ class InboxWorker(WorkerLoop):
     def run(self) -> None:
         """Start, and return after `stop` was called and all handlers have ended.
 
-        To stop on SIGTERM, call `signal(SIGTERM, lambda *_: worker.stop(0))` before.
+        To stop on SIGTERM, call `signal(SIGTERM, lambda *_: worker.stop(0))` before you call `run`.
         """
         self.start()
         for thread in self._running:
@@ -87,7 +91,7 @@ class InboxWorker(WorkerLoop):
     def _is_manager(self, made: Any) -> bool:
         if not adapters.is_known(made) and hasattr(type(made), "__enter__"):
             return True
-        adapters.of(made)  # raises UnknownConnection for any other object
+        adapters.of(made)  # raises UnknownConnection if no sync adapter supports the object
         return False
 
     async def _wait(self, event: threading.Event, seconds: float) -> bool:

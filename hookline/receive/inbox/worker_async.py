@@ -21,10 +21,12 @@ class AsyncInboxWorker(WorkerLoop):
         async with AsyncInboxWorker(pool.acquire, {"order.paid": ship}, tasks=4):
             ...
 
-    connect   called once for each task; returns a connection, or an awaitable or async context manager that gives one
+    connect   called in each task, and again after an error; returns a connection, a coroutine that returns a
+              connection, or an async context manager that lends a connection
     tasks     how many handlers may run at once
 
-    If a task is cancelled, another worker gets its event after the lease. `stop` waits for running handlers.
+    If a task is cancelled while it handles an event, another worker gets the event when the lease expires. `stop`
+    waits for running handlers.
     """
 
     _event = asyncio.Event
@@ -41,8 +43,8 @@ class AsyncInboxWorker(WorkerLoop):
         super().__init__(connect, handlers, options, tasks=tasks)
 
     async def run(self) -> None:
-        """Start, and return after `stop` was called and all handlers have ended. If this is cancelled, cancel the
-        tasks."""
+        """Start the tasks. Return after `stop` was called and all handlers have ended. If `run` is cancelled, it
+        cancels the tasks."""
         self.start()
         try:
             await asyncio.gather(*self._running)
@@ -81,7 +83,8 @@ class AsyncInboxWorker(WorkerLoop):
         return await made if inspect.iscoroutine(made) else made
 
     def _is_manager(self, made: Any) -> bool:
-        """Return True for every context manager, also SQLAlchemy's connections: they connect when they are entered."""
+        """Return True for every async context manager. SQLAlchemy's `AsyncConnection` is one: it connects when it is
+        entered."""
         return hasattr(type(made), "__aenter__")
 
     async def _wait(self, event: asyncio.Event, seconds: float) -> bool:

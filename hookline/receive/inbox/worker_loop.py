@@ -42,7 +42,10 @@ class RolledBack(HooklineError):
 
 
 class WorkerLoop(ABC):
-    """The part that the workers for threads and for asyncio share. In a thread, none of the coroutines ever waits."""
+    """The code that the workers for threads and for asyncio share.
+
+    A thread runs these coroutines without an event loop. There they may block, but they never suspend.
+    """
 
     _event: ClassVar[type]  # makes a `threading.Event` or an `asyncio.Event`
     _adapter: ClassVar[staticmethod[[Any], Adapter]]
@@ -90,7 +93,8 @@ class WorkerLoop(ABC):
     def start(self) -> None:
         """Start the threads, or the tasks in the running event loop.
 
-        Threads end with the process. Another worker gets an event that they did not finish when its lease expires.
+        Threads end with the process. If a thread has not finished its event by then, another worker gets the event
+        after the lease of the event has expired.
         """
         if self._running:
             raise Conflict("this worker has been started already")
@@ -129,7 +133,7 @@ class WorkerLoop(ABC):
                         was_woken = await self._wait(woken, self._rules.pause(idle_polls, clock.chance))
                         woken.clear()
                         idle_polls = 0 if was_woken else idle_polls + 1
-            except Exception as error:  # an error of the database or of `connect`; any of them may be temporary
+            except Exception as error:  # an error of the database or of `connect`, which may be temporary
                 log.warning("the inbox cannot be worked on now, trying again: %s", last_line(error))
                 await self._wait(self._stopping, backoff.delay(RECONNECT, failures, 0.0, clock.chance))
                 failures += 1
@@ -205,8 +209,8 @@ class WorkerLoop(ABC):
                 is_recorded = await queries.bury(on, claimed, line, verdict.reason, event.attempt)
             else:
                 is_recorded = await queries.retry(on, claimed, line, verdict.delay)
-        # `_handle` marks the event as done before it calls the handler. A handler that commits by itself stores this
-        # mark, so the event can no longer be retried. The other cause is a lost claim.
+        # A failure cannot be recorded in two cases. Either the handler committed by itself, and so stored the mark
+        # "done" that `_handle` sets before the handler runs. Or the lease expired, and another worker has the event.
         if not is_recorded:
             log.error(
                 "%r: is not retried: the handler committed by itself (leave that to the worker), or another worker has it",

@@ -38,7 +38,7 @@ class _Keys:
             if row is not None:
                 verdict, runs, response, retry_after = row
                 return keys.answer_of(verdict, runs or response or retry_after)
-        return keys.InProgress(lease)  # in every round, another request had the key
+        return keys.InProgress(lease)  # in each try, another request took or released the key
 
     async def renew(self, key: bytes, token: bytes, lease: float) -> bool:
         return await self._ask(self._sql.renew, (key, token, lease, keys.ABANDONED)) is not None
@@ -94,9 +94,9 @@ class PostgresKeys(keys.SyncKeyStore):
 
 class AsyncPostgresKeys(_Keys):
     def __init__(self, source: Any, *, table: str = TABLE, schema: str | None = None, timeout: float = 5.0) -> None:
-        """`source`: a pool, or a function, async or not, that makes one. The first call of a method makes the pool.
+        """`source`: a pool, or a function (async or not) that makes a pool. The first call of a method makes the pool.
 
-        `timeout`: seconds to wait for the pool to be made, for a connection of it, and on asyncpg for a statement.
+        `timeout`: maximum seconds to make the pool, to wait for a free connection, and on asyncpg to run a statement.
         """
         super().__init__(Statements(table, schema), connections_async(source, keys.checked_timeout(timeout)))
 

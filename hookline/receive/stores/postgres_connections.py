@@ -64,7 +64,8 @@ def _kinds(source: Any) -> set[tuple[str, str]]:
 class Connections(ABC):
     """The source of connections: a pool of the application, or connections that are opened here.
 
-    The methods are coroutines for every library. With a synchronous library they never wait.
+    The methods are coroutines for every library. With a synchronous library they block the thread and never
+    suspend.
     """
 
     errors: tuple[type[Exception], ...]  # raised by `ask` if the database is unavailable or refuses the statement
@@ -181,7 +182,7 @@ class _Own:
         self.free = threading.BoundedSemaphore(MAX_CONNECTIONS)
 
     def take(self) -> Any | None:
-        """Take an idle connection from the list, so that two threads never get the same."""
+        """Take an idle connection from the list, so that two threads never get the same connection."""
         try:
             return self.idle.pop()
         except IndexError:
@@ -189,7 +190,7 @@ class _Own:
 
 
 class _Opened(_PsycopgPool):
-    """Connections that a function opens.
+    """Connections that a function of the application opens.
 
     They are kept for the next statement, because opening a connection takes longer than a statement.
     """
@@ -244,7 +245,8 @@ class _Opened(_PsycopgPool):
 
 
 class MadePool:
-    """Pools that a function makes. A pool belongs to one event loop, so each event loop gets its own pool."""
+    """Pools that a function of the application makes. A pool belongs to one event loop, so each event loop gets its
+    own pool."""
 
     errors: tuple[type[Exception], ...] = ()  # as in `Connections`; empty until the first pool is made
 

@@ -23,9 +23,10 @@ CREATE TABLE IF NOT EXISTS {table} (
 CREATE INDEX IF NOT EXISTS {index} ON {table} (expires_at);
 """
 
-# A copy that cannot take the key only reads. If the statement returns no row, another request took or released the key
-# between the snapshot and the INSERT. Then the statement must run again. $1 key, $2 fingerprint, $3 token, $4 seconds
-# of the lease, $5 seconds for which the row is kept after the lease.
+# Takes the key for a request. If an earlier request holds or has used the key, the statement writes nothing and returns
+# the state of that request. If the statement returns no row, another request took or released the key between the
+# snapshot and the INSERT. Then the statement must run again. $1 key, $2 fingerprint, $3 token, $4 seconds of the lease,
+# $5 seconds for which the row is kept after the lease.
 _BEGIN = """
 WITH settled AS (
     SELECT

@@ -38,7 +38,7 @@ class _Script:
         self.sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
 
 
-# ARGV: fingerprint, token, lease, time for which the record is kept after the lease. Times are milliseconds.
+# ARGV: fingerprint, token, milliseconds of the lease, milliseconds for which the record is kept after the lease.
 _BEGIN = _Script(
     _NOW
     + """
@@ -62,7 +62,7 @@ redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', lease_until + ARGV[4]))
 return {'fresh', runs}
 """
 )
-# ARGV: token, lease, time for which the record is kept after the lease.
+# ARGV: token, milliseconds of the lease, milliseconds for which the record is kept after the lease.
 _RENEW = _Script(
     _NOW
     + """
@@ -73,7 +73,7 @@ redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', lease_until + ARGV[3]))
 return 1
 """
 )
-# ARGV: token, response, time for which the record is kept from now.
+# ARGV: token, response, milliseconds until the record expires.
 _FINISH = _Script(
     _NOW
     + """
@@ -93,12 +93,12 @@ return redis.call('DEL', KEYS[1])
 
 
 class _CallLimit:
-    """A limit for the calls of one store that run at once, so that the pool of redis-py has a connection for each.
+    """A limit for the calls of one store that run at once, so that redis-py's pool has a connection for each call.
 
-    Without the limit, the pool would refuse a call immediately if all its connections are in use. Here the call waits.
-    A store takes at most half of the pool, so that many requests leave connections for the application. If the
-    application itself uses all connections, a refused call is retried. With a synchronous client, the coroutines never
-    wait for an event loop.
+    Without the limit, the pool would refuse a call immediately if all its connections are in use. With the limit, the
+    call waits. A store takes at most half of the pool, so that many requests leave connections for the application. If
+    the application itself uses all connections, a refused call is retried. With a synchronous client there is no event
+    loop, so a waiting call blocks its thread.
     """
 
     def __init__(self, client: Any, timeout: float, *, is_async: bool) -> None:
@@ -107,7 +107,8 @@ class _CallLimit:
         self._count = max(1, min(MAX_CALLS, pool_size // 2)) if isinstance(pool_size, int) else MAX_CALLS
         self._timeout = timeout
         self._is_async = is_async
-        # A semaphore per process: a child would wait forever for places that threads of its parent held at the fork.
+        # Each process has its own semaphore. If threads of the parent hold the semaphore at a fork, its copy in the
+        # child is never released.
         self._by_process: dict[int, Any] = {}
 
     async def run(self, call: Callable[[], Any]) -> Any:
@@ -143,7 +144,7 @@ class _CallLimit:
 
 
 class _Keys:
-    """The methods of both stores, as coroutines."""
+    """The methods of `RedisKeys` and `AsyncRedisKeys`, as coroutines."""
 
     def __init__(self, client: Any, prefix: str, timeout: float, *, is_async: bool) -> None:
         self._client = client
@@ -180,9 +181,10 @@ class _Keys:
             raise keys.KeyStoreUnavailable(f"the Redis of the keys is not available now: {error}") from error
 
     async def _execute(self, name: str, script: str, key: bytes, *values: bytes | int) -> Any:
-        """Return responses as bytes, even if the client is set to decode them.
+        """Run a script in Redis and return its result. Texts in the result are bytes, even if the client is set to
+        decode responses.
 
-        `register_script` has no option for this.
+        redis-py's `register_script` has no option that returns bytes.
         """
         command = (name, script, 1, f"{self._prefix}{key.hex()}", *values)
         return await self._limit.run(lambda: self._client.execute_command(*command, NEVER_DECODE=True))

@@ -29,7 +29,7 @@ __all__ = ["AsyncSqliteKeys", "SqliteKeys"]
 T = TypeVar("T")
 
 # Instants are microseconds since 1970. A row is valid until `expires_at`. `lease` is the length of the lease in
-# microseconds. If the lease ends later than a lease that begins now, the clock was set back.
+# microseconds. If `lease_until` is later than the current time plus `lease`, the clock was set back.
 _TABLE = """
 CREATE TABLE IF NOT EXISTS hookline_idempotency (
     key         BLOB PRIMARY KEY,
@@ -65,8 +65,8 @@ DELETE FROM hookline_idempotency WHERE rowid IN
 """
 
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
-# A call fails if the thread has not started it when its timeout and this many further seconds are over. The margin is
-# for a busy machine, where the thread may start a call late although the file is not locked.
+# Calls wait in line for the thread. A call fails if it has waited for longer than its timeout plus this many seconds.
+# On a busy machine, the thread may start a call late although the file is not locked.
 _MARGIN = 1.0
 
 
@@ -107,7 +107,8 @@ class SqliteKeys:
             answer = _judge(held, fingerprint, token)
             if not isinstance(answer, keys.Fresh) and not (held and held.is_too_far):
                 return answer  # most copies end here, without the write lock
-            # NORMAL does not flush to the disk. Only a crash of the machine loses the row, and also ends the handler.
+            # NORMAL does not flush to the disk. Only a crash of the machine can lose the row, and such a crash also
+            # ends the handler.
             with _writing(conn, "NORMAL"):
                 held = _read(conn, key)
                 answer = _judge(held, fingerprint, token)
@@ -164,7 +165,8 @@ class SqliteKeys:
     def _own(self) -> _Own:
         """Return the connection of this process.
 
-        To close the connection of a parent process would release the parent's locks.
+        A forked child does not use or close the connection of its parent, because closing it would release the
+        parent's locks.
         """
         return self._by_process.setdefault(os.getpid(), _Own())
 
@@ -263,8 +265,8 @@ def _checked(path: str | os.PathLike[str]) -> Path:
 
 
 def _open(path: Path, timeout: float) -> sqlite3.Connection:
-    """Open the file. Only its owner may read a new file: it has responses in it. SQLite gives its WAL the same
-    permissions."""
+    """Open the file, or create it. Only the owner may read a new file, because it contains responses. SQLite gives the
+    WAL the same permissions as the file."""
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     conn = sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
     try:
@@ -276,9 +278,9 @@ def _open(path: Path, timeout: float) -> sqlite3.Connection:
 
 
 def _retry_while_busy(step: Callable[[], None], timeout: float) -> None:
-    """Retry while the file is locked.
+    """Run `step`. While the file is locked, try again for up to `timeout` seconds.
 
-    While a process switches a new file to WAL, SQLite ignores the busy timeout of others.
+    While one process switches a new file to WAL, SQLite ignores the busy timeout of other connections.
     """
     give_up = clock.monotonic() + timeout
     while True:
@@ -307,7 +309,8 @@ def _has_lease(conn: sqlite3.Connection) -> bool:
 
 @contextmanager
 def _writing(conn: sqlite3.Connection, synchronous: str) -> Iterator[None]:
-    """Begin with the write lock: a transaction that reads first cannot always get it later."""
+    """Run a transaction that takes the write lock first. A transaction that begins with a read cannot always get the
+    write lock later."""
     conn.execute(f"PRAGMA synchronous = {synchronous}")
     conn.execute("BEGIN IMMEDIATE")
     try:

@@ -1,4 +1,4 @@
-"""The alert conditions: the state of the fleet in, readings out.
+"""The conditions of the alert rules. Each evaluates the state of the deployment (`FleetState`) and yields readings.
 
 `deploy/prometheus/rules.yml` has the same rules for Prometheus, with the same names and defaults.
 """
@@ -31,7 +31,9 @@ LEAST_GROWTH = 100  # the backlog must have grown by more deliveries than this
 LEAST_FIRST_ATTEMPTS = 20
 LEAST_DEATHS = 10
 LEAST_RETRIES = 20
-LEAST_ATTEMPTS = 5  # at one endpoint in `endpoint_for` seconds; one is enough if its circuit was open all that time
+# Attempts at one endpoint in the last `endpoint_for` seconds. If its circuit was open all that time, one attempt is
+# enough.
+LEAST_ATTEMPTS = 5
 
 _DEAD_STATS, _SHOW_ENDPOINT = "hookline dead stats --all-orgs", "hookline endpoints show {subject}"
 _SHUT = frozenset({Circuit.OPEN, Circuit.HALF_OPEN})
@@ -42,7 +44,7 @@ class Thresholds(Struct, frozen=True, kw_only=True):
 
     backlog: int = 1_000  # deliveries that are due
     backlog_growing: float = 300.0  # seconds for which the backlog grows
-    latency: float = 60.0  # start delay of first attempts in seconds (p95)
+    latency: float = 60.0  # seconds from the due time of a delivery to the start of its first attempt (p95)
     dead_letters: int = 10
     dead_letters_critical: int = 100
     dead_letters_growing: float = 3.0  # multiple of the usual number of deaths per hour
@@ -56,16 +58,18 @@ class Thresholds(Struct, frozen=True, kw_only=True):
 
 
 class FleetState(Struct, frozen=True, kw_only=True):
-    """The state of the fleet that the alert rules evaluate."""
+    """The state of the whole deployment, which the alert rules evaluate."""
 
     now: datetime
     depths: Depths
-    # The pulses of the last hour, oldest first. A pulse is what one process counted in ten seconds; older pulses are
-    # summed per minute.
+    # The pulses of the last hour, oldest first: one sum of all processes for each minute whose sum is stored, then the
+    # pulses of single processes.
     pulses: Sequence[Pulse]
     checks: Sequence[EarlierCheck] = ()  # earlier evaluations, oldest first
     unhealthy: Sequence[UnhealthyEndpoint] = ()  # endpoints whose circuit is not closed, or whose attempts failed
-    usual_deaths: float = 0.0  # average deaths per hour until an hour ago; 0 if few deliveries died since then
+    # Average deaths per hour in the last day, without the last hour. It is computed only if more than `LEAST_DEATHS`
+    # deliveries died in the last hour. Otherwise it is 0.
+    usual_deaths: float = 0.0
 
 
 def window(pulses: Sequence[Pulse], now: datetime, seconds: float, *, ago: float = 0.0) -> list[Pulse]:
@@ -80,8 +84,8 @@ def deaths(pulses: Sequence[Pulse], now: datetime) -> float:
 
 
 def usual_deaths(day: Sequence[Pulse], now: datetime) -> float:
-    """Return the average number of deaths per hour in the day before the last hour, or in as much of it as is
-    known."""
+    """Return the average number of deaths per hour in the pulses of the last day, without the last hour. If the pulses
+    cover a shorter time, average over that time."""
     before = [pulse for pulse in day if pulse.at <= now - timedelta(seconds=DEATHS_WINDOW)]
     if not before:
         return 0.0
@@ -90,7 +94,8 @@ def usual_deaths(day: Sequence[Pulse], now: datetime) -> float:
 
 
 def failed_lately(pulses: Sequence[Pulse], now: datetime, thresholds: Thresholds) -> list[int]:
-    """Return the endpoints that failed often enough for the store to read their state."""
+    """Return the numbers of the endpoints whose state the rules need: their fraction of failed attempts is above `EASE`
+    times the threshold `endpoint`."""
     total = _attempts_by_endpoint(window(pulses, now, thresholds.endpoint_for)) if thresholds.endpoint else {}
     return sorted(no for no, (good, failed) in total.items() if failed > (good + failed) * thresholds.endpoint * EASE)
 
@@ -125,8 +130,9 @@ def history_needed(growing: float) -> float:
 
 
 def _least_by_part(fleet: FleetState, seconds: float) -> list[int] | None:
-    """Return the lowest backlog in each part of the period, and in one more part before the period. Return None if no
-    check of the alerts was made in one of these parts."""
+    """Return the lowest backlog of each part of the time, oldest first. The last `seconds` are `GROWTH_PARTS` equal
+    parts, and one more part of the same length comes before them. Return None if in one of these parts the alerts
+    were never checked, so that its backlog is not known."""
     parts: list[list[int]] = [[] for _ in range(GROWTH_PARTS + 1)]
     for check in (*fleet.checks, EarlierCheck(fleet.now, fleet.depths.due)):
         ago = (fleet.now - check.at).total_seconds()
@@ -255,7 +261,9 @@ def _circuits(fleet: FleetState, at: Thresholds) -> Iterator[Reading]:
 
 
 _Attempts = tuple[int, int]  # number of successful and of failed attempts
-PARTS = 3  # an endpoint must fail in each of this many equal parts of the period, and in one part before it
+# The last `endpoint_for` seconds have this many equal parts, and one more part comes before them. The alert fires only
+# if the endpoint fails in each part that has attempts.
+PARTS = 3
 
 
 def _endpoints(fleet: FleetState, at: Thresholds) -> Iterator[Reading]:
@@ -282,7 +290,7 @@ def _endpoint(lane: UnhealthyEndpoint, parts: Sequence[_Attempts], at: Threshold
 
 def _endpoint_text(lane: UnhealthyEndpoint, made: int, part: float, at: Thresholds) -> str:
     within = lasting(at.endpoint_for)
-    # An alert does not begin without an attempt. This one began earlier, and the open circuit keeps it firing.
+    # Without attempts, this alert does not start to fire. If it fires already, it continues while the circuit is open.
     if not made:
         return f"no attempt was made at {_named(lane)} within {within}: its circuit is open"
     return f"{part:.0%} of {made:,} attempts at {_named(lane)} failed within {within} (limit {at.endpoint:.0%})"
@@ -347,7 +355,7 @@ _UNKNOWN = Rule("Alert", "hookline doctor", lambda _fleet, _at: iter(()), settle
 
 
 def rule_of(name: str) -> Rule:
-    """Return the rule of an alert. A row of another release may have an unknown name."""
+    """Return the rule of an alert. The name may come from another release: for an unknown name, return `_UNKNOWN`."""
     return RULES.get(AlertName(name), _UNKNOWN) if name in set(AlertName) else _UNKNOWN
 
 

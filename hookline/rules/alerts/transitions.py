@@ -1,4 +1,4 @@
-"""When an alert fires and when it is resolved: stored alerts and new readings in, changes out."""
+"""Decide when an alert fires and when it is resolved, from the stored alerts and the new readings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from hookline.model import alerts
 from hookline.model.alerts import Alert, Reading, Severity
 from hookline.rules.alerts.conditions import RULES, rule_of
 
-# Maximum number of single alerts per rule. If more endpoints fail at once, the cause is probably not in the endpoints.
+# Maximum number of alerts per rule that are about one endpoint each. One combined alert covers all further endpoints.
+# If so many endpoints fail at once, the cause is probably not in the endpoints.
 MAX_SINGLE = 20
 
 _Key = tuple[str, str]
@@ -86,8 +87,10 @@ def _clear(alert: Alert, now: datetime) -> alerts.Change:
 
 
 def _limited(readings: Iterable[Reading], firing: Mapping[_Key, Alert]) -> list[Reading]:
-    """Return at most `MAX_SINGLE` single readings of each rule. Combine the rule's further readings that have a
-    severity into one more reading. Readings whose alerts fire already are the first to stay single."""
+    """Return at most `MAX_SINGLE` readings of each rule unchanged. Readings whose alerts fire already are preferred.
+
+    The rule's other readings are combined into one reading. Healthy readings among them are dropped.
+    """
     by_name: dict[str, list[Reading]] = {}
     for reading in readings:
         by_name.setdefault(reading.name, []).append(reading)
@@ -102,7 +105,7 @@ def _limit(readings: Sequence[Reading], firing: Mapping[_Key, Alert]) -> list[Re
         return (not _fires(reading, firing), reading.severity is None, -reading.value)
 
     ordered = sorted(readings, key=place)
-    # While the combined alert fires, a reading that it covers does not get a single alert: it is no new problem.
+    # While the combined alert fires, no further endpoint gets an alert of its own. The combined alert reports it.
     combined = (ordered[0].name.value, alerts.OTHERS) in firing
     alone = sum(_fires(reading, firing) for reading in ordered) if combined else MAX_SINGLE
     single = ordered[: min(alone, MAX_SINGLE)]

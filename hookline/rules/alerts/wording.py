@@ -15,7 +15,7 @@ from hookline.rules.alerts.conditions import rule_of
 from hookline.rules.checks.text import lasting
 
 FIRING, RESOLVED = "alert.firing", "alert.resolved"  # event types
-WEBHOOK, SLACK = "webhook", "slack"  # names of the channels, and uids of their endpoints
+WEBHOOK, SLACK = "webhook", "slack"  # channels with a URL; also the uids of the endpoints that deliver their alerts
 EMAIL = "email"
 
 
@@ -49,7 +49,11 @@ def title(notice: Notice) -> str:
 
 
 def lines(notice: Notice, public_url: str | None) -> list[str]:
-    """Return the text of a notification: the condition, its start and a command; if resolved, its duration."""
+    """Return the text of a notification.
+
+    For a firing alert: the condition, its start, and the command that shows details. For a resolved alert: its duration
+    and the last value.
+    """
     alert = notice.alert
     if notice.resolved:
         return [
@@ -82,7 +86,7 @@ def _instant(at: datetime) -> str:
 
 
 def outgoing(notice: Notice, channels: Channels) -> list[Outgoing]:
-    """Return one message for each configured channel that is a Hookline endpoint."""
+    """Return one message for each channel that has a URL. E-mail is not among them."""
     made = {WEBHOOK: _webhook, SLACK: _slack}
     return [
         Outgoing(
@@ -97,7 +101,8 @@ def outgoing(notice: Notice, channels: Channels) -> list[Outgoing]:
 
 
 def _event_id(notice: Notice, channel: str) -> str:
-    """Return the event id. It includes the time, because an alert may become critical more than once."""
+    """Return the event id of the notification's message. The id includes the time of the notification, because an alert
+    may become critical more than once."""
     state = "test" if notice.test else "resolved" if notice.resolved else notice.alert.severity.value
     return f"alert.{notice.alert.id}.{state}.{notice.at:%Y%m%d%H%M%S%f}.{channel}"
 

@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 
 from hookline.errors import InvalidInput
 
-EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)  # earlier or later times may overflow when converted to another time zone
+# Only times in this range are accepted. Extreme times may overflow when they are converted to another time zone.
+EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
 LATEST = datetime(3000, 1, 1, tzinfo=UTC)
 
 _NAME = re.compile(r"[a-zA-Z0-9\-_.]+", re.A)
@@ -61,7 +62,8 @@ def one_line(text: str) -> str:
 
 
 def without_query(url: str) -> str:
-    """Return the URL without its query, which may contain a token. For records that outlive the endpoint."""
+    """Return the URL without its query, which may contain a token. The audit log, which outlives endpoints, stores
+    the result."""
     base, mark, _ = url.partition("?")
     return f"{base}?…" if mark else base
 

@@ -1,1 +1,2 @@
-"""Fairness of a claim. `rotation.py` decides which lanes are looked at, `budgets.py` how much each may take."""
+"""Fairness of a claim. `rotation.py` decides which lanes a claim reads, `budgets.py` how many deliveries it may take
+from each lane, and `division.py` divides the free slots among the lanes."""

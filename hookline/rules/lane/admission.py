@@ -16,7 +16,9 @@ from hookline.model.lanes import Lane
 from hookline.model.policy import CircuitPolicy
 from hookline.model.states import Circuit, EndpointStatus
 
-# A refused lane is checked again after this time even if nothing wakes it: another worker may have free slots for it.
+# A claim refuses a lane that already holds the maximum number of this worker's slots. The lane then gets a wake token
+# that is due after this pause, because another worker may have free slots for the lane. If many lanes are refused, some
+# get a multiple of this pause: see `Division._retry_at`.
 REFUSED_PAUSE = timedelta(milliseconds=50)
 _OVERLAP = 1.0  # seconds by which the times of concurrent claims may differ: each uses the start of its transaction
 
@@ -26,13 +28,14 @@ class Admission(Struct, frozen=True, kw_only=True):
 
     quota: int  # maximum number of deliveries to lease now
     rest_at: datetime | None  # earliest time of the wake token for the remaining deliveries; None means no wake token
-    waits: bool = False  # the lane has too many requests in flight; the end of one inserts the wake token
+    waits: bool = False  # the lane has too many requests in flight; when one ends, the lane gets a wake token
     counted: bool = False  # the claim adds the deliveries that it leases to `in_flight` of the lane
     probe: bool = False
-    lane_full: bool = False  # the lane holds as many slots of this worker as it may
-    app_full: bool = False  # the application holds as many slots of this worker as it may
+    lane_full: bool = False  # the lane already holds its maximum number of this worker's slots
+    app_full: bool = False  # the application already holds its maximum number of this worker's slots
     paced: bool = False  # the application has a rate limit: the remaining deliveries wait for the lane's turn
-    rate: float | None = None  # starts per second; each leased delivery moves the lane's `tat` by 1/rate
+    # Starts per second. Each leased delivery moves the lane's theoretical arrival time (`tat`) by 1/rate seconds.
+    rate: float | None = None
 
 
 def limited(lane: Lane, policy: CircuitPolicy) -> bool:
@@ -54,7 +57,7 @@ def window_of(lane: Lane, policy: CircuitPolicy) -> int | None:
 
 
 def room_at_pace(lane: Lane) -> int | None:
-    """Return the maximum number of requests in flight at this lane's pace: the starts of one second.
+    """Return the maximum number of requests in flight at this lane's pace: as many as may start in one second.
 
     With a lower limit, the endpoint's response time would decide when requests start, and they would start in bursts.
     """
@@ -69,8 +72,11 @@ def admit(
     room: int | None,
     policy: CircuitPolicy,
 ) -> Admission:
-    """Decide for one lane. `want` is its fair part of the claim; `room` is how many more slots of this worker it may
-    hold."""
+    """Decide how many deliveries a claim may take from one lane, and when a claim should check the lane again.
+
+    `want` is the lane's fair part of the claim. `room` is how many more slots of this worker the lane may hold; None
+    means that slots do not limit the lane.
+    """
     if lane.status != EndpointStatus.ACTIVE:
         # No wake token is needed: resuming inserts one, and the sweep ends the deliveries of a deleted endpoint.
         return Admission(quota=0, rest_at=None)
@@ -89,17 +95,18 @@ def admit(
 
 
 def next_start(lane: Lane, *, now: datetime, policy: CircuitPolicy) -> datetime | None:
-    """When a delivery may start; None: not before somebody resumes the lane, or a request in flight has ended."""
+    """Return when a delivery may start. None: not before somebody resumes the lane or a request in flight ends."""
     admission = admit(lane, now=now, want=1, room=None, policy=policy)
     if not admission.quota:
         return admission.rest_at
     return now if lane.turn_at is None else max(now, lane.turn_at)
 
 
-# If a claim leaves deliveries behind, the lane is checked again at once, even if the quota fills its limit. The claim
-# may lease fewer than its quota (rows not yet due, or locked elsewhere), and then no request is in flight whose end
-# would wake the lane. Only a claim with quota 0 delays the lane: until the next allowed start, or until a request in
-# flight ends.
+# If `_probe` or `_limit` gives a quota above 0, `rest_at` is now: deliveries that the claim leaves in the lane are
+# checked again at once, even if the quota uses up a limit of the lane. The reason: a claim may lease fewer deliveries
+# than its quota, because rows are not yet due or are locked elsewhere. Then there may be no request in flight whose end
+# would wake the lane. Only a quota of 0 delays the lane: until the next allowed start, or until a request in flight
+# ends.
 
 
 def _probe(lane: Lane, now: datetime, rate: float | None) -> Admission:
@@ -148,7 +155,7 @@ def burst(rate: float) -> float:
 
 
 def farthest_ahead(rate: float) -> float:
-    """Return how many seconds after now a lane's theoretical arrival time (`tat`) is when the whole burst is used."""
+    """Return how many seconds the theoretical arrival time (`tat`) is in the future when the whole burst is used."""
     return burst(rate) / rate
 
 
@@ -171,15 +178,15 @@ def _ahead(tat: datetime | None, now: datetime, rate: float) -> float:
 
     `tat` is the theoretical arrival time: when the next request would start if requests started exactly at the rate.
     A `tat` much further in the future than this rate allows counts as 0: it comes from a much lower rate, or the clock
-    was set back. A small excess is normal, after a concurrent claim or a doubled rate.
+    was set back. A `tat` only a little too far in the future is kept: concurrent claims and a doubled rate cause it.
     """
     ahead = max(0.0, (tat - now).total_seconds()) if tat is not None else 0.0
     return ahead if ahead <= 2 * burst(rate) / rate + _OVERLAP else 0.0
 
 
 def _ceil(seconds: float) -> timedelta:
-    """Round up to a whole microsecond, at least one. Rounded down, a start is too early and a short wait never
-    ends."""
+    """Round up to a whole microsecond, at least one. Otherwise a request could start too early, and a very short wait
+    would become zero."""
     return timedelta(microseconds=max(1, math.ceil(seconds * 1e6 - 1e-3)))
 
 
@@ -202,8 +209,8 @@ def after_claim(
         if lane.circuit == Circuit.HALF_OPEN:  # the previous probe is lost, and its late outcome must not count
             changes["epoch"] = lane.epoch + 1
     if admission.waits and left_floor is not None:
-        # Keep the earlier due time: this claim may have looked only at deliveries that are due later. Only `fold` sets
-        # `waiting_floor` to None again.
+        # Keep the earlier of the two due times: this claim may have seen only deliveries that are due after
+        # `waiting_floor`. Only `fold` in circuit.py sets `waiting_floor` to None again.
         floor = lane.waiting_floor
         changes["waiting_floor"] = left_floor if floor is None else min(floor, left_floor)
     return msgspec.structs.replace(lane, **changes) if changes else lane

@@ -1,7 +1,10 @@
 """The pace of a lane: an adaptive rate limit for an endpoint that asks for fewer requests.
 
-A complaint is a 429 response, or a 503 response with Retry-After. It halves the pace. A further complaint is
-ignored if it follows within `recovery_step` seconds, or if its request was claimed before the pace was halved.
+A complaint is a 429 response, or a 503 response with Retry-After. The first complaint gives the lane a pace: the rate
+at which a recovery starts, or half the lane's rate if that is lower. A later complaint halves the pace. For
+`recovery_step` seconds after a complaint lowered the pace, further complaints are ignored. A complaint is also ignored
+if its request was claimed before the pace was last lowered.
+
 Successes raise the pace: first it doubles, then it goes half-way back to the rate that was too high, then it grows by
 a twentieth of that rate at a time. So the pace settles just below the rate that the endpoint accepts. A lane without
 complaints has no pace.
@@ -21,13 +24,13 @@ from hookline.model.policy import CircuitPolicy
 from hookline.model.states import Circuit
 from hookline.rules.lane.admission import effective_rate
 
-FLOOR = 1 / 60  # lowest pace in starts per second; an endpoint that complains at this rate counts as failing
-# A raise adds at least this fraction of the rate that was too high to the pace, but it at most doubles the pace.
+FLOOR = 1 / 60  # lowest pace in requests per second; an endpoint that complains at this rate counts as failing
+# Each raise adds at least this fraction of `pace_top`, the rate that was too high. No raise more than doubles the pace.
 GENTLE = 1 / 20
 WELL_ABOVE = 4.0  # the pace is removed when it reaches this multiple of the rate that was too high
 # An endpoint failed under load if its lane's rate was at least this multiple of the rate at which a recovery starts.
 LOADED = 4.0
-STAY = timedelta(minutes=3)  # after a successful probe, the pace is not raised for at least this long
+STAY = timedelta(minutes=3)  # the pace is not raised for at least this long after a successful probe of an open circuit
 QUIET = timedelta(minutes=10)  # the pace is removed after this time without a complaint
 
 
@@ -41,8 +44,8 @@ def can_slow(lane: Lane, policy: CircuitPolicy) -> bool:
 def lower_pace(lane: Lane, *, now: datetime, claimed_at: datetime | None, policy: CircuitPolicy) -> Lane:
     """Lower the pace after a complaint, such as a 429.
 
-    The pace stays the same if it was last lowered less than `recovery_step` seconds ago, or after the request that got
-    the complaint was claimed.
+    The pace stays the same if it was lowered less than `recovery_step` seconds ago. It also stays the same if the
+    request that got the complaint was claimed before the pace was last lowered.
     """
     if not _passed(lane.slowed_at, now, policy) or _before(claimed_at, lane.slowed_at):
         return lane
@@ -51,7 +54,7 @@ def lower_pace(lane: Lane, *, now: datetime, claimed_at: datetime | None, policy
     if lane.pace is None:
         pace = gentle if rate is None else min(gentle, rate / 2)
         return replace(lane, pace=max(FLOOR, pace), pace_at=now, pace_top=rate, slowed_at=now)
-    # Start from the effective rate: a window or a throttle may have kept the lane well below its pace.
+    # Start from the effective rate: the recovery window or a throttle may have kept the lane well below its pace.
     pace = max(FLOOR, (lane.pace if rate is None else min(lane.pace, rate)) / 2)
     return replace(lane, pace=pace, pace_at=now, pace_top=_rate_too_high(lane), slowed_at=now)
 
@@ -59,8 +62,8 @@ def lower_pace(lane: Lane, *, now: datetime, claimed_at: datetime | None, policy
 def raise_pace(lane: Lane, *, now: datetime, claimed_at: datetime | None, policy: CircuitPolicy) -> Lane:
     """Raise the pace after a successful request, or remove the pace if the lane no longer needs one.
 
-    The pace is not raised if it last changed less than `recovery_step` seconds ago, or after the successful request
-    was claimed.
+    The pace is not raised if it changed less than `recovery_step` seconds ago, or if the successful request was claimed
+    before that change.
     """
     if lane.pace is None:
         return lane
@@ -79,8 +82,8 @@ def raise_pace(lane: Lane, *, now: datetime, claimed_at: datetime | None, policy
 def remember_rate(lane: Lane, policy: CircuitPolicy) -> Lane:
     """Store the current rate of a recovering lane in `pace_top` at the first failure.
 
-    Further failures of a recovery halve the number of requests that may be in flight, and this lowers the rate. But
-    `pace_after_failure` needs the rate from before the failures.
+    Further failures during the recovery halve the number of requests that may be in flight, and this lowers the rate.
+    But `pace_after_failure` needs the rate from before the failures.
     """
     if lane.circuit == Circuit.RECOVERING and lane.pace is None:
         return replace(lane, pace_top=effective_rate(lane, policy))
@@ -99,8 +102,11 @@ def pace_after_failure(lane: Lane, *, now: datetime, policy: CircuitPolicy) -> L
 
 
 def pace_after_recovery(lane: Lane, *, now: datetime) -> Lane:
-    """Keep the learned pace after a successful probe, and do not raise it for `STAY`. The time `QUIET` without a
-    complaint, after which the pace is removed, begins now, because an open circuit gets no complaints."""
+    """Keep the learned pace after a successful probe of an open circuit, and do not raise it for `STAY`.
+
+    The pace is removed after the time `QUIET` without a complaint. Start this time again now, because the
+    endpoint got no requests except probes while the circuit was open.
+    """
     return lane if lane.pace is None else replace(lane, pace_at=now + STAY, slowed_at=now)
 
 
@@ -126,8 +132,8 @@ def _highest_pace(lane: Lane, policy: CircuitPolicy) -> float:
 def _rate_too_high(lane: Lane) -> float | None:
     """Return the rate that was too high for the endpoint when it sent a complaint (a 429, or a 503 with Retry-After).
 
-    If the pace was raised since the complaint before, this is the current pace. Otherwise the new complaint only shows
-    that the endpoint is still busy, so the rate that an earlier complaint stored (`pace_top`) stays.
+    If the pace was raised since the previous complaint, this is the current pace. Otherwise the new complaint only
+    shows that the endpoint is still busy, so the rate that an earlier complaint stored (`pace_top`) stays.
     """
     raised = lane.pace_at is not None and lane.slowed_at is not None and lane.pace_at > lane.slowed_at
     return lane.pace if raised or lane.pace_top is None else lane.pace_top

@@ -14,7 +14,8 @@ from hookline.model.states import OPEN, WAITING, Circuit, DeliveryState, Endpoin
 from hookline.services.explain.model import DeliveryHistory
 from hookline.services.explain.next_step import held_by, is_limited
 
-OVERDUE = timedelta(seconds=30)  # a due delivery that waits longer, and is not held, means a problem
+# A delivery that is late by more than this, although nothing holds or limits it, is a sign of a problem.
+OVERDUE = timedelta(seconds=30)
 
 _ONE = {"it": "it", "its": "its", "it_is": "it is"}
 _MANY = {"it": "them", "its": "their", "it_is": "they are"}
@@ -33,7 +34,7 @@ _DEATHS = {
     Reason.UNSENDABLE: ("the request could not be made", "replay {it} once the cause is fixed"),
 }
 
-# Settings for problems that only the operators of the deployment can fix.
+# The settings that explain a cause of death, if only the operators of the deployment can fix it.
 _HINTS = {
     Reason.BLOCKED_ADDRESS: "HOOKLINE_ALLOW_NETS and HOOKLINE_ALLOW_PORTS allow others",
     Reason.UNSENDABLE: "a change of HOOKLINE_SECRET_KEY is the usual cause",
@@ -41,9 +42,9 @@ _HINTS = {
 
 
 class Remedy(Struct, frozen=True, kw_only=True):
-    """The cause and what to do, as parts of sentences, with the commands to run."""
+    """The cause and what to do, with the commands to run."""
 
-    words: Sequence[str]
+    words: Sequence[str]  # phrases without a capital letter at the start and without a full stop
     commands: Sequence[str]
     operators_only: bool = False  # only the operators of the deployment can fix it
 
@@ -58,7 +59,10 @@ class Remedy(Struct, frozen=True, kw_only=True):
 
 
 def sentences(words: Sequence[str]) -> str:
-    """Make one full sentence of each part: a capital letter at the start, a full stop at the end."""
+    """Make a sentence of each phrase, and join the sentences with spaces.
+
+    A sentence begins with a capital letter, and ends with a full stop or a question mark.
+    """
     return " ".join(f"{each[:1].upper()}{each[1:]}{'' if each.endswith('?') else '.'}" for each in words)
 
 

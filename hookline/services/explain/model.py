@@ -37,7 +37,7 @@ class MessageHistory(Struct, frozen=True, kw_only=True):
     message: Message
     now: datetime
     deliveries: list[DeliveryHistory]
-    others: list[Delivery]  # further deliveries of the message, without details
+    others: list[Delivery]  # deliveries of the message beyond those in `deliveries`, shown without details
     org_id: str = DEFAULT_ORG
 
     @property
@@ -47,8 +47,10 @@ class MessageHistory(Struct, frozen=True, kw_only=True):
 
     @property
     def published_at(self) -> datetime | None:
-        """Return when the event was written to an outbox, by the publisher's clock. The event id contains this
-        instant."""
+        """Return when the event was written to an outbox, by the publisher's clock. The event id contains this instant.
+
+        Return None if the event id contains no instant, or one that is later than the message's acceptance.
+        """
         event_id = self.message.event_id
         if event_id is None or not event_id.startswith(ids.EVENT):
             return None
@@ -62,5 +64,5 @@ def counted(states: Mapping[str, int]) -> str:
 
 
 def word(delivery: Delivery) -> str:
-    """Return the name of the delivery's state, or `held` if its lane was held when it was read."""
+    """Return the name of the delivery's state, or `held` if its lane was held when the delivery was read."""
     return "held" if delivery.held else delivery.state.name.lower()

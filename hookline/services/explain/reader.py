@@ -17,14 +17,17 @@ from hookline.store import Page, Store
 MAX_DETAILED = 50  # maximum number of deliveries that are read with all details
 MAX_EVENTS = 200  # maximum number of lane events that are read for one delivery
 MAX_WALKS = 5  # maximum number of queries that read lane events of one endpoint
-MAX_ATTEMPTS = 500  # maximum number of attempts of a message, newest first, that are read without their responses
+MAX_ATTEMPTS = 500  # if `read` leaves out responses: maximum number of attempts of a message that are read
 
 
 async def read(
     store: Store, message: Message, org_id: str, *, limit: int | None = None, content: bool = True
 ) -> MessageHistory:
-    """Read the history of a message, with details of at most `limit` deliveries. Without `content`, leave out
-    responses."""
+    """Read the history of a message, with details of at most `limit` deliveries.
+
+    With `content`, read all attempts with the responses of the endpoints. Without `content`, read only the newest
+    `MAX_ATTEMPTS` attempts, without responses.
+    """
     deliveries = await store.history.deliveries(message.id)
     attempts = await store.history.attempts(message.id) if content else await _outlines(store, message)
     # Successful deliveries come last, so that `limit` cuts off their details first.

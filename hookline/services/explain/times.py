@@ -33,7 +33,7 @@ class Part(StrEnum):
     """How a part of a delivery's time was spent."""
 
     WAITING = "waiting"
-    HELD = "held"  # by an open circuit, or because its endpoint is paused or disabled
+    HELD = "held"  # the circuit or the status of the endpoint held the lane, or a Retry-After holds it now
     FAILED = "failed"  # a failed attempt
     DELIVERED = "delivered"
 
@@ -102,7 +102,7 @@ def _between(held: Sequence[tuple[datetime, datetime]], since: datetime, until: 
 class Happening(Struct, frozen=True, kw_only=True):
     at: datetime
     what: Attempt | LaneEvent
-    waited: timedelta = timedelta(0)  # before an attempt: the time since the previous one, or since acceptance
+    waited: timedelta = timedelta(0)  # before an attempt: since the end of the previous attempt, or since acceptance
 
 
 def happenings(history: DeliveryHistory) -> list[Happening]:
@@ -149,6 +149,7 @@ def _last_phase(attempt: Attempt) -> Phase:
     if timing.first_byte:
         return Phase.BODY
     if timing.connect:
-        secured = timing.tls or not attempt.detail.startswith("TLS")  # `tls` is also 0 for a URL without TLS
+        # `tls` is 0 if the TLS handshake failed, and also if the URL uses plain HTTP. The detail tells them apart.
+        secured = timing.tls or not attempt.detail.startswith("TLS")
         return Phase.ANSWER if secured else Phase.TLS
     return Phase.DNS if attempt.error == ErrorKind.DNS else Phase.CONNECT

@@ -91,7 +91,7 @@ def _answer(order: Order) -> Answer:
         fault, field = error.words, error.field
     except MemoryError:
         fault = "validation needs too much memory"
-    except BaseException as error:  # a panic in the library, which a retry would repeat
+    except BaseException as error:  # such as a panic in the library: refuse the input, because a retry would fail too
         fault = f"cannot be validated: {type(error).__name__}"
     signal.setitimer(signal.ITIMER_PROF, 0)
     return Answer(time.process_time() - began, fault, field)

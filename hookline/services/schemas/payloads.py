@@ -1,7 +1,7 @@
 """Validate payloads with the schema of their event type, without blocking the event loop.
 
-A payload that is certainly cheap to check is checked at once. Others are checked in a separate process, with a time
-limit.
+If a payload is certainly cheap to check, the server process checks it itself. A child process checks every other
+payload, with a time limit.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from hookline.store import Store
 
 log = structlog.get_logger(__name__)
 
-REMEMBERED = 2.0  # seconds until this process sees a change that another process made
+REMEMBERED = 2.0  # seconds until an event type is read again, so that changes by other processes are seen
 MAX_REMEMBERED = 10_000
 MAX_COMPILED = 256
 # A schema that is not small is first compiled in a child process. If that takes at most this many seconds of CPU time,
-# this process compiles it too.
+# this process compiles it too. Otherwise all its payloads are checked in a child process.
 QUICK = 0.005
 
 
@@ -45,7 +45,8 @@ class _Rule(Struct, frozen=True):
     event_type: str
     version: str
     text: bytes
-    compiled: schema_validation.CompiledSchema | None = None  # None: compiling it takes too long for this process
+    # None: compiling the schema would block this process for too long. Child processes check all its payloads.
+    compiled: schema_validation.CompiledSchema | None = None
     # Set if the stored schema cannot be used. Every payload then gets this error: no payload is accepted unchecked.
     refusal: str | None = None
 

@@ -1,4 +1,4 @@
-"""A pool of processes for validation jobs that may take long.
+"""A pool of processes for validation jobs that may take a long time.
 
 The validation library holds the interpreter lock while it works, so a thread would block all other requests. A
 separate process blocks nothing and can be killed. Tenants take turns: at most one job of each tenant competes for a

@@ -1,10 +1,11 @@
 """JSON Schema: check the schemas of an event type when it is saved, and validate payloads with the newest schema.
 
-Nothing is fetched: a reference must stay within its schema. The cost of a schema is limited before it is used: its
-text, its patterns (the regex engine is linear in the text), and its parts, counted with every reference followed.
-Saving also limits the weight, in which each part counts by its cost. An earlier release did not limit the weight, so a
-stored schema may be heavier. These limits are generous. `schemas/payloads.py` runs a check on the event loop only if a
-stricter limit allows it. It runs all other checks in a separate process with a time limit.
+Nothing is fetched: a reference must stay within its schema. The cost of a schema is limited before it is used. There
+are limits for the size of its text, for its patterns, and for the number of its parts (see `Bounds`). The regex engine
+takes time in proportion to the text that it matches. When a schema is saved, its weight is limited too: the sum of the
+costs of its parts. An earlier release did not limit the weight, so a stored schema may be heavier. These limits are
+generous. `schemas/payloads.py` runs a check on the event loop only if a stricter limit allows it. It runs all other
+checks in a separate process with a time limit.
 """
 
 from __future__ import annotations
@@ -27,18 +28,21 @@ MAX_FAULTS = 5
 MAX_PATTERNS = 100
 MAX_PARTS = 10_000
 MAX_WEIGHT = 10_000  # maximum weight of a schema when it is saved
-MAX_WORK = 200_000_000  # maximum product of the parts of a schema and the values of a payload
+MAX_WORK = 200_000_000  # maximum result of multiplying a schema's number of parts by a payload's number of values
 MAX_NESTED = 100  # maximum depth of a schema, and of a payload if the schema refers to itself
 PATTERN_SIZE = 1024 * 1024  # maximum bytes of a compiled pattern
-# All faults of a payload are listed only if there can be at most `LISTABLE` of them, with at most `LISTABLE_SIZE`
-# bytes. The library builds the whole list at once, and each fault may repeat the payload.
+# All faults of a payload are listed only if there can be at most `LISTABLE` of them, and if their number multiplied by
+# the payload's size is at most `LISTABLE_SIZE` bytes. The library builds the whole list at once, and each fault may
+# contain a copy of the payload.
 LISTABLE = 20_000
 LISTABLE_SIZE = 64 * 1024 * 1024
 # Maximum depth of `unevaluatedProperties` and `unevaluatedItems` within each other, when a schema is saved. The
 # library's time doubles with each level.
 MAX_UNEVALUATED = 8
 CHEAP = 100_000  # maximum `Bounds.cost` of a check on the event loop: a few milliseconds in the worst case
-CHEAP_FAULTS = 2_000  # the event loop lists the faults of a payload only if it cannot have more than this many
+# The event loop lists the faults of a payload only if there can be at most this many. Otherwise a separate process
+# validates the payload.
+CHEAP_FAULTS = 2_000
 CHEAP_TEXT = 64 * 1024  # maximum bytes of a payload that is checked on the event loop
 SMALL = 8 * 1024  # maximum bytes of a schema without `_SLOW_TO_COMPILE` that is compiled on the event loop
 _SLOW_TO_COMPILE = (b"attern", b"nevaluated")
@@ -47,8 +51,8 @@ _LONGEST_FAULT = 200
 _REPEATED = re.compile(r"\{\s*(\d{1,9})\s*,?\s*(\d{0,9})", re.A)
 _VERSION = re.compile(r"\d+|\D+", re.A)
 # Keywords of JSON Schema, by the kind of their value.
-_NAMED = ("properties", "patternProperties", "dependentSchemas", "dependencies")  # schemas by name
-_ASIDE = ("$defs", "definitions")  # schemas by name; such a schema counts only where a reference points to it
+_NAMED = ("properties", "patternProperties", "dependentSchemas", "dependencies")  # names and their schemas
+_ASIDE = ("$defs", "definitions")  # names and their schemas; a schema counts only where a reference points to it
 _DATA = ("enum", "const", "default", "examples", "example")  # data, not schemas
 _UNEVALUATED = ("unevaluatedProperties", "unevaluatedItems")
 # The cost of expensive keywords, in comparisons.
@@ -180,7 +184,8 @@ def _pointer(path: list[str | int]) -> str:
 class Bounds(Struct, frozen=True):
     """The size and cost of a schema, or of one part of it."""
 
-    # Number of parts. What a reference points to counts again for each reference. A recursive reference is one part.
+    # Number of parts: schemas, keywords and list entries. If several references point to the same schema, its parts
+    # count once for each reference. A recursive reference is one part.
     parts: int = 1
     weight: int = 1  # sum of the costs of all parts that `parts` counts
     height: int = 1  # levels of parts within each other; 1 if no part is nested

@@ -29,9 +29,9 @@ class AuditLog(Plans):
 
     @reads
     def audit_log(self, where: AuditFilter, page: Page) -> Plan[Walk[AuditEntry]]:
-        """Return a page of audit entries, newest first; the iterator is an entry's number."""
+        """Return a page of audit entries, newest first. `page.iterator` is an entry number."""
         if not storable(where.org_id, where.app_id, where.action, where.actor, where.subject):
-            return Walk(rows=[])  # no entry contains a text that the database cannot store
+            return Walk(rows=[])  # the filter contains a text that the database cannot store, so no entry matches
         whole = yield from _span(where, page)
         end = (yield from _end(where, whole, page)) if _rare(where) else None
         span = whole if end is None else Span(whole.near, end + 1 if page.backwards else end - 1)
@@ -47,15 +47,18 @@ class AuditLog(Plans):
 
 
 class Span(Struct, frozen=True):
-    """The numbers of the first and last entry of a scan."""
+    """The entry numbers between which a scan runs: it starts after `near` and ends before `far`."""
 
     near: int
     far: int
 
 
 def _span(where: AuditFilter, page: Page) -> Plan[Span]:
-    """Return the bounds of a scan: from the iterator to the filter's time bounds. Entry numbers are nearly in order of
-    time."""
+    """Return the entry numbers between which the page's entries lie.
+
+    The scan starts after `page.iterator`. The filter's `since` and `until` limit it too: entry numbers are nearly in
+    order of time, so a time can be translated to an entry number (see `_WAITED`).
+    """
     oldest = newest = None
     if where.since is not None:
         oldest = yield from value("audit_far", at=where.since - _WAITED)
@@ -69,12 +72,13 @@ def _span(where: AuditFilter, page: Page) -> Plan[Span]:
 
 
 def _end(where: AuditFilter, span: Span, page: Page) -> Plan[int | None]:
-    """Return the entry at which a limited scan ends. None: the scan reaches the end of the log first."""
+    """Return the number of the last entry that a limited scan reads. None: fewer than `STRIDE` entries are left, so the
+    scan needs no limit."""
     name = "audit_end_back" if page.backwards else "audit_end"
     end: int | None = yield from value(name, org_id=where.org_id, near=span.near, far=span.far, stride=listing.STRIDE)
     return end
 
 
 def _rare(where: AuditFilter) -> bool:
-    """Return whether the filter may match so rarely that the scan needs a limit."""
+    """Return whether the filter may match so rarely that one call should read only `STRIDE` entries."""
     return any(each is not None for each in (where.app_id, where.action, where.actor, where.subject))

@@ -1,4 +1,4 @@
-"""The state of an endpoint and its lane: pause, resume, disable, enable, delete, and the circuit by hand."""
+"""Pause, resume, disable, enable or delete an endpoint and its lane, and open, close or reset its circuit by hand."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from hookline.store.rows import LANE_WRITTEN, Reading, Row
 
 
 class EndpointState(Plans):
-    """Pause, resume, disable or enable endpoints and control their circuits by hand."""
+    """Pause, resume, disable or enable endpoints, and open, close or reset their circuits by hand."""
 
     async def set_endpoint_status(
         self,
@@ -48,8 +48,11 @@ class EndpointState(Plans):
         return await self._set_endpoint_status(endpoint_no, status, cause, actor, note)
 
     async def _renew_held(self, endpoint_no: int, status: EndpointStatus) -> None:
-        """Restart the time budgets of deliveries that a pause held, if the engine does this in several transactions.
-        Otherwise do nothing."""
+        """Restart the time budgets of deliveries that a pause held, before the status changes.
+
+        An engine overrides this method if it needs several transactions for this work. By default the method does
+        nothing, and the statement `held_renew_all` restarts the time budgets in the transaction of the change.
+        """
 
     @changes
     def _set_endpoint_status(
@@ -181,7 +184,8 @@ def set_status(
 
 
 def delete_endpoints(nos: Sequence[int], read: Reading) -> Plan[None]:
-    """Mark endpoints as deleted; the caller has locked their lanes. The sweep ends their waiting deliveries."""
+    """Mark endpoints as deleted; the caller has locked their lanes. The sweep turns their waiting deliveries into dead
+    letters."""
     yield Step("lanes_delete_mark", nos=nos)
     yield Step("endpoints_delete", nos=nos)
     yield from write_events(operational_events.deleted(nos), read)

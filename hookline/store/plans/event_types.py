@@ -26,7 +26,7 @@ class EventTypes(Plans):
         `created_at`.
 
         `replacing` is the version that the caller read before, or None if there was none. If another caller saved the
-        event type since then, raise `Overtaken` and change nothing.
+        event type since then, raise `Overtaken` and change nothing. Without `replacing`, any version is replaced.
         """
         values = asdict(event_type) | {
             "schemas": None if event_type.schemas is None else documents.json_text(event_type.schemas),
@@ -48,8 +48,8 @@ class EventTypes(Plans):
 
     @reads
     def event_types(self, org_id: str, page: Page, *, archived: bool = True) -> Plan[list[EventType]]:
-        """Return a page of event types ordered by name; the iterator is a name. Archived event types are included by
-        default."""
+        """Return a page of event types ordered by name. `page.iterator` is the name after which the page begins.
+        `archived=False` leaves out archived event types."""
         found = yield from by_text("event_types", page, org_id=org_id, archived=archived)
         return [self._reading.struct(EventType, each) for each in found]
 

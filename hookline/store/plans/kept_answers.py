@@ -41,26 +41,29 @@ class KeptAnswers(Plans):
 
     @reads
     def answer(self, key: bytes) -> Plan[KeptAnswer | None]:
-        """Return the response that is stored under the key, or None if the key is free. Changes nothing."""
+        """Return the request that has the key, with its response if it is stored. Return None if the key is free.
+
+        Changes nothing.
+        """
         found = yield from row("answer", key=key, far=_FAR)
         return None if found is None else self._kept_answer(key, found)
 
     @changes
     def renew_answer(self, key: bytes, claim: int, seconds: float) -> Plan[bool]:
-        """Extend the lease on the key. Return False if the lease was lost."""
+        """Extend the lease on the key. Return False if the key is no longer leased with this `claim`."""
         return bool((yield Step("answer_renew", key=key, claim=claim, lease=timedelta(seconds=seconds))))
 
     @changes
     def keep_answer(self, key: bytes, claim: int, status: int, response: bytes) -> Plan[bool]:
-        """Store the response, encrypted, for the idempotency window. Return False, and store nothing, if the lease was
-        lost."""
+        """Store the response, encrypted, for the idempotency window. Return False, and store nothing, if the key is no
+        longer leased with this `claim`."""
         sealed = seal_answer(self._vault, key, response)
         kept = yield Step("answer_keep", key=key, claim=claim, status=status, response=sealed, kept=self._answers_kept)
         return bool(kept)
 
     @changes
     def drop_answer(self, key: bytes, claim: int) -> Plan[None]:
-        """Free the key without storing a response."""
+        """Free the key without storing a response. Do nothing if the key is no longer leased with this `claim`."""
         yield Step("answer_drop", key=key, claim=claim)
 
     @property

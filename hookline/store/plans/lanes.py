@@ -12,8 +12,8 @@ from hookline.store.pages import Page, Walk, after_number
 from hookline.store.plans import listing
 from hookline.store.plans.plan import Plan, Plans, Step, reads
 
-# `unhealthy_lanes` looks for the lanes with the most dead letters.
-MAX_DYING = 1_000  # maximum endpoints with dead letters that are looked at
+# `unhealthy_lanes` looks for the lanes with the most unresolved dead letters. These two limits bound its cost.
+MAX_DYING = 1_000  # maximum endpoints whose dead letters are counted
 COMPARED = 100  # maximum dead letters of one endpoint that are counted; endpoints with more count as equal
 
 
@@ -34,9 +34,9 @@ class Lanes(Plans):
     def lane_page(
         self, org_id: str, app_no: int | None, page: Page, *, url: str = "", state: str | None = None
     ) -> Plan[list[LaneView]]:
-        """Return a page of lanes ordered by endpoint id, which is the iterator. `url` selects lanes with this
-        lower-case text in their URL. `state` is one of the states in `dashboard/endpoint_health.py`, or `sick` for all
-        unhealthy lanes. Open deliveries of each lane are counted up to `MAX_LISTED`."""
+        """Return a page of lanes ordered by endpoint id. `page.iterator` is an endpoint id. `url` selects lanes with
+        this lower-case text in their URL. `state` is one of the states in `dashboard/endpoint_health.py`, or `sick` for
+        all unhealthy lanes. Open deliveries of each lane are counted up to `MAX_LISTED`."""
         found = yield Step(
             "lane_page",
             org_id=org_id,
@@ -67,7 +67,7 @@ class Lanes(Plans):
 
     @reads
     def timeline(self, endpoint_no: int, where: LaneEventFilter, page: Page) -> Plan[Walk[TimelineEntry]]:
-        """Return a page of the lane's events, newest first; the iterator is an entry's number."""
+        """Return a page of the lane's events, newest first. `page.iterator` is the number of an entry."""
         start = after_number(page.iterator)
         if start is None:
             start = 0 if page.backwards else LAST_NUMBER

@@ -39,8 +39,8 @@ class Span(Struct, frozen=True):
 
 
 def span(prefix: str, where: MessageFilter, page: Page) -> Span:
-    """Return the bounds of a scan. It goes from the iterator to older ids, or to newer ids if the page is read
-    backwards. `prefix` is the prefix of the listing's ids."""
+    """Return the bounds of a scan. The scan goes from the id `page.iterator` to older ids, or to newer ids if the page
+    is read backwards. `prefix` is the prefix of the listing's ids."""
     low = _LOWEST if where.after is None else ids.first_at(prefix, where.after - _SLACK)
     high = _HIGHEST if where.before is None else ids.first_at(prefix, where.before + _SLACK)
     if page.backwards:
@@ -55,7 +55,8 @@ def rare(where: MessageFilter) -> bool:
         return True
     match where:
         case AttemptFilter():
-            # The scan for all failed attempts needs no limit of rows, because an index contains only failed attempts.
+            # A scan for failed attempts with any status code needs no limit, because an index contains only failed
+            # attempts.
             return where.code_class is not None or where.delivered is True
         case AttemptedFilter():
             # The listing shows each message once. A message may have many further attempts, which the scan must skip.
@@ -97,7 +98,7 @@ def recorded_within(where: MessageFilter) -> tuple[datetime | None, datetime | N
 
 
 def seen_at_once(where: LaneEventFilter, page: Page) -> int:
-    """Return the number of events that one request reads."""
+    """Return the maximum number of events that the query for one page reads."""
     return page.limit if where == LaneEventFilter() else max(STRIDE, page.limit)
 
 

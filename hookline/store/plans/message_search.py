@@ -18,11 +18,14 @@ from hookline.store.plans.plan import Plan, Plans, Step, reads, value
 from hookline.store.rows import Row
 from hookline.store.rows.documents import storable
 
-# maximum applications whose messages are scanned one by one; for more, the messages of all applications are scanned
+# A search of all applications scans each application separately if the organization has at most this many. Otherwise
+# it scans the messages of all applications together.
 FEW = 50
-FIRST = 500  # maximum rows that the first scan of a search reads
-HELD = 10_000  # maximum rows that the second scan reads, in a search for messages with open or dead deliveries
-MAX_OF_EVENT = 1_000  # maximum messages that a search by event id returns; each is of another application
+# Some searches run two scans (see `scans`): the first reads few rows, and the second more rows, if the first does not
+# fill the page.
+FIRST = 500  # maximum rows that the first of two scans reads
+HELD = 10_000  # maximum rows that the second scan reads, if the search is for messages with open or dead deliveries
+MAX_OF_EVENT = 1_000  # maximum messages that a search by event id returns: at most one of each application
 
 HELD_BACK = "held"  # the state word of a delivery that waits in a lane which is held back
 _NAMES = {state.value: state.name.lower() for state in DeliveryState}
@@ -35,7 +38,8 @@ class MessageSearches(Plans):
         """Search messages of one application or of all, newest first. The result has the states of their deliveries,
         and no payloads.
 
-        If the filter may match rarely, one call reads a limited number of messages and returns where to continue.
+        If the filter may match only few messages, one call reads a limited number of messages and returns where to
+        continue.
         """
         if not storable(where.ref, where.channel, where.tag, *(where.event_types or ())):
             return Walk(rows=[])  # no message contains a text that the database cannot store
@@ -69,8 +73,8 @@ class MessageSearches(Plans):
         return found, end
 
     def _apps(self, org_id: str, where: MessageSearch) -> Plan[list[int]]:
-        """Return the requested application, if the organization has it. Without a request, return the organization's
-        first applications."""
+        """Return the requested application, if the organization has it. If the search is for all applications, return
+        the organization's first `FEW` + 1."""
         if where.app_no is None:
             return [each["no"] for each in (yield Step("search_apps", org_id=org_id, max_rows=FEW + 1))]
         known = yield Step("search_app", org_id=org_id, app_no=where.app_no)
@@ -97,9 +101,9 @@ def _parameters(org_id: str, apps: list[int], where: MessageSearch, page: Page) 
 
 
 class Way(StrEnum):
-    """Which rows a scan reads. The value is the start of its statements' names."""
+    """Which rows a scan reads. The value is the prefix of the names of its SQL statements."""
 
-    APPS = "search"  # scan the messages of the chosen applications, one by one
+    APPS = "search"  # scan the messages of each chosen application separately
     ALL = "search_all"  # scan the messages of all applications
     OPEN = "search_open"  # scan open deliveries, which are few compared with all messages
     DEAD = "search_dead"  # scan unresolved dead letters, which are few compared with all messages

@@ -52,8 +52,8 @@ class Messages(Plans):
     def messages_of(self, app_no: int, message_ids: Sequence[str]) -> Plan[list[Message]]:
         """Return the application's messages with these ids, in any order, without payloads.
 
-        They are searched around the time in their ids. Those that are not there are then searched everywhere: see
-        `message_row`.
+        The first query looks only at messages accepted around the times in the ids. A second query looks for the
+        missing ids without a limit on time, because the clock that made an id may have been wrong.
         """
         if not message_ids:
             return []
@@ -66,8 +66,8 @@ class Messages(Plans):
 
     @changes
     def expunge_message(self, message: Message, *, force: bool = False, note: Note[bool] | None = None) -> Plan[bool]:
-        """Remove the message's payload permanently. Return False and keep the payload if a delivery is open or an
-        unresolved dead letter. `force` removes it anyway."""
+        """Remove the message's payload permanently. Return False and keep the payload if the message has an open
+        delivery or an unresolved dead letter. With `force`, remove the payload in this case too."""
         done = yield Step("message_expunge", created_at=message.created_at, seq=message.seq, id=message.id, force=force)
         return (yield from noted(note, bool(done)))
 
@@ -81,7 +81,8 @@ class Messages(Plans):
 
     @reads
     def deliveries_page(self, message: Message, word: str | None, *, after: int, limit: int) -> Plan[list[Delivery]]:
-        """Return deliveries with this state word (see `delivery_words`; None: all), ordered by id, after this id."""
+        """Return deliveries with this state word (see `delivery_words`; None: all) and an id above `after`, ordered
+        by id."""
         state, held = message_search.state_of(word)
         found = yield Step(
             "deliveries_page",
@@ -101,8 +102,8 @@ class Messages(Plans):
         return counted.get(message.id, {})
 
     def _accepted_at(self, message_id: str) -> Plan[datetime]:
-        """Return when the message was accepted. Its deliveries and attempts are not older. If it does not exist,
-        return the earliest time."""
+        """Return when the message was accepted. Its deliveries and attempts are not older. If the message does not
+        exist, return `ANY_TIME[0]`, which is earlier than all messages."""
         found = yield from message_row(message_id)
         return ANY_TIME[0] if found is None else self._reading.instant(found["created_at"])
 
@@ -130,8 +131,8 @@ class Messages(Plans):
     def endpoint_attempts(
         self, endpoint_no: int, where: AttemptFilter, page: Page, *, content: bool = True
     ) -> Plan[Walk[Attempt]]:
-        """Return a page of the endpoint's attempts, newest first; the iterator is an attempt id. Response headers and
-        body are included only with `content`."""
+        """Return a page of the endpoint's attempts, newest first. `page.iterator` is an attempt id. Response headers
+        and body are included only with `content`."""
         asked = _listing_parameters(ids.ATTEMPT, endpoint_no, where, page) | _outcome(listing.outcome(where))
         asked |= {"code_class": where.code_class, "content": content}
         end = (yield from value(_way("endpoint_attempts_end", page), **asked)) if listing.rare(where) else None
@@ -148,8 +149,10 @@ class Messages(Plans):
         endpoint_no: int | None = None,
         content: bool = True,
     ) -> Plan[list[Attempt]]:
-        """Return a page of the message's attempts, newest first. The caller must check event types, channel and tag
-        against the message."""
+        """Return a page of the message's attempts, newest first.
+
+        This method ignores the event types, channel and tag of `where`. The caller must compare them with the message.
+        """
         asked = _listing_parameters(ids.ATTEMPT, message.id, where, page)
         asked |= {"accepted_at": message.created_at, "delivered": where.delivered, "code_class": where.code_class}
         found = yield Step(_way("message_attempts", page), **asked, endpoint_no=endpoint_no, content=content)
@@ -160,7 +163,7 @@ class Messages(Plans):
         self, endpoint_no: int, where: AttemptedFilter, page: Page, *, content: bool = False
     ) -> Plan[Walk[Attempted]]:
         """Return a page of messages that were sent to the endpoint, ordered by their first stored attempt, newest
-        first. The iterator is that attempt."""
+        first. `page.iterator` is the id of such an attempt."""
         asked = _listing_parameters(ids.ATTEMPT, endpoint_no, where, page) | _outcome(None)
         asked |= {"states": None if where.states is None else list(where.states)}
         end = yield from value(_way("endpoint_attempts_end", page), **asked)
@@ -198,7 +201,10 @@ def _way(name: str, page: Page) -> str:
 
 
 def _listing_parameters(prefix: str, of: object, where: MessageFilter, page: Page) -> dict[str, Any]:
-    """Return the parameters of a listing: its bounds and its filter."""
+    """Return the parameters of a listing statement: the range of ids to scan, the filter and the limit.
+
+    `prefix` is the prefix of the listed ids. `of` is the application, endpoint or message whose objects are listed.
+    """
     span = listing.span(prefix, where, page)
     recorded_after, recorded_before = listing.recorded_within(where)
     return asdict(where) | {

@@ -1,4 +1,4 @@
-"""Operational webhooks: events that are written to the outbox in the transaction of the change."""
+"""Operational webhooks: an event is written to the outbox in the same transaction as the change that it reports."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from hookline.store.rows import Reading, Row
 
 
 def write_events(notes: Sequence[Note], read: Reading) -> Plan[None]:
-    """Write operational events to the outbox, for organizations that subscribe to them.
+    """Write operational events to the outbox, for organizations that receive operational webhooks.
 
-    Without notes, this reads nothing. Without a subscriber, it does not read the details of the deliveries.
+    `notes` are the changes to report: changes of endpoints, deliveries and dead letters. They are not audit entries. If
+    there are no changes, nothing is read. If a delivery changed, its message and its last attempt are also read, but
+    only if its organization receives operational webhooks.
     """
     if not notes:
         return
@@ -39,7 +41,8 @@ def write_events(notes: Sequence[Note], read: Reading) -> Plan[None]:
 
 
 def of_deaths(found: Sequence[Row], reason: Reason, read: Reading) -> list[DeliveryEvent]:
-    """Build events for deliveries that died without an attempt."""
+    """Build events for deliveries that died while they waited. They may have had attempts before, but no attempt ended
+    them."""
     return [
         DeliveryEvent(
             kind=operational_events.Kind.ATTEMPT_EXHAUSTED,

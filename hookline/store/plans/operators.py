@@ -16,7 +16,7 @@ from hookline.store.pages import Page
 from hookline.store.plans.plan import Batch, Plan, Plans, Step, by_text, changes, noted, reads, row, value
 from hookline.store.rows.documents import storable
 
-GUESSES_KEPT = 2 * 86_400  # seconds to keep failed logins after the latest one; longer than any lock
+GUESSES_KEPT = 2 * 86_400  # seconds to keep a counter after its latest failed login; longer than any lockout
 
 
 class Operators(Plans):
@@ -42,8 +42,8 @@ class Operators(Plans):
 
     @reads
     def operators(self, org_id: str | None, page: Page) -> Plan[list[Operator]]:
-        """Return a page of operators ordered by name; the iterator is a name. Without `org_id`, the operators of all
-        organizations."""
+        """Return a page of operators ordered by name. The iterator of `page` is the name of an operator. Without
+        `org_id`, return the operators of all organizations."""
         found = yield from by_text("operators", page, org_id=org_id)
         return [self._reading.struct(Operator, each) for each in found]
 
@@ -91,7 +91,7 @@ class Operators(Plans):
     @reads
     def session(self, hashed: bytes) -> Plan[Session | None]:
         """Return the session. None: it ended, is unknown, was idle for `IDLE` seconds, or its owner is no longer valid
-        (deleted operator, revoked or expired API key, revoked token, deleted application). Changes nothing."""
+        (deleted operator, revoked or expired API key, revoked token, deleted application). Change nothing."""
         found = yield from row("session", hash=hashed, idle=timedelta(seconds=IDLE))
         return None if found is None else self._reading.struct(Session, found)
 
@@ -146,6 +146,6 @@ class Operators(Plans):
 
 
 def _locked(known: Mapping[bytes, Guesses], now: datetime) -> datetime | None:
-    """Return the end of the longest lock."""
+    """Return the latest end of the lockouts that still last; None if no subject is locked out."""
     ends = [each.locked_until for each in known.values() if each.locked_until is not None]
     return max((end for end in ends if end > now), default=None)

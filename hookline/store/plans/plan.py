@@ -1,7 +1,7 @@
 """Plans: store methods that are written once and run on both engines.
 
-A plan is a generator. It yields steps and gets the rows of each. A step is a statement's name in `store/sql` and its
-values:
+A plan is a generator. It yields steps and gets the rows of each step. A step is the name of a statement in `store/sql`
+and the values for the statement:
 
     class ApiKeys(Plans):
         @changes
@@ -11,10 +11,11 @@ values:
             yield from noted(note, None)
 
 The decorators (`@reads`, `@searches`, `@snapshots`, `@changes`, `@searches_and_changes`) turn such a generator into
-the async method that callers use. A part of the store (`store/parts.py`) lists the classes of its theme. The engine's
-database runs the steps: SQLite's in the thread of the writer or of a reader, PostgreSQL's on one connection. A plan
-that changes something is one transaction, and an exception rolls it back. PostgreSQL may run a plan twice if it lost a
-deadlock, and SQLite if a text that it reads is not UTF-8. So a plan has no effects besides its steps.
+the async method that callers use. A part of the store (`store/parts.py`) lists the classes of its theme. The
+engine runs the steps of a plan: the SQLite engine in the thread of the writer or of a reader, the PostgreSQL engine on
+one connection. A plan that changes something is one transaction, and an exception rolls it back. The PostgreSQL engine
+runs a plan again if PostgreSQL cancels its transaction because of a deadlock. The SQLite engine runs a reading plan
+again if a text in a row is not UTF-8. So a plan has no effects besides its steps.
 
 A plan never catches a database error, because a failed statement aborts a PostgreSQL transaction. If the database may
 refuse a statement, the statement's rows must show this (`ON CONFLICT DO NOTHING RETURNING ...`). A plan must not
@@ -53,7 +54,7 @@ class Step:
 
 
 class Batch:
-    """A statement that is run once for each set of values. It returns no rows."""
+    """A statement that is run once for each set of values. The plan gets no rows."""
 
     __slots__ = ("name", "values")
 
@@ -63,8 +64,8 @@ class Batch:
 
 
 class Bulk(Batch):
-    """A `Batch` of many sets of values. PostgreSQL runs the statement once, with one array per name. It may return
-    rows."""
+    """A statement for many sets of values. SQLite runs it once for each set. PostgreSQL runs it once, with an array of
+    the values of all sets for each parameter. The plan gets the rows of all sets."""
 
 
 Plan = Generator[Step | Batch, list[Row], T]
@@ -92,7 +93,8 @@ class Database(Protocol):
     reading: Reading
 
     async def run_plan(self, plan: Callable[[], Plan[T]], run: Run) -> T:
-        """Run every step of a plan and return its result. `plan` starts the plan, and may be called twice."""
+        """Run every step of a plan and return its result. `plan` starts the plan. It is called again if the plan must run
+        again."""
 
 
 class Plans:
@@ -124,12 +126,15 @@ def reads(written: Written[S, P, T]) -> Method[S, P, T]:
 
 
 def searches(written: Written[S, P, T]) -> Method[S, P, T]:
-    """As `reads`, for plans that read history: PostgreSQL must not use a sequential scan."""
+    """Do the same as `reads`, for plans that read history. PostgreSQL then avoids sequential scans."""
     return _method(Run.SEARCH, written)
 
 
 def snapshots(written: Written[S, P, T]) -> Method[S, P, T]:
-    """As `reads`, for plans whose reads must all see the same state of the database."""
+    """Do the same as `reads`, for plans whose statements must all see the same state of the database.
+
+    On PostgreSQL, the plan's first step must set the isolation level REPEATABLE READ.
+    """
     return _method(Run.SNAPSHOT, written)
 
 
@@ -139,7 +144,7 @@ def changes(written: Written[S, P, T]) -> Method[S, P, T]:
 
 
 def searches_and_changes(written: Written[S, P, T]) -> Method[S, P, T]:
-    """As `changes`, for plans that also read history: PostgreSQL must not use a sequential scan."""
+    """Do the same as `changes`, for plans that also read history. PostgreSQL then avoids sequential scans."""
     return _method(Run.SEARCH_AND_CHANGE, written)
 
 
@@ -168,8 +173,12 @@ def value(name: str, /, **values: Any) -> Plan[Any]:
 
 
 def by_text(name: str, page: Page, /, **values: Any) -> Plan[list[Row]]:
-    """Return a page of a listing whose iterator is a text, from the statement `name`, or `name_back` if read
-    backwards. Rows are always in the listing's order."""
+    """Return a page of a listing that is ordered by a text. `page.iterator` is the text after which the page begins
+    (see `Page`).
+
+    The statement `name` reads in ascending order, and the statement `name_back` in descending order. The returned rows
+    are always in the order of the listing.
+    """
     against = page.backwards != page.descending
     start = page.iterator if page.iterator is not None else _LAST if against else _FIRST
     found = yield Step(f"{name}_back" if against else name, iterator=start, limit=page.limit, **values)
@@ -177,8 +186,12 @@ def by_text(name: str, page: Page, /, **values: Any) -> Plan[list[Row]]:
 
 
 def by_number(name: str, page: Page, /, *, newest_first: bool = False, **values: Any) -> Plan[list[Row]]:
-    """Return a page of a listing whose iterator is a number. A page that is read backwards has the same order of rows
-    as one that is read forwards."""
+    """Return a page of a listing that is ordered by a number. `page.iterator` is the number after which the page
+    begins (see `Page`).
+
+    The statement `name` reads in the order of the listing, and the statement `name_back` in the reverse order. The
+    returned rows are always in the order of the listing.
+    """
     number = after_number(page.iterator)
     start = number if number is not None else LAST_NUMBER if newest_first != page.backwards else 0
     found = yield Step(f"{name}_back" if page.backwards else name, iterator=start, limit=page.limit, **values)

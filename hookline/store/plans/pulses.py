@@ -25,7 +25,8 @@ MAX_ROLLED = 5_000
 MAX_RETIRED = 20_000
 
 _MINUTE = timedelta(minutes=1)
-_SETTLED = timedelta(seconds=30)  # this long after a minute, every process has written its pulses of that minute
+# This long after the end of a minute, every process has written its pulses of that minute.
+_SETTLED = timedelta(seconds=30)
 _SHORT, _LONG = timedelta(hours=2), timedelta(days=7)
 _KEPT = {MINUTE: _SHORT, QUARTER: _LONG}  # how long activity is kept, by its interval: minutes or quarter hours
 
@@ -49,7 +50,11 @@ class Pulses(Plans):
         self, since: datetime, *, org_id: str, app_no: int | None = None, endpoint_no: int | None = None, grain: int
     ) -> Plan[list[Activity]]:
         """Return activity of an organization, an application or an endpoint, oldest first, from the interval that
-        contains `since`. Empty intervals are left out. Minutes are kept for two hours, quarter hours for a week."""
+        contains `since`. Empty intervals are left out.
+
+        `grain` is the length of the stored intervals in seconds: MINUTE or QUARTER. Minutes are kept for two hours,
+        quarter hours for a week.
+        """
         before = since - timedelta(seconds=grain)
         if app_no is None:
             found = yield Step("org_activity", org_id=org_id, grain=grain, before=before)
@@ -63,8 +68,10 @@ class Pulses(Plans):
         self, nos: Sequence[tuple[int, int]], since: datetime, *, grain: int, first: datetime, step: timedelta
     ) -> Plan[dict[int, list[Activity]]]:
         """Return activity of several endpoints, given as (application number, endpoint number), by endpoint number.
-        Activity is summed in intervals of length `step`. One of them begins at `first`, which must not be later than
-        `since`."""
+
+        This reads stored intervals of `grain` seconds (see `activity`), from the one that contains `since`, and sums
+        them in intervals of length `step`. One of the sums begins at `first`, which must not be later than `since`.
+        """
         found: dict[int, list[Activity]] = {endpoint_no: [] for _, endpoint_no in nos}
         listed = yield Step(
             "endpoint_activity",

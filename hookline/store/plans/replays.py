@@ -49,11 +49,12 @@ class Redelivery(Protocol):
         as `replay`, for the resolved dead letters of each endpoint."""
 
     def deliver(self, endpoint: Endpoint, window: Window, message_ids: Sequence[str]) -> Plan[int]:
-        """Create a manual delivery of each message, due no earlier than its `deliver_at`. Return their number."""
+        """Create a manual delivery of each message, due no earlier than the message's `deliver_at`. Return the number
+        of deliveries."""
 
     def resend(self, endpoint_no: int, message_id: str) -> Plan[int | None]:
-        """Create a manual delivery of one message that is due now. Return its id. None: no such message, payload or
-        endpoint."""
+        """Create a manual delivery of one message. The delivery is due now. Return the delivery's id. None: the
+        message, its payload or the endpoint does not exist."""
 
 
 class Replays(Plans):
@@ -80,7 +81,8 @@ class Replays(Plans):
 
     @changes
     def resolve(self, where: DeadFilter, text: str, limit: int = 1000, *, note: Note[int] | None = None) -> Plan[int]:
-        """Resolve up to `limit` matching dead letters with this text as their note, and return their number."""
+        """Resolve up to `limit` matching dead letters and store `text` in each as the operator's note. Return their
+        number. The argument `note` is the audit entry."""
         done = 0 if where.resolved else (yield from self._resolve(where, text, limit))
         return (yield from noted(note, done))
 
@@ -108,8 +110,8 @@ class Replays(Plans):
     # ── missed messages, resend ──
 
     def _lock_endpoint(self, endpoint_no: int) -> Plan[tuple[Endpoint, datetime]]:
-        """Lock the endpoint's lane and return the endpoint and the current instant. Raises `NotFound` or `Conflict` if
-        nothing would be sent."""
+        """Lock the endpoint's lane and return the endpoint and the current instant. Raises `NotFound` if the endpoint
+        does not exist, and `Conflict` if it was deleted or is disabled."""
         lane = yield from lock_lane(endpoint_no)
         refused = refusal(EndpointStatus(lane["status"]))
         if refused is not None:
@@ -133,7 +135,7 @@ class Replays(Plans):
 
     @changes
     def resend(self, endpoint_no: int, message_id: str, *, note: Note[int | None] | None = None) -> Plan[int | None]:
-        """Create a manual delivery of one message to one endpoint, even if it was delivered before. Return the
+        """Create a manual delivery of one message to one endpoint, even if the message was delivered before. Return the
         delivery's id. None: the message or its payload does not exist.
 
         Raises `NotFound` if the endpoint was deleted.
@@ -147,7 +149,8 @@ class Replays(Plans):
     def send_example(self, endpoint_no: int, new: NewMessage, *, note: Note[Message] | None = None) -> Plan[Message]:
         """Accept a test message for one endpoint, with a manual delivery to it, regardless of its subscriptions.
 
-        No other endpoint gets it, not even through `replay_missing`. A test message has no event id, key or channels.
+        No other endpoint gets it, not even through `replay_missing`. A test message has no event id, no ordering
+        key and no channels.
         """
         made = yield Step("example_insert", no=endpoint_no, id=new.id, event_type=new.event_type, payload=new.payload)
         if not made:

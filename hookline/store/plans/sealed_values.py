@@ -1,5 +1,5 @@
-"""Count encrypted values by key, and re-encrypt them with the first key. Also track which older secrets still verify
-tokens."""
+"""Count encrypted values by key, and re-encrypt them with the first secret key, which encrypts new values. Also store
+the older token secrets, which only verify tokens, and when a token of each was last used."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SealedValues(Plans):
 
     @searches_and_changes
     def reseal(self, place: Place, within: Range, after: Spot, limit: int) -> Plan[Resealed]:
-        """Re-encrypt one batch of values with the first key, in one transaction.
+        """Re-encrypt one batch of values with the first secret key, in one transaction.
 
         Values that changed since they were read, that another transaction has locked, or that no key decrypts stay
         unchanged.
@@ -63,7 +63,8 @@ class SealedValues(Plans):
 
     @changes
     def watch_secrets(self, signs: bytes, older: Sequence[bytes]) -> Plan[None]:
-        """Register the secret that signs tokens and the older ones that only verify them. All are given as hashes."""
+        """Store the older secrets, which only verify tokens. If the secret that signs tokens is stored as an older one,
+        remove it. All secrets are given as hashes."""
         yield Step("secret_signs", id=signs)
         yield Batch("secret_watch", [{"id": each} for each in older])
 
@@ -90,7 +91,7 @@ def _count(within: Range, limit: int) -> Plan[int]:
 
 
 def _renew(vault: Vault, place: Place, found: Sequence[Row]) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
-    """Re-encrypt the values with the first key. Also return the errors of values that no key decrypts."""
+    """Re-encrypt the values with the first secret key. Also return the errors of values that no key decrypts."""
     renewed, faults = [], []
     for each in found:
         bound = place.bound(each["row"])

@@ -23,7 +23,8 @@ class SetAsideRows(Plans):
 
     @reads
     def set_aside(self, page: Page) -> Plan[list[SetAside]]:
-        """Return a page of outbox rows that could not become messages, ordered by number; the iterator is a number."""
+        """Return a page of outbox rows that could not become messages, sorted by row number. `page.iterator` is the row
+        number after which the page begins."""
         found = yield from by_number("set_aside", page)
         return [rows.set_aside(each, self._reading) for each in found]
 

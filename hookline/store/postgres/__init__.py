@@ -22,7 +22,8 @@ from hookline.store.store import Store
 
 
 class PostgresStore(Store):
-    """A store in a PostgreSQL database. The modules beside this one have its stages."""
+    """A store in a PostgreSQL database. The modules beside this one implement ingest, relay, claim, record and the
+    other stages of a message."""
 
     engine = "postgres"
 

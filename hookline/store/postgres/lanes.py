@@ -29,8 +29,11 @@ class Lanes:
     async def lock(
         self, connection: Connection, all_of: Sequence[int], always: Sequence[int]
     ) -> tuple[list[Lane], datetime | None]:
-        """Lock the lanes in `always`, and those in `all_of` that are unhealthy. They are locked in the order of
-        endpoint numbers, so that concurrent transactions do not deadlock."""
+        """Lock the lanes in `always`, and those in `all_of` that are unhealthy. Return the locked lanes and the start
+        of the transaction (None if no lane was locked).
+
+        Lanes are locked in the order of endpoint numbers, so that concurrent transactions do not deadlock.
+        """
         found = await connection.fetch(self._sql["record_lanes"], all_of, always)
         return [rows.lane(row, READ) for row in found], found[0]["now"] if found else None
 

@@ -25,8 +25,9 @@ FindBlockers = Callable[[], Awaitable[list[Any]]]  # returns the sessions that b
 # Maximum seconds to wait for a lock. Longer than the server's deadlock_timeout (1 s), after which the server cancels
 # an autovacuum that blocks the lock.
 TIMEOUT = 2.5
-CHECKS = 8  # checks for blocking sessions within `TIMEOUT`
-# Seconds between two tries. In each pause, the transactions that waited behind this one continue. The pause doubles.
+CHECKS = 8  # how often each try looks for the sessions that block it
+# Seconds of the first and the longest pause between two tries. Each pause is twice as long as the one before, up to the
+# longest. In a pause, the transactions that waited behind this one continue.
 FIRST_PAUSE, LONGEST_PAUSE = 2.5, 10.0
 TRIES = 60  # maximum tries; about twelve minutes in all
 
@@ -34,7 +35,11 @@ TRIES = 60  # maximum tries; about twelve minutes in all
 async def with_lock_retries(
     connection: Connection, work: Callable[[Connection], Awaitable[T]], find_blockers: FindBlockers, what: str
 ) -> T:
-    """Run `work` in one transaction. If it does not get a lock, run it again after a pause."""
+    """Run `work` in one transaction. If it does not get a lock in time, roll back and run it again after a pause.
+
+    After `TRIES` tries, raise `StoreUnavailable`. Its message has `what`, the name of the work, and the sessions that
+    `find_blockers` found.
+    """
     pause, blocker = FIRST_PAUSE, ""
     for tried in range(1, TRIES + 1):
         async with _watching_blockers(find_blockers) as seen:
@@ -80,8 +85,8 @@ def _describe(seen: list[Any]) -> str:
 
 
 def _holder(row: Any) -> str:
-    """Describe a blocking session. PostgreSQL hides some columns of sessions of other roles. A prepared transaction
-    has no session."""
+    """Describe what holds the lock: a session, or a prepared transaction, which has no session. The application and
+    the role are left out if PostgreSQL hides them, as it may do for sessions of other roles."""
     if not row["pid"]:
         return "a prepared transaction"
     named = ", ".join(filter(None, (row["application"], row["role"])))

@@ -67,7 +67,8 @@ def seal_secrets(vault: Vault, endpoint_id: str, secrets: Sequence[Secret]) -> b
 
 
 def seal_headers(vault: Vault, endpoint_id: str, headers: dict[str, str]) -> bytes | None:
-    """Encrypt headers, bound to their column, so that the two encrypted values of one row cannot be swapped."""
+    """Encrypt headers with `<endpoint id>/headers` as associated data. `seal_secrets` uses the endpoint's id alone. So
+    neither of the two encrypted values of one row decrypts in place of the other."""
     return vault.seal(msgspec.json.encode(headers), f"{endpoint_id}/headers") if headers else None
 
 

@@ -72,8 +72,8 @@ def _whole(text: str, parts: dict[str, str]) -> str:
 
 
 def blocks(text: str) -> list[tuple[str, str, str]]:
-    """Return kind, name and text of each block of a file, in order. Text before the first heading is a comment on the
-    file."""
+    """Return kind (`name` or `part`), name and text of each block of a file, in order. A block begins with a heading,
+    such as `-- name: claim_lanes`. Text before the first heading is a comment on the file, and is not returned."""
     found: list[tuple[str, str, list[str]]] = []
     for line in text.splitlines():
         if head := _HEAD.match(line):

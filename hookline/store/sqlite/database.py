@@ -132,8 +132,11 @@ def _rows(tx: Tx, step: Step | Batch) -> list[Row]:
 
 
 def chosen(text: str, values: Mapping[str, Any]) -> str:
-    """Remove the lines that end in `-- if :name` whose value is None. SQLite plans a statement before it knows the
-    values, and would use no index for a condition that may not apply."""
+    """Remove each line that ends in `-- if :name` if the value of `name` is None.
+
+    SQLite plans a statement before it knows the values. So it would use no index for
+    `:name IS NULL OR column = :name`.
+    """
     if "-- if :" not in text:
         return text
     return _OPTIONAL.sub(lambda line: "" if values[line[1]] is None else line[0], text)

@@ -1,4 +1,4 @@
-"""Count depths in one snapshot, and cache the result in this process."""
+"""Count deliveries, dead letters, lanes and outbox rows in one snapshot, and cache the result in this process."""
 
 from __future__ import annotations
 

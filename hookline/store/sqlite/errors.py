@@ -66,8 +66,8 @@ def translate(error: BaseException) -> BaseException:
 
 
 def _is_unfit(error: BaseException) -> bool:
-    """Return whether the data caused the error: a wrong type or NULL (also NaN) in a STRICT column, a key that
-    another row has, or an unsupported parameter type."""
+    """Return whether the data caused the error: a value of the wrong type, NULL where it is not allowed (SQLite stores
+    NaN as NULL), a primary key that another row has, or a parameter of a type that SQLite does not support."""
     if isinstance(error, sqlite3.ProgrammingError):
         return "binding parameter" in str(error)
     return getattr(error, "sqlite_errorcode", 0) in _UNFIT

@@ -63,8 +63,8 @@ class Wakes:
         self._tokens[endpoint_no] = (at, floor) if token is None else (min(at, token[0]), min(floor, token[1]))
 
     def turn(self, endpoint_no: int, key: str, at: int | None = None) -> None:
-        """Wake the lane so that the next delivery of this queue may become available. The wake token may wait until
-        that delivery is due."""
+        """Wake the lane at the instant `at`, or now if `at` is None. The wake token names the queue `key`, so that a
+        claim checks whether the next delivery of this queue may be sent."""
         at = self._tx.now if at is None else at
         self.add(endpoint_no, at, at)
         self._keys.setdefault(endpoint_no, []).append(key)

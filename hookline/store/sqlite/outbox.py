@@ -8,8 +8,8 @@ from hookline.model.outbox import OutboxPlace, OutboxRow, RelayReport
 from hookline.store.sqlite import relay
 from hookline.store.sqlite.database import Database, wait_for
 
-# Maximum seconds between two polls of the outbox. Commits of other connections set the event `outbox`. Commits of the
-# store's own connection do not set it, so the relay finds their rows only by polling.
+# Maximum seconds between two polls of the outbox. The writer thread sets the event `outbox` when another connection has
+# committed. Commits of the writer's own connection do not set the event, so the relay finds their rows only by polling.
 _MAX_POLL = 0.1
 
 
@@ -24,7 +24,7 @@ class Outbox:
         await wait_for(self._db.events.outbox, min(timeout, _MAX_POLL))
 
     async def leave_outbox(self) -> None:
-        """Do nothing: each process that uses this file sees every commit by itself."""
+        """Do nothing. On PostgreSQL this lets another relay listen. On SQLite every process sees every commit."""
 
     async def take(
         self,

@@ -20,7 +20,8 @@ from hookline.store.sqlite.clock import StoreClock, instant
 T = TypeVar("T")
 Params = Sequence[Any] | Mapping[str, Any]
 
-# Statements that change the catalogue. The cached fan-out is cleared after each.
+# Statements that change applications, endpoints or event types. After each of them, the cache of `fanout.Plan` objects
+# (`Context.plans`) is cleared.
 _CATALOGUE = re.compile(r"\b(INSERT INTO|UPDATE|DELETE FROM) (application|endpoint|event_type)\b")
 
 _texts = msgspec.json.Decoder(tuple[str, ...])
@@ -28,12 +29,12 @@ READ = Reading(instant=instant, texts=_texts.decode)
 
 
 def texts(values: Sequence[str] | None) -> str | None:
-    """Encode a list for a list column."""
+    """Encode a list as JSON, for a column that stores a list."""
     return None if values is None else msgspec.json.encode(list(values)).decode()
 
 
 def numbers(values: Iterable[int]) -> str:
-    """Encode numbers as a parameter for `json_each`."""
+    """Encode numbers as a JSON array, for `json_each`."""
     return "[" + ",".join(map(str, values)) + "]"
 
 
@@ -43,8 +44,11 @@ def _bare(statement: str) -> str:
 
 
 def with_any_text(conn: sqlite3.Connection, errors: str, read: Callable[[], T]) -> T:
-    """Run `read`, which only reads. If a text is not UTF-8, run it again and decode texts with this error handler:
-    SQLite stores any bytes as text, and the driver would fail the whole result."""
+    """Run `read`, which must not write. If a text in the result is not UTF-8, run `read` again and decode texts with
+    the error handler `errors`.
+
+    SQLite stores any bytes as text. By default, one text that is not UTF-8 makes the driver fail the whole query.
+    """
     try:
         return read()
     except sqlite3.OperationalError as error:
@@ -114,5 +118,6 @@ class Tx:
             self.conn.executemany(self.sql[name], batch)
 
     def forget_plans(self) -> None:
-        """Clear the cached fan-out (`plans`), because endpoints or event types changed."""
+        """Clear the cache of `fanout.Plan` objects (`Context.plans`), because an application, an endpoint or an event
+        type changed."""
         self.context.plans.clear()

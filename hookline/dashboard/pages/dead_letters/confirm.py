@@ -1,4 +1,4 @@
-"""Replay and resolve dead letters: first a page that counts them and asks, then the action.
+"""Replay and resolve dead letters: first a page that counts them and asks for confirmation, then the action.
 
 Selected dead letters are changed at once. All dead letters of a filter are changed by background tasks.
 """
@@ -93,9 +93,9 @@ def _selected_ids(context: PageContext) -> list[str]:
 
 
 def _has_selection(context: PageContext) -> bool:
-    """Whether the URL selects dead letters.
+    """Return whether the URL names dead letters, by their ids or with `all`.
 
-    It selects none if the user had selected no row, or has just switched to another application.
+    It names none if the user selected no row, or has just switched to another application.
     """
     return bool(_selected_ids(context)) or context.param("all") is not None
 

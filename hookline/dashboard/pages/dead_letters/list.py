@@ -22,8 +22,8 @@ from hookline.store import after_death, death
 from hookline.web.html import Safe, join, tag
 
 SHOWN = 30  # rows on one page; keeps the page under 100 KB
-MAX_GROUPS = 8  # endpoints in the chart
-MAX_DETAIL = 160  # characters of an error text
+MAX_GROUPS = 8  # maximum endpoints in the chart
+MAX_DETAIL = 160  # maximum characters of an error text in the list
 _STATES = {"": "Dead", "resolved": "Resolved", "all": "All"}
 _ONE = "one"  # id of the form that the buttons in the rows submit
 

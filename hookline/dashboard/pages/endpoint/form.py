@@ -20,7 +20,7 @@ from hookline.services import endpoints
 from hookline.store import Page as Rows
 from hookline.web.html import Child, Safe, tag
 
-MAX_TYPES = 250  # event types listed in the form
+MAX_TYPES = 250  # maximum number of event types that the form lists
 
 _FIRST = (
     Field("url", "URL", required=True, maxlength="8000", autocomplete="off"),
@@ -77,7 +77,7 @@ def _event_types(form: Form) -> tuple[str, ...] | None:
 
 
 def _is_chosen(form: Form) -> bool:
-    """Whether the endpoint gets only the event types that are checked in the form, and not all."""
+    """Return whether the endpoint gets only the event types that the form names, and not all event types."""
     return form.text("filter") == "chosen"
 
 

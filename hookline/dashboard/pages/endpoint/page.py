@@ -30,8 +30,8 @@ from hookline.store import Walk
 from hookline.web.html import Child, Safe, join, tag
 
 ATTEMPTS = 25  # attempts on one page
-EVENTS = 100  # timeline events read for the circuit band
-PROBED = 100  # failed attempts that are read, to find probes among them for the circuit band
+EVENTS = 100  # timeline events read for the circuit band, the chart of the circuit's states over time
+PROBED = 100  # failed attempts that are read to find the probes that the circuit band shows
 EVENTS_SHOWN = 12  # timeline events listed in the table
 
 # Values of the URL parameter `attempts`, and the value of `AttemptFilter.delivered` for each.
@@ -49,7 +49,7 @@ class EndpointData(Struct, frozen=True, kw_only=True):
     activity: Series
     events: list[LaneEvent]  # newest first
     attempts: Walk[Attempt]
-    probes: list[Attempt]  # recent probes, for the circuit band
+    probes: list[Attempt]  # recent probes, which the circuit band shows
     dead: DeadSummary
     event_types: list[EventType]
 
@@ -204,7 +204,7 @@ def _activity(context: PageContext, data: EndpointData) -> Safe:
 
 
 def _circuit(context: PageContext, data: EndpointData) -> Safe:
-    # The events that were read may not cover the whole range. Then the band begins with the oldest of them.
+    # The events that were read may not cover the whole time range. Then the band begins at the oldest of them.
     since = context.since if len(data.events) < EVENTS else max(context.since, data.events[-1].at)
     lane = data.view.lane
     probes = circuit_band.probes(data.probes, lane, context.services.lease, context.now)

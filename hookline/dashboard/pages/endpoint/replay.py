@@ -27,7 +27,8 @@ from hookline.services.lookup import EndpointRef
 from hookline.web.html import Child, Safe, tag
 
 EVENTS = 20  # timeline events that are searched for a start time to suggest
-_BEFORE = timedelta(minutes=1)  # the suggested start is this much before the event, to include earlier failures
+# The suggested start is this long before the latest event of `_START_EVENTS`, to include earlier failures.
+_BEFORE = timedelta(minutes=1)
 
 K = LaneEventKind
 _START_EVENTS = {

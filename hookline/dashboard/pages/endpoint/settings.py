@@ -95,7 +95,7 @@ def _setting(name: str, value: object) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """Format a duration; below one minute with all digits."""
+    """Format a duration. Below one minute, fractions of a second are shown too."""
     return f"{seconds:g} s" if seconds < 60 else lasting(seconds)
 
 

@@ -17,7 +17,7 @@ from hookline.store import MAX_DIGITS
 from hookline.store import Page as Rows
 from hookline.web.html import Child, Safe, tag
 
-MAX_OFFERED = 200  # endpoints that are read for the form; it offers those that are not disabled
+MAX_OFFERED = 200  # the resend form reads at most this many endpoints, and offers those that are not disabled
 
 
 # ── resending ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -117,7 +117,7 @@ def next_step_sentence(each: NextStep, now: datetime, *, sentence: bool = True) 
 
 
 def _remedy(context: PageContext, view: DeliveryView) -> Safe | None:
-    """Return the advice for the viewer. The buttons for it are beside the title."""
+    """Return advice on what the viewer can do about the delivery. The matching buttons are beside the title."""
     found = explain.remedy(view.history, view.now)
     if found is None:
         return None
@@ -160,7 +160,8 @@ def as_curl(context: PageContext, message: Message, endpoint_id: str, label: str
 
 
 def _resolve(context: PageContext, view: DeliveryView, name: str) -> Safe | None:
-    """Link to the page that resolves the dead letter, with the application that it belongs to."""
+    """Link to the page that resolves the dead letter. The link names the application of the message if another
+    application is selected."""
     other = None if context.app_no in (None, view.message.app_no) else view.message.app_id
     query = {"id": f"{ids.DEAD_LETTER}{view.history.delivery.id}", **({"app": other} if other else {})}
     where = context.link("/dead-letters/resolve", **query)
@@ -191,9 +192,10 @@ def _facts(view: DeliveryView) -> Safe:
 
 
 def timeline(history: DeliveryHistory, now: datetime) -> Safe | None:
-    """Draw the time from acceptance to the end.
+    """Draw the time from the acceptance of the message to the end of the delivery, or until now.
 
-    Return None if the first attempt ended the delivery, because the chart of its phases shows the same time.
+    Return None if the first attempt ended the delivery and the lane was never held meanwhile, because the chart of the
+    attempt's phases shows the same time.
     """
     found = explain.stretches(history, now)
     ended_at_once = len(history.attempts) == 1 and history.delivery.state not in OPEN
@@ -209,7 +211,8 @@ def timeline(history: DeliveryHistory, now: datetime) -> Safe | None:
 def phases(attempts: Sequence[Attempt], accepted_at: datetime) -> Safe | None:
     """Draw the phases of the attempts on one scale.
 
-    The chart of a single attempt also has the wait before the attempt, unless the wait is too long.
+    If the delivery had only one attempt, the chart also shows the wait before it, unless the wait took 20 times as long
+    as the attempt or longer.
     """
     shown = attempts[-SHOWN:]
     if not shown:

@@ -33,7 +33,7 @@ MAX_TYPES = 20
 
 
 class SearchInput(Struct, frozen=True, kw_only=True):
-    """A search: as typed, and as the store takes it."""
+    """A search: the fields as the user typed them, and the filter for the store."""
 
     fields: FilterFields
     where: MessageSearch
@@ -80,7 +80,8 @@ def _types(name: str, text: str) -> tuple[str, ...]:
 
 
 async def page_of_id(context: PageContext, text: str) -> str | None:
-    """Return the page of the object with this id. None: no such object; the text may be an event id."""
+    """Return the URL of the page that shows the object with this id. Return None if there is no such object: the text
+    may be an event id."""
     try:
         if text.startswith(ids.MESSAGE):
             return context.link(f"/messages/{(await context.message(text)).id}")

@@ -1,7 +1,8 @@
--- The inbox in a SQLite database. Its tables are in the application's own file: key and effect commit together.
+-- The inbox in a SQLite database. Its tables are in the application's own file, so the key of an event and the effect
+-- of the event are committed together.
 -- Times are microseconds since 1970. It is safe to run this again.
 
--- The keys of `once`. The primary key alone decides which request is the first.
+-- The event keys that `once` has recorded. The primary key of the table decides which request with a key is the first.
 CREATE TABLE IF NOT EXISTS hookline_inbox (
     scope    text NOT NULL,
     key      text NOT NULL,
@@ -10,7 +11,8 @@ CREATE TABLE IF NOT EXISTS hookline_inbox (
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS hookline_inbox_first_at ON hookline_inbox (first_at);
 
--- The events of `accept`, for the worker. A handled event keeps its key, but not its body.
+-- The events that `accept` has stored for the worker. The row of a handled event keeps the event's key, but not its
+-- body and headers.
 CREATE TABLE IF NOT EXISTS hookline_inbox_event (
     id          integer PRIMARY KEY AUTOINCREMENT,
     scope       text NOT NULL,
@@ -20,7 +22,7 @@ CREATE TABLE IF NOT EXISTS hookline_inbox_event (
     headers     text,                                 -- JSON object of the stored headers
     state       text NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'done', 'dead', 'resolved')),
     attempts    integer NOT NULL DEFAULT 0,
-    due_at      integer NOT NULL,                     -- time of the next attempt; of a claimed event: end of the claim
+    due_at      integer NOT NULL,                     -- time of the next attempt; while claimed: end of the claim
     token       text,                                 -- the token of the claim
     reason      text,                                 -- why the event is dead
     error       text,                                 -- the error of the last attempt
@@ -35,17 +37,18 @@ CREATE INDEX IF NOT EXISTS hookline_inbox_event_accepted_at ON hookline_inbox_ev
 CREATE INDEX IF NOT EXISTS hookline_inbox_event_finished_at ON hookline_inbox_event (finished_at)
     WHERE state IN ('done', 'resolved');
 
--- Every duplicate that was stopped.
+-- One row for each copy of an event that `once` or `accept` recognized.
 CREATE TABLE IF NOT EXISTS hookline_inbox_copy (
     id    integer PRIMARY KEY,
-    flow  text NOT NULL,                              -- once or worker
+    flow  text NOT NULL,                              -- 'once', or 'worker' for events of `accept`
     scope text NOT NULL,
     key   text NOT NULL,
     at    integer NOT NULL DEFAULT (CAST(strftime('%s', 'now') AS integer) * 1000000)
 );
 CREATE INDEX IF NOT EXISTS hookline_inbox_copy_at ON hookline_inbox_copy (at);
 
--- Every effect. There is no unique key on purpose: two rows with one key show that a duplicate had an effect.
+-- One row for each effect: a new key of `once`, or an event that the worker handled. There is no unique constraint on
+-- purpose: two rows with the same flow, scope and key show that a copy had an effect too.
 CREATE TABLE IF NOT EXISTS hookline_inbox_effect (
     id    integer PRIMARY KEY AUTOINCREMENT,
     flow  text NOT NULL,

@@ -1,6 +1,6 @@
 -- The schema `hookline`. Public ids are text (KSUID, COLLATE "C": they compare as bytes). `no` and `seq` are internal.
--- There are deliberately no foreign keys into lane and delivery or from busy tables: their share locks starve a busy
--- lane.
+-- There are deliberately no foreign keys that reference lane or delivery, and none in busy tables: the check of a
+-- foreign key takes a share lock, and many share locks on a busy lane would delay the transactions that update it.
 
 CREATE TABLE hookline.organization (
     id                 text COLLATE "C" PRIMARY KEY,
@@ -58,8 +58,10 @@ CREATE TABLE hookline.endpoint (
     concurrency   integer,
     ordering      text NOT NULL DEFAULT 'key',
     scheme        text NOT NULL DEFAULT 'standard',
-    secrets       bytea NOT NULL,   -- encrypted by the vault, bound to the endpoint's id
-    headers       bytea,            -- encrypted by the vault, bound to the endpoint's id
+    -- The vault encrypts both values. `secrets` decrypts only with the endpoint's id as associated data, and `headers`
+    -- only with `<endpoint id>/headers`.
+    secrets       bytea NOT NULL,
+    headers       bytea,
     metadata      jsonb NOT NULL DEFAULT '{}',
     policy        jsonb,
     revision      integer NOT NULL DEFAULT 1,
@@ -73,7 +75,7 @@ CREATE UNIQUE INDEX endpoint_uid ON hookline.endpoint (app_no, uid) WHERE delete
 CREATE INDEX endpoint_list ON hookline.endpoint (app_no, id) WHERE deleted_at IS NULL;
 -- Finds the endpoints of an organization or an application, deleted ones too, for counting.
 CREATE INDEX endpoint_app ON hookline.endpoint (app_no);
--- The relay checks for such endpoints, to know which outbox rows must keep their order.
+-- The relay looks for fifo endpoints, to know which outbox rows must keep their order.
 CREATE INDEX endpoint_fifo ON hookline.endpoint (app_no) WHERE ordering = 'fifo' AND deleted_at IS NULL;
 -- The first five bytes of an encrypted value name the key. These indexes find the values of one key.
 CREATE INDEX endpoint_secrets_key ON hookline.endpoint (substring(secrets FROM 1 FOR 5), id);
@@ -95,14 +97,14 @@ CREATE TABLE hookline.message (
     policy       jsonb,
     payload      bytea,             -- the original bytes; NULL after it was expunged
     created_at   timestamptz NOT NULL,
-    only_for     bigint,   -- a test message for this endpoint only
+    only_for     bigint,   -- the endpoint that a test message is for; NULL: not a test message
     trace        text,   -- the publisher's traceparent, and tracestate after a space
     PRIMARY KEY (created_at, seq)
 ) PARTITION BY RANGE (created_at);
 CREATE INDEX message_id ON hookline.message (id);
 CREATE INDEX message_app ON hookline.message (app_no, id);
 
--- Unique indexes cannot span partitions, so uniqueness has its own tables.
+-- Unique indexes cannot span partitions, so separate tables keep event ids and idempotency keys unique.
 CREATE TABLE hookline.event_id (
     app_no     bigint NOT NULL,
     event_id   text COLLATE "C" NOT NULL,
@@ -118,7 +120,7 @@ CREATE TABLE hookline.idempotency (
     message_id text COLLATE "C" NOT NULL,
     created_at timestamptz NOT NULL,
     expires_at timestamptz NOT NULL,
-    answers    bytea   -- the answers to a batch, which has no message_id
+    answers    bytea   -- the stored answers, if the request was a batch; message_id is then ''
 );
 CREATE INDEX idempotency_age ON hookline.idempotency (expires_at);
 
@@ -148,18 +150,21 @@ CREATE TABLE hookline.delivery (
     last_delay   real NOT NULL DEFAULT 0,
     last_status  integer,
     policy       jsonb,
-    ordering_key text COLLATE "C"   -- the delivery's queue: the message's key, '' for all of a fifo endpoint, NULL for none
+    -- The delivery's queue: the message's ordering key, or '' at a fifo endpoint. NULL: the order does not matter.
+    ordering_key text COLLATE "C"
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
 CREATE INDEX delivery_due ON hookline.delivery (endpoint_no, due_at, id) WHERE state < 2;
 CREATE INDEX delivery_lease ON hookline.delivery (lease_until) WHERE state = 2;
 -- Only the sweep uses this index, because only its query has a condition on `expires_at`. Without `IS NOT NULL`, the
--- claim could use the index too: the statistics do not show that few of many open rows are waiting. It would read and
--- sort all waiting rows, instead of reading the first ones by its own index.
+-- claim could use the index too. If most open deliveries are in the state QUEUED, the statistics understate the number
+-- of rows with state < 2. The claim would then read all of those rows by this index and sort them, instead of reading
+-- the first ones by `delivery_due`.
 CREATE INDEX delivery_expires ON hookline.delivery (expires_at) WHERE state < 2 AND expires_at IS NOT NULL;
 CREATE INDEX delivery_message ON hookline.delivery (message_id);
--- Finds manual deliveries, which are few.
+-- Finds deliveries of trigger 1: replays, resends and test messages. They are few.
 CREATE INDEX delivery_manual ON hookline.delivery (app_no) WHERE trigger = 1;
--- At most one active delivery per queue, enforced by the database. Deliveries without a key are not in these indexes.
+-- The database enforces at most one active delivery per queue. Deliveries without an ordering key are not in these
+-- indexes.
 CREATE UNIQUE INDEX delivery_active ON hookline.delivery (endpoint_no, ordering_key) WHERE state < 3 AND ordering_key IS NOT NULL;
 CREATE INDEX delivery_queued ON hookline.delivery (endpoint_no, ordering_key, message_seq, id) WHERE state = 6;
 CREATE INDEX delivery_queued_expires ON hookline.delivery (expires_at) WHERE state = 6;
@@ -178,7 +183,8 @@ CREATE TABLE hookline.delivery_done (
 ) PARTITION BY RANGE (finished_at);
 CREATE INDEX delivery_done_message ON hookline.delivery_done (message_id);
 
--- Not partitioned. Unresolved dead letters are never dropped with a partition.
+-- Not partitioned, because the dead letters of one day are not deleted together: retention deletes a resolved dead
+-- letter after `retention_days`, and every dead letter after `dead_retention_days`.
 CREATE TABLE hookline.dead_letter (
     id          bigint PRIMARY KEY,             -- the delivery's id
     app_no      bigint NOT NULL,
@@ -205,8 +211,8 @@ CREATE INDEX dead_letter_message ON hookline.dead_letter (message_id);
 CREATE INDEX dead_letter_age ON hookline.dead_letter (died_at, id);
 CREATE INDEX dead_letter_blocks ON hookline.dead_letter (endpoint_no, ordering_key, message_seq)
     WHERE ordering_key IS NOT NULL AND resolved_at IS NULL;
--- Finds the endpoints that have unresolved dead letters one by one, however many each has, and the oldest unresolved
--- one of each.
+-- Finds the endpoints with unresolved dead letters without reading all of their dead letters. Also finds the oldest
+-- unresolved dead letter of an endpoint.
 CREATE INDEX dead_letter_unresolved ON hookline.dead_letter (app_no, endpoint_no, died_at) WHERE resolved_at IS NULL;
 CREATE INDEX dead_letter_keeps ON hookline.dead_letter (message_at);
 
@@ -263,12 +269,20 @@ CREATE TABLE hookline.lane (
     concurrency   integer,
     tat           timestamptz,
     held_until    timestamptz,
-    pace          double precision,   -- starts per second; NULL: no 429 has slowed the endpoint
-    pace_at       timestamptz,   -- when the pace last changed
-    pace_top      double precision,   -- the pace at which the last 429 came
-    slowed_at     timestamptz,   -- time of the last 429 that slowed the endpoint
-    app_rate      double precision,   -- the rate limit of the application; see app_pace
-    turn_at       timestamptz   -- the lane's place among the lanes that wait for `app_rate`
+    -- Maximum requests per second; NULL: no limit. Hookline sets the pace after a 429, after a 503 with Retry-After,
+    -- and after a failure under load: the circuit opened while the lane recovered or had a pace, and its rate was high.
+    pace          double precision,
+    -- When the pace last changed. A successful probe of an open circuit sets it to three minutes after the probe, so
+    -- that the pace does not rise before that time.
+    pace_at       timestamptz,
+    -- The rate that was too high, in requests per second. After a failure under load: half of the rate at which the
+    -- endpoint failed. NULL: unknown.
+    pace_top      double precision,
+    -- The later of two times: when the pace was last lowered, and the last successful probe of an open circuit. A
+    -- success ten minutes or more after this time removes the pace.
+    slowed_at     timestamptz,
+    app_rate      double precision,   -- the rate limit of the lane's application in requests per second; see app_pace
+    turn_at       timestamptz   -- when the lane may start its next request under `app_rate`; see rules/claim/budgets.py
 ) WITH (fillfactor = 50);
 CREATE INDEX lane_failing ON hookline.lane (failing_since) WHERE failing_since IS NOT NULL;
 CREATE INDEX lane_deleted ON hookline.lane (endpoint_no) WHERE status = 3;
@@ -278,9 +292,10 @@ CREATE TABLE hookline.wake (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     endpoint_no bigint NOT NULL,
     at          timestamptz NOT NULL,
-    floor       timestamptz NOT NULL,   -- the smallest due_at of the deliveries that the token announces
-    keys        text,   -- queues whose next delivery may be available: JSON strings with commas; see rules/ordering.py
-    app_no      bigint   -- the lane's application: a claim finds the next application that has due tokens
+    floor       timestamptz NOT NULL,   -- the smallest due_at of the deliveries that the wake token announces
+    -- Queues that a claim must check for a delivery to send: JSON strings separated by commas; see rules/ordering.py.
+    keys        text,
+    app_no      bigint   -- the lane's application; a claim uses it to find the next application with due wake tokens
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 CREATE INDEX wake_at ON hookline.wake (at);
 CREATE INDEX wake_endpoint ON hookline.wake (endpoint_no);
@@ -321,12 +336,12 @@ CREATE TABLE hookline.revoked_token (
 );
 CREATE INDEX revoked_token_age ON hookline.revoked_token (expires_at);
 
--- Stored responses to POSTs with an Idempotency-Key, except those that accept a message: see `idempotency`.
+-- Stored responses to POSTs with an Idempotency-Key. For POSTs that publish messages, see `idempotency`.
 CREATE TABLE hookline.answer (
     key        bytea PRIMARY KEY,
     body       bytea NOT NULL,
-    claim      bigint,            -- a random number of the request that holds the lease
-    held_until timestamptz,       -- end of the lease; then another request may take it
+    claim      bigint,            -- a random number that identifies the request with the lease
+    held_until timestamptz,       -- end of the lease; then another request may take the key
     status     integer,           -- NULL: not answered yet
     response   bytea,
     expires_at timestamptz NOT NULL
@@ -357,7 +372,8 @@ CREATE INDEX task_list ON hookline.task (org_id, id);
 CREATE INDEX task_app ON hookline.task (app_no, id);
 CREATE INDEX task_age ON hookline.task (updated_at) WHERE status <> 'running';
 
--- The last row that the relay has read of each outbox in a SQLite file. Hookline only reads these files.
+-- The last row that the relay has read from each outbox in a SQLite file. It is stored here, because Hookline does not
+-- write to these files.
 CREATE TABLE hookline.outbox_place (
     source  text PRIMARY KEY,
     row_id  bigint NOT NULL,
@@ -365,17 +381,18 @@ CREATE TABLE hookline.outbox_place (
     at      timestamptz NOT NULL DEFAULT now()
 );
 
--- The rate limit of an application, which its lanes share. A claim locks it after the lanes, in the order of app_no.
+-- The state of an application's rate limit, which its lanes share. A claim locks these rows after the rows of the
+-- lanes, in the order of app_no.
 CREATE TABLE hookline.app_pace (
     app_no  bigint PRIMARY KEY,
     tat     timestamptz,                         -- GCRA: the theoretical arrival time of the next start
-    tail_at timestamptz                          -- the last place that was given to a waiting lane
+    tail_at timestamptz                          -- the latest `turn_at` given to a waiting lane
 ) WITH (fillfactor = 50);
 
 CREATE TABLE hookline.pulse (
-    grain   smallint NOT NULL,                   -- 0: a pulse of one process; 1: a minute of all processes
+    grain   smallint NOT NULL,                   -- 0: a pulse of one process; 1: the sum of all pulses of one minute
     at      timestamptz NOT NULL,                -- the end of the interval
-    process text NOT NULL,                       -- a random name; '' for a minute of all processes
+    process text NOT NULL,                       -- a random name of the process; '' if grain is 1
     data    bytea NOT NULL,                      -- JSON, model.pulses.Pulse
     PRIMARY KEY (grain, at, process)
 );
@@ -386,7 +403,7 @@ CREATE TABLE hookline.alert (
     name        text NOT NULL,
     subject     text NOT NULL,                   -- the id of the endpoint that the alert is about; '' for the whole system
     severity    text NOT NULL,                   -- warning | critical
-    began_at    timestamptz NOT NULL,            -- when the condition began; it may have to last before the alert fires
+    began_at    timestamptz NOT NULL,            -- when the condition began; the alert may fire later
     fired_at    timestamptz NOT NULL,
     clear_since timestamptz,                     -- since when the condition no longer holds
     resolved_at timestamptz,
@@ -411,7 +428,7 @@ CREATE TABLE hookline.alert_look (
     backlog bigint NOT NULL                      -- due deliveries at that time
 );
 
--- The last depths that any process counted, cached for the whole fleet.
+-- The numbers of waiting deliveries and outbox rows, as some process last counted them. All processes use this cache.
 CREATE TABLE hookline.depths (
     one  boolean PRIMARY KEY DEFAULT true CHECK (one),
     at   timestamptz NOT NULL,
@@ -434,7 +451,9 @@ CREATE TABLE hookline.session (
     role            text NOT NULL,
     operator        text COLLATE "C",
     key_id          text COLLATE "C",
-    token           bytea,                           -- hash of the token that began the session
+    -- Hash of the token with which the user signed in: an API token, or the token in a portal link or a sign-in link.
+    -- NULL: the user signed in with a password or an API key.
+    token           bytea,
     token_issued_at timestamptz,
     created_at      timestamptz NOT NULL DEFAULT now(),
     seen_at         timestamptz NOT NULL DEFAULT now(), -- time of the last request, accurate to a minute
@@ -443,8 +462,10 @@ CREATE TABLE hookline.session (
 CREATE INDEX session_age ON hookline.session (expires_at);
 CREATE INDEX session_operator ON hookline.session (operator) WHERE operator IS NOT NULL;
 
+-- Failed guesses of passwords and tokens. Passwords are counted by operator name, by IP network, by both together, and
+-- by name and browser. Tokens are counted by IP network.
 CREATE TABLE hookline.guess (
-    subject      bytea PRIMARY KEY,                  -- hash of a name, an address, or both
+    subject      bytea PRIMARY KEY,                  -- keyed hash of the name, the network, both, or name and browser
     failures     integer NOT NULL,
     since        timestamptz NOT NULL,
     seen_at      timestamptz NOT NULL,
@@ -491,8 +512,10 @@ CREATE TABLE hookline.org_activity (
 ) WITH (fillfactor = 70);
 CREATE INDEX org_activity_age ON hookline.org_activity (grain, at);
 
--- Encrypted values and their keys: see store/plans/sealed_values.py. No branch has a WHERE: with one, the planner would
--- sort all values for each batch. Queries select a range of heads, which excludes the NULL heads of missing values.
+-- All encrypted values: see store/plans/sealed_values.py. `place` is the table and the column of a value, and `row` is
+-- the id of its row. `head` is the first five bytes of the value, which name the encryption key. `sealed` is the value.
+-- No SELECT of the view has a WHERE, because the planner would then sort all values for each batch. The head of a
+-- missing value is NULL, so queries that select a range of heads exclude missing values.
 CREATE VIEW hookline.sealed_value (place, head, "row", sealed) AS
 SELECT 'endpoint.secrets'::text, substring(secrets FROM 1 FOR 5), id, secrets FROM hookline.endpoint
 UNION ALL
@@ -502,15 +525,16 @@ SELECT 'endpoint.sealed_url'::text, substring(sealed_url FROM 1 FOR 5), id, seal
 UNION ALL
 SELECT 'answer.response'::text, substring(response FROM 1 FOR 5), encode(key, 'hex') COLLATE "C", response FROM hookline.answer;
 
--- Secrets that verify tokens but no longer sign new ones: since when, and when a token of the secret was last used.
+-- Secrets that verify tokens but no longer sign new tokens. `since` is when Hookline first saw that the secret no
+-- longer signs. `seen_at` is when a token of the secret was last used.
 CREATE TABLE hookline.older_secret (
     id      bytea PRIMARY KEY,                        -- hash of the secret
     since   timestamptz NOT NULL,
     seen_at timestamptz
 );
 
--- A parameter of `record_plain` for one delivery: its claim, and the values of the attempt that the delivery's row does
--- not have.
+-- A parameter of `record_plain` for one delivery: its id and claim, and those values of the attempt that are not in the
+-- delivery's row.
 CREATE TYPE hookline.receipt AS (
     delivery_id      bigint,
     claim            bigint,
@@ -557,11 +581,12 @@ END $$;
 
 -- Called in the transaction that adds work. It notifies only if a worker may be asleep, because NOTIFY takes a
 -- database-wide lock at commit. There are two locks. Sleepers share lock 1 while they sleep. Transactions that add work
--- share lock 2 until they commit. Each takes its own lock first, and then checks the other by trying to take it
--- exclusively for a moment. So at least one of a sleeper and an announcer sees the other: the announcer notifies, or
--- the sleeper polls. If neither does, the work was committed before the sleeper's check, and the claim that follows
--- finds it. Two simultaneous checks may see each other's lock: that costs one extra NOTIFY or poll. It is one CASE, so
--- that nothing can interrupt the session between the check and its end, and no announcer keeps lock 1.
+-- share lock 2 until they commit. A sleeper, and the announcer that calls this function, each take their own lock
+-- first. Then each checks the other's lock by trying to take it exclusively for a moment. An announcer that sees lock 1
+-- notifies. A sleeper that sees lock 2 polls. If neither sees the other, the work was committed before the sleeper's
+-- check, and the claim that the worker makes before it sleeps finds the work. Two simultaneous checks may see each
+-- other's lock: that costs one extra NOTIFY or poll. One CASE takes and releases lock 1, so that no interrupt in
+-- between leaves lock 1 held.
 CREATE FUNCTION hookline.announce() RETURNS void LANGUAGE sql AS $$
     SELECT CASE WHEN CASE WHEN NOT pg_try_advisory_xact_lock_shared(1214541, 2) THEN true
                           WHEN NOT pg_try_advisory_lock(1214541, 1) THEN true

@@ -57,16 +57,18 @@ CREATE TABLE endpoint (
     concurrency   integer,
     ordering      text NOT NULL DEFAULT 'key',
     scheme        text NOT NULL DEFAULT 'standard',
-    secrets       blob NOT NULL,   -- encrypted by the vault, bound to the endpoint's id
-    headers       blob,            -- encrypted by the vault, bound to the endpoint's id
+    -- The vault encrypts both values. `secrets` decrypts only with the endpoint's id as associated data, and `headers`
+    -- only with `<endpoint id>/headers`.
+    secrets       blob NOT NULL,
+    headers       blob,
     metadata      text NOT NULL DEFAULT '{}',
     policy        text,
     revision      integer NOT NULL DEFAULT 1,
     created_at    integer NOT NULL,
     updated_at    integer NOT NULL,
     deleted_at    integer,
-    on_death      text NOT NULL DEFAULT 'skip',   -- skip | block: whether a dead delivery blocks later ones of its queue
-    sealed_url    blob   -- the whole URL if it is a secret (alert channels, operational webhooks); `url` then has only the host
+    on_death      text NOT NULL DEFAULT 'skip',   -- skip | block: whether a dead delivery blocks the rest of its queue
+    sealed_url    blob   -- the whole URL if it is secret (alerts, operational webhooks); `url` then has only the host
 ) STRICT;
 CREATE UNIQUE INDEX endpoint_uid ON endpoint (app_no, uid) WHERE deleted_at IS NULL AND uid IS NOT NULL;
 CREATE INDEX endpoint_list ON endpoint (app_no, id) WHERE deleted_at IS NULL;
@@ -77,7 +79,8 @@ CREATE INDEX endpoint_secrets_key ON endpoint (substr(secrets, 1, 5), id);
 CREATE INDEX endpoint_headers_key ON endpoint (substr(headers, 1, 5), id) WHERE headers IS NOT NULL;
 CREATE INDEX endpoint_url_key ON endpoint (substr(sealed_url, 1, 5), id) WHERE sealed_url IS NOT NULL;
 
--- History. Retention deletes it in batches, by the indexes on its age.
+-- The history is in `message`, `delivery_done` and `attempt`. Retention deletes old rows of these tables in batches. It
+-- finds the rows by the indexes `message_age`, `delivery_done_age` and `attempt_age`.
 CREATE TABLE message (
     seq          integer PRIMARY KEY AUTOINCREMENT,
     id           text NOT NULL,
@@ -91,7 +94,7 @@ CREATE TABLE message (
     policy       text,
     payload      blob,             -- the original bytes; NULL after it was expunged
     created_at   integer NOT NULL,
-    only_for     integer,   -- a test message for this endpoint only
+    only_for     integer,   -- the endpoint that a test message is for; NULL: not a test message
     trace        text   -- the publisher's traceparent, and tracestate after a space
 ) STRICT;
 CREATE INDEX message_id ON message (id);
@@ -113,14 +116,16 @@ CREATE TABLE idempotency (
     message_id text NOT NULL,
     created_at integer NOT NULL,
     expires_at integer NOT NULL,
-    answers    blob   -- the answers to a batch, which has no message_id
+    answers    blob   -- the stored answers, if the request was a batch; message_id is then ''
 ) STRICT;
 CREATE INDEX idempotency_age ON idempotency (expires_at);
 
 CREATE TABLE outbox (
     id           integer PRIMARY KEY AUTOINCREMENT,
-    org_id       text,              -- NULL: the only organization, or the organization of the application id
-    app          text NOT NULL,     -- id or uid
+    -- The organization of the application. If it is NULL and `app` is a uid, Hookline must have exactly one
+    -- organization. Otherwise the relay sets the row aside. An application id needs no organization.
+    org_id       text,
+    app          text NOT NULL,     -- id or uid of the application
     event_type   text NOT NULL,
     payload      blob NOT NULL,
     event_id     text,
@@ -132,7 +137,7 @@ CREATE TABLE outbox (
     error        text,              -- the reason why the row was set aside
     created_at   integer NOT NULL,
     trace        text,   -- traceparent, and tracestate after a space
-    source       text,   -- the database from which a row that was set aside came; NULL: this one
+    source       text,   -- the database from which a row that was set aside came; NULL: this database
     set_aside_at integer
 ) STRICT;
 CREATE INDEX outbox_new ON outbox (id) WHERE error IS NULL;
@@ -160,15 +165,15 @@ CREATE TABLE delivery (
     last_delay   real NOT NULL DEFAULT 0,
     last_status  integer,
     policy       text,
-    ordering_key text   -- the delivery's queue: the message's key, '' for all of a fifo endpoint, NULL for none
+    ordering_key text   -- the delivery's queue: the message's key, or '' at a fifo endpoint; NULL: no queue
 ) STRICT;
 CREATE INDEX delivery_due ON delivery (endpoint_no, due_at, id) WHERE state < 2;
 CREATE INDEX delivery_lease ON delivery (lease_until) WHERE state = 2;
 CREATE INDEX delivery_expires ON delivery (expires_at, state) WHERE state < 2;
 CREATE INDEX delivery_message ON delivery (message_id);
--- Finds manual deliveries, which are few.
+-- Finds deliveries of trigger 1: replays, resends and test messages. They are few.
 CREATE INDEX delivery_manual ON delivery (app_no) WHERE trigger = 1;
--- At most one active delivery per queue, enforced by the database. Deliveries without a key are not in these indexes.
+-- The unique index allows at most one active delivery per queue. Deliveries without a queue are not in these indexes.
 CREATE UNIQUE INDEX delivery_active ON delivery (endpoint_no, ordering_key) WHERE state < 3 AND ordering_key IS NOT NULL;
 CREATE INDEX delivery_queued ON delivery (endpoint_no, ordering_key, message_seq, id) WHERE state = 6;
 CREATE INDEX delivery_queued_expires ON delivery (expires_at) WHERE state = 6;
@@ -188,7 +193,7 @@ CREATE TABLE delivery_done (
 CREATE INDEX delivery_done_message ON delivery_done (message_id);
 CREATE INDEX delivery_done_age ON delivery_done (finished_at);
 
--- Unresolved dead letters are deleted only after their own retention.
+-- Retention deletes a resolved dead letter after `retention_days`, and every dead letter after `dead_retention_days`.
 CREATE TABLE dead_letter (
     id          integer PRIMARY KEY,             -- the delivery's id
     app_no      integer NOT NULL,
@@ -215,8 +220,8 @@ CREATE INDEX dead_letter_message ON dead_letter (message_id);
 CREATE INDEX dead_letter_age ON dead_letter (died_at);
 CREATE INDEX dead_letter_blocks ON dead_letter (endpoint_no, ordering_key, message_seq)
     WHERE ordering_key IS NOT NULL AND resolved_at IS NULL;
--- Finds the endpoints that have unresolved dead letters one by one, however many each has, and the oldest unresolved
--- one of each.
+-- Finds each endpoint that has unresolved dead letters, and the oldest of them, without reading all dead letters of the
+-- endpoint.
 CREATE INDEX dead_letter_unresolved ON dead_letter (app_no, endpoint_no, died_at) WHERE resolved_at IS NULL;
 CREATE INDEX dead_letter_keeps ON dead_letter (message_at);
 
@@ -274,12 +279,22 @@ CREATE TABLE lane (
     concurrency   integer,
     tat           integer,
     held_until    integer,
-    pace          real,   -- starts per second; NULL: no 429 has slowed the endpoint
-    pace_at       integer,   -- when the pace last changed
-    pace_top      real,   -- the pace at which the last 429 came
-    slowed_at     integer,   -- time of the last 429 that slowed the endpoint
-    app_rate      real,   -- the rate limit of the application; see app_pace
-    turn_at       integer   -- the lane's place among the lanes that wait for `app_rate`
+    -- Maximum requests per second, after a complaint of the endpoint (429, or 503 with Retry-After) or a failure under
+    -- load: the circuit opened while the lane recovered or had a pace, and its rate was high (see LOADED in
+    -- rules/lane/pace.py). NULL: no limit.
+    pace          real,
+    -- When the pace last changed. A successful probe of an open circuit sets it to three minutes after the probe, so
+    -- that the pace does not rise before that time.
+    pace_at       integer,
+    -- The rate that was too high, in requests per second: the rate limit of the lane at a complaint, or at the first
+    -- failure during a recovery. After a failure under load: half of the rate at which the endpoint failed. NULL:
+    -- unknown.
+    pace_top      real,
+    -- The later of two times: when the pace was last lowered, and the last successful probe of an open circuit. A
+    -- success ten minutes or more after this time removes the pace.
+    slowed_at     integer,
+    app_rate      real,   -- the rate limit of the lane's application in requests per second; see app_pace
+    turn_at       integer   -- when the lane may start its next request under `app_rate`
 ) STRICT;
 CREATE INDEX lane_failing ON lane (failing_since) WHERE failing_since IS NOT NULL;
 CREATE INDEX lane_deleted ON lane (endpoint_no) WHERE status = 3;
@@ -289,9 +304,9 @@ CREATE TABLE wake (
     id          integer PRIMARY KEY,
     endpoint_no integer NOT NULL,
     at          integer NOT NULL,
-    floor       integer NOT NULL,   -- the smallest due_at of the deliveries that the token announces
-    keys        text,   -- queues whose next delivery may be available: JSON strings with commas; see rules/ordering.py
-    app_no      integer   -- the lane's application: a claim finds the next application that has due tokens
+    floor       integer NOT NULL,   -- the smallest due_at of the deliveries that the wake token announces
+    keys        text,   -- queues to check: ordering keys as JSON strings, separated by commas; see rules/ordering.py
+    app_no      integer   -- the lane's application; a claim uses it to find the next application with due wake tokens
 ) STRICT;
 CREATE INDEX wake_at ON wake (at);
 CREATE INDEX wake_endpoint ON wake (endpoint_no);
@@ -332,12 +347,12 @@ CREATE TABLE revoked_token (
 ) STRICT;
 CREATE INDEX revoked_token_age ON revoked_token (expires_at);
 
--- Stored responses to POSTs with an Idempotency-Key, except those that accept a message: see `idempotency`.
+-- Stored responses to POSTs with an Idempotency-Key. For POSTs that publish messages, see `idempotency`.
 CREATE TABLE answer (
     key        blob PRIMARY KEY,
     body       blob NOT NULL,
-    claim      integer,           -- a random number of the request that holds the lease
-    held_until integer,           -- end of the lease; then another request may take it
+    claim      integer,           -- a random number of the request that holds the lease; only it may store a response
+    held_until integer,           -- end of the lease; then a repeated request may take the lease
     status     integer,           -- NULL: not answered yet
     response   blob,
     expires_at integer NOT NULL
@@ -367,7 +382,7 @@ CREATE INDEX task_list ON task (org_id, id);
 CREATE INDEX task_app ON task (app_no, id);
 CREATE INDEX task_age ON task (updated_at) WHERE status <> 'running';
 
--- The last row that the relay has read of each outbox in a SQLite file. Hookline only reads these files.
+-- The last row that the relay has read from each outbox in a SQLite file. The relay only reads these files.
 CREATE TABLE outbox_place (
     source  text PRIMARY KEY,
     row_id  integer NOT NULL,
@@ -378,14 +393,14 @@ CREATE TABLE outbox_place (
 -- The rate limit of an application, which its lanes share.
 CREATE TABLE app_pace (
     app_no  integer PRIMARY KEY,
-    tat     integer,                                  -- GCRA: the theoretical arrival time of the next start
-    tail_at integer                                   -- the last place that was given to a waiting lane
+    tat     integer,                                  -- GCRA: the theoretical arrival time of the next request
+    tail_at integer                                   -- the latest `turn_at` of the application's waiting lanes
 ) STRICT;
 
 CREATE TABLE pulse (
-    grain   integer NOT NULL,                         -- 0: a pulse of one process; 1: a minute of all processes
-    at      integer NOT NULL,                         -- the end of the interval
-    process text NOT NULL,                            -- a random name; '' for a minute of all processes
+    grain   integer NOT NULL,                         -- 0: a pulse of one process; 1: a minute, all processes together
+    at      integer NOT NULL,                         -- the end of the pulse or minute
+    process text NOT NULL,                            -- a random name of the process; '' if grain is 1
     data    blob NOT NULL,                            -- JSON, model.pulses.Pulse
     PRIMARY KEY (grain, at, process)
 ) STRICT, WITHOUT ROWID;
@@ -394,9 +409,9 @@ CREATE TABLE pulse (
 CREATE TABLE alert (
     id          integer PRIMARY KEY AUTOINCREMENT,    -- never reused, because event ids of notifications contain it
     name        text NOT NULL,
-    subject     text NOT NULL,                        -- the id of the endpoint that the alert is about; '' for the whole system
+    subject     text NOT NULL,                        -- the endpoint's id; '': the alert is about the whole system
     severity    text NOT NULL,                        -- warning | critical
-    began_at    integer NOT NULL,                     -- when the condition began; it may have to last before the alert fires
+    began_at    integer NOT NULL,                     -- when the condition began; the alert may fire later
     fired_at    integer NOT NULL,
     clear_since integer,                              -- since when the condition no longer holds
     resolved_at integer,
@@ -418,7 +433,7 @@ CREATE TABLE alert_pending (
 -- The times at which any process checked the alert rules.
 CREATE TABLE alert_look (
     at      integer PRIMARY KEY,
-    backlog integer NOT NULL                          -- due deliveries at that time
+    backlog integer NOT NULL                          -- due deliveries at the time of the check
 ) STRICT;
 
 CREATE TABLE operator (
@@ -437,7 +452,9 @@ CREATE TABLE session (
     role            text NOT NULL,
     operator        text,
     key_id          text,
-    token           blob,                             -- hash of the token that began the session
+    -- Hash of the token with which the user signed in: an API token, or the token in a portal link or a sign-in link.
+    -- NULL: the user signed in with a password or an API key.
+    token           blob,
     token_issued_at integer,
     created_at      integer NOT NULL,
     seen_at         integer NOT NULL,                 -- time of the last request, accurate to a minute
@@ -446,8 +463,10 @@ CREATE TABLE session (
 CREATE INDEX session_age ON session (expires_at);
 CREATE INDEX session_operator ON session (operator) WHERE operator IS NOT NULL;
 
+-- Failed sign-ins by operator name, by IP network, by both together, and by name and browser. Wrong keys and tokens by
+-- IP network.
 CREATE TABLE guess (
-    subject      blob PRIMARY KEY,                    -- hash of a name, an address, or both
+    subject      blob PRIMARY KEY,                    -- keyed hash of the name, the network, both, or name and browser
     failures     integer NOT NULL,
     since        integer NOT NULL,
     seen_at      integer NOT NULL,
@@ -473,7 +492,7 @@ CREATE INDEX audit_age ON audit (at);
 CREATE TABLE activity (
     app_no      integer NOT NULL,
     endpoint_no integer NOT NULL,                     -- 0: the whole application
-    grain       integer NOT NULL,                     -- seconds: 60 or 900
+    grain       integer NOT NULL,                     -- length of the interval in seconds: 60 or 900
     at          integer NOT NULL,                     -- the start of the interval
     delivered   integer NOT NULL,
     retried     integer NOT NULL,
@@ -494,7 +513,8 @@ CREATE TABLE org_activity (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX org_activity_age ON org_activity (grain, at);
 
--- Encrypted values and their keys: see store/plans/sealed_values.py.
+-- All encrypted values: see store/plans/sealed_values.py. `place` is the table and the column of a value, and `row` is
+-- the id of its row. `head` is the first five bytes of the value, which name the encryption key. `sealed` is the value.
 CREATE VIEW sealed_value (place, head, row, sealed) AS
 SELECT 'endpoint.secrets', substr(secrets, 1, 5), id, secrets FROM endpoint
  UNION ALL
@@ -504,7 +524,8 @@ SELECT 'endpoint.sealed_url', substr(sealed_url, 1, 5), id, sealed_url FROM endp
  UNION ALL
 SELECT 'answer.response', substr(response, 1, 5), CAST(lower(hex(key)) AS text), response FROM answer WHERE response IS NOT NULL;
 
--- Secrets that verify tokens but no longer sign new ones: since when, and when a token of the secret was last used.
+-- Secrets that verify tokens but no longer sign new ones. `since` is when the secret was registered as an
+-- older one. `seen_at` is when a token that the secret signed was last used.
 CREATE TABLE older_secret (
     id      blob PRIMARY KEY,                         -- hash of the secret
     since   integer NOT NULL,

@@ -1,5 +1,5 @@
--- Dead letters and replay. A filter that is not set is NULL. Each call is planned anew, so an unused filter costs
--- nothing.
+-- Dead letters and replay. A filter that is not set is NULL. PostgreSQL makes a new query plan for each call, so
+-- an unused filter costs nothing.
 
 -- part: dead_filter
   AND (:endpoint_no::bigint IS NULL OR l.endpoint_no = :endpoint_no) AND (:event_type::text IS NULL OR l.event_type = :event_type)
@@ -96,8 +96,8 @@ WHERE t.message_id = :message_id::text AND t.delivery_id = :dead_id::bigint AND 
 ORDER BY t.number DESC, t.id DESC LIMIT :max_rows::integer
 
 -- name: replay
--- The delivery keeps its id and so its history. Lane and message are looked up for each dead letter and not joined:
--- for many dead letters the planner would read all messages.
+-- The delivery keeps its id and so its history. Subqueries look up the lane and the message of each dead
+-- letter. With joins and many dead letters, the planner would read all messages.
 WITH x AS MATERIALIZED (
        SELECT l.id FROM hookline.dead_letter l
        JOIN hookline.application a ON a.no = l.app_no
@@ -158,7 +158,7 @@ SELECT m.*,
 FROM m ORDER BY m.id
 
 -- name: messages_deliver
--- The caller holds the lane's lock: two concurrent calls would create two deliveries.
+-- The caller must hold the lane's lock. Otherwise two concurrent calls could create two deliveries of one message.
 WITH m AS MATERIALIZED (
        SELECT m.seq, m.id, m.app_no, m.event_type, m.created_at, m.policy, greatest(now(), m.deliver_at) AS due_at, e.no,
               e.policy AS endpoint_policy, t.policy AS type_policy, q.key

@@ -4,7 +4,7 @@
 SELECT hookline.announce()
 
 -- name: held_renew_all
--- Deliveries that a pause held get a new time budget.
+-- Runs when an endpoint stops being paused. Restarts the time budgets of its waiting and queued deliveries.
 WITH waiting AS (
   UPDATE hookline.delivery
   SET expires_at = now() + make_interval(secs => coalesce((policy ->> 'max_age')::float8, :max_age::float8))

@@ -5,7 +5,8 @@
        m.created_at, m.event_id, m.channels, m.tags, m.ordering_key, m.deliver_at, m.policy, m.trace
 
 -- part: search_filter
--- OFFSET 0: the planner must run this once for each message that is read, and must not join it with all history.
+-- OFFSET 0 makes the planner run each EXISTS once per message that is read. Otherwise the planner could join the
+-- messages with the whole tables.
   AND (:after::timestamptz IS NULL OR m.created_at > :after) AND (:before::timestamptz IS NULL OR m.created_at < :before)
   AND (:event_types::text[] IS NULL OR m.event_type = ANY (:event_types)) AND (:channel::text IS NULL OR :channel = ANY (m.channels))
   AND (:tag::text IS NULL OR :tag = ANY (m.tags))
@@ -17,7 +18,7 @@
            ELSE TRUE END
 
 -- part: search_theirs
--- Messages of the deliveries that were read.
+-- Selects the messages of the open deliveries or dead letters in `seen`.
        SELECT DISTINCT s.message_id, s.message_at, s.message_seq FROM seen s
        JOIN hookline.application a ON a.no = s.app_no AND a.org_id = :org_id::text AND a.deleted_at IS NULL
        WHERE :app_no::bigint IS NULL OR s.app_no = :app_no
@@ -39,7 +40,9 @@ SELECT no FROM hookline.application WHERE org_id = :org_id AND deleted_at IS NUL
 SELECT TRUE FROM hookline.application WHERE org_id = :org_id AND no = :app_no AND deleted_at IS NULL
 
 -- name: search_end
--- Scans :stride messages of each application in :apps. Returns the id at which the first of these scans ends.
+-- Scans :stride messages of each application in :apps, and returns the highest id at which one of these scans ends.
+-- `search` gets this id as :far, so it reads at most :stride messages of each application. No result: each application
+-- has fewer than :stride messages left.
 SELECT max(e.id) FROM unnest(:apps::bigint[]) AS p (app_no)
 CROSS JOIN LATERAL (
   SELECT m.id FROM hookline.message m WHERE m.app_no = p.app_no AND m.id < :near::text AND m.id >= :far::text
@@ -58,7 +61,7 @@ JOIN hookline.application a ON a.no = m.app_no
 ORDER BY m.id DESC LIMIT :limit::integer
 
 -- name: search_all_end
--- The end of a scan over :stride messages of all applications.
+-- Scans :stride messages of all applications together. Returns the id at which the scan ends.
 SELECT m.id FROM hookline.message m WHERE m.id < :near::text AND m.id >= :far::text ORDER BY m.id DESC OFFSET :stride::integer - 1 LIMIT 1
 
 -- name: search_all
@@ -101,7 +104,7 @@ WHERE m.id > :near::text AND m.id <= :far::text
 ORDER BY m.id LIMIT :limit::integer
 
 -- name: search_open_end
--- The end of a scan over :stride open deliveries of all applications.
+-- Scans :stride open deliveries of all applications together. Returns the message id at which the scan ends.
 SELECT message_id FROM hookline.delivery
 WHERE message_id < :near::text AND message_id >= :far::text
 ORDER BY message_id DESC OFFSET :stride::integer - 1 LIMIT 1
@@ -182,8 +185,8 @@ WHERE m.id = :ref::text AND m.created_at >= :since::timestamptz AND m.created_at
   AND a.org_id = :org_id::text AND a.deleted_at IS NULL AND (:app_no::bigint IS NULL OR a.no = :app_no)
 
 -- name: search_states
--- Counts deliveries of the messages :ids by state. Each message was accepted at its :instants, and nothing about it is
--- older.
+-- Counts deliveries of the messages :ids by state. :instants has the time at which each message was accepted. No
+-- delivery of a message finishes before that time.
 SELECT x.id AS message_id, s.state, s.held, count(*)::integer AS number
 FROM unnest(:ids::text[], :instants::timestamptz[]) AS x (id, at)
 CROSS JOIN LATERAL (

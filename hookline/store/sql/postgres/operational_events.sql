@@ -1,7 +1,8 @@
--- Operational webhooks: the history of their deliveries.
+-- Operational webhooks: details of the deliveries that they report.
 
 -- name: operational_messages
--- The oldest and the newest instant prune the partitions when the statement is planned.
+-- `first` and `last` are the times at which the oldest and the newest of the messages were accepted. With them, the
+-- planner skips partitions outside this time range.
 SELECT m.id, m.event_id, m.trace
 FROM unnest(:instants::timestamptz[], :ids::text[]) AS r (at, id)
 JOIN hookline.message m ON m.created_at = r.at AND m.id = r.id

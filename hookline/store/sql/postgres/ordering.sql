@@ -2,11 +2,14 @@
 -- why no delivery is forgotten.
 
 -- name: promote
--- Runs under the lanes' locks, after the wake tokens that name the queues were consumed. $1 endpoints, $2 keys. A
--- promoted delivery keeps its due time, so the claim must scan from there. The update waits for a row that the sweep
--- has locked: afterwards that row is dead and has left a wake token, or it is still queued. Each queue is looked up by
--- a subquery with a LIMIT. NOT EXISTS would become a join, and if the statistics show few active deliveries, the
--- planner would compare each queue with all of them.
+-- Promotes the first delivery of each queue (makes it pending), unless a delivery of the queue is active or a dead
+-- letter blocks the queue. $1 the endpoint and $2 the ordering key of each queue.
+-- The claim has locked the lanes and consumed the wake tokens that name the queues. A promoted delivery keeps its due
+-- time, which may be long ago. `floor` is the earliest due time of the promoted deliveries of a lane. The claim must
+-- search the lane for deliveries from that time on. The update waits for a row that the sweep has locked: afterwards
+-- that row is dead and the sweep has inserted a wake token, or the row is still queued.
+-- Each queue is looked up by a subquery with a LIMIT. NOT EXISTS would become a join, and if the statistics show few
+-- active deliveries, the planner would compare each queue with all active deliveries.
 WITH q AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::text[]) AS q (endpoint_no, ordering_key)),
      head AS MATERIALIZED (
        SELECT h.id

@@ -1,4 +1,4 @@
--- Activity: statements of PostgreSQL only.
+-- Activity, which `shared/pulses.sql` explains. `sqlite/pulses.sql` has the statements for SQLite.
 
 -- name: activity_add
 -- Sorted by key, so that two processes do not deadlock.

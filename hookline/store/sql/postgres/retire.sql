@@ -13,7 +13,8 @@ WHERE p.relnamespace = 'hookline'::regnamespace AND c.relname ~ '^(message|deliv
 ORDER BY day, parent
 
 -- name: retire_needed
--- Whether an open delivery or a dead letter belongs to a message from $1 to $2. For attempts, $1 is in the far past.
+-- Whether an open delivery or a dead letter belongs to a message that was accepted at $1 or later, and before $2. For a
+-- partition of attempts, $1 is in the far past, because the message may be older than its attempts.
 SELECT EXISTS (SELECT FROM hookline.dead_letter WHERE message_at >= $1::timestamptz AND message_at < $2::timestamptz)
     OR EXISTS (SELECT FROM hookline.delivery WHERE message_at >= $1::timestamptz AND message_at < $2::timestamptz)
 
@@ -59,8 +60,8 @@ DELETE FROM hookline.lane_event WHERE id = ANY (ARRAY(
   SELECT id FROM hookline.lane_event WHERE at < now() - make_interval(days => $1::integer) ORDER BY at LIMIT $2::integer))
 
 -- name: retire_dead
--- Returns the number of deleted dead letters, and how many of them were unresolved. They may have blocked a queue,
--- which gets a token.
+-- Returns the number of deleted dead letters, and how many of them were unresolved. An unresolved dead letter may have
+-- blocked the queue of its ordering key, so its lane gets a wake token that names the queue.
 WITH gone AS (
        DELETE FROM hookline.dead_letter WHERE id = ANY (ARRAY(
          SELECT id FROM hookline.dead_letter WHERE died_at < now() - make_interval(days => $1::integer)

@@ -1,5 +1,5 @@
--- Encrypted values by key. The head of a value is its first five bytes, which name the key. A range of heads contains
--- the values of one key, or those between two keys.
+-- Replace encrypted values (:old) with the same values encrypted by another key (:new). If a column no longer contains
+-- :old, because another transaction changed it, the statement does not write to it.
 
 -- name: reseal_endpoint_secrets
 -- Rows that another transaction has locked are skipped. This transaction never waits while it holds locks, so it

@@ -1,13 +1,13 @@
--- Statistics of a period, counted along indexes up to a limit. Ids begin with their time, so indexes on ids are
--- indexes on time. Lanes and applications are given as `= ANY` and never joined, so that the planner knows them. In a
--- join the planner assumes that each lane has the average number of rows. Beside one lane with a long backlog it would
--- read that backlog for each idle lane.
+-- Statistics of a period. A count reads an index and stops after :max_rows rows. Ids begin with their time, so an index
+-- on ids is also an index on time. Most statements pass lanes and applications as arrays to `= ANY`, so that the
+-- planner knows which lanes are read. In a join, the planner assumes that each lane has the average number of rows. If
+-- one lane had a long backlog, the planner would choose to read that backlog for each idle lane.
 
 -- name: stats_snapshot
 SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY
 
 -- name: stats_planner
--- For this transaction only: never use a sequential scan.
+-- Disables sequential scans and bitmap scans, for this transaction only.
 SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)
 
 -- name: stats_apps
@@ -33,7 +33,7 @@ SELECT count(*) FROM (
   LIMIT :max_rows::bigint) c
 
 -- name: stats_delivering
--- It reads the leased deliveries of all lanes, which are no more than the workers' slots.
+-- Needs no limit: it reads the leased deliveries of all lanes, and there are no more of them than slots of all workers.
 SELECT count(*) FROM hookline.delivery WHERE state = 2 AND lease_until > '2000-01-01' AND endpoint_no = ANY (:endpoints::bigint[])
 
 -- name: stats_attempts

@@ -36,7 +36,7 @@ SET done = done + :done::bigint, skipped = skipped + :skipped::bigint, position 
 WHERE id = :id::text
 
 -- name: dead_in_range
--- The dead letters in a range, whether they match or not.
+-- Dead letters whose deliveries died in a time range, oldest first. The caller applies the other filters of the task.
 WITH l AS MATERIALIZED (
        SELECT * FROM hookline.dead_letter l
        WHERE l.app_no = :app_no::bigint AND (:endpoint_no::bigint IS NULL OR l.endpoint_no = :endpoint_no)

@@ -15,9 +15,10 @@ WHERE n.status < 3 AND (n.status > 0 OR n.circuit > 0 OR n.held_until > now() OR
 ORDER BY held DESC, n.failing_since NULLS LAST, n.endpoint_no LIMIT :max_rows::integer
 
 -- name: unhealthy_lanes_dead
--- Lanes with the most dead letters first. It visits a limited number of endpoints with dead letters, one by one along
--- the index, and counts a limited number of dead letters of each. Ranges and orders are those of that index: with
--- equality conditions the planner reads the whole table if one endpoint has most of its rows.
+-- Lanes with the most dead letters first. The statement visits a limited number of endpoints with dead letters, one by
+-- one along the index `dead_letter_unresolved`, and counts a limited number of dead letters of each. BETWEEN, and an
+-- ORDER BY with the columns of that index, make the planner use it. With `=` the planner reads the whole table if one
+-- endpoint has most of its rows.
 WITH RECURSIVE found AS (
   (SELECT app_no, endpoint_no FROM hookline.dead_letter WHERE resolved_at IS NULL AND app_no BETWEEN :first::bigint AND :last::bigint
    ORDER BY app_no, endpoint_no LIMIT 1)
@@ -39,7 +40,8 @@ ORDER BY (SELECT count(*) FROM (SELECT FROM hookline.dead_letter l
 LIMIT :max_rows::integer
 
 -- name: app_health
--- The lanes of each application are ordered by endpoint id. Ranges and orders are as in `unhealthy_lanes_dead`.
+-- The lanes of each application are ordered by endpoint id. BETWEEN and ORDER BY make the planner use the indexes, as
+-- in `unhealthy_lanes_dead`.
 SELECT x.app_no, s.lanes, s.sick, coalesce(cardinality(s.stopped), 0) AS stopped,
        (SELECT count(*) FROM (SELECT FROM unnest(s.stopped) AS l (endpoint_no) CROSS JOIN LATERAL (
 -- include: lane_open
@@ -59,8 +61,8 @@ CROSS JOIN LATERAL (
         JOIN hookline.lane n ON n.endpoint_no = f.no AND n.status < 3) l) s
 
 -- name: unhealthy_lane_details
--- Ranges and orders are those of the indexes by endpoint: with an equality condition the planner reads the dead
--- letters and events of all other endpoints, by time.
+-- BETWEEN and ORDER BY make the planner use the indexes whose columns begin with the endpoint or its application. With
+-- `=` the planner reads the dead letters and events of all endpoints, ordered by time.
 SELECT l.endpoint_no AS no, a.org_id, a.name AS app_name, x.dead,
        CASE WHEN x.dead > 0 THEN (
          SELECT d.died_at FROM hookline.dead_letter d
@@ -81,7 +83,7 @@ CROSS JOIN LATERAL (
         ORDER BY d.app_no, d.endpoint_no LIMIT :counted::integer) c) x
 
 -- name: backlog
--- It counts each lane's deliveries along its index, up to a limit.
+-- Count the deliveries of each lane along an index, up to a limit.
 WITH lanes AS (
   SELECT n.endpoint_no,
 -- include: held_back

@@ -1,7 +1,8 @@
 -- API keys and revoked tokens.
 
 -- name: api_key_insert
--- No row: the organization does not exist, or the application belongs to another one or is deleted.
+-- Returns no row if the organization does not exist, or if the application is deleted or belongs to another
+-- organization.
 INSERT INTO hookline.api_key (id, org_id, app_no, name, scope, hash, hint, created_at, expires_at)
 SELECT :id, o.id, :app_no::bigint, :name, :scope, :hash::bytea, :hint, now(), :expires_at::timestamptz
 FROM hookline.organization o

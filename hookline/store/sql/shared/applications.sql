@@ -18,7 +18,7 @@ SET tokens_valid_after = CASE WHEN tokens_valid_after > :before::timestamptz THE
 WHERE no = :app_no AND org_id = :org_id RETURNING 1
 
 -- name: application_insert
--- No row: the uid is taken, or the organization does not exist.
+-- Returns no row if the uid is taken, or if the organization does not exist.
 INSERT INTO hookline.application (id, org_id, uid, name, throttle_rate, metadata, created_at, updated_at)
 SELECT :id, o.id, :uid, :name, :throttle_rate, :metadata::jsonb, now(), now()
 FROM hookline.organization o WHERE o.id = :org_id
@@ -46,7 +46,7 @@ WHERE org_id = :org_id AND id < :iterator AND deleted_at IS NULL ORDER BY id DES
 SELECT * FROM hookline.application WHERE no = :app_no AND deleted_at IS NULL FOR NO KEY UPDATE
 
 -- name: application_update
--- No row: the uid is taken.
+-- Returns no row if another application of the organization has this uid.
 UPDATE hookline.application
 SET name = :name, uid = :uid, throttle_rate = :throttle_rate, metadata = :metadata::jsonb, updated_at = now()
 WHERE no = :app_no
@@ -66,7 +66,8 @@ ORDER BY endpoint_no FOR NO KEY UPDATE
 UPDATE hookline.lane SET app_rate = :rate::float8, turn_at = NULL WHERE endpoint_no = ANY (:nos::bigint[])
 
 -- name: app_pace_save
--- Requests started under the old rate still count. But `tat` is at most as far in the future as the new rate allows.
+-- `tat` is the time at which the rate limit expects the next request (GCRA). It stays as it is, so that requests that
+-- started under the old rate still count. It moves back only if it is further in the future than the new rate allows.
 INSERT INTO hookline.app_pace (app_no) VALUES (:app_no) ON CONFLICT (app_no) DO UPDATE
 SET tat = CASE WHEN app_pace.tat > clock_timestamp() + :ahead::interval THEN clock_timestamp() + :ahead::interval
                ELSE app_pace.tat END,

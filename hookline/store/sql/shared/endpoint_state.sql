@@ -1,4 +1,4 @@
--- The state of an endpoint and its lane. Always lock the lane before the endpoint, as record does.
+-- The state of an endpoint and its lane. Always lock the lane before the endpoint, as `record.sql` does.
 
 -- name: lane_lock
 SELECT l.*, now() AS now FROM hookline.lane l WHERE endpoint_no = :no AND status < 3 FOR NO KEY UPDATE

@@ -1,7 +1,7 @@
 -- Event types.
 
 -- name: event_type_save
--- No row: another caller changed it meanwhile, or the organization does not exist.
+-- Returns no row if another caller has changed the event type since :seen_at, or if the organization does not exist.
 INSERT INTO hookline.event_type (org_id, name, description, archived, deprecated, schemas, feature_flags, group_name, policy,
                                  validated, created_at, updated_at)
 SELECT o.id, :name, :description, :archived, :deprecated, :schemas::jsonb, :feature_flags::text[], :group_name, :policy::jsonb,

@@ -1,4 +1,4 @@
--- Messages, their deliveries and attempts. The bounds on instants prune PostgreSQL's partitions.
+-- Messages by id. The bounds on `created_at` let PostgreSQL skip the partitions of other days.
 
 -- name: message_by_id
 SELECT m.*, a.id AS app_id FROM hookline.message m JOIN hookline.application a ON a.no = m.app_no

@@ -1,5 +1,5 @@
--- Stored responses to POSTs with an idempotency key. A lease that ends later than any lease may last was made while
--- the clock was wrong.
+-- Stored responses to POSTs with an idempotency key. No lease lasts longer than :far. A lease that ends more than :far
+-- from now was made while the clock was wrong, and counts as expired.
 
 -- name: answer_hold
 INSERT INTO hookline.answer (key, body, claim, held_until, expires_at)

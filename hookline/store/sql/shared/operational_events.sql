@@ -1,8 +1,9 @@
--- Operational webhooks: subscribed organizations, and the outbox rows of events. Each engine has its own statements
--- for history.
+-- Operational webhooks: subscribed organizations, and the outbox rows of events. The statements that read messages and
+-- attempts differ between the engines: see `operational_events.sql` of each engine.
 
 -- name: operational_subjects
--- Skips organizations without an operational endpoint, and the management organization itself.
+-- Skips the endpoints of organizations that have no endpoint for operational webhooks. Also skips the endpoints of the
+-- management organization, which Hookline creates for itself: its endpoints receive operational webhooks and alerts.
 SELECT e.no, a.org_id, a.id AS app_id, a.uid AS app_uid, e.id AS endpoint_id, e.uid AS endpoint_uid, e.revision,
        coalesce(l.epoch, 0) AS epoch, l.failing_since
 FROM hookline.endpoint e

@@ -32,7 +32,8 @@ DELETE FROM hookline.operator WHERE name = :name RETURNING name
 SELECT 1 FROM hookline.operator WHERE name = :operator AND org_id = :org_id AND password = :password FOR SHARE
 
 -- name: session_insert
--- The clock is read now, because this transaction may have waited for a password change.
+-- The session begins at the current time, not at the start of this transaction: the transaction may have waited for a
+-- password change, which ends all sessions that began before the change.
 INSERT INTO hookline.session
   (hash, org_id, app_no, role, operator, key_id, token, token_issued_at, created_at, seen_at, expires_at)
 SELECT :hash, :org_id, :app_no, :role, :operator, :key_id, :token, :token_issued_at, at, at, at + :lifetime::interval
@@ -40,8 +41,8 @@ FROM (SELECT clock_timestamp() AS at) clock WHERE TRUE
 ON CONFLICT DO NOTHING RETURNING 1
 
 -- name: session
--- Only while the operator, key, token or application that began the session is valid. A comparison with
--- NULL is neither true nor false, so each such case is handled explicitly.
+-- Returns a session only while its operator, key, token and application are valid. A comparison with NULL is neither
+-- true nor false, so the conditions handle NULL explicitly.
 SELECT s.hash, s.org_id, coalesce(o.role, s.role) AS role, s.created_at, s.expires_at, s.operator, s.key_id, s.token,
        a.id AS app_id, k.name AS key_name
 FROM hookline.session s
@@ -72,7 +73,8 @@ DELETE FROM hookline.session WHERE operator = :operator RETURNING 1
 SELECT locked_until FROM hookline.guess WHERE subject = :subject AND locked_until > now()
 
 -- name: guess_hold
--- A concurrent login attempt for the same subject waits here. A new subject has no failures.
+-- A subject is the hash that identifies a counter of failed sign-ins, such as that of one name and one address. A
+-- concurrent sign-in with the same subject waits here. A new subject has no failures.
 INSERT INTO hookline.guess (subject, failures, since, seen_at) VALUES (:subject, 0, now(), now())
 ON CONFLICT (subject) DO UPDATE SET seen_at = excluded.seen_at
 RETURNING subject, failures, since, locked_until, clock_timestamp() AS now

@@ -1,7 +1,7 @@
 -- Replays: statements of both engines.
 
 -- name: dead_lock
--- Ordered by time of death, so that tasks and operators lock rows in one order.
+-- `replay` and `resolve` lock dead letters in the same order, so that background tasks and operators do not deadlock.
 SELECT id FROM hookline.dead_letter WHERE id = ANY (:ids::bigint[]) ORDER BY died_at, id FOR UPDATE
 
 -- name: endpoint_lives

@@ -1,7 +1,8 @@
 -- Dead letters and replay. A line that ends in `-- if :name` is removed if that value is None.
 
 -- part: dead_of
--- A leading `+` prevents the use of an index for the condition, so the listing stays in its order and needs no sort.
+-- A leading `+` prevents the use of an index for the condition. SQLite then reads an index in the order of the listing,
+-- and needs no sort.
    AND +l.app_no IN (SELECT no FROM application WHERE org_id = :org_id) -- if :org_id
    AND l.app_no = :app_no -- if :app_no
 
@@ -129,7 +130,8 @@ UPDATE dead_letter SET resolved_at = :now, note = :text
 RETURNING id;
 
 -- name: messages_in_range
--- The application's messages in a range, and the state of each at the endpoint.
+-- The application's messages with ids in a range, and for each whether the endpoint has an open, a delivered or a dead
+-- delivery of it.
 SELECT m.id, m.created_at, m.event_type, m.channels, m.tags, m.payload IS NOT NULL AS whole,
        EXISTS (SELECT 1 FROM delivery d WHERE d.message_id = m.id AND d.endpoint_no = :no) AS open,
        EXISTS (SELECT 1 FROM delivery_done d WHERE d.message_id = m.id AND d.endpoint_no = :no) AS delivered,
@@ -152,14 +154,15 @@ SELECT endpoint_no, count(*) AS count, min(id) AS first, :now AS at
   FROM delivery WHERE id IN (SELECT value FROM json_each(:ids)) GROUP BY endpoint_no;
 
 -- name: deliveries_wake
--- Inserts a token for each lane of these deliveries, with the queues whose next delivery may be available.
+-- Inserts a wake token for each lane of these deliveries. The token names their queues, so that a claim can make the
+-- next delivery of each queue available.
 INSERT INTO wake (app_no, endpoint_no, at, floor, keys)
 SELECT app_no, endpoint_no, max(:now, min(due_at)), max(:now, min(due_at)), group_concat(json_quote(ordering_key))
        FILTER (WHERE ordering_key IS NOT NULL)
   FROM delivery WHERE id IN (SELECT value FROM json_each(:ids)) GROUP BY app_no, endpoint_no;
 
 -- name: resolve_wake
--- Inserts tokens for the queues that these dead letters may have blocked.
+-- Inserts a wake token for each lane of these dead letters. The token names the queues that they may have blocked.
 INSERT INTO wake (app_no, endpoint_no, at, floor, keys)
 SELECT app_no, endpoint_no, :now, :now, group_concat(json_quote(ordering_key))
   FROM dead_letter WHERE id IN (SELECT value FROM json_each(:ids)) AND ordering_key IS NOT NULL GROUP BY app_no, endpoint_no;

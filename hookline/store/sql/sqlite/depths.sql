@@ -1,4 +1,4 @@
--- Depths: counts of everything that is open.
+-- Depths: current numbers of open deliveries, lanes, unresolved dead letters and firing alerts.
 
 -- name: depths_waiting
 SELECT count(*), coalesce(sum(state), 0) FROM delivery WHERE state < 2 AND expires_at > 0;

@@ -1,7 +1,7 @@
 -- The state of an endpoint and its lane: statements of SQLite only.
 
 -- name: held_renew_all
--- Does nothing: `_renew_held` has restarted the time budgets before, in batches.
+-- Does nothing: `_renew_held` has already restarted the time budgets, in batches.
 SELECT 1 WHERE FALSE;
 
 -- name: unblock
@@ -15,7 +15,8 @@ SELECT l.app_no, :no, :now, :now, keys
  WHERE l.endpoint_no = :no AND keys IS NOT NULL;
 
 -- name: held_stretch
--- One batch of waiting deliveries in a paused lane, in the order of the index of due deliveries.
+-- Finds the last delivery of the batch that `held_renew` updates next: waiting deliveries of a paused lane. No row:
+-- that batch is the last one and contains all deliveries that are left.
 SELECT due_at, id FROM delivery
  WHERE endpoint_no = :no AND state < 2 AND (due_at, id) > (:due_at, :id)
  ORDER BY due_at, id LIMIT 1 OFFSET :limit;
@@ -26,7 +27,8 @@ UPDATE delivery
  WHERE endpoint_no = :no AND state < 2 AND (due_at, id) > (:due_at, :id) AND (due_at, id) <= (:last_due, :last_id);
 
 -- name: queued_stretch
--- One batch of queued deliveries in a paused lane, in the order of their index.
+-- Finds the last delivery of the batch that `queued_renew` updates next: queued deliveries of a paused lane. No row:
+-- that batch is the last one and contains all deliveries that are left.
 SELECT ordering_key, message_seq, id FROM delivery
  WHERE endpoint_no = :no AND state = 6 AND (ordering_key, message_seq, id) > (:key, :seq, :id)
  ORDER BY ordering_key, message_seq, id LIMIT 1 OFFSET :limit;

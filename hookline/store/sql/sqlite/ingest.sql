@@ -1,4 +1,4 @@
--- Ingest: messages, deliveries and keys. Lane rows are never written.
+-- Ingest writes messages, deliveries, event ids and idempotency keys. It never writes lane rows.
 
 -- name: ingest_application
 SELECT org_id FROM application WHERE no = ? AND deleted_at IS NULL;

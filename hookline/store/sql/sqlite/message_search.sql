@@ -16,7 +16,7 @@
             ELSE TRUE END
 
 -- part: search_of_theirs
--- Messages of the deliveries that were read.
+-- Joins the messages of the deliveries or dead letters in t.
   CROSS JOIN message m ON m.seq = t.message_seq
   CROSS JOIN application a ON a.no = m.app_no AND a.org_id = :org_id AND a.deleted_at IS NULL
  WHERE TRUE
@@ -29,7 +29,9 @@ SELECT no FROM application WHERE org_id = :org_id AND deleted_at IS NULL ORDER B
 SELECT 1 FROM application WHERE org_id = :org_id AND no = :app_no AND deleted_at IS NULL;
 
 -- name: search_end
--- Scans :stride messages of each application in :apps. Returns the id at which the first of these scans ends.
+-- For each application in :apps, finds the id at which a scan of :stride messages ends, newest first. The scan counts
+-- all messages, whether they match the filter or not. Returns the highest of these ids, or NULL if no application has
+-- :stride messages left.
 SELECT max(id) AS id FROM (
     SELECT (SELECT m.id FROM message m WHERE m.app_no = p.value AND m.id < :near AND m.id >= :far
              ORDER BY m.id DESC LIMIT 1 OFFSET :stride - 1) AS id
@@ -48,7 +50,7 @@ SELECT
  ORDER BY m.id DESC LIMIT :limit;
 
 -- name: search_all_end
--- The end of a scan over :stride messages of all applications.
+-- The id at which a scan of :stride messages of all applications ends. No result: fewer than :stride messages are left.
 SELECT m.id FROM message m WHERE m.id < :near AND m.id >= :far ORDER BY m.id DESC LIMIT 1 OFFSET :stride - 1;
 
 -- name: search_all
@@ -60,7 +62,8 @@ SELECT
  ORDER BY m.id DESC LIMIT :limit;
 
 -- name: search_open_end
--- The end of a scan over :stride open deliveries of all applications.
+-- The message id at which a scan of :stride open deliveries of all applications ends. No result: fewer than :stride are
+-- left.
 SELECT message_id AS id FROM delivery WHERE message_id < :near AND message_id >= :far ORDER BY message_id DESC LIMIT 1 OFFSET :stride - 1;
 
 -- name: search_dead_end

@@ -1,4 +1,4 @@
--- Operational webhooks: the history of their deliveries.
+-- Operational webhooks: read the messages and the last attempts of the deliveries that the events report.
 
 -- name: operational_messages
 SELECT id, event_id, trace FROM message WHERE id IN (SELECT value FROM json_each(:ids));

@@ -15,9 +15,10 @@ UPDATE delivery SET state = 0
 SELECT endpoint_no, ordering_key FROM delivery WHERE id IN (SELECT value FROM json_each(?)) AND ordering_key IS NOT NULL;
 
 -- name: queues
--- Each queue that is not empty, one index lookup each, with its first delivery. The next step is the next key of the
--- lane, or else the first key of the next lane. A row comparison with values from a query would search the index by
--- its first column only.
+-- List each queue that is not empty, with the `message_seq` of its first delivery. Each step of the recursion finds one
+-- queue by the index: the one with the next key of the lane, or else the first one of the next lane. Two subqueries do
+-- this. With a single comparison `(endpoint_no, ordering_key) > (...)`, whose values come from a query, SQLite would
+-- use only the first column of the index.
 WITH RECURSIVE queue (endpoint_no, ordering_key) AS (
     SELECT * FROM (SELECT endpoint_no, ordering_key FROM delivery WHERE state = 6 AND endpoint_no > 0
                     ORDER BY endpoint_no, ordering_key LIMIT 1)
@@ -37,7 +38,10 @@ SELECT w.endpoint_no, w.ordering_key,
   FROM queue w;
 
 -- name: queue_will_move
--- Whether the queue has an active delivery, its lane is deleted, or a dead letter blocks it.
+-- Whether the queue needs no wake token now. It needs none in three cases: it has an active delivery, whose end inserts
+-- a wake token; its lane is deleted, so that the sweep turns its deliveries into dead letters; or a dead letter blocks
+-- it on purpose. In all other cases, a queue that no wake token names is stuck: no claim would promote its first
+-- delivery.
 SELECT EXISTS (SELECT 1 FROM delivery a WHERE a.endpoint_no = :no AND a.ordering_key = :key AND a.state < 3)
     OR NOT EXISTS (SELECT 1 FROM lane l WHERE l.endpoint_no = :no AND l.status < 3)
     OR EXISTS (SELECT 1 FROM dead_letter b JOIN endpoint e ON e.no = b.endpoint_no

@@ -1,4 +1,4 @@
--- Activity: statements of SQLite only.
+-- Activity, which `shared/pulses.sql` explains. `postgres/pulses.sql` has the statements for PostgreSQL.
 
 -- name: activity_add
 INSERT INTO activity (app_no, endpoint_no, grain, at, delivered, retried, dead)

@@ -1,4 +1,5 @@
--- Record: check the claims, move the deliveries, write the attempts, then update the lanes.
+-- Record: find the deliveries that still have the claim token of the result, finish or reschedule them, write the
+-- attempts, then update the lanes.
 
 -- name: record_fence
 SELECT id, claim FROM delivery WHERE id IN (SELECT value FROM json_each(?)) AND state = 2;

@@ -1,5 +1,5 @@
 -- Relay: outbox rows become messages. Rows are selected by state and never by a cursor, because a cursor would skip
--- rows that commit late.
+-- older rows that were set aside and are retried.
 
 -- name: relay_rows
 SELECT * FROM outbox WHERE error IS NULL AND id > 0 ORDER BY id LIMIT ?;
@@ -11,7 +11,8 @@ SELECT no, org_id FROM application WHERE id = ? AND deleted_at IS NULL;
 SELECT no, org_id FROM application WHERE org_id = ? AND uid = ? AND deleted_at IS NULL;
 
 -- name: relay_organizations
--- Excludes the management organization.
+-- Excludes the management organization, which Hookline creates for itself: its applications deliver operational
+-- webhooks and alerts. Two rows are enough to see whether there is only one other organization.
 SELECT id FROM organization WHERE id <> ? LIMIT 2;
 
 -- name: relay_delete
@@ -21,7 +22,7 @@ DELETE FROM outbox WHERE id IN (SELECT value FROM json_each(?));
 UPDATE outbox SET error = ?, set_aside_at = ? WHERE id = ?;
 
 -- name: relay_keep_aside
--- A row that is copied again was already set aside, or waits for its retry.
+-- Inserts nothing for a row that was copied before and is still in the outbox: it is set aside or waits for its retry.
 INSERT INTO outbox (org_id, app, event_type, payload, event_id, channels, tags, ordering_key, deliver_at, policy, trace,
                     source, error, created_at, set_aside_at)
 SELECT :org_id, :app, :event_type, :payload, :event_id, :channels, :tags, :ordering_key, :deliver_at, :policy, :trace,

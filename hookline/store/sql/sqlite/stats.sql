@@ -1,12 +1,12 @@
 -- Statistics of a period, counted along indexes up to a limit. Ids begin with their time, so indexes on ids are
--- indexes on time. CROSS JOIN keeps each search inside the loop over its lanes or applications.
+-- indexes on time. CROSS JOIN makes SQLite loop over the lanes or applications first, and search the index for each.
 
 -- name: stats_snapshot
--- Does nothing, because every transaction has one snapshot.
+-- Only PostgreSQL needs this step. On SQLite every transaction reads one snapshot.
 SELECT 1 WHERE FALSE;
 
 -- name: stats_planner
--- Does nothing, because the statements below say which index to use.
+-- Only PostgreSQL needs this step, to set planner options. On SQLite, CROSS JOIN and the unary + determine the plan.
 SELECT 1 WHERE FALSE;
 
 -- name: stats_apps
@@ -31,7 +31,7 @@ SELECT count(*) FROM (
    WHERE d.endpoint_no = json_each.value AND d.state = 6 LIMIT :max_rows);
 
 -- name: stats_delivering
--- It reads the leased deliveries of all lanes, which are no more than the workers' slots.
+-- This statement reads the leased deliveries of all lanes. There are no more of them than the workers have slots.
 SELECT count(*) FROM delivery WHERE state = 2 AND lease_until > 0 AND +endpoint_no IN (SELECT value FROM json_each(:endpoints));
 
 -- name: stats_attempts

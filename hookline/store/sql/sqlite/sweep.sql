@@ -1,7 +1,7 @@
--- Sweep, in batches.
+-- The statements of the sweep, which handles rows in batches.
 
 -- name: sweep_guard
--- Always free, because there is only one writer.
+-- On SQLite the lock of the sweep is always free, because there is only one writer.
 SELECT TRUE;
 
 -- name: sweep_leases_find
@@ -9,7 +9,7 @@ SELECT id, endpoint_no, counted FROM delivery
  WHERE state = 2 AND lease_until <= ? ORDER BY lease_until LIMIT ?;
 
 -- name: sweep_leases_ahead
--- A lease that ends later than any lease may last: it was made while the clock was ahead.
+-- Finds leases that end later than now plus the maximum length of a lease. They were made while the clock was ahead.
 SELECT id, endpoint_no, counted FROM delivery
  WHERE state = 2 AND lease_until > ? ORDER BY lease_until DESC LIMIT ?;
 
@@ -78,7 +78,7 @@ SELECT d.endpoint_no, count(*) FROM dead_letter d INDEXED BY dead_letter_age
  GROUP BY d.endpoint_no HAVING count(*) > :pause_dead;
 
 -- name: sweep_failing_since_resume
--- Dead letters from before the last resume caused the last pause and do not count for the next.
+-- Only dead letters since the endpoint was last resumed or enabled count. Earlier ones may have caused the last pause.
 SELECT count(*) FROM dead_letter d
  WHERE d.endpoint_no = :no AND d.reason NOT IN ('budget_exhausted', 'endpoint_deleted')
    AND d.died_at > max(:since, coalesce((SELECT max(e.at) FROM lane_event e

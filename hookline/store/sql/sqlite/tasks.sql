@@ -1,7 +1,7 @@
 -- Tasks: statements of SQLite only. A line that ends in `-- if :name` is removed if that value is None.
 
 -- name: task_lock_timeout
--- Does nothing, because there is only one writer.
+-- Does nothing: SQLite has only one writer, so a step never waits for a row lock.
 SELECT 1 WHERE FALSE;
 
 -- name: task_insert
@@ -34,14 +34,14 @@ SELECT t.*, a.id AS app_id, e.id AS endpoint_id
 SELECT id FROM task WHERE status = 'running' AND updated_at > 0 ORDER BY updated_at, id LIMIT :limit;
 
 -- name: task_progress
--- Each step has a later time than the one before, even if the clock stands still, so that tasks take turns.
+-- Each step sets a later `updated_at` than the step before, even if the clock stands still, so that tasks take turns.
 UPDATE task
    SET done = done + :done, skipped = skipped + :skipped, position = :position, status = :status,
        updated_at = max(:now, updated_at + 1)
  WHERE id = :id;
 
 -- name: dead_in_range
--- The dead letters in a range, whether they match or not.
+-- Dead letters whose deliveries died in a time range, oldest first. The caller applies the other filters of the task.
 SELECT l.id, l.died_at, l.message_at, l.event_type, l.reason, l.resolved_at IS NOT NULL AS resolved,
        EXISTS (SELECT 1 FROM lane n WHERE n.endpoint_no = l.endpoint_no AND n.status < 2)
        AND EXISTS (SELECT 1 FROM message m WHERE m.seq = l.message_seq AND m.payload IS NOT NULL) AS sendable

@@ -83,7 +83,7 @@ SELECT n.endpoint_no, n.status > 0 OR n.circuit IN (1, 2) OR coalesce(n.held_unt
  WHERE n.status < 3 AND a.org_id = :org_id AND (:app_no IS NULL OR a.no = :app_no)
 
 -- name: backlog
--- Lanes first, then each lane's deliveries along its index. CROSS JOIN keeps that order.
+-- Reads the lanes first, and then the deliveries of each lane along an index. CROSS JOIN forces this order.
 SELECT (SELECT count(*) FROM (
 -- include: backlog_lanes
        )) AS lanes,
