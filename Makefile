@@ -20,7 +20,7 @@ TRY_NETS := 127.0.0.0/8,::1/128
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve listen test compiled sdk check format bench screenshots simulate lock clean
+.PHONY: help setup demo serve listen test drill compiled sdk check format bench screenshots simulate lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ listen: $(VENV)/.runtime ## Run a receiver for `make serve`: an endpoint of the 
 
 test: $(VENV)/.dev sdk $(VENV)/.browser ## Run every test; starts a PostgreSQL server, and finds or installs a Chromium
 	$(BIN)/python -m pytest -n 5 --dist worksteal
+
+drill: $(VENV)/.dev ## Run the fault drills, about 45 minutes; one: make drill DRILL=kill-worker ENGINE=postgres SEED=7
+	$(BIN)/python -m tests.faults $(or $(DRILL),--all) $(addprefix --engine ,$(ENGINE)) $(addprefix --seed ,$(SEED)) $(ARGS)
 
 # Five processes would each compile all tests the first time; what is wrong with them, the tests themselves say.
 compiled: $(VENV)/.dev

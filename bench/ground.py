@@ -21,6 +21,7 @@ from hookline.server.process import work
 from hookline.signing import new_secret
 from hookline.store import Store, StoreOptions, open_store
 from tests.support import factory
+from tests.support.counts import count
 from tests.support.postgres import private_server
 from tests.support.processes import running
 
@@ -44,11 +45,17 @@ async def opened(url: str, env: dict[str, str]) -> Store:
     return store
 
 
-async def application(store: Store, url: str) -> Application:
+async def application(store: Store, url: str, *, channel: str | None = None) -> Application:
     organization = await store.catalogue.save_organization(factory.organization())
     app = await store.catalogue.create_application(organization.id, factory.new_application())
-    await store.catalogue.create_endpoint(app.no, factory.new_endpoint(url=url, secrets=(Secret(key=new_secret()),)))
+    await endpoint(store, app, url, channel=channel)
     return app
+
+
+async def endpoint(store: Store, app: Application, url: str, *, channel: str | None = None) -> None:
+    channels = None if channel is None else [channel]
+    new = factory.new_endpoint(url=url, secrets=(Secret(key=new_secret()),), channels=channels)
+    await store.catalogue.create_endpoint(app.no, new)
 
 
 async def load_backlog(store: Store, apps: list[Application], messages: int, console: Console) -> None:
@@ -62,8 +69,8 @@ async def load_backlog(store: Store, apps: list[Application], messages: int, con
 
 async def drained(store: Store) -> None:
     while True:
-        counts = await store.monitoring.counts()
-        if counts.pending + counts.scheduled + counts.queued + counts.delivering == 0:
+        counts = await count(store)
+        if not counts.open:
             return
         await asyncio.sleep(0.01)  # another process does the work, so there is no event to wait for
 

@@ -38,6 +38,7 @@ from bench.simulate.plot import Axis, Curve, Page, chart
 from bench.witness import Answer, Witness
 from hookline.clock import monotonic
 from hookline.store import Store
+from tests.support.counts import count
 from tests.support.processes import environment, running
 
 PART = "shop"
@@ -160,7 +161,7 @@ async def _drained(store: Store, mode: str, messages: int, console: Console) -> 
         task = progress.add_task(f"{mode}: delivered", total=messages)
         async with asyncio.timeout(PATIENCE):
             while True:
-                counts = await store.monitoring.counts()
+                counts = await count(store)
                 left = counts.pending + counts.scheduled + counts.delivering
                 progress.update(task, completed=messages - left)
                 if not left:

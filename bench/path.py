@@ -245,12 +245,14 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--functions", action="store_true", help="print the name of each function")
     parser.add_argument("--engines", nargs="+", default=["sqlite", "postgres"], choices=["sqlite", "postgres"])
     parser.add_argument("--sender", action="store_true", help=argparse.SUPPRESS)  # this is the sender process
+    parser.add_argument("started", nargs="?", help=argparse.SUPPRESS)  # the argument of the sender process
     return parser.parse_args()
 
 
 def main() -> None:
     options = _options()
     if options.sender:
+        sys.argv[1:] = [options.started]  # as the sender process expects it
         _run_sender()
         return
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())

@@ -1,22 +1,29 @@
 """The speed of the sender alone, without store and judgement: it sends typical requests to a fast receiver.
 
-python -m bench.sender [requests]
+python -m bench.sender [--requests 50000] [--hanging 0]
+
+`--hanging` first sends this many requests to a receiver that never answers. They stay in flight during the measurement.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
+import socket
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from msgspec import Struct
 
 from bench.ground import BODY
 from bench.receiver import BenchReceiver
+from hookline.engine.sender import started
 from hookline.engine.sender.dns import Resolver
 from hookline.engine.sender.loop import Sender
 from hookline.engine.sender.protocol import Request, Results, Settings
 
+HANGING = 2  # the `ref` of requests that are never answered
 HEADERS = [
     "content-type: application/json",
     "webhook-id: msg_2Lk1JtQ5v7ZXrYcVhWq3uD0pNfS",
@@ -40,10 +47,10 @@ class Rate(Struct, frozen=True, kw_only=True):
         return self.requests / self.seconds
 
 
-def bare_sender(requests: int = 50_000, *, slots: int = 256, warm: int = 5_000) -> Rate:
+def bare_sender(requests: int = 50_000, *, slots: int = 256, warm: int = 5_000, hanging: int = 0) -> Rate:
     """Keep `slots` requests in flight until all have ended. The first `warm` requests are not measured."""
-    with BenchReceiver() as receiver:
-        run = _Run(receiver.url, warm + requests, warm, slots)
+    with BenchReceiver() as receiver, _silent(hanging) as silent:
+        run = _Run(receiver.url, warm + requests, warm, slots, silent)
         run.finish()
         return Rate(
             requests=requests,
@@ -54,17 +61,28 @@ def bare_sender(requests: int = 50_000, *, slots: int = 256, warm: int = 5_000) 
         )
 
 
+@contextmanager
+def _silent(count: int) -> Iterator[list[Request]]:
+    """Yield requests to a port that accepts connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0), backlog=count + 1) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        yield [Request(ref=HANGING, url=url, headers=HEADERS, body=BODY, deadline=600.0)] * count
+
+
 class _Run:
-    def __init__(self, url: str, total: int, warm: int, slots: int) -> None:
-        self._request = Request(ref=None, url=url, headers=HEADERS, body=BODY, deadline=30.0)
+    def __init__(self, url: str, total: int, warm: int, slots: int, silent: list[Request]) -> None:
+        self._request = Request(ref=1, url=url, headers=HEADERS, body=BODY, deadline=30.0)
         self._left, self._waiting, self._warm = total, total, warm
         self._done = threading.Event()
         self.failed = 0
         self._resolver = Resolver()
-        settings = Settings(allow_nets=("127.0.0.0/8",), slots=slots, body_limit=16_384, connect_timeout=5.0)
-        self._sender = Sender(settings, resolver=self._resolver, on_results=self._on_results)
+        slots_in_all = slots + len(silent)
+        settings = Settings(allow_nets=("127.0.0.0/8",), slots=slots_in_all, body_limit=16_384, connect_timeout=5.0)
+        places = started.places(started.create(slots_in_all))
+        self._sender = Sender(settings, resolver=self._resolver, on_results=self._on_results, started=places)
         self._measure()
         self._sender.start()
+        self._sender.submit(silent)
         self._submit(slots)
 
     def _measure(self) -> None:
@@ -73,9 +91,11 @@ class _Run:
     def _submit(self, count: int) -> None:
         count = min(count, self._left)
         self._left -= count
-        self._sender.submit([self._request] * count)
+        if count:
+            self._sender.submit([self._request] * count)
 
     def _on_results(self, results: Results) -> None:
+        results = [(ref, sent) for ref, sent in results if ref != HANGING]
         self.failed += sum(sent.status != 200 for _, sent in results)
         before, self._waiting = self._waiting, self._waiting - len(results)
         self._warm -= len(results)
@@ -88,12 +108,16 @@ class _Run:
 
     def finish(self) -> None:
         self._done.wait()
-        self._sender.close(5.0)
+        self._sender.close(0.0)
         self._resolver.close()
 
 
 def main() -> None:
-    rate = bare_sender(int(sys.argv[1]) if len(sys.argv) > 1 else 50_000)
+    parser = argparse.ArgumentParser(prog="python -m bench.sender", description=__doc__)
+    parser.add_argument("--requests", type=int, default=50_000, help="measured requests (50,000)")
+    parser.add_argument("--hanging", type=int, default=0, help="requests in flight that are never answered (0)")
+    options = parser.parse_args()
+    rate = bare_sender(options.requests, hanging=options.hanging)
     print(
         f"{rate.per_second:,.0f} requests/s, {rate.cpu_micros:.1f} µs of CPU each, {rate.arrived} arrived, {rate.failed} failed"
     )

@@ -6,6 +6,7 @@ It uses the machine's monotonic clock, so that its times can be compared with th
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import http.client
 import re
 import subprocess
@@ -20,6 +21,7 @@ from msgspec import Struct
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _ID = re.compile(rb"\r\nwebhook-id: *([^\r]+)", re.IGNORECASE)
+_ATTEMPT = re.compile(rb"\r\nwebhook-attempt: *(\d+)", re.IGNORECASE)
 CONTROL = "/~"  # prefix of the paths with which the parent process controls the receiver
 
 
@@ -30,6 +32,8 @@ class Answer(Struct, frozen=True, kw_only=True):
     status: int = 200
     delay: float = 0.0  # seconds before the response
     hang: bool = False  # never answer, and keep the connection open
+    closes: bool = False  # close the connection after the response, and announce it
+    fails_every: int = 0  # every so many requests, answer 503 instead; 0: never
 
 
 class Arrival(Struct, frozen=True, array_like=True):
@@ -37,6 +41,8 @@ class Arrival(Struct, frozen=True, array_like=True):
     message_id: str
     at: float  # monotonic time
     status: int  # 0 if the request was never answered
+    digest: str  # of the body
+    attempt: int  # header webhook-attempt
 
 
 class Account(Struct, frozen=True, kw_only=True):
@@ -94,25 +100,28 @@ class _Connection(asyncio.Protocol):
         if path.startswith(CONTROL):
             self._transport.write(_response(200, self._control(path, body)))
         else:
-            self._webhook(path.split("/")[1], head)
+            self._webhook(path.split("/")[1], head, body)
 
-    def _webhook(self, part: str, head: bytes) -> None:
+    def _webhook(self, part: str, head: bytes, body: bytes) -> None:
         memory = self._memory
-        found = _ID.search(head)
+        memory.begin(part)
         answer = memory.answers.get(part, Answer(part=part))
         status = 0 if answer.hang else answer.status
-        memory.arrivals.append(Arrival(part, found[1].decode() if found else "", time.monotonic(), status))
-        memory.begin(part)
+        if answer.fails_every and memory.seen[part] % answer.fails_every == 0:
+            status = 503
+        memory.arrivals.append(_arrival(part, head, body, status))
         self._part = part
         if answer.delay and not answer.hang:
-            asyncio.get_running_loop().call_later(answer.delay, self._answer, status)
+            asyncio.get_running_loop().call_later(answer.delay, self._answer, status, answer.closes)
         elif not answer.hang:
-            self._answer(status)
+            self._answer(status, answer.closes)
 
-    def _answer(self, status: int) -> None:
+    def _answer(self, status: int, closes: bool) -> None:
         if not self._transport.is_closing():
             self._end()
-            self._transport.write(_response(status, b"ok"))
+            self._transport.write(_response(status, b"ok", b"connection: close\r\n" if closes else b""))
+            if closes:
+                self._transport.close()
 
     def _end(self) -> None:
         if self._part is not None:
@@ -134,8 +143,24 @@ class _Connection(asyncio.Protocol):
                 return msgspec.json.encode(memory.account())
 
 
-def _response(status: int, body: bytes) -> bytes:
-    return b"HTTP/1.1 %d Said\r\ncontent-length: %d\r\n\r\n%s" % (status, len(body), body)
+def _arrival(part: str, head: bytes, body: bytes, status: int) -> Arrival:
+    message, attempt = _ID.search(head), _ATTEMPT.search(head)
+    return Arrival(
+        part,
+        message[1].decode() if message else "",
+        time.monotonic(),
+        status,
+        digest(body),
+        int(attempt[1]) if attempt else 0,
+    )
+
+
+def digest(body: bytes) -> str:
+    return hashlib.blake2b(body, digest_size=8).hexdigest()
+
+
+def _response(status: int, body: bytes, more: bytes = b"") -> bytes:
+    return b"HTTP/1.1 %d Said\r\ncontent-length: %d\r\n%s\r\n%s" % (status, len(body), more, body)
 
 
 async def _serve() -> None:

@@ -92,7 +92,7 @@ def postgres_databases(postgres: PostgresServer) -> Iterator[Databases]:
 def postgres_template(postgres: PostgresServer, postgres_databases: Databases) -> str:
     """A migrated database without rows. Copying it is faster than a migration for each test."""
     name = postgres_databases.create()
-    postgres_databases.run(lambda: _migrate(postgres.url(name)))
+    postgres_databases.run(lambda: migrate(postgres.url(name)))
     return name
 
 
@@ -100,11 +100,11 @@ def postgres_template(postgres: PostgresServer, postgres_databases: Databases) -
 def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A migrated SQLite file without rows."""
     made = tmp_path_factory.mktemp("template") / "hookline.db"
-    asyncio.run(_migrate(f"sqlite:///{made}"))
+    asyncio.run(migrate(f"sqlite:///{made}"))
     return made
 
 
-async def _migrate(url: str) -> None:
+async def migrate(url: str) -> None:
     store = await open_store(url, vault=Vault([new_key()]), options=StoreOptions(pool_size=2))
     await store.migrate()
     await store.close()

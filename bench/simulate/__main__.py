@@ -1,6 +1,6 @@
 """Regenerate all files in `docs/simulations/`. One endpoint takes 15 seconds, the fleet a few minutes.
 
-python -m bench.simulate [outage|fleet|all] [--seed N] [--into DIRECTORY]
+python -m bench.simulate [outage|isolation|fleet|all] [--seed N] [--into DIRECTORY]
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bench.simulate.outage import Away, Fragile, Limited
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Run the simulations and write their charts and tables.")
-    parser.add_argument("which", nargs="?", choices=("outage", "fleet", "all"), default="all")
+    parser.add_argument("which", nargs="?", choices=("outage", "isolation", "fleet", "all"), default="all")
     parser.add_argument("--seed", type=int, default=files.SEED)
     parser.add_argument(
         "--into", type=Path, default=files.HERE, help="target directory; a new one starts as a copy of docs/simulations"
@@ -31,6 +31,9 @@ def main() -> None:
         for scenario in (Away, Fragile, Limited):
             with console.status(f"one endpoint: {scenario.__name__.lower()}"):
                 files.write(*files.outage_files(scenario, options.seed), options.into)
+    if options.which in ("isolation", "all"):
+        with console.status("healthy endpoints beside endpoints that hang"):
+            files.write(*files.isolation_files(options.seed), options.into)
     if options.which in ("fleet", "all"):
         numbers = files.Numbers(
             seed=options.seed,

@@ -11,7 +11,7 @@ from msgspec import Struct
 from rich.console import Console
 from rich.progress import Progress
 
-from bench.simulate import fleet, pictures
+from bench.simulate import fleet, isolation, pictures
 from bench.simulate.fleet import Case, Size, Tally
 from bench.simulate.outage import BACKLOGS, Away, Fragile, Scenario, compare, drains
 from bench.simulate.plans import PLANS
@@ -42,6 +42,10 @@ def outage_files(scenario: Scenario, seed: int) -> tuple[dict[str, str], dict[st
     if scenario is Fragile:
         return {"fragile.svg": pictures.fragile_load(outcomes)}, {"fragile": pictures.fragile_table(outcomes)}
     return {"limited.svg": pictures.limited_load(outcomes)}, {"limited": pictures.limited_table(outcomes)}
+
+
+def isolation_files(seed: int) -> tuple[dict[str, str], dict[str, str]]:
+    return {}, {"isolation": pictures.isolation_table(isolation.compare(seed))}
 
 
 def fleet_files(numbers: Numbers) -> tuple[dict[str, str], dict[str, str]]:

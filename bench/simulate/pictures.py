@@ -1,10 +1,10 @@
-"""The charts and tables of both experiments, for `docs/simulations/`."""
+"""The charts and tables of all experiments, for `docs/simulations/`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from bench.simulate import fleet
+from bench.simulate import fleet, isolation
 from bench.simulate.fleet import BACKLOGS, SAMPLE, Case, Tally, percentile
 from bench.simulate.outage import AWAY, MESSAGES, SOON, Drain, Fragile, Limited, Outcome
 from bench.simulate.plans import DEFAULT, EXPONENTIAL, FULL_JITTER
@@ -283,6 +283,22 @@ def latency_table(tallies: Tallies) -> str:
         (f"failing endpoints, {Case.OURS}: from accepted to delivered", *spread(tallies[Case.OURS].latency["sick"]))
     )
     return _table(("time of deliveries to", *(name for _, name in QUARTILES)), rows)
+
+
+def isolation_table(outcomes: Sequence[isolation.Outcome]) -> str:
+    head = ("applications", "endpoints that hang", "half", "99 %", "all", "most in flight to them")
+    return _table(
+        head,
+        (
+            (
+                "one for all endpoints" if one.together else "one for each endpoint",
+                one.crowd.name,
+                *(f"{percentile(one.waits, part):,} ms" for part in (0.5, 0.99, 1.0)),
+                f"{one.most_hanging:,}",
+            )
+            for one in outcomes
+        ),
+    )
 
 
 def recovery_table(tally: Tally) -> str:

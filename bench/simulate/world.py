@@ -20,9 +20,9 @@ from hookline.model.attempts import Sent
 from hookline.model.deliveries import ClaimBatch, LeasedDelivery
 from hookline.model.lanes import Lane
 from hookline.model.policy import CircuitPolicy, RetryPolicy
-from hookline.model.states import Circuit
+from hookline.model.states import Circuit, ErrorKind
 from hookline.model.verdicts import Delivered, Result, Retry
-from hookline.rules.claim.budgets import Slots, fair_quota
+from hookline.rules.claim.budgets import SILENT_AFTER, Slots, fair_quota
 from hookline.rules.claim.division import Division
 from hookline.rules.judge import judge
 from hookline.rules.lane import circuit
@@ -90,7 +90,13 @@ class World:
         self.now = BEGIN
         self.lanes = [Lane(endpoint_no=no, app_no=no // per_application) for no in range(len(endpoints))]
         self.queues: list[list[Row]] = [[] for _ in endpoints]
-        self.slots = Slots(self.worker.slots, lane_limit=self.worker.share, app_part=self.worker.app_share)
+        self.slots = Slots(
+            self.worker.slots,
+            lane_limit=self.worker.share,
+            app_part=self.worker.app_share,
+            silent=self.worker.silent_slots,
+            max_bytes=self.worker.max_bytes,
+        )
         self._tokens: list[tuple[datetime, int, int]] = []
         self._armed: list[datetime | None] = [None] * len(endpoints)  # each lane's earliest token
         self._claimed: list[LeasedDelivery] = []  # deliveries that the current claim has leased
@@ -119,6 +125,9 @@ class World:
             heapq.heappush(self.queues[no], (self.now, next(self._numbers), 0, 0.0, self.now))
         self.wake(no, self.now)
 
+    def _seconds(self) -> float:
+        return (self.now - BEGIN).total_seconds()
+
     def waiting(self) -> int:
         """Return the number of open deliveries."""
         return sum(map(len, self.queues)) + self.slots.used + len(self._done)
@@ -146,8 +155,10 @@ class World:
         if self._claim_at != self.now:
             return  # an earlier claim replaced this one
         self._claim_at = None
+        self.slots.silence(self._seconds())
         if not self.slots.free:
-            return  # no slot is free; the end of a request causes the next claim
+            self._claim_by(self.now + timedelta(seconds=SILENT_AFTER))  # or after the end of a request
+            return
         division = self._divide()
         for _round in range(ROUNDS):
             due = self._due()
@@ -175,7 +186,7 @@ class World:
         return Division(
             now=self.now,
             want=self.slots.free,
-            budgets=self.slots.budgets(),
+            budgets=self.slots.budgets(self._seconds()),
             policy=self.policy,
         )
 
@@ -230,14 +241,15 @@ class World:
             last_delay=last_delay,
         )
         self._claimed.append(job)
-        self.slots.take([job])
+        self.slots.take([job], self._seconds())
         self.watch.started(no, now, probe=admission.probe)
         sent, took = self.endpoints[no].answer(now)
         self.at(now + took, self._finish, (job, sent))
 
     def _finish(self, given: tuple[LeasedDelivery, Sent]) -> None:
         job, sent = given
-        self.slots.give_back(job)
+        answered, timed_out = sent.status is not None, sent.error is ErrorKind.TIMEOUT
+        self.slots.give_back(job, self._seconds(), answered=answered, timed_out=timed_out)
         judgement = judge(sent, job, self.plan.retry, now=self.now, chance=self.chance)
         self._done.append(Result(job=job, attempt_id="", sent=sent, judgement=judgement))
         if not self._recording:
@@ -284,7 +296,8 @@ class World:
         touched |= {no for no in (result.job.endpoint_no for result in results) if unhealthy(self.lanes[no])}
         if not touched:
             return
-        for no, outcomes in outcomes_of(result for result in results if result.job.endpoint_no in touched).items():
+        ended = (result for result in results if result.job.endpoint_no in touched)
+        for no, outcomes in outcomes_of(ended, self.now).items():
             folded = circuit.fold(self.lanes[no], outcomes, now=self.now, policy=self.policy, chance=self.chance)
             self.lanes[no] = folded.lane
             if folded.wake_at is not None:

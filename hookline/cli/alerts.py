@@ -11,7 +11,8 @@ from msgspec import Struct
 from hookline import clock
 from hookline.api.wire.alerts import alert as document
 from hookline.cli import params
-from hookline.cli.command import Command, CommandGroup
+from hookline.cli.command import Command
+from hookline.cli.group import CommandGroup
 from hookline.cli.output import Cell
 from hookline.cli.session import Session
 from hookline.engine.alerting import channels as alert_channels
@@ -91,7 +92,9 @@ async def secret(cmd: Command) -> None:
 
 
 async def _settle(opened: Session) -> None:
-    await alert_channels.settle(opened.store, opened.deps.guard, opened.config.channels)
+    refused = await alert_channels.settle(opened.store, opened.deps.guard, opened.config.channels)
+    for error in refused.values():
+        raise error
 
 
 # ── test ──────────────────────────────────────────────────────────────────────────────────────────────────────────

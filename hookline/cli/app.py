@@ -5,35 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated, NoReturn
+from importlib import import_module
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer import Option
+from typer.core import TyperGroup
+from typer.main import get_group
 
 from hookline import __version__
-from hookline.cli import (
-    alerts,
-    apps,
-    dead_letters,
-    doctor,
-    endpoints,
-    event_types,
-    keys,
-    listen,
-    migrate,
-    operators,
-    outbox,
-    relay,
-    reseal,
-    send,
-    serve,
-    tasks,
-    token,
-    top,
-    trace,
-)
-from hookline.cli.command import CommandGroup
-from hookline.cli.demo import command as demo
+from hookline.cli.group import CommandGroup
 from hookline.errors import HooklineError, InvalidInput, NoSuch
 from hookline.rules.checks.text import clean
 from hookline.services.errors import exit_code
@@ -55,7 +36,78 @@ Exit codes: 0 done · 1 failed · 2 wrong usage, configuration or input · 3 not
 migrated · 5 conflict · 130 interrupted.
 """
 
+# Where each command or group is, and the first sentence of its help. `OnDemand` imports the module of the command that
+# runs and no other, because importing all of them takes half a second.
+COMMANDS = {
+    "serve": ("serve:serve", "Run Hookline: API and dashboard, workers, or both."),
+    "worker": ("serve:worker", "Run workers, which deliver and retry, without the API."),
+    "relay": (
+        "relay:relay",
+        "Relay outboxes and do nothing else, on a machine that reaches the applications' databases.",
+    ),
+    "migrate": ("migrate:migrate", "Update the database to the version of this release."),
+    "backup": ("backup:backup", "Copy the SQLite database to FILE while Hookline runs."),
+    "restore": ("backup:restore", "Put the SQLite database of a backup in place."),
+    "reseal": (
+        "reseal:reseal",
+        "Encrypt every secret with the first key of HOOKLINE_SECRET_KEY, so that older keys can be removed.",
+    ),
+    "token": ("token:token", "Create a token for the API, or a link that signs in to the dashboard."),
+    "send": ("send:send", "Send a message to every matching endpoint of an application."),
+    "listen": ("listen:listen", "Receive webhooks: print each one, verify its signature, and respond as you choose."),
+    "trace": (
+        "trace:trace",
+        "Show the history of one message: publication, endpoints, every attempt and hold, what happens next and why.",
+    ),
+    "top": (
+        "top:top",
+        "Watch rates, backlog, latencies, failing endpoints and alerts of all processes on this database.",
+    ),
+    "doctor": (
+        "doctor:doctor",
+        "Check configuration, database, disk, clock, retries, lanes, endpoints, outboxes and DNS; with --reach, connections.",
+    ),
+    "demo": (
+        "demo.command:demo",
+        "Try Hookline with four simulated customers, endpoints that work, fail, hang and recover, and a stream of messages.",
+    ),
+    "apps": ("apps:app", "Applications: the customers whose endpoints get webhooks."),
+    "endpoints": ("endpoints:app", "Endpoints: the URLs that webhooks go to, and the state of their lanes."),
+    "event-types": ("event_types:app", "Event types: the catalogue that endpoints choose from."),
+    "outbox": (
+        "outbox:app",
+        "The outbox: events that applications have published, and those that could not become messages.",
+    ),
+    "dead": ("dead_letters:app", "Dead letters: deliveries that Hookline has given up, and why."),
+    "alerts": ("alerts:app", "Alerts: which fire, which have fired, and where they are sent."),
+    "tasks": ("tasks:app", "Background tasks: bulk recovery and replay, started over the API."),
+    "keys": ("keys:app", "API keys."),
+    "operators": ("operators:app", "Operators: users who sign in to the dashboard with a password."),
+}
+
+
+class OnDemand(TyperGroup):
+    """The group of all commands. The list of commands in its help and shell completion import no command."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command if name is None else load(name), rest
+
+
+def load(name: str) -> Any:
+    """Import a command or a group of commands, and return it as the object that parses its arguments."""
+    module, _, attribute = COMMANDS[name][0].partition(":")
+    found = getattr(import_module(f"hookline.cli.{module}"), attribute)
+    parent = CommandGroup(rich_markup_mode=None)
+    if isinstance(found, CommandGroup):
+        parent.add_typer(found, name=name)
+    else:
+        parent.command(name)(found)
+    return get_group(parent).commands[name]
+
+
 app = CommandGroup(
+    cls=OnDemand,
     name="hookline",
     help=HELP,
     pretty_exceptions_enable=False,
@@ -79,27 +131,8 @@ def common(
     """Define the options that come before the name of a command."""
 
 
-app.command("serve")(serve.serve)
-app.command("worker")(serve.worker)
-app.command("relay")(relay.relay)
-app.command("migrate")(migrate.migrate)
-app.command("reseal")(reseal.reseal)
-app.command("token")(token.token)
-app.command("send")(send.send)
-app.command("listen")(listen.listen)
-app.command("trace")(trace.trace)
-app.command("top")(top.top)
-app.command("doctor")(doctor.doctor)
-app.command("demo")(demo.demo)
-app.add_typer(apps.app, name="apps")
-app.add_typer(endpoints.app, name="endpoints")
-app.add_typer(event_types.app, name="event-types")
-app.add_typer(outbox.app, name="outbox")
-app.add_typer(dead_letters.app, name="dead")
-app.add_typer(alerts.app, name="alerts")
-app.add_typer(tasks.app, name="tasks")
-app.add_typer(keys.app, name="keys")
-app.add_typer(operators.app, name="operators")
+for _name, (_, _summary) in COMMANDS.items():
+    app.command(_name, help=_summary)(lambda: None)
 
 
 def start() -> None:

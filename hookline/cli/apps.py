@@ -8,7 +8,8 @@ from typer import Argument, Option
 
 from hookline.api import wire
 from hookline.cli import params
-from hookline.cli.command import CommandGroup, CreatingCommand, OrgCommand
+from hookline.cli.command import CreatingCommand, OrgCommand
+from hookline.cli.group import CommandGroup
 from hookline.errors import InvalidInput
 from hookline.model.catalogue import Application, ApplicationChange, NewApplication
 from hookline.services import applications

@@ -14,7 +14,8 @@ from typer import Argument, Option
 
 from hookline.api import wire
 from hookline.cli import INTERRUPTED, params, tasks
-from hookline.cli.command import CommandGroup, OrgCommand
+from hookline.cli.command import OrgCommand
+from hookline.cli.group import CommandGroup
 from hookline.cli.output import Cell, Output, confirm
 from hookline.cli.session import Session
 from hookline.errors import InvalidInput

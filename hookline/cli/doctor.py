@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -34,7 +33,7 @@ from hookline.model.outbox import OutboxView
 from hookline.model.states import Circuit, EndpointStatus
 from hookline.rules import backoff
 from hookline.rules.checks.text import lasting
-from hookline.rules.guard import Guard
+from hookline.rules.guard import Guard, is_address
 from hookline.security import tokens
 from hookline.server.process import open_configured
 from hookline.store import SCHEMA_VERSION, Store
@@ -43,7 +42,7 @@ from hookline.web.public_url import is_loopback
 
 SKEW_WARN, SKEW_FAIL = 1.0, 30.0  # seconds between the database's clock and this machine's
 MAX_NAMES = 50  # maximum number of hosts to resolve or connect to
-MAX_SEALED = 10_000  # the count of the values that one key sealed in one table stops here
+MAX_SEALED = 10_000  # maximum values that are counted for each key in each encrypted column
 SECRETS_BATCH = 500  # endpoints whose secrets are read at once
 LEAST_DISK = 50 * 1024 * 1024  # bytes that SQLite needs for its write-ahead log and a checkpoint
 LOOKUP_TIMEOUT, CONNECT_TIMEOUT = 5.0, 5.0
@@ -200,8 +199,8 @@ def check_version(version: int) -> Check:
 async def _check_clock(store: Store) -> Check:
     """Compare the database's clock with this machine's clock.
 
-    The database's clock schedules attempts. This machine's clock signs them, and receivers refuse a signature whose
-    timestamp is minutes off.
+    The database's clock decides when attempts are due. This machine's clock gives the timestamp of the signature, and
+    receivers refuse a signature whose timestamp is minutes off.
     """
     before = clock.wall()
     theirs = await store.now()
@@ -210,9 +209,10 @@ async def _check_clock(store: Store) -> Check:
 
 
 def check_skew(since_before: float, since_after: float) -> Check:
-    """Check the skew. The arguments are the seconds from this machine's time to the database's time.
+    """Check the skew between the database's clock and this machine's clock.
 
-    This machine's clock is read before and after the database's clock. Without skew, the database's time is between.
+    This machine's clock is read before and after the database's clock. The arguments are the database's time minus each
+    of these two times, in seconds. Without skew, the database's time is between the two times.
     """
     skew = max(0.0, -since_before, since_after)
     if skew < SKEW_WARN:
@@ -267,7 +267,7 @@ def check_keys(seals: Seals) -> Check:
 
 
 def check_tokens(secrets: Sequence[str], known: Sequence[OlderSecret], now: datetime) -> Check:
-    """Say which older token secrets can be removed. Tokens are not stored, so only the last use of a secret is known."""
+    """Say which older token secrets can be removed. Only the last use of a secret is known: tokens are not stored."""
     if len(secrets) == 1:
         return ok("tokens", "one secret of HOOKLINE_JWT_SECRET signs and verifies all tokens")
     by_id = {each.id: each for each in known}
@@ -366,16 +366,8 @@ def hosts(views: Iterable[LaneView]) -> list[tuple[str, int]]:
     return sorted(found)
 
 
-def _is_address(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
 async def _check_dns(config: Config, views: list[LaneView]) -> Check:
-    names = sorted({host for host, _ in hosts(views) if not _is_address(host)})
+    names = sorted({host for host, _ in hosts(views) if not is_address(host)})
     if not names:
         return ok("dns", "no endpoint has a name to look up")
     asked = names[:MAX_NAMES]
@@ -427,7 +419,7 @@ def _check_all(name: str, bad: list[str], count: int, if_good: str, if_bad: str)
 
 async def _connect(config: Config, host: str, port: int) -> str | None:
     """Connect to an address that the guard allows, and send nothing. Return the problem, or None."""
-    found = Answer(addresses=(host,)) if _is_address(host) else (await look_up(config, [host]))[host]
+    found = Answer(addresses=(host,)) if is_address(host) else (await look_up(config, [host]))[host]
     if found.problem:
         return found.problem
     guard = config.guard

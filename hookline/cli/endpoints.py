@@ -10,8 +10,9 @@ from typer import Argument, Option
 from hookline import clock, signing
 from hookline.api import wire
 from hookline.cli import INTERRUPTED, endpoint_state, params, tasks, timeline
-from hookline.cli.command import CommandGroup, OrgCommand
+from hookline.cli.command import OrgCommand
 from hookline.cli.endpoint_state import actor_name, circuit_name
+from hookline.cli.group import CommandGroup
 from hookline.cli.output import Cell, Output
 from hookline.model.endpoints import Endpoint, NewEndpoint, OnDeath, Ordering, Scheme, Secret
 from hookline.model.lanes import LaneEvent, LaneView

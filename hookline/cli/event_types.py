@@ -10,7 +10,8 @@ from typer import Argument, Option
 
 from hookline.api import wire
 from hookline.cli import params
-from hookline.cli.command import CommandGroup, CreatingCommand, OrgCommand
+from hookline.cli.command import CreatingCommand, OrgCommand
+from hookline.cli.group import CommandGroup
 from hookline.cli.output import Output
 from hookline.errors import InvalidInput
 from hookline.model.catalogue import EventType

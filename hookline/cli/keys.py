@@ -9,7 +9,8 @@ from typer import Argument, Option
 
 from hookline.api.wire.keys import api_key, api_key_made
 from hookline.cli import params
-from hookline.cli.command import CommandGroup, CreatingCommand, OrgCommand
+from hookline.cli.command import CreatingCommand, OrgCommand
+from hookline.cli.group import CommandGroup
 from hookline.cli.output import Cell
 from hookline.model.actors import ApiKey, Scope
 from hookline.services import api_keys

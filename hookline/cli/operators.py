@@ -10,7 +10,8 @@ from typing import Annotated
 from typer import Argument, Option
 
 from hookline.cli import params
-from hookline.cli.command import CommandGroup, CreatingCommand, OrgCommand
+from hookline.cli.command import CreatingCommand, OrgCommand
+from hookline.cli.group import CommandGroup
 from hookline.cli.standard_streams import interruptible
 from hookline.errors import InvalidInput
 from hookline.model.actors import Scope

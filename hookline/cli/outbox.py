@@ -13,7 +13,8 @@ from typer import Argument, Option
 
 from hookline import config
 from hookline.cli import params
-from hookline.cli.command import Command, CommandGroup
+from hookline.cli.command import Command
+from hookline.cli.group import CommandGroup
 from hookline.cli.migrate import installed_text
 from hookline.cli.output import Cell, Output, confirm
 from hookline.cli.session import Session
@@ -21,6 +22,7 @@ from hookline.config import shown_url, urls
 from hookline.engine.sources import setup
 from hookline.engine.sources.status import examine
 from hookline.errors import InvalidInput, SourceUnavailable
+from hookline.model.fill import fill
 from hookline.model.outbox import SetAside
 from hookline.outbox.setup import VERSION as OUTBOX_VERSION
 from hookline.outbox.setup import sql as outbox_sql
@@ -53,12 +55,7 @@ async def status(cmd: Command) -> None:
     """
     async with cmd.session() as opened:
         own = await opened.store.repair.outbox()
-        first = Line(
-            outbox=shown_url(opened.config.database_url),
-            waiting=own.waiting,
-            oldest=own.oldest,
-            set_aside=own.set_aside,
-        )
+        first = fill(Line, own, outbox=shown_url(opened.config.database_url))
         lines = [first, *[await _source(opened, url) for url in opened.config.outbox_urls]]
     cmd.out.listing(
         lines,
@@ -75,7 +72,7 @@ async def _source(opened: Session, url: str) -> Line:
         found = await examine(url, opened.store)
     except SourceUnavailable as error:
         return Line(outbox=shown_url(url), error=str(error))
-    return Line(outbox=shown_url(url), waiting=found.waiting, oldest=found.oldest)
+    return fill(Line, found, outbox=shown_url(url))
 
 
 def _status_cells(line: Line) -> tuple[Cell, ...]:

@@ -12,7 +12,6 @@ from typing import TypeVar
 import msgspec
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from hookline.errors import InvalidInput
@@ -134,6 +133,9 @@ class Output:
         if self.as_json or not console.is_terminal:
             yield lambda _done: None
             return
+        # imported here, because few commands show a bar
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=console, transient=True) as bar:
             task = bar.add_task(label, total=total)

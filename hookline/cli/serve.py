@@ -33,6 +33,7 @@ from hookline.server import logs, process, sockets, supervised_worker
 from hookline.server.supervise import Supervisor, gathered_reports
 from hookline.services import organizations
 from hookline.store import Store
+from hookline.store.outage import Outage
 from hookline.web.public_url import is_loopback
 
 
@@ -181,7 +182,7 @@ async def run_server(
             process.opened(config) as store,
             asyncio.TaskGroup() as parts,
         ):
-            await organizations.open_or_create(store, ids.DEFAULT_ORG, await store.now())
+            await Outage(clock.chance).wait_out("start", partial(_create_default, store), leaving)
             tally = Tally(event_types=config.metrics_event_types)
             export = metrics_port.MetricsExport(store, config, tally, fleet)
             parts.create_task(sockets.stop_after(leaving, config.shutdown_delay, stop))
@@ -194,6 +195,10 @@ async def run_server(
             elif role == Role.ALL:
                 parts.create_task(process.work(store, config, stop=stop, tally=tally, traces=traces))
             ready()
+
+
+async def _create_default(store: Store) -> None:
+    await organizations.open_or_create(store, ids.DEFAULT_ORG, await store.now())
 
 
 # ── the first output ──────────────────────────────────────────────────────────────────────────────────────────────

@@ -10,7 +10,8 @@ from typer import Argument, Option
 
 from hookline.api.wire.tasks import task as document
 from hookline.cli import params
-from hookline.cli.command import CommandGroup, OrgCommand
+from hookline.cli.command import OrgCommand
+from hookline.cli.group import CommandGroup
 from hookline.cli.output import Cell
 from hookline.cli.session import Session
 from hookline.errors import Conflict

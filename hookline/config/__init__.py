@@ -4,9 +4,9 @@
 """
 
 from hookline.config.environment import parse
-from hookline.config.loading import load
+from hookline.config.loading import keys_file, load
 from hookline.config.settings import PREFIX, SETTINGS, Config, Setting
 from hookline.config.urls import shown_url
 from hookline.config.writing import table, written
 
-__all__ = ["PREFIX", "SETTINGS", "Config", "Setting", "load", "parse", "shown_url", "table", "written"]
+__all__ = ["PREFIX", "SETTINGS", "Config", "Setting", "keys_file", "load", "parse", "shown_url", "table", "written"]

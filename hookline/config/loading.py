@@ -26,15 +26,22 @@ def load(environ: Mapping[str, str]) -> Config:
     return _with_keys(config, config.database_file)
 
 
+def keys_file(database: Path) -> Path:
+    """Return the path of the file that holds the secrets of a SQLite deployment, unless the environment has them."""
+    return Path(f"{database}.keys")
+
+
 def _with_keys(config: Config, database: Path) -> Config:
-    path = Path(f"{database}.keys")
-    if not database.parent.is_dir():
+    path = keys_file(database)
+    if not os.path.isdir(database.parent):  # noqa: PTH112  `Path.is_dir` raises an error for a name that is too long
         raise ConfigError(f"HOOKLINE_DATABASE_URL: the directory {database.parent} does not exist")
     try:
         if not path.exists():
             _refuse_orphan(database, path)
             _create_keys(path)
         stored = _read_keys(path)
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: not a text file") from None
     except OSError as error:
         raise ConfigError(
             f"{path}: {error.strerror}; set HOOKLINE_JWT_SECRET and HOOKLINE_SECRET_KEY instead"

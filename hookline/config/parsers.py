@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable
 from enum import StrEnum
 from ipaddress import ip_address, ip_network
-from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
@@ -150,7 +149,9 @@ def title(max_length: int) -> Parser:
 
 
 existing_file = text_if(
-    lambda text: Path(text).is_file() and os.access(text, os.R_OK), "the path of a file that this process can read"
+    # `Path.is_file` raises an error for a name that is too long.
+    lambda text: os.path.isfile(text) and os.access(text, os.R_OK),  # noqa: PTH113
+    "the path of a file that this process can read",
 )
 _color = matching(r"#[0-9A-Fa-f]{6}", "a colour such as #1a73e8")
 
@@ -203,8 +204,8 @@ emails = several(
 
 
 def site(text: str) -> str:
-    """Parse the public URL. A path is refused: to a browser, other paths of the host are the same site and share its
-    sessions."""
+    """Parse the public URL. A URL with a path is refused: for a browser, all paths of a host are one site, so other
+    pages on that host could use the sessions of the dashboard."""
     parts = _web_parts(text)
     if parts is None or parts.path.strip("/"):
         raise ValueError(

@@ -15,6 +15,7 @@ from hookline.model.policy import CircuitPolicy, RetryPolicy, Strategy
 from hookline.rules.alerts.conditions import Thresholds
 from hookline.rules.alerts.wording import Channels
 from hookline.rules.checks.message import DAY, LARGEST_PAYLOAD, MAX_PAYLOAD, MAX_SCHEDULE, POLICY_BOUNDS
+from hookline.rules.claim.budgets import LARGE
 from hookline.rules.guard import Guard, Network
 from hookline.rules.units import Parser, duration, size, volume
 
@@ -190,7 +191,11 @@ class Config:
         "",
         "Waits of `fixed` retries: `5s,5m,30m,2h`; the last one repeats.",
     )
-    retry_after_cap: float = setting(_policy("retry_after_cap"), "1h", "Longest `Retry-After` that is honoured.")
+    retry_after_cap: float = setting(
+        _policy("retry_after_cap"),
+        "1h",
+        "Longest wait that a `Retry-After` can cause; a longer one is shortened to this.",
+    )
     circuit_threshold: int = setting(
         parsers.integer(1, 1_000_000), "5", "Failures in a row that open an endpoint's circuit."
     )
@@ -203,7 +208,21 @@ class Config:
         "Time from the opening of a circuit to the first probe. It doubles with each probe that fails.",
     )
     circuit_cooldown_cap: float = setting(duration(0.1, 7 * DAY), "1h", "Upper limit of the time between two probes.")
-    concurrency: int = setting(parsers.integer(1, 10_000), "512", "Slots: requests in flight per worker process.")
+    concurrency: int = setting(
+        parsers.integer(1, 10_000), "512", "Slots: requests in flight per worker process, to endpoints that answer."
+    )
+    silent_concurrency: int = setting(
+        parsers.integer(1, 50_000),
+        "4096",
+        "Further slots per worker process, for endpoints that have not answered yet, or that let requests wait for more than a "
+        "second. Fewer if the limit of open files is low.",
+    )
+    concurrency_bytes: int = setting(
+        size(LARGE, 1 << 40),
+        "64MiB",
+        "Bytes of payloads in flight per worker process, for each of the two kinds of slots. Payloads of up to 16KiB do not "
+        "count.",
+    )
     # The parser returns a number or a fraction. `parse` replaces a fraction by a number of slots.
     lane_share: int = setting(
         parsers.share, "0.25", "Slots that one endpoint may hold: a fraction (`0.25`, `25%`) or a number (`64`)."
@@ -215,7 +234,9 @@ class Config:
         "leave some for the next one. `1`: no limit.",
     )
     lease: float = setting(
-        duration(5, 3600), "60s", "How long a claim is valid; at least 10s more than the request timeout."
+        duration(5, 3600),
+        "60s",
+        "How long a claimed delivery belongs to its worker; at least 10s more than `HOOKLINE_REQUEST_TIMEOUT`.",
     )
     poll_interval: float = setting(
         duration(0.01, 60), "1s", "Longest time that a worker sleeps before it checks for work."
@@ -223,7 +244,8 @@ class Config:
     shutdown_timeout: float = setting(
         duration(0, 3600),
         "25s",
-        "Time to finish the requests in flight after the stop signal; the other deliveries are released.",
+        "Time that a worker has after the stop signal to finish its requests in flight. Shortly before the end of this time, it "
+        "cuts off those that remain, and another worker sends them again.",
     )
     shutdown_delay: float = setting(
         duration(0, 600),
@@ -248,6 +270,11 @@ class Config:
     audit_retention_days: int = setting(parsers.integer(1, 3650), "365", "Days to keep entries of the audit log.")
     idempotency_window: float = setting(duration(60, 30 * DAY), "24h", "How long an idempotency key is valid.")
     pool_size: int = setting(parsers.integer(2, 1000), "10", "Size of the PostgreSQL connection pool of each process.")
+    database_timeout: float = setting(
+        duration(1, 60),
+        "4s",
+        "Maximum time that a request to the API or a page waits for the database. After that, it gets 503.",
+    )
     auto_migrate: bool = setting(
         parsers.flag, "true", "Whether `serve` and `worker` migrate the database when they start."
     )
@@ -294,10 +321,10 @@ class Config:
     )
     alert_backlog: int = _alert(_COUNT, "1000", "more deliveries than this are due and not sent")
     alert_backlog_growing: float = _alert(
-        duration(180, 3600), "5m", "the backlog has grown for this long, and by more than 100"
+        duration(180, 3600), "5m", "the backlog has grown for this long, and by more than 100 deliveries"
     )
     alert_latency: float = _alert(
-        duration(0.01, DAY), "60s", "5 % of the first attempts in five minutes start later than this"
+        duration(0.01, DAY), "60s", "5 % of the first attempts in five minutes start more than this after they were due"
     )
     alert_dead_letters: int = _alert(_COUNT, "10", "more dead letters than this are unresolved")
     alert_dead_letters_critical: int = _alert(

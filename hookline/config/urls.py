@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from urllib.parse import unquote
@@ -52,7 +53,7 @@ def _database(url: str) -> tuple[str, ...]:
     """Return the file, or the hosts and the database name, without user and options."""
     path = sqlite_path(url)
     if path is not None:
-        return ("sqlite", str(path.resolve()))
+        return ("sqlite", os.path.realpath(path))  # `Path.resolve` raises an error for a loop of links
     rest = url.partition("://")[2].partition("#")[0].partition("?")[0]
     hosts, _, name = rest.rpartition("@")[2].partition("/")
     return ("postgresql", *sorted(_host(host) for host in hosts.split(",")), name)

@@ -3,8 +3,6 @@
 Read `page.py` and `app.py` first.
 """
 
-from __future__ import annotations
-
 from hookline.dashboard.app import routes
 
 __all__ = ["routes"]

@@ -13,7 +13,7 @@ from hookline.web.context import WebContext
 
 COOKIE = "notice"
 SECONDS = 60.0
-MAX_WORDS = 300  # characters of a message; it may contain a long URL, and the size of cookies is limited
+MAX_CHARACTERS = 300  # characters of a message; it may contain a long URL, and the size of cookies is limited
 _MAX_COOKIE = 3000  # characters of the cookie that are read; the longest message needs fewer
 
 
@@ -23,7 +23,7 @@ class Notices:
         self._cookies = Cookies(services)
 
     def give(self, answer: Response, notice: str, request: Request, *, portal: bool) -> None:
-        words = notice if len(notice) <= MAX_WORDS else f"{notice[: MAX_WORDS - 1]}…"
+        words = notice if len(notice) <= MAX_CHARACTERS else f"{notice[: MAX_CHARACTERS - 1]}…"
         raw = urlsafe_b64encode(msgspec.json.encode(words)).decode()
         value = f"{raw}.{self._pages.proof('notice', raw)}"
         self._cookies.give(answer, request, COOKIE, value, portal=portal, seconds=SECONDS)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from hookline import signing
 from hookline.engine.sender.curl_handle import USER_AGENT
 from hookline.errors import SignatureError
-from hookline.model.deliveries import LeasedDelivery
+from hookline.model.deliveries import LeasedDelivery, unleased
 from hookline.model.endpoints import Endpoint, Secret
 from hookline.model.messages import Message
 from hookline.rules.guard import is_sensitive
@@ -52,7 +52,7 @@ def _made(endpoint: Endpoint, message: Message, number: int, at: datetime, *, si
         headers={name: HIDDEN if is_sensitive(name) else value for name, value in endpoint.headers.items()},
         secrets=endpoint.secrets if signed else _DUMMY_SECRETS,
     )
-    found = [*_COMMON, *Target(shown).headers(_delivery(endpoint, message, number), at)]
+    found = [*_COMMON, *Target(shown).headers(_delivery(message, number), at)]
     return Request(url=endpoint.url, lines=found if signed else list(_unsigned(found)), signed=signed)
 
 
@@ -62,28 +62,14 @@ def _unsigned(lines: Iterable[str]) -> Iterable[str]:
         yield f"{name}: {ANEW}" if name.lower() in SIGNATURES else line
 
 
-def _delivery(endpoint: Endpoint, message: Message, number: int) -> LeasedDelivery:
-    """Return the delivery that a worker would have leased. Only its headers are used."""
-    at = message.created_at
-    return LeasedDelivery(
-        delivery_id=0,
-        claim=0,
+def _delivery(message: Message, number: int) -> LeasedDelivery:
+    """Return the delivery as a worker would lease it. It is used only to make the headers of the request."""
+    return unleased(
+        message.created_at,
         message_id=message.id,
-        app_no=message.app_no,
-        endpoint_no=endpoint.no,
-        revision=endpoint.revision,
         event_type=message.event_type,
         payload=message.payload or b"",
         attempts=0,
         sent=number - 1,
-        accepted_at=at,
-        expires_at=at,
-        claimed_at=at,
-        lease_until=at,
-        due_at=at,
-        epoch=0,
-        counted=False,
-        probe=False,
-        trigger=0,
         trace=message.trace,
     )

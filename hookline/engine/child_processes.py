@@ -20,6 +20,12 @@ _INHERITED = frozenset({
 _INHERITED_PREFIXES = ("DYLD_", "LC_", "MALLOC_", "PYTHON", "__PYVENV")
 
 
+def max_files() -> int:
+    """Return how many files a process may open after it raised its limit."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return 1 << 20 if hard == resource.RLIM_INFINITY else hard
+
+
 def raised_file_limit(wanted: int) -> int:
     """Raise the limit of open files to `wanted`, or as far as the system allows. Return the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -32,15 +38,22 @@ def raised_file_limit(wanted: int) -> int:
     return wanted if soft == resource.RLIM_INFINITY else soft
 
 
-def spawn(command: Sequence[str]) -> tuple[socket.socket, subprocess.Popen[bytes]]:
-    """Start a process. Return the parent's end of the socket that is the child's standard input, and the process."""
+def spawn(command: Sequence[str], *, inherited: Sequence[int] = ()) -> tuple[socket.socket, subprocess.Popen[bytes]]:
+    """Start a process. Return the parent's end of the socket that is the child's standard input, and the process.
+
+    The child also gets the descriptors in `inherited`, under the same numbers.
+    """
     parent_end, child_end = socket.socketpair()
     try:
         with child_end:
             for end in (parent_end, child_end):
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
             return parent_end, subprocess.Popen(  # noqa: S603
-                command, stdin=child_end.fileno(), stdout=subprocess.DEVNULL, env=_environment()
+                command,
+                stdin=child_end.fileno(),
+                stdout=subprocess.DEVNULL,
+                env=_environment(),
+                pass_fds=inherited,
             )
     except OSError:
         parent_end.close()

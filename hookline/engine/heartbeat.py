@@ -14,8 +14,10 @@ from hookline.observe.pulser import Pulser
 from hookline.observe.tally import Tally
 from hookline.store import Store
 from hookline.store.outage import pause
+from hookline.store.patience import waiting_at_most
 
-FIRST = 1.0  # seconds until the first heartbeat, which shows this process to the others
+FIRST = 1.0  # seconds until the first heartbeat, which shows this process to the others; also after a failed one
+TIMEOUT = 10.0  # maximum seconds of one heartbeat
 
 log = structlog.get_logger()
 
@@ -33,15 +35,18 @@ class Heartbeat:
         while not stop.is_set():
             await pause(wait, stop)
             await self.beat()
-            wait = self._every * self._chance.uniform(0.9, 1.0)
+            wait = (self._every if self._store.writable else min(FIRST, self._every)) * self._chance.uniform(0.9, 1.0)
 
     async def beat(self) -> None:
         """Write one heartbeat. It never raises, because deliveries must go on if it fails."""
         pulser = self._pulser
         try:
             pulse = pulser.pulse(clock.wall())
-            await self._store.monitoring.add_pulse(self.process, pulse, pulser.attempt_counts)
+            with waiting_at_most(TIMEOUT):
+                await self._store.monitoring.add_pulse(self.process, pulse, pulser.attempt_counts)
+            self._store.writable = True
         except StoreUnavailable:
+            self._store.writable = False  # readiness reports it
             return  # the next heartbeat includes these counts; other parts of the process log the outage
         except Exception:
             log.exception("beat_failed")

@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
+from contextvars import Context
 
 import structlog
 from msgspec.structs import replace
@@ -22,6 +23,7 @@ from hookline.errors import HooklineError, StoreUnavailable
 from hookline.model.messages import Accepted, BatchAccepted, IngestStatus, NewBatch, NewMessage
 from hookline.observe.tally import Tally
 from hookline.store import Store
+from hookline.store.patience import CALLER_SECONDS, waiting_at_most
 
 log = structlog.get_logger()
 
@@ -30,6 +32,7 @@ MAX_BYTES = 4 * 1024 * 1024  # maximum payload bytes in one commit
 MAX_DELIVERIES = 2_000  # maximum deliveries of one commit, estimated from the last message of each application
 MAX_WAITING = 20_000  # maximum messages that wait for a commit
 MAX_WAITING_BYTES = 256 * 1024 * 1024
+PER_MESSAGE = 0.01  # seconds that a caller waits longer for each message of its batch, which may have many deliveries
 
 _Given = NewMessage | NewBatch
 _Result = Accepted | BatchAccepted
@@ -44,8 +47,11 @@ class GroupCommit:
     So an application whose messages go to many endpoints does not delay the others.
     """
 
-    def __init__(self, store: Store, *, commits: int = 2, tally: Tally | None = None) -> None:
+    def __init__(
+        self, store: Store, *, commits: int = 2, tally: Tally | None = None, timeout: float = CALLER_SECONDS
+    ) -> None:
         self._store = store
+        self._timeout = timeout  # maximum seconds that a caller waits for its answer, and that one commit takes
         self._tally = tally or Tally()
         self._waiting: dict[int, deque[_Waiting]] = {}  # by application; the first key is the next to be served
         self._twins: dict[
@@ -58,8 +64,8 @@ class GroupCommit:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def submit(self, message: NewMessage) -> Accepted:
-        """Accept one message. Raises `StoreUnavailable` if the database is not reachable or too many callers wait for
-        it."""
+        """Accept one message. Raises `StoreUnavailable` if the database is not reachable, or if too many messages or
+        bytes wait for a commit."""
         result = await self._submit(message)
         assert isinstance(result, Accepted)
         return result
@@ -84,10 +90,16 @@ class GroupCommit:
         self._bytes += size
         try:
             self._enqueue((given, answer))
-            return await answer
+            async with asyncio.timeout(self._seconds(given)):
+                return await answer
+        except TimeoutError:
+            raise StoreUnavailable(f"no COMMIT within {self._seconds(given):g} s (HOOKLINE_DATABASE_TIMEOUT)") from None
         finally:
             self._count -= count
             self._bytes -= size
+
+    def _seconds(self, given: _Given) -> float:
+        return self._timeout + (PER_MESSAGE * len(given.messages) if isinstance(given, NewBatch) else 0.0)
 
     def _enqueue(self, waiting: _Waiting) -> None:
         """Add a request to the queue of its application. If an earlier request with the same idempotency key has no
@@ -102,14 +114,16 @@ class GroupCommit:
         self._waiting.setdefault(given.app_no, deque()).append(waiting)
         if self._free:
             self._free -= 1
-            task = asyncio.create_task(self._commit_groups())
+            # In a context of its own, because it works for other callers too.
+            task = asyncio.create_task(self._commit_groups(), context=Context())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     async def _commit_groups(self) -> None:
         try:
-            while self._waiting:
-                await self._commit(self._next_group())
+            while group := self._next_group():
+                with waiting_at_most(self._seconds(group[0][0])):
+                    await self._commit(group)
         finally:
             self._free += 1
 
@@ -118,25 +132,38 @@ class GroupCommit:
 
         The applications take turns, with one request each, until the commit is full. A request with one message shares
         the commit with others. A batch request has a commit of its own. The first request is taken even if it exceeds
-        the limits of a commit.
+        the limits of a commit. A request whose caller has given up is dropped.
         """
         group: list[_Waiting] = []
         size = cost = 0
         while self._waiting and len(group) < MAX_PER_COMMIT:
             app_no, queue = next(iter(self._waiting.items()))
+            if self._given_up(*queue[0]):
+                self._answer(self._take(app_no, queue), StoreUnavailable("its callers gave up"))
+                continue
             given = queue[0][0]
             size += _size(given)[1]
             cost += self._last_fanout.get(app_no, 1)
             alone = isinstance(given, NewBatch)
             if group and (alone or size > MAX_BYTES or cost > MAX_DELIVERIES):
                 break
-            group.append(queue.popleft())
-            del self._waiting[app_no]
-            if queue:
-                self._waiting[app_no] = queue  # at the end, so that the other applications go first
+            group.append(self._take(app_no, queue))
             if alone:
                 break
         return group
+
+    def _take(self, app_no: int, queue: deque[_Waiting]) -> _Waiting:
+        """Remove the first request of an application. The application's other requests go to the end of the line."""
+        first = queue.popleft()
+        del self._waiting[app_no]
+        if queue:
+            self._waiting[app_no] = queue
+        return first
+
+    def _given_up(self, given: _Given, answer: asyncio.Future[_Result]) -> bool:
+        """Return whether nobody waits for the answer: neither its caller nor a request with the same key."""
+        twins = () if given.idempotency_key is None else self._twins.get(given.idempotency_key, ())
+        return answer.done() and all(twin.done() for _, twin in twins)
 
     async def _commit(self, group: Sequence[_Waiting]) -> None:
         """Commit a group in one transaction. If it fails, commit its halves, so that each caller gets only its own
@@ -145,6 +172,7 @@ class GroupCommit:
         try:
             results = await self._store_all([given for given, _ in group])
         except StoreUnavailable as error:
+            self._store.writable = False
             for waiting in group:
                 self._answer(waiting, error)
         except Exception as error:
@@ -155,6 +183,7 @@ class GroupCommit:
             await self._commit(group[:middle])
             await self._commit(group[middle:])
         else:
+            self._store.writable = True
             self._tally.ingested(sum(map(_accepted, results)), monotonic() - began)
             if log.is_enabled_for(logging.DEBUG):
                 _log_accepted(results, [given for given, _ in group])

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 import structlog
 from msgspec import Struct
 
-from hookline import ids
 from hookline.clock import monotonic
+from hookline.engine import deaths
 from hookline.errors import StoreUnavailable
 from hookline.model.sweep import SweepReport
 from hookline.observe.attempt_log import loggable
@@ -52,6 +52,7 @@ class Sweeper:
         self._chores: list[tuple[float, Callable[[], Awaitable[SweepReport | None]]]] = [
             (every, self._leases),
             (every, lambda: store.upkeep.sweep_expired(BATCH)),
+            (every * 5, lambda: store.upkeep.sweep_clock(BATCH)),
             (every * 5, lambda: store.upkeep.sweep_deleted(BATCH)),
             (every * 60, self._failing),
             (every * 60, store.upkeep.retire),
@@ -73,7 +74,7 @@ class Sweeper:
             await pause(max(0.01, min(self._due) - monotonic()), stop)
 
     async def once(self) -> None:
-        """Run every chore that is due. A chore that filled its batch runs again in the next round."""
+        """Run every periodic job (chore) that is due. A chore that handled a full batch is due again at once."""
         for index, (interval, chore) in enumerate(self._chores):
             if self._due[index] > monotonic():
                 continue
@@ -84,15 +85,14 @@ class Sweeper:
             self._outage.passed()
             self._tally.swept(report)
             await self._log(report)
-            if max(report.leases, report.expired, report.deleted, report.retired) >= BATCH:
+            if max(report.leases, len(report.deaths), report.retired) >= BATCH or _moving(report):
                 self._due[index] = monotonic()
 
     async def _leases(self) -> SweepReport | None:
-        # While the database was not reachable, workers could not record outcomes. Give them the length of one lease to
-        # do so now, before their leases count as expired.
-        if not self._outage.healthy_for(self._settings.lease):
-            return None
-        return await self._store.upkeep.sweep_leases(BATCH)
+        """Return lost leases. While the database was not reachable, workers could not record outcomes: they get the
+        length of one lease to do so."""
+        overdue = self._outage.lease_overdue(self._settings.lease)
+        return None if overdue is None else await self._store.upkeep.sweep_leases(BATCH, overdue=overdue)
 
     async def _failing(self) -> SweepReport:
         settings = self._settings
@@ -105,23 +105,12 @@ class Sweeper:
 
     async def _log(self, report: SweepReport) -> None:
         numbers = {event.endpoint_no for event in report.events} | {death.endpoint_no for death in report.deaths}
-        names = (
-            {endpoint.no: endpoint.id for endpoint in await self._store.catalogue.endpoints_for(numbers)}
-            if numbers
-            else {}
-        )
-        if self._traces is not None and report.deaths:
-            self._traces.died(report.deaths, names)
+        names = await deaths.endpoint_names(self._store, numbers)
         for event in report.events:
             log.warning(str(event.kind), endpoint=names.get(event.endpoint_no), cause=loggable(event.cause))
-        for death in report.deaths:
-            log.warning(
-                "delivery_died",
-                message=death.message_id,
-                dead_letter=f"{ids.DEAD_LETTER}{death.delivery_id}",
-                endpoint=names.get(death.endpoint_no),
-                reason=death.reason.value,
-            )
+        deaths.report(report.deaths, names, self._traces)
+        if report.set_back:
+            log.warning("clock_set_back", seconds=round(report.set_back, 1))
         if report.leases:
             log.warning("leases_expired", count=report.leases)
         if report.dead_expired:
@@ -130,3 +119,8 @@ class Sweeper:
             log.info("history_retired", rows_or_partitions=report.retired)
         if report.repaired:
             log.error("lanes_repaired", count=report.repaired)
+
+
+def _moving(report: SweepReport) -> bool:
+    """Return whether stored times are still being moved after the database's clock was set back."""
+    return report.set_back > 0 or report.moved > 0

@@ -12,8 +12,10 @@ from datetime import datetime, timedelta
 
 import structlog
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hookline import clock, ids
+from hookline.engine import deaths
 from hookline.engine.recorder import Recorder
 from hookline.engine.sender.process import SenderProcess
 from hookline.engine.sender.protocol import Request, Results
@@ -24,12 +26,13 @@ from hookline.model.attempts import Sent
 from hookline.model.deliveries import LeasedDelivery
 from hookline.model.policy import RetryPolicy
 from hookline.model.states import ErrorKind, Health
+from hookline.model.sweep import Death
 from hookline.model.verdicts import Judgement, Result, Retry
 from hookline.observe.attempt_log import AttemptLog
 from hookline.observe.tally import Tally
 from hookline.observe.traces import Traces
 from hookline.rules import backoff
-from hookline.rules.claim.budgets import Slots
+from hookline.rules.claim.budgets import LARGE, SILENT_AFTER, Slots
 from hookline.rules.judge import judge
 from hookline.rules.request import Target
 from hookline.store import Store
@@ -42,7 +45,6 @@ _RETRIED_AT_ONCE = frozenset({ErrorKind.REFUSED, ErrorKind.RESET, ErrorKind.NETW
 
 LEASE_MARGIN = 5.0  # seconds between the request's deadline and the end of the lease, in which the outcome is recorded
 UNARMED_POLL = 0.005  # seconds between claims while publishers do not notify this worker of new work
-MAX_FRESH = 10_000  # maximum deliveries in `Worker._fresh`
 LOCKED_POLL = 0.001  # seconds until the next claim while another worker holds the lock of a wake token that is due
 # Each race for a wake token that a worker loses in a row doubles the delay before its next claim, at most this many
 # times.
@@ -54,7 +56,9 @@ MAX_UNRECORDED = 4  # outcomes that may wait in memory, as a multiple of the slo
 
 
 class WorkerSettings(Struct, frozen=True, kw_only=True):
-    slots: int = 512  # maximum requests in flight
+    slots: int = 512  # maximum requests in flight to endpoints that answer
+    silent_slots: int = 4096  # maximum requests in flight to all other endpoints
+    max_bytes: int = 64 << 20  # maximum bytes of large payloads in flight, for each of the two kinds of endpoints
     share: int = 128  # maximum slots of this worker that one lane may hold
     app_share: float = 0.75  # part of the slots that a single busy application may hold; see `rules/claim/budgets.py`
     deadline: float = 30.0  # seconds that one request may take in all
@@ -73,14 +77,15 @@ class InFlight(Struct, eq=False):
     resent: bool = False  # the request failed before any of it was sent, and was submitted a second time
 
     def database_now(self) -> datetime:
-        """Return the current time by the database's clock: the time of the lease plus the time since then."""
+        """Return the current time by the database's clock: the time of the claim plus the time since the claim."""
         return self.job.claimed_at + timedelta(seconds=max(0.0, clock.monotonic() - self.claimed))
 
 
 class Worker:
     """Delivers messages. A process has one worker.
 
-    `run` returns after `stop` is set and the delivery of every lease is recorded or released.
+    After `stop` is set, `run` records or releases every delivery that the worker has leased, and returns. Deliveries
+    that are still left at the end of the drain time are retried when their leases expire.
     """
 
     def __init__(
@@ -100,21 +105,26 @@ class Worker:
         self._outage = outage
         self._chance = chance
         self._tally = tally or Tally()
-        self._tally.slots += settings.slots
+        self._tally.slots += settings.slots + settings.silent_slots
         self._targets = Targets(store)
         self._freed = asyncio.Event()
         self._traces = traces
-        self._slots = Slots(settings.slots, lane_limit=settings.share, app_part=settings.app_share)
+        self._slots = Slots(
+            settings.slots,
+            lane_limit=settings.share,
+            app_part=settings.app_share,
+            silent=settings.silent_slots,
+            max_bytes=settings.max_bytes,
+        )
         self._recorder = Recorder(
             store, self._slots, outage, self._freed.set, self._targets.name_of, self._tally, journal, traces
         )
         self._sender = SenderProcess(sender, self._judge_all)
         self._claimed_at = 0.0  # time of the last claim; monotonic
         self._settle_until: float | None = None  # monotonic; until then, the next claim may wait for more free slots
-        self._fresh: set[int] = set()  # deliveries whose next attempt by this worker uses a new connection
         self._next_in: float | None = None  # seconds from the last claim to the time of the next wake token
         self._expects_token = False  # the worker sleeps, or has slept, until a wake token is due
-        self._lost_races = 0  # sleeps in a row after which another worker had taken the wake token
+        self._lost_races = 0  # how often in a row the worker woke for a wake token that another worker had taken
         self._stopping = False
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -166,11 +176,12 @@ class Worker:
             await pause(START_POLL, self._sender.ready)
             return False
         slots = self._slots
+        slots.silence(clock.monotonic())
         if slots.usable >= slots.total / 4 and self._recorder.waiting < slots.total * MAX_UNRECORDED:
             return True
         self._freed.clear()
         if slots.free <= 0 or self._recorder.waiting >= slots.total * MAX_UNRECORDED:
-            await self._freed.wait()
+            await pause(SILENT_AFTER, self._freed)  # meanwhile a lane that hangs may become silent, and free its slots
             return False
         seconds = self._settle_time()
         await pause(seconds, self._freed)
@@ -180,11 +191,12 @@ class Worker:
     def _settle_time(self) -> float:
         """Return how many seconds to wait for more free slots.
 
-        Usually the worker waits `SETTLE` seconds, and again `SETTLE` seconds after each slot that becomes free. All
-        these waits before one claim take at most `MAX_SETTLE` seconds together.
+        Usually the worker waits `SETTLE` seconds. If a slot becomes free meanwhile, it waits `SETTLE` seconds again.
+        All waits before one claim take at most `MAX_SETTLE` seconds together.
 
-        If an application has used up its share of the slots, the free slots are for other applications. They need not
-        wait until requests of the first application end, so the wait ends `SETTLE` seconds after the last claim.
+        If an application has used up its share of the slots, the free slots are for other applications. Requests
+        of that application that end must not prolong the wait. So the worker waits only until `SETTLE` seconds after
+        its last claim.
         """
         now = clock.monotonic()
         if self._slots.apps_in_line:
@@ -196,7 +208,7 @@ class Worker:
     async def _claim(self) -> int:
         """Claim a batch and submit it to the sender. Return its size."""
         began = clock.monotonic()
-        batch = await self._store.pipeline.claim(self._slots.free, self._slots.budgets())
+        batch = await self._store.pipeline.claim(self._slots.free, self._slots.budgets(began))
         self._outage.passed()
         self._tally.claimed(batch, clock.monotonic() - began)
         self._slots.line_up(batch)
@@ -205,7 +217,14 @@ class Worker:
         self._count_lost_races(bool(batch.jobs))
         if batch.jobs:
             await self._send(batch.jobs, began)
+        if batch.deaths:
+            await self._report_deaths(batch.deaths)
         return len(batch.jobs)
+
+    async def _report_deaths(self, died: Sequence[Death]) -> None:
+        self._tally.died(died)
+        names = await deaths.endpoint_names(self._store, {death.endpoint_no for death in died})
+        deaths.report(died, names, self._traces)
 
     def _count_lost_races(self, claimed_some: bool) -> None:
         if claimed_some:
@@ -237,7 +256,7 @@ class Worker:
                 self._recorder.give_back(job)
             self._recorder.flush()
             raise
-        self._slots.take(jobs)
+        self._slots.take(jobs, clock.monotonic())
         self._tally.in_flight += len(jobs)
         self._submit([self._attempt(job, claimed) for job in jobs])
 
@@ -263,17 +282,9 @@ class Worker:
         startable_for = lease - self._settings.deadline - LEASE_MARGIN
         return InFlight(job, self._targets.get(job.endpoint_no), claimed, claimed + startable_for)
 
-    def _needs_new_connection(self, attempt: InFlight) -> bool:
-        """Return whether the request must use a new connection. It must if this attempt failed before any of it was
-        sent, or if the connection of the delivery's previous attempt broke: other open connections may be dead too."""
-        if attempt.job.delivery_id not in self._fresh:
-            return attempt.resent
-        self._fresh.discard(attempt.job.delivery_id)
-        return True
-
     def _request(self, attempt: InFlight) -> Request:
-        """Return the signed request. It is signed with the current time, because it starts now or after a DNS
-        look-up."""
+        """Return the signed request. The signed timestamp is the current time. The request starts at once, or after a
+        DNS look-up."""
         target = attempt.target
         if target is None or not target.endpoint.secrets:
             problem = target.endpoint.status_reason if target is not None else "the endpoint was deleted"
@@ -285,7 +296,7 @@ class Worker:
             headers=target.headers(attempt.job, clock.wall(), trace),
             body=attempt.job.payload,
             deadline=self._settings.deadline,
-            fresh=self._needs_new_connection(attempt),
+            fresh=attempt.resent,
             start_before=attempt.send_before,
         )
 
@@ -293,12 +304,18 @@ class Worker:
 
     def _judge_all(self, results: Results) -> None:
         attempt: InFlight
+        now = clock.monotonic()
         for attempt, sent in results:
             if self._may_resend(attempt, sent):
                 attempt.resent = True
                 self._submit([attempt])
                 continue
-            self._slots.give_back(attempt.job)
+            self._slots.give_back(
+                attempt.job,
+                now,
+                answered=sent.status is not None,
+                timed_out=sent.error is ErrorKind.TIMEOUT,
+            )
             self._tally.in_flight -= 1
             try:
                 cut_off = self._was_cut_off(sent)
@@ -307,13 +324,13 @@ class Worker:
                 else:
                     self._recorder.add(self._result(attempt, sent, cut_off))
             except Exception:
-                # A bug in Hookline. Go on with the other results. The lease of this delivery expires: it is retried.
+                # A bug in Hookline. Go on with the other results. This delivery is retried when its lease expires.
                 log.exception("judge_failed", message=attempt.job.message_id)
         self._recorder.flush()
         self._freed.set()
 
     def _was_cut_off(self, sent: Sent) -> bool:
-        """Return whether this worker ended the request: it was too late to start it, or the worker is stopping."""
+        """Return whether this worker ended the request: the request was not started, or the worker is stopping."""
         if sent.status is not None:
             return False
         return sent.error is None or (self._stopping and sent.error is ErrorKind.NETWORK)
@@ -338,16 +355,15 @@ class Worker:
         last_left = False
         if isinstance(judgement.verdict, Retry):
             last_left = judgement.verdict.spends and job.attempts + 2 == policy.max_attempts
-            if judgement.verdict.fresh and len(self._fresh) < MAX_FRESH:
-                self._fresh.add(job.delivery_id)
         return Result(
-            job=job,
+            job=_without_large_payload(job),
             attempt_id=ids.mint(ids.ATTEMPT, sent.started_at),
             sent=sent,
             judgement=judgement,
             ended_at=now,
             last_left=last_left,
-            # The end of a pause restarts the time budget. So the budget's start says when the delivery became ready.
+            # The time budget starts again when a pause ends. So the delivery was not ready before the budget's start,
+            # which is `max_age` before its end.
             ready_at=max(job.due_at, job.expires_at - timedelta(seconds=policy.max_age)),
         )
 
@@ -377,6 +393,12 @@ class Worker:
                 count=self._recorder.abandon(),
                 what="their leases expire, and the deliveries are retried",
             )
+
+
+def _without_large_payload(job: LeasedDelivery) -> LeasedDelivery:
+    """Cut off a large payload, because results may wait in memory for a long time while the database is away. The
+    attempt log shows only the beginning."""
+    return replace(job, payload=job.payload[:LARGE]) if len(job.payload) > LARGE else job
 
 
 def _unsendable(detail: str) -> Sent:

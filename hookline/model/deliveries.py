@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping
 from datetime import datetime
+from typing import Any
 
 from msgspec import Struct
 
 from hookline.model.policy import PolicyOverride
 from hookline.model.states import DeliveryState, Reason
+from hookline.model.sweep import Death
 
 
 class DeliveryFields(Struct, frozen=True, kw_only=True):
@@ -51,21 +54,51 @@ class LeasedDelivery(DeliveryFields, frozen=True, kw_only=True):
     epoch: int  # the lane's epoch at the time of the claim
     counted: bool  # the lease is included in `lane.in_flight`
     probe: bool
-    trigger: int  # 0: scheduled; 1: sent again by a person
+    trigger: int  # why it is sent. 0: the message was accepted; 1: a user asked for a replay, resend or test message
     policy: PolicyOverride | None = None
     last_delay: float = 0.0  # seconds before this attempt; decorrelated jitter computes the next delay from it
     ordering_key: str | None = None  # later deliveries with the same key wait until this delivery has ended
     trace: str | None = None  # trace context of the message
 
 
+_TIMES = ("accepted_at", "expires_at", "claimed_at", "lease_until", "due_at")
+
+
+def unleased(at: datetime, **given: Any) -> LeasedDelivery:
+    """Return a delivery that no worker has leased, to make or judge a request as a worker would at this time. Fields
+    that are not given are 0, or `at`."""
+    zeros = dict.fromkeys(("delivery_id", "claim", "app_no", "endpoint_no", "revision", "epoch", "trigger"), 0)
+    flags = {"counted": False, "probe": False}
+    return LeasedDelivery(**{**zeros, **flags, **dict.fromkeys(_TIMES, at), **given})
+
+
+class ByteBudget(Struct, frozen=True, kw_only=True):
+    """How many more bytes of large payloads may be in flight in one pool of slots."""
+
+    free: float = math.inf
+    by_app: Mapping[int, int] = {}  # bytes of large payloads in flight, by application
+
+
 class SlotBudgets(Struct, frozen=True, kw_only=True):
-    """How many of a worker's slots a lane and an application may hold, and how many they hold now."""
+    """How many of a worker's slots a lane and an application may hold, and how many they hold now.
+
+    Lanes whose endpoints answer share one pool of slots. All other lanes share the pool of silent lanes.
+    """
 
     lane_limit: int  # maximum number of slots that one lane may hold
     held_by_lane: Mapping[int, int] = {}  # requests in flight, by endpoint
-    app_part: float = 1.0  # maximum part of all slots that one application may hold, from 0 to 1; 1 is no limit
-    held_by_app: Mapping[int, int] = {}  # requests in flight, by application
+    app_part: float = 1.0  # maximum part of a pool that one application may hold, from 0 to 1; 1 is no limit
+    held_by_app: Mapping[int, int] = {}  # requests in flight to endpoints that answer, by application
+    # Endpoints that answer, each with the maximum number of slots that its lane may hold. None: all, with `lane_limit`.
+    windows: Mapping[int, int] | None = None
+    silent_windows: Mapping[int, int] = {}  # the same for endpoints that do not answer
+    first_window: int = 1  # the same for an endpoint of which the worker knows nothing; it counts as silent
+    silent_free: int = 0  # free slots of the pool of silent lanes
+    silent_by_app: Mapping[int, int] = {}  # requests in flight to silent lanes, by application
     waiting: int = 0  # lanes that still wait because an earlier claim had no slots for them
+    bytes: ByteBudget = ByteBudget()  # large payloads to endpoints that answer
+    silent_bytes: ByteBudget = ByteBudget()  # large payloads to silent lanes
+    heavy: Collection[int] = ()  # endpoints whose next delivery has a large payload that did not fit an earlier claim
 
 
 class ClaimBatch(Struct, frozen=True, kw_only=True):
@@ -75,3 +108,5 @@ class ClaimBatch(Struct, frozen=True, kw_only=True):
     # Endpoints that got nothing because a budget was used up. The value is the application, if its budget was used up,
     # or None if it was the budget of the lane.
     refused: dict[int, int | None] = {}
+    heavy: Collection[int] = ()  # endpoints of `refused` that wait because too many bytes are in flight
+    deaths: tuple[Death, ...] = ()  # deliveries that were due, but their time budget was over

@@ -8,26 +8,16 @@ from msgspec import Struct
 
 
 class Backlog(Struct, frozen=True, kw_only=True):
-    """The backlog of one organization or application. `waiting` and `held` are each counted up to a limit."""
+    """The backlog of one organization or application. `waiting` and `held` are each counted up to a limit.
+
+    `Depths` says when a lane is held back.
+    """
 
     lanes: int
     held_lanes: int
     waiting: int  # deliveries in lanes that are not held back, due or not
-    # Deliveries in lanes that are held back: paused, disabled, waiting for a Retry-After, or with an open circuit.
-    held: int
-    oldest_due: datetime | None  # due time of the oldest delivery in lanes that are not held back
-
-
-class Counts(Struct, frozen=True, kw_only=True):
-    """Number of open deliveries by state, of dead letters, and of lanes with an open circuit."""
-
-    pending: int
-    scheduled: int
-    queued: int
-    delivering: int
-    dead: int
-    lanes_open: int
-    oldest_due: datetime | None
+    held: int  # deliveries in lanes that are held back, due or not
+    oldest_due: datetime | None  # earliest due time of a delivery in lanes that are not held back
 
 
 class Depths(Struct, frozen=True, kw_only=True):
@@ -36,15 +26,15 @@ class Depths(Struct, frozen=True, kw_only=True):
     A lane is held back while it is paused or disabled, waits for a Retry-After, or has an open or half-open circuit.
     """
 
-    at: datetime  # by the database's clock
+    at: datetime  # when the counting started, by the database's clock
     seconds: float  # how long the counting took
-    states: dict[str, int]  # open deliveries: pending, scheduled, delivering, queued
+    states: dict[str, int]  # number of open deliveries by state: pending, scheduled, delivering, queued
     due: int  # deliveries that are due, in lanes that are not held back
-    oldest_due: datetime | None  # due time of the oldest delivery that `due` counts
+    oldest_due: datetime | None  # earliest due time of the deliveries that `due` counts
     held: int  # deliveries that wait in lanes that are held back, due or not
     dead: dict[str, int]  # unresolved dead letters, by reason
     circuits: dict[str, int]  # active lanes by circuit: closed, open, half_open, recovering
-    lanes: dict[str, int]  # lanes that are paused, disabled, held (by a Retry-After) or slowed; a lane may count twice
+    lanes: dict[str, int]  # number of lanes: paused, disabled, held (by a Retry-After), slowed; a lane may count twice
     outbox_waiting: int  # rows that wait in this database's outbox, counted up to a limit
     outbox_oldest: datetime | None  # when the oldest waiting outbox row was written
     outbox_set_aside: int  # outbox rows that were set aside, counted up to a limit

@@ -24,14 +24,15 @@ class EventFields(Struct, frozen=True, kw_only=True):
 
 
 class NewMessage(EventFields, frozen=True, kw_only=True):
-    """One event to accept. Its id is known before COMMIT, so that the caller can look it up if the database's answer
-    is lost."""
+    """One event to accept. It gets its message id before COMMIT, so that the store can look up the message if the
+    database's answer to COMMIT is lost."""
 
     id: str
     app_no: int
     payload: bytes  # exactly the bytes that the publisher sent; they are stored, signed and delivered unchanged
     idempotency_key: bytes | None = None  # hash of organization, application, path and key
     idempotency_body: bytes | None = None  # hash of the request body
+    age: float = 0.0  # seconds that the event waited in an outbox; they count against its time budget
 
 
 class IngestStatus(StrEnum):
@@ -90,7 +91,9 @@ class MessageSearch(MessageFilter, frozen=True, kw_only=True):
 
     app_no: int | None = None  # None means every application of the organization
     ref: str | None = None  # a message id or an event id
-    state: str | None = None  # delivered (all deliveries), open or dead (at least one), none (no endpoint matched)
+    # "delivered": all deliveries are delivered. "open": at least one delivery is open. "dead": at least one delivery is
+    # dead. "none": the message has no deliveries.
+    state: str | None = None
 
 
 class FoundMessage(Struct, frozen=True, kw_only=True):

@@ -15,8 +15,9 @@ class OutboxRow(EventFields, frozen=True, kw_only=True):
     id: int  # number of the row in that outbox
     app: str  # id or uid of the Hookline application
     payload: bytes
-    event_id: str | None  # the same in every copy of the event; None only in Hookline's own database
+    event_id: str | None  # the same in every copy of the event; only rows in Hookline's own database may have None
     org_id: str | None = None
+    age: float = 0.0  # seconds since it was published, by the clock of its own database
     fault: str | None = None  # why the row could not be read; the relay will set it aside
 
 

@@ -27,12 +27,22 @@ class Death(Struct, frozen=True, kw_only=True):
 
 class SweepReport(Struct, frozen=True, kw_only=True):
     leases: int = 0  # deliveries that became pending again because their lease had expired
-    expired: int = 0  # deliveries that died because their time budget ended
-    deleted: int = 0  # deliveries that died because their endpoint was deleted
     retired: int = 0  # rows or partitions that retention deleted
     repaired: int = 0  # lanes with due deliveries but without a wake token; a number above 0 means a bug
     paused: int = 0
     disabled: int = 0
     events: tuple[LaneEvent, ...] = ()
-    deaths: tuple[Death, ...] = ()  # one entry for each delivery that `expired` and `deleted` count
+    deaths: tuple[Death, ...] = ()
+    set_back: float = 0.0  # seconds by which the database's clock was set back
+    moved: int = 0  # deliveries whose times were moved back with the clock
     dead_expired: int = 0  # unresolved dead letters that retention deleted
+
+    @property
+    def expired(self) -> int:
+        """Number of deliveries that died because their time budget ended."""
+        return sum(death.reason == Reason.BUDGET_EXHAUSTED for death in self.deaths)
+
+    @property
+    def deleted(self) -> int:
+        """Number of deliveries that died because their endpoint was deleted."""
+        return sum(death.reason == Reason.ENDPOINT_DELETED for death in self.deaths)

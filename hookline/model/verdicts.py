@@ -19,7 +19,6 @@ class Delivered(Struct, frozen=True, kw_only=True, tag=True):
 class Retry(Struct, frozen=True, kw_only=True, tag=True):
     at: datetime
     spends: bool = True  # the attempt counts against `max_attempts`
-    fresh: bool = False  # retry at once, on a new connection
     delay: float = 0.0  # seconds until the retry, with jitter; decorrelated jitter computes the next delay from it
 
 
@@ -48,7 +47,7 @@ class Result(Struct, frozen=True, kw_only=True):
     sent: Sent
     judgement: Judgement
     ended_at: datetime | None = None  # when the response was complete, by the database's clock
-    last_left: bool = False  # the policy allows only one more attempt
+    last_left: bool = False  # the attempt failed, and the policy allows only one further attempt
     ready_at: datetime | None = None  # when the delivery was due, or when its endpoint was resumed, if that was later
 
 

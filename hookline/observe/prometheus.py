@@ -1,7 +1,7 @@
 """The `/metrics` page: counters of the process, its current state, and the last sample of the database.
 
-This module does not query the database. prometheus-client formats the text. The counters are our own, because they are
-ten times faster.
+This module does not query the database. prometheus-client formats the text. The counters are Hookline's own, because
+they are ten times faster than those of prometheus-client.
 """
 
 from __future__ import annotations
@@ -10,14 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate
 
 from msgspec import Struct
-from prometheus_client import exposition
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    InfoMetricFamily,
-    Metric,
-)
+from prometheus_client import core, exposition
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
@@ -83,7 +76,7 @@ class _ViewCollector(Collector):
     def __init__(self, view: View) -> None:
         self._view = view
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[core.Metric]:
         yield from map(_measured, self._view.report.snapshot.values())
         yield from _of_process(self._view)
         if self._view.sample is not None:
@@ -93,14 +86,14 @@ class _ViewCollector(Collector):
 # ── counters and histograms ──
 
 
-def _measured(measured: Measured) -> Metric:
+def _measured(measured: Measured) -> core.Metric:
     family = measured.family
     if not family.bounds:
-        counter = CounterMetricFamily(family.name, family.help, labels=family.labels)
+        counter = core.CounterMetricFamily(family.name, family.help, labels=family.labels)
         for series in measured.series:
             counter.add_metric(series.labels, series.values[0])
         return counter
-    histogram = HistogramMetricFamily(family.name, family.help, labels=family.labels)
+    histogram = core.HistogramMetricFamily(family.name, family.help, labels=family.labels)
     bounds = [*map(str, family.bounds), "+Inf"]
     for series in measured.series:
         buckets = list(zip(bounds, accumulate(series.values[:-1]), strict=True))
@@ -111,8 +104,8 @@ def _measured(measured: Measured) -> Metric:
 # ── gauges ──
 
 
-def _of_process(view: View) -> Iterator[Metric]:
-    build = InfoMetricFamily("hookline_build", "The running release and its database engine.")
+def _of_process(view: View) -> Iterator[core.Metric]:
+    build = core.InfoMetricFamily("hookline_build", "The running release and its database engine.")
     build.add_metric((), {"version": view.version, "engine": view.engine})
     yield build
     report = view.report
@@ -121,7 +114,7 @@ def _of_process(view: View) -> Iterator[Metric]:
     yield _one("hookline_slots", "Maximum number of requests in flight.", report.slots)
 
 
-def _of_database(sample: Sample, report: Report) -> Iterator[Metric]:
+def _of_database(sample: Sample, report: Report) -> Iterator[core.Metric]:
     """Return metrics of the database. Every process reports the same values: aggregate them with max, not with sum."""
     depths = sample.depths
     yield _one("hookline_sample_age_seconds", "Time since the database was sampled.", monotonic() - sample.read_at)
@@ -146,7 +139,7 @@ def _firing(depths: Depths) -> dict[str, int]:
     return {each: sum(alert.get(each, 0) for alert in depths.alerts.values()) for each in SEVERITIES}
 
 
-def _of_endpoints(endpoints: Mapping[str, list[int]]) -> Iterator[Metric]:
+def _of_endpoints(endpoints: Mapping[str, list[int]]) -> Iterator[core.Metric]:
     if endpoints:
         about = "Attempts within five minutes at the endpoints that failed most."
         yield _by("hookline_endpoint_attempts", about, "endpoint", {name: sum(row) for name, row in endpoints.items()})
@@ -154,12 +147,12 @@ def _of_endpoints(endpoints: Mapping[str, list[int]]) -> Iterator[Metric]:
         yield _by("hookline_endpoint_failures", about, "endpoint", {name: row[1] for name, row in endpoints.items()})
 
 
-def _one(name: str, about: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, about, value=value)
+def _one(name: str, about: str, value: float) -> core.Metric:
+    return core.GaugeMetricFamily(name, about, value=value)
 
 
-def _by(name: str, about: str, label: str, values: Mapping[str, float]) -> Metric:
-    gauge = GaugeMetricFamily(name, about, labels=(label,))
+def _by(name: str, about: str, label: str, values: Mapping[str, float]) -> core.Metric:
+    gauge = core.GaugeMetricFamily(name, about, labels=(label,))
     for key, value in values.items():
         gauge.add_metric((key,), value)
     return gauge

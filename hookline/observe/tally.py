@@ -1,7 +1,7 @@
 """Counters of this process since it started. Each stage of the flow calls one method per batch.
 
-`/metrics` and pulses show these numbers. Labels are fixed words, never a URL or an id. The first event types have
-labels of their own, all others share the label `other`.
+`/metrics` and pulses show these numbers. The values of a label are few, and never a URL or an id. The first event types
+that the process sees have label values of their own. All others share the value `other` (see `Names`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from hookline.model.activity import ALL, AttemptCounts
 from hookline.model.deliveries import ClaimBatch
 from hookline.model.lanes import LaneEvent
 from hookline.model.outbox import RelayReport
-from hookline.model.states import ErrorKind, Reason
-from hookline.model.sweep import SweepReport
+from hookline.model.states import ErrorKind
+from hookline.model.sweep import Death, SweepReport
 from hookline.model.verdicts import OUTCOMES, Dead, Delivered, RecordReport, Result, Retry
 from hookline.observe.meters import Meters
 
@@ -68,7 +68,8 @@ class Tally(Meters):
         self.attempt_counts: AttemptCounts = {}  # attempts since the last pulse
         self.in_flight = 0  # requests in flight now
         self.slots = 0
-        self._behind: dict[str, float] = {}  # by outbox with waiting rows: when it was last empty
+        # Outboxes that may have waiting rows, and when each was last empty, on the monotonic clock.
+        self._behind: dict[str, float] = {}
 
     # ── stages, in the order of the flow ──
 
@@ -117,9 +118,13 @@ class Tally(Meters):
     def swept(self, report: SweepReport) -> None:
         self.leases.add(report.leases)
         self.repaired.add(report.repaired)
-        self.dead.add(report.expired, Reason.BUDGET_EXHAUSTED.value)
-        self.dead.add(report.deleted, Reason.ENDPOINT_DELETED.value)
+        self.died(report.deaths)
         self.changed(report.events)
+
+    def died(self, deaths: Iterable[Death]) -> None:
+        """Count deliveries that died while they waited."""
+        for death in deaths:
+            self.dead.add(1, death.reason.value)
 
     def refused(self, where: str) -> None:
         self.refusals.add(1, where)
@@ -164,9 +169,9 @@ class Tally(Meters):
 
     def _time(self, outcome: str, event_type: str, results: Sequence[Result]) -> None:
         took: list[float] = []
-        lags: list[float] = []
-        first: list[float] = []  # lags of first attempts
-        since: list[float] = []  # seconds since acceptance
+        lags: list[float] = []  # for retries: seconds from the due time to the start of the attempt
+        first: list[float] = []  # the same for first attempts
+        since: list[float] = []  # seconds from the acceptance of the message to the end of the attempt
         used: list[float] = []
         for result in results:
             job, seconds, ended_at = result.job, result.sent.timing.total / 1e6, result.ended_at
@@ -175,7 +180,9 @@ class Tally(Meters):
             if ended_at is None:
                 continue
             since.append(max(0.0, (ended_at - job.accepted_at).total_seconds()))
-            if not job.counted:  # a limited lane starts attempts late on purpose, so their lag is left out
+            # A lane with a limit, or with a circuit that is not closed, starts attempts late on purpose. The lag of
+            # these attempts is left out.
+            if not job.counted:
                 lag = max(0.0, (ended_at - (result.ready_at or job.due_at)).total_seconds() - seconds)
                 (lags if job.sent else first).append(lag)
         self.attempt_seconds.observe_all(took, outcome, event_type)
@@ -191,7 +198,9 @@ class Tally(Meters):
         for each in results:
             verdict = each.judgement.verdict
             assert isinstance(verdict, Retry)
-            if not each.job.probe:  # a failed probe is due at once, but its circuit delays it
+            # The delivery of a failed probe is due at once, but the circuit decides when it is sent. So its delay is
+            # not counted.
+            if not each.job.probe:
                 delay = (verdict.at - each.ended_at).total_seconds() if each.ended_at is not None else 0.0
                 self.retry_delay.observe(max(0.0, delay))
             self.last_attempts.add(float(each.last_left))

@@ -3,8 +3,6 @@
 When one is raised, nothing was written.
 """
 
-from __future__ import annotations
-
 from hookline.errors import HooklineError
 
 

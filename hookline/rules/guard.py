@@ -19,14 +19,14 @@ from hookline.errors import BlockedAddress, ConfigError, InvalidInput
 
 Network = IPv4Network | IPv6Network
 
-MAX_URL = 8000  # RFC 9110 recommends that every server accepts a request line of this length
+MAX_URL = 8000  # RFC 9110 recommends that every server supports URIs of at least this length
 MAX_HOST = 253
 MAX_HEADERS = 50
 MAX_HEADER_NAME = 128
 MAX_HEADERS_SIZE = 8192
 
 # ── addresses ─────────────────────────────────────────────────────────────────────────────────────────────────────
-# All networks in the IANA special-purpose registries. Globally reachable ones are included, because no webhook goes there.
+# All networks in the IANA special-purpose registries, even those that are globally reachable: no webhook goes there.
 
 _DENIED_V4 = (
     "0.0.0.0/8",  # "this network"; 0.0.0.0 reaches the loopback interface
@@ -103,7 +103,7 @@ def _embedded(value: int) -> tuple[int, ...]:
     match value >> 32:
         case 0:  # IPv4-compatible, except `::` and `::1`
             return (low,) if value > 1 else ()
-        case 0xFFFF | 0xFFFF_0000 | 0x0064_FF9B_0000_0000_0000_0000:  # mapped, translated, NAT64
+        case 0xFFFF | 0xFFFF_0000 | 0x0064_FF9B_0000_0000_0000_0000:  # IPv4-mapped, IPv4-translated, NAT64
             return (low,)
     if value >> 80 == 0x0064_FF9B_0001:  # NAT64 for local use, with a /96 prefix: see `Guard.__init__`
         return (low,)
@@ -207,8 +207,8 @@ class Guard:
         return value not in _SPECIAL_V4 or value in self._allow_v4
 
     def _allows_v6(self, value: int) -> bool:
-        """Check an IPv6 address. Allowing a translator's prefix does not allow the private IPv4 addresses behind
-        it."""
+        """Check an IPv6 address and the IPv4 addresses in it. If `allow` has a NAT64 prefix, private IPv4 addresses
+        behind that prefix are still refused, unless `allow` has them too."""
         if value in _SPECIAL_V6 and value not in self._allow_v6:
             return False
         return all(self._allows_v4(inner) for inner in _embedded(value))
@@ -237,7 +237,7 @@ class Guard:
         elif tails & _METADATA_NAMES:
             allowed = _METADATA in self._allow_v4
         elif tails & _PRIVATE_NAMES or len(labels) == 1:
-            # The name may belong to any of the allowed networks. Its address is checked at every connect.
+            # The address of the name may be in any of the allowed networks. It is checked at every connect.
             allowed = self._opens_any
         else:
             return
@@ -317,8 +317,8 @@ def _ascii_name(host: str) -> str:
 def _ipv4(name: str) -> IPv4Address | None:
     """Parse an IPv4 address as browsers and libcurl do: one to four decimal, octal or hexadecimal numbers.
 
-    The last number fills the remaining bytes. If the last label is a number, the host is an address or an error, never
-    a name.
+    The last number fills the remaining bytes. Return None if the last label is not a number: then the host is a name.
+    Otherwise raise `InvalidInput` if the host is not a valid address.
     """
     labels = name.split(".")
     if not _NUMBER.fullmatch(labels[-1]):
@@ -373,7 +373,7 @@ _SENSITIVE = re.compile(
 
 
 def is_sensitive(name: str) -> bool:
-    """Return whether the value of this custom header is never shown again. In doubt, it is not shown."""
+    """Return whether the value of this custom header must not be shown, because its name suggests a credential."""
     return _SENSITIVE.search(name) is not None
 
 
@@ -402,3 +402,11 @@ def _check_header(name: str, value: str) -> None:
         raise InvalidInput(
             f"the value of {name!r} must be printable ASCII, not empty, without outer spaces", field="headers"
         )
+
+
+def is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True

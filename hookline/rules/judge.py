@@ -8,9 +8,9 @@ import re
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
-from time import strptime
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hookline.model.attempts import Sent
 from hookline.model.deliveries import LeasedDelivery
@@ -26,6 +26,10 @@ AT_ONCE = 1.0  # seconds; a shorter Retry-After, such as 0 or a time in the past
 # If the backoff goes beyond the end of the time budget, one last attempt is made before that end: at most this many
 # seconds before it.
 LAST_CALL = 60.0
+# After a broken connection, or after a crash of the sender, nobody knows whether the request arrived. Such an attempt
+# does not count while the delivery has fewer attempts that do not count. So a request that always crashes the sender
+# uses up its attempts in the end.
+MAX_UNCOUNTED = 5
 
 _FAR = 10 * 365 * 86400.0  # longest delay in seconds; a longer one might overflow a datetime
 _DELIVERED = Judgement(verdict=Delivered(), health=Health.GOOD)
@@ -52,6 +56,9 @@ class _Case(Struct, frozen=True):
     def retry_after(self) -> float | None:
         return retry_after(self.sent.headers.get("retry-after"), self.now, self.policy.retry_after_cap)
 
+    def may_be_uncounted(self) -> bool:
+        return self.job.sent - self.job.attempts < MAX_UNCOUNTED
+
     def at(self, delay: float) -> datetime:
         return self.now + timedelta(seconds=min(delay, _FAR))
 
@@ -62,15 +69,15 @@ def _judge_error(case: _Case) -> Judgement:
             return _dead(Reason.BLOCKED_ADDRESS, case, Health.NONE)
         case ErrorKind.UNSENDABLE:
             return _dead(Reason.UNSENDABLE, case, Health.NONE)
+        case ErrorKind.AMBIGUOUS if case.may_be_uncounted():
+            return Judgement(verdict=_retry_at_once(case, spends=False), health=Health.NONE)
         case ErrorKind.AMBIGUOUS | ErrorKind.INTERRUPTED if case.job.probe:
             # This error does not show whether the endpoint works. A probe with such an error counts as failed.
             return Judgement(verdict=_retry_probe(case, 0.0), health=Health.BAD)
         case ErrorKind.AMBIGUOUS:
-            return Judgement(verdict=_retry_fresh(case), health=Health.NONE)
+            return Judgement(verdict=_exhausted(case) or _retry_at_once(case, spends=True), health=Health.NONE)
         case ErrorKind.INTERRUPTED:
-            # Do not retry at once. A fault that kills the sender process repeatedly would use up all attempts of its
-            # deliveries.
-            return Judgement(verdict=_retry(case, None), health=Health.NONE)
+            return Judgement(verdict=_retry_interrupted(case), health=Health.NONE)
         case _:
             return Judgement(verdict=_retry(case, None), health=Health.BAD)
 
@@ -79,7 +86,8 @@ def _judge_status(case: _Case, status: int) -> Judgement:
     if status == 410:
         return Judgement(verdict=_give_up(Reason.ENDPOINT_GONE, case), health=Health.GOOD, gone=True)
     if not 400 <= status <= 599:
-        # A redirect, or a status that is not final. Every message would get it, so it counts against the endpoint.
+        # A redirect, or a status that is not final. The endpoint would answer every message like this, so the attempt
+        # counts as a failure of the endpoint.
         return Judgement(verdict=_retry(case, None), health=Health.BAD)
     asked = case.retry_after()
     if status >= 500 or status in RETRYABLE:
@@ -124,24 +132,34 @@ def _back_off(case: _Case, asked: float | None) -> Retry | Dead:
 
 
 def _retry_then(case: _Case, asked: float) -> Verdict:
-    """Retry after the Retry-After. If that is below a second, use the backoff, so that the attempts are not used up at
-    once."""
+    """Retry after the seconds that the Retry-After asks for. If it asks for less than a second, use the backoff, so
+    that the attempts are not used up at once."""
     if asked < AT_ONCE:
         return _exhausted(case) or _back_off(case, asked)
     return _exhausted(case) or _within_budget(case, asked, case.job.last_delay)
 
 
-def _retry_fresh(case: _Case) -> Verdict:
-    """Retry at once on a new connection. The attempt counts, so that a connection that always breaks ends the
-    retries."""
-    return _exhausted(case) or _within_budget(case, 0.0, case.job.last_delay, fresh=True)
+def _retry_at_once(case: _Case, *, spends: bool) -> Verdict:
+    """Retry at once. The delivery keeps its due time, and so its place in its lane."""
+    if case.now >= case.job.expires_at:
+        return _out_of_time(case)
+    return Retry(at=case.job.due_at, delay=case.job.last_delay, spends=spends)
+
+
+def _retry_interrupted(case: _Case) -> Verdict:
+    """Retry after the backoff. If the request crashes the sender, an immediate retry would disturb other requests at
+    once again."""
+    if not case.may_be_uncounted():
+        return _retry(case, None)
+    verdict = _back_off(case, None)
+    return replace(verdict, spends=False) if isinstance(verdict, Retry) else verdict
 
 
 def _retry_probe(case: _Case, asked: float) -> Verdict:
     """Retry a failed probe without counting the attempt.
 
     Its delivery becomes due now, or after the endpoint's Retry-After. Deliveries that were due before go first, so the
-    next probe usually sends another one.
+    next probe usually sends another delivery.
     """
     return _within_budget(case, asked, case.job.last_delay, spends=False)
 
@@ -153,19 +171,20 @@ def _exhausted(case: _Case) -> Dead | None:
     return _give_up(Reason.ATTEMPTS_EXHAUSTED, case, f"gave up after {made} {'attempt' if made == 1 else 'attempts'}")
 
 
-def _within_budget(case: _Case, wait: float, drawn: float, *, spends: bool = True, fresh: bool = False) -> Retry | Dead:
+def _within_budget(case: _Case, wait: float, drawn: float, *, spends: bool = True) -> Retry | Dead:
     """Retry after exactly `wait` seconds, or give up if the time budget ends before that."""
     if (at := case.at(wait)) < case.job.expires_at:
-        return Retry(at=at, delay=drawn, spends=spends, fresh=fresh)
+        return Retry(at=at, delay=drawn, spends=spends)
     return _out_of_time(case)
 
 
 def _last_call(case: _Case, drawn: float) -> Retry | Dead:
-    """Schedule one last attempt shortly before the time budget ends, if the backoff would go beyond it.
+    """Schedule one last attempt shortly before the time budget ends, because the backoff would end after it.
 
-    The margin is the final part of the time budget: a tenth of `max_age`, but at most `LAST_CALL` seconds. The attempt
-    is scheduled only before the margin begins, and falls into its first half. So there is at most one such attempt.
-    Its time is random, because the time budgets of deliveries that were accepted together end together.
+    The margin is the final part of the time budget: a tenth of `max_age`, but at most `LAST_CALL` seconds. The last
+    attempt starts in the first half of the margin. If an attempt fails within the margin, give up, so that there is at
+    most one last attempt. Its time is random, because the time budgets of deliveries that were accepted together end
+    together.
     """
     margin = min(LAST_CALL, case.policy.max_age / 10)
     if case.now >= case.job.expires_at - timedelta(seconds=margin):
@@ -180,10 +199,17 @@ def _out_of_time(case: _Case) -> Dead:
 
 # ── Retry-After ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-_DATES = (
-    "%a, %d %b %Y %H:%M:%S GMT",  # IMF-fixdate
-    "%A, %d-%b-%y %H:%M:%S GMT",  # RFC 850
-    "%a %b %d %H:%M:%S %Y",  # asctime
+# `strptime` would read the names of days and months in the locale of the process.
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DAY, _LONG_DAY = "(?:mon|tue|wed|thu|fri|sat|sun)", "(?:mon|tues|wednes|thurs|fri|satur|sun)day"
+_MONTH, _TIME = f"(?P<month>{'|'.join(_MONTHS)})", r"(?P<time>\d\d:\d\d:\d\d)"
+_DATES = tuple(
+    re.compile(form, re.ASCII | re.IGNORECASE)
+    for form in (
+        rf"{_DAY}, (?P<day>\d\d?) {_MONTH} (?P<year>\d{{4}}) {_TIME} GMT",  # IMF-fixdate
+        rf"{_LONG_DAY}, (?P<day>\d\d?)-{_MONTH}-(?P<year>\d\d) {_TIME} GMT",  # RFC 850
+        rf"{_DAY} {_MONTH} +(?P<day>\d\d?) {_TIME} (?P<year>\d{{4}})",  # asctime
+    )
 )
 _SECONDS = re.compile(r"\d+", re.ASCII)
 
@@ -199,12 +225,15 @@ def retry_after(value: str | None, now: datetime, cap: float) -> float | None:
 
 def http_date(text: str, now: datetime) -> datetime | None:
     """Parse an HTTP date in any of its three formats; return None if it is malformed."""
-    for form in _DATES:
-        with suppress(ValueError):
-            found = strptime(text, form)
-            year = found.tm_year if "%Y" in form else _full_year(found.tm_year % 100, now)
-            # `strptime` accepts the number 60 for a leap second. `datetime` accepts at most 59.
-            return datetime(year, *found[1:5], min(59, found.tm_sec), tzinfo=UTC)
+    found = next(filter(None, (form.fullmatch(text) for form in _DATES)), None)
+    if found is None:
+        return None
+    day, year, month = int(found["day"]), found["year"], _MONTHS.index(found["month"].lower()) + 1
+    hour, minute, second = map(int, found["time"].split(":"))
+    with suppress(ValueError):
+        full = int(year) if len(year) == 4 else _full_year(int(year), now)
+        # A leap second has the number 60. `datetime` accepts at most 59.
+        return datetime(full, month, day, hour, minute, 59 if second == 60 else second, tzinfo=UTC)
     return None
 
 

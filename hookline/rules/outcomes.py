@@ -13,30 +13,34 @@ from hookline.model.deliveries import LeasedDelivery
 from hookline.model.states import ErrorKind, Health, Reason
 from hookline.model.verdicts import OUTCOMES, Dead, Judgement, RecordReport, Result, Retry, Verdict
 from hookline.rules.lane.circuit import LaneOutcome
+from hookline.rules.set_back import rebased
 
+BUDGET_OVER = "the time budget ended while it waited"  # the detail of a dead letter
 DETAIL_LIMIT = 2000  # stored characters of a cause, an error or a reason
 LONGEST = 1e9  # longest delay in seconds, about thirty years; no policy waits longer
 EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
+NOT_COUNTED = (Reason.BUDGET_EXHAUSTED, Reason.ENDPOINT_DELETED)  # dead letters that do not pause their endpoint
 MAX_MICROS = (1 << 31) - 1  # longest phase of an attempt that the database can store
 
 
-def outcomes_of(results: Iterable[Result]) -> dict[int, list[LaneOutcome]]:
-    """Group the outcomes by endpoint, in the order of completion."""
+def outcomes_of(results: Iterable[Result], now: datetime) -> dict[int, list[LaneOutcome]]:
+    """Group the outcomes by endpoint, in the order of completion. `now` is the database's time."""
     outcomes: dict[int, list[LaneOutcome]] = {}
     for result in results:
-        outcomes.setdefault(result.job.endpoint_no, []).append(outcome_of(result))
+        outcomes.setdefault(result.job.endpoint_no, []).append(outcome_of(result, now))
     return outcomes
 
 
-def outcome_of(result: Result) -> LaneOutcome:
+def outcome_of(result: Result, now: datetime) -> LaneOutcome:
     job, judgement = result.job, result.judgement
+    hold = judgement.hold_until
     return LaneOutcome(
         health=judgement.health,
         epoch=job.epoch,
         claimed_at=job.claimed_at,
         counted=job.counted,
         probe=job.probe,
-        hold_until=judgement.hold_until,
+        hold_until=None if hold is None else rebased(hold, reckoned=result.ended_at, now=now),
         gone=judgement.gone,
         slow_down=judgement.slow_down,
         cause=cause_of(result),
@@ -44,7 +48,8 @@ def outcome_of(result: Result) -> LaneOutcome:
 
 
 def released_outcomes(jobs: Iterable[LeasedDelivery]) -> dict[int, list[LaneOutcome]]:
-    """Return the outcomes of deliveries that were released unsent. They free their slots and do not affect health."""
+    """Return one outcome for each delivery that was released unsent, by endpoint. It subtracts the delivery from
+    `in_flight` of a limited lane, and is neither a success nor a failure."""
     outcomes: dict[int, list[LaneOutcome]] = {}
     for job in jobs:
         outcome = LaneOutcome(health=Health.NONE, epoch=job.epoch, counted=job.counted, probe=job.probe)
@@ -60,12 +65,25 @@ def cause_of(result: Result) -> str:
 
 
 def moves_lane(result: Result) -> bool:
-    """Return whether this result is applied to its lane even if the lane is healthy: a failure, a Retry-After that
-    holds the lane, a 410, a probe, or a lease that `in_flight` of the lane includes."""
+    """Return whether this result must be applied to its lane even if the lane is healthy.
+
+    True for a failure, a Retry-After that holds the lane, a 410, a probe, and a delivery that the lane counts in
+    `in_flight`.
+    """
     judgement, job = result.judgement, result.job
     return (
         judgement.health == Health.BAD or judgement.hold_until is not None or judgement.gone or job.counted or job.probe
     )
+
+
+def dying_endpoints(results: Iterable[Result]) -> set[int]:
+    """Return the endpoints that got a dead letter which counts towards a pause. A time budget can end
+    although the endpoint did nothing wrong, so such dead letters do not count."""
+    return {
+        result.job.endpoint_no
+        for result in results
+        if isinstance(result.judgement.verdict, Dead) and result.judgement.verdict.reason not in NOT_COUNTED
+    }
 
 
 def outcome_name(result: Result) -> str:
@@ -119,7 +137,8 @@ def _clamped(at: datetime) -> datetime:
 
 
 def buried(result: Result, attempt_id: str) -> Result:
-    """Return the dead letter that replaces a result that the database refuses even without the endpoint's data.
+    """Return the dead letter that replaces a result that the database refuses to store, even in the form that `bare`
+    returns.
 
     If nothing were written, the lease would expire and the delivery would be sent again without end.
     """

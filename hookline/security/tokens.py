@@ -20,7 +20,6 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-import jwt
 import msgspec
 from msgspec import Meta, Struct
 
@@ -131,6 +130,8 @@ def issue_link(secret: str, org_id: str, *, now: datetime) -> str:
 def _signed(secret: str, claims: dict[str, Any], now: datetime, lifetime: float) -> str:
     seconds = to_micros(now) / 1_000_000
     times = {"iat": seconds, "nbf": math.floor(seconds), "exp": math.ceil(seconds + lifetime)}
+    import jwt  # slow to import, and most commands use no token
+
     try:
         return jwt.encode(claims | times, _key(secret), algorithm=_ALGORITHM)
     except jwt.InvalidKeyError:
@@ -143,7 +144,7 @@ def read(secret: str, token: str, now: datetime) -> Grant:
 
 
 def read_any(secrets: Sequence[str], token: str, now: datetime) -> tuple[Grant, str]:
-    """Return the rights of the token, and the one of the secrets that signed it. There must be at least one secret."""
+    """Return the rights of the token, and the secret that signed it. `secrets` must have at least one item."""
     if isinstance(token, str) and token.startswith(LINK_PREFIX):
         raise SignatureError("this is a sign-in link to the dashboard, not a token; `hookline token` makes a token")
     return _read(secrets, token, now, _TOKEN)
@@ -182,9 +183,9 @@ def secret_id(secret: str) -> bytes:
 def _for_portal(claims: _Claims) -> bool:
     """Return whether an application's token is for the portal.
 
-    A token without the claim `portal` counts as a portal token if it may be one. A Svix server makes tokens for
-    applications only for its portal. Earlier releases of Hookline made portal tokens that were valid for a week at
-    most.
+    The claim `portal` says this. A token without the claim is for the portal in two cases. First, a Svix server issued
+    it: such a server makes tokens for applications only for its portal. Second, Hookline issued it for a week at most,
+    as earlier releases did for the portal.
     """
     if claims.portal is not None:
         return claims.portal
@@ -223,6 +224,8 @@ def _decode_any(secrets: Sequence[str], token: object, kind: _Kind) -> tuple[_Cl
 def _decode(key: bytes, token: object, kind: _Kind) -> _Claims:
     if not isinstance(token, str) or len(token) > _MAX_TOKEN:
         raise SignatureError(f"the {kind.name} is malformed")
+    import jwt  # slow to import, and most commands use no token
+
     try:
         claims = jwt.decode(token, key, algorithms=[_ALGORITHM], options=_OPTIONS)
         return msgspec.convert(claims, _Claims)

@@ -6,19 +6,20 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
 from hookline import clock
 from hookline.config import Config
 from hookline.engine.alerting.watch import Watch, WatchSettings
+from hookline.engine.child_processes import max_files
 from hookline.engine.heartbeat import Heartbeat
 from hookline.engine.relay import Outbox, OwnOutbox, Relay
-from hookline.engine.sender.protocol import Settings
+from hookline.engine.sender.protocol import SPARE_FILES, Settings
 from hookline.engine.sources import open_source
 from hookline.engine.sweep import Sweeper, SweepSettings
 from hookline.engine.tasks import TaskRunner
 from hookline.engine.worker import Worker, WorkerSettings
 from hookline.errors import MigrationNeeded, VaultError
-from hookline.model.states import EndpointStatus
 from hookline.observe.attempt_log import AttemptLog, LogSettings
 from hookline.observe.stderr import standard_error
 from hookline.observe.tally import Tally
@@ -27,7 +28,8 @@ from hookline.security.vault import Vault
 from hookline.store import SCHEMA_VERSION, Store, StoreOptions, open_store
 from hookline.store.outage import Outage
 
-KEYS_SAMPLE = 50  # endpoints whose secrets are decrypted as a test before a worker starts
+MIN_SILENT_SLOTS = 64  # also if the limit of open files is low
+KEYS_SAMPLE = 25  # before a worker starts, it decrypts the secrets of this many oldest and newest endpoints as a test
 
 
 async def open_configured(config: Config) -> Store:
@@ -87,8 +89,8 @@ async def work(
 ) -> None:
     """Deliver, relay, sweep and run tasks. After `stop`, the worker finishes its requests, and the other parts end at
     once."""
-    await check_keys(store)
     outage = Outage(clock.chance)
+    await outage.wait_out("start", partial(check_keys, store), stop)
     worker = Worker(
         store,
         worker_settings(config),
@@ -128,15 +130,11 @@ def outboxes(store: Store, config: Config, urls: Sequence[str]) -> list[Outbox]:
 
 
 async def check_keys(store: Store) -> None:
-    """Raise `VaultError` if the configured keys decrypt none of the endpoints' secrets.
+    """Raise `VaultError` if the configured keys decrypt no secret of the sampled endpoints (see `KEYS_SAMPLE`).
 
     A worker with wrong keys must not start, because it would turn all waiting deliveries into dead letters.
     """
-    sample = [
-        one
-        for one in await store.catalogue.endpoints_for(range(1, KEYS_SAMPLE))
-        if one.status != EndpointStatus.DELETED
-    ]
+    sample = await store.catalogue.endpoints_sample(KEYS_SAMPLE)
     if sample and not any(endpoint.secrets for endpoint in sample):
         raise VaultError("HOOKLINE_SECRET_KEY opens none of the endpoints' secrets: is it the key that sealed them?")
 
@@ -156,6 +154,8 @@ def journal(config: Config) -> AttemptLog:
 def worker_settings(config: Config) -> WorkerSettings:
     return WorkerSettings(
         slots=config.concurrency,
+        silent_slots=silent_slots(config, max_files()),
+        max_bytes=config.concurrency_bytes,
         share=config.lane_share,
         app_share=config.application_share,
         deadline=config.request_timeout,
@@ -165,14 +165,21 @@ def worker_settings(config: Config) -> WorkerSettings:
     )
 
 
+def silent_slots(config: Config, files: int) -> int:
+    """Return the slots for endpoints that do not answer. Each needs a file, and most files are for the other slots: one
+    for each request, and two for each connection that is kept open."""
+    return max(MIN_SILENT_SLOTS, min(config.silent_concurrency, files - 3 * config.concurrency - SPARE_FILES))
+
+
 def sweep_settings(config: Config) -> SweepSettings:
     return config.fill(SweepSettings, defaults=["every"], pause_dead=config.pause_dead_per_day)
 
 
 def sender_settings(config: Config) -> Settings:
+    worker = worker_settings(config)
     return config.fill(
         Settings,
         allow_nets=tuple(map(str, config.allow_nets)),
-        slots=config.concurrency,
+        slots=worker.slots + worker.silent_slots,
         body_limit=config.response_body_limit,
     )

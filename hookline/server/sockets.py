@@ -20,6 +20,8 @@ def bind(host: str, port: int) -> socket.socket:
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         listener = socket.socket(family, kind, protocol)
+    except UnicodeError:
+        raise ConfigError(f"cannot listen on {host}: not a host name") from None
     except OSError as error:
         raise ConfigError(f"cannot listen on {host}: {error.strerror}") from None
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -54,9 +56,11 @@ def is_local(listener: socket.socket) -> bool:
 
 @contextlib.contextmanager
 def stop_on_signals() -> Iterator[asyncio.Event]:
-    """Yield an event that SIGINT, SIGTERM or SIGHUP sets. A second signal of the same kind has its default effect.
+    """Yield an event that SIGINT, SIGTERM or SIGHUP sets. A second SIGINT ends the process at once.
 
-    SIGHUP is sent when the terminal closes. It is ignored if the process was started with `nohup`.
+    Further SIGTERMs and SIGHUPs change nothing, because one stop often sends several. systemd signals the whole
+    process group, and the supervisor then signals its workers. When a terminal closes, the kernel and the shell both
+    send SIGHUP. SIGHUP is ignored if the process was started with `nohup`.
     """
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     numbers = [signal.SIGINT, signal.SIGTERM]
@@ -65,7 +69,8 @@ def stop_on_signals() -> Iterator[asyncio.Event]:
 
     def on_signal(number: signal.Signals) -> None:
         stop.set()
-        loop.remove_signal_handler(number)
+        if number == signal.SIGINT:
+            loop.remove_signal_handler(number)  # the default effect of a signal: the second Ctrl-C ends the process
 
     for number in numbers:
         loop.add_signal_handler(number, on_signal, number)

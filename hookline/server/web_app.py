@@ -9,6 +9,7 @@ import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
+import jwt  # noqa: F401  # `tokens` imports it on first use, which must not slow down the first request
 from msgspec import Struct
 from msgspec.structs import replace
 from starlette.routing import BaseRoute
@@ -28,6 +29,7 @@ from hookline.server import sockets as listeners
 from hookline.server.connection_limits import ConnectionLimits, within_file_limit
 from hookline.services.schemas.payloads import Schemas
 from hookline.store import Store
+from hookline.store.patience import waiting_at_most
 from hookline.web.callers import Authenticator
 from hookline.web.context import Brand, PagesSettings, ShownSetting, WebContext
 from hookline.web.forwarded import Forwarded, Proxies
@@ -51,7 +53,8 @@ class EarlyServer(Struct, frozen=True):
 async def early_server(
     config: Config, listener: socket.socket, *, leaving: asyncio.Event, stop: asyncio.Event
 ) -> AsyncIterator[EarlyServer]:
-    """Answer health checks from now on, and other requests after `answer` has made the application."""
+    """Start a server that answers health checks at once. Other requests wait until `startup.open` gets the
+    application."""
     health = Health(leaving)
     startup = StartupApp(health)
     proxies = Proxies(config.trusted_proxies)
@@ -73,7 +76,7 @@ async def answer(
     pages: Sequence[BaseRoute] = (),
 ) -> None:
     """Serve the API and the dashboard until the server has stopped and every request in progress is answered."""
-    ingest = GroupCommit(store, tally=tally)
+    ingest = GroupCommit(store, tally=tally, timeout=config.database_timeout)
     context = web_context(store, config, ingest, tally, traces)
     server.startup.open(compose(replace(context, leaving=server.stop, local=server.local), pages))
     server.health.opened(store)
@@ -89,7 +92,7 @@ async def _watch_secrets(store: Store, config: Config) -> None:
     If the store is unavailable, serve anyway. The next start stores them.
     """
     ids = [tokens.secret_id(secret) for secret in config.jwt_secrets]
-    with suppress(StoreUnavailable):
+    with suppress(StoreUnavailable), waiting_at_most(config.database_timeout):
         await store.access.watch_secrets(ids[0], ids[1:])
 
 

@@ -1,6 +1,6 @@
 """Limits that both engines use."""
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 MAX_DIGITS = 18  # maximum digits of an integer that both engines can store
 LAST_NUMBER = 10**MAX_DIGITS
@@ -12,12 +12,16 @@ COUNTED = 10_000  # maximum rows that are read to estimate the size of a task
 COUNTED_DEAD = 500_000
 MAX_WAITING = 10_000  # maximum open deliveries or dead letters that are counted for one page
 MAX_LISTED = 1_000  # maximum open deliveries or dead letters that are counted per lane in a list of lanes
-# If counting the depths took `s` seconds, the result is cached for at least `COUNTING * s` seconds. So counting uses
-# at most 2 % of the time.
+# If it took `s` seconds to count the open deliveries, dead letters and outbox rows, the result is cached for at least
+# `COUNTING * s` seconds. So counting uses at most 2 % of the time.
 COUNTING = 50.0
 MAX_RUNNING = 20  # maximum running tasks of one application
 MAX_ATTEMPTS = 500  # maximum attempts that are returned for a dead letter
 TOP_APPLICATIONS = 10
+
+# Record checks this limit of dead letters in a day, and reads at most this many times as many dead letters to do so.
+# The sweep checks higher limits.
+MAX_PAUSE_CHECK, PAUSE_CHECK_ROWS = 1_000, 4
 
 IDLE = 24 * 3600.0  # seconds without use after which a session ends
 

@@ -16,7 +16,8 @@ class StoreOptions(Struct, frozen=True, kw_only=True):
     retention_days: int = 30  # days to keep history: messages, finished deliveries, attempts
     dead_retention_days: int = 30
     audit_retention_days: int = 365
+    pause_dead_per_day: int = 100  # an endpoint with more dead letters in a day is paused
     idempotency_hours: float = 24.0
     max_payload: int = 1024 * 1024  # maximum bytes of an outbox row's payload
-    outbox_poll: float = 0.04  # seconds between two polls of this database's outbox
+    outbox_poll: float = 0.04  # seconds between two polls of the outbox in this PostgreSQL database
     pool_size: int = 10  # PostgreSQL connections of one process

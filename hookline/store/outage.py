@@ -5,15 +5,20 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
 
 import structlog
 
 from hookline.clock import monotonic
+from hookline.errors import StoreUnavailable
+from hookline.rules.lost_leases import Spell, overdue
+from hookline.store.bounds import FAR_LEASE
 
 log = structlog.get_logger()
 
 _FIRST, _LONGEST = 0.1, 5.0
+_SHORTEST = 1.0  # seconds; shorter spells of an available database are joined
 
 
 class Outage:
@@ -23,31 +28,55 @@ class Outage:
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
         self._failures = 0
-        self._healthy_since: float | None = None  # None: the database was never unavailable
+        self._since = monotonic()  # when the database became available
+        # Past spells of an available database. Together they last longer than any lease.
+        self._spells: deque[Spell] = deque(maxlen=round(FAR_LEASE / _SHORTEST))
 
     @property
     def away(self) -> bool:
         return self._failures > 0
 
-    def healthy_for(self, seconds: float) -> bool:
-        """Return True if the database was never unavailable, or has been available again for `seconds` seconds."""
+    def lease_overdue(self, lease: float) -> float | None:
+        """Return how many seconds ago a lease must have ended to count as lost. None: no lease counts as lost yet."""
         if self.away:
-            return False
-        return self._healthy_since is None or monotonic() - self._healthy_since >= seconds
+            return None
+        now = monotonic()
+        return overdue([*self._spells, Spell(self._since, now - self._since)], now=now, grace=lease)
 
     async def failed(self, what: str, error: Exception, stop: asyncio.Event) -> None:
         """Log the first failure of an outage, then wait. `stop` ends the wait."""
         self._failures += 1
         if self._failures == 1:
+            self._end_spell()
             log.error("database_away", while_doing=what, error=str(error))
         longest = min(_LONGEST, _FIRST * 2.0 ** min(self._failures, 16))
         await pause(self._chance.uniform(longest / 2, longest), stop)
+
+    async def wait_out(self, what: str, call: Callable[[], Awaitable[object]], stop: asyncio.Event) -> None:
+        """Make a call until the database answers it, or until `stop` is set. Other errors are raised."""
+        while not stop.is_set():
+            try:
+                await call()
+            except StoreUnavailable as error:
+                await self.failed(what, error, stop)
+            else:
+                self.passed()
+                return
 
     def passed(self) -> None:
         if self._failures:
             log.info("database_back", failed_calls=self._failures)
             self._failures = 0
-            self._healthy_since = monotonic()
+            self._since = monotonic()
+
+    def _end_spell(self) -> None:
+        """Note the spell that has ended. It is joined with the one before it if that one was short, so that a database
+        that fails many times a second does not fill the memory."""
+        spell = Spell(self._since, monotonic() - self._since)
+        if self._spells and self._spells[-1].seconds < _SHORTEST:
+            before = self._spells.pop()
+            spell = Spell(before.began, before.seconds + spell.seconds)
+        self._spells.append(spell)
 
 
 async def first_of(*waits: Coroutine[None, None, object], timeout: float | None = None) -> None:

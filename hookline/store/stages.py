@@ -20,9 +20,9 @@ class Ingest(Protocol):
         in order.
 
         Never writes lane rows. If two messages of one batch have the same event id or key, only the first is accepted.
-        A delivery's `expires_at` is its acceptance (or `deliver_at`, if later) plus the max age of the message,
-        endpoint, event type or deployment: the first one that is set. Its policy merges the overrides of message,
-        endpoint and event type; NULL if there are none. Wakes sleeping workers (see `arm`).
+        A delivery's `expires_at` is its acceptance less its age in an outbox (or `deliver_at`, if later) plus the max
+        age of the message, endpoint, event type or deployment: the first one that is set. Its policy merges the
+        overrides of message, endpoint and event type; NULL if there are none. Wakes sleeping workers (see `arm`).
         """
 
     async def ingest_batch(self, batch: NewBatch) -> BatchAccepted:
@@ -35,8 +35,8 @@ class Ingest(Protocol):
         """
 
     async def accepted_under(self, key: bytes, body: bytes) -> Accepted | None:
-        """Return the answer that `ingest` would give to a message with this idempotency key: replayed or key_reused.
-        None: no message has this key."""
+        """Return the answer that `ingest` would give to a message with this idempotency key: `REPLAYED` if the stored
+        message has the same body, `KEY_REUSED` if it has another one. None: no message has this key."""
 
 
 class Relay(Protocol):
@@ -83,8 +83,11 @@ class Claim(Protocol):
     """Lease due deliveries to a worker that has free slots."""
 
     async def arm(self) -> bool:
-        """Register this worker as about to sleep. If True, `wait` is notified of new work from now on. Claim once more
-        before you wait."""
+        """Register this worker as about to sleep. Claim once more before you wait.
+
+        Return True if `wait` is notified of new work from now on. After False, `wait` may miss new work, so wait only
+        for a short time.
+        """
 
     async def wait(self, timeout: float) -> None:
         """Sleep until there may be new work (a notification, `wake`, a commit of another process), or until the
@@ -94,22 +97,23 @@ class Claim(Protocol):
         """End the `wait` of this process. Any thread may call this method."""
 
     async def claim(self, want: int, budgets: SlotBudgets) -> ClaimBatch:
-        """Lease up to `want` due deliveries under a new claim token. `rules/claim/` has the fairness rules.
+        """Lease up to `want` due deliveries under a new claim token. `rules/claim/` has the fairness rules. A due
+        delivery whose time budget is over becomes a dead letter.
 
         If `budgets` limits applications, `want` must be the number of all free slots of the worker.
         """
 
     async def release(self, jobs: Sequence[LeasedDelivery]) -> int:
-        """Return unsent deliveries to pending without counting an attempt, if the claim still holds. Return the number
-        of returned deliveries."""
+        """Make unsent deliveries pending again, without counting an attempt. Deliveries whose claim is no longer valid
+        are left out. Return the number of deliveries that became pending."""
 
 
 class Upkeep(Protocol):
     """Do the periodic work: expired leases and time budgets, failing endpoints, retention."""
 
-    async def sweep_leases(self, limit: int = 1000) -> SweepReport:
-        """Return deliveries with an expired lease to pending, at the end of their lane, and free their slots. Does
-        nothing if another worker is doing this.
+    async def sweep_leases(self, limit: int = 1000, *, overdue: float = 0.0) -> SweepReport:
+        """Return deliveries whose lease ended `overdue` seconds ago or earlier to pending, at the end of their lane,
+        and free their slots. Does nothing if another worker is doing this.
 
         A lease that ends more than `FAR_LEASE` seconds from now counts as expired: it was made while the clock was
         ahead.
@@ -132,9 +136,18 @@ class Upkeep(Protocol):
         """
 
     async def retire(self, limit: int = 5000) -> SweepReport:
-        """Apply retention to history, dead letters and keys. Never removes the payload of an open or dead delivery.
+        """Apply retention to history and dead letters, and delete expired rows, such as idempotency keys and sessions.
+        Never remove the payload of an open or dead delivery.
 
-        SQLite does nothing for a day if the wall clock jumped by more than an hour while this process ran.
+        On SQLite, if the wall clock jumps by more than an hour while this process runs, this method deletes nothing
+        for the next 24 hours.
+        """
+
+    async def sweep_clock(self, limit: int = 1000) -> SweepReport:
+        """Note the time of the database's clock. If the clock was set back, move the stored times of the future back
+        too, in several calls: call again while the report has `set_back` or `moved`.
+
+        SQLite does nothing, because the clock of its store never goes back.
         """
 
     async def find_stuck_lanes(self, *, repair: bool) -> list[int]:
@@ -151,5 +164,5 @@ class DepthCount(Protocol):
 
         Counting takes longer the more is open, so results are cached: in this process on SQLite, in the database on
         PostgreSQL. A cached result is used for `fresh` seconds or for `COUNTING` times as long as counting took,
-        whichever is longer, and while another process is counting. With `fresh=0` the result is always new.
+        whichever is longer, and while another process is counting. Only `fresh=0` ignores the cache, and always counts.
         """

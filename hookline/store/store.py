@@ -23,6 +23,7 @@ class Store(ABC):
     """
 
     engine: str  # "sqlite" | "postgres"
+    writable = True  # False after a commit of messages or a heartbeat of this process failed, until the next succeeds
 
     pipeline: Pipeline
     catalogue: Catalogue

@@ -128,25 +128,15 @@ def _endpoint(endpoint: Endpoint, now: datetime) -> endpoints.Endpoint:
 
 def _job(event: Published, attempt: int, now: datetime) -> deliveries.LeasedDelivery:
     later = now + timedelta(days=1)
-    return deliveries.LeasedDelivery(
-        delivery_id=0,
-        claim=0,
+    return deliveries.unleased(
+        now,
         message_id=message_id(event),
-        app_no=0,
-        endpoint_no=0,
-        revision=0,
         event_type=event.event_type,
         payload=event.body,
         attempts=attempt - 1,
         sent=attempt - 1,
         accepted_at=event.created_at,
         expires_at=later,
-        claimed_at=now,
         lease_until=later,
-        due_at=now,
-        epoch=0,
-        counted=False,
-        probe=False,
-        trigger=0,
         trace=event.trace,
     )

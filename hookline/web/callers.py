@@ -19,6 +19,7 @@ from hookline.errors import NoSuch, SignatureError, StoreUnavailable
 from hookline.model.actors import Actor, ActorKind, Scope
 from hookline.model.callers import Caller
 from hookline.model.catalogue import Application, Organization
+from hookline.model.fill import fill
 from hookline.security import api_keys, tokens
 from hookline.security.tokens import Grant
 from hookline.store import Store
@@ -145,17 +146,8 @@ class Authenticator:
         if secret != self._secret:
             older = tokens.secret_id(secret)
             self._note_use(older.hex(), partial(self._store.access.secret_seen, older))
-        return Caller(
-            org_id=org.id,
-            actor=Actor(kind=ActorKind.TOKEN if app is None else ActorKind.APPLICATION_TOKEN),
-            app=app,
-            scope=grant.scope,
-            portal=grant.portal,
-            publishes=grant.publishes,
-            token=hashed,
-            issued_at=grant.issued_at,
-            expires_at=grant.expires_at,
-        )
+        actor = Actor(kind=ActorKind.TOKEN if app is None else ActorKind.APPLICATION_TOKEN)
+        return fill(Caller, grant, org_id=org.id, actor=actor, app=app, token=hashed)
 
     async def _organization(self, grant: Grant) -> Organization:
         org = await self._store.catalogue.organization(grant.org_id)
@@ -175,7 +167,7 @@ class Authenticator:
         # Store the used link for a day longer than its lifetime, because the clock of the database may be ahead.
         if not await self._store.access.revoke_token(used, grant.expires_at + timedelta(days=1)):
             raise SignatureError("this link was used before; `hookline token --link` prints another")
-        # The session gets another hash than the link, because the hash of the link is revoked now.
+        # The session needs a hash of its own, because the hash of the link is now revoked.
         return Caller(
             org_id=org.id,
             actor=Actor(kind=ActorKind.TOKEN),
@@ -191,20 +183,14 @@ class Authenticator:
             raise SignatureError("the API key has expired")
         app = await self._only_application(found.org_id, found.app_id, "the API key's")
         self._note_use(found.id, partial(self._store.access.touch_api_key, found.id))
-        return Caller(
-            org_id=found.org_id,
-            actor=Actor(kind=ActorKind.KEY if app is None else ActorKind.APPLICATION_KEY, name=found.name),
-            app=app,
-            scope=found.scope,
-            key_id=found.id,
-            expires_at=found.expires_at,
-        )
+        actor = Actor(kind=ActorKind.KEY if app is None else ActorKind.APPLICATION_KEY, name=found.name)
+        return fill(Caller, found, actor=actor, app=app, key_id=found.id)
 
     def _note_use(self, name: str, write: Callable[[], Awaitable[None]]) -> None:
         self._uses.note(name, write, lambda error: log.debug("key_use_not_noted", key=name, error=error))
 
     async def _only_application(self, org_id: str, app_id: str | None, whose: str) -> Application | None:
-        """Return the only application of a token or key, or None if it is for the whole organization."""
+        """Return the application that a token or key is limited to, or None if it is for the whole organization."""
         found = None if app_id is None else await self._store.catalogue.application(org_id, app_id)
         if found is None and app_id is not None:
             raise SignatureError(f"{whose} application does not exist")
@@ -225,7 +211,7 @@ class Authenticator:
             raise Refused(403, "this token is for one application only")
 
     def whole_deployment(self, caller: Caller) -> None:
-        """Refuse callers of other organizations than the default one, which belongs to the operators of the
+        """Refuse callers of every organization except the default one, which belongs to the operators of the
         deployment."""
         if caller.org_id != ids.DEFAULT_ORG:
             raise Refused(403, "this is about the whole deployment: only its default organization may see it")

@@ -13,10 +13,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from hookline.clock import monotonic
 from hookline.errors import StoreUnavailable
 from hookline.store import SCHEMA_VERSION, Store
+from hookline.store.patience import CALLER_SECONDS, waiting_at_most
 
 LIVE, READY = PATHS = "/health/live", "/health/ready"
 FRESH = 1.0  # seconds for which the result of a database check is reused, because anybody may request it often
-TIMEOUT = 5.0  # seconds for one database check
+TIMEOUT = CALLER_SECONDS  # seconds for one database check
 
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
@@ -59,15 +60,13 @@ async def _check_database(store: Store) -> str | None:
     The text of the database error is left out, because anybody may read the response.
     """
     try:
-        async with asyncio.timeout(TIMEOUT):
+        with waiting_at_most(TIMEOUT):
             version = await store.version()
-    except TimeoutError:
-        return f"the database does not answer within {TIMEOUT:.0f} s"
     except StoreUnavailable:
         return "the database is not available"
     if version < SCHEMA_VERSION:
         return f"the database is at version {version}, this release needs {SCHEMA_VERSION}: run `hookline migrate`"
-    return None
+    return None if store.writable else "the database refuses writes"
 
 
 class StartupApp:

@@ -16,6 +16,7 @@ from hookline.clock import quick_chance
 from hookline.model.callers import Caller
 from hookline.observe.tally import Tally
 from hookline.observe.traces import Accept
+from hookline.store.patience import CALLER_SECONDS, waiting_at_most
 from hookline.web.errors import answer, problem
 
 PREFIX = "/api/"
@@ -56,6 +57,7 @@ log = structlog.get_logger(__name__)
 
 class MiddlewareSettings(Struct, frozen=True, kw_only=True):
     access_log: str = "debug"  # log level of the line that is written for each request, or `off`
+    database_timeout: float = CALLER_SECONDS  # seconds that a request waits for the database
     portal_origins: tuple[str, ...] = ()  # origins whose scripts may call the API with an application's token
 
 
@@ -88,6 +90,7 @@ class RequestMiddleware:
         self._routes = routes
         self._origins = frozenset(origin.encode() for origin in settings.portal_origins)
         self._write_log = _log_method(settings.access_log)
+        self._database_timeout = settings.database_timeout
         self._monotonic = monotonic
         self._tally = tally
 
@@ -129,7 +132,8 @@ class RequestMiddleware:
         elif origin is not None and _is_preflight(scope):
             await Response(None, 204, _PREFLIGHT)(scope, receive, send)
         else:
-            await self._app(scope, receive, send)
+            with waiting_at_most(self._database_timeout):
+                await self._app(scope, receive, send)
 
     async def _crash(self, scope: Scope, receive: Receive, send: Send, error: Exception) -> None:
         log.error("request_failed", method=scope["method"], route=self._route(scope), exc_info=error)

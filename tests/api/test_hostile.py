@@ -145,7 +145,8 @@ async def test_bodies_that_are_held_back_fill_a_share_of_the_memory_and_no_more(
             await send("another's", other.id)
             assert done == ["another's"]
             hold.set()
-    assert done[1:] == ["held back", "next"]
+    # The server may read the next body while the first one is stored, so either may be answered first.
+    assert sorted(done[1:]) == ["held back", "next"]
     assert not gathering._reserved
 
 

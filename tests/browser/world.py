@@ -16,9 +16,9 @@ import msgspec
 from hookline.security.vault import new_key
 from tests.support.certs import Authority
 from tests.support.processes import PATIENT, environment
+from tests.support.proxy import Proxy
 from tests.support.receiver import Behaviour, Receiver
 from tests.support.serving import Served, serving
-from tests.support.tls import TlsProxy
 
 PATIENCE = 60.0  # seconds that another process may take
 REFUSES = Behaviour(status=404, body=b"there is no such shop", headers={"content-type": "text/plain"})
@@ -187,7 +187,7 @@ class Embedders:
 def opened(engine: str, database_url: str, directory: Path, *, role: str = "all") -> Iterator[World]:
     """Start a deployment behind TLS, because cookies inside a frame need TLS."""
     context = Authority(directory).context("127.0.0.1")
-    with Receiver() as receiver, Receiver() as friend, Receiver() as foe, TlsProxy(context) as proxy:
+    with Receiver() as receiver, Receiver() as friend, Receiver() as foe, Proxy(context) as proxy:
         embedders = Embedders(friend, foe)
         address = f"https://127.0.0.1:{proxy.port}"
         settings = {

@@ -93,25 +93,31 @@ async def test_dead_letters(cli: Cli, scene: Scene) -> None:
 
 
 INTERRUPTED = """
-import asyncio, os, signal
+import asyncio, contextlib, os, signal
 from hookline.cli import main, tasks
+from hookline.server import sockets
 
-UNHANDLED = signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler
 tasks.BATCH = 2
-whole = tasks._step
+whole, stop_on_signals = tasks._step, sockets.stop_on_signals
+
+@contextlib.contextmanager
+def watched():
+    global stop
+    with stop_on_signals() as stop:
+        yield stop
 
 async def interrupted(opened, task):
     first, *second = os.environ["TOLD"].split()
     os.kill(os.getpid(), signal.Signals[first])
     answer = await whole(opened, task)
-    while signal.getsignal(signal.Signals[first]) not in UNHANDLED:
-        await asyncio.sleep(0)  # Any thread may get the signal. The command then removes its handler.
+    if signal.getsignal(signal.Signals[first]) != signal.SIG_IGN:
+        await stop.wait()  # Any thread may get the signal.
     if second:
         asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.Signals[second[0]])
         await asyncio.Event().wait()
     return answer
 
-tasks._step = interrupted
+tasks._step, sockets.stop_on_signals = interrupted, watched
 main()
 """
 

@@ -11,9 +11,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
-from hookline.cli.app import app
+from hookline.cli.app import COMMANDS, app, load
 from hookline.errors import HooklineError
 from hookline.services.errors import exit_code
 from tests.cli.conftest import both_engines
@@ -24,9 +25,8 @@ from tests.support.ports import free_port
 API = "docs/guides/call-the-api.md"
 SDKS = "docs/guides/use-svix-sdks.md"
 GROUPS = ("apps", "event-types", "endpoints", "outbox", "dead", "tasks", "keys", "operators", "alerts")
-COMMAND = re.compile(
-    rf"\bhookline ((?:serve|worker|relay|migrate|reseal|token|send|listen|trace|top|doctor|demo|{'|'.join(GROUPS)})\b[^`\n]*)"
-)
+ALONE = "serve|worker|relay|migrate|backup|restore|reseal|token|send|listen|trace|top|doctor|demo"
+COMMAND = re.compile(rf"\bhookline ((?:{ALONE}|{'|'.join(GROUPS)})\b[^`\n]*)")
 
 
 def commands(file: str) -> set[str]:
@@ -50,8 +50,14 @@ def test_commands_that_are_shown_exist() -> None:
 
 
 def test_every_command_is_in_the_reference() -> None:
-    known = {info.name for info in app.registered_commands} | {group.name for group in app.registered_groups}
-    assert known == {command.split()[0] for command in commands("docs/reference/cli.md")}
+    assert set(COMMANDS) == {command.split()[0] for command in commands("docs/reference/cli.md")}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_of_commands_has_the_first_sentence_of_each_help(name: str) -> None:
+    _, summary = COMMANDS[name]
+    assert " ".join(load(name).help.split()).startswith(summary)
+    assert re.fullmatch(r"[^.]+\.", summary)
 
 
 def test_every_direct_dependency_has_its_reason() -> None:
@@ -129,3 +135,12 @@ async def shell(script: str, env: dict[str, str]) -> tuple[str, int]:
     out, _ = await process.communicate()
     assert process.returncode is not None
     return out.decode(), process.returncode
+
+
+async def test_the_sqlite_commands_of_the_backup_page_work_as_printed(alone: Cli, tmp_path: Path) -> None:
+    shown = blocks("sh", page("docs/guides/back-up-and-restore.md"))
+    await alone("apps", "add", "acme")
+    env = alone.environment | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    said, code = await shell("\n".join(["set -e", f"cd {tmp_path}", *shown]), env)
+    assert code == 0, said
+    assert (tmp_path / "drill" / "hookline.db").exists()

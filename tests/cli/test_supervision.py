@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
 import sys
+import threading
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from hookline.engine.sender import process as sender_process
+from hookline.model.states import DeliveryState
 from hookline.server import supervise, supervised_worker
 from hookline.server.supervise import WORKER, Supervisor
-from tests.support.processes import environment
+from hookline.services.schemas import pool as schema_pool
+from tests.support.cli import COMMAND, Cli
+from tests.support.ports import free_port
+from tests.support.processes import PATIENT, environment
+from tests.support.receiver import Behaviour, Receiver
+from tests.support.scene import Scene
 
 # A process in place of a worker. It sends heartbeats as a worker does, and sends its process id over a socket when it
 # is ready.
@@ -131,3 +141,91 @@ async def test_a_worker_sends_heartbeats_and_ends_when_the_socket_is_closed(data
             if worker.returncode is None:
                 worker.kill()
                 await worker.wait()
+
+
+# ── SIGTERM to the whole process group, as systemd sends it ───────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+async def test_a_stop_signal_to_the_process_group_lets_workers_finish_their_requests(cli: Cli, scene: Scene) -> None:
+    """The group signal stops the workers. The supervisor then stops them too, so each worker gets SIGTERM twice."""
+    answer, port = threading.Event(), free_port()
+    with Receiver() as receiver:
+        receiver.behave(Behaviour(answer_when=answer))
+        await scene.endpoint(url=receiver.url)
+        messages = await scene.send(8)
+        settings = PATIENT | {"HOOKLINE_PORT": port, "HOOKLINE_SHUTDOWN_TIMEOUT": "60s"}
+        server = await asyncio.create_subprocess_exec(
+            *COMMAND, "serve", "--processes", "2", env=cli.environment | settings, cwd=cli.directory,
+            start_new_session=True, stdout=asyncio.subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            await receiver.arrived(8)
+            os.killpg(server.pid, signal.SIGTERM)
+            await _refused(int(port))  # the server has stopped, and the supervisor stops its workers at the same time
+            await asyncio.sleep(0.5)  # nothing tells when a worker has handled a second signal
+            answer.set()
+            assert await asyncio.wait_for(server.wait(), 60) == 0
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(server.pid, signal.SIGKILL)
+    assert {await scene.state(message) for message in messages} == {DeliveryState.DELIVERED}
+    assert len(receiver.requests) == 8
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+async def test_a_repeated_stop_signal_does_not_abort_requests(cli: Cli, scene: Scene, number: signal.Signals) -> None:
+    answer = threading.Event()
+    async with _in_flight(cli, scene, answer) as (worker, message):
+        for _ in range(3):
+            worker.send_signal(number)
+            await asyncio.sleep(0.2)  # nothing tells when a process has handled a signal
+        answer.set()
+        assert await asyncio.wait_for(worker.wait(), 60) == 0
+    assert await scene.state(message) == DeliveryState.DELIVERED
+
+
+async def test_a_second_ctrl_c_ends_the_process_at_once(cli: Cli, scene: Scene) -> None:
+    async with _in_flight(cli, scene, threading.Event()) as (worker, message):
+        while worker.returncode is None:
+            worker.send_signal(signal.SIGINT)
+            await asyncio.wait({asyncio.create_task(worker.wait())}, timeout=0.2)
+    assert worker.returncode in (130, -signal.SIGINT)  # the latter if another signal arrives while Python exits
+    assert await scene.state(message) == DeliveryState.DELIVERING
+
+
+@contextlib.asynccontextmanager
+async def _in_flight(
+    cli: Cli, scene: Scene, answer: threading.Event
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    """Start a worker. When its request has arrived at a receiver, yield the worker and the message."""
+    with Receiver() as receiver:
+        receiver.behave(Behaviour(answer_when=answer))
+        await scene.endpoint(url=receiver.url)
+        (message,) = await scene.send()
+        settings = PATIENT | {"HOOKLINE_SHUTDOWN_TIMEOUT": "60s"}
+        worker = await asyncio.create_subprocess_exec(*COMMAND, "worker", env=cli.environment | settings)
+        await receiver.arrived(1)
+        yield worker, message
+        assert worker.returncode is not None
+
+
+@pytest.mark.parametrize("command", [WORKER, sender_process.COMMAND, schema_pool.COMMAND])
+async def test_child_processes_import_nothing_from_the_working_directory(
+    alone: Cli, command: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "logging.py").write_text("raise SystemExit(77)")
+    child = await asyncio.create_subprocess_exec(
+        *command, env=alone.environment, cwd=tmp_path, stdin=asyncio.subprocess.DEVNULL
+    )
+    assert await asyncio.wait_for(child.wait(), 60) != 77
+
+
+async def _refused(port: int) -> None:
+    while True:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except ConnectionRefusedError:
+            return
+        writer.close()
+        await asyncio.sleep(0.02)

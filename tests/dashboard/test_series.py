@@ -128,6 +128,17 @@ def test_the_state_before_the_first_event_follows_from_that_event() -> None:
     assert words([], stopped) == ["disabled"]
 
 
+def test_the_state_before_the_first_event_follows_from_an_older_event() -> None:
+    """A circuit can open while it recovers, a reset can clear the pace of a closed one, and a paused endpoint can be
+    disabled."""
+    lane = Lane(endpoint_no=1, app_no=1)
+    ago = [NOW - timedelta(minutes=minutes) for minutes in (10, 70, 80)]
+    reopened = [event(K.CIRCUIT_OPENED, ago[0]), event(K.CIRCUIT_RECOVERING, ago[1]), event(K.CIRCUIT_OPENED, ago[2])]
+    assert words(reopened, lane) == ["circuit recovering", "circuit open"]
+    assert words([event(K.CIRCUIT_RESET, ago[0]), event(K.CIRCUIT_CLOSED, ago[1])], lane) == ["circuit closed"]
+    assert words([event(K.ENDPOINT_DISABLED, ago[0]), event(K.ENDPOINT_PAUSED, ago[1])], lane) == ["paused", "disabled"]
+
+
 @given(
     st.lists(st.tuples(st.sampled_from([*K]), instants_of_a_week)),
     st.lists(st.tuples(instants_of_a_week, st.integers(0, 9_000))),

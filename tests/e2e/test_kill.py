@@ -23,6 +23,7 @@ from hookline.security.vault import Vault
 from hookline.signing import new_secret, verify
 from hookline.store import Store, StoreOptions, open_store
 from tests.support import factory
+from tests.support.counts import count
 from tests.support.processes import Process, environment
 from tests.support.receiver import Behaviour, Received, Receiver
 
@@ -151,8 +152,8 @@ async def _publish(store: Store, app: Application) -> dict[str, bytes]:
 async def _until_nothing_is_open(store: Store, fleet: Fleet) -> None:
     until = time.monotonic() + 150
     while time.monotonic() < until:
-        counts = await store.monitoring.counts()
-        if counts.pending + counts.scheduled + counts.queued + counts.delivering == 0:
+        counts = await count(store)
+        if not counts.open:
             return
         await asyncio.sleep(0.2)  # other processes do the work: there is no event to await here
     pytest.fail(f"{counts}; asleep for good: {await store.upkeep.find_stuck_lanes(repair=False)}\n{fleet.output()}")

@@ -23,6 +23,7 @@ from hookline.security.vault import Vault
 from hookline.store import Store, StoreOptions, open_store
 from tests.e2e.test_kill import Fleet
 from tests.support import factory
+from tests.support.counts import count
 from tests.support.processes import environment
 from tests.support.receiver import Behaviour, Received, Receiver
 
@@ -77,7 +78,7 @@ async def test_each_key_arrives_in_order_although_workers_are_killed(
         finally:
             fleet.end()
     assert await store.upkeep.find_stuck_lanes(repair=False) == []
-    assert (await store.monitoring.counts()).dead == 0
+    assert (await count(store)).dead == 0
     await store.close()
     for path in ("/one", "/two"):
         for key in range(KEYS):
@@ -124,7 +125,7 @@ def _message(app_no: int, key: int, turn: int) -> factory.NewMessage:
 async def _until_nothing_is_open(store: Store) -> None:
     async with asyncio.timeout(PATIENCE):
         while True:
-            counts = await store.monitoring.counts()
-            if counts.pending + counts.scheduled + counts.queued + counts.delivering == 0:
+            counts = await count(store)
+            if not counts.open:
                 return
             await asyncio.sleep(0.2)  # other processes do the work, so there is no event to await

@@ -25,6 +25,7 @@ from hookline.security.vault import Vault
 from hookline.signing import new_secret
 from hookline.store import StoreOptions, open_store
 from tests.support import factory, shop
+from tests.support.counts import count
 from tests.support.processes import Process, environment
 from tests.support.receiver import Received, Receiver
 
@@ -179,7 +180,7 @@ async def _state(url: str, env: dict[str, str]) -> str:
     store = await open_store(url, vault=Vault([env["HOOKLINE_SECRET_KEY"]]), options=StoreOptions())
     try:
         stuck = await store.upkeep.find_stuck_lanes(repair=False)
-        return f"{await store.monitoring.counts()} {await store.repair.outbox()} asleep for good: {stuck}"
+        return f"{await count(store)} {await store.repair.outbox()} asleep for good: {stuck}"
     finally:
         await store.close()
 

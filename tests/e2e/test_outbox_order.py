@@ -25,6 +25,7 @@ from hookline.outbox.setup import create_table
 from hookline.security.vault import Vault
 from hookline.store import Store, StoreOptions, open_store
 from tests.support import factory
+from tests.support.counts import count
 from tests.support.processes import environment, running
 from tests.support.receiver import Behaviour, Received, Receiver
 
@@ -84,7 +85,7 @@ async def test_each_key_arrives_in_the_order_committed(urls: tuple[str, str], tm
         await _sell(theirs, range(1, TURNS))
         await asyncio.to_thread(arrivals.wait)
         await _until_nothing_is_open(store)
-    assert (await store.monitoring.counts()).dead == 0
+    assert (await count(store)).dead == 0
     assert await store.upkeep.find_stuck_lanes(repair=False) == []
     await store.close()
     keys = [f"k{shop}.{key}" for shop in range(SHOPS) for key in range(KEYS)]
@@ -161,7 +162,7 @@ async def _endpoint(store: Store, url: str) -> None:
 async def _until_nothing_is_open(store: Store) -> None:
     async with asyncio.timeout(60):
         while True:
-            counts = await store.monitoring.counts()
-            if counts.pending + counts.scheduled + counts.queued + counts.delivering == 0:
+            counts = await count(store)
+            if not counts.open:
                 return
             await asyncio.sleep(0.05)  # another process records them, so there is no event to await

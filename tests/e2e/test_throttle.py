@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from hookline.clock import monotonic
+from hookline.rules.lane.window import START
 from hookline.security.vault import Vault
 from hookline.store import Store, StoreOptions, open_store
 from tests.support import factory
@@ -25,10 +26,7 @@ RATE = 20
 BURST = RATE // 10
 COUNTED = RATE * 6
 WORKERS = {"sqlite": 1, "postgres": 4}
-SLOTS, SHARE = 64, 16
 SETTINGS = {
-    "HOOKLINE_CONCURRENCY": str(SLOTS),
-    "HOOKLINE_LANE_SHARE": str(SHARE),
     "HOOKLINE_REQUEST_TIMEOUT": "60s",
     "HOOKLINE_LEASE": "90s",
 }
@@ -70,10 +68,10 @@ async def endpoints(store: Store, url: str) -> int:
 
 
 async def all_at_work(store: Store, app_no: int, receiver: Receiver, count: int) -> int:
-    """Fill the slow lane until every worker holds its share of it, the most it may hold. Return the number of requests."""
+    """Fill the slow lane until every worker holds as many of its slots as a new lane may. Return the number of requests."""
     answered = threading.Event()
     receiver.behave(Behaviour(answer_when=answered), path="/slow")
-    await store.pipeline.ingest(factory.new_messages(app_no, count * SHARE, event_type="slow"))
-    await receiver.arrived(count * SHARE)
+    await store.pipeline.ingest(factory.new_messages(app_no, count * START, event_type="slow"))
+    await receiver.arrived(count * START)
     answered.set()
-    return count * SHARE
+    return count * START

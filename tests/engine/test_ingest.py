@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from hookline.engine.ingest import MAX_DELIVERIES, GroupCommit
 from hookline.errors import InvalidInput, StoreUnavailable
 from hookline.model.messages import Accepted, BatchAccepted, IngestStatus, NewBatch, NewMessage
 from tests.support import factory
+from tests.support.raw import open_raw
 from tests.support.scene import Scene
 
 
@@ -137,6 +140,38 @@ async def test_a_cancelled_first_request_still_answers_the_others_of_its_key(sce
     assert (await ingest.submit(keyed(scene))).message_id == (await twin).message_id
     assert await scene.raw.count("message") == 1
     await ingest.close()
+
+
+async def test_a_message_whose_caller_gave_up_before_its_commit_is_not_stored(scene: Scene) -> None:
+    """The only commit waits for a lock. Its batch has many messages, so it waits longer than the other callers."""
+    ingest = GroupCommit(scene.store, commits=1, timeout=1.0)
+    batch = NewBatch(app_no=scene.app.no, messages=tuple(factory.new_messages(scene.app.no, 200)))
+    late = factory.new_messages(scene.app.no, 3)
+    async with no_writes(scene):
+        committing = asyncio.create_task(ingest.submit_batch(batch))
+        await asyncio.sleep(0)  # the commit begins
+        answers = await asyncio.gather(*map(ingest.submit, late), return_exceptions=True)
+        assert {type(answer) for answer in answers} == {StoreUnavailable}
+        with pytest.raises(StoreUnavailable):
+            await committing
+    assert not scene.store.writable
+    await ingest.close()
+    assert (await ingest.submit(factory.new_message(scene.app.no))).status == IngestStatus.ACCEPTED
+    assert scene.store.writable
+    assert not any([await scene.raw.count("message", "id = $1", message.id) for message in late])
+    await ingest.close()
+
+
+@asynccontextmanager
+async def no_writes(scene: Scene) -> AsyncIterator[None]:
+    """Hold a lock that every commit of messages needs."""
+    other = await open_raw(scene.url)
+    await other.execute("BEGIN" if other.engine == "postgres" else "BEGIN IMMEDIATE")
+    if other.engine == "postgres":
+        await other.execute("LOCK TABLE message IN ACCESS EXCLUSIVE MODE")
+    yield
+    await other.execute("ROLLBACK")
+    await other.close()
 
 
 async def test_answered_keys_are_forgotten(scene: Scene) -> None:

@@ -44,7 +44,8 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sender sleeps until an event wakes it. No regular poll can hide a lost wake-up."""
-    monkeypatch.setattr("hookline.engine.sender.loop.MAX_WAIT", 600.0)
+    for name in ("VISIT_EVERY", "MAX_VISIT_EVERY"):
+        monkeypatch.setattr(f"hookline.engine.sender.loop.{name}", 600.0)
 
 
 # ── requests and responses ────────────────────────────────────────────────────────────────────────────────────────
@@ -89,6 +90,15 @@ def test_a_large_body_is_sent_at_once_and_completely(receiver: Receiver, sending
     assert received.body == body
     assert "expect" not in received.headers
     assert received.headers["content-length"] == str(len(body))
+
+
+def test_a_request_that_waits_for_its_response_is_not_visited(receiver: Receiver, sending: Sending) -> None:
+    """A thousand requests that hang would otherwise cost a thousand system calls, again and again."""
+    receiver.behave(Behaviour(hang=True), "/hang")
+    sending.submit(request(f"{receiver.url}/hang"))
+    receiver.wait_for(1)
+    assert sending.one(receiver.url).status == 200  # a whole round of the sender came after the first request
+    assert sending.sender._visited == set()
 
 
 def test_a_request_over_ipv6_arrives(sending: Sending) -> None:
@@ -150,6 +160,31 @@ def test_a_new_connection_that_closes_counts_as_a_reset(receiver: Receiver, send
     sent = sending.one(receiver.url)
     assert (sent.error, sent.untouched) == (ErrorKind.RESET, False)
     assert "closed without a response" in sent.detail
+
+
+def test_connections_to_a_receiver_that_broke_one_are_not_reused_for_a_while(
+    receiver: Receiver, sending: Sending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hookline.engine.sender.no_reuse.FIRST", 600.0)  # longer than the test
+    sending.one(f"{receiver.url}/a")
+    receiver.behave(Behaviour(close=True))
+    assert sending.one(f"{receiver.url}/a").error == ErrorKind.AMBIGUOUS
+    receiver.behave(Behaviour())
+    with Receiver() as other:
+        for path in ("a", "b", "b"):  # all endpoints of a host share its connections
+            assert sending.one(f"{receiver.url}/{path}").status == 200
+            assert sending.one(f"{other.url}/{path}").status == 200
+    assert [received.connection for received in receiver.wait_for(5)] == [1, 1, 2, 3, 4]
+    assert other.connections == 1
+
+
+def test_a_large_request_that_was_reset_over_tls_may_have_arrived(authority: Authority) -> None:
+    """libcurl often counts no byte of such a request as sent, although the receiver has read its head."""
+    with Receiver(tls=authority.context("127.0.0.1")) as receiver, Sending(ca_bundle=str(authority.bundle)) as sending:
+        receiver.behave(Behaviour(reset="before"))
+        sent = [sending.one(receiver.url, b"x" * 100_000) for _ in range(40)]
+    assert receiver.heads
+    assert not any(one.untouched for one in sent)
 
 
 # ── waking up ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -178,7 +178,8 @@ def test_a_name_is_resolved_once_and_its_connection_is_kept(
 def test_an_answer_wakes_the_sender(
     resolver: Resolver, names: NameServer, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hookline.engine.sender.loop.MAX_WAIT", 600.0)
+    for name in ("VISIT_EVERY", "MAX_VISIT_EVERY"):
+        monkeypatch.setattr(f"hookline.engine.sender.loop.{name}", 600.0)
     monkeypatch.setattr("hookline.engine.sender.loop.MAX_LOOKUP", 600.0)
     names.lose_first("hook.test", "127.0.0.1")  # the answer comes a second later, while the sender sleeps
     receiver.behave(Behaviour(hang=True), "/hang")

@@ -18,12 +18,14 @@ import uvloop
 
 from hookline.engine.frames import Frames, frame
 from hookline.engine.sender import process as sender_process
-from hookline.engine.sender.loop import SPARE_FILES, kept_connections
+from hookline.engine.sender.loop import kept_connections
 from hookline.engine.sender.process import SenderProcess
-from hookline.engine.sender.protocol import Request, Results, Settings
+from hookline.engine.sender.protocol import SPARE_FILES, Request, Results, Settings
 from hookline.model.attempts import Sent
 from hookline.model.states import ErrorKind
+from tests.support.names import NameServer
 from tests.support.receiver import Behaviour, Receiver
+from tests.support.sender_pid import children, sender_pid
 from tests.support.sending import request
 
 SETTINGS = Settings(allow_nets=("127.0.0.0/8",), slots=16, body_limit=1_000, connect_timeout=60.0)
@@ -65,26 +67,7 @@ class AwaitableSender:
         return [self._results[one.ref] for one in requests]
 
     def pid(self) -> int:
-        """Process id of the child, the only child process that runs the sender."""
-        [found] = [pid for pid in _children(os.getpid()) if "sender.child" in _command(pid)]
-        return found
-
-
-def _children(of: int) -> list[int]:
-    stats = [(int(entry.name), entry / "stat") for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    found = []
-    for pid, stat in stats:
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[1]) == of and fields[0] != "Z":
-            found.append(pid)
-    return found
-
-
-def _command(pid: int) -> str:
-    return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        return sender_pid()
 
 
 async def _gone(pid: int) -> None:
@@ -161,6 +144,50 @@ async def test_a_process_that_dies_is_replaced_and_its_requests_were_interrupted
     assert sent.status == 200
 
 
+async def test_only_requests_that_the_process_had_started_were_interrupted(receiver: Receiver) -> None:
+    receiver.behave(Behaviour(hang=True), "/hangs")
+    awaitable = AwaitableSender(msgspec.structs.replace(SETTINGS, slots=2))
+    await awaitable.sender.start()
+    await awaitable.send(*(request(receiver.url) for _ in range(20)))  # the same places are used again
+    requests = [request(f"{receiver.url}/hangs") for _ in range(5)]
+    awaitable.sender.submit(requests)
+    await receiver.arrived(22)
+    os.kill(awaitable.pid(), signal.SIGKILL)
+    lost = await awaitable.results(*requests)
+    assert [sent.error for sent in lost] == [ErrorKind.INTERRUPTED] * 2 + [None] * 3
+    assert {sent.status for sent in lost} == {None}
+    await awaitable.sender.close(0)
+
+
+async def test_a_request_that_waits_for_the_address_of_its_host_was_not_started(receiver: Receiver) -> None:
+    receiver.behave(Behaviour(hang=True))
+    with NameServer() as names:
+        names.silence("slow.example")
+        awaitable = AwaitableSender(msgspec.structs.replace(SETTINGS, dns_servers=(names.address,)))
+        await awaitable.sender.start()
+        unresolved, hanging = request("http://slow.example/"), request(receiver.url)
+        awaitable.sender.submit([unresolved, hanging])
+        await receiver.arrived(1)
+        os.kill(awaitable.pid(), signal.SIGKILL)
+        lost = await awaitable.results(unresolved, hanging)
+        assert [sent.error for sent in lost] == [None, ErrorKind.INTERRUPTED]
+        await awaitable.sender.close(0)
+
+
+async def test_a_process_that_dies_whenever_it_starts_has_started_no_request(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender_process, "COMMAND", (sys.executable, "-c", "raise SystemExit(3)"))
+    awaitable = AwaitableSender()
+    await awaitable.sender.start()
+    for _ in range(3):
+        [sent] = await awaitable.send(request(receiver.url))
+        assert (sent.status, sent.error) == (None, None)
+    assert not awaitable.sender.ready.is_set()
+    await awaitable.sender.close(0)
+    assert receiver.requests == []
+
+
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_a_request_during_the_death_of_the_process_gets_a_result(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch, loop: Callable[[], asyncio.AbstractEventLoop]
@@ -181,7 +208,7 @@ def test_a_request_during_the_death_of_the_process_gets_a_result(
         await awaitable.sender.start()
         await awaitable.send(request(receiver.url))
         os.kill(awaitable.pid(), signal.SIGKILL)
-        assert [sent.error for sent in await awaitable.results(*late)] == [ErrorKind.INTERRUPTED] * 3
+        assert [sent.error for sent in await awaitable.results(*late)] == [None] * 3
         monkeypatch.undo()
         await awaitable.sender.close(0)
         assert faults == []
@@ -197,7 +224,7 @@ async def test_a_process_that_no_longer_answers_is_replaced(
     await awaitable.send(request(receiver.url))
     os.kill(pid := awaitable.pid(), signal.SIGSTOP)
     [lost] = await awaitable.send(request(receiver.url, deadline=0.1))
-    assert lost.error == ErrorKind.INTERRUPTED
+    assert (lost.status, lost.error) == (None, None)  # the process did not start it
     await _gone(pid)
     [sent] = await awaitable.send(request(receiver.url))
     assert sent.status == 200
@@ -275,7 +302,7 @@ async def test_a_process_that_cannot_start_loses_no_request(monkeypatch: pytest.
     await asyncio.sleep(0)  # it tries to start
     await awaitable.sender.close(0)
     [sent] = await awaitable.results(waiting)
-    assert (sent.error, sent.untouched) == (ErrorKind.NETWORK, True)
+    assert (sent.status, sent.error) == (None, None)
 
 
 WORKER = """
@@ -299,7 +326,7 @@ async def test_it_ends_with_the_worker_even_if_that_was_killed() -> None:
     worker = await asyncio.create_subprocess_exec(sys.executable, "-c", WORKER, stdout=asyncio.subprocess.PIPE)
     assert worker.stdout is not None
     assert await worker.stdout.readline() == b"up\n"
-    [child] = _children(worker.pid)
+    [child] = children(worker.pid)
     worker.kill()
     await worker.wait()
     await _gone(child)

@@ -100,6 +100,7 @@ async def test_a_task_of_another_process_is_found_by_polling(scene: Scene, secon
     await scene.claim_all()
 
 
+@pytest.mark.store_options(pause_dead_per_day=200)
 async def test_several_workers_share_several_tasks_and_do_each_row_once(scene: Scene, second: Store) -> None:
     await scene.endpoint()
     messages = await buried(scene, 200)

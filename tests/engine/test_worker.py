@@ -25,6 +25,7 @@ from hookline.model.policy import CircuitPolicy, PolicyOverride
 from hookline.model.states import Circuit, DeliveryState, EndpointStatus, ErrorKind, Reason
 from hookline.model.verdicts import Judgement
 from hookline.rules.judge import judge
+from hookline.rules.lane.window import START
 from hookline.rules.request import Target
 from hookline.security.vault import Vault, new_key
 from hookline.store import Store, StoreOptions, open_store
@@ -151,7 +152,7 @@ async def test_a_few_free_slots_are_used_although_outcomes_keep_coming(
     monkeypatch.setattr("hookline.engine.worker.SETTLE", PATIENCE)  # longer than the time between two outcomes
     worker = make_worker(scene.store, slots=16)
     worker._sender.ready.set()
-    worker._slots.used = 15
+    worker._slots._answering.used = 15
 
     async def trickle() -> None:
         while True:
@@ -174,11 +175,11 @@ async def test_a_hanging_endpoint_leaves_room_for_the_others(scene: Scene, recei
     await scene.endpoint(url=receiver.url + "/healthy", event_types=("quick",))
     async with working(scene.store, share=16, drain=0.5, deadline=500.0):  # no hanging request frees a slot
         await scene.send(200, event_type="slow")
-        await receiver.arrived(16)
+        await receiver.arrived(START)
         messages = await scene.send(20, event_type="quick")
         for message_id in messages:
             assert [d.state for d in await settled(scene.store, message_id)] == [DeliveryState.DELIVERED]
-        assert sum(received.path == "/hangs" for received in receiver.requests) == 16
+        assert sum(received.path == "/hangs" for received in receiver.requests) == START
 
 
 async def test_a_new_message_wakes_a_sleeping_worker(scene: Scene, second: Store, receiver: Receiver) -> None:
@@ -341,19 +342,19 @@ async def test_an_outage_of_the_database_loses_no_outcome(receiver: Receiver) ->
         app = await store.catalogue.create_application(organization.id, factory.new_application())
         await store.catalogue.create_endpoint(app.no, factory.new_endpoint(url=receiver.url))
         async with working(store, deadline=500.0) as worker:
-            messages = factory.new_messages(app.no, 20)
+            messages = factory.new_messages(app.no, START)
             await store.pipeline.ingest(messages)
-            await receiver.arrived(20)
+            await receiver.arrived(START)
             await asyncio.to_thread(server.stop)
             stopped.set()
             async with asyncio.timeout(PATIENCE):
-                while worker._recorder.waiting < 20:  # every request has its answer, and none can be recorded
+                while worker._recorder.waiting < START:  # every request has its answer, and none can be recorded
                     await asyncio.sleep(0.01)
             await asyncio.to_thread(server.start)
             for message in messages:
                 assert await _settled_through_outage(store, message.id) == DeliveryState.DELIVERED
         await store.close()
-    assert len(receiver.requests) == 20
+    assert len(receiver.requests) == START
 
 
 async def _settled_through_outage(store: Store, message_id: str) -> DeliveryState:

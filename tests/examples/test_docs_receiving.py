@@ -57,6 +57,7 @@ def signed(body: bytes, event: str = "msg_7", **headers: str) -> Request:
 # For each page, the test file that runs its examples.
 RUN_BY = {
     "acknowledge-then-process": "receive/inbox/test_docs.py",
+    "back-up-and-restore": "cli/test_docs.py",
     "call-the-api": "cli/test_docs.py",
     "choose-a-key-store": "examples/test_docs_receiving.py",
     "deduplicate-with-the-inbox": "receive/inbox/test_docs.py",

@@ -9,6 +9,7 @@ from ipaddress import ip_network
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from hookline import clock
 from hookline.engine.alerting import channels as alert_channels
@@ -176,6 +177,29 @@ async def test_a_refused_address_creates_no_channel_and_alerts_still_fire(scene:
     fleet = await an_alert(scene, both(receiver), Guard())
     assert await fleet.names() == ["dead_letters"]
     assert await alert_channels.endpoints(scene.store) == {}
+
+
+async def test_a_refused_address_leaves_the_other_channel_alone(scene: Scene, receiver: Receiver) -> None:
+    fleet = await an_alert(scene, Channels(webhook_url="ftp://alerts.example", slack_url=f"{receiver.url}/slack"))
+    assert await fleet.names() == ["dead_letters"]
+    assert set(await alert_channels.endpoints(scene.store)) == {SLACK}
+
+
+async def test_a_refused_address_stops_the_older_one(scene: Scene, receiver: Receiver) -> None:
+    """An operator who replaced a URL does not expect alerts at the old one. The secret is kept for the next URL."""
+    channels = both(receiver)
+    await alert_channels.settle(scene.store, LOOPBACK, channels)
+    before = await alert_channels.endpoints(scene.store)
+    refused = await alert_channels.settle(
+        scene.store, LOOPBACK, replace(channels, webhook_url="http://10.1.2.3/alerts")
+    )
+    assert "10.1.2.3 is not public" in str(refused.pop(WEBHOOK))
+    assert not refused
+    after = await alert_channels.endpoints(scene.store)
+    assert (after[WEBHOOK].status, after[SLACK]) == (EndpointStatus.DISABLED, before[SLACK])
+    assert await alert_channels.settle(scene.store, LOOPBACK, channels) == {}
+    again = (await alert_channels.endpoints(scene.store))[WEBHOOK]
+    assert (again.status, again.secrets) == (EndpointStatus.ACTIVE, before[WEBHOOK].secrets)
 
 
 async def test_a_mail_is_sent_after_the_change_of_state(scene: Scene) -> None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import signal
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import asyncpg
+import pytest
 from starlette.responses import PlainTextResponse
 
+from hookline.engine.heartbeat import Heartbeat
 from hookline.errors import StoreUnavailable
+from hookline.observe.tally import Tally
 from hookline.security.vault import new_key
 from hookline.server import http as server
 from hookline.server import sockets as listeners
@@ -19,12 +24,16 @@ from hookline.store import SCHEMA_VERSION, Store
 from hookline.web.health import Health, StartupApp
 from tests.api.conftest import Answer, Client
 from tests.support.cli import Cli
+from tests.support.full_disk import file_limit, filled, incompressible, set_read_only, small_disk
 from tests.support.ports import free_port
 from tests.support.postgres import private_server
+from tests.support.serving import Served, serving
 
 
 class Asked:
     """A fake store with the given versions that counts the queries."""
+
+    writable = True
 
     def __init__(self, *versions: int | Exception) -> None:
         self.versions = list(versions)
@@ -172,4 +181,113 @@ async def test_a_process_that_shuts_down_is_not_ready_but_still_answers_requests
         running.process.send_signal(signal.SIGTERM)
         await becomes(client, 503, "shutting down")
         assert (await client.get("/api/v1/health")).status == 204
-        await running.stop(signal.SIGTERM)  # a second signal ends the process at once
+        await running.stop(signal.SIGKILL)  # a second SIGTERM would change nothing
+
+
+# ── writes that fail ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_readiness_follows_a_database_that_refuses_writes(engine: str, database_url: str, tmp_path: Path) -> None:
+    """PostgreSQL is read-only, as after a failover. The WAL of SQLite reaches a limit of its size."""
+    with serving(database_url, tmp_path, role="api") as served:
+        client = await shop(served)
+        if engine == "postgres":
+            await set_read_only(database_url, read_only=True)
+            await not_ready_when_posting(client)
+            await set_read_only(database_url, read_only=False)
+        else:
+            with file_limit(served.process.pid, 64 * 1024):
+                await not_ready_when_posting(client)
+        await becomes(client, 200)
+        assert (await post(client)).status == 202
+
+
+async def test_readiness_follows_a_full_disk(engine: str, tmp_path: Path) -> None:
+    with small_disk("48m") as disk:
+        if disk is None:
+            pytest.skip("this user may not mount a small disk; the test above makes writes fail in another way")
+        async with database_on(engine, disk) as url:
+            with serving(url, tmp_path, role="api") as served:
+                client = await shop(served)
+                with filled(disk):
+                    await not_ready_when_posting(client)
+                    assert (await client.get("/api/v1/app/shop")).status == 200
+                await becomes(client, 200)
+                assert (await post(client)).status == 202
+
+
+async def test_readiness_without_requests_notices_that_heartbeats_fail(store: Store, database_url: str) -> None:
+    heart = Heartbeat(store, Tally(), random.Random(1))
+    health = Health(asyncio.Event())
+    health.opened(store)
+    async with refusing_writes(database_url):
+        await heart.beat()
+    await connected_again(store)
+    assert await health.unready() == ["the database refuses writes"]
+    health = Health(asyncio.Event())  # the last answer is reused for a second
+    health.opened(store)
+    await heart.beat()
+    assert await health.unready() == []
+
+
+async def connected_again(store: Store) -> None:
+    """Wait until the store has replaced the connections that were ended."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                await store.version()
+            except StoreUnavailable:
+                await asyncio.sleep(0.05)  # there is no event for a connection that broke
+            else:
+                return
+
+
+@asynccontextmanager
+async def refusing_writes(url: str) -> AsyncIterator[None]:
+    """Make all writes fail: PostgreSQL is read-only, and SQLite's write lock is taken."""
+    if url.startswith("postgres"):
+        await set_read_only(url, read_only=True)
+        yield
+        await set_read_only(url, read_only=False)
+        return
+    held = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)
+    held.execute("BEGIN IMMEDIATE")
+    yield
+    held.close()
+
+
+@asynccontextmanager
+async def database_on(engine: str, disk: Path) -> AsyncIterator[str]:
+    """A new database whose files are on this disk. PostgreSQL's write-ahead log is on another one."""
+    if engine == "sqlite":
+        yield f"sqlite:///{disk}/hookline.db"
+        return
+    with private_server() as postgres:
+        postgres.own(disk)
+        connection = await asyncpg.connect(postgres.url("postgres"))
+        await connection.execute(f"CREATE TABLESPACE small LOCATION '{disk}'")
+        await connection.execute("CREATE DATABASE small TABLESPACE small")
+        await connection.close()
+        yield postgres.url("small")
+
+
+async def shop(served: Served) -> Client:
+    """Return a client of a new application, after the server is ready."""
+    client = Client(served.address.removeprefix("http://"), served.token)
+    (await client.post("/api/v1/app", {"name": "Shop", "uid": "shop"})).json(201)
+    assert (await post(client)).status == 202
+    await becomes(client, 200)
+    return client
+
+
+async def post(client: Client, size: int = 2) -> Answer:
+    body = {"eventType": "order.paid", "payload": {"text": incompressible(size)}}
+    return await client.post("/api/v1/app/shop/msg", body)
+
+
+async def not_ready_when_posting(client: Client) -> None:
+    """Post large messages until readiness shows that they fail. The first ones may fit into free space."""
+    async with asyncio.timeout(60):
+        while (await post(client, 200_000)).status != 503 or (await client.get("/health/ready")).status != 503:
+            await asyncio.sleep(0.2)  # the process reuses the result of a check for a second
+    await becomes(client, 503, "the database refuses writes")

@@ -228,7 +228,7 @@ async def test_requests_in_flight_are_counted(measured: Measured, receiver: Rece
     async with working(scene.store, tally=measured.tally):
         await receiver.arrived(3)
         now = await measured.sampled()
-        assert (now["hookline_requests_in_flight"], now["hookline_slots"]) == (3, 64)
+        assert (now["hookline_requests_in_flight"], now["hookline_slots"]) == (3, 64 + 512)
         assert now.value("hookline_deliveries", state="delivering") == 3
         release.set()
         for message in messages:
@@ -287,7 +287,7 @@ async def test_a_failed_probe_has_no_retry_delay(measured: Measured) -> None:
     scene = measured.scene
     endpoint = await scene.endpoint()
     await scene.trip(endpoint)
-    await scene.age(100_000)
+    await scene.age(5_000)
     before = await measured.scrape()
     [job] = await scene.claim()
     assert job.probe

@@ -13,14 +13,19 @@ from pathlib import Path
 
 import pytest
 
+from hookline.config import load
 from hookline.model.states import DeliveryState
+from hookline.server.process import worker_settings
 from tests.support.deployed import Deployment, delivered, deployed, read, shows
 from tests.support.measured import Scrape
 from tests.support.ports import free_port
-from tests.support.processes import PATIENT, Process, running
+from tests.support.processes import PATIENT, Process, environment, running
 from tests.support.receiver import Behaviour, Receiver
 
 pytestmark = pytest.mark.parametrize("engine", ["postgres"])
+
+SETTINGS = worker_settings(load(environment("sqlite:///unused.db")))
+SLOTS = SETTINGS.slots + SETTINGS.silent_slots  # of one worker; the limit of open files may lower it
 
 
 @pytest.fixture
@@ -36,7 +41,7 @@ def children(pid: int) -> list[int]:
 async def test_a_parent_process_shows_the_metrics_of_its_workers(deployment: Deployment, tmp_path: Path) -> None:
     port = deployment.env["HOOKLINE_METRICS_PORT"]
     with running(["worker", "--processes", "2"], deployment.env, tmp_path / "log") as process:
-        both = await shows(process, port, lambda found: found["hookline_slots"] == 2 * 512)
+        both = await shows(process, port, lambda found: found["hookline_slots"] == 2 * SLOTS)
         assert both["hookline_processes"] == 3
         await deployment.send(20)
         before = await shows(process, port, lambda found: delivered(found) == 20)
@@ -74,7 +79,7 @@ async def test_the_api_shows_the_metrics_of_its_workers(deployment: Deployment, 
     port = deployment.env["HOOKLINE_METRICS_PORT"]
     env = deployment.env | {"HOOKLINE_PORT": port, "HOOKLINE_METRICS_PORT": "0"}
     with running(["serve", "--processes", "2"], env, tmp_path / "log") as process:
-        found = await shows(process, port, lambda found: found["hookline_slots"] == 2 * 512)
+        found = await shows(process, port, lambda found: found["hookline_slots"] == 2 * SLOTS)
         assert found["hookline_processes"] == 3
         assert process.stop() == 0
 
@@ -88,7 +93,7 @@ async def test_workers_end_when_their_parent_is_killed(
     env = deployment.env | {"HOOKLINE_PORT": free_port(), "HOOKLINE_SHUTDOWN_TIMEOUT": "60s"} | PATIENT
     receiver.behave(Behaviour(answer_when=(release := threading.Event())))
     with running([command, "--processes", "2"], env, tmp_path / "log") as process:
-        await shows(process, port, lambda found: found["hookline_slots"] == 2 * 512)
+        await shows(process, port, lambda found: found["hookline_slots"] == 2 * SLOTS)
         await deployment.send(1)
         [arrived] = await receiver.arrived(1)
         workers = [os.pidfd_open(pid) for pid in children(process.pid)]
@@ -104,7 +109,9 @@ async def test_workers_end_even_if_nobody_reads_their_log(deployment: Deployment
     os.mkfifo(tmp_path / "log")
     reader = os.open(tmp_path / "log", os.O_RDONLY | os.O_NONBLOCK)
     with running(["worker", "--processes", "2"], deployment.env, tmp_path / "log") as process:
-        await shows(process, deployment.env["HOOKLINE_METRICS_PORT"], lambda found: found["hookline_slots"] == 2 * 512)
+        await shows(
+            process, deployment.env["HOOKLINE_METRICS_PORT"], lambda found: found["hookline_slots"] == 2 * SLOTS
+        )
         workers = [os.pidfd_open(pid) for pid in children(process.pid)]
         os.close(reader)
         process.kill()

@@ -40,7 +40,7 @@ async def test_a_pulse_has_the_work_since_the_last_one(scene: Scene) -> None:
     tally.recorded(results, RecordReport(recorded=3, stale=0), 0.01)
     tally.ingested(7, 0.002)
     tally.moved(RelayReport(relayed=2, set_aside=1))
-    tally.swept(SweepReport(leases=4, expired=1))
+    tally.swept(SweepReport(leases=4, deaths=(factory.death(one),)))
     pulse = pulser.pulse(AT)
     assert pulse.attempts == {"delivered": 1, "retry": 1, "dead": 1}
     assert pulse.accepted == 9

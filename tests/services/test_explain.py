@@ -336,7 +336,7 @@ async def test_a_retry_after_holds_the_next_messages(scene: Scene) -> None:
 async def test_a_message_is_held_while_another_one_is_the_probe(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await scene.trip(endpoint)
-    await scene.age(100_000)
+    await scene.age(5_000)
     [message] = await scene.send()
     [probe] = await scene.claim()
     assert probe.probe

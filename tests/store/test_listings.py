@@ -333,6 +333,21 @@ async def test_a_message_is_listed_once_at_its_first_attempt(scene: Scene) -> No
     assert {row.attempted_at for row in rows} == {each.started_at for each in first.values()}
 
 
+async def test_a_message_that_is_resent_before_its_delivery_is_listed_once(scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    (message,) = await scene.send(deliver_at=await scene.store.now() + timedelta(minutes=5))
+    await scene.store.repair.resend(endpoint.no, message)
+    (resent,) = await scene.claim_all()
+    await scene.record(factory.dead(resent))
+    await scene.age(400)
+    (scheduled,) = await scene.claim_all()
+    await scene.record(factory.delivered(scheduled))
+    found = (await scene.store.history.attempted_messages(endpoint.no, AttemptedFilter(), Page())).rows
+    attempts = await _all_attempts(scene, endpoint)
+    assert len(attempts) == 2
+    assert [(row.message.id, row.attempt_id) for row in found] == [(message, min(each.id for each in attempts))]
+
+
 async def _all_attempts(scene: Scene, endpoint: Endpoint) -> list[Any]:
     return (await scene.store.history.endpoint_attempts(endpoint.no, AttemptFilter(), Page())).rows
 

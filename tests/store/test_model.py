@@ -203,8 +203,11 @@ class StoreMachine(RuleBasedStateMachine):
         self.take(want, worker, share)
 
     def take(self, want: int, worker: int, share: int) -> list[Known]:
-        jobs = self.run(self.world.workers[worker].pipeline.claim(want, SlotBudgets(lane_limit=share))).jobs
+        batch = self.run(self.world.workers[worker].pipeline.claim(want, SlotBudgets(lane_limit=share)))
+        jobs = batch.jobs
         assert len(jobs) <= want
+        for death in batch.deaths:
+            self.expire(self.known[death.delivery_id])
         self.promote([job.delivery_id for job in jobs])
         for job in jobs:
             known = self.known[job.delivery_id]
@@ -217,6 +220,13 @@ class StoreMachine(RuleBasedStateMachine):
             assert cap is None or len(flying) <= cap
             assert sum(known.job is not None and known.job.probe and not known.lost for known in flying) <= 1
         return [self.known[job.delivery_id] for job in jobs]
+
+    def expire(self, known: Known) -> None:
+        """A claim ends a delivery whose time budget is over, which it may have promoted before."""
+        if known.state == S.QUEUED:
+            self.check_turn(known)
+            known.go(S.PENDING)
+        known.go(S.DEAD)
 
     def promote(self, claimed: list[int]) -> None:
         """A claim promotes queued deliveries in the lanes that it visits. The model cannot predict which, but only the
@@ -425,8 +435,8 @@ class StoreMachine(RuleBasedStateMachine):
             return
         for no in self.living():
             self.run(self.store.catalogue.set_endpoint_status(no, EndpointStatus.ACTIVE, "the end"))
-        self.run(self.store.repair.resolve(DeadFilter(), "the end: nothing is blocked"))
         for _ in range(80):
+            self.run(self.store.repair.resolve(DeadFilter(), "the end: nothing is blocked"))
             self.run(age(self.world.raw, LONG))
             self.run(self.store.upkeep.sweep_leases())
             self.run(self.store.upkeep.sweep_deleted())

@@ -15,6 +15,7 @@ from hookline.model.policy import PolicyOverride
 from hookline.model.states import DeliveryState, EndpointStatus, Reason
 from hookline.store import Store
 from tests.support import factory
+from tests.support.counts import count
 from tests.support.scene import Scene
 
 S = DeliveryState
@@ -475,7 +476,7 @@ async def test_the_database_refuses_a_second_active_delivery_of_a_key(scene: Sce
 async def test_queued_deliveries_are_counted(scene: Scene, endpoint: Endpoint) -> None:
     await send(scene, "k", "k", "k", None)
     await scene.claim_all()
-    counts = await scene.store.monitoring.counts()
+    counts = await count(scene.store)
     assert (counts.queued, counts.delivering, counts.pending) == (2, 2, 0)
     view = await scene.store.history.lane_view(endpoint.no)
     assert view is not None

@@ -32,14 +32,10 @@ SLOW_ON_PURPOSE = {
     "postgres": {
         "stuck_lanes": "the slow audit reads every lane that has something waiting",
         "stuck_lanes_wake": "the slow audit wakes every lane that it finds stuck",
-        "counts": "counts",
         "dead_stats": "counts",
         "retire_needed": "once for each day that retention takes; an index for it would cost every delivery",
     },
     "sqlite": {
-        "counts_dead": "counts",
-        "counts_waiting": "counts",
-        "counts_delivering": "counts",
         "dead_stats": "counts",
         "sweep_token_lanes": "looks for tokens without a lane, from the index of lanes",
         "waiting_lanes": "the slow audit reads every lane that has something waiting",

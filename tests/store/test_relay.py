@@ -22,7 +22,7 @@ async def publish(raw: Raw, app: str, **fields: Any) -> None:
         "app": app,
         "event_type": "order.paid",
         "payload": b'{"n":%d}' % factory.number(),
-        "created_at": factory.instant(),
+        "created_at": await raw.now(),
     } | fields
     if raw.engine == "sqlite":
         given = {name: json.dumps(value) if isinstance(value, list) else value for name, value in given.items()}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from hookline.model.attempts import AttemptFilter
 from hookline.model.dead import DeadFilter
+from hookline.model.policy import PolicyOverride
 from hookline.model.states import DeliveryState
 from hookline.store import Page, Store
 from tests.support import factory
@@ -67,7 +70,8 @@ async def test_the_payload_of_an_open_delivery_stays(scene: Scene) -> None:
     """A time budget may be longer than the retention. A worker must still be able to send the message."""
     await scene.endpoint()
     message = await settle(scene, "open")
-    await scene.raw.execute("UPDATE delivery SET expires_at = due_at")
+    long = await scene.raw.now() + timedelta(days=60)
+    await scene.raw.execute("UPDATE delivery SET expires_at = $1", long)
     await scene.age(50 * DAY)
     await retire(scene.store)
     found = await scene.store.history.message_by_id(message)
@@ -123,7 +127,7 @@ async def test_dead_letters_are_deleted_after_their_own_retention_and_counted(sc
 async def test_a_message_with_an_open_delivery_is_kept(scene: Scene) -> None:
     """The message was delivered to one endpoint and is still open at another, so it is kept completely."""
     quick, slow = await scene.endpoint(), await scene.endpoint()
-    (message,) = await scene.send()
+    (message,) = await scene.send(policy=PolicyOverride(max_age=20 * DAY))
     jobs = {job.endpoint_no: job for job in await scene.claim_all()}
     await scene.record(factory.delivered(jobs[quick.no]))
     await scene.store.pipeline.release([jobs[slow.no]])

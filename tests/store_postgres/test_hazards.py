@@ -9,7 +9,6 @@ import pytest
 
 from hookline.errors import MigrationNeeded
 from hookline.model.deliveries import LeasedDelivery, SlotBudgets
-from hookline.model.depths import Counts
 from hookline.model.endpoints import Endpoint
 from hookline.model.states import Circuit, DeliveryState, EndpointStatus, Health
 from hookline.model.verdicts import Delivered, Result
@@ -18,6 +17,7 @@ from hookline.store import Store, StoreOptions, open_store
 from hookline.store.postgres.database import Connection, Database
 from tests.conftest import OpenStoreWith
 from tests.support import factory
+from tests.support.counts import Counts, count
 from tests.support.raw import RawPostgres
 from tests.support.scene import Scene
 
@@ -94,7 +94,7 @@ async def test_claims_records_and_sweeps_at_once_do_not_deadlock(
     done = asyncio.Event()
 
     async def work(store: Store) -> None:
-        while not finished(await store.monitoring.counts()):
+        while not finished(await count(store)):
             jobs = await scene.claim(20, by=store)
             await store.pipeline.record([factory.delivered(job) if job.sent else late(job) for job in jobs])
 

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import cast
 
 from hookline.model.deliveries import LeasedDelivery
-from hookline.model.depths import Counts
 from hookline.model.endpoints import Endpoint, Ordering
 from hookline.model.policy import PolicyOverride
 from hookline.model.states import DeliveryState
@@ -18,6 +17,7 @@ from hookline.store.postgres.record import _receipt
 from hookline.store.sql import load
 from tests.store_postgres.plans import Plan, buffers, explain, indexes, nodes, scanned
 from tests.support import factory
+from tests.support.counts import Counts, count
 from tests.support.raw import RawPostgres
 from tests.support.scene import Scene
 
@@ -52,7 +52,7 @@ async def test_a_record_that_does_not_see_an_uncommitted_message_loses_no_turn(
     job = await only(scene)
     fresh = factory.new_message(scene.app.no, ordering_key="k")
     async with other.connection.transaction():
-        assert await other.connection.fetch(SQL["ingest"], *_columns([fresh]), 3600.0, 3600.0)
+        assert await other.connection.fetch(SQL["ingest"], *_columns([fresh]), 3600.0, 3600.0, None)
         await scene.record(factory.delivered(job))
         assert await scene.claim_all() == []  # the claim consumes the record's token, and sees no delivery to promote
         assert await scene.tokens(endpoint) == []
@@ -148,7 +148,7 @@ async def test_concurrent_claims_records_ingests_and_sweeps_keep_the_order(scene
         published.set()
 
     async def work(store: Store) -> None:
-        while not published.is_set() or any(open_of(await store.monitoring.counts())):
+        while not published.is_set() or any(open_of(await count(store))):
             jobs = await scene.claim(20, by=store)
             for job in jobs:
                 seen.setdefault((job.endpoint_no, job.ordering_key or ""), []).append(place[job.message_id])
@@ -182,7 +182,7 @@ async def test_messages_without_keys_do_not_touch_the_indexes_of_ordering(scene:
     await scene.send(100)
     now = await scene.store.now()
     new = _columns(factory.new_messages(scene.app.no, 5))
-    ingest = await explain(store, "ingest", *new, 3600.0, 3600.0)
+    ingest = await explain(store, "ingest", *new, 3600.0, 3600.0, None)
     lanes = await explain(store, "claim_lanes", BEGINNING, 64, 0)
     take = await explain(
         store, "claim_take", [endpoint.no], [50], [now - timedelta(hours=1)], [now], [], 7, 60.0, [scene.app.no]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from urllib.parse import urlsplit
 
 import asyncpg
 import msgspec
@@ -20,6 +19,7 @@ from hookline.store.postgres import database
 from hookline.store.postgres.database import translated
 from tests.support import factory
 from tests.support.postgres import PostgresServer, private_server
+from tests.support.proxy import in_front_of, relay
 from tests.support.raw import RawPostgres
 from tests.support.scene import Scene
 
@@ -59,7 +59,7 @@ async def test_the_pools_recover_after_a_restart(own: Store, server: PostgresSer
     await asyncio.to_thread(server.stop)
     await own.pipeline.wait(60)  # a lost connection wakes a sleeping worker
     for call in (
-        own.monitoring.counts,
+        own.history.lanes,
         own.now,
         lambda: own.pipeline.claim(5, SlotBudgets(lane_limit=5)),
         own.upkeep.sweep_leases,
@@ -240,9 +240,7 @@ async def test_a_machine_that_vanishes_in_the_middle_of_a_batch_locks_no_key(
 class Line:
     """A proxy between a store and its server that can lose or delay responses."""
 
-    def __init__(self, host: str, port: int) -> None:
-        self._host = host
-        self._port = port
+    def __init__(self) -> None:
         self.deaf = False  # drop the next response and its connection
         self.after = 0  # drop the response with this number too; 0 for none
         self.broken = False  # accept no new connections
@@ -251,18 +249,11 @@ class Line:
         self.thawed = asyncio.Event()  # set when delayed responses may continue
         self.thawed.set()
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, port: int) -> None:
         if self.broken:
             writer.transport.abort()
-            return
-        up_reader, up_writer = await asyncio.open_connection(self._host, self._port)
-        pumps = [asyncio.create_task(_pump(reader, up_writer)), asyncio.create_task(self._back(up_reader, writer))]
-        await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-        for pump in pumps:
-            pump.cancel()
-        await asyncio.gather(*pumps, return_exceptions=True)
-        for end in (up_writer, writer):
-            end.transport.abort()
+        else:
+            await relay(reader, writer, host, port, back=self._back)
 
     async def _back(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
@@ -276,22 +267,11 @@ class Line:
             writer.write(data)
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(65536):
-        writer.write(data)
-
-
 @asynccontextmanager
 async def deaf_line(url: str) -> AsyncIterator[tuple[str, Line]]:
-    parts = urlsplit(url)
-    assert parts.hostname is not None
-    assert parts.port is not None
-    line = Line(parts.hostname, parts.port)
-    server = await asyncio.start_server(line.serve, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    yield url.replace(f":{parts.port}/", f":{port}/"), line
-    server.close()
-    await server.wait_closed()
+    line = Line()
+    async with in_front_of(url, line.serve) as through:
+        yield through, line
 
 
 async def cut(scene: Scene) -> None:

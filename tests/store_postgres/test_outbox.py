@@ -549,7 +549,7 @@ async def test_plans_kept_from_empty_tables_are_good_for_full_ones(scene: Scene)
 
 def moved(scene: Scene, row_id: int) -> tuple[Any, ...]:
     one: list[list[Any]] = [["msg_1"], [scene.app.no], ["order.paid"], [b"{}"], ["evt"]]
-    return (*one, *[[None]] * 6, [row_id], 3600.0)
+    return (*one, *[[None]] * 6, [row_id], 3600.0, "{}")
 
 
 async def fill(scene: Scene) -> None:

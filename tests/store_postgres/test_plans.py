@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from hookline.model.dead import DeadFilter
+from hookline.rules.claim.budgets import LARGE
 from hookline.store import Page
 from hookline.store.postgres import PostgresStore
 from hookline.store.postgres.record import _Move, _move, _receipt
@@ -96,7 +97,14 @@ async def test_claim_plans_kept_from_empty_tables_are_good_for_full_ones(scene: 
         60.0,
         [scene.app.no],
     )
-    contents: tuple[Any, ...] = ("claim_contents", now - timedelta(hours=1), now + timedelta(hours=1), [now], [1])
+    contents: tuple[Any, ...] = (
+        "claim_contents",
+        now - timedelta(hours=1),
+        now + timedelta(hours=1),
+        [now],
+        [1],
+        LARGE,
+    )
 
     async def prepare(connection: Any) -> None:
         for statement in (lanes, take, contents):
@@ -104,7 +112,13 @@ async def test_claim_plans_kept_from_empty_tables_are_good_for_full_ones(scene: 
 
     async def run(connection: Any) -> list[Plan]:
         rows = await connection.fetch("SELECT created_at, seq FROM hookline.message ORDER BY seq LIMIT 100")
-        named = ("claim_contents", *contents[1:3], [row["created_at"] for row in rows], [row["seq"] for row in rows])
+        named = (
+            "claim_contents",
+            *contents[1:3],
+            [row["created_at"] for row in rows],
+            [row["seq"] for row in rows],
+            LARGE,
+        )
         return [await explain_kept(connection, *statement) for statement in (lanes, take, named)]
 
     await store._db.cached_plans(prepare)
@@ -136,7 +150,7 @@ async def test_sweeps_use_their_indexes(scene: Scene) -> None:
     endpoint = await scene.endpoint()
     await load(scene, endpoint.no, 20_000)
     store = engine_of(scene)
-    assert indexes(await explain(store, "sweep_leases_find", 100, 60.0)) == {"delivery_lease"}
+    assert indexes(await explain(store, "sweep_leases_find", 100, 60.0, 5.0)) == {"delivery_lease"}
     for name, args in (
         ("sweep_expired", (100,)),
         ("sweep_deleted", (100,)),
@@ -146,6 +160,26 @@ async def test_sweeps_use_their_indexes(scene: Scene) -> None:
         plan = await explain(store, name, *args)
         assert scanned(plan) == set(), name
         assert buffers(plan) < 500, name
+
+
+async def test_the_check_for_many_dead_letters_reads_only_a_few_of_them(scene: Scene) -> None:
+    endpoint = await scene.endpoint()
+    await scene.raw.execute(
+        "INSERT INTO dead_letter (id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts, sent,"
+        "                         reason, detail, died_at)"
+        " SELECT n, $1, $2, n, now(), 'msg_' || n, 'order.lost', 1, 1, 'permanent_failure', '', now() - n * interval '1 s'"
+        " FROM generate_series(1, 20000) n",
+        scene.app.no,
+        endpoint.no,
+    )
+    for name, given in (
+        ("record_dying", {"nos": [endpoint.no], "most": 100, "rows_read": 404}),
+        ("record_died_since_resume", {"no": endpoint.no, "rows_read": 404}),
+    ):
+        plan = await explain(engine_of(scene), name, **given)
+        assert scanned(plan) == set(), name
+        assert "dead_letter_endpoint" in indexes(plan), name
+        assert buffers(plan) < 600, name
 
 
 async def test_listings_use_their_indexes(scene: Scene) -> None:

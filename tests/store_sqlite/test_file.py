@@ -18,6 +18,7 @@ from hookline.store import SCHEMA_VERSION, Store, StoreOptions, open_store
 from hookline.store.sqlite import writer
 from hookline.store.sqlite.connect import path_of
 from tests.support import factory
+from tests.support.counts import count
 from tests.support.raw import Raw
 from tests.support.scene import Scene
 
@@ -163,6 +164,6 @@ async def test_a_closed_store_raises_an_error(database_url: str, vault: Vault) -
     await store.close()
     await store.close()
     with pytest.raises(StoreUnavailable, match="closed"):
-        await store.monitoring.counts()
+        await count(store)
     with pytest.raises(StoreUnavailable, match="closed"):
         await store.pipeline.claim(1, SlotBudgets(lane_limit=1))

@@ -6,6 +6,7 @@ import asyncio
 
 from hookline.store import Store
 from tests.support import factory
+from tests.support.counts import count
 from tests.support.scene import Scene
 
 FOREVER = 120.0  # a test that waits this long fails by its own timeout first
@@ -38,7 +39,7 @@ async def test_reads_and_its_own_claims_do_not_end_the_wait(scene: Scene) -> Non
     waiting = await asleep(scene.store)
     for _ in range(3):
         await scene.claim()
-        await scene.store.monitoring.counts()
+        await count(scene.store)
     assert not waiting.done()
     await asyncio.to_thread(scene.store.pipeline.wake)
     await asyncio.wait_for(waiting, 60)

@@ -25,12 +25,12 @@ class Authority:
         self.bundle = folder / "authority.pem"
         self.bundle.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
-    def context(self, *names: str, self_signed: bool = False) -> ssl.SSLContext:
+    def context(self, *names: str, self_signed: bool = False, expired: bool = False) -> ssl.SSLContext:
         key = ec.generate_private_key(ec.SECP256R1())
         subject = _named(names[0])
         issuer, signer = (subject, key) if self_signed else (self._name, self._key)
-        certificate = _certificate(subject, issuer, key, signer, authority=False, names=names)
-        path = self._folder / f"{names[0].replace(':', '_')}-{self_signed}.pem"
+        certificate = _certificate(subject, issuer, key, signer, authority=False, names=names, expired=expired)
+        path = self._folder / f"{names[0].replace(':', '_')}-{self_signed}-{expired}.pem"
         path.write_bytes(
             key.private_bytes(
                 serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -54,6 +54,7 @@ def _certificate(
     *,
     authority: bool,
     names: tuple[str, ...],
+    expired: bool = False,
 ) -> x509.Certificate:
     now = datetime.now(UTC)
     builder = (
@@ -62,8 +63,8 @@ def _certificate(
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(days=2))
+        .not_valid_before(now - timedelta(days=3))
+        .not_valid_after(now + timedelta(days=-1 if expired else 2))
         .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
     )
     if names:

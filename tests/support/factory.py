@@ -18,6 +18,7 @@ from hookline.model.endpoints import NewEndpoint, OnDeath, Ordering, Scheme, Sec
 from hookline.model.messages import NewMessage
 from hookline.model.policy import PolicyOverride, Strategy
 from hookline.model.states import ErrorKind, Health, Reason
+from hookline.model.sweep import Death
 from hookline.model.verdicts import Dead, Delivered, Judgement, Result, Retry, Verdict
 from hookline.rules.claim.budgets import Slots
 
@@ -203,6 +204,20 @@ def dead(job: LeasedDelivery, reason: Reason = Reason.PERMANENT_FAILURE, **judge
     return result(job, verdict, Health.GOOD, answered(status), **given)
 
 
+def death(job: LeasedDelivery, reason: Reason = Reason.BUDGET_EXHAUSTED) -> Death:
+    """Return the report that a delivery died while it waited."""
+    return Death(
+        delivery_id=job.delivery_id,
+        message_id=job.message_id,
+        endpoint_no=job.endpoint_no,
+        event_type=job.event_type,
+        reason=reason,
+        sent=job.sent,
+        accepted_at=job.accepted_at,
+        died_at=instant(),
+    )
+
+
 def all_delivered(jobs: Sequence[LeasedDelivery]) -> list[Result]:
     return [delivered(job) for job in jobs]
 
@@ -214,4 +229,4 @@ def with_claim(job: LeasedDelivery, claim: int) -> LeasedDelivery:
 
 def slots() -> Slots:
     """The slots of a worker that claims nothing."""
-    return Slots(8, lane_limit=8, app_part=1.0)
+    return Slots(8, lane_limit=8, app_part=1.0, silent=8, max_bytes=1 << 20)

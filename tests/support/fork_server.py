@@ -24,7 +24,19 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-MODULES = ("hookline.cli.app", "hookline.store.sqlite", "hookline.store.postgres", "pydantic")
+from hookline.cli.app import COMMANDS, load
+
+# What a command imports only when it runs. `pydantic` alone loads nothing: the option parser uses these parts of it.
+MODULES = (
+    "hookline.store.postgres",
+    "hookline.store.sqlite",
+    "importlib.metadata",
+    "jwt",
+    "pydantic.fields",
+    "pydantic.functional_validators",
+    "pydantic.type_adapter",
+    "rich.progress",
+)
 AT_START = ("PYTHON", "LC_", "LANG", "TZ", "TERM", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")
 _LENGTH = struct.Struct("!I")
 _CODE = struct.Struct("!i")
@@ -108,6 +120,8 @@ def main() -> None:
     path, module = sys.argv[1:]
     for name in MODULES:
         importlib.import_module(name)
+    for command in COMMANDS:
+        load(command)
     gc.freeze()
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)

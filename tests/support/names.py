@@ -60,6 +60,10 @@ class NameServer:
     def silence(self, name: str) -> None:
         self._zone[name] = []
 
+    def forget(self, name: str) -> None:
+        """Answer that the name does not exist."""
+        self._zone.pop(name, None)
+
     def asked(self, name: str) -> int:
         """Return the number of lookups of this name. The questions for A and AAAA count as one lookup."""
         return sum(1 for asked, kind in self.queries if asked == name and kind == A)

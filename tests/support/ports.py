@@ -41,6 +41,15 @@ def refusing() -> Iterator[str]:
         yield f"http://127.0.0.1:{taken.getsockname()[1]}/"
 
 
+def accepts(port: int | str) -> bool:
+    """Return whether a server on loopback accepts connections on the port."""
+    try:
+        socket.create_connection(("127.0.0.1", int(port)), timeout=10).close()
+    except OSError:
+        return False
+    return True
+
+
 def _first_of_the_kernels() -> int:
     try:
         first = int(_RANGE.read_text().split()[0])

@@ -32,6 +32,7 @@ import asyncpg
 
 from tests.support import watchdog
 from tests.support.ports import free_port
+from tests.support.processes import all_stopped
 
 T = TypeVar("T")
 
@@ -184,9 +185,9 @@ def _within_reach(place: Path, account: Account, home: Path) -> Path:
 # ── directories ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _new_home(account: Account) -> Path:
+def _new_home(account: Account, under: Path | None) -> Path:
     """Create the directory of a server. It is outside the repository, which other users may be unable to enter."""
-    for parent in dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp")):
+    for parent in [under] if under else dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp")):
         home = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
         account.own(home)
         try:
@@ -228,10 +229,19 @@ class PostgresServer:
     """One server. `stop` and `start` keep its data and its port, so that a client can see the server go away and come
     back."""
 
-    def __init__(self, *, durable: bool = False, settings: Mapping[str, str] | None = None, choice: str | None = None):
+    def __init__(
+        self,
+        *,
+        durable: bool = False,
+        settings: Mapping[str, str] | None = None,
+        choice: str | None = None,
+        under: Path | None = None,  # the directory for the server's own directory
+        variables: Mapping[str, str] | None = None,  # more environment variables
+    ):
         self._account = Account()
+        self._variables = dict(variables or {})
         chosen = binaries(os.environ.get("HOOKLINE_TEST_PG", "") if choice is None else choice)
-        self.home = _new_home(self._account)
+        self.home = _new_home(self._account, under)
         self._lock = _hold(self.home)
         self._watchdog = subprocess.Popen(
             [sys.executable, watchdog.__file__, self.home], stdin=subprocess.PIPE, start_new_session=True
@@ -248,8 +258,18 @@ class PostgresServer:
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def pid(self) -> int:
+        """The process id of the running server."""
+        assert self._process is not None
+        return self._process.pid
+
     def url(self, database: str) -> str:
         return f"postgresql://{SUPERUSER}@127.0.0.1:{self.port}/{database}"
+
+    def own(self, path: Path) -> None:
+        """Give a directory to the user that the server runs as."""
+        self._account.own(path)
 
     def start(self) -> None:
         if self.running:
@@ -279,6 +299,14 @@ class PostgresServer:
         self.stop()
         self.start()
 
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Stop every process of the server with SIGSTOP, and let them continue after the block. Meanwhile connections
+        stay open, new ones are accepted by the kernel, and nothing answers."""
+        assert self._process is not None
+        with all_stopped(self._process.pid):
+            yield
+
     def close(self) -> None:
         """Stop the server and remove everything. A second call does nothing."""
         atexit.unregister(self.close)
@@ -290,17 +318,21 @@ class PostgresServer:
             self._lock = -1
 
     def _initialise(self) -> None:
-        command: list[str | Path] = [
-            self._binaries / "initdb",
-            "-D",
-            self.home / "data",
-            "-U",
-            SUPERUSER,
-            "--auth=trust",
-            "--no-sync",
-        ]
+        options = ["-U", SUPERUSER, "--auth=trust", "--no-sync", "--encoding=UTF8", "--no-locale"]
+        self._make_data("initdb", "-D", self.home / "data", *options)
+
+    def _make_data(self, program: str, *arguments: str | Path) -> None:
+        """Run the program that creates the data directory."""
+        try:
+            self.run(program, *arguments)
+        except PostgresFailed:
+            self.close()
+            raise
+
+    def run(self, program: str, *arguments: str | Path) -> None:
+        """Run one of PostgreSQL's programs, such as pg_dump, as the server's user."""
         answer = subprocess.run(
-            [*command, "--encoding=UTF8", "--no-locale"],
+            [self._binaries / program, *arguments],
             cwd=self.home,
             env=self._environment(),
             capture_output=True,
@@ -309,8 +341,7 @@ class PostgresServer:
             **self._account.arguments(),
         )
         if answer.returncode != 0:
-            self.close()
-            raise PostgresFailed(f"initdb failed:\n{answer.stdout}{answer.stderr}")
+            raise PostgresFailed(f"{program} failed:\n{answer.stdout}{answer.stderr}")
 
     def _launch(self, port: int) -> bool:
         settings = self._settings | {"port": str(port), "unix_socket_directories": str(self.home)}
@@ -353,13 +384,31 @@ class PostgresServer:
 
     def _environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_"))}
-        return kept | {"LC_ALL": "C", "HOME": str(self.home)}
+        return kept | {"LC_ALL": "C", "HOME": str(self.home)} | self._variables
+
+
+class Standby(PostgresServer):
+    """A streaming replica of another server, until it is promoted."""
+
+    def __init__(self, primary: PostgresServer, *, settings: Mapping[str, str] | None = None) -> None:
+        self._source = primary.url("postgres")
+        super().__init__(durable=True, settings=settings)
+
+    def _initialise(self) -> None:
+        how = ("--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync")
+        self._make_data("pg_basebackup", "-D", self.home / "data", "-d", self._source, *how)
 
 
 @contextmanager
-def private_server(*, durable: bool = False, settings: Mapping[str, str] | None = None) -> Iterator[PostgresServer]:
+def private_server(
+    *,
+    durable: bool = False,
+    settings: Mapping[str, str] | None = None,
+    under: Path | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> Iterator[PostgresServer]:
     """Start a server for one test, which may stop, crash and start it."""
-    server = PostgresServer(durable=durable, settings=settings)
+    server = PostgresServer(durable=durable, settings=settings, under=under, variables=variables)
     try:
         server.start()
         yield server

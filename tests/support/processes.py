@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -38,14 +39,66 @@ def environment(database_url: str, **settings: str) -> dict[str, str]:
     return inherited | {"HOOKLINE_DATABASE_URL": database_url} | secrets | QUICK | settings
 
 
+def children(pid: int) -> list[int]:
+    """Return the process ids of the child processes."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the process ids of the child processes and of their child processes."""
+    found = []
+    for child in children(pid):
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            found += [child, *descendants(child)]
+    return found
+
+
+@contextmanager
+def all_stopped(root: int) -> Iterator[None]:
+    """Stop a process and its descendants with SIGSTOP, and let them continue after the block."""
+    stopped: list[int] = []
+    try:
+        # The parent first, so that it starts no further process. The second pass finds the children that the parent was
+        # starting when the signal reached it.
+        while running := [pid for pid in (root, *descendants(root)) if pid not in stopped]:
+            for pid in running:
+                stopped.append(pid)
+                _stop(pid)
+        yield
+    finally:
+        for pid in reversed(stopped):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+def _stop(pid: int) -> None:
+    """Send SIGSTOP and wait until the process has stopped. The signal takes effect a moment after it is sent."""
+    with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+        os.kill(pid, signal.SIGSTOP)
+        while _state(pid) not in "TZ":
+            time.sleep(0.001)  # a process that is no child of this one gives no event to wait for
+
+
+def _state(pid: int) -> str:
+    """Return the letter that the kernel gives the state of a process: T is stopped, Z has ended."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 class Process:
     """One `hookline` command in the background. Its output goes to a file, which is shown when something fails."""
 
-    def __init__(self, arguments: list[str], env: Mapping[str, str], log: Path, module: str = "hookline") -> None:
+    def __init__(
+        self, arguments: list[str], env: Mapping[str, str], log: Path, module: str = "hookline", *, group: bool = False
+    ) -> None:
+        """Start the command. With `group`, it and its child processes are a process group of their own."""
         self.log = log
         with log.open("ab") as output:
             self._popen = subprocess.Popen(
-                [sys.executable, "-m", module, *arguments], env=dict(env), stdout=output, stderr=output
+                [sys.executable, "-m", module, *arguments],
+                env=dict(env),
+                stdout=output,
+                stderr=output,
+                start_new_session=group,
             )
 
     @property
@@ -63,11 +116,11 @@ class Process:
 
     def end(self) -> None:
         """Kill the process and its workers. Workers left alone would keep working on a database that another test gets."""
-        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        its_children = children(self.pid)
         self.kill()
-        for child in children:
+        for child in its_children:
             with suppress(ProcessLookupError):
-                os.kill(int(child), signal.SIGKILL)
+                os.kill(child, signal.SIGKILL)
 
     def pause(self) -> None:
         self._popen.send_signal(signal.SIGSTOP)

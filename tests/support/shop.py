@@ -1,8 +1,9 @@
 """A shop that publishes each order in the transaction that writes it, until it is killed:
 
-    python -m tests.support.shop URL
+    python -m tests.support.shop URL [SECONDS]
 
-Each line that it prints is one step of one order. It rolls back `lost` orders on purpose.
+It waits so many seconds after each order. Each line that it prints is one step of one order. It rolls back `lost`
+orders on purpose.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import random
 import sqlite3
 import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -27,7 +29,7 @@ class Lost(Exception):
     """The customer's card was declined in the middle of an order."""
 
 
-def main(url: str) -> None:
+def main(url: str, pause: float = 0.0) -> None:
     chance = random.Random()
     with opened(url) as (begin, insert):
         while True:
@@ -36,11 +38,12 @@ def main(url: str) -> None:
             print("lost" if declined else "begun", order, flush=True)
             with suppress(Lost), begin() as conn:
                 conn.execute(insert, (order,))
-                outbox.publish(conn, "shop", "order.paid", {"order": order}, max_age=3600)
+                outbox.publish(conn, "shop", "order.paid", {"order": order}, max_age=86_400)
                 if declined:
                     raise Lost
             if not declined:
                 print("committed", order, flush=True)
+            time.sleep(pause)  # limits the load on a machine that has other work
 
 
 @contextmanager
@@ -99,4 +102,4 @@ def orders(url: str) -> set[str]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], *map(float, sys.argv[2:]))

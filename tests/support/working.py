@@ -22,7 +22,7 @@ QUICK_RETRY = RetryPolicy(base=0.02, factor=2.0, cap=0.2)
 PATIENCE = 60.0  # maximum seconds that a test waits; long, because the machine may be busy
 
 
-LOOPBACK = Settings(allow_nets=("127.0.0.0/8", "::1/128"), slots=64, body_limit=1024, connect_timeout=30.0)
+LOOPBACK = Settings(allow_nets=("127.0.0.0/8", "::1/128"), slots=1024, body_limit=1024, connect_timeout=30.0)
 
 
 def make_worker(
@@ -33,7 +33,15 @@ def make_worker(
     sender: Settings = LOOPBACK,
     **settings: Any,
 ) -> Worker:
-    given = {"slots": 64, "share": 64, "deadline": 30.0, "retry": QUICK_RETRY, "poll": 0.2, "drain": 5.0}
+    given = {
+        "slots": 64,
+        "silent_slots": 512,
+        "share": 64,
+        "deadline": 30.0,
+        "retry": QUICK_RETRY,
+        "poll": 0.2,
+        "drain": 5.0,
+    }
     return Worker(
         store,
         WorkerSettings(**(given | settings)),

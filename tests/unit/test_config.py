@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import fields
 from ipaddress import ip_network
 from pathlib import Path
@@ -127,6 +128,8 @@ EVERY = {
     "HOOKLINE_CIRCUIT_COOLDOWN": ("61", "circuit_cooldown", 61.0),
     "HOOKLINE_CIRCUIT_COOLDOWN_CAP": ("3h", "circuit_cooldown_cap", 10800.0),
     "HOOKLINE_CONCURRENCY": ("300", "concurrency", 300),
+    "HOOKLINE_SILENT_CONCURRENCY": ("900", "silent_concurrency", 900),
+    "HOOKLINE_CONCURRENCY_BYTES": ("9MiB", "concurrency_bytes", 9 << 20),
     "HOOKLINE_LANE_SHARE": ("7", "lane_share", 7),
     "HOOKLINE_APPLICATION_SHARE": ("50%", "application_share", 0.5),
     "HOOKLINE_LEASE": ("90", "lease", 90.0),
@@ -143,6 +146,7 @@ EVERY = {
     "HOOKLINE_AUDIT_RETENTION_DAYS": ("33", "audit_retention_days", 33),
     "HOOKLINE_IDEMPOTENCY_WINDOW": ("12h", "idempotency_window", 43200.0),
     "HOOKLINE_POOL_SIZE": ("9", "pool_size", 9),
+    "HOOKLINE_DATABASE_TIMEOUT": ("7s", "database_timeout", 7.0),
     "HOOKLINE_AUTO_MIGRATE": ("off", "auto_migrate", False),
     "HOOKLINE_DNS_SERVERS": (
         "9.9.9.9:5353,2620:fe::fe,[::1]:53",
@@ -670,6 +674,35 @@ def test_given_secrets_make_no_file(in_folder: Path) -> None:
     load({"HOOKLINE_SECRET_KEY": KEY, "HOOKLINE_JWT_SECRET": JWT})
     parse({})
     assert list(in_folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("variable", ["PORTAL_LOGO", "CA_BUNDLE", "DATABASE_URL", "OUTBOX_URLS"])
+@pytest.mark.parametrize(
+    "name",
+    ["x" * 600, "x" * 600 + "/file", "x/" * 3000, "a\0b", "folder", "file/file", "nothing/file", "loop"],
+)
+def test_a_path_that_cannot_be_used_is_a_clear_error(in_folder: Path, variable: str, name: str) -> None:
+    """The relay checks the path of an outbox, because the application may create the file later. A database that is a
+    loop of links is refused when it is opened."""
+    (in_folder / "folder").mkdir()
+    (in_folder / "file").touch()
+    (in_folder / "loop").symlink_to("loop")
+    given = f"{in_folder}/{name}"
+    if variable == "DATABASE_URL":
+        given = f"sqlite:///{given}"
+    elif variable == "OUTBOX_URLS":
+        given = f"sqlite:///{given},sqlite:///other.db"
+    usable = (variable == "OUTBOX_URLS" and "\0" not in name) or (variable, name) == ("DATABASE_URL", "loop")
+    with nullcontext() if usable else pytest.raises(ConfigError):
+        load({PREFIX + variable: given})
+
+
+def test_keys_that_are_no_text_are_refused(in_folder: Path) -> None:
+    file = in_folder / "hookline.db.keys"
+    file.write_bytes(b"\xff\xfe")
+    file.chmod(0o600)
+    with pytest.raises(ConfigError, match=r"hookline\.db\.keys: not a text file"):
+        load({})
 
 
 def test_lost_keys_are_not_replaced(in_folder: Path) -> None:

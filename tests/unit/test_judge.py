@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -17,7 +19,7 @@ from hookline.model.policy import RetryPolicy, Strategy
 from hookline.model.states import DeliveryState, ErrorKind, Health, Reason, move
 from hookline.model.verdicts import Dead, Delivered, Judgement, Retry
 from hookline.rules import backoff
-from hookline.rules.judge import describe, http_date, judge, retry_after
+from hookline.rules.judge import MAX_UNCOUNTED, describe, http_date, judge, retry_after
 
 NOW = datetime(2025, 3, 9, 14, 5, 7, 250_000, tzinfo=UTC)
 POLICY = RetryPolicy(base=2.0, factor=3.0, cap=900.0, max_attempts=7, max_age=7200.0, retry_after_cap=600.0)
@@ -67,7 +69,7 @@ def failure(error: ErrorKind, **fields: object) -> Sent:
     return Sent(error=error, started_at=ago(0.5), **fields)
 
 
-def judged(sent: Sent, policy: RetryPolicy = POLICY, seed: int = 5, **job: object) -> Judgement:
+def judged(sent: Sent, /, policy: RetryPolicy = POLICY, seed: int = 5, **job: object) -> Judgement:
     return judge(sent, a_job(**job), policy, now=NOW, chance=random.Random(seed))
 
 
@@ -95,7 +97,6 @@ def test_a_failure_of_the_connection_is_retried_and_counts_against_the_circuit(e
     judgement = judged(failure(error))
     assert isinstance(judgement.verdict, Retry)
     assert judgement.verdict.spends
-    assert not judgement.verdict.fresh
     assert (judgement.health, judgement.hold_until, judgement.gone) == (Health.BAD, None, False)
 
 
@@ -184,42 +185,60 @@ def test_a_request_that_cannot_be_made_is_dead_and_says_nothing_about_health():
     assert judgement.health == Health.NONE
 
 
-def test_an_ambiguous_attempt_is_retried_at_once_on_a_fresh_connection_and_counts():
-    judgement = judged(failure(ErrorKind.AMBIGUOUS))
-    assert judgement.verdict == Retry(at=NOW, fresh=True, delay=5.5)
+@pytest.mark.parametrize("probe", [False, True])
+@pytest.mark.parametrize("attempts", [0, POLICY.max_attempts - 1])
+def test_an_ambiguous_attempt_is_retried_at_once_in_its_place_and_does_not_count(probe, attempts):
+    judgement = judged(failure(ErrorKind.AMBIGUOUS), attempts=attempts, sent=attempts + 4, probe=probe)
+    assert judgement.verdict == Retry(at=ago(1.5), spends=False, delay=5.5)
     assert judgement.health == Health.NONE
 
 
-def test_attempts_that_are_always_ambiguous_end():
-    attempts, verdict = 0, None
+def test_an_ambiguous_attempt_at_the_end_of_the_time_budget_is_dead():
+    verdict = judged(failure(ErrorKind.AMBIGUOUS), expires_at=NOW).verdict
+    assert isinstance(verdict, Dead)
+    assert verdict.reason == Reason.BUDGET_EXHAUSTED
+
+
+def test_a_probe_that_is_always_ambiguous_fails():
+    judgement = judged(failure(ErrorKind.AMBIGUOUS), sent=6, probe=True)
+    assert judgement.verdict == Retry(at=NOW, spends=False, delay=5.5)
+    assert judgement.health == Health.BAD
+
+
+@pytest.mark.parametrize("error", [ErrorKind.AMBIGUOUS, ErrorKind.INTERRUPTED])
+def test_attempts_that_always_end_in_doubt_end(error):
+    attempts, sent, verdict = 0, 0, None
     while not isinstance(verdict, Dead):
-        verdict = judged(failure(ErrorKind.AMBIGUOUS), attempts=attempts).verdict
-        attempts += 1
+        verdict = judged(failure(error), attempts=attempts, sent=sent).verdict
+        attempts, sent = attempts + verdict.spends if isinstance(verdict, Retry) else attempts + 1, sent + 1
     assert (attempts, verdict.reason) == (POLICY.max_attempts, Reason.ATTEMPTS_EXHAUSTED)
+    assert sent == POLICY.max_attempts + MAX_UNCOUNTED
 
 
-def test_an_attempt_that_we_interrupted_waits_like_any_other_and_says_nothing_about_health():
-    judgement = judged(failure(ErrorKind.INTERRUPTED))
+@pytest.mark.parametrize(("sent", "spends"), [(1, False), (5, False), (6, True)])
+def test_an_attempt_that_we_interrupted_waits_like_any_other_and_says_nothing_about_health(sent, spends):
+    judgement = judged(failure(ErrorKind.INTERRUPTED), attempts=1, sent=sent)
     assert isinstance(judgement.verdict, Retry)
     assert NOW < judgement.verdict.at < ahead(POLICY.base * POLICY.factor)
+    assert judgement.verdict.spends == spends
     assert judgement.health == Health.NONE
     assert judged(failure(ErrorKind.INTERRUPTED), probe=True).health == Health.BAD  # the endpoint sent nothing good
 
 
 def test_repeated_crashes_of_the_sender_kill_no_delivery():
     """If these were retried at once, they would use up every attempt within a minute or two."""
-    now, attempts, policy, chance = NOW, 0, RetryPolicy(), random.Random(3)
+    now, attempts, sent, policy, chance = NOW, 0, 0, RetryPolicy(), random.Random(3)
     while isinstance(
         verdict := judge(
             failure(ErrorKind.INTERRUPTED),
-            a_job(attempts=attempts, expires_at=ahead(1e6)),
+            a_job(attempts=attempts, sent=sent, expires_at=ahead(1e6)),
             policy,
             now=now,
             chance=chance,
         ).verdict,
         Retry,
     ):
-        now, attempts = verdict.at, attempts + 1
+        now, attempts, sent = verdict.at, attempts + verdict.spends, sent + 1
     assert now > ahead(1800)
 
 
@@ -414,6 +433,16 @@ def test_an_unlimited_cap_and_a_huge_number_still_give_an_instant():
         ("Sun, 09 Mar 0000 14:06:07 GMT", None),
         ("Sun, 09 Mar 2025 14:06:07 CET", None),
         ("2025-03-09T14:06:07Z", None),
+        ("Sun, 09 Mär 2025 14:06:07 GMT", None),
+        ("Sun, 09 Mar 2025 14:06:61 GMT", None),
+        ("Sun, 09 Mar 2025 14:06:07 GMT\n", 59.75),
+        ("Sun, ٠٩ Mar 2025 14:06:07 GMT", None),
+        ("Sun, 09 Mar 2025 14:06:07 GMT, 10", None),
+        ("sun, 09 mar 2025 14:06:07 gmt", 59.75),
+        ("Sun, 9 Mar 2025 14:06:07 GMT", 59.75),
+        ("Sun, 29 Feb 2025 14:06:07 GMT", None),
+        ("Sun, 09 Mar " + "2" * 9999 + " 14:06:07 GMT", None),
+        ("Sun Mar " + " " * 99_999, None),
     ],
 )
 def test_retry_after_in_seconds_or_as_one_of_three_dates(value, seconds):
@@ -432,6 +461,20 @@ def test_every_date_is_read_in_each_form(at):
     assert http_date(format_datetime(at, usegmt=True), NOW) == at
     assert http_date(at.strftime("%A, %d-%b-%y %H:%M:%S GMT"), NOW) == at
     assert http_date(f"{at:%a %b} {at.day:2d} {at:%H:%M:%S %Y}", NOW) == at
+
+
+def test_dates_do_not_depend_on_the_locale():
+    """A German locale has other names of months. Python takes them from `calendar`, once in a process."""
+    german = ["", "Jan", "Feb", "Mär", "Apr", "Mai", "Jun", "Jul", "Aug", "Sep", "Okt", "Nov", "Dez"]
+    program = f"""
+import calendar
+from datetime import datetime, UTC
+calendar.month_abbr = {german!r}
+from hookline.rules.judge import http_date
+print(http_date("Sun, 09 Mar 2025 14:06:07 GMT", datetime.now(UTC)))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "2025-03-09 14:06:07+00:00"
 
 
 # ── every result there can be ─────────────────────────────────────────────────────────────────────────────────────
@@ -457,6 +500,7 @@ results = st.builds(
 jobs = st.builds(
     a_job,
     attempts=st.integers(0, 20),
+    sent=st.integers(20, 40),
     probe=st.booleans(),
     counted=st.booleans(),
     last_delay=st.floats(0.0, 1e6),
@@ -482,7 +526,7 @@ def test_every_result_has_a_judgement_that_keeps_the_budgets(case):
     judgement = judge(sent, job, policy, now=NOW, chance=chance)
     verdict = judgement.verdict
     if isinstance(verdict, Retry):
-        assert NOW <= verdict.at < job.expires_at
+        assert min(NOW, job.due_at) <= verdict.at < job.expires_at
         assert verdict.delay >= 0.0
         assert job.attempts + verdict.spends < policy.max_attempts or not verdict.spends
     assert judgement.hold_until is None or judgement.hold_until > NOW
@@ -490,11 +534,13 @@ def test_every_result_has_a_judgement_that_keeps_the_budgets(case):
 
 
 @given(case=cases)
-def test_only_a_failed_probe_is_free(case):
+def test_only_a_failed_probe_and_the_first_requests_in_doubt_are_free(case):
     sent, job, policy, chance = case
     judgement = judge(sent, job, policy, now=NOW, chance=chance)
     if isinstance(judgement.verdict, Retry):
-        assert judgement.verdict.spends != (job.probe and judgement.health == Health.BAD)
+        doubtful = sent.error in (ErrorKind.AMBIGUOUS, ErrorKind.INTERRUPTED)
+        free = doubtful and job.sent - job.attempts < MAX_UNCOUNTED
+        assert judgement.verdict.spends != (free or (job.probe and judgement.health == Health.BAD))
 
 
 @given(case=cases)
@@ -524,12 +570,13 @@ def test_a_delivery_that_always_fails_ends(case):
     """The exception is a delivery whose attempts are all probes: the sweep ends those with the time budget."""
     sent, job, policy, chance = case
     job, now = replace(job, probe=False), NOW
-    for _ in range(policy.max_attempts + 1):
+    for _ in range(policy.max_attempts + MAX_UNCOUNTED + 1):
         verdict = judge(sent, job, policy, now=now, chance=chance).verdict
         if not isinstance(verdict, Retry):
             return
-        assert verdict.at >= now
-        job, now = replace(job, attempts=job.attempts + 1, last_delay=verdict.delay), verdict.at
+        assert verdict.at >= min(now, job.due_at)
+        job = replace(job, attempts=job.attempts + verdict.spends, sent=job.sent + 1, last_delay=verdict.delay)
+        now = max(now, verdict.at)
     raise AssertionError("it went on")
 
 

@@ -31,6 +31,8 @@ from hookline.rules.outcomes import (
 )
 from tests.support import factory
 
+NOW = factory.instant()
+
 
 def job(number: int, **fields: object) -> LeasedDelivery:
     at = factory.instant()
@@ -62,7 +64,7 @@ def job(number: int, **fields: object) -> LeasedDelivery:
 
 def test_outcomes_are_in_order_by_endpoint() -> None:
     results = [factory.delivered(job(1)), factory.retry(job(2)), factory.dead(job(3)), factory.delivered(job(4))]
-    outcomes = outcomes_of(results)
+    outcomes = outcomes_of(results, NOW)
     assert {no: [outcome.health for outcome in found] for no, found in outcomes.items()} == {
         1: [results[0].judgement.health, results[2].judgement.health],
         0: [Health.BAD, Health.GOOD],
@@ -71,10 +73,10 @@ def test_outcomes_are_in_order_by_endpoint() -> None:
 
 def test_an_outcome_has_the_fields_of_its_claim() -> None:
     claimed = job(1, counted=True, probe=True, epoch=9)
-    (outcome,) = outcomes_of([factory.delivered(claimed)])[1]
+    (outcome,) = outcomes_of([factory.delivered(claimed)], NOW)[1]
     assert (outcome.counted, outcome.probe, outcome.epoch) == (True, True, 9)
     assert (outcome.claimed_at, outcome.slow_down) == (claimed.claimed_at, False)
-    (complaint,) = outcomes_of([factory.retry(claimed, slow_down=True)])[1]
+    (complaint,) = outcomes_of([factory.retry(claimed, slow_down=True)], NOW)[1]
     assert complaint.slow_down
 
 

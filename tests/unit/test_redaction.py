@@ -20,7 +20,7 @@ from hookline.model.policy import RetryPolicy
 from hookline.model.states import ErrorKind, Health, Reason
 from hookline.model.verdicts import Dead, Result
 from hookline.rules import redaction
-from hookline.rules.judge import describe, judge
+from hookline.rules.judge import MAX_UNCOUNTED, describe, judge
 from hookline.rules.outcomes import cause_of
 from hookline.store import PARTS, Store
 from hookline.store.plans.record import Record
@@ -53,7 +53,7 @@ def test_a_failure_has_a_fixed_phrase(kind: ErrorKind, detail: str) -> None:
 @pytest.mark.parametrize("kind", ErrorKind)
 def test_reasons_of_the_judge_are_recognised(kind: ErrorKind, attempts: int) -> None:
     sent = Sent(error=kind, detail=f"connecting: {INSIDE} said so", address=f"{INSIDE}:443", started_at=NOW)
-    job = a_job(attempts=attempts)
+    job = a_job(attempts=attempts, sent=attempts + MAX_UNCOUNTED)  # so that requests in doubt count
     verdict = judge(
         sent, job, RetryPolicy(max_attempts=attempts + 1), now=job.claimed_at, chance=random.Random(3)
     ).verdict

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bench.simulate import files, fleet
+from bench.simulate import files, fleet, isolation
 from bench.simulate.fleet import Case, Tally, percentile
 from bench.simulate.outage import MESSAGES, SOON, Away, Fragile, Limited, Outcome, Scenario, simulate
 from bench.simulate.plans import DECORRELATED, EXPONENTIAL, OURS
@@ -33,6 +33,21 @@ def test_the_pictures_and_tables_of_one_endpoint_are_current(scenario: Scenario)
     readme = (files.HERE / files.README).read_text()
     assert drawn == {name: (files.HERE / name).read_text() for name in drawn}, STALE
     assert files.filled_in(readme, tables) == readme, STALE
+
+
+def test_the_table_of_endpoints_that_hang_is_current() -> None:
+    readme = (files.HERE / files.README).read_text()
+    assert files.filled_in(readme, files.isolation_files(files.SEED)[1]) == readme, STALE
+
+
+@pytest.mark.parametrize("crowd", isolation.CROWDS[1:], ids=["one lane", "1,000 lanes"])
+@pytest.mark.parametrize("together", [True, False], ids=["one application", "many"])
+def test_endpoints_that_hang_do_not_delay_healthy_ones(crowd: isolation.Crowd, together: bool) -> None:
+    alone, beside = (
+        isolation.simulate(one, together=together, seed=files.SEED).waits for one in (isolation.NOBODY, crowd)
+    )
+    assert sum(beside.values()) == sum(alone.values()) == isolation.RATE * isolation.SECONDS
+    assert percentile(beside, 0.99) <= 2 * max(1, percentile(alone, 0.99))
 
 
 def test_the_stored_results_of_a_small_fleet_are_current() -> None:

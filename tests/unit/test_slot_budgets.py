@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
 from hookline.model.deliveries import ClaimBatch, LeasedDelivery
+from hookline.rules.claim import budgets
 from hookline.rules.claim.budgets import Slots
+from hookline.rules.lane.window import Window
 
 NOW = datetime(2031, 5, 7, 11, 13, 17, tzinfo=UTC)
 
 
-def a_job(endpoint_no: int, app_no: int) -> LeasedDelivery:
+def a_job(endpoint_no: int, app_no: int, payload: bytes = b"{}") -> LeasedDelivery:
     return LeasedDelivery(
         delivery_id=endpoint_no * 10,
         claim=5,
@@ -19,7 +27,7 @@ def a_job(endpoint_no: int, app_no: int) -> LeasedDelivery:
         endpoint_no=endpoint_no,
         revision=1,
         event_type="order.paid",
-        payload=b"{}",
+        payload=payload,
         attempts=0,
         sent=0,
         accepted_at=NOW,
@@ -38,8 +46,15 @@ def a_batch(*jobs: LeasedDelivery, refused: dict[int, int | None] | None = None)
     return ClaimBatch(jobs=list(jobs), now=NOW, next_at=None, refused=refused or {})
 
 
-def some_slots() -> Slots:
-    return Slots(16, lane_limit=4, app_part=0.75)
+def some_slots(silent: int = 16) -> Slots:
+    return Slots(16, lane_limit=4, app_part=0.75, silent=silent, max_bytes=100_000)
+
+
+def answered(slots: Slots, *lanes: tuple[int, int], now: float = 0.0) -> None:
+    """Let each lane, given by its endpoint and application, answer a request."""
+    for lane in lanes:
+        slots.take([a_job(*lane)], now)
+        slots.give_back(a_job(*lane), now, answered=True)
 
 
 def test_a_full_lane_waits_for_one_of_its_own_slots() -> None:
@@ -51,45 +66,207 @@ def test_a_full_lane_waits_for_one_of_its_own_slots() -> None:
     assert (slots.next_in_line([a_job(11, 1)]), slots.waiting) == (set(), 1)
 
 
-def test_a_lane_of_a_large_application_waits_for_any_of_it_and_its_turn() -> None:
-    """Each slot that is freed wakes one lane, in the order in which the lanes were refused."""
+@pytest.mark.parametrize("answering", [False, True], ids=["silent", "answering"])
+def test_each_slot_that_an_application_frees_wakes_one_lane(answering: bool) -> None:
+    """The lanes are woken in the order in which they were refused."""
     slots = some_slots()
+    if answering:
+        answered(slots, (21, 1), (22, 1), (23, 1), (31, 2), (97, 3), (98, 1), (99, 1), (96, 2))
+    slots.take([a_job(99, 1), a_job(98, 1), a_job(97, 3), a_job(96, 2)], 5.0)
     slots.line_up(a_batch(refused={21: 1, 22: 1, 31: 2}))
     slots.line_up(a_batch(refused={23: 1, 21: 1}))
-    assert slots.waiting == 4
-    woken = slots.next_in_line([a_job(99, 1), a_job(98, 1), a_job(97, 3)])
-    assert woken == {21, 22}
-    assert slots.next_in_line([a_job(99, 1)]) == {21}  # nothing is removed from the line before it is recorded
-    slots.leave_line(woken)
-    assert slots.next_in_line([a_job(99, 1), a_job(99, 1), a_job(99, 2)]) == {23, 31}
+    assert (slots.waiting, slots.next_in_line([])) == (4, set())
+    for lane in ((99, 1), (98, 1), (97, 3)):
+        slots.give_back(a_job(*lane), 5.5)
+    assert slots.next_in_line([]) == {21, 22}
+    assert slots.next_in_line([]) == {21, 22}  # nothing is removed from the line before it is recorded
+    slots.leave_line({21, 22})
+    assert slots.next_in_line([]) == set()
+    slots.give_back(a_job(96, 2), 5.75)
+    assert (slots.next_in_line([]), slots.waiting) == ({31}, 2)
+
+
+def test_a_slot_of_one_pool_wakes_no_lane_that_waits_for_the_other() -> None:
+    slots = some_slots()
+    answered(slots, (99, 1), (21, 1))
+    slots.take([a_job(99, 1), a_job(50, 1)], 1.0)
+    slots.line_up(a_batch(refused={21: 1, 51: 1}))
+    slots.give_back(a_job(99, 1), 1.25)
+    assert slots.next_in_line([]) == {21}
+    slots.give_back(a_job(50, 1), 1.5)
+    assert slots.next_in_line([]) == {21, 51}
 
 
 def test_a_lane_that_got_slots_waits_no_more() -> None:
     slots = some_slots()
+    slots.take([a_job(50, 1), a_job(51, 1)], 0.0)
     slots.line_up(a_batch(refused={21: 1, 22: 1}))
     slots.line_up(a_batch(a_job(21, 1)))
-    assert (slots.waiting, slots.next_in_line([a_job(50, 1), a_job(51, 1)])) == (1, {22})
-
-
-def test_no_lane_waits_while_no_budget_is_full() -> None:
-    slots = some_slots()
-    slots.line_up(a_batch(a_job(21, 1)))
-    assert (slots.waiting, slots.next_in_line([a_job(21, 1)])) == (0, set())
-    slots.leave_line(set())
+    slots.give_back(a_job(50, 1), 0.25)
+    slots.give_back(a_job(51, 1), 0.25)
+    assert (slots.waiting, slots.next_in_line([])) == (1, {22})
 
 
 def test_slots_are_counted_by_lane_and_by_application() -> None:
     slots = some_slots()
-    slots.take([a_job(21, 1), a_job(21, 1), a_job(22, 1), a_job(31, 2)])
-    slots.give_back(a_job(21, 1))
-    slots.give_back(a_job(31, 2))
-    budgets = slots.budgets()
-    assert (budgets.held_by_lane, budgets.held_by_app, slots.free) == ({21: 1, 22: 1}, {1: 2}, 14)
+    answered(slots, (21, 1), (22, 1), (31, 2))
+    slots.take([a_job(21, 1), a_job(21, 1), a_job(22, 1), a_job(31, 2), a_job(41, 3)], 1.0)
+    slots.give_back(a_job(21, 1), 1.25)
+    slots.give_back(a_job(31, 2), 1.25)
+    found = slots.budgets(1.5)
+    assert (found.held_by_lane, found.held_by_app) == ({21: 1, 22: 1, 41: 1}, {1: 2})
+    assert (found.silent_by_app, slots.free, found.silent_free, slots.used) == ({3: 1}, 14, 15, 3)
 
 
 def test_only_slots_that_an_application_in_line_may_take_are_usable() -> None:
     slots = some_slots()
-    slots.take([a_job(21, 1)] * 10)
+    answered(slots, (21, 1), (22, 1))
+    slots.take([a_job(21, 1)] * 10, 1.0)
     assert slots.usable == slots.free == 6
     slots.line_up(a_batch(refused={22: 1}))
     assert (slots.usable, list(slots.apps_in_line)) == (2, [1])
+
+
+# ── answers ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_lane_takes_slots_of_endpoints_that_answer_after_its_first_answer() -> None:
+    slots = some_slots()
+    slots.take([a_job(21, 1)] * 3, 0.0)
+    assert (slots.free, slots.budgets(0.5).silent_free) == (16, 13)
+    slots.give_back(a_job(21, 1), 0.75, answered=True)
+    assert (slots.free, slots.budgets(0.75).silent_free) == (14, 16)
+
+
+def test_a_lane_without_a_result_for_a_second_becomes_silent_and_returns_with_an_answer() -> None:
+    slots = some_slots()
+    answered(slots, (21, 1), (22, 1))
+    slots.take([a_job(21, 1)] * 3 + [a_job(22, 1)], 10.0)
+    slots.give_back(a_job(22, 1), 10.75)
+    slots.take([a_job(22, 1)], 10.875)
+    slots.silence(10.99)
+    assert slots.free == 12
+    slots.silence(11.0)
+    assert (slots.free, set(slots.budgets(11.0).windows or {})) == (15, {22})
+    slots.give_back(a_job(21, 1), 11.5, answered=True)
+    assert (slots.free, set(slots.budgets(11.5).windows or {})) == (13, {21, 22})
+
+
+def test_a_timeout_makes_a_lane_silent() -> None:
+    slots = some_slots()
+    answered(slots, (21, 1))
+    slots.take([a_job(21, 1)] * 2, 10.0)
+    slots.give_back(a_job(21, 1), 10.25, timed_out=True)
+    found = slots.budgets(10.5)
+    assert (slots.free, found.windows, found.silent_windows[21]) == (16, {}, 2)
+
+
+def test_silent_lanes_get_one_slot_each_while_their_pool_is_crowded() -> None:
+    slots = some_slots(silent=40)
+    slots.take([a_job(no, 1) for no in range(10)], 0.0)
+    assert (slots.budgets(0.0).first_window, slots.budgets(0.0).silent_windows[3]) == (4, 4)
+    slots.take([a_job(10, 1)], 0.0)
+    assert (slots.budgets(0.0).first_window, slots.budgets(0.0).silent_windows) == (1, {})
+
+
+def test_a_worker_forgets_the_lane_whose_last_result_is_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budgets, "MAX_LANES", 2)
+    slots = some_slots()
+    answered(slots, (21, 1), (22, 1), (21, 1), (23, 1))
+    assert set(slots.budgets(0.0).windows or {}) == {21, 23}
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["take", "answer", "timeout", "fail", "wait"])), max_size=200)
+)
+def test_the_pools_hold_exactly_the_requests_in_flight(steps: list[tuple[int, str]]) -> None:
+    slots, held, now = some_slots(), Counter[int](), 0.0
+    for no, step in steps:
+        now += 0.3
+        job = a_job(no, no % 2)
+        if step == "take":
+            slots.take([job], now)
+            held[no] += 1
+        elif step == "wait":
+            slots.silence(now)
+        elif held[no]:
+            slots.give_back(job, now, answered=step == "answer", timed_out=step == "timeout")
+            held[no] -= 1
+        found = slots.budgets(now)
+        assert slots.used == sum(held.values())
+        assert found.held_by_lane == +held
+        by_app = Counter(found.held_by_app) + Counter(found.silent_by_app)
+        assert by_app == Counter({app: sum(held[n] for n in held if n % 2 == app) for app in (0, 1)}) + Counter()
+        assert slots.total - slots.free == sum(held[n] for n in found.windows or {})
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from([1, 3, 0, -1, -2]), st.booleans()), max_size=200))
+def test_the_pools_count_exactly_the_bytes_of_large_payloads_in_flight(steps: list[tuple[int, int, bool]]) -> None:
+    slots, in_flight, now = some_slots(), list[LeasedDelivery](), 0.0
+    for no, size, answers in steps:
+        now += 0.3
+        if size > 0:
+            in_flight.append(a_job(no, no % 2, b"x" * (size * budgets.LARGE - 1)))
+            slots.take(in_flight[-1:], now)
+        elif size < 0 and in_flight:
+            slots.give_back(in_flight.pop(no % len(in_flight)), now, answered=answers, timed_out=not answers)
+        found = slots.budgets(now)
+        for app in (0, 1):
+            mine = [job for job in in_flight if job.app_no == app and len(job.payload) > budgets.LARGE]
+            answering = sum(len(job.payload) for job in mine if job.endpoint_no in (found.windows or {}))
+            assert found.bytes.by_app.get(app, 0) == answering
+            assert found.silent_bytes.by_app.get(app, 0) == sum(len(job.payload) for job in mine) - answering
+        assert found.bytes.free == 100_000 - sum(found.bytes.by_app.values())
+
+
+def test_freed_bytes_wake_a_lane_of_each_application_that_waits_for_bytes() -> None:
+    slots = some_slots()
+    large = a_job(51, 1, b"x" * 2 * budgets.LARGE)
+    slots.take([large, a_job(52, 1)], 0.0)
+    slots.line_up(replace(a_batch(refused={21: 1, 31: 2, 32: 2, 41: 3}), heavy={21, 31, 32}))
+    slots.give_back(a_job(52, 1), 0.25)
+    assert slots.next_in_line([]) == {21}
+    slots.give_back(large, 0.5)
+    assert slots.next_in_line([]) == {21, 31}
+
+
+def test_a_lane_whose_payload_did_not_fit_is_heavy_until_it_is_served_or_woken() -> None:
+    slots = some_slots()
+    slots.take([a_job(51, 1), a_job(52, 1)], 0.0)
+    slots.line_up(replace(a_batch(refused={21: 1, 22: 1}), heavy={21, 22}))
+    assert slots.budgets(0.0).heavy == {21, 22}
+    slots.line_up(a_batch(a_job(21, 1)))
+    assert slots.budgets(0.0).heavy == {22}
+    slots.give_back(a_job(51, 1), 0.25)
+    assert slots.next_in_line([]) == {22}
+    slots.leave_line({22})
+    assert slots.budgets(0.0).heavy == set()
+
+
+def test_a_window_doubles_while_all_of_it_is_answered() -> None:
+    window, sizes = Window(), []
+    for _ in range(4):
+        for _ in range(window.slots(128)):
+            window.on_answer(128)
+        sizes.append(window.slots(128))
+    assert sizes == [16, 32, 64, 128]
+
+
+def test_a_timeout_halves_a_window_and_it_then_grows_slowly() -> None:
+    window = Window(size=64)
+    window.on_timeout()
+    assert window.slots(128) == 32
+    for _ in range(33):
+        window.on_answer(128)
+    assert window.slots(128) == 33
+    for _ in range(9):
+        window.on_timeout()
+    assert window.slots(128) == 1
+
+
+@given(st.lists(st.booleans()), st.integers(1, 300))
+def test_a_window_stays_between_one_and_the_limit(answers: list[bool], limit: int) -> None:
+    window = Window()
+    for each in answers:
+        window.on_answer(limit) if each else window.on_timeout()
+        assert 1 <= window.slots(limit) <= limit

@@ -1,7 +1,5 @@
 """The handlers, one module per resource. Importing a module adds its operations to `OPERATIONS`."""
 
-from __future__ import annotations
-
 from hookline.api.operation import OPERATIONS as OPERATIONS
 from hookline.api.routes import (
     alerts,

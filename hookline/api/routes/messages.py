@@ -10,6 +10,7 @@ from hookline.api.call import Call, listing, page_of
 from hookline.api.operation import ListQuery, Query, operation
 from hookline.api.wire.base import Instant, ListResponse, doc
 from hookline.api.wire.messages import MessageOut, message
+from hookline.model.fill import fill
 from hookline.model.messages import MessageFilter
 from hookline.rules.checks.text import EARLIEST, LATEST
 from hookline.services import messages
@@ -40,13 +41,7 @@ class HistoryQuery(ListQuery, frozen=True, kw_only=True):
     before: Before = None
 
     def common(self) -> MessageFilter:
-        return MessageFilter(
-            event_types=self.event_types,
-            channel=self.channel,
-            tag=self.tag,
-            after=_within(self.after),
-            before=_within(self.before),
-        )
+        return fill(MessageFilter, self, after=_within(self.after), before=_within(self.before))
 
 
 def _within(at: datetime | None) -> datetime | None:

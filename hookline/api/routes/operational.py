@@ -6,15 +6,9 @@ from hookline import ids
 from hookline.api.call import Call, listing, page_of
 from hookline.api.operation import OrderedQuery, operation
 from hookline.api.routes import endpoints as shared
+from hookline.api.wire import endpoints as endpoint_wire
 from hookline.api.wire import operational as wire
 from hookline.api.wire.base import ListResponse
-from hookline.api.wire.endpoints import (
-    EndpointHeadersIn,
-    EndpointHeadersOut,
-    EndpointSecretOut,
-    EndpointSecretRotateIn,
-    new_endpoint,
-)
 from hookline.services import endpoints
 from hookline.web.authorize import Needs
 
@@ -36,7 +30,9 @@ async def list_all(call: Call, asked: OrderedQuery) -> ListResponse[wire.Operati
 @operation("POST", _ALL, f"{_NAME}.create", status=201, whole=True)
 async def create(call: Call, given: wire.OperationalWebhookEndpointIn) -> wire.OperationalWebhookEndpointOut:
     """Create an endpoint that gets events about the organization's own endpoints and deliveries."""
-    return wire.operational_endpoint(await endpoints.create_operational(call.deps, call.caller, new_endpoint(given)))
+    return wire.operational_endpoint(
+        await endpoints.create_operational(call.deps, call.caller, endpoint_wire.new_endpoint(given))
+    )
 
 
 @operation("GET", _ONE, f"{_NAME}.get", whole=True)
@@ -61,24 +57,24 @@ async def delete(call: Call) -> None:
 
 
 @operation("GET", f"{_ONE}/secret", f"{_NAME}.get-secret", whole=True, needs=Needs.WRITE)
-async def show_secret(call: Call) -> EndpointSecretOut:
+async def show_secret(call: Call) -> endpoint_wire.EndpointSecretOut:
     """Show the key that verifies the signatures of an operational webhook endpoint."""
     return await shared.show_secret(call)
 
 
 @operation("POST", f"{_ONE}/secret/rotate", f"{_NAME}.rotate-secret", whole=True)
-async def rotate_secret(call: Call, given: EndpointSecretRotateIn) -> None:
-    """Rotate the secret of an operational webhook endpoint. The old secret also signs for a while."""
+async def rotate_secret(call: Call, given: endpoint_wire.EndpointSecretRotateIn) -> None:
+    """Rotate the secret of an operational webhook endpoint. By default, the old secret also signs for a day."""
     await shared.rotate_secret(call, given)
 
 
 @operation("GET", f"{_ONE}/headers", f"{_NAME}.get-headers", whole=True)
-async def show_headers(call: Call) -> EndpointHeadersOut:
+async def show_headers(call: Call) -> endpoint_wire.EndpointHeadersOut:
     """Show the custom headers of an operational webhook endpoint. Of sensitive headers, only the names are shown."""
     return await shared.show_headers(call)
 
 
 @operation("PUT", f"{_ONE}/headers", f"{_NAME}.update-headers", whole=True)
-async def replace_headers(call: Call, given: EndpointHeadersIn) -> None:
+async def replace_headers(call: Call, given: endpoint_wire.EndpointHeadersIn) -> None:
     """Replace the custom headers of an operational webhook endpoint."""
     await shared.replace_headers(call, given)

@@ -6,6 +6,7 @@ from hookline.api.operation import ListQuery, Order, operation
 from hookline.api.wire import tasks as wire
 from hookline.api.wire.base import ListResponse
 from hookline.errors import InvalidInput
+from hookline.model.fill import fill
 from hookline.model.states import DeliveryState
 from hookline.model.tasks import TaskFilter, TaskKind, TaskStatus, TaskWork
 from hookline.services import replays, tasks
@@ -41,14 +42,7 @@ async def bulk_replay(call: Call, given: wire.BulkReplayIn) -> wire.BackgroundTa
     if given.status is not None and given.status not in _OUTCOMES:
         words = "give 0 (delivered) or 2 (failed): what is pending is on its way already"
         raise InvalidInput(words, field="status")
-    work = TaskWork(
-        since=given.since,
-        until=given.until,
-        event_types=given.event_types,
-        channel=given.channel,
-        tag=given.tag,
-        outcome=None if given.status is None else _OUTCOMES[given.status],
-    )
+    work = fill(TaskWork, given, outcome=None if given.status is None else _OUTCOMES[given.status])
     return wire.task(await replays.bulk_replay(call.deps, call.caller, call.endpoint_ref, work))
 
 

@@ -11,14 +11,13 @@ from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct
-from msgspec.structs import asdict
 
 from hookline.errors import InvalidInput
+from hookline.model.fill import fill
 from hookline.model.policy import PolicyOverride, Strategy
 from hookline.rules.checks.message import MAX_CHANNEL
 
 T = TypeVar("T")
-S = TypeVar("S", bound=Struct)
 
 Instant = Annotated[datetime, Meta(tz=True)]  # a time without a UTC offset is refused
 
@@ -67,17 +66,6 @@ class Out(Shape, frozen=True, kw_only=True):
     pass
 
 
-def fill(shape: type[S], *found: object, **others: Any) -> S:
-    """Return a shape. Each of its fields gets the attribute of the same name from an object of `found`.
-
-    If several objects have the attribute, the first object counts. `others` has the values of the remaining fields.
-    """
-    same: dict[str, Any] = {}
-    for each in reversed(found):
-        same |= {name: getattr(each, name) for name in shape.__struct_fields__ if hasattr(each, name)}
-    return shape(**same | others)
-
-
 class ListResponse(Out, Generic[T], frozen=True, kw_only=True):
     data: list[T]
     done: bool
@@ -98,11 +86,11 @@ class Policy(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkno
     retry_after_cap: float | None = None
 
     def override(self) -> PolicyOverride:
-        return PolicyOverride(**asdict(self))
+        return fill(PolicyOverride, self)
 
 
 def policy(found: PolicyOverride | None) -> Policy | None:
-    return None if found is None else Policy(**asdict(found))
+    return None if found is None else fill(Policy, found)
 
 
 # Field → its name in older SDKs.

@@ -17,7 +17,8 @@ K = LaneEventKind
 Probe = tuple[datetime, datetime]  # start and end of a probe
 OPEN = "circuit open"
 
-# State of the circuit after and before each event. The state before is known without reading older events.
+# For each kind of event: the state of the circuit after it, and the usual state before it. The state before is used if no
+# older event is known.
 _CIRCUIT = {
     K.CIRCUIT_OPENED: ("open", "closed"),
     K.CIRCUIT_PROBE_FAILED: ("open", "open"),
@@ -60,12 +61,12 @@ def stretches(
     events: Sequence[LaneEvent], lane: Lane, since: datetime, until: datetime, probes: Iterable[Probe] = ()
 ) -> list[Stretch]:
     """Return the parts of the band, which shows the lane's states from `since` to `until`. `events` are newest first
-    and go back to `since`, or to the oldest known event."""
+    and go back to `since` or further, or to the oldest known event."""
     return _with_probes(_between_events(events, lane, since, until), sorted(probes))
 
 
 def probes(attempts: Iterable[Attempt], lane: Lane, lease: float, now: datetime) -> Iterator[Probe]:
-    """Yield the start and end of each probe: of those among the attempts, and of the probe in progress."""
+    """Yield the start and end of each probe in `attempts`, and of the probe in progress."""
     for each in attempts:
         if each.probe:
             yield each.started_at, each.started_at + timedelta(microseconds=each.timing.total)
@@ -90,10 +91,11 @@ def _with_probes(found: Sequence[Stretch], probes: Sequence[Probe]) -> list[Stre
 def _between_events(events: Sequence[LaneEvent], lane: Lane, since: datetime, until: datetime) -> list[Stretch]:
     """Return one part of the band for each period between two changes of state."""
     shown = [event for event in reversed(events) if since <= event.at < until]
-    # A probe has no event. So a half-open circuit counts as open here, and `_with_probes` marks the probe.
+    # The start of a probe adds no event to the timeline. So a half-open circuit counts as open here, and `_with_probes`
+    # marks the probe.
     now = Circuit.OPEN if lane.circuit == Circuit.HALF_OPEN else lane.circuit
-    circuit = _before(shown, _CIRCUIT, now.name.lower())
-    status = _before(shown, _STATUS, lane.status.name.lower())
+    circuit = _state_at(since, events, _CIRCUIT, now.name.lower())
+    status = _state_at(since, events, _STATUS, lane.status.name.lower())
     found: list[Stretch] = []
     begun = since
     for event in shown:
@@ -112,9 +114,16 @@ def _visible(circuit: str, status: str) -> str:
     return circuit if status == "active" else status
 
 
-def _before(events: Sequence[LaneEvent], changes: dict[K, tuple[str, str]], now: str) -> str:
-    """Return the state before the first event that changed it. If no event did, return the current state `now`."""
-    return next((changes[event.kind][1] for event in events if event.kind in changes), now)
+def _state_at(since: datetime, events: Iterable[LaneEvent], changes: dict[K, tuple[str, str]], now: str) -> str:
+    """Return the state at `since`. `events` are newest first, and `now` is the current state."""
+    state = now
+    for event in events:
+        if event.kind in changes:
+            after, before = changes[event.kind]
+            if event.at < since:
+                return after
+            state = before
+    return state
 
 
 def _stretch(name: str, since: datetime, until: datetime) -> Stretch:

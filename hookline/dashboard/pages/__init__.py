@@ -3,8 +3,6 @@
 The modules declare their pages and actions with `get` and `post`, so importing them all fills `VIEWS` and `ACTIONS`.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import structlog
 
 from hookline import signing
-from hookline.errors import Conflict
+from hookline.errors import AboutField, Conflict
 from hookline.model.catalogue import Application, NewApplication, Organization
 from hookline.model.endpoints import Endpoint, EndpointChange, NewEndpoint, Secret
 from hookline.model.states import EndpointStatus
@@ -32,16 +32,26 @@ async def endpoints(store: Store) -> dict[str, Endpoint]:
     return {channel: endpoint for channel, endpoint in found.items() if endpoint is not None}
 
 
-async def settle(store: Store, guard: Guard, channels: Channels) -> None:
-    """Create, change or delete the endpoints of the alert channels, so that they match the alert settings.
+async def settle(store: Store, guard: Guard, channels: Channels) -> dict[str, AboutField]:
+    """Create, change or delete the endpoints of the alert channels, so that they match the alert settings. Return the
+    errors of the channels whose URL the guard refuses.
 
     Every process does this when it starts, so all processes must have the same alert settings.
     """
+    refused: dict[str, AboutField] = {}
     if not any(channels.urls.values()) and await find(store) is None:
-        return
+        return refused
     app = await _application(store)
     for channel, url in channels.urls.items():
-        await _endpoint(store, guard, app, channel, url)
+        try:
+            if url is not None:
+                guard.check_url(url)
+        except AboutField as error:
+            refused[channel] = error
+            await _disable(store, app, channel)
+        else:
+            await _endpoint(store, app, channel, url)
+    return refused
 
 
 async def _application(store: Store) -> Application:
@@ -59,13 +69,21 @@ async def _application(store: Store) -> Application:
         raise
 
 
-async def _endpoint(store: Store, guard: Guard, app: Application, channel: str, url: str | None) -> None:
+async def _disable(store: Store, app: Application, channel: str) -> None:
+    """Disable the endpoint, which still has an older URL. It is kept for its secret, which the receiver knows."""
+    found = await store.catalogue.endpoint(app.no, channel)
+    if found is not None and found.status != EndpointStatus.DISABLED:
+        await store.catalogue.set_endpoint_status(
+            found.no, EndpointStatus.DISABLED, "the URL in the alert settings is refused"
+        )
+
+
+async def _endpoint(store: Store, app: Application, channel: str, url: str | None) -> None:
     found = await store.catalogue.endpoint(app.no, channel)
     if url is None:
         if found is not None:
             await store.catalogue.delete_endpoint(found.no)
         return
-    guard.check_url(url)
     if found is None:
         await _create(store, app, channel, url)
         return

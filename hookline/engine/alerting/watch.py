@@ -32,7 +32,7 @@ log = structlog.get_logger()
 EVERY = 15.0  # seconds from one check to the next, whichever process makes them
 FRESH = 5.0  # maximum age in seconds of the queue depths
 SPREAD = 1.0  # seconds; each process adds a random delay up to this, so that not all of them check at once
-MAX_UNWELL = 1_000  # failing endpoints that one check reads
+MAX_UNWELL = 1_000  # maximum number of endpoints that one check reads because their circuit is not closed
 DAY = timedelta(days=1)
 LOOKED_BACK = timedelta(hours=1)  # the longest window of any rule
 
@@ -53,7 +53,10 @@ class Watch:
         self._store = store
         self._settings = settings
         self._chance = chance
-        self._has_endpoints = False  # whether the endpoints of the channels match the configuration
+        # False until `_settle` has set up the endpoints of the alert channels. Each check calls `_settle` until then.
+        # If the guard refuses the URL of a channel, this becomes True as well, because another call would also fail.
+        # Endpoints that `_settle` has not set up before the error stay as they are until the process starts again.
+        self._has_endpoints = False
         channels = settings.channels
         self._mailer = (
             Mailer(MailTransport(channels.smtp_url, settings.ca_bundle).send)
@@ -98,11 +101,14 @@ class Watch:
     async def _settle(self) -> None:
         settings = self._settings
         try:
-            await alert_channels.settle(self._store, settings.guard, settings.channels)
+            refused = await alert_channels.settle(self._store, settings.guard, settings.channels)
         except StoreUnavailable:
             raise
         except HooklineError as error:
             log.error("alert_channel_refused", error=str(error))
+        else:
+            for channel, refusal in refused.items():
+                log.error("alert_channel_refused", channel=channel, error=str(refusal))
         self._has_endpoints = True
 
     # ── read ──
@@ -148,8 +154,8 @@ class Watch:
 
 
 def until_due(earlier: EarlierChecks, every: float) -> float:
-    """Return the seconds until the next check is due. A last check in the future is ignored: the clock was set back
-    since."""
+    """Return the seconds until the next check is due. Return 0 if the last check has a time in the future: the clock
+    was set back since then."""
     if not earlier.checks:
         return 0.0
     ago = (earlier.now - earlier.checks[-1].at).total_seconds()

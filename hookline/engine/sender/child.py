@@ -11,14 +11,16 @@ import logging
 import os
 import signal
 import socket
+import sys
 import threading
 import traceback
 
 from hookline.engine.child_processes import raised_file_limit
 from hookline.engine.frames import Frames, frame
+from hookline.engine.sender import started
 from hookline.engine.sender.dns import Resolver
-from hookline.engine.sender.loop import SPARE_FILES, Sender, kept_connections
-from hookline.engine.sender.protocol import decode_orders, decode_settings
+from hookline.engine.sender.loop import Sender, kept_connections
+from hookline.engine.sender.protocol import SPARE_FILES, decode_orders, decode_settings
 
 CHUNK = 1 << 18
 STDIN = 0
@@ -75,7 +77,8 @@ def main() -> None:
     settings = decode_settings(first)
     resolver = Resolver(servers=settings.dns_servers)
     files = raised_file_limit(kept_connections(settings.slots, None) + settings.slots + SPARE_FILES)
-    sender = Sender(settings, resolver=resolver, on_results=connection.write, files=files)
+    places = started.elements(int(sys.argv[1]))
+    sender = Sender(settings, resolver=resolver, on_results=connection.write, files=files, started=places)
     sender.start()
     connection.write([])  # an empty report means that the process is ready
     _serve(sender, connection, rest)

@@ -44,14 +44,24 @@ def trust_store(bundle: str | None) -> str:
 
 class Exchange:
     __slots__ = (
-        "_allows", "_asked", "_fresh", "_limit", "_literal", "_os_error", "_payload", "_progress", "_resolved",
+        "_allows", "_alone", "_asked", "_limit", "_literal", "_on_chunk", "_os_error", "_payload", "_progress", "_resolved",
         "_room", "_size", "_url", "_waiter", "blocked", "chunks", "curl", "cut", "dialled", "dns_us", "flooded",
-        "lines", "request", "started_at",
+        "lines", "place", "request", "started_at",
     )  # fmt: skip
 
-    def __init__(self, settings: Settings, ca_bundle: str, allows: Callable[[str, int], bool], waiter: Waiter) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        ca_bundle: str,
+        allows: Callable[[str, int], bool],
+        waiter: Waiter,
+        on_chunk: Callable[[Exchange], None],
+        place: int,
+    ) -> None:
         self._allows, self._waiter, self._limit = allows, waiter, settings.body_limit
-        self._url, self._fresh, self._resolved, self._literal = "", False, False, False
+        self._on_chunk = on_chunk  # called when libcurl has read a part of the body, and not all of it at once
+        self.place = place  # number of this handle: 0, 1, 2 ...
+        self._url, self._alone, self._resolved, self._literal = "", False, False, False
         self.chunks: list[bytes] = []
         self.lines: list[bytes] = []
         self.curl: Any = pycurl.Curl()
@@ -62,7 +72,7 @@ class Exchange:
             self.curl.setopt(option, value)
 
     def _options(self, ca_bundle: str, connect_timeout: float) -> list[tuple[int, Any]]:
-        """Return the options that are the same for all requests. libcurl needs POST before the size of the body."""
+        """Return the options that are the same for all requests. POST must be set before the size of the body."""
         web = pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS
         return [
             (pycurl.POST, 1),
@@ -98,10 +108,11 @@ class Exchange:
 
     # ── one request ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def load(self, request: Request, resolve: str | None, started_at: datetime, waited: float) -> None:
+    def load(self, request: Request, resolve: str | None, started_at: datetime, waited: float, *, alone: bool) -> None:
         """Set the options of this request. `waited` is the number of seconds that the DNS look-up took.
 
-        `resolve` is libcurl's "+host:port:address,…", or None if the host is an IP address.
+        `resolve` is libcurl's "+host:port:address,…", or None if the host is an IP address. `alone` says that the
+        request needs a new connection, and that no other request may use this connection later.
         """
         setopt, url, body = self.curl.setopt, request.url, request.body
         self.request, self.started_at, self.dns_us = request, started_at, int(waited * 1_000_000)
@@ -113,10 +124,11 @@ class Exchange:
             setopt(pycurl.URL, url)
             self._url = url
         # libcurl can send an empty body twice, because it has nothing to rewind. Only a new connection prevents that.
-        fresh = request.fresh or not body
-        if fresh != self._fresh:
-            setopt(pycurl.FRESH_CONNECT, fresh)
-            self._fresh = fresh
+        alone = alone or not body
+        if alone != self._alone:
+            setopt(pycurl.FRESH_CONNECT, alone)
+            setopt(pycurl.FORBID_REUSE, alone)
+            self._alone = alone
         self._literal = resolve is None
         if resolve is not None:
             setopt(pycurl.RESOLVE, [resolve])
@@ -130,7 +142,8 @@ class Exchange:
         self.request = None
         self._payload, self._asked = b"", 0
         self._room, self._size, self._os_error = self._limit, 0, 0
-        self._progress: tuple[int, float] | None = None  # the last seen value of `_room`, and when it was first seen
+        # `_room` at the last call of `stalled_since`, and the time of the first call that found this value
+        self._progress: tuple[int, float] | None = None
         self.blocked, self.dialled, self.cut, self.flooded, self.dns_us = "", "", False, False, 0
         self.chunks.clear()
         self.lines.clear()
@@ -168,7 +181,8 @@ class Exchange:
             blocked=self.blocked,
             address=_address(host, getinfo(pycurl.PRIMARY_PORT)) if host else self.dialled,
             reused=reused,
-            requested=getinfo(pycurl.REQUEST_SIZE) > 0,
+            # With TLS, part of the request may have been sent before libcurl counts it. By then it has read the body.
+            requested=self._asked > 0 or getinfo(pycurl.REQUEST_SIZE) > 0,
             os_error=(self._os_error or getinfo(pycurl.OS_ERRNO)) if code else 0,
             started_at=self.started_at,
             timing=self._timing(reused),
@@ -196,7 +210,7 @@ class Exchange:
             return payload
         # libcurl sends one chunk per call and leaves the socket writable. No epoll edge follows, so ask for another
         # round.
-        self._waiter.wake()
+        self._on_chunk(self)
         return payload[start : start + size]
 
     def _write(self, chunk: bytes) -> int | None:

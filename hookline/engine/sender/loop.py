@@ -10,10 +10,10 @@ import logging
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import lru_cache
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,12 +23,13 @@ from msgspec import Struct
 from hookline import clock
 from hookline.engine.sender.curl_handle import Exchange, trust_store
 from hookline.engine.sender.dns import Answer, Resolver
-from hookline.engine.sender.poll import MAX_WAIT, Waiter, waiter_for
-from hookline.engine.sender.protocol import Request, Results, Settings
+from hookline.engine.sender.no_reuse import NoReuse
+from hookline.engine.sender.poll import Waiter, waiter_for
+from hookline.engine.sender.protocol import SPARE_FILES, Request, Results, Settings
 from hookline.engine.sender.result import conclude
 from hookline.model.attempts import Sent, Timing
 from hookline.model.states import ErrorKind
-from hookline.rules.guard import Guard
+from hookline.rules.guard import Guard, is_address
 
 log = logging.getLogger("hookline.send")
 
@@ -36,9 +37,13 @@ MAX_LOOKUP = 5.0  # seconds that a request waits for the address of its host
 MAX_STARTED = 32  # requests that are started in one round
 MAX_STALL = 5.0  # seconds without a new byte of the response body, after which the sender ends the request
 STALL_CHECK = 1.0  # seconds between two checks for stalled bodies
+# libcurl expects level-triggered events, and `EpollWaiter` has edges. A large upload that fills the buffer of its socket
+# can wait for an edge that never comes, and so can a large response. So the sockets of such requests are visited
+# regularly. A request that waits for the first byte of its response costs nothing.
+VISIT_EVERY, MAX_VISIT_EVERY = 0.05, 1.0  # seconds between two visits; more if they would take too much of the time
+MAX_VISITING = 0.05  # maximum part of the time that the visits may take
 CLOSE_MARGIN = 5.0  # seconds beyond its timeout that `close` waits for the thread
 MIN_KEPT = 64  # minimum of idle connections to keep open, unless the limit of open files is too low for them
-SPARE_FILES = 128  # descriptors for look-ups of names, libraries, and connections that are being closed
 
 
 class Route(Struct, frozen=True):
@@ -67,7 +72,8 @@ class Sender:
     """Sends requests in its own thread, and calls `on_results` in that thread.
 
     A result that has neither a status nor an error means that it was too late to start the request. `files` is the
-    number of files that this process may open; None means that there is no limit.
+    number of files that this process may open; None means that there is no limit. `started` gets the `ref` of each
+    request that starts; see `started.py`.
     """
 
     def __init__(
@@ -77,11 +83,13 @@ class Sender:
         resolver: Resolver,
         on_results: Callable[[Results], None],
         files: int | None = None,
+        started: memoryview[int] | None = None,
     ) -> None:
         self._settings = settings
         self._guard = Guard([ip_network(net) for net in settings.allow_nets], settings.allow_ports)
         self._resolver = resolver
         self._on_results = on_results
+        self._started = started
         self._ca_bundle = trust_store(settings.ca_bundle)
         self._lock = threading.Lock()
         # The monotonic time at which requests in flight are aborted. `close` sets it under the lock. From then on
@@ -93,14 +101,21 @@ class Sender:
         self._inbox: deque[Request] = deque()
         self._answers: deque[tuple[_Job, Answer]] = deque()
         self._unresolved: set[_Job] = set()
-        self._lookups_due = math.inf  # monotonic; the earliest time at which a look-up is too late
+        self._lookups_due = math.inf  # monotonic; when the first of the running look-ups times out
         self._in_flight: set[Exchange] = set()
         self._stall_check_at = 0.0  # monotonic; time of the next check for stalled bodies
         self._free: list[Exchange] = []
+        self._no_reuse = NoReuse()
         self._results: Results = []
         self._multi: Any = pycurl.CurlMulti()
         self._multi.setopt(pycurl.M_MAXCONNECTS, kept_connections(settings.slots, files))
         self._waiter: Waiter = waiter_for(self._multi)
+        self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._on_socket)
+        self._visited: set[int] = set()  # descriptors that libcurl writes to, or that it has read from
+        self._heard: set[int] = set()  # descriptors that libcurl has read from
+        self._ready: Sequence[tuple[int, int]] | None = []  # see `Waiter.wait`
+        self._uploading: set[Exchange] = set()  # requests whose body libcurl has begun to read
+        self._visit_at = 0.0  # monotonic; time of the next visit of all sockets
         self._sort = lru_cache(maxsize=4_096)(self._sort_addresses)
         self._thread = threading.Thread(target=self._run, name="hookline-send", daemon=True)
 
@@ -124,8 +139,8 @@ class Sender:
         return self._accepted - self._reported
 
     def close(self, timeout: float) -> None:
-        """Wait up to `timeout` seconds for the requests in flight, then abort the others. Each request still gets its
-        result."""
+        """Wait up to `timeout` seconds for the submitted requests, then abort those that have not ended. An aborted
+        request gets a result too."""
         with self._lock:
             if self._closing_at is None:
                 self._closing_at = clock.monotonic() + timeout
@@ -155,21 +170,61 @@ class Sender:
         self._take_requests()
         self._expire_lookups()
         if self._in_flight:
-            self._multi.perform()
+            self._transfer()
             self._collect()
             self._end_stalled()
         self._report()
-        self._waiter.wait(self._pause())
+        self._ready = self._waiter.wait(self._pause())
+
+    def _transfer(self) -> None:
+        """Let libcurl work on the sockets that are ready. `perform` would cost a system call for each request that
+        hangs."""
+        if self._ready is None:
+            self._multi.perform()
+            return
+        act, uploading = self._multi.socket_action, self._uploading
+        self._uploading = set()
+        heard = {descriptor for descriptor, events in self._ready if events & pycurl.CSELECT_IN}
+        self._heard |= heard
+        self._visited |= heard
+        if clock.monotonic() >= self._visit_at:
+            self._visit_all(self._ready)
+        else:
+            for descriptor, events in self._ready:
+                act(descriptor, events)
+            for exchange in uploading:
+                act(exchange.curl.getinfo(pycurl.ACTIVESOCKET), pycurl.CSELECT_OUT)
+        act(pycurl.SOCKET_TIMEOUT, 0)  # starts new requests, and ends those that take too long
+
+    def _visit_all(self, ready: Iterable[tuple[int, int]]) -> None:
+        began = clock.monotonic()
+        for descriptor in self._visited.union(descriptor for descriptor, _ in ready):
+            self._multi.socket_action(descriptor, pycurl.CSELECT_IN | pycurl.CSELECT_OUT)
+        ended = clock.monotonic()
+        self._visit_at = ended + min(MAX_VISIT_EVERY, max(VISIT_EVERY, (ended - began) / MAX_VISITING))
+
+    def _on_socket(self, what: int, descriptor: int, *_: object) -> None:
+        """Watch the sockets that libcurl waits for, and choose those to visit. It waits for descriptors of its own,
+        too."""
+        if what == pycurl.POLL_REMOVE:
+            self._visited.discard(descriptor)
+            self._heard.discard(descriptor)
+            return
+        self._waiter.watch_once(descriptor)
+        if what & pycurl.POLL_OUT:
+            self._visited.add(descriptor)
+        elif descriptor not in self._heard:
+            self._visited.discard(descriptor)
 
     def _pause(self) -> float | None:
         """Return how many seconds to wait for an event before the next round. None: wait until another thread calls
         `wake`."""
-        if self._answers or (self._inbox and self._has_room()) or self._finished():
+        if self._answers or self._uploading or (self._inbox and self._has_room()) or self._finished():
             return 0.0
         bounds = [] if self._closing_at is None else [max(0.0, self._closing_at - clock.monotonic())]
         if self._in_flight:
             timer = self._multi.timeout()
-            bounds.append(MAX_WAIT if timer < 0 else min(MAX_WAIT, timer / 1_000))
+            bounds.append(VISIT_EVERY if timer < 0 else min(VISIT_EVERY, timer / 1_000))
         if self._unresolved:
             bounds.append(max(0.0, self._lookups_due - clock.monotonic()))
         return min(bounds, default=None)
@@ -254,17 +309,26 @@ class Sender:
             return
         waited = now - job.began if resolve is not None else 0.0
         if not self._free:
-            self._free.append(Exchange(self._settings, self._ca_bundle, self._guard.allows, self._waiter))
+            place = len(self._in_flight)  # all other handles are in flight
+            options = self._settings, self._ca_bundle, self._guard.allows, self._waiter, self._uploads
+            self._free.append(Exchange(*options, place))
         exchange = self._free.pop()
         try:
-            exchange.load(request, resolve, job.started_at, waited)
+            alone = request.fresh or self._no_reuse.applies(job.route, now)
+            exchange.load(request, resolve, job.started_at, waited, alone=alone)
             self._multi.add_handle(exchange.curl)
         except (pycurl.error, ValueError, TypeError) as error:  # libcurl refuses a header or the URL
             exchange.clear()
             self._free.append(exchange)
             self._fail(job, ErrorKind.UNSENDABLE, f"building the request: {type(error).__name__}")
             return
+        if self._started is not None:
+            # This must happen before libcurl works on the request. The earlier request with this element was reported.
+            self._started[exchange.place] = request.ref
         self._in_flight.add(exchange)
+
+    def _uploads(self, exchange: Exchange) -> None:
+        self._uploading.add(exchange)
 
     def _collect(self) -> None:
         queued = 1
@@ -286,10 +350,12 @@ class Sender:
             self._finish(exchange, pycurl.E_OPERATION_TIMEDOUT, f"no byte of it arrived for {MAX_STALL:.0f} s")
 
     def _finish(self, exchange: Exchange, code: int, text: str) -> None:
-        facts = exchange.facts(code, text)
+        sent = conclude(exchange.facts(code, text))
         self._multi.remove_handle(exchange.curl)
         self._in_flight.discard(exchange)
-        self._results.append((exchange.request.ref, conclude(facts)))
+        if sent.error is ErrorKind.AMBIGUOUS:
+            self._no_reuse.add(route_of(exchange.request.url), clock.monotonic())
+        self._results.append((exchange.request.ref, sent))
         exchange.clear()
         self._free.append(exchange)
 
@@ -352,12 +418,4 @@ def route_of(url: str) -> Route:
         host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     except ValueError:
         return Route("", 0, literal=True)
-    return Route(host, port, _is_address(host))
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
+    return Route(host, port, is_address(host))

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import select
 import threading
+from collections.abc import Sequence
 from typing import Any
 
-# libcurl usually drains a socket, or asks to be called again. But a large upload that fills the socket's buffer can
-# wait for an epoll edge that never comes. This limit bounds that delay.
-MAX_WAIT = 0.05  # seconds
+import pycurl
+
 NAP = 0.005  # seconds that a `SelectWaiter` waits at most before it checks whether `wake` was called
 
 
@@ -29,17 +29,27 @@ class EpollWaiter:
         self._wake_fd: int | None = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         # Each write to an edge-triggered eventfd is a new edge, so nobody has to read it.
         self._epoll.register(self._wake_fd, select.EPOLLIN | select.EPOLLET)
+        self._watched: set[int] = set()  # every descriptor that was registered, also if it is closed now
 
     def watch(self, descriptor: int) -> None:
         """End the wait when this socket is ready. The registration ends when the socket is closed."""
         self._epoll.register(descriptor, select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET)
+        self._watched.add(descriptor)
 
-    def wait(self, seconds: float | None) -> None:
-        self._epoll.poll(seconds)
+    def watch_once(self, descriptor: int) -> None:
+        """Watch a descriptor, unless it is a connection, which `watch` got, or a descriptor that was seen before."""
+        if descriptor not in self._watched:
+            self.watch(descriptor)
+
+    def wait(self, seconds: float | None) -> Sequence[tuple[int, int]] | None:
+        """Return the descriptors that are ready, with libcurl's bits for their events."""
+        ready = self._epoll.poll(seconds)
+        return [(descriptor, _bits(events)) for descriptor, events in ready if descriptor != self._wake_fd]
 
     def wake(self) -> None:
         """End the current wait, or the next one if none is running. Any thread may call this."""
-        with self._lock:  # a late look-up may call this after `close`, when another file may have the same descriptor
+        # A look-up that ends late may call `wake` after `close`, when another file may have the same descriptor.
+        with self._lock:
             if self._wake_fd is not None:
                 os.eventfd_write(self._wake_fd, 1)
 
@@ -62,18 +72,28 @@ class SelectWaiter:
     def watch(self, descriptor: int) -> None:
         """Do nothing: libcurl gives its sockets to select(2) itself."""
 
-    def wait(self, seconds: float | None) -> None:
+    watch_once = watch
+
+    def wait(self, seconds: float | None) -> Sequence[tuple[int, int]] | None:
+        """Return None, because it is not known which sockets are ready."""
         if seconds is None:
             self._woken.wait()
         elif not self._woken.is_set() and self._multi.select(min(seconds, NAP)) < 0:
             self._woken.wait(min(seconds, NAP))  # libcurl has no socket, because only look-ups are running
         self._woken.clear()
+        return None
 
     def wake(self) -> None:
         self._woken.set()
 
     def close(self) -> None:
         """Do nothing: a `SelectWaiter` holds no resources."""
+
+
+def _bits(events: int) -> int:
+    """Translate the events of epoll for `CurlMulti.socket_action`."""
+    readable = pycurl.CSELECT_IN if events & ~select.EPOLLOUT else 0
+    return int(readable | (pycurl.CSELECT_OUT if events & select.EPOLLOUT else 0))
 
 
 Waiter = EpollWaiter | SelectWaiter

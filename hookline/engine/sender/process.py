@@ -9,6 +9,7 @@ database connection.
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,6 +20,7 @@ import structlog
 from hookline import clock
 from hookline.engine.child_processes import spawn
 from hookline.engine.frames import Frames, frame
+from hookline.engine.sender import started
 from hookline.engine.sender.protocol import Request, Results, Settings, decode_reports
 from hookline.model.attempts import Sent
 from hookline.model.states import ErrorKind
@@ -26,18 +28,21 @@ from hookline.model.states import ErrorKind
 log = structlog.get_logger()
 
 COMMAND = (sys.executable, "-P", "-m", "hookline.engine.sender.child")
-FIRST_PAUSE, MAX_PAUSE = 0.1, 10.0  # seconds until a process that died is restarted; doubles while it keeps dying
-STEADY = 60.0  # seconds; after a process that ran longer than this, the next pause is `FIRST_PAUSE`
-CLOSE_MARGIN = 5.0  # seconds beyond its timeout that `close` waits for the process
+# Seconds of the pause before a process that died is restarted. If it ran longer than `STEADY`, the pause is
+# `FIRST_PAUSE`. Otherwise it is twice the last pause, but at most `MAX_PAUSE`.
+FIRST_PAUSE, MAX_PAUSE = 0.1, 10.0
+STEADY = 60.0  # seconds
+CLOSE_MARGIN = 5.0  # seconds that `close` waits for the process in addition to its timeout
 STUCK_MARGIN = 15.0  # seconds after a request's deadline; if its result is still missing, the process is killed
 STUCK_CHECK = 1.0  # seconds between two checks for a stuck process
 MAX_FRAME = 4 << 20  # bytes of request bodies in one frame; a larger body has a frame of its own
 
 
 class SenderProcess:
-    """Sends requests by a child process. Each request gets a result, also if the process dies.
+    """Sends requests through a child process. Each request gets a result, even if the process dies.
 
-    `on_results` is called on the event loop.
+    `on_results` is called on the event loop. A result that has neither a status nor an error means that the request
+    was not started.
     """
 
     def __init__(self, settings: Settings, on_results: Callable[[Results], None]) -> None:
@@ -47,6 +52,7 @@ class SenderProcess:
         self._waiting: list[Request] = []  # requests not written yet, because the process is starting
         # By number, oldest first: a request's `ref`, and the monotonic time at which its result is overdue.
         self._in_flight: dict[int, tuple[Any, float]] = {}
+        self._started: frozenset[int] = frozenset()  # numbers of requests that the last process has started
         self._connection: _Connection | None = None
         self.ready = asyncio.Event()  # set while the process accepts requests
         self._closing = False
@@ -73,7 +79,7 @@ class SenderProcess:
             self._running.cancel()
             await asyncio.wait({self._running})
         waiting, self._waiting = self._waiting, []
-        self._end([one.ref for one in waiting], ErrorKind.NETWORK, "shutting down", untouched=True)
+        self._end([one.ref for one in waiting], _unstarted())
         self._end_all(ErrorKind.NETWORK, "shutting down")
 
     # ── the process ──
@@ -82,7 +88,7 @@ class SenderProcess:
         """Start the process, and start it again whenever it dies."""
         pause = FIRST_PAUSE
         while True:
-            started = clock.monotonic()
+            began = clock.monotonic()
             try:
                 code: int | str = await self._run_once()
             except OSError as error:
@@ -90,13 +96,21 @@ class SenderProcess:
             if self._closing:
                 return
             self._end_all(ErrorKind.INTERRUPTED, "it may have arrived")
-            pause = FIRST_PAUSE if clock.monotonic() - started > STEADY else min(pause * 2, MAX_PAUSE)
+            pause = FIRST_PAUSE if clock.monotonic() - began > STEADY else min(pause * 2, MAX_PAUSE)
             log.error("sender_died", exit_code=code, restart_in=pause)
             await asyncio.sleep(pause)
 
     async def _run_once(self) -> int:
-        """Run the process until it ends. Return its exit code."""
-        parent_end, process = spawn(COMMAND)
+        """Run the process until it ends. Note which requests it has started. Return its exit code."""
+        places = started.create(self._settings.slots)
+        try:
+            return await self._run_child(places)
+        finally:
+            self._started = started.numbers(places)
+            os.close(places)
+
+    async def _run_child(self, places: int) -> int:
+        parent_end, process = spawn((*COMMAND, str(places)), inherited=(places,))
         watching = asyncio.create_task(self._watch(process))
         try:
             connection = _Connection(self._receive)
@@ -155,13 +169,16 @@ class SenderProcess:
         self._on_results([(in_flight.pop(number)[0], sent) for number, sent in reports if number in in_flight])
 
     def _end_all(self, kind: ErrorKind, why: str) -> None:
-        """Give each request of the process that ended a result. It is not known how much of the request was sent."""
+        """The process has ended: give a result to each request that it had. If a request was started, nobody knows how
+        much of it was sent."""
         in_flight, self._in_flight = self._in_flight, {}
-        self._end([ref for ref, _ in in_flight.values()], kind, why)
+        begun = self._started
+        self._end([ref for number, (ref, _) in in_flight.items() if number not in begun], _unstarted())
+        lost = Sent(started_at=clock.wall(), error=kind, detail=why)
+        self._end([ref for number, (ref, _) in in_flight.items() if number in begun], lost)
 
-    def _end(self, refs: Sequence[Any], kind: ErrorKind, why: str, *, untouched: bool = False) -> None:
+    def _end(self, refs: Sequence[Any], sent: Sent) -> None:
         if refs:
-            sent = Sent(started_at=clock.wall(), error=kind, detail=why, untouched=untouched)
             self._on_results([(ref, sent) for ref in refs])
 
 
@@ -188,6 +205,10 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, _error: Exception | None) -> None:
         if not self.lost.done():
             self.lost.set_result(None)
+
+
+def _unstarted() -> Sent:
+    return Sent(started_at=clock.wall())
 
 
 def _batches(requests: Iterable[Request]) -> Iterator[list[Request]]:

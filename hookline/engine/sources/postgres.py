@@ -22,13 +22,14 @@ from hookline.outbox import setup
 from hookline.rules.checks.message import LARGEST_PAYLOAD
 from hookline.store import Store
 from hookline.store.plans.outbox_rows import reasons
+from hookline.store.postgres.connection import DroppedConnection, cancelled_first, close
 from hookline.store.postgres.database import INDEXED, Connection, translated
 from hookline.store.postgres.outbox_listener import OutboxWatch
-from hookline.store.postgres.outbox_rows import outbox_row
+from hookline.store.postgres.outbox_rows import AGE, outbox_row
 from hookline.store.postgres.relay import Scan
 
 MAX_BYTES = 16 * 1024 * 1024  # payload bytes that are copied at once; a larger payload is copied alone
-_CONNECT_TIMEOUT, _TIMEOUT, _CLOSE_TIMEOUT = 10.0, 30.0, 5.0
+_CONNECT_TIMEOUT, _TIMEOUT = 10.0, 30.0
 # A statement in Hookline's own database may take half a minute. Meanwhile the transaction in the source is idle.
 _SETTINGS = INDEXED | {"idle_in_transaction_session_timeout": "5min"}
 # The copy is durable, so the deletion need not be. If a crash of the server undoes it, the row is copied again.
@@ -60,7 +61,8 @@ _EVENT_ID = """
 coalesce(o.event_id, 'evt_' || md5(concat_ws('|', current_database(), o.id, extract(epoch FROM o.created_at)))) AS event_id
 """
 _COLUMNS = f"""
-o.id, o.org_id, o.app, o.event_type, o.payload, {_EVENT_ID}, o.channels, o.tags, o.ordering_key, o.deliver_at, o.policy, o.trace
+o.id, o.org_id, o.app, o.event_type, o.payload, {_EVENT_ID}, o.channels, o.tags, o.ordering_key, o.deliver_at, o.policy, o.trace,
+{AGE}
 """
 _READ = _ROWS.format(columns=_COLUMNS)
 _READ_IDS = _ROWS.format(columns="o.id")
@@ -68,7 +70,8 @@ _READ_ONE = f"SELECT {_COLUMNS} FROM hookline.outbox o WHERE o.id = $1"  # noqa:
 _READ_PAYLOAD = """
 SELECT payload, md5(concat_ws('|', org_id, app, coalesce(event_id, id::text))) AS hash FROM hookline.outbox WHERE id = $1
 """
-# Sets aside rows whose payloads are too large for the relay's memory and for the statement timeout.
+# Sets aside rows whose payloads have more than $1 bytes. A relay might not have enough memory for such a payload, or
+# might not read it before the statement timeout.
 _SET_ASIDE = """
 UPDATE hookline.outbox SET set_aside_at = now(), error = format(
     'payload: %s bytes, more than %s: too large to be copied, it stays in this database', octet_length(payload), $1::bigint)
@@ -76,7 +79,7 @@ WHERE error IS NULL AND octet_length(payload) > $1::bigint RETURNING error
 """
 _DELETE = "DELETE FROM hookline.outbox WHERE id = ANY ($1::bigint[])"
 
-_UNREADABLE = (ValueError, OverflowError)  # a time out of the range of Python's datetime
+_UNREADABLE = (ValueError, OverflowError)  # errors for a time that is out of the range of Python's datetime
 # A database whose encoding is not UTF-8 may contain bytes that are not valid text.
 _UNTRANSLATABLE = (asyncpg.CharacterNotInRepertoireError, asyncpg.UntranslatableCharacterError)
 
@@ -118,7 +121,7 @@ class PostgresSource:
         await self._watch.close()
         connection, self._connection = self._connection, None
         if connection is not None:
-            await closed(connection)
+            await close(connection)
 
     async def _rows(self, connection: Connection, transaction: Any, limit: int) -> list[OutboxRow] | None:
         """If rows wait, begin the transaction, lock up to `limit` rows and return them. Otherwise only return None."""
@@ -143,8 +146,8 @@ class PostgresSource:
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Connection]:
-        """Connect. Close the connection after any error, also one of Hookline's own database, so that the rows are
-        unlocked."""
+        """Connect, or use the open connection. After any error, including errors of Hookline's own database, close the
+        connection, so that the locked rows are unlocked."""
         if self._connection is None or self._connection.is_closed():
             self._connection = await connect(self._url, _MOVING)
             self._checked = False
@@ -153,7 +156,8 @@ class PostgresSource:
             if not self._checked:
                 await check(connection, self.name)
                 self._checked = True
-            yield connection
+            with cancelled_first():
+                yield connection
         except BaseException:
             self._connection = None
             connection.terminate()
@@ -168,21 +172,17 @@ async def connect(url: str, settings: Mapping[str, str] = _SETTINGS) -> Connecti
     try:
         with reaching(name):
             return await asyncpg.connect(
-                url, server_settings=dict(settings), timeout=_CONNECT_TIMEOUT, command_timeout=_TIMEOUT
+                url,
+                server_settings=dict(settings),
+                timeout=_CONNECT_TIMEOUT,
+                command_timeout=_TIMEOUT,
+                connection_class=DroppedConnection,
             )
     except ValueError as error:
         # The driver's error text may contain a part of the password.
         raise SourceUnavailable(f"{name}: the URL cannot be used ({type(error).__name__}): check its form") from None
     except asyncpg.PostgresError as error:
         raise SourceUnavailable(f"{name}: {error}") from error
-
-
-async def closed(connection: Connection) -> None:
-    """Close a connection. Do not wait for a server that does not answer."""
-    try:
-        await connection.close(timeout=_CLOSE_TIMEOUT)
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
-        connection.terminate()
 
 
 async def version(connection: Connection, name: str) -> int:
@@ -235,7 +235,7 @@ def _denied(name: str, error: MigrationNeeded) -> str | None:
 
 
 async def _read(connection: Connection, start: int, limit: int) -> list[OutboxRow]:
-    """Read rows and lock them until the transaction ends."""
+    """Read up to `limit` rows whose ids are `start` or higher, and lock them until the transaction ends."""
     try:
         return [outbox_row(found) for found in await connection.fetch(_READ, start, limit, MAX_BYTES, LARGEST_PAYLOAD)]
     except _UNTRANSLATABLE:

@@ -39,8 +39,10 @@ GRANT EXECUTE ON FUNCTION
 
 
 async def install(url: str) -> bool:
-    """Create the outbox if it is missing or outdated. Return whether anything was changed. A current outbox is not
-    locked."""
+    """Create the outbox if it is missing. On PostgreSQL, also update an outdated one. Return whether anything changed.
+
+    If the outbox is up to date, only read, so that the application can write meanwhile.
+    """
     path = sqlite_path(url)
     if path is None:
         return await _install_postgres(url)
@@ -54,6 +56,7 @@ async def _install_postgres(url: str) -> bool:
     from asyncpg import LockNotAvailableError
 
     from hookline.engine.sources import postgres
+    from hookline.store.postgres.connection import close
 
     name = shown_url(url)
     connection = await postgres.connect(url)
@@ -69,7 +72,7 @@ async def _install_postgres(url: str) -> bool:
     except LockNotAvailableError:
         raise SourceUnavailable(f"{name}: another transaction has locked the outbox's table; try again later") from None
     finally:
-        await postgres.closed(connection)
+        await close(connection)
     return True
 
 
@@ -112,7 +115,7 @@ def _columns(conn: sqlite3.Connection) -> set[str]:
 
 @contextmanager
 def _opened(path: Path, name: str) -> Iterator[sqlite3.Connection]:
-    """Open the file for reading and writing. Closing the connection rolls back, also after an error."""
+    """Open the file for reading and writing. Close it at the end, which rolls back an open transaction."""
     _check_there(path)
     conn: sqlite3.Connection | None = None
     try:
@@ -148,7 +151,7 @@ async def prune(url: str, store: Store) -> int:
 
 
 def _prune(path: Path, name: str, place: OutboxPlace) -> int:
-    """Delete in short transactions, because the application waits for each of them."""
+    """Delete relayed rows in short transactions, because each of them blocks the application's writes."""
     with _opened(path, name) as conn:
         more = True
         while more:

@@ -17,7 +17,7 @@ import structlog
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from hookline.clock import monotonic
+from hookline.clock import monotonic, wall
 from hookline.config.urls import sqlite_path
 from hookline.engine.sources.sqlite_file import Absent, Batch, SqliteFile, TemporarilyUnreadable
 from hookline.engine.sources.sqlite_rows import row_of
@@ -68,7 +68,8 @@ class SqliteSource:
         except TemporarilyUnreadable:
             report = RelayReport(more=True)
         else:
-            # The file or the table is missing. If rows were copied from it before, more rows may be waiting there.
+            # If the file or the table is missing, `batch` is None. If rows were copied from it before, it may be missing
+            # only for a moment, and have new rows when it is back.
             absent = RelayReport(more=place is not None)
             report = absent if batch is None else await self._take(batch, place)
         if monotonic() >= self._marked_at + MARK_INTERVAL:
@@ -79,7 +80,8 @@ class SqliteSource:
         self._more = batch.more
         if batch.end is None:
             return RelayReport()
-        rows = [row_of(raw) for raw in batch.rows]
+        now = wall()
+        rows = [row_of(raw, now) for raw in batch.rows]
         report = await self._store.pipeline.take(rows, source=self.name, place=batch.end, after=place)
         if report is None:  # another process has moved the place, so read again from there
             self._more = True
@@ -121,11 +123,11 @@ class SqliteSource:
                 log.warning("outbox_away", outbox=self.name, error=problem)
 
     async def _mark(self) -> None:
-        """Write the marker file. It names the last row that the application may delete, because Hookline's database
-        has it.
+        """Write the place to the marker file. The application may delete rows up to this place, because Hookline's
+        database has them.
 
-        A marker with another place may come from an earlier database of Hookline. So it is replaced before the first
-        read.
+        An existing marker file may name another place, which an earlier database of Hookline wrote. So `move` writes
+        the file before its first read.
         """
         if self._place == self._marked:
             return

@@ -22,6 +22,7 @@ from hookline.engine.sources.sqlite_foreign import is_foreign, shared_lock
 from hookline.engine.sources.sqlite_rows import COLUMNS, place_of, uid_of
 from hookline.errors import SourceUnavailable
 from hookline.model.outbox import OutboxPlace
+from hookline.store.sqlite.errors import code_of
 
 STAT_INTERVAL = 0.005  # seconds between two checks of the file's modification time
 READ_INTERVAL = 0.25  # seconds between reads, if the modification time does not change
@@ -43,7 +44,7 @@ _Stamp = tuple[int, int, int] | None  # inode, time and size; None if the file d
 
 
 class Absent(Exception):
-    """The file or the table does not exist yet. The text is for the log."""
+    """The file or the table does not exist yet. The message of the exception is for operators."""
 
 
 class TemporarilyUnreadable(Exception):
@@ -178,7 +179,7 @@ class SqliteFile:
             try:
                 conn.execute("PRAGMA schema_version").fetchone()
             except sqlite3.DatabaseError as error:
-                return _code(error) == sqlite3.SQLITE_CANTOPEN
+                return code_of(error) == sqlite3.SQLITE_CANTOPEN
         return False
 
     def _connect(self, how: str) -> sqlite3.Connection:
@@ -199,7 +200,7 @@ class SqliteFile:
         return SourceUnavailable(f"{self.path}: {reason}")
 
     def _translated(self, error: sqlite3.Error) -> Exception:
-        code, text = _code(error), str(error)
+        code, text = code_of(error), str(error)
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return self._unreadable(_LOCKED)
         if "no such table" in text:
@@ -259,7 +260,3 @@ def _stamp(file: Path) -> _Stamp:
     except OSError:
         return None
     return found.st_ino, found.st_mtime_ns, found.st_size
-
-
-def _code(error: sqlite3.Error) -> int:
-    return int(getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF

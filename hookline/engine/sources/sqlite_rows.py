@@ -1,5 +1,5 @@
-"""Parses rows of an application's table `hookline_outbox`. Pure. It never raises: an invalid value becomes the row's
-fault."""
+"""Parses rows of an application's table `hookline_outbox`, without I/O. An invalid value raises no error: it becomes
+the `fault` of the row."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from hookline.store.plans.outbox_rows import NO_AGE, NO_INSTANT, NO_TEXT, NO_TEX
 
 T = TypeVar("T")
 
-COLUMNS = ("id", "uid", *statements.COLUMNS)
+COLUMNS = ("id", "uid", *statements.COLUMNS, "created_at")
 
 _UID = re.compile(r"[0-9A-Za-z_-]{1,64}", re.A)
 _texts = msgspec.json.Decoder(tuple[str, ...])
 
 
-def row_of(raw: Mapping[str, Any]) -> OutboxRow:
+def row_of(raw: Mapping[str, Any], now: datetime) -> OutboxRow:
     """Return the parsed row. In `raw`, text and blobs are bytes."""
     reading = _Reading(raw)
     uid = uid_of(raw["uid"])
@@ -45,6 +45,7 @@ def row_of(raw: Mapping[str, Any]) -> OutboxRow:
         deliver_at=reading.value("deliver_at", NO_INSTANT, _instant),
         policy=None if max_age is None else PolicyOverride(max_age=max_age),
         trace=_trace(raw["trace"]),
+        age=_age(raw["created_at"], now),
     )
     return row if reading.fault is None else replace(row, fault=reading.fault)
 
@@ -72,7 +73,7 @@ class _Reading:
         return self._invalid(field, "is NULL", NO_TEXT) if found is None else found
 
     def payload(self) -> bytes:
-        """Return the payload unparsed. The check that every message passes parses it later."""
+        """Return the payload unparsed. It is parsed later, when the message is checked."""
         found = self._raw["payload"]
         if isinstance(found, bytes):
             return found
@@ -110,6 +111,15 @@ def _trace(value: Any) -> str | None:
     The message is still sent, because it matters more than its trace.
     """
     return well_formed(value.decode("latin-1")) if isinstance(value, bytes) else None
+
+
+def _age(created_at: Any, now: datetime) -> float:
+    """Return the seconds since the row was written. A time from the future, or one that cannot be read, counts as
+    now."""
+    try:
+        return max(0.0, (now - _instant(created_at)).total_seconds())
+    except (ValueError, OverflowError, AttributeError):
+        return 0.0
 
 
 def _text(raw: bytes) -> str:

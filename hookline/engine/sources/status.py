@@ -56,6 +56,7 @@ async def examine(url: str, store: Store) -> SourceView:
 
 async def _postgres(url: str) -> SourceView:
     from hookline.engine.sources import postgres
+    from hookline.store.postgres.connection import close
 
     name = shown_url(url)
     connection = await postgres.connect(url)
@@ -65,7 +66,7 @@ async def _postgres(url: str) -> SourceView:
             found = await connection.fetchrow(_WAITING, COUNTED)
             aside = await connection.fetchval(_ASIDE, COUNTED)
     finally:
-        await postgres.closed(connection)
+        await close(connection)
     return SourceView(waiting=found["waiting"], oldest=found["oldest"], hints=tuple(_aside_hints(aside)))
 
 

@@ -23,17 +23,8 @@ from hookline.model.catalogue import ApplicationChange, EventType, NewApplicatio
 from hookline.model.endpoints import Endpoint, EndpointChange, NewEndpoint, Scheme, Secret
 from hookline.model.states import EndpointStatus
 from hookline.model.tasks import TaskWork
+from hookline.rules.checks import text as text_checks
 from hookline.rules.checks.message import MAX_CHANNEL, check_policy
-from hookline.rules.checks.text import (
-    check_instant,
-    check_name,
-    check_names,
-    check_number,
-    check_own_name,
-    check_text,
-    check_whole,
-    shown,
-)
 from hookline.rules.guard import Guard, check_headers, is_sensitive
 
 MAX_EVENT_TYPES = 1000
@@ -71,17 +62,17 @@ def _check_metadata(field: str, metadata: Mapping[str, str]) -> None:
     if sum(len(key) + len(value) for key, value in metadata.items()) > MAX_METADATA_SIZE:
         raise InvalidInput(f"more than {MAX_METADATA_SIZE} characters in all", field=field)
     for key, value in metadata.items():
-        check_text(field, key, 256, shortest=1)
-        check_text(f"{field} {shown(key)}", value, MAX_METADATA_SIZE)
+        text_checks.check_text(field, key, 256, shortest=1)
+        text_checks.check_text(f"{field} {text_checks.shown(key)}", value, MAX_METADATA_SIZE)
 
 
 # ── applications and event types ──────────────────────────────────────────────────────────────────────────────────
 
 
 _APPLICATION: _Checks = {
-    "name": (check_text, 1024, 1),
-    "uid": (check_own_name, ids.APP),
-    "throttle_rate": (check_whole, 1, 65_535),
+    "name": (text_checks.check_text, 1024, 1),
+    "uid": (text_checks.check_own_name, ids.APP),
+    "throttle_rate": (text_checks.check_whole, 1, 65_535),
     "metadata": (_check_metadata,),
 }
 
@@ -93,9 +84,9 @@ def check_application(given: A) -> A:
 
 
 def check_api_key(new: NewApiKey, now: datetime) -> NewApiKey:
-    check_text("name", new.name, 256, shortest=1)
+    text_checks.check_text("name", new.name, 256, shortest=1)
     if new.expires_at is not None:
-        check_instant("expires_at", new.expires_at)
+        text_checks.check_instant("expires_at", new.expires_at)
         if new.expires_at <= now:
             raise InvalidInput("is in the past", field="expires_at")
     return new
@@ -110,13 +101,13 @@ def _check_flags(field: str, flags: Sequence[str]) -> None:
     if len(flags) > MAX_FLAGS:
         raise InvalidInput(f"more than {MAX_FLAGS}", field=field)
     for flag in flags:
-        check_name(field, flag)
+        text_checks.check_name(field, flag)
 
 
 def _check_schemas(field: str, schemas: dict[str, Any]) -> None:
     """Check the size and form of the schemas. `services/schemas` checks that they are valid JSON Schema."""
     for version in schemas:
-        check_name(field, version)
+        text_checks.check_name(field, version)
     try:
         text = msgspec.json.encode(schemas)
     except (TypeError, ValueError, RecursionError):
@@ -128,10 +119,10 @@ def _check_schemas(field: str, schemas: dict[str, Any]) -> None:
 
 
 _EVENT_TYPE: _Checks = {
-    "name": (check_name,),
-    "description": (check_text, 4096),
+    "name": (text_checks.check_name,),
+    "description": (text_checks.check_text, 4096),
     "feature_flags": (_check_flags,),
-    "group_name": (check_name,),
+    "group_name": (text_checks.check_name,),
     "schemas": (_check_schemas,),
     "policy": (lambda _, policy: check_policy(policy),),
 }
@@ -164,7 +155,7 @@ def check_change(change: EndpointChange, current: Endpoint, guard: Guard) -> End
 
 
 def moves(change: EndpointChange, current: Endpoint) -> bool:
-    """Return whether the change sends requests to another scheme, host or port. The change must be checked already."""
+    """Return whether the change sends requests to another scheme, host or port. The change must have been checked."""
     return change.url is not UNSET and urlsplit(change.url)[:2] != urlsplit(current.url)[:2]
 
 
@@ -181,13 +172,13 @@ def check_nothing_hidden(current: Endpoint) -> None:
 
 
 _ENDPOINT: _Checks = {
-    "uid": (check_own_name, ids.ENDPOINT),
-    "description": (check_text, 4096),
-    "version": (check_whole, 1, 65_535),
-    "event_types": (check_names, MAX_EVENT_TYPES, 256),
-    "channels": (check_names, MAX_ENDPOINT_CHANNELS, MAX_CHANNEL),
-    "throttle_rate": (check_number, 0.001, 65_535),
-    "concurrency": (check_whole, 1, 10_000),
+    "uid": (text_checks.check_own_name, ids.ENDPOINT),
+    "description": (text_checks.check_text, 4096),
+    "version": (text_checks.check_whole, 1, 65_535),
+    "event_types": (text_checks.check_names, MAX_EVENT_TYPES, 256),
+    "channels": (text_checks.check_names, MAX_ENDPOINT_CHANNELS, MAX_CHANNEL),
+    "throttle_rate": (text_checks.check_number, 0.001, 65_535),
+    "concurrency": (text_checks.check_whole, 1, 10_000),
     "headers": (lambda _, headers: check_headers(headers),),
     "metadata": (_check_metadata,),
     "policy": (lambda _, policy: check_policy(policy),),
@@ -204,7 +195,7 @@ def _check_secrets(secrets: Sequence[Secret], scheme: Scheme) -> None:
     for secret in secrets:
         signing.check_secret(secret.key, scheme)
         if secret.expires_at is not None:
-            check_instant("secrets.expires_at", secret.expires_at)
+            text_checks.check_instant("secrets.expires_at", secret.expires_at)
 
 
 def _check_strength(secrets: Sequence[Secret], before: Sequence[Secret], scheme: Scheme) -> None:
@@ -226,16 +217,16 @@ def check_span(since: datetime, until: datetime, longest: timedelta) -> None:
 
 
 def check_note(note: str) -> str:
-    return check_text("note", note, MAX_NOTE, shortest=1)
+    return text_checks.check_text("note", note, MAX_NOTE, shortest=1)
 
 
 _TASK: _Checks = {
-    "event_types": (check_names, MAX_EVENT_TYPES, 256),
-    "channel": (check_text, MAX_CHANNEL, 1),
-    "tag": (check_text, 128, 1),
+    "event_types": (text_checks.check_names, MAX_EVENT_TYPES, 256),
+    "channel": (text_checks.check_text, MAX_CHANNEL, 1),
+    "tag": (text_checks.check_text, 128, 1),
 }
 
 
 def check_selection(work: TaskWork) -> None:
-    """Check which messages a task selects."""
+    """Check the fields that select the messages of a task: event types, channel and tag."""
     _check_fields(work, _TASK)

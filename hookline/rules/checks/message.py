@@ -15,16 +15,7 @@ from hookline import ids
 from hookline.errors import InvalidInput
 from hookline.model.messages import NewMessage
 from hookline.model.policy import PolicyOverride, RetryPolicy, Strategy
-from hookline.rules.checks.text import (
-    check_instant,
-    check_listed,
-    check_name,
-    check_names,
-    check_number,
-    check_own_name,
-    check_text,
-    check_whole,
-)
+from hookline.rules.checks import text as text_checks
 from hookline.rules.trace_context import well_formed
 
 DAY = 86_400.0
@@ -57,9 +48,9 @@ def check_policy(policy: PolicyOverride | RetryPolicy) -> None:
     for field, (lowest, highest) in POLICY_BOUNDS.items():
         value = getattr(policy, field)
         if field == "max_attempts" and value is not None:
-            check_whole("policy.max_attempts", value, int(lowest), int(highest))
+            text_checks.check_whole("policy.max_attempts", value, int(lowest), int(highest))
         elif field != "schedule" and value is not None:
-            check_number(f"policy.{field}", value, lowest, highest)
+            text_checks.check_number(f"policy.{field}", value, lowest, highest)
     _check_schedule(policy)
     if policy.base is not None and policy.cap is not None and policy.cap < policy.base:
         raise InvalidInput(f"{policy.cap:g} is less than the base, {policy.base:g}", field="policy.cap")
@@ -80,7 +71,7 @@ def _check_schedule(policy: PolicyOverride | RetryPolicy) -> None:
     if len(schedule) > MAX_SCHEDULE:
         raise InvalidInput(f"more than {MAX_SCHEDULE} delays", field="policy.schedule")
     for delay in schedule:
-        check_number("policy.schedule", delay, *POLICY_BOUNDS["schedule"])
+        text_checks.check_number("policy.schedule", delay, *POLICY_BOUNDS["schedule"])
 
 
 # ── messages ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -93,18 +84,18 @@ def check_message(
 
     `decoded`: the payload is part of JSON text that the caller has already parsed, so it is not parsed again.
     """
-    check_name("event type", new.event_type)
+    text_checks.check_name("event type", new.event_type)
     check_payload(new.payload, max_payload, decoded=decoded)
     if new.event_id is not None:
-        check_own_name("event_id", new.event_id, ids.MESSAGE)
+        text_checks.check_own_name("event_id", new.event_id, ids.MESSAGE)
     if new.channels is not None:
-        check_names("channels", new.channels, MAX_MESSAGE_CHANNELS, MAX_CHANNEL)
+        text_checks.check_names("channels", new.channels, MAX_MESSAGE_CHANNELS, MAX_CHANNEL)
     if new.tags is not None:
-        check_listed("tags", new.tags, MAX_TAGS)
+        text_checks.check_listed("tags", new.tags, MAX_TAGS)
         for tag in new.tags:
-            check_text("tags", tag, 128, shortest=1)
+            text_checks.check_text("tags", tag, 128, shortest=1)
     if new.ordering_key is not None:
-        check_text("ordering_key", new.ordering_key, 256, shortest=1)
+        text_checks.check_text("ordering_key", new.ordering_key, 256, shortest=1)
     if new.deliver_at is not None:
         _check_deliver_at(new.deliver_at, now)
     if new.policy is not None:
@@ -113,7 +104,11 @@ def check_message(
 
 
 def check_payload(payload: bytes, limit: int = MAX_PAYLOAD, *, decoded: bool = False) -> None:
-    """Check that the payload is JSON in UTF-8. No objects are created, because the same bytes will be sent."""
+    """Check the size of the payload, and that it is JSON in UTF-8. Hookline sends the bytes unchanged, so the check
+    creates no Python objects.
+
+    `decoded`: the caller has already parsed the JSON, so it is not parsed again.
+    """
     if len(payload) > limit:
         raise InvalidInput(f"{len(payload)} bytes, more than {limit}", field="payload")
     try:
@@ -129,6 +124,6 @@ def check_payload(payload: bytes, limit: int = MAX_PAYLOAD, *, decoded: bool = F
 
 
 def _check_deliver_at(deliver_at: datetime, now: datetime) -> None:
-    check_instant("deliver_at", deliver_at)
+    text_checks.check_instant("deliver_at", deliver_at)
     if deliver_at - now > MAX_DELAY:
         raise InvalidInput(f"more than {MAX_DELAY.days} days ahead", field="deliver_at")

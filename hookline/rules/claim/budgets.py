@@ -1,37 +1,48 @@
 """Budgets: how many deliveries a claim may take from a lane.
 
 Each of these budgets limits the number, and the smallest one decides: the lane's fair part of the claim, the slots
-that the lane may hold, the slots that its application may hold, and the requests that its application may start per
-second. If a budget is used up, the lane joins the line of lanes that wait for that budget. Each slot or start that
-becomes available wakes the first lane in that line.
+that the lane may hold, the slots and the bytes of large payloads that its application may hold, and the requests that
+the application's rate limit allows to start now. If a budget is used up, the lane joins the line of lanes that wait
+for that budget. Each slot that becomes free, and each request that the rate limit allows to start, wakes the first
+lane in that line.
 
-Slots (`Slots`) belong to one worker, so their counts and lines are in its memory. Starts (`StartBudget`) belong to an
-application on all workers, so their line is in the database: `turn_at` is a lane's place, `tail_at` is the end of the
-line. Limits of the endpoint itself (circuit, throttle, concurrency, pace) are in `rules/lane/`.
+Slots (`Slots`) belong to one worker, so their counts and lines are in its memory. All workers share the rate limit of
+an application (`StartBudget`), so its line is in the database: `turn_at` is the time of a lane's turn, and `tail_at`
+is the last turn in the line. Limits of the endpoint itself (circuit, throttle, concurrency, pace) are in
+`rules/lane/`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Set
 from datetime import datetime, timedelta
+from itertools import islice
 
 from msgspec.structs import replace
 
-from hookline.model.deliveries import ClaimBatch, LeasedDelivery, SlotBudgets
+from hookline.model.deliveries import ByteBudget, ClaimBatch, LeasedDelivery, SlotBudgets
 from hookline.model.lanes import AppPace
 from hookline.rules.lane.admission import advance, gcra
+from hookline.rules.lane.window import START, Window
 
-# A lane that could start no request at its turn is checked again when the application's rate limit allows the next
-# request, or at most this much later.
+SILENT_AFTER = 1.0  # seconds without a result of any of a lane's requests, after which the lane counts as silent
+LARGE = 16 * 1024  # bytes; larger payloads count against the budget of bytes, smaller ones only against the slots
+# If more silent slots are used than `CROWD`, or more than one of `CROWDED`, each silent lane may hold one slot only.
+CROWD, CROWDED = 64, 4
+MAX_LANES = 4096  # lanes that a worker remembers, plus those that hold slots
+
+# Lanes that could start no request at their turn are checked again one after the other. The first is checked when the
+# application's rate limit allows the next request, and the last at most this much later.
 MAX_LATE = timedelta(seconds=1)
-MAX_AHEAD = timedelta(hours=1)  # a turn further in the future was set by a wrong clock, and is ignored
-# If no lane has started a request for this long after `AppPace.tat`, the time of the application's next request by its
-# rate, any lane may start requests, even before its turn.
+# No turn is set further than this in the future. A `turn_at` that is further comes from a wrong clock, and is ignored.
+MAX_AHEAD = timedelta(hours=1)
+# `AppPace.tat` is the time at which the application's rate limit expects the next request. If no lane has started a
+# request for this long after `tat`, any lane may start requests, even before its turn.
 UNUSED = timedelta(milliseconds=50)
-# A lane that waits for its turn is checked again after the longer of two times: LOOK_WITHIN, and LOOK_LATER for each
-# turn before its own. So it can use a start that another lane left unused. If its turn comes earlier, it is checked
-# then.
+# A lane that waits for its turn is checked again after the longer of two times: LOOK_WITHIN, and LOOK_LATER multiplied
+# by the number of turns before its own. So it can start a request in place of a lane that starts none at its turn. If
+# its turn comes earlier, it is checked then.
 LOOK_WITHIN = timedelta(seconds=2)
 LOOK_LATER = timedelta(milliseconds=10)
 
@@ -42,123 +53,264 @@ def fair_quota(want: int, lanes: int) -> int:
 
 
 def app_room(free: int, held: int, part: float) -> int:
-    """Return how many of the worker's free slots an application may take that already holds `held`.
+    """Return how many of the worker's `free` slots an application may take, if it already holds `held` slots.
 
-    An application holds at most `part / (1 - part)` times what it leaves free. Alone it gets `part` of all slots. Two
-    applications that want all slots get less each, and a third still finds free slots. One request is always allowed.
+    An application may hold at most `part / (1 - part)` times as many slots as stay free. If no other application holds
+    slots, it gets `part` of all slots. If two applications want all slots, each gets less, and some slots stay free for
+    a third. An application that holds no slot may always take one.
     """
     room = int(part * free - (1 - part) * held + 1e-9)
     return room if held else max(1, room)
 
 
-class Slots:
-    """The slots of one worker: who holds them, and which lanes wait because a budget of slots was full."""
+def large_bytes(job: LeasedDelivery) -> int:
+    """Return the size of the payload, or 0 if it is so small that only its slot counts."""
+    return size if (size := len(job.payload)) > LARGE else 0
 
-    def __init__(self, total: int, *, lane_limit: int, app_part: float) -> None:
+
+class _Pool:
+    """Slots that the lanes of all applications share. `max_bytes` limits their large payloads."""
+
+    def __init__(self, total: int, max_bytes: int) -> None:
         self.total = total
-        self._lane_limit = lane_limit
-        self._app_part = app_part
         self.used = 0
-        self._by_lane: Counter[int] = Counter()
-        self._by_app: Counter[int] = Counter()
-        self._full_lanes: set[int] = set()  # endpoints that wait because they hold as many slots as one lane may
+        self.by_app: Counter[int] = Counter()
+        self._max_bytes = max_bytes
+        self._bytes_by_app: Counter[int] = Counter()
+        self.windows: dict[int, int] = {}  # the lanes of this pool, by endpoint: how many slots each may hold
         # By application: endpoints that wait because the application holds as many slots as it may. The endpoint that
         # has waited longest comes first.
-        self._lines: dict[int, dict[int, None]] = {}
+        self.lines: dict[int, dict[int, None]] = {}
+        self.freed: Counter[int] = Counter()  # by application: slots that were freed since a lane in line was woken
 
     @property
     def free(self) -> int:
         return self.total - self.used
 
+    def add(self, app_no: int, count: int, large: int) -> None:
+        """Add to the slots and the bytes of large payloads that an application holds. Negative numbers free them."""
+        self.used += count
+        for counter, change in ((self.by_app, count), (self._bytes_by_app, large)):
+            counter[app_no] += change
+            if not counter[app_no]:
+                del counter[app_no]
+        if count < 0 and app_no in self.lines:
+            self.freed[app_no] -= count
+
+    def free_bytes_for(self, heavy: Set[int]) -> None:
+        """Wake one lane of each application with lanes that wait for bytes, because all applications share the bytes."""
+        for app_no, line in self.lines.items():
+            if not heavy.isdisjoint(line):
+                self.freed[app_no] = max(1, self.freed[app_no])
+
+    @property
+    def bytes(self) -> ByteBudget:
+        return ByteBudget(free=self._max_bytes - self._bytes_by_app.total(), by_app=dict(self._bytes_by_app))
+
+    def next_in_line(self) -> set[int]:
+        """Return the endpoints that have waited longest: one for each slot that its application freed."""
+        return {no for app_no, freed in self.freed.items() for no in islice(self.lines[app_no], freed)}
+
+    def leave(self, endpoints: Iterable[int], *, woken: bool) -> None:
+        for app_no, line in list(self.lines.items()):
+            for endpoint_no in endpoints:
+                if endpoint_no in line:
+                    del line[endpoint_no]
+                    self.freed[app_no] -= woken
+            if not line:
+                del self.lines[app_no]
+        self.freed = Counter(
+            {app_no: count for app_no, count in self.freed.items() if count > 0 and app_no in self.lines}
+        )
+
+
+class Slots:
+    """The slots of one worker: who holds them, and which lanes wait because a budget of slots was full.
+
+    There are two pools. `total` slots are for lanes whose endpoints answer. `silent` slots are for all other lanes: the
+    endpoint has not answered this worker yet, or it has not answered for `SILENT_AFTER` seconds while requests wait. So
+    endpoints that hang do not take slots from endpoints that answer. In each pool, payloads of more than `LARGE` bytes
+    may have `max_bytes` together.
+    """
+
+    def __init__(self, total: int, *, lane_limit: int, app_part: float, silent: int, max_bytes: int) -> None:
+        self.total = total
+        self._lane_limit = lane_limit
+        self._app_part = app_part
+        self._answering, self._silent = _Pool(total, max_bytes), _Pool(silent, max_bytes)
+        self._windows: dict[int, Window] = {}  # by endpoint; the lane whose result came last is the last one
+        self._held: Counter[int] = Counter()  # by endpoint
+        self._held_bytes: Counter[int] = Counter()  # bytes of large payloads, by endpoint
+        # Lanes that answer and hold slots, by endpoint: when the last result came, or the first request started. The
+        # earliest comes first.
+        self._since: dict[int, tuple[float, int]] = {}  # with the application
+        self._full_lanes: set[int] = set()  # endpoints that wait because they hold as many slots as one lane may
+        self._heavy: set[int] = set()  # endpoints whose next delivery has a large payload that did not fit
+
+    @property
+    def free(self) -> int:
+        return self._answering.free
+
+    @property
+    def used(self) -> int:
+        return self._answering.used + self._silent.used
+
     @property
     def usable(self) -> int:
         """The most free slots that one of the applications with waiting lanes may take. All free slots if no
         application has waiting lanes."""
-        rooms = [app_room(self.free, self._by_app[app_no], self._app_part) for app_no in self._lines]
-        return max(rooms, default=self.free)
+        pool = self._answering
+        rooms = [app_room(pool.free, pool.by_app[app_no], self._app_part) for app_no in pool.lines]
+        return max(rooms, default=pool.free)
 
     @property
     def apps_in_line(self) -> Collection[int]:
-        return self._lines.keys()
+        return self._answering.lines.keys()
 
     @property
     def waiting(self) -> int:
         """The number of lanes that wait for a slot."""
-        return len(self._full_lanes) + sum(map(len, self._lines.values()))
+        return len(self._full_lanes) + sum(len(line) for pool in self._pools for line in pool.lines.values())
 
-    def budgets(self) -> SlotBudgets:
+    @property
+    def _pools(self) -> tuple[_Pool, _Pool]:
+        return self._answering, self._silent
+
+    def budgets(self, now: float = 0.0) -> SlotBudgets:
         """Return the slots that each lane and application holds now, and the limits of both, as a copy for one
         claim."""
+        self.silence(now)
+        crowded = self._silent.used > min(CROWD, self._silent.total // CROWDED)
         return SlotBudgets(
             lane_limit=self._lane_limit,
-            held_by_lane=dict(self._by_lane),
+            held_by_lane=dict(self._held),
             app_part=self._app_part,
-            held_by_app=dict(self._by_app),
+            held_by_app=dict(self._answering.by_app),
+            windows=dict(self._answering.windows),
+            silent_windows={} if crowded else dict(self._silent.windows),
+            first_window=1 if crowded else min(START, self._lane_limit),
+            silent_free=self._silent.free,
+            silent_by_app=dict(self._silent.by_app),
             waiting=self.waiting,
+            bytes=self._answering.bytes,
+            silent_bytes=self._silent.bytes,
+            heavy=frozenset(self._heavy),
         )
 
-    def take(self, jobs: Collection[LeasedDelivery]) -> None:
-        self.used += len(jobs)
-        self._by_lane.update(job.endpoint_no for job in jobs)
-        self._by_app.update(job.app_no for job in jobs)
+    def take(self, jobs: Iterable[LeasedDelivery], now: float = 0.0) -> None:
+        for job in jobs:
+            no, large = job.endpoint_no, large_bytes(job)
+            if no not in self._windows:
+                self._windows[no] = Window()
+                self._silent.windows[no] = min(START, self._lane_limit)
+            self._held[no] += 1
+            if large:
+                self._held_bytes[no] += large
+            pool = self._pool_of(no)
+            pool.add(job.app_no, 1, large)
+            if pool is self._answering:
+                self._since.setdefault(no, (now, job.app_no))
 
-    def give_back(self, job: LeasedDelivery) -> None:
-        self.used -= 1
-        for held, owner in ((self._by_lane, job.endpoint_no), (self._by_app, job.app_no)):
-            if held[owner] > 1:
-                held[owner] -= 1
-            else:
-                del held[owner]
+    def give_back(
+        self, job: LeasedDelivery, now: float = 0.0, *, answered: bool = False, timed_out: bool = False
+    ) -> None:
+        """Free the slot of a request that has ended: the endpoint answered, or did not answer in time, or neither."""
+        no, large = job.endpoint_no, large_bytes(job)
+        self._held[no] -= 1
+        self._held_bytes[no] -= large
+        self._pool_of(no).add(job.app_no, -1, -large)
+        if large and self._heavy:
+            self._pool_of(no).free_bytes_for(self._heavy)
+        self._learn(no, job.app_no, now, answered=answered, timed_out=timed_out)
+        if not self._held[no]:
+            del self._held[no], self._held_bytes[no]
+            self._forget()
+
+    def _learn(self, no: int, app_no: int, now: float, *, answered: bool, timed_out: bool) -> None:
+        window = self._windows.pop(no)
+        self._windows[no] = window  # as the last one
+        if answered:
+            window.on_answer(self._lane_limit)
+        elif timed_out:
+            window.on_timeout()
+        if answered or timed_out:
+            self._move(no, app_no, self._answering if answered else self._silent)
+        self._since.pop(no, None)
+        if self._held[no] and self._pool_of(no) is self._answering:
+            self._since[no] = (now, app_no)
+
+    def _pool_of(self, endpoint_no: int) -> _Pool:
+        return self._answering if endpoint_no in self._answering.windows else self._silent
+
+    def _move(self, no: int, app_no: int, to: _Pool) -> None:
+        """Move the lane and the slots that it holds to a pool, and set the size of its window there."""
+        pool = self._pool_of(no)
+        if pool is not to:
+            del pool.windows[no]
+            pool.add(app_no, -self._held[no], -self._held_bytes[no])
+            to.add(app_no, self._held[no], self._held_bytes[no])
+        to.windows[no] = self._windows[no].slots(self._lane_limit)
+
+    def silence(self, now: float) -> None:
+        """Move lanes whose requests have waited for long to the pool of silent lanes."""
+        while self._since:
+            no, (since, app_no) = next(iter(self._since.items()))
+            if now - since < SILENT_AFTER:
+                return
+            del self._since[no]
+            self._move(no, app_no, self._silent)
+
+    def _forget(self) -> None:
+        """If the worker knows many lanes, forget the one whose last result is oldest, unless it holds slots."""
+        if len(self._windows) > MAX_LANES:
+            oldest = next(iter(self._windows))
+            if oldest not in self._held:
+                del self._windows[oldest]
+                del self._pool_of(oldest).windows[oldest]
 
     def line_up(self, batch: ClaimBatch) -> None:
         """Note which lanes wait for slots after a claim.
 
-        A lane that got deliveries leaves the line, which is the list of its application's waiting lanes. A lane that
-        the claim refused because its application holds as many slots as it may joins the line. If the lane itself
-        holds as many slots as one lane may, it waits for one of its own slots instead.
+        A lane that got deliveries leaves the line, which is the list of its application's waiting lanes. The claim
+        refuses a lane if a budget of slots is used up. If it is the application's budget, the lane joins the line. If
+        it is the lane's own budget, the lane waits for one of its own slots instead.
         """
-        if self._lines:
-            self._leave({job.endpoint_no: job.app_no for job in batch.jobs}.items())
+        served = {job.endpoint_no for job in batch.jobs}
+        self._heavy = (self._heavy - served).union(batch.heavy)
+        for pool in self._pools:
+            if pool.lines:
+                pool.leave(served, woken=False)
         for endpoint_no, app_no in batch.refused.items():
             if app_no is None:
                 self._full_lanes.add(endpoint_no)
             else:
-                self._lines.setdefault(app_no, {}).setdefault(endpoint_no)
+                self._pool_of(endpoint_no).lines.setdefault(app_no, {}).setdefault(endpoint_no)
 
     def next_in_line(self, done: Iterable[LeasedDelivery]) -> set[int]:
-        """Return the endpoints to wake that wait for slots, when the outcomes of these deliveries are recorded.
+        """Return the waiting endpoints to wake, because the deliveries in `done` free their slots.
 
         An endpoint of `done` is woken if it waits because it held as many slots as one lane may. If endpoints wait
-        because their application held as many slots as it may, one of them is woken for each of its deliveries in
-        `done`. Call `leave_line` once the transaction that wakes them is committed.
+        because their application held as many slots as it may, one of them is woken for each slot that the application
+        has freed. Call `leave_line` once the transaction that wakes them is committed.
         """
-        jobs = list(done) if self._full_lanes or self._lines else []
-        woken = self._full_lanes.intersection(job.endpoint_no for job in jobs)
-        for app_no, freed in Counter(job.app_no for job in jobs if job.app_no in self._lines).items():
-            woken.update(endpoint_no for endpoint_no, _ in zip(self._lines[app_no], range(freed), strict=False))
-        return woken
+        woken = self._full_lanes.intersection(job.endpoint_no for job in done) if self._full_lanes else set()
+        return woken.union(*(pool.next_in_line() for pool in self._pools))
 
     def leave_line(self, woken: set[int]) -> None:
+        self._heavy -= woken
         self._full_lanes -= woken
-        self._leave([(no, app_no) for app_no, line in self._lines.items() for no in woken if no in line])
-
-    def _leave(self, lanes: Iterable[tuple[int, int]]) -> None:
-        for endpoint_no, app_no in lanes:
-            line = self._lines.get(app_no)
-            if line is not None:
-                line.pop(endpoint_no, None)
-                if not line:
-                    del self._lines[app_no]
+        for pool in self._pools:
+            pool.leave(woken, woken=True)
 
 
 class StartBudget:
     """The requests that one claim may start under an application's rate limit. Meanwhile no other claim can take
     deliveries of the application: this claim holds the lock of its row in `app_pace`, or on SQLite the write lock.
 
-    A lane that gets nothing is given a turn: the next start that is not another lane's turn. So each start wakes one
-    lane, however many wait, and a lane goes to the back of the line after each start. The lane whose turn comes may
-    have nothing to send by then, or may be paused. Therefore the lanes behind it are checked from time to time, and
-    may take an unused start before their turn.
+    A lane that may start no request now is given a turn: the next time at which the rate limit allows a request to
+    start and no other lane has its turn. So each turn wakes one lane, however many wait. A lane that started a request
+    goes to the back of the line. The lane whose turn comes may have nothing to send by then, or may be paused.
+    Therefore the lanes behind it are checked from time to time, and may start a request in its place.
     """
 
     def __init__(self, pace: AppPace, rate: float, now: datetime) -> None:
@@ -177,7 +329,7 @@ class StartBudget:
     def part(self, turn_at: datetime | None) -> int:
         """Return how many requests the next lane in line may start.
 
-        A lane whose turn has not come yet may start requests only if other lanes left starts unused.
+        A lane whose turn has not come yet may start requests only if the lanes before it started none at their turns.
         """
         part = fair_quota(self.left, max(1, self.lanes))
         self.lanes -= 1
@@ -195,15 +347,15 @@ class StartBudget:
         should check the lane again."""
         if turn_at is None or turn_at > self._now + MAX_AHEAD:
             self._tail = self._next_turn()
-            # If this lane has just used a start that no other lane had used for a while, the next start may stay
-            # unused, too. So the lane is checked again soon after the time of that start.
+            # This lane has just started a request in place of other lanes. They may start none at their next turn, too.
+            # So the lane is checked again soon after the rate limit allows the next request to start (`_next_at`).
             soon = self._next_at + UNUSED if self._unused and served else self._tail
             return self._tail, min(soon, self._look_at(self._tail))
         if turn_at > self._now:
             return turn_at, self._look_at(turn_at)
-        # The time of the turn has come, but no start is left, because earlier starts were late. The lane keeps its
-        # turn, so it stays before lanes with later turns. Lanes that missed their turns are checked one after the
-        # other, in the order of their turns.
+        # The time of the turn has come, but the rate limit allows no further request to start now, because earlier
+        # requests started late. The lane keeps its turn, so it stays before lanes with later turns. Lanes that missed
+        # their turns are checked again one after the other, in the order of their turns.
         late = min(MAX_LATE, self._late * self._step)
         self._late += 1
         return turn_at, self._next_at + late
@@ -222,10 +374,10 @@ class StartBudget:
 
 
 def _rate_start(tat: datetime | None, now: datetime, forgiven: timedelta) -> datetime:
-    """Return the time at which the rate limit counts a claim that is made `now`.
+    """Return the time that the rate limit uses as the time of a claim that is made `now`.
 
-    `tat` is the time at which the rate limit expects the next request. A claim after `tat` counts as if it had been
-    made earlier: by `forgiven`, but not before `tat`. So a short delay of one claim does not delay the turns of all
-    later ones.
+    `tat` is the time at which the rate limit expects the next request. If the claim comes after `tat`, the result is
+    earlier than `now` by the duration `forgiven`, but not before `tat`. So a short delay of one claim does not delay
+    the turns of all later ones.
     """
     return now if tat is None else min(now, max(tat, now - forgiven))

@@ -9,14 +9,14 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from hookline.model.deliveries import SlotBudgets
+from hookline.model.deliveries import ByteBudget, SlotBudgets
 from hookline.model.lanes import AppPace, Lane
 from hookline.model.policy import CircuitPolicy
 from hookline.rules.claim.budgets import StartBudget, app_room, fair_quota
 from hookline.rules.lane.admission import REFUSED_PAUSE, Admission, admit, after_claim
 
-# A lane is refused if the lane or its application already holds as many slots of the worker as it may.
 # Number of refused lanes that are checked again at the same time. The next group follows one `REFUSED_PAUSE` later.
+# A claim refuses a lane if the lane or its application already holds its maximum number of the worker's slots.
 REFUSED_TOGETHER = 16
 MAX_REFUSED = timedelta(seconds=5)  # a refused lane is checked again after this time at the latest
 
@@ -33,13 +33,16 @@ class Division:
         self.now = now
         self.left = want
         self.refused: dict[int, int | None] = {}  # see `ClaimBatch.refused`
-        self._lane_limit = budgets.lane_limit
-        self._app_part = budgets.app_part
+        self.heavy: set[int] = set()  # see `ClaimBatch.heavy`
+        self._budgets = budgets
         self._held = dict(budgets.held_by_lane)
         self._held_by_app = dict(budgets.held_by_app)
+        self._silent_free = budgets.silent_free
+        self._silent_by_app = dict(budgets.silent_by_app)
+        self._bytes = {True: _Bytes(budgets.bytes), False: _Bytes(budgets.silent_bytes)}  # by `_answers`
         self._waiting = budgets.waiting
         self._policy = policy
-        self._reserved: dict[int, int] = {}  # by endpoint: slots that `reserve` set aside for its lane
+        self._reserved: dict[int, int] = {}  # by endpoint: number of slots that `reserve` reserved for its lane
         self._starts: dict[int, StartBudget] = {}  # by application
         # Endpoints whose application has a rate limit, and that were allowed to start a request in this claim.
         self._started: set[int] = set()
@@ -83,7 +86,7 @@ class Division:
     # ── before the deliveries are taken ──
 
     def reserve(self, apps: Mapping[int, int], backlogged: Container[int]) -> None:
-        """Reserve about half of the slots that are left for the lanes that the rotation chose.
+        """Reserve about half of the claim's unused slots for the lanes that the rotation (`rotation.py`) chose.
 
         `apps` has the application number of each chosen lane, by endpoint number. Each application gets an equal part
         of that half, divided among its chosen lanes. Only lanes in `backlogged` get reserved slots, at least one each.
@@ -93,11 +96,11 @@ class Division:
         self._reserved = {no: max(1, for_each // lanes[app_no]) for no, app_no in apps.items() if no in backlogged}
 
     def part(self, lane: Lane, lanes: int) -> int:
-        """Return how many slots the lane may take. `lanes` lanes, this one included, are still to be served.
+        """Return how many slots the lane may take. `lanes` counts the lanes still to be served, including this one.
 
-        The lane may take an equal part of the slots that are left, or its reserved slots if they are more. Of the
-        slots that are reserved for another lane, only one counts as left. Even a lane with reserved slots leaves at
-        least one slot to each other lane.
+        The lane may take an equal part of the free slots, or the slots that are reserved for it if these are more. Of
+        the slots that are reserved for a lane still to be served, only one counts as free. Each of these lanes keeps
+        at least one slot.
         """
         reserved = self._reserved.pop(lane.endpoint_no, 0)
         free = self.left - sum(self._reserved.values()) + len(self._reserved)
@@ -121,14 +124,14 @@ class Division:
         Until the application may hold another slot, no claim of this worker could take them.
         """
         settled_later = admission.counted or admission.paced
-        if not admission.quota or settled_later or self._room_of(lane.app_no) > 0:
+        if not admission.quota or settled_later or self._room_of(lane) > 0:
             return admission
         return replace(admission, rest_at=self._retry_at(), app_full=True)
 
     def admit(self, lane: Lane, part: int) -> Admission:
         """Decide how many deliveries the claim may take from the lane. `part` is the lane's fair part of the slots
         that this claim has not used yet."""
-        own = self._lane_limit - self._held.get(lane.endpoint_no, 0)
+        own = self._window_of(lane) - self._held.get(lane.endpoint_no, 0)
         admission = admit(lane, now=self.now, want=part, room=own, policy=self._policy)
         starts = self._starts_of(lane)
         started = None if starts is None else starts.part(lane.turn_at)
@@ -136,17 +139,50 @@ class Division:
             return replace(admission, rest_at=self._retry_at())
         if not admission.quota:
             return admission
-        room = self._room_of(lane.app_no)
-        if room <= 0:
+        room = self._room_of(lane)
+        if room <= 0 or self._too_heavy(lane):
             return Admission(quota=0, rest_at=self._retry_at(), app_full=True)
         if started is not None:
             return replace(admission, quota=min(admission.quota, room, started), paced=True)
         return admission if admission.quota <= room else replace(admission, quota=room)
 
-    def _room_of(self, app_no: int) -> int:
+    def _window_of(self, lane: Lane) -> int:
+        budgets, no = self._budgets, lane.endpoint_no
+        if budgets.windows is None:
+            return budgets.lane_limit
+        return budgets.windows.get(no) or budgets.silent_windows.get(no, budgets.first_window)
+
+    def _answers(self, lane: Lane) -> bool:
+        return self._budgets.windows is None or lane.endpoint_no in self._budgets.windows
+
+    def _room_of(self, lane: Lane) -> int:
+        """Return how many slots the application may take from the pool that this lane takes slots from."""
+        part = self._budgets.app_part
+        if not self._answers(lane):
+            return app_room(self._silent_free, self._silent_by_app.get(lane.app_no, 0), part)
         if self.left <= 0:  # the worker has no free slot at all, so the application's share is not the reason
             return 1
-        return app_room(self.left, self._held_by_app.get(app_no, 0), self._app_part)
+        return app_room(self.left, self._held_by_app.get(lane.app_no, 0), part)
+
+    # ── bytes of large payloads ──
+
+    def take_large(self, lane: Lane, size: int) -> bool:
+        """Count a payload of this size as in flight, if the application may hold more bytes. Otherwise return False: the
+        claim must leave the delivery in the lane, and the lane waits as if its application had no slots."""
+        if self._bytes[self._answers(lane)].take(lane.app_no, size, self._budgets.app_part):
+            return True
+        self.heavy.add(lane.endpoint_no)
+        return False
+
+    def _too_heavy(self, lane: Lane) -> bool:
+        """Return whether the lane's next delivery has a large payload, and the application may hold no bytes more."""
+        if lane.endpoint_no in self.heavy:
+            return True
+        pool = self._bytes[self._answers(lane)]
+        too_heavy = lane.endpoint_no in self._budgets.heavy and pool.room(lane.app_no, self._budgets.app_part) <= 0
+        if too_heavy:
+            self.heavy.add(lane.endpoint_no)
+        return too_heavy
 
     def _retry_at(self) -> datetime:
         """Return when a refused lane is checked again if nothing wakes it. The times of many lanes are spread."""
@@ -160,7 +196,10 @@ class Division:
         no, app = lane.endpoint_no, lane.app_no
         self.left -= count
         self._held[no] = self._held.get(no, 0) + count
-        self._held_by_app[app] = self._held_by_app.get(app, 0) + count
+        by_app = self._held_by_app if self._answers(lane) else self._silent_by_app
+        by_app[app] = by_app.get(app, 0) + count
+        if by_app is self._silent_by_app:
+            self._silent_free -= count
         starts = self._starts_of(lane)
         if starts is not None:
             starts.take(count)
@@ -168,10 +207,11 @@ class Division:
                 self._started.add(no)
 
     def after(self, lane: Lane, admission: Admission, *, taken: int, floor: datetime | None, lease: float) -> Lane:
-        """Return the lane after `taken` deliveries were leased. `floor` is the earliest due time of the rest, if
-        any."""
-        if floor is not None and (admission.lane_full or admission.app_full):
-            self.refused[lane.endpoint_no] = lane.app_no if admission.app_full else None
+        """Return the lane after `taken` deliveries were leased. `floor` is the earliest due time of the
+        deliveries that stay in the lane, or None if none stay."""
+        app_full = admission.app_full or lane.endpoint_no in self.heavy
+        if floor is not None and (admission.lane_full or app_full):
+            self.refused[lane.endpoint_no] = lane.app_no if app_full else None
         after = after_claim(lane, admission, taken=taken, left_floor=floor, now=self.now, lease=lease)
         if after.turn_at is not None and (taken or floor is None):
             return replace(after, turn_at=None)
@@ -188,3 +228,29 @@ class Division:
         started = lane.endpoint_no in self._started
         turn_at, look_at = self._starts[lane.app_no].wait(lane.turn_at, served=started)
         return replace(lane, turn_at=turn_at), look_at
+
+
+class _Bytes:
+    """The bytes of large payloads in flight in one pool of slots. Each application gets a part, as with slots.
+
+    An application that may hold more bytes may take any payload, even one that is larger than its room. So a large
+    payload does not wait until smaller ones leave enough room, and the pool holds at most one payload too much.
+    """
+
+    def __init__(self, budget: ByteBudget) -> None:
+        self._free = budget.free
+        self._by_app = dict(budget.by_app)
+
+    def room(self, app_no: int, part: float) -> float:
+        """Return how many bytes the application may take. If it holds none, these are all free bytes."""
+        held = self._by_app.get(app_no, 0)
+        if self._free <= 0 or not held:
+            return self._free
+        return part * self._free - (1 - part) * held
+
+    def take(self, app_no: int, size: int, part: float) -> bool:
+        if self.room(app_no, part) <= 0:
+            return False
+        self._free -= size
+        self._by_app[app_no] = self._by_app.get(app_no, 0) + size
+        return True

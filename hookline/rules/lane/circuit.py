@@ -17,15 +17,7 @@ from msgspec.structs import replace
 from hookline.model.lanes import Lane, LaneEvent, LaneEventKind
 from hookline.model.policy import CircuitPolicy
 from hookline.model.states import Circuit, EndpointStatus, Health
-from hookline.rules.lane.pace import (
-    can_slow,
-    lower_pace,
-    pace_after_failure,
-    pace_after_recovery,
-    raise_pace,
-    remember_rate,
-    without_pace,
-)
+from hookline.rules.lane import pace
 
 # A Retry-After of at most `A_MOMENT` becomes a timeline event only if the lane was not held during the last `SELDOM`.
 A_MOMENT = timedelta(seconds=5)
@@ -82,7 +74,7 @@ def reset(lane: Lane, *, now: datetime, cause: str) -> Fold:
     `Retry-After` or a 410 in such a response still takes effect. The caller must wake the lane.
     """
     clean = replace(
-        without_pace(lane),
+        pace.without_pace(lane),
         circuit=Circuit.CLOSED,
         failures=0,
         failing_since=None,
@@ -176,30 +168,31 @@ class _Step:
         return replace(lane, held_until=until)
 
     def _is_event(self, held: datetime, until: datetime) -> bool:
-        """Return whether a Retry-After becomes a timeline event.
+        """Return whether a Retry-After that holds the lane until `until` becomes a timeline event. `held` is the end of
+        the previous hold.
 
-        Repeated short holds would fill the timeline. So within `SELDOM` after an earlier hold, only a Retry-After that
-        holds the lane for more than `A_MOMENT` longer becomes an event, and only if the earlier hold has ended or ends
-        within `A_MOMENT`.
+        Repeated short holds would fill the timeline. If the previous hold ended `SELDOM` ago or earlier, the new hold
+        is always an event. Otherwise it is an event only if the previous hold has ended or ends within `A_MOMENT`, and
+        the new hold adds more than `A_MOMENT`.
         """
         if held <= self.now - SELDOM:
             return True
         return held <= self.now + A_MOMENT and until > max(held, self.now) + A_MOMENT
 
     def _can_slow(self, lane: Lane) -> bool:
-        """Return whether a complaint lowers the pace instead of counting as a failure. For a probe it counts as a
-        failure."""
-        return lane.circuit in (Circuit.CLOSED, Circuit.RECOVERING) and can_slow(lane, self.policy)
+        """Return whether a response that asks for a lower rate, such as a 429, lowers the pace. If not, it counts as a
+        failure. Such a response to a probe always counts as a failure."""
+        return lane.circuit in (Circuit.CLOSED, Circuit.RECOVERING) and pace.can_slow(lane, self.policy)
 
     def _slow(self, lane: Lane, outcome: LaneOutcome) -> Lane:
         if lane.pace is None:
             self._add_event(lane, LaneEventKind.LANE_SLOWED, outcome.cause)
-        return lower_pace(lane, now=self.now, claimed_at=outcome.claimed_at, policy=self.policy)
+        return pace.lower_pace(lane, now=self.now, claimed_at=outcome.claimed_at, policy=self.policy)
 
     def _speed_up(self, lane: Lane, outcome: LaneOutcome) -> Lane:
         if lane.circuit == Circuit.HALF_OPEN:
             return lane  # one success after an outage does not show which rate the endpoint can handle
-        after = raise_pace(lane, now=self.now, claimed_at=outcome.claimed_at, policy=self.policy)
+        after = pace.raise_pace(lane, now=self.now, claimed_at=outcome.claimed_at, policy=self.policy)
         if lane.pace is not None and after.pace is None:
             self._add_event(lane, LaneEventKind.LANE_AT_SPEED, outcome.cause)
         return after
@@ -217,7 +210,7 @@ class _Step:
         match lane.circuit:
             case Circuit.HALF_OPEN:
                 self._add_event(lane, LaneEventKind.CIRCUIT_RECOVERING, cause)
-                lane = pace_after_recovery(lane, now=self.now)
+                lane = pace.pace_after_recovery(lane, now=self.now)
                 return self._change_circuit(
                     lane, Circuit.RECOVERING, window=self.policy.recovery_window, window_at=self.now
                 )
@@ -242,7 +235,7 @@ class _Step:
     def _bad(self, lane: Lane, cause: str) -> Lane:
         first = lane.failing_since or self.now
         if not lane.failures:
-            lane = remember_rate(lane, self.policy)
+            lane = pace.remember_rate(lane, self.policy)
         lane = replace(lane, failures=lane.failures + 1, failing_since=first)
         if lane.circuit == Circuit.OPEN:
             return lane
@@ -258,7 +251,7 @@ class _Step:
         return lane
 
     def _after_failure(self, lane: Lane, cause: str) -> Lane:
-        after = pace_after_failure(lane, now=self.now, policy=self.policy)
+        after = pace.pace_after_failure(lane, now=self.now, policy=self.policy)
         if lane.pace is None and after.pace is not None:
             self._add_event(lane, LaneEventKind.LANE_SLOWED, cause)
         return after
@@ -270,7 +263,8 @@ class _Step:
         return replace(lane, trips=lane.trips + 1, opened_at=lane.opened_at or self.now)
 
     def _change_circuit(self, lane: Lane, circuit: Circuit, **limits: object) -> Lane:
-        """Change the circuit's state and raise the epoch. Limits that are not given are cleared."""
+        """Change the circuit's state and raise the epoch. Set `probe_at`, `window` and `window_at` to the values in
+        `limits`, or to None if `limits` has no value. The lane's throttle, concurrency and pace stay."""
         unlimited: dict[str, object] = {"probe_at": None, "window": None, "window_at": None}
         tat = None if lane.throttle_rate is None and lane.pace is None else lane.tat
         return replace(lane, circuit=circuit, epoch=lane.epoch + 1, tat=tat, **unlimited | limits)

@@ -7,24 +7,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import asdict, replace
 
-from hookline.model.alerts import (
-    Alert,
-    Begin,
-    Change,
-    Decide,
-    EarlierCheck,
-    EarlierChecks,
-    Fire,
-    Forget,
-    Notice,
-    Outgoing,
-    Pending,
-    Remembered,
-    Resolve,
-    Tell,
-    UnhealthyEndpoint,
-    Update,
-)
+from hookline.model import alerts as model
 from hookline.rules.operational_events import ALERTS, MANAGEMENT
 from hookline.store.pages import Page
 from hookline.store.plans.plan import Batch, Plan, Plans, Step, by_number, changes, reads, value
@@ -44,21 +27,23 @@ class Alerts(Plans):
     """Store the state of alerts."""
 
     @reads
-    def alert_checks(self, seconds: float) -> Plan[EarlierChecks]:
-        """Return the checks of the alert rules in the last `seconds` seconds, or in the last minute if longer."""
+    def alert_checks(self, seconds: float) -> Plan[model.EarlierChecks]:
+        """Return the checks of the alert rules in the last `seconds` seconds, but at least those of the last minute."""
         found = yield Step("alert_checks", kept=timedelta(seconds=max(seconds, MIN_SECONDS)))
         now = self._reading.instant((yield from value("now")))
-        return EarlierChecks(now=now, checks=[self._reading.struct(EarlierCheck, each) for each in found])
+        return model.EarlierChecks(now=now, checks=[self._reading.struct(model.EarlierCheck, each) for each in found])
 
     @reads
-    def unhealthy_endpoints(self, nos: Collection[int], limit: int) -> Plan[list[UnhealthyEndpoint]]:
+    def unhealthy_endpoints(self, nos: Collection[int], limit: int) -> Plan[list[model.UnhealthyEndpoint]]:
         """Return the endpoints `nos`, plus up to `limit` others whose circuit is not closed. Deleted endpoints are
         left out."""
         found = yield Step("alert_unhealthy_endpoints", nos=list(nos), max_rows=limit)
-        return [self._reading.struct(UnhealthyEndpoint, each) for each in found]
+        return [self._reading.struct(model.UnhealthyEndpoint, each) for each in found]
 
     @changes
-    def judge_alerts(self, backlog: int, *, every: float, decide: Decide, tell: Tell) -> Plan[list[Notice] | None]:
+    def judge_alerts(
+        self, backlog: int, *, every: float, decide: model.Decide, tell: model.Tell
+    ) -> Plan[list[model.Notice] | None]:
         """Decide on alerts from their stored state, write the changes, and write notifications to the outbox, in one
         transaction.
 
@@ -83,48 +68,48 @@ class Alerts(Plans):
         yield Step("alerts_retire", kept=timedelta(days=self._options.retention_days))
         return notices
 
-    def _stored_state(self, now: datetime) -> Plan[Remembered]:
+    def _stored_state(self, now: datetime) -> Plan[model.Remembered]:
         firing = yield Step("alerts_firing")
         pending = yield Step("alerts_pending")
-        return Remembered(
+        return model.Remembered(
             now=now,
-            firing=[self._reading.struct(Alert, each) for each in firing],
-            pending=[self._reading.struct(Pending, each) for each in pending],
+            firing=[self._reading.struct(model.Alert, each) for each in firing],
+            pending=[self._reading.struct(model.Pending, each) for each in pending],
         )
 
     @changes
-    def tell_alerts(self, outgoing: Sequence[Outgoing]) -> Plan[None]:
+    def tell_alerts(self, outgoing: Sequence[model.Outgoing]) -> Plan[None]:
         """Write alert notifications to the outbox. They belong to the application that Hookline uses for alerts."""
         yield _outbox(outgoing)
 
     @reads
-    def alerts(self, page: Page, *, firing: bool | None = None) -> Plan[list[Alert]]:
-        """Return a page of alerts, newest first; the iterator is a number. `firing=True` selects the alerts that fire
-        now, `firing=False` the others."""
+    def alerts(self, page: Page, *, firing: bool | None = None) -> Plan[list[model.Alert]]:
+        """Return a page of alerts, newest first. `page.iterator` is an alert id. `firing=True` selects the alerts that
+        fire now, `firing=False` the resolved alerts."""
         found = yield from by_number("alerts", page, newest_first=True, firing=firing)
-        return [self._reading.struct(Alert, each) for each in found]
+        return [self._reading.struct(model.Alert, each) for each in found]
 
 
-def _apply(change: Change, now: datetime) -> Plan[Notice | None]:
+def _apply(change: model.Change, now: datetime) -> Plan[model.Notice | None]:
     """Write one change of an alert or of a pending condition. Return the notice to send, or None."""
     match change:
-        case Begin(name=name, subject=subject):
+        case model.Begin(name=name, subject=subject):
             yield Step("alert_begin", name=name, subject=subject)
             return None
-        case Forget(name=name, subject=subject):
+        case model.Forget(name=name, subject=subject):
             yield Step("alert_forget", name=name, subject=subject)
             return None
-        case Fire():
+        case model.Fire():
             return (yield from _fire(change, now))
-        case Update(alert=alert):
+        case model.Update(alert=alert):
             yield Step("alert_update", **asdict(alert))
-            return Notice(alert=alert, at=now) if change.worse else None
-        case Resolve(alert=alert):
+            return model.Notice(alert=alert, at=now) if change.worse else None
+        case model.Resolve(alert=alert):
             yield Step("alert_resolve", id=alert.id, clear_since=alert.clear_since)
-            return Notice(alert=replace(alert, resolved_at=now), at=now)
+            return model.Notice(alert=replace(alert, resolved_at=now), at=now)
 
 
-def _fire(change: Fire, now: datetime) -> Plan[Notice]:
+def _fire(change: model.Fire, now: datetime) -> Plan[model.Notice]:
     reading = change.reading
     given = {
         "name": reading.name.value,
@@ -136,10 +121,11 @@ def _fire(change: Fire, now: datetime) -> Plan[Notice]:
         "text": reading.text,
     }
     alert_id = yield from value("alert_fire", **given)
-    return Notice(alert=Alert(id=alert_id, org_id=reading.org_id, fired_at=now, **given), at=now)  # type: ignore[arg-type]
+    alert = model.Alert(id=alert_id, org_id=reading.org_id, fired_at=now, **given)  # type: ignore[arg-type]  # mixed values
+    return model.Notice(alert=alert, at=now)
 
 
-def _outbox(outgoing: Sequence[Outgoing]) -> Batch:
+def _outbox(outgoing: Sequence[model.Outgoing]) -> Batch:
     """Return the outbox rows of notifications. They belong to the application that Hookline uses for alerts."""
     of = {"management": MANAGEMENT, "app": ALERTS}
     return Batch("alert_tell", [asdict(each) | {"channels": [each.channel]} | of for each in outgoing])

@@ -8,6 +8,7 @@ from datetime import datetime
 import msgspec
 
 from hookline.model.depths import Depths
+from hookline.model.fill import fill
 from hookline.model.states import Circuit, Reason
 from hookline.store.bounds import COUNTING
 
@@ -51,13 +52,12 @@ def depths_of(found: Counted, at: datetime, seconds: float) -> Depths:
     alerts: dict[str, dict[str, int]] = {}
     for name, severity, number in found.alerts:
         alerts.setdefault(name, {})[severity] = number
-    return Depths(
+    return fill(
+        Depths,
+        found,
         at=at,
         seconds=seconds,
         states={name: int(getattr(found, name)) for name in ("pending", "scheduled", "delivering", "queued")},
-        due=found.due,
-        oldest_due=found.oldest_due,
-        held=found.held,
         dead={reason.value: found.dead.get(reason.value, 0) for reason in Reason},
         circuits={circuit.name.lower(): found.circuits.get(circuit.value, 0) for circuit in Circuit},
         lanes={
@@ -66,9 +66,6 @@ def depths_of(found: Counted, at: datetime, seconds: float) -> Depths:
             "held": found.held_lanes,
             "slowed": found.slowed,
         },
-        outbox_waiting=found.outbox_waiting,
-        outbox_oldest=found.outbox_oldest,
-        outbox_set_aside=found.outbox_set_aside,
         alerts=alerts,
     )
 

@@ -122,6 +122,12 @@ class Endpoints(Plans):
         found = yield Step("endpoints_for", nos=list(nos))
         return [rows.endpoint_or_fault(each, self._reading, self._vault) for each in found]
 
+    @searches
+    def endpoints_sample(self, limit: int) -> Plan[list[Endpoint]]:
+        """Return the oldest and the newest endpoints, up to `limit` of each, as `endpoints_for` does."""
+        found = yield Step("endpoints_sample", limit=limit)
+        return [rows.endpoint_or_fault(each, self._reading, self._vault) for each in found]
+
     def _columns(self, org_id: str, endpoint_id: str, given: NewEndpoint | Endpoint) -> dict[str, Any]:
         url, sealed_url = documents.place_url(self._vault, org_id, endpoint_id, given.url)
         return {name: getattr(given, name) for name in NewEndpoint.__struct_fields__} | {
@@ -135,8 +141,8 @@ class Endpoints(Plans):
 
 
 def _check_room(app_no: int, max_endpoints: int) -> Plan[None]:
-    """Raise `Conflict` if the application has too many endpoints. It locks the application first, so that of two
-    concurrent creations the second counts the first."""
+    """Raise `Conflict` if the application has `max_endpoints` endpoints or more. Lock the application first, so that
+    two concurrent requests cannot both create the last endpoint."""
     yield Step("application_lock", app_no=app_no)
     if (yield from value("endpoint_count", app_no=app_no, max_rows=max_endpoints)) >= max_endpoints:
         raise TooManyEndpoints(max_endpoints)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+from hookline.model.fill import fill
 from hookline.model.messages import NewMessage
 from hookline.model.outbox import OutboxRow
 
-MAX_REASONS = 3  # maximum different reasons in a report
+MAX_REASONS = 3  # maximum number of different reasons in a report
 
 # Placeholders for values of an outbox row that cannot be read. The check of a message refuses them. So if somebody
 # retries the row, it is set aside again, and is not sent without its channels or before its time.
@@ -19,19 +20,7 @@ NO_AGE = 0.0
 
 
 def message_of(row: OutboxRow, *, id: str, app_no: int) -> NewMessage:  # noqa: A002
-    return NewMessage(
-        id=id,
-        app_no=app_no,
-        event_type=row.event_type,
-        payload=row.payload,
-        event_id=row.event_id,
-        channels=row.channels,
-        tags=row.tags,
-        ordering_key=row.ordering_key,
-        deliver_at=row.deliver_at,
-        policy=row.policy,
-        trace=row.trace,
-    )
+    return fill(NewMessage, row, id=id, app_no=app_no)
 
 
 def no_application(app: str, org_id: str | None) -> str:

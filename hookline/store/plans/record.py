@@ -1,13 +1,24 @@
-"""Record outcomes even if the database refuses some of the data. Each engine writes the batch in its own way."""
+"""Record the outcomes of attempts. If the database refuses the data of one outcome, the others are still recorded, and
+that one is recorded without the data of the response. Each engine writes the batch in its own way."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
+from msgspec.structs import astuple
+
 from hookline import ids
+from hookline.model.attempts import Sent
+from hookline.model.lanes import LaneEvent
+from hookline.model.states import EndpointStatus
 from hookline.model.verdicts import RecordReport, Result
-from hookline.rules.outcomes import bare, buried, clean, halves, joined, outcome_name, refused
+from hookline.rules.outcomes import bare, buried, clean, dying_endpoints, halves, joined, outcome_name, refused
+from hookline.store.bounds import MAX_PAUSE_CHECK, PAUSE_CHECK_ROWS
+from hookline.store.options import StoreOptions
+from hookline.store.plans.endpoint_state import set_status
+from hookline.store.plans.plan import Plan, Step, value
+from hookline.store.rows import Reading
 from hookline.store.rows.documents import headers_blob
 
 
@@ -28,14 +39,14 @@ class Record:
 
     async def record(self, results: Sequence[Result], *, wake: Collection[int] = ()) -> RecordReport:
         """Write outcomes in one transaction: attempts, deliveries, lane health in the given order, and wake tokens.
-        Deliveries whose claim no longer holds are skipped.
+        Deliveries whose claim no longer holds are skipped. An endpoint that now has too many dead letters is paused.
 
         If a batch fails because of its data, it is bisected down to the bad row. That row is written again without the
         endpoint's response (headers, body, detail) and with its times moved into the range that the database can
         store, so that the delivery continues. If that fails too, the delivery becomes dead with the reason
         `unsendable`, in its own transaction, and `RecordReport.refused` names it.
 
-        `wake` names endpoints that waited for slots of this worker. Each gets a wake token for now.
+        `wake` names endpoints that waited for slots of this worker. Each gets a wake token that is due now.
         """
         if not results:
             return RecordReport(recorded=0, stale=0)
@@ -56,8 +67,8 @@ class Record:
             return await self._record_dead(result, wake)
 
     async def _record_dead(self, result: Result, wake: Collection[int]) -> RecordReport:
-        """End the delivery as dead. If even that fails because its rows are damaged, skip it, so that other deliveries
-        are recorded."""
+        """Record the delivery as dead. If the database refuses this too, because rows of the delivery are damaged,
+        write nothing about this delivery and report it in `refused`, so that other deliveries are recorded."""
         burial = buried(result, ids.mint(ids.ATTEMPT, result.job.claimed_at))
         try:
             return refused(result, await self._batch.write([burial], wake))
@@ -65,9 +76,26 @@ class Record:
             return RecordReport(recorded=0, stale=0, refused=(result.job.delivery_id,))
 
 
+def pause_dying(results: Sequence[Result], options: StoreOptions, read: Reading) -> Plan[tuple[LaneEvent, ...]]:
+    """Pause the endpoints that have more dead letters in a day than the deployment allows, after this batch. The sweep
+    pauses those that this plan does not find: the limit is very high, or most dead letters have other reasons."""
+    most, dying = options.pause_dead_per_day, dying_endpoints(results)
+    if not dying or most > MAX_PAUSE_CHECK:
+        return ()
+    rows_read = PAUSE_CHECK_ROWS * (most + 1)
+    events = []
+    for row in (yield Step("record_dying", nos=sorted(dying), most=most, rows_read=rows_read)):
+        no = row["endpoint_no"]
+        if (yield from value("record_died_since_resume", no=no, rows_read=rows_read)) > most:
+            cause = f"more than {most} dead letters in a day"
+            max_age = options.retry.max_age
+            events.append((yield from set_status(no, EndpointStatus.PAUSED, cause, read=read, max_age=max_age)))
+    return tuple(event for event in events if event is not None)
+
+
 def attempt_values(result: Result, started_at: Any, recorded_at: Any) -> tuple[Any, ...]:
     """Return the columns of an attempt, in the order of the table. Instants are in the form that the engine stores."""
-    job, sent, timing = result.job, result.sent, result.sent.timing
+    job, sent = result.job, result.sent
     return (
         result.attempt_id,
         job.delivery_id,
@@ -82,15 +110,12 @@ def attempt_values(result: Result, started_at: Any, recorded_at: Any) -> tuple[A
         started_at,
         sent.status,
         None if sent.error is None else sent.error.value,
-        clean(sent.detail),
-        clean(sent.address),
-        headers_blob(sent.headers),
-        sent.body,
-        sent.truncated,
-        timing.dns,
-        timing.connect,
-        timing.tls,
-        timing.first_byte,
-        timing.total,
+        *response_values(sent),
         recorded_at,
     )
+
+
+def response_values(sent: Sent) -> tuple[Any, ...]:
+    """Return the columns about the end of a request that follow its error, in the order of the table."""
+    texts = clean(sent.detail), clean(sent.address)
+    return (*texts, headers_blob(sent.headers), sent.body, sent.truncated, *astuple(sent.timing))

@@ -6,7 +6,6 @@ import asyncio
 from typing import Any
 
 from hookline import ids
-from hookline.model.depths import Counts
 from hookline.model.stats import Stats, StatsFilter
 from hookline.store.plans.plan import Database, Plan, Plans, Step, reads, snapshots, value
 
@@ -16,16 +15,11 @@ MAX_COUNTED = 250_000
 
 
 class Statistics(Plans):
-    """Count what is open now, and what happened in a period."""
+    """Count the deliveries and dead letters that are open now, and messages, attempts and dead letters of a period."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._counting = asyncio.Lock()  # one count at a time, so that counting does not occupy every connection
-
-    @reads
-    def counts(self) -> Plan[Counts]:
-        found = yield Step("counts")
-        return self._reading.struct(Counts, found[0])
 
     @reads
     def in_flight(self, endpoint_no: int) -> Plan[int]:
@@ -34,11 +28,10 @@ class Statistics(Plans):
         return count
 
     async def stats(self, where: StatsFilter) -> Stats:
-        """Count messages and attempts by the instant in their ids, and dead letters by the instant of death, in one
-        snapshot.
+        """Count messages and attempts by the time in their ids, and dead letters by the time of death, in one snapshot.
 
-        The cost grows with the number of rows in the window and of open rows, up to a limit per figure. It does not
-        grow with history.
+        The cost grows with the number of rows in the period and the number of open deliveries and dead letters. Each
+        count stops at `MAX_COUNTED` rows. Finished rows from before the period add no cost.
         """
         async with self._counting:
             return await self._stats(where)
@@ -65,7 +58,7 @@ class Statistics(Plans):
             scheduled=scheduled,
             queued=queued,
             delivering=(yield from value("stats_delivering", **lanes)),
-            delivered=max(0, attempts - retries - deaths),  # an attempt either failed or delivered
+            delivered=max(0, attempts - retries - deaths),  # an attempt that did not fail was a success
             dead=dead,
             resolved=resolved,
             retries=retries,

@@ -17,6 +17,7 @@ class SweepLock(IntEnum):
     RETIRE = 5
     PULSES = 6
     ALERTS = 7
+    CLOCK = 8
 
 
 def try_lock(lock: SweepLock) -> Plan[bool]:

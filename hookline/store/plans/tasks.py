@@ -15,19 +15,8 @@ from hookline.model.audit import Note
 from hookline.model.dead import DeadFilter
 from hookline.model.endpoints import Endpoint
 from hookline.model.tasks import NewTask, Task, TaskFilter, TaskKind, TaskStatus
+from hookline.rules import replay
 from hookline.rules.outcomes import clean
-from hookline.rules.replay import (
-    ON_MESSAGES,
-    Chosen,
-    Letter,
-    Resent,
-    Window,
-    choose,
-    died_before,
-    filter_of,
-    missing_window,
-    sort_out,
-)
 from hookline.store import rows
 from hookline.store.bounds import COUNTED, COUNTED_DEAD, MAX_RUNNING, STEP
 from hookline.store.pages import Page, after_death, death
@@ -56,9 +45,9 @@ LOCK_TIMEOUT = "2s"
 
 
 class _StepWork(Struct, frozen=True, kw_only=True):
-    acts: Chosen | Resent
+    acts: replay.Chosen | replay.Resent
     end: str | None  # where the next step begins; None: this was the last step
-    window: Window | None = None
+    window: replay.Window | None = None
 
 
 class Tasks(Replays):
@@ -99,7 +88,7 @@ class Tasks(Replays):
         endpoint = yield from endpoint_of(new.endpoint_no, self._reading, self._vault)
         if new.endpoint_no is not None and endpoint is None:
             raise NotFound("no such endpoint")
-        where = filter_of(first)
+        where = replay.filter_of(first)
         if where is not None:
             many: int = yield from value("dead_count", **filtered(where), max_rows=COUNTED_DEAD)
             return many if many < COUNTED_DEAD else None
@@ -148,8 +137,8 @@ class Tasks(Replays):
     # ── running a step ──
 
     async def step_task(self, task_id: str, limit: int = STEP) -> Task | None:
-        """Run one step over at most `limit` rows and return the task. None: it is not running, or another worker runs
-        it.
+        """Run one step over at most `limit` rows and return the task. None: no step was done, because the task is not
+        running, another worker runs a step of it, or the step waited too long for a lock.
 
         The step's work and its progress are one transaction, which locks the task's row. That lock is the lease. If a
         worker dies during a step, the step is rolled back and the next worker continues after the last complete step.
@@ -189,22 +178,22 @@ class Tasks(Replays):
         yield Step("announce")
 
     def _find(self, task: Task, endpoint: Endpoint | None, now: datetime, limit: int) -> Plan[_StepWork]:
-        if task.kind in ON_MESSAGES:
+        if task.kind in replay.ON_MESSAGES:
             assert endpoint is not None
             window = self._window(task, now)
             scan = yield from self._scan_messages(endpoint, window, task.position, limit)
-            return _StepWork(acts=sort_out(task, endpoint, window, scan.seen), end=scan.end, window=window)
+            return _StepWork(acts=replay.sort_out(task, endpoint, window, scan.seen), end=scan.end, window=window)
         letters = yield from self._letters(task, limit)
         end = death(letters[-1].died_at, letters[-1].id) if len(letters) == limit else None
-        return _StepWork(acts=choose(task, letters), end=end)
+        return _StepWork(acts=replay.choose(task, letters), end=end)
 
-    def _window(self, task: Task, now: datetime) -> Window:
+    def _window(self, task: Task, now: datetime) -> replay.Window:
         since, until = task.work.since or EPOCH, task.work.until or task.created_at
         if task.kind == TaskKind.REPLAY_MISSING:
-            return missing_window(since, until, now, self._options.retention_days)
-        return Window(since=since, until=until)
+            return replay.missing_window(since, until, now, self._options.retention_days)
+        return replay.Window(since=since, until=until)
 
-    def _letters(self, task: Task, limit: int) -> Plan[list[Letter]]:
+    def _letters(self, task: Task, limit: int) -> Plan[list[replay.Letter]]:
         died_at, dead_id = after_death(task.position) or (task.work.died_since or EPOCH, -1)
         found = yield Step(
             "dead_in_range",
@@ -213,17 +202,17 @@ class Tasks(Replays):
             whole_app=True if task.endpoint_no is None else None,
             died_at=died_at,
             dead_id=dead_id,
-            until=died_before(task),
+            until=replay.died_before(task),
             limit=limit,
         )
         read = self._reading
-        return [read.struct(Letter, each, accepted_at=read.instant(each["message_at"])) for each in found]
+        return [read.struct(replay.Letter, each, accepted_at=read.instant(each["message_at"])) for each in found]
 
     def _act(self, task: Task, endpoint: Endpoint | None, found: _StepWork) -> Plan[int]:
         """Apply the step and return how many rows it changed. It waits for locked dead letters and does not skip them,
-        because the other transaction may leave them unchanged."""
+        because the transaction that holds the lock may leave them unchanged."""
         acts = found.acts
-        if isinstance(acts, Resent):
+        if isinstance(acts, replay.Resent):
             assert endpoint is not None
             assert found.window is not None
             delivered = 0
@@ -245,5 +234,5 @@ class Tasks(Replays):
 
 
 def _new_task(new: NewTask, now: datetime) -> Task:
-    """Return the task as it will be before its first step."""
+    """Return the task in its state before the first step."""
     return Task(**asdict(new), id="", app_id="", status=TaskStatus.RUNNING, created_at=now, updated_at=now)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from asyncpg import InterfaceError
 from msgspec.structs import replace
 
 from hookline import clock
@@ -16,13 +15,16 @@ from hookline.errors import StoreUnavailable
 from hookline.model.deliveries import ClaimBatch, LeasedDelivery, SlotBudgets
 from hookline.model.lanes import AppPace, Lane
 from hookline.model.states import Reason
+from hookline.model.sweep import Death
 from hookline.rules import ordering
+from hookline.rules.claim.budgets import LARGE
 from hookline.rules.claim.division import Division
 from hookline.rules.claim.rotation import Rotation, round_robin
 from hookline.rules.lane.admission import Admission
-from hookline.rules.outcomes import released_outcomes
+from hookline.rules.outcomes import BUDGET_OVER, released_outcomes
 from hookline.store import rows
 from hookline.store.plans.operational_events import of_deaths, write_events
+from hookline.store.postgres.connection import close
 from hookline.store.postgres.database import READ, Connection, Database, run_steps, translated
 from hookline.store.postgres.lanes import Lanes, Wake
 from hookline.store.rows import documents
@@ -33,17 +35,18 @@ _STRAY = 1000  # maximum wake tokens without a lane that a full scan deletes
 # this much later.
 _LATE = timedelta(seconds=2)
 # If the worker's last full scan was this many seconds ago, its next claim is a full scan. A full scan finds wake
-# tokens of any age. Other claims find only those after the watermark.
+# tokens of any age. Other claims find only wake tokens after the watermark, a time that `_move_watermark` sets.
 _FULL_SCAN_EVERY = 2.0
 _BEGINNING = datetime(2000, 1, 1, tzinfo=clock.EPOCH.tzinfo)
 _CHANNEL = "hookline_wake"
 _ANSWER = 5.0  # maximum seconds to wait for an answer of the listener's session
 
 _Content = tuple[bytes, str | None]  # payload and trace context of a message
+_ANY_SIZE = 2**31 - 1  # bytes; no payload is larger
 
 
 class _Lanes:
-    """The lanes that one claim has locked, and the admission of each: how many deliveries it may take."""
+    """The lanes that one claim has locked, and the admission of each: how many of its deliveries the claim may take."""
 
     def __init__(self, found: Sequence[Any], *, claim: int) -> None:
         self.claim = claim
@@ -56,9 +59,10 @@ class _Lanes:
         self.admitted: list[Admission] = []
 
     def lower_floors(self, floors: Mapping[int, datetime]) -> None:
-        """Lower the floor of each given lane: the earliest due time that the claim looks for. A delivery of a
-        queue that this claim has made available keeps its due time, which may be earlier than the floor in the wake
-        token."""
+        """Lower the floor of each given lane. The floor is the earliest due time for which the claim searches.
+
+        A delivery that `_promote` has made available may be due earlier than the floor in the wake token.
+        """
         self.floors |= {no: min(floor, self.floors[no]) for no, floor in floors.items()}
 
 
@@ -112,20 +116,28 @@ class Claim:
         await self._pace(connection, division, locked)
         locked.admitted = division.admissions(locked.lanes)
         taken = await self._take(connection, locked)
-        contents = await self._contents(connection, locked, [row for row in taken if row["id"] is not None])
+        leased = [row for row in taken if row["id"] is not None]
+        late = {row["id"] for row in leased if row["expires_at"] <= locked.now}
+        deaths = await self._bury(connection, locked, late, Reason.BUDGET_EXHAUSTED, BUDGET_OVER)
+        current = [row for row in leased if row["id"] not in late]
+        contents, unfit = await self._contents(connection, division, locked, current)
         sendable = [row for row in taken if row["id"] in contents]
         left = {row["endpoint_no"]: row["left_floor"] for row in taken if row["id"] is None}
-        after = await self._write_after(connection, division, locked, sendable, left)
+        after = await self._write_after(connection, division, locked, sendable, left, unfit)
         return ClaimBatch(
             jobs=_jobs(locked, after, sendable, contents),
             now=locked.now,
             next_at=None,
             refused=division.refused,
+            heavy=division.heavy,
+            deaths=deaths,
         )
 
     async def _pace(self, connection: Connection, division: Division, locked: _Lanes) -> None:
-        """Lock the rate limits of applications (the pace rows) after the lanes, in the order of applications. So no
-        transaction that holds a pace row waits for a lane."""
+        """Lock the rate limiters of the lanes' applications (table `app_pace`), in the order of application numbers.
+
+        The lanes are locked already. So no transaction that has locked a row of `app_pace` waits for a lane.
+        """
         rates = division.unpaced(locked.lanes)
         if rates:
             found = await connection.fetch(self._sql["app_paces_lock"], list(rates))
@@ -151,7 +163,8 @@ class Claim:
 
     async def _find_lanes(self, connection: Connection, since: datetime, tokens: int, stray: int) -> list[Any]:
         rotation = self._rotation
-        # A full scan does not use the rotation, because each step of it would read all deleted wake tokens.
+        # A full scan does not use the rotation through the applications. The rotation looks up one application after
+        # another, and each look-up would read all deleted wake tokens that are still in the index.
         over_all = since <= _BEGINNING
         apps = 0 if over_all else rotation.apps(tokens, clock.monotonic())
         name, whose = ("claim_lanes_in_turn", (rotation.below, apps)) if apps else ("claim_lanes", ())
@@ -166,17 +179,17 @@ class Claim:
         """Return whether a claim that found no wake token after the watermark may run a full scan before it is due.
 
         The watermark is the time from which a claim reads wake tokens; a full scan reads those of any age. If the last
-        full scan took less than 15 milliseconds, the next one may run at once. Otherwise it runs after twenty times
-        the duration of the last one, less 0.3 seconds, but at most two seconds after it.
+        full scan took at most 15 milliseconds, the next one may run at once. Otherwise the pause between the two grows
+        with the duration of the last one: 20 * duration - 0.3 seconds, and at most two seconds.
         """
         rest = min(_FULL_SCAN_EVERY, 20 * self._full_scan_cost - 0.3)
         return clock.monotonic() >= self._full_scan_at - _FULL_SCAN_EVERY + rest
 
     def _move_watermark(self, locked: _Lanes, *, full: bool) -> None:
-        """Move the watermark: the next claim reads only wake tokens after this time, unless it is a full scan.
+        """Set the watermark: the time from which the next claim reads wake tokens, unless it is a full scan.
 
-        If this claim read as many wake tokens as it asked for, there may be more, as old as the oldest that it read.
-        Otherwise only new wake tokens are left, and their time is about now.
+        If this claim read as many wake tokens as it asked for (`full`), unread ones may be as old as the oldest that it
+        read. Otherwise only new wake tokens are unread, and their time is about now.
         """
         self._watermark = (locked.oldest if full else locked.now) - _LATE
 
@@ -202,23 +215,52 @@ class Claim:
         )
         return taken
 
-    async def _contents(self, connection: Connection, locked: _Lanes, taken: Sequence[Any]) -> dict[int, _Content]:
-        """Return payload and trace by delivery. This is a separate statement, so that PostgreSQL prunes the message
-        partitions by the times in its parameters."""
+    async def _contents(
+        self, connection: Connection, division: Division, locked: _Lanes, taken: Sequence[Any]
+    ) -> tuple[dict[int, _Content], list[Any]]:
+        """Return payload and trace by delivery, and the deliveries whose large payloads do not fit. They are leased no
+        longer."""
+        by_message, sizes = await self._read_contents(connection, taken, LARGE)
+        unfit: list[Any] = []
+        if large := sorted((row for row in taken if row["message_seq"] in sizes), key=_by_due):
+            lanes = {lane.endpoint_no: lane for lane in locked.lanes}
+            fit = [row for row in large if division.take_large(lanes[row["endpoint_no"]], sizes[row["message_seq"]])]
+            by_message |= (await self._read_contents(connection, fit, _ANY_SIZE))[0]
+            fitting = {row["id"] for row in fit}
+            unfit = [row for row in large if row["id"] not in fitting]
+            await connection.execute(self._sql["claim_return"], [row["id"] for row in unfit], locked.claim)
+        returned = {row["id"] for row in unfit}
+        kept = [row for row in taken if row["id"] not in returned]
+        contents = {row["id"]: by_message[row["message_seq"]] for row in kept if row["message_seq"] in by_message}
+        if len(contents) < len(kept):
+            lost = [row["id"] for row in kept if row["id"] not in contents]
+            await self._bury(connection, locked, lost, Reason.UNSENDABLE, "the payload is gone")
+        return contents, unfit
+
+    async def _read_contents(
+        self, connection: Connection, taken: Sequence[Any], limit: int
+    ) -> tuple[dict[int, _Content], dict[int, int]]:
+        """Return payloads up to the limit, with their traces, and the sizes of larger payloads, by message. This is a
+        separate statement, so that PostgreSQL prunes the message partitions by the times in its parameters."""
         if not taken:
-            return {}
+            return {}, {}
         keys = {row["message_seq"]: row["message_at"] for row in taken}
         instants = list(keys.values())
         found = await connection.fetch(
-            self._sql["claim_contents"], min(instants), max(instants), instants, list(keys.keys())
+            self._sql["claim_contents"], min(instants), max(instants), instants, list(keys.keys()), limit
         )
-        by_message = {seq: (payload, trace) for seq, payload, trace in found if payload is not None}
-        contents = {row["id"]: by_message[row["message_seq"]] for row in taken if row["message_seq"] in by_message}
-        if len(contents) < len(taken):
-            lost = [row["id"] for row in taken if row["id"] not in contents]
-            dead = await connection.fetch(self._sql["claim_unsendable"], lost, locked.claim)
-            await run_steps(connection, self._sql, write_events(of_deaths(dead, Reason.UNSENDABLE, READ), READ))
-        return contents
+        small = {seq: (payload, trace) for seq, payload, trace, _ in found if payload is not None}
+        return small, {seq: size for seq, _, _, size in found if size is not None and size > limit}
+
+    async def _bury(
+        self, connection: Connection, locked: _Lanes, ids: Collection[int], reason: Reason, detail: str
+    ) -> tuple[Death, ...]:
+        """Turn leased deliveries that must not be sent into dead letters."""
+        if not ids:
+            return ()
+        dead = await connection.fetch(self._sql["claim_bury"], list(ids), locked.claim, reason.value, detail)
+        await run_steps(connection, self._sql, write_events(of_deaths(dead, reason, READ), READ))
+        return tuple(rows.death(row, reason, READ) for row in dead)
 
     async def _write_after(
         self,
@@ -227,15 +269,24 @@ class Claim:
         locked: _Lanes,
         taken: Sequence[Any],
         left: Mapping[int, datetime],
+        unfit: Sequence[Any],
     ) -> list[Lane]:
         counts = Counter(row["endpoint_no"] for row in taken)
         admitted = list(zip(locked.lanes, locked.admitted, strict=True))
         for lane, admission in admitted:
             division.take(lane, counts[lane.endpoint_no] - admission.quota)
+        returned: dict[int, datetime] = {}  # the earliest due time of the deliveries that do not fit, by endpoint
+        for row in unfit:
+            returned.setdefault(row["endpoint_no"], row["due_at"])
         # If lanes wait for a rate limit, those that got deliveries in this claim wait behind those that did not.
         settled = {
             lane.endpoint_no: self._settle(
-                division, lane, admission, counts[lane.endpoint_no], left.get(lane.endpoint_no)
+                division,
+                lane,
+                admission,
+                counts[lane.endpoint_no],
+                left.get(lane.endpoint_no),
+                returned.get(lane.endpoint_no),
             )
             for lane, admission in sorted(admitted, key=lambda pair: counts[pair[0].endpoint_no] > 0)
         }
@@ -252,13 +303,23 @@ class Claim:
             await connection.execute(self._sql["app_paces_write"], *columns)
 
     def _settle(
-        self, division: Division, lane: Lane, admission: Admission, taken: int, floor: datetime | None
+        self,
+        division: Division,
+        lane: Lane,
+        admission: Admission,
+        taken: int,
+        left: datetime | None,
+        returned: datetime | None,
     ) -> tuple[Lane, Wake | None]:
-        """Return the lane after the claim, and its next wake token. A lane with a limit is checked again, to know when
-        its remaining deliveries can start."""
+        """Return the lane after the claim, and its next wake token.
+
+        If the lane has a limit, or a large payload for which the application had no bytes left, this function decides
+        anew about the lane's remaining deliveries. The decision has the time of the wake token.
+        """
         lease = self._options.lease
+        floor = min(filter(None, (left, returned)), default=None)
         after = division.after(lane, admission, taken=taken, floor=floor, lease=lease)
-        if floor is None or not _checked_again(admission):
+        if floor is None or not (returned or _checked_again(admission)):
             return after, None
         again = division.admit(after, 1)
         if again.quota:
@@ -272,7 +333,7 @@ class Claim:
     async def _empty(self, batch: ClaimBatch | None) -> ClaimBatch:
         async with self._db.indexed() as connection:
             row = await connection.fetchrow(self._sql["claim_next"])
-        self._watermark = max(self._watermark, row["now"] - _LATE)
+        self._watermark = row["now"] - _LATE  # lower than before if the clock was set back
         empty = batch or ClaimBatch(jobs=[], now=row["now"], next_at=None)
         return replace(empty, now=row["now"], next_at=row["next_at"])
 
@@ -362,7 +423,8 @@ class Claim:
     async def _listening(self) -> Connection:
         if self._listener is None or self._listener.is_closed():
             self._listener = await self._db.connect()
-            await self._listener.add_listener(_CHANNEL, lambda *_: self._woken.set())
+            async with asyncio.timeout(_ANSWER):
+                await self._listener.add_listener(_CHANNEL, lambda *_: self._woken.set())
             self._listener.add_termination_listener(self._on_termination)
         return self._listener
 
@@ -380,17 +442,16 @@ class Claim:
         await self._wait_released()
         listener, self._listener, self._asleep = self._listener, None, False
         if listener is not None and not listener.is_closed():
-            try:
-                await listener.close(timeout=5)
-            except (InterfaceError, OSError, TimeoutError):
-                listener.terminate()
+            await close(listener)
 
 
 def _tokens_read(found: Sequence[Any]) -> int:
-    """Return how many wake tokens the statement read, plus how many fewer it asked for than the claim requested.
+    """Return the number of wake tokens that the statement read, plus the number by which it lowered its limit
+    (`spared`).
 
-    It asks for fewer (`spared`) if a lane that the rotation of applications chose has a backlog. If the sum equals
-    the number that the claim requested, more wake tokens may be due.
+    The limit is the number of wake tokens that the claim requested. The statement lowers it if a lane that the rotation
+    through the applications chose has a backlog. Such a lane gets several slots, so fewer slots are left for others.
+    If the sum equals the requested number, the statement read as many as it was allowed to, and more may be due.
     """
     return found[0]["tokens"] + found[0]["spared"] if found else 0
 
@@ -404,8 +465,9 @@ def _checked_again(admission: Admission) -> bool:
 def _jobs(
     locked: _Lanes, after: Sequence[Lane], taken: Sequence[Any], contents: Mapping[int, _Content]
 ) -> list[LeasedDelivery]:
-    """Return the leased deliveries, oldest first, or round-robin over the lanes if the rotation is active. They have
-    the lane's epoch after the claim, because a probe that replaces a lost probe begins a new epoch."""
+    """Return the leased deliveries, oldest first. If the rotation through the applications chose lanes, the order is
+    round-robin over the lanes instead. Each delivery gets the epoch that its lane has after the claim, because a probe
+    that replaces a lost probe begins a new epoch."""
     by_lane = {lane.endpoint_no: (lane, admission) for lane, admission in zip(after, locked.admitted, strict=True)}
     taken = sorted(taken, key=_by_due)
     if locked.in_rotation:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeVar
 
 import asyncpg
@@ -30,7 +30,10 @@ from hookline.errors import (
 )
 from hookline.security.vault import Vault
 from hookline.store.options import StoreOptions
+from hookline.store.patience import patiently
 from hookline.store.plans.plan import Bulk, LockTimeout, Plan, Run, Step
+from hookline.store.postgres import pooler
+from hookline.store.postgres.connection import CLOSE_TIMEOUT, DroppedConnection, cancelled_first
 from hookline.store.rows import Reading
 from hookline.store.sql import load, values_of
 
@@ -56,7 +59,10 @@ _COMMON = {
 INDEXED = _COMMON | {"enable_seqscan": "off", "enable_bitmapscan": "off"}
 _CACHED_PLANS = INDEXED | {"plan_cache_mode": "force_generic_plan"}
 
-_INDEXED_TIMEOUT, _ANY_SCAN_TIMEOUT, _CONNECT_TIMEOUT, _CLOSE_TIMEOUT = 30.0, 120.0, 10.0, 5.0
+# Maximum seconds of one statement, and of a wait for a free connection. A caller that waits for the result may have
+# less time (see `store/patience.py`).
+_INDEXED_TIMEOUT, _ANY_SCAN_TIMEOUT, _ACQUIRE_TIMEOUT = 30.0, 120.0, 30.0
+_CONNECT_TIMEOUT = 10.0
 _PLANS_KEPT = 10.0  # seconds after which a `cached_plans` connection discards its query plans
 _TRIES = 4  # maximum tries of a transaction that lost a deadlock or a race
 
@@ -73,11 +79,13 @@ _UNAVAILABLE = (
     pg.PostgresConnectionError,
     pg.OperatorInterventionError,  # server shut down, starting up, or query cancelled
     pg.InsufficientResourcesError,  # too many connections, disk full
+    pg.PostgresSystemError,  # the disk cannot be read or written
     pg.ReadOnlySQLTransactionError,  # a standby server during a failover
     pg.InvalidAuthorizationSpecificationError,
     pg.InvalidCatalogNameError,
     pg.IdleInTransactionSessionTimeoutError,
     pg.InternalClientError,
+    *pooler.MOVED,
     asyncpg.InterfaceError,
     OSError,
     TimeoutError,
@@ -111,12 +119,15 @@ def translated() -> Iterator[None]:
     except _RACE as error:
         raise StoreUnavailable(f"another transaction blocked this one: {_text(error)}") from error
     except _UNAVAILABLE as error:
-        raise StoreUnavailable(f"PostgreSQL cannot be reached: {_text(error)}") from error
+        advice = pooler.advice(error, INDEXED)
+        raise StoreUnavailable(advice or f"PostgreSQL cannot be reached: {_text(error)}") from error
 
 
 def _text(error: BaseException) -> str:
     if isinstance(error, pg.InternalClientError):  # the error's text describes the driver's internal states
         return "the connection broke"
+    if isinstance(error, TimeoutError):
+        return "it does not answer"
     return str(error).partition("\n")[0] or type(error).__name__
 
 
@@ -158,6 +169,29 @@ async def _no_reset(_: Connection) -> None:
     pooled connections never change session state."""
 
 
+@asynccontextmanager
+async def _acquired(pool: Any) -> AsyncIterator[Connection]:
+    async with asyncio.timeout(_ACQUIRE_TIMEOUT):
+        connection = await pool.acquire()
+    try:
+        with cancelled_first():
+            yield connection
+    except asyncio.CancelledError:
+        with suppress(asyncpg.InterfaceError):  # it was dropped already
+            connection.terminate()
+        raise
+    finally:
+        await pool.release(connection)
+
+
+async def _close_pool(pool: Any) -> None:
+    try:
+        async with asyncio.timeout(CLOSE_TIMEOUT):
+            await pool.close()
+    except (asyncpg.InterfaceError, OSError, TimeoutError):
+        pool.terminate()
+
+
 class Database:
     """The connections of this process to one database."""
 
@@ -174,7 +208,8 @@ class Database:
         # One connection for claims and one for the relay.
         self._cached_plans = self._pool(2, _CACHED_PLANS, _INDEXED_TIMEOUT)
         self._any_scan = self._pool(any_scan, _COMMON, _ANY_SCAN_TIMEOUT)
-        self._plan_at: dict[int, float] = {}  # by session: monotonic time of its next DISCARD PLANS
+        # by the server's process id of a connection: monotonic time of the next DISCARD PLANS on the connection
+        self._plan_at: dict[int, float] = {}
         self._pools = (self._indexed, self._cached_plans, self._any_scan)
 
     def _pool(self, size: int, settings: dict[str, str], timeout: float) -> Any:
@@ -189,6 +224,7 @@ class Database:
             command_timeout=timeout,
             timeout=_CONNECT_TIMEOUT,
             reset=_no_reset,
+            connection_class=DroppedConnection,
         )
 
     async def open(self) -> None:
@@ -198,7 +234,9 @@ class Database:
                 for pool in self._pools:
                     await pool
                 async with self._indexed.acquire() as connection:
-                    await connection.execute("SELECT 1")
+                    if await pooler.is_between(connection):
+                        async with self._any_scan.acquire() as other:
+                            await pooler.check_sessions(connection, other)
         except (pg_client.ClientConfigurationError, ValueError) as error:
             await self.close()
             # The driver's message may contain a part of the password.
@@ -209,12 +247,7 @@ class Database:
 
     async def close(self) -> None:
         """Close the pools after running work ends, without waiting for a server that does not respond."""
-        for pool in self._pools:
-            try:
-                async with asyncio.timeout(_CLOSE_TIMEOUT):
-                    await pool.close()
-            except (asyncpg.InterfaceError, OSError, TimeoutError):
-                pool.terminate()
+        await asyncio.gather(*map(_close_pool, self._pools))
 
     async def run_plan(self, plan: Callable[[], Plan[T]], run: Run) -> T:
         indexed = run in (Run.SEARCH, Run.SEARCH_AND_CHANGE)
@@ -236,13 +269,13 @@ class Database:
     @asynccontextmanager
     async def indexed(self) -> AsyncIterator[Connection]:
         with translated():
-            async with self._indexed.acquire() as connection:
+            async with patiently(), _acquired(self._indexed) as connection:
                 yield connection
 
     @asynccontextmanager
     async def any_scan(self) -> AsyncIterator[Connection]:
         with translated():
-            async with self._any_scan.acquire() as connection:
+            async with patiently(), _acquired(self._any_scan) as connection:
                 yield connection
 
     async def transact(
@@ -281,13 +314,14 @@ class Database:
 
     async def _on(self, pool: Any, work: Callable[[Connection], Awaitable[T]]) -> T:
         with translated():
-            for left in reversed(range(_TRIES)):
-                try:
-                    async with pool.acquire() as connection:
-                        return await work(connection)
-                except _RACE:
-                    if left == 0:
-                        raise
+            async with patiently():
+                for left in reversed(range(_TRIES)):
+                    try:
+                        async with _acquired(pool) as connection:
+                            return await work(connection)
+                    except _RACE:
+                        if left == 0:
+                            raise
         raise AssertionError("unreachable")
 
     # ── one statement on an `any_scan` connection ──

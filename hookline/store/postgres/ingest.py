@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from hookline.errors import Conflict, InvalidInput, StoreUnavailable
 from hookline.model.messages import Accepted, BatchAccepted, IngestStatus, NewBatch, NewMessage
 from hookline.store.plans import batch_answers
@@ -17,7 +19,7 @@ _SETTLE_TRIES, _SETTLE_PAUSE = 40, 0.05
 _MAX_DOUBTS = 50_000
 # Seconds to wait while another process handles the same idempotency key: the first pause, the longest pause, all
 # pauses.
-_FIRST_PAUSE, _LONGEST_PAUSE, _MAX_WAIT = 0.005, 0.1, 10.0
+_FIRST_PAUSE, _LONGEST_PAUSE, _MAX_WAIT = 0.005, 0.1, 3.0
 
 
 class Ingest:
@@ -78,7 +80,11 @@ class Ingest:
     async def _insert(self, connection: Connection, batch: dict[int, NewMessage]) -> dict[int, Accepted]:
         options = self._options
         found = await connection.fetch(
-            self._sql["ingest"], *_columns(batch.values()), options.idempotency_hours * 3600, options.retry.max_age
+            self._sql["ingest"],
+            *_columns(batch.values()),
+            options.idempotency_hours * 3600,
+            options.retry.max_age,
+            ages(batch.values()),
         )
         accepted = {
             row["id"]: Accepted(
@@ -132,7 +138,7 @@ class Ingest:
         raise Conflict("another request with this idempotency key is still running; try again in a moment")
 
     async def _try_batch(self, batch: NewBatch, key: bytes) -> BatchAccepted | None:
-        """Accept a batch under its key. None: another process is working on the same key."""
+        """Accept a batch under its idempotency key. Return None if another process has this key now."""
         process = 0
 
         async def work(connection: Connection) -> BatchAccepted | None:
@@ -191,14 +197,18 @@ class Ingest:
 
 
 def _lock_of(key: bytes) -> int:
-    """Return the advisory lock of a key. Two different keys may have the same lock. Then one only waits for the
-    other."""
+    """Return the number of the advisory lock for an idempotency key.
+
+    Two different keys may have the same lock. Their requests then run one after the other.
+    """
     return int.from_bytes(key[:4], "big", signed=True)
 
 
 def _pauses() -> Iterator[float]:
-    """Return increasing pauses. Their sum is the time that a request may wait for another request with the same
-    key."""
+    """Yield increasing pauses, in seconds, until their sum reaches `_MAX_WAIT`.
+
+    A request makes these pauses while another request with the same idempotency key runs.
+    """
     pause, left = _FIRST_PAUSE, _MAX_WAIT
     while left > 0:
         yield pause
@@ -213,8 +223,8 @@ def _committed(row: Any) -> Accepted:
 
 
 def _simple(batch: Sequence[NewMessage]) -> bool:
-    """Return whether one statement can accept the batch: no message has both a key and an event id, and no key occurs
-    twice."""
+    """Return whether one statement can accept the batch: no message has both an idempotency key and an event id, and
+    no idempotency key occurs twice."""
     keys = [message.idempotency_key for message in batch if message.idempotency_key is not None]
     if len(set(keys)) < len(keys):
         return False
@@ -240,6 +250,12 @@ def _columns(batch: Iterable[NewMessage]) -> list[list[Any]]:
 def contents(batch: Iterable[NewMessage]) -> list[list[Any]]:
     """Return the columns of messages, without those of idempotency keys."""
     return [list(column) for column in zip(*map(_content, batch), strict=True)]
+
+
+def ages(batch: Iterable[NewMessage]) -> str | None:
+    """Return how many seconds each message waited in an outbox: a JSON object by message id. None: none has waited."""
+    waited = {message.id: message.age for message in batch if message.age > 0}
+    return msgspec.json.encode(waited).decode() if waited else None
 
 
 def _row(message: NewMessage) -> tuple[Any, ...]:

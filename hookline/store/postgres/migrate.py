@@ -11,6 +11,7 @@ from asyncpg import InsufficientPrivilegeError
 from hookline.errors import ConfigError, MigrationNeeded
 from hookline.store.bounds import SCHEMA_VERSION
 from hookline.store.postgres import table_locks
+from hookline.store.postgres.connection import close
 from hookline.store.postgres.database import Connection, Database, translated
 
 _INCLUDE = re.compile(r"^-- include: (\S+)$", re.MULTILINE)
@@ -45,7 +46,7 @@ class Schema:
                 except InsufficientPrivilegeError as error:
                     raise _denied(error, await connection.fetchrow(self._sql["migration_owner"])) from error
         finally:
-            await connection.close()
+            await close(connection)
 
     async def _migrate(self, connection: Connection) -> list[int]:
         before = await self._version(connection)

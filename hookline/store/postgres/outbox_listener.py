@@ -16,15 +16,16 @@ import structlog
 
 from hookline.clock import monotonic
 from hookline.errors import HooklineError
+from hookline.store.postgres.connection import close
 
 log = structlog.get_logger()
 
 Session = Any  # asyncpg has no types
 
-POLL = 0.04  # seconds between two polls of the outbox by the leader
+POLL = 0.04  # default seconds between two polls of the outbox by the leader
 STANDBY = 1.0  # seconds between two polls of the outbox by a relay that is not the leader
-# Seconds until the leader tries again to sleep, if it could not because a publisher is about to commit. The wait
-# doubles up to `POLL`.
+# A leader that wants to sleep takes a lock. It cannot take the lock while a publisher that is about to commit holds it.
+# Seconds until the leader tries again to take the lock. They double with each failed try, up to the poll interval.
 AWAKE = 0.005
 CHECK_EVERY = 10.0  # seconds of sleep after which the session is checked
 RECONNECT = 1.0  # seconds before a failed connection is tried again
@@ -45,7 +46,8 @@ _LOST = (
 
 
 class OutboxWatch:
-    """Waits for outbox rows. If its session fails, `wait` still returns, and the relay polls."""
+    """Waits for outbox rows. If its session with the database fails, `wait` returns after the poll interval, so
+    that the relay polls."""
 
     def __init__(self, connect: Callable[[], Awaitable[Session]], *, poll: float = POLL) -> None:
         self._connect = connect
@@ -53,7 +55,7 @@ class OutboxWatch:
         self._session: Session | None = None
         self._leads = False
         self._asleep = False
-        self._tries = 0  # failed tries to sleep, in a row
+        self._tries = 0  # how often in a row `_sleep` could not take the lock, because a publisher held it
         self._notified = asyncio.Event()
         self._releasing: asyncio.Task[None] | None = None
         self._connect_at = 0.0  # monotonic time of the next try to connect
@@ -77,10 +79,7 @@ class OutboxWatch:
         await self._wait_released()
         session = self._forget()
         if session is not None and not session.is_closed():
-            try:
-                await session.close(timeout=_ANSWER)
-            except _LOST:
-                session.terminate()
+            await close(session)
 
     # ── falling asleep ──
 
@@ -108,7 +107,8 @@ class OutboxWatch:
     async def _lead(self, session: Session) -> bool:
         """Try to become the leader and listen. Only the leader listens, because one notification is enough."""
         if await session.fetchval(_LEAD, timeout=_ANSWER):
-            await session.add_listener(_CHANNEL, self._on_notify)
+            async with asyncio.timeout(_ANSWER):
+                await session.add_listener(_CHANNEL, self._on_notify)
             self._leads = True
         return self._leads
 

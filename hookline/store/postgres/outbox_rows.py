@@ -15,6 +15,12 @@ from hookline.store.rows.documents import read_policy
 
 Faults = list[str]
 
+# The age of the outbox row `o`, by the clock of its database. Any program may have written the row, with any time. A
+# time from the future counts as now. A time before 2000 counts as 2000, because PostgreSQL cannot subtract `-infinity`.
+AGE = """
+extract(epoch FROM now() - least(now(), greatest(o.created_at, timestamptz '2000-01-01 00:00+00')))::float8 AS age
+"""
+
 
 def outbox_row(found: Any) -> OutboxRow:
     faults: Faults = []
@@ -31,6 +37,7 @@ def outbox_row(found: Any) -> OutboxRow:
         deliver_at=_instant(found["deliver_at"], faults),
         policy=_policy(found["policy"], faults),
         trace=found["trace"],
+        age=found["age"],
     )
     return replace(row, fault=faults[0]) if faults else row
 

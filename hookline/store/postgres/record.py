@@ -11,12 +11,11 @@ from msgspec import Struct
 from hookline import clock
 from hookline.model.verdicts import Dead, Delivered, RecordReport, Result, Retry
 from hookline.rules import operational_events, ordering
-from hookline.rules.outcomes import clean, lost_of, moves_lane, outcomes_of
+from hookline.rules.outcomes import clean, dying_endpoints, lost_of, moves_lane, outcomes_of
 from hookline.store.plans.operational_events import write_events
-from hookline.store.plans.record import attempt_values
+from hookline.store.plans.record import attempt_values, pause_dying, response_values
 from hookline.store.postgres.database import DATA_ERRORS, READ, Connection, Database, run_steps
 from hookline.store.postgres.lanes import Lanes
-from hookline.store.rows import documents
 
 _DELIVERED, _RETRY, _DEAD = 0, 1, 2
 
@@ -63,6 +62,7 @@ class _Move(Struct, frozen=True):
     status: int | None
     reason: str | None
     detail: str | None
+    reckoned: datetime | None = None  # the database's time at the end of the attempt, as the worker reckoned it
 
 
 class BatchRecord:
@@ -109,7 +109,8 @@ class BatchRecord:
 
     async def _record(self, connection: Connection, results: Sequence[Result]) -> RecordReport:
         all_of = sorted({result.job.endpoint_no for result in results})
-        always = sorted({result.job.endpoint_no for result in results if moves_lane(result)})
+        # A dead letter may pause its endpoint, so its lane is locked too, before the deliveries.
+        always = sorted({result.job.endpoint_no for result in results if moves_lane(result)} | dying_endpoints(results))
         lanes, now = await self._lanes.lock(connection, all_of, always)
         claims, at = await self._move(connection, results)
         held = [result for result in results if claims.pop((result.job.delivery_id, result.job.claim), False)]
@@ -123,13 +124,17 @@ class BatchRecord:
                 records=[attempt_values(result, result.sent.started_at, at) for result in held],
             )
         await run_steps(connection, self._sql, write_events(operational_events.of_results(held), READ))
-        events = await self._lanes.fold(connection, lanes, outcomes_of(held), now) if now is not None else ()
+        events = await self._lanes.fold(connection, lanes, outcomes_of(held, now), now) if now is not None else ()
+        events += await run_steps(connection, self._sql, pause_dying(held, self._db.options, READ))
         lost = lost_of(results, [result.attempt_id for result in held])
         return RecordReport(recorded=len(held), stale=len(results) - len(held), events=events, lost=lost)
 
     async def _move(self, connection: Connection, results: Sequence[Result]) -> tuple[dict[_Fence, bool], datetime]:
-        """Write the new state of each delivery whose claim is still valid. Return these deliveries, with their claims,
-        and the database's time. Of several results for one claimed delivery, only the first is written."""
+        """Write the new state of each delivery whose claim is still valid. Return the id and the claim of each of these
+        deliveries as the keys of a dict (all values are True), and the database's time.
+
+        Of several results for one claimed delivery, only the first is written.
+        """
         once = {(result.job.delivery_id, result.job.claim): result for result in reversed(results)}
         moves = [_move(once[fence]) for fence in sorted(once)]
         columns = [[getattr(move, name) for move in moves] for name in _Move.__struct_fields__]
@@ -157,23 +162,14 @@ def _receipt(result: Result) -> tuple[Any, ...]:
     """Return the result of an attempt as a value of the SQL type `hookline.receipt`. It is a tuple of
     all columns, because the driver encodes the fields of a tuple without the checks that it makes for each element of
     an array."""
-    job, sent, timing = result.job, result.sent, result.sent.timing
+    job, sent = result.job, result.sent
     return (
         job.delivery_id,
         job.claim,
         result.attempt_id,
         sent.started_at,
         sent.status,
-        clean(sent.detail),
-        clean(sent.address),
-        documents.headers_blob(sent.headers),
-        sent.body,
-        sent.truncated,
-        timing.dns,
-        timing.connect,
-        timing.tls,
-        timing.first_byte,
-        timing.total,
+        *response_values(sent),
     )
 
 
@@ -188,6 +184,7 @@ def _move(result: Result) -> _Move:
         case Delivered():
             return _Move(job.delivery_id, job.claim, _DELIVERED, None, 1, 0.0, sent.status, None, None)
         case Retry(at=at, spends=spends, delay=delay):
-            return _Move(job.delivery_id, job.claim, _RETRY, at, int(spends), delay, sent.status, None, None)
+            spent = int(spends)
+            return _Move(job.delivery_id, job.claim, _RETRY, at, spent, delay, sent.status, None, None, result.ended_at)
         case Dead(reason=reason, detail=detail):
             return _Move(job.delivery_id, job.claim, _DEAD, None, 1, 0.0, sent.status, reason.value, clean(detail))

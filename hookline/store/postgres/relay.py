@@ -18,11 +18,11 @@ from hookline.rules.operational_events import LONGEST, MANAGEMENT, room
 from hookline.rules.outcomes import clean
 from hookline.store.plans.outbox_rows import message_of, no_application, reasons
 from hookline.store.postgres.database import DATA_ERRORS, Connection, Database
-from hookline.store.postgres.ingest import Ingest, contents
+from hookline.store.postgres.ingest import Ingest, ages, contents
 from hookline.store.postgres.outbox_listener import OutboxWatch
 from hookline.store.postgres.outbox_rows import outbox_row
 
-FEW = 50  # fewer rows than this are read without locks and then moved by one statement
+FEW = 50  # fewer rows than this are read without locks and moved by one statement; more rows are locked while read
 _MAX_BYTES = 16 * 1024 * 1024  # maximum bytes of payload to read at once; a larger payload is read alone
 # A scan of new rows starts this many row numbers below the highest relayed one, because a transaction may commit after
 # another one that has higher row numbers.
@@ -37,12 +37,14 @@ Faults = dict[int, str]
 
 
 class Scan:
-    """Where the next scan of the outbox starts. While a long transaction runs anywhere in the database, the index is
-    full of deleted rows, so a full scan is slow.
+    """Decides where the next scan of the outbox starts. A full scan starts at the lowest row number.
 
-    While full scans are fast for the number of rows that they find, every scan is full. After a few slow ones in a
-    row, full scans pause for five times the last duration. In the pause only new rows are read, and none with an
-    ordering key, because an earlier row of that key may have a lower number.
+    While a long transaction runs anywhere in the database, the index is full of deleted rows, so a full scan is slow.
+    After `_MAX_SLOW` slow full scans in a row, full scans pause for five times the duration of the last one, at most
+    `_LONGEST_PAUSE` seconds. Otherwise every scan is full.
+
+    During the pause, a relay reads only new rows, and of these only rows without an ordering key: an earlier row of the
+    same key may have a row number below the start of the scan.
     """
 
     def __init__(self) -> None:
@@ -98,7 +100,7 @@ class Relay:
     # ── few rows: two round trips and no BEGIN ──
 
     async def _relay_few(self, connection: Connection, limit: int) -> RelayReport | None:
-        """Relay a few rows. None: there are many, or the database refuses one of them."""
+        """Relay a few rows. None: nothing was relayed, because there are many rows or the database refuses one of them."""
         start = self._scan.start()
         found = await self._read(connection, "relay_find", start == 0, start, min(limit, FEW))
         if len(found) == FEW:
@@ -119,6 +121,7 @@ class Relay:
             *contents(message for _, message in taken),
             [row_id for row_id, _ in taken],
             self._options.retry.max_age,
+            ages(message for _, message in taken),
         )
         return moved["gone"], moved["relayed"]
 
@@ -207,7 +210,8 @@ def _found(row: Any, max_payload: int) -> Found:
     """Return the row and the number of its application. The number is None if there is no such application, or if the
     row may not name it.
 
-    Only rows that Hookline itself wrote may name the management organization, which owns the operational webhooks.
+    Only rows that Hookline itself wrote may name the management organization. Hookline creates this organization for
+    itself, and its applications deliver operational webhooks and alerts.
     """
     copied = row["source"] is not None and row["org_id"] == MANAGEMENT
     found = outbox_row(row)

@@ -6,13 +6,18 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
+import structlog
 from asyncpg import LockNotAvailableError
 from msgspec.structs import replace
 
+from hookline import clock
 from hookline.model.sweep import SweepReport
+from hookline.rules.clock_jumps import ClockJumps
 from hookline.store.plans.operators import GUESSES_KEPT
 from hookline.store.plans.sweep_locks import SweepLock
 from hookline.store.postgres.database import Connection, Database
+
+log = structlog.get_logger()
 
 # A transaction that waits for an exclusive lock on a table blocks all later transactions there. So give up soon and
 # try again later.
@@ -24,7 +29,7 @@ _DELETE = {"message": "retire_messages", "attempt": "retire_attempts", "delivery
 async def guarded(
     database: Database, lock: SweepLock, work: Callable[[Connection], Awaitable[SweepReport]], *, any_scan: bool = False
 ) -> SweepReport:
-    """Do periodic work under its lock. Does nothing if another worker is doing this work."""
+    """Do periodic work under its lock. If another worker holds the lock, do nothing, and return an empty report."""
 
     async def alone(connection: Connection) -> SweepReport:
         if not await connection.fetchval(database.sql["sweep_guard"], int(lock)):
@@ -39,20 +44,31 @@ class Retention:
         self._db = database
         self._sql = database.sql
         self._options = database.options
+        self._jumps = ClockJumps()
 
     async def retire(self, limit: int = 5000) -> SweepReport:
         """Apply retention in several transactions, so that a step that cannot get its lock does not undo the
         others."""
+        now: datetime = await self._db.fetchval("now")
+        if not self._jumps.trusted(now.timestamp(), clock.monotonic()):
+            log.warning("retention_put_off", cause="the clock of the database jumped")
+            await self._partitions_made()
+            return SweepReport()
         taken = await self._retire_rows(limit)
-        try:
-            await guarded(self._db, SweepLock.RETIRE, self._make_partitions, any_scan=True)
-        except LockNotAvailableError:
+        if not await self._partitions_made():
             return taken
         retired = taken.retired
         for row in await self._db.fetch("retire_partitions", self._options.retention_days):
             retired += await self._retire_day(row["parent"], row["name"], row["day"], limit)
         retired += await self._retire_default(limit)
         return replace(taken, retired=retired)
+
+    async def _partitions_made(self) -> bool:
+        try:
+            await guarded(self._db, SweepLock.RETIRE, self._make_partitions, any_scan=True)
+        except LockNotAvailableError:
+            return False
+        return True
 
     async def _make_partitions(self, connection: Connection) -> SweepReport:
         await connection.execute(_LOCK_TIMEOUT)

@@ -1,8 +1,12 @@
-"""Sweep: expired leases and time budgets, deleted endpoints, failing endpoints, stuck lanes."""
+"""Sweep: returns expired leases, turns deliveries into dead letters, stops failing endpoints, and finds stuck lanes.
+
+The sweep gives up on a delivery if its time budget is used up, or if its endpoint was deleted. It pauses an endpoint
+with too many dead letters in a day, and disables an endpoint that has failed for too long.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hookline.model.lanes import LaneEvent
@@ -14,6 +18,7 @@ from hookline.store.bounds import FAR_LEASE
 from hookline.store.plans.endpoint_state import set_status
 from hookline.store.plans.operational_events import of_deaths, write_events
 from hookline.store.plans.sweep_locks import SweepLock
+from hookline.store.postgres.clock import ClockGuard
 from hookline.store.postgres.database import READ, Connection, Database, run_steps
 from hookline.store.postgres.lanes import Lanes
 from hookline.store.postgres.retire import Retention, guarded
@@ -26,20 +31,22 @@ class Sweep:
         self._options = database.options
         self._lanes = lanes
         self.retire = Retention(database).retire
+        self.sweep_clock = ClockGuard(database).sweep_clock
 
-    async def sweep_leases(self, limit: int = 1000) -> SweepReport:
+    async def sweep_leases(self, limit: int = 1000, *, overdue: float = 0.0) -> SweepReport:
         async def work(connection: Connection) -> SweepReport:
-            return await self._sweep_leases(connection, limit)
+            return await self._sweep_leases(connection, limit, overdue)
 
         return await guarded(self._db, SweepLock.LEASES, work)
 
-    async def _sweep_leases(self, connection: Connection, limit: int) -> SweepReport:
-        found = await connection.fetch(self._sql["sweep_leases_find"], limit, FAR_LEASE)
+    async def _sweep_leases(self, connection: Connection, limit: int, overdue: float) -> SweepReport:
+        found = await connection.fetch(self._sql["sweep_leases_find"], limit, FAR_LEASE, overdue)
         if not found:
             return SweepReport()
         counted = sorted({row["endpoint_no"] for row in found if row["counted"]})
         lanes, now = await self._lanes.lock(connection, counted, counted)
-        back = await connection.fetch(self._sql["sweep_leases_back"], [row["id"] for row in found], FAR_LEASE)
+        ids = [row["id"] for row in found]
+        back = await connection.fetch(self._sql["sweep_leases_back"], ids, FAR_LEASE, overdue)
         if now is None:
             return SweepReport(leases=len(back))
         epochs = {lane.endpoint_no: lane.epoch for lane in lanes}
@@ -55,9 +62,7 @@ class Sweep:
         async def work(connection: Connection) -> SweepReport:
             dead = await connection.fetch(self._sql["sweep_expired"], limit)
             await run_steps(connection, self._sql, write_events(of_deaths(dead, Reason.BUDGET_EXHAUSTED, READ), READ))
-            return SweepReport(
-                expired=len(dead), deaths=tuple(rows.death(row, Reason.BUDGET_EXHAUSTED, READ) for row in dead)
-            )
+            return SweepReport(deaths=tuple(rows.death(row, Reason.BUDGET_EXHAUSTED, READ) for row in dead))
 
         return await guarded(self._db, SweepLock.EXPIRED, work)
 
@@ -67,9 +72,7 @@ class Sweep:
             await run_steps(connection, self._sql, write_events(of_deaths(dead, Reason.ENDPOINT_DELETED, READ), READ))
             await connection.execute(self._sql["sweep_lanes_drop"], limit)
             await connection.execute(self._sql["sweep_tokens"], limit)
-            return SweepReport(
-                deleted=len(dead), deaths=tuple(rows.death(row, Reason.ENDPOINT_DELETED, READ) for row in dead)
-            )
+            return SweepReport(deaths=tuple(rows.death(row, Reason.ENDPOINT_DELETED, READ) for row in dead))
 
         return await guarded(self._db, SweepLock.DELETED, work)
 
@@ -82,24 +85,21 @@ class Sweep:
         return await guarded(self._db, SweepLock.FAILING, work, any_scan=True)
 
     async def _pause_dying(self, connection: Connection, pause_dead: int) -> list[LaneEvent]:
-        events = []
-        for row in await connection.fetch(self._sql["sweep_failing_dead"], pause_dead):
-            cause = f"more than {pause_dead} dead letters in a day"
-            events.append(await self._stop(connection, row["endpoint_no"], EndpointStatus.PAUSED, cause))
-        return [event for event in events if event is not None]
+        found = await connection.fetch(self._sql["sweep_failing_dead"], pause_dead)
+        cause = f"more than {pause_dead} dead letters in a day"
+        return await self._stop(connection, EndpointStatus.PAUSED, {row["endpoint_no"]: cause for row in found})
 
     async def _disable_failing(self, connection: Connection, after: float) -> list[LaneEvent]:
-        events = []
-        for row in await connection.fetch(self._sql["sweep_failing_long"], after):
-            cause = f"failing since {row['failing_since']:%Y-%m-%d %H:%M:%S} UTC"
-            events.append(await self._stop(connection, row["endpoint_no"], EndpointStatus.DISABLED, cause))
-        return [event for event in events if event is not None]
+        found = await connection.fetch(self._sql["sweep_failing_long"], after)
+        causes = {row["endpoint_no"]: f"failing since {row['failing_since']:%Y-%m-%d %H:%M:%S} UTC" for row in found}
+        return await self._stop(connection, EndpointStatus.DISABLED, causes)
 
-    async def _stop(
-        self, connection: Connection, endpoint_no: int, status: EndpointStatus, cause: str
-    ) -> LaneEvent | None:
-        plan = set_status(endpoint_no, status, cause, read=READ, max_age=self._options.retry.max_age)
-        return await run_steps(connection, self._sql, plan)
+    async def _stop(self, connection: Connection, status: EndpointStatus, causes: Mapping[int, str]) -> list[LaneEvent]:
+        """Pause or disable endpoints. `causes` has the cause by endpoint."""
+        max_age = self._options.retry.max_age
+        plans = [set_status(no, status, cause, read=READ, max_age=max_age) for no, cause in causes.items()]
+        events = [await run_steps(connection, self._sql, plan) for plan in plans]
+        return [event for event in events if event is not None]
 
     async def find_stuck_lanes(self, *, repair: bool) -> list[int]:
         async def work(connection: Connection) -> list[int]:

@@ -1,7 +1,7 @@
 """Convert database rows to models and back, for both engines.
 
-`Reading.struct` fills a model from the columns that have the names of its fields. The functions here are for models
-that need more. `documents.py` has the columns that contain JSON or encrypted values.
+`Reading.struct` fills the fields of a model from the columns with the same names. The functions here are for models
+that also have fields without such a column. `documents.py` has the columns that contain JSON or encrypted values.
 """
 
 from __future__ import annotations
@@ -61,8 +61,7 @@ def endpoint_or_fault(row: Row, read: Reading, vault: Vault) -> Endpoint:
 
 
 def message(row: Row, read: Reading) -> Message:
-    """Read a message with its payload. The size is that of the payload. Statements that leave out the payload return
-    its size as a column."""
+    """Read a message with its payload. The row has no column `size`, so the size is computed from the payload."""
     return read.struct(Message, row, size=maybe(len, row["payload"]))
 
 
@@ -115,29 +114,9 @@ def task(row: Row, read: Reading) -> Task:
 
 # ── lanes and their events ──────────────────────────────────────────────────────────────────────────────────────────
 
+_CONFIGURED = ("endpoint_no", "app_no", "throttle_rate", "concurrency", "app_rate")
 # The columns that claim, record and sweep may change, in the order of the parameters of `lane_write`.
-LANE_WRITTEN = (
-    "status",
-    "revision",
-    "circuit",
-    "epoch",
-    "failures",
-    "failing_since",
-    "trips",
-    "opened_at",
-    "probe_at",
-    "window",
-    "window_at",
-    "in_flight",
-    "waiting_floor",
-    "tat",
-    "held_until",
-    "pace",
-    "pace_at",
-    "pace_top",
-    "slowed_at",
-    "turn_at",
-)
+LANE_WRITTEN = tuple(name for name in Lane.__struct_fields__ if name not in _CONFIGURED)
 
 
 def lane(row: Row, read: Reading) -> Lane:
@@ -178,7 +157,7 @@ def app_pace(row: Row, read: Reading) -> AppPace:
 
 
 def lane_view(row: Row, read: Reading, counted: int) -> LaneView:
-    """Read a lane for display. The query stopped at `counted` when it counted the open deliveries of the lane."""
+    """Read a lane for display. The query counted at most `counted` open deliveries of the lane."""
     return read.struct(LaneView, row, lane=lane(row, read), more=row["depth"] >= counted)
 
 

@@ -15,10 +15,11 @@ from hookline.model.lanes import AppPace, Lane
 from hookline.model.states import Reason
 from hookline.model.sweep import Death
 from hookline.rules import ordering
+from hookline.rules.claim.budgets import LARGE
 from hookline.rules.claim.division import Division
 from hookline.rules.claim.rotation import round_robin
 from hookline.rules.lane.admission import Admission
-from hookline.rules.outcomes import released_outcomes
+from hookline.rules.outcomes import BUDGET_OVER, released_outcomes
 from hookline.store import rows
 from hookline.store.plans.operational_events import of_deaths, write_events
 from hookline.store.rows import documents
@@ -32,7 +33,7 @@ TOKENS = 1000  # maximum wake tokens that one round of a claim reads
 # maximum rounds of a claim; a lane that got only a part of its deliveries, or none, is tried again in the next round
 ROUNDS = 8
 
-_ID, _DUE, _PAYLOAD = 0, 1, 5
+_ID, _DUE, _PAYLOAD, _EXPIRES, _SIZE, _SEQ = 0, 1, 5, 9, 15, 16
 
 read_policy = lru_cache(maxsize=1024)(documents.read_policy)
 
@@ -74,6 +75,8 @@ def _claim(tx: Tx, want: int, budgets: SlotBudgets) -> ClaimBatch:
         now=tx.at,
         next_at=None if run.jobs else _next_at(tx),
         refused=division.refused,
+        heavy=division.heavy,
+        deaths=tuple(run.deaths),
     )
 
 
@@ -102,6 +105,8 @@ class _ClaimRun:
         self._fresh: tuple[list[int], list[int]] = ([], [])
         self._changed: list[Lane] = []
         self._unsendable: list[int] = []
+        self._expired: list[int] = []
+        self.deaths: list[Death] = []
 
     def serve(self) -> bool:
         """Run one round over the due lanes. Return False if no lane is due."""
@@ -110,7 +115,7 @@ class _ClaimRun:
             return False
         found = lane_rows.load(self.tx, due)
         self._promote(self.tx.tuples("claim_consume", (numbers(due),)))
-        known = [found[no] for no in due if no in found]  # `claim_consume` deletes the wake tokens of missing lanes too
+        known = [found[no] for no in due if no in found]  # `claim_consume` deletes wake tokens of deleted lanes too
         lanes = self._in_pace_order(known)
         wakes = lane_rows.Wakes(self.tx)
         for place, lane in enumerate(lanes):
@@ -127,15 +132,18 @@ class _ClaimRun:
         return self.division.line_up(lanes)
 
     def _promote(self, consumed: Sequence[tuple[int, str | None]]) -> None:
-        """Make the first delivery of each queue that a wake token names available, if the queue has no active
-        delivery. Many wake tokens may name one queue."""
+        """Make the first delivery of a queue pending, for each queue that the consumed wake tokens name.
+
+        Skip a queue that has an active delivery, or whose first delivery must wait for a dead letter. Several wake
+        tokens may name the same queue.
+        """
         queues = {(no, key) for no, keys in consumed if keys is not None for key in ordering.read(keys)}
         if queues:
             self.tx.many("promote", [{"no": no, "key": key} for no, key in queues])
 
     def _due_lanes(self) -> list[int]:
-        """Return the due lanes: first those that the rotation chooses, then the others, ordered by their oldest
-        wake token."""
+        """Return the due lanes: first those that `Rotation` chooses, then others in the order of their oldest wake
+        token."""
         tokens = self.tx.tuples("claim_tokens", (self.tx.now, TOKENS))
         lanes, free = dict(tokens), self.division.left
         more = len(tokens) == TOKENS or len(lanes) > free
@@ -146,7 +154,8 @@ class _ClaimRun:
         return [*chosen, *islice((no for no in lanes if no not in chosen), by_age)]
 
     def _rotated(self, free: int) -> dict[int, int]:
-        """Return the lanes that the rotation chooses, round robin, with the application of each."""
+        """Return due lanes of the applications that are next in the rotation, with the `app_no` of each lane. Lanes of
+        different applications alternate."""
         rotation, began = self.tx.context.rotation, clock.monotonic()
         wanted = rotation.apps(free, began)
         if not wanted:
@@ -158,7 +167,8 @@ class _ClaimRun:
         return dict(round_robin([self.tx.tuples("claim_turns", (app, self.tx.now, part)) for app in apps]))
 
     def _apps(self, below: int, wanted: int) -> list[int]:
-        """Return the next applications that have due wake tokens."""
+        """Return up to `wanted` applications that have due wake tokens and an `app_no` lower than `below`, the highest
+        first."""
         apps: list[int] = []
         while len(apps) < wanted and (found := self.tx.value("claim_app", (below, self.tx.now))) is not None:
             apps.append(below := found)
@@ -168,8 +178,8 @@ class _ClaimRun:
         no, division = lane.endpoint_no, self.division
         admission = division.admit(lane, part)
         look_at = admission.rest_at
-        found = self.tx.tuples("claim_candidates", (no, admission.quota + 1))
-        taken, rest = self._split(found, admission.quota)
+        found = self.tx.tuples("claim_candidates", (LARGE, no, admission.quota + 1))
+        taken, rest = self._split(lane, found, admission.quota)
         left = instant(rest[0][_DUE]) if rest else None
         after = division.after(lane, admission, taken=len(taken), floor=left, lease=self.tx.options.lease)
         division.take(lane, len(taken))
@@ -181,25 +191,50 @@ class _ClaimRun:
             wakes.add(no, to_micros(max(left, look_at)), to_micros(left))
         self._lease(after, admission, taken)
 
-    def _split(self, found: Sequence[Any], quota: int) -> tuple[list[Any], Sequence[Any]]:
-        """Split the candidates into those to send now, up to the quota, and the rest. A due delivery whose payload was
-        deleted is in neither part: it becomes a dead letter."""
+    def _split(self, lane: Lane, found: Sequence[Any], quota: int) -> tuple[list[Any], Sequence[Any]]:
+        """Split the candidates into those to send now, up to the quota, and the rest, the earliest first. A large
+        payload that does not fit is in the rest. A due delivery whose payload was deleted or whose time budget is over
+        is in neither part: it becomes a dead letter."""
         taken: list[Any] = []
+        unfit: list[Any] = []
         for place, row in enumerate(found):
             if place >= quota or row[_DUE] > self.tx.now:
-                return taken, found[place:]
-            if row[_PAYLOAD] is None:
+                return taken, [*unfit, *found[place:]]
+            if row[_SIZE] is None:
                 self._unsendable.append(row[_ID])
-            else:
+            elif row[_EXPIRES] <= self.tx.now:
+                self._expired.append(row[_ID])
+            elif row[_PAYLOAD] is not None:
                 taken.append(row)
-        return taken, ()
+            elif self.division.take_large(lane, row[_SIZE]):
+                taken.append((*row[:_PAYLOAD], self.tx.value("claim_payload", (row[_SEQ],)), *row[_PAYLOAD + 1 :]))
+            else:
+                unfit.append(row)
+        return taken, unfit
 
     def _lease(self, lane: Lane, admission: Admission, taken: Sequence[Any]) -> None:
         no = lane.endpoint_no
         self._fresh[admission.counted].extend([row[_ID] for row in taken])
         claim, now, until, revision, epoch = self.token, self.now, self.lease_until, lane.revision, lane.epoch
         counted, probe = admission.counted, admission.probe
-        for id_, due, message, app, kind, payload, tries, sent, at, ends, trigger, policy, delay, key, trace in taken:
+        for (
+            id_,
+            due,
+            message,
+            app,
+            kind,
+            payload,
+            tries,
+            sent,
+            at,
+            ends,
+            trigger,
+            policy,
+            delay,
+            key,
+            trace,
+            *_,
+        ) in taken:
             self.jobs.append(
                 LeasedDelivery(
                     delivery_id=id_,
@@ -240,11 +275,14 @@ class _ClaimRun:
         if self._unsendable:
             bury(self.tx, self._unsendable, Reason.UNSENDABLE, "the payload is gone")
             self._unsendable.clear()
+        if self._expired:
+            self.deaths += bury(self.tx, self._expired, Reason.BUDGET_EXHAUSTED, BUDGET_OVER)
+            self._expired.clear()
 
 
 def bury(tx: Tx, ids: Sequence[int], reason: Reason, detail: str) -> list[Death]:
-    """Turn waiting or queued deliveries into dead letters without an attempt. The next delivery of each queue becomes
-    available."""
+    """Turn waiting or queued deliveries into dead letters without a further attempt. Insert wake tokens for their
+    queues, so that a claim promotes the next delivery of each queue."""
     given = numbers(ids)
     wakes = lane_rows.Wakes(tx)
     for endpoint_no, key in tx.tuples("queues_of", (given,)):
@@ -257,7 +295,8 @@ def bury(tx: Tx, ids: Sequence[int], reason: Reason, detail: str) -> list[Death]
 
 
 def _release(tx: Tx, jobs: Sequence[LeasedDelivery]) -> int:
-    """Return unsent deliveries to pending with their old due time, and free their slots."""
+    """Make unsent deliveries pending again with their old due time, and subtract them from `in_flight` of
+    limited lanes."""
     held = fenced(tx, jobs)
     if not held:
         return 0

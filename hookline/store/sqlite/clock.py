@@ -6,6 +6,7 @@ import threading
 from datetime import datetime, timedelta
 
 from hookline import clock
+from hookline.rules.clock_jumps import ClockJumps
 
 _EPOCH = clock.EPOCH
 to_micros = clock.to_micros
@@ -17,7 +18,7 @@ def instant(micros: int) -> datetime:
     return _EPOCH + timedelta(microseconds=micros)
 
 
-_HOUR, _DAY = 3_600_000_000, 86_400_000_000
+_HOUR = 3_600_000_000
 
 
 class StoreClock:
@@ -28,9 +29,8 @@ class StoreClock:
         self._lock = threading.Lock()
         self._last = 0
         self._read_at = clock.monotonic()
-        # difference between the wall clock and the monotonic clock
-        self._lead = to_micros(clock.wall()) - _micros(self._read_at)
-        self._trusted_at = self._read_at
+        self._jumps = ClockJumps()
+        self._trusted = self._jumps.trusted(to_micros(clock.wall()) / 1_000_000, self._read_at)
 
     def micros(self) -> int:
         with self._lock:
@@ -42,19 +42,12 @@ class StoreClock:
         than an hour against the monotonic clock, nor while this clock is more than an hour ahead of the wall clock."""
         with self._lock:
             wall = self._read()
-            return self._read_at >= self._trusted_at and self._last - wall < _HOUR
+            return self._trusted and self._last - wall < _HOUR
 
     def _read(self) -> int:
         """Read the wall clock and update this clock."""
         wall, now = to_micros(clock.wall()), clock.monotonic()
         self._last = max(wall, self._last + int((now - self._read_at) * 500_000))
         self._read_at = now
-        lead = wall - _micros(now)
-        if abs(lead - self._lead) > _HOUR:
-            self._lead = lead
-            self._trusted_at = now + _DAY / 1_000_000
+        self._trusted = self._jumps.trusted(wall / 1_000_000, now)
         return wall
-
-
-def _micros(seconds: float) -> int:
-    return int(seconds * 1_000_000)

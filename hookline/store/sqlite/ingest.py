@@ -1,4 +1,7 @@
-"""Ingest: write messages, deliveries, wake tokens and keys in one transaction. Lane rows are never written."""
+"""Ingest: write messages, deliveries, wake tokens, event ids and idempotency keys in one transaction.
+
+Lane rows are never written.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from hookline.store.sqlite.database import Database
 from hookline.store.sqlite.lanes import Wakes
 from hookline.store.sqlite.transaction import READ, Tx, texts
 
-PLANS = 10_000  # maximum applications whose fan-out is cached
+PLANS = 10_000  # maximum applications whose `fanout.Plan` is cached
 
 _SCHEDULED = 0
 # Plain integers, because the driver binds enum members many times slower.
@@ -67,7 +70,12 @@ def _accepted_under(tx: Tx, key: bytes, body: bytes) -> Accepted | None:
 
 
 def plan_of(tx: Tx, app_no: int) -> Plan | None:
-    """Return the fan-out of an application, or None if it does not exist. It is cached until the catalogue changes."""
+    """Return the endpoints of an application with their filters and policies, and the policies of its event types.
+    Return None if the application does not exist.
+
+    `Plan.routes` then finds the endpoints that get a message. The result is cached until an application, an endpoint
+    or an event type changes.
+    """
     plans = tx.context.plans
     if app_no not in plans:
         if len(plans) >= PLANS:
@@ -180,10 +188,11 @@ class IngestBatch:
 
     def _fan_out(self, new: NewMessage, routes: Sequence[Route]) -> None:
         now, retry = self._tx.now, self._tx.options.retry
-        due = now if new.deliver_at is None else max(now, to_micros(new.deliver_at))
+        deliver_at = 0 if new.deliver_at is None else to_micros(new.deliver_at)
+        due, begins = max(now, deliver_at), max(now - round(new.age * 1_000_000), deliver_at)
         for route in routes:
             no, policy = route.endpoint_no, route.policy
-            expires = due + round(max_age(policy, retry) * 1_000_000)
+            expires = begins + round(max_age(policy, retry) * 1_000_000)
             key = queue_of(route.ordering, new.ordering_key)
             row = (
                 new.app_no,

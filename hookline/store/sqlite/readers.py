@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from hookline.errors import StoreUnavailable
+from hookline.store.patience import patiently
 from hookline.store.sqlite.connect import connect
 from hookline.store.sqlite.errors import translate
 from hookline.store.sqlite.transaction import Context, Tx
@@ -33,7 +34,8 @@ class Readers:
         """Run `work` on one snapshot."""
         if self._closed:
             raise StoreUnavailable("the store is closed")
-        return await asyncio.get_running_loop().run_in_executor(self._pool, self._run, work)
+        async with patiently():
+            return await asyncio.get_running_loop().run_in_executor(self._pool, self._run, work)
 
     async def close(self) -> None:
         self._closed = True

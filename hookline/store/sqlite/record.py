@@ -11,7 +11,7 @@ from hookline.model.verdicts import Dead, Delivered, RecordReport, Result, Retry
 from hookline.rules.operational_events import of_results
 from hookline.rules.outcomes import clean, lost_of, moves_lane, outcomes_of
 from hookline.store.plans.operational_events import write_events
-from hookline.store.plans.record import attempt_values
+from hookline.store.plans.record import attempt_values, pause_dying
 from hookline.store.sqlite import lanes as lane_rows
 from hookline.store.sqlite.clock import to_micros
 from hookline.store.sqlite.database import Database, run_steps
@@ -44,9 +44,9 @@ def _record(tx: Tx, results: Sequence[Result], wake: Collection[int]) -> tuple[R
     _move(tx, held, wakes)
     tx.many("record_attempts", [attempt_values(result, to_micros(result.sent.started_at), tx.now) for result in held])
     run_steps(tx, write_events(of_results(held), READ))
-    events = _fold(tx, held, wakes)
+    events = (*_fold(tx, held, wakes), *run_steps(tx, pause_dying(held, tx.options, READ)))
     lost = lost_of(results, [result.attempt_id for result in held])
-    report = RecordReport(recorded=len(held), stale=len(results) - len(held), events=tuple(events), lost=lost)
+    report = RecordReport(recorded=len(held), stale=len(results) - len(held), events=events, lost=lost)
     return report, wakes.write() > 0
 
 
@@ -67,7 +67,7 @@ def _move(tx: Tx, results: Sequence[Result], wakes: lane_rows.Wakes) -> None:
                 delivered.append(id_)
                 _move_up(result.job, wakes)
             case Retry() as retry:
-                due = tx.now if retry.fresh else to_micros(retry.at)
+                due = to_micros(retry.at)
                 retries.append((due, int(retry.spends), retry.delay, status, id_))
                 wakes.add(result.job.endpoint_no, due, due)
             case Dead() as verdict:
@@ -96,5 +96,5 @@ def _fold(tx: Tx, results: Sequence[Result], wakes: lane_rows.Wakes) -> list[Lan
     lanes = lane_rows.load_moved(tx, {result.job.endpoint_no for result in results}, moving)
     if not lanes:
         return []
-    outcomes = outcomes_of(result for result in results if result.job.endpoint_no in lanes)
+    outcomes = outcomes_of((result for result in results if result.job.endpoint_no in lanes), tx.at)
     return lane_rows.apply(tx, lanes, outcomes, wakes)

@@ -1,5 +1,8 @@
-"""Relay: turn outbox rows into messages, in the transaction that deletes the rows or moves another database's copy
-position."""
+"""Relay: turn outbox rows into messages.
+
+The same transaction deletes the rows. If the rows are copies from an application's database, it moves the stored place
+of that database instead.
+"""
 
 from __future__ import annotations
 
@@ -127,6 +130,7 @@ def _of_row(tx: Tx, row: sqlite3.Row) -> NewMessage:
         deliver_at=None if row["deliver_at"] is None else instant(row["deliver_at"]),
         policy=_policy(row["policy"]),
         trace=row["trace"],
+        age=max(0, tx.now - row["created_at"]) / 1_000_000,
     )
     return check_message(message, now=tx.at, max_payload=room(org_id if own else None, tx.options.max_payload))
 
@@ -147,9 +151,11 @@ def _policy(text: str | None) -> PolicyOverride | None:
 
 
 def _application(tx: Tx, org_id: str | None, app: str, *, own: bool) -> int:
-    """Find the application by id, or by uid in the given organization or in the only one.
+    """Return the number of the application with this id, or with this uid in the organization `org_id`.
 
-    Only rows that Hookline itself wrote (`own`) may name the management organization.
+    If `org_id` is None, a uid is found only if there is exactly one organization. The management organization is not
+    counted. Hookline creates it for itself, and its applications deliver operational webhooks and alerts. Only rows
+    that Hookline itself wrote (`own`) may name it.
     """
     found = tx.row("relay_app_by_id", (app,))
     if found is None or org_id not in (None, found["org_id"]):

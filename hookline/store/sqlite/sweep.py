@@ -15,6 +15,7 @@ from hookline.model.sweep import Death, SweepReport
 from hookline.rules import ordering
 from hookline.rules.claim.division import MAX_REFUSED
 from hookline.rules.lane.circuit import LaneOutcome
+from hookline.rules.outcomes import BUDGET_OVER
 from hookline.store.bounds import FAR_LEASE
 from hookline.store.plans.endpoint_state import set_status
 from hookline.store.plans.operators import GUESSES_KEPT
@@ -35,15 +36,15 @@ class Sweep:
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    async def sweep_leases(self, limit: int = 1000) -> SweepReport:
-        report = await self._db.write(_sweep_leases, limit)
+    async def sweep_leases(self, limit: int = 1000, *, overdue: float = 0.0) -> SweepReport:
+        report = await self._db.write(_sweep_leases, limit, overdue)
         if report.leases:
             self._db.events.work.set()
         return report
 
     async def sweep_expired(self, limit: int = 1000) -> SweepReport:
         report = await self._db.write(_sweep_expired, limit)
-        if report.expired:  # the next delivery of a queue may be available now
+        if report.deaths:  # the next delivery of a queue may be available now
             self._db.events.work.set()
         return report
 
@@ -58,14 +59,17 @@ class Sweep:
         return await self._db.write(_sweep_failing, pause_dead, disable_after)
 
     async def retire(self, limit: int = 5000) -> SweepReport:
-        """Apply retention in one transaction per kind of history, so that other writes need not wait for all of
-        them."""
+        """Apply retention in one transaction per kind of history, so that other writes can run between these
+        transactions."""
         if not self._db.context.clock.trusted():
             log.warning("retention_put_off", cause="the clock of this machine jumped")
             return SweepReport()
         report = await self._db.write(_retire_dead, limit)
         taken = [await self._db.write(_retire, name, limit) for name in RETIRED]
         return replace(report, retired=report.retired + sum(taken))
+
+    async def sweep_clock(self, limit: int = 1000) -> SweepReport:  # noqa: ARG002  PostgreSQL needs it
+        return SweepReport()
 
     async def find_stuck_lanes(self, *, repair: bool) -> list[int]:
         found = await self._db.read(_stuck_lanes)
@@ -76,8 +80,8 @@ class Sweep:
         return repaired
 
 
-def _sweep_leases(tx: Tx, limit: int) -> SweepReport:
-    lost = tx.tuples("sweep_leases_find", (tx.now, limit))
+def _sweep_leases(tx: Tx, limit: int, overdue: float) -> SweepReport:
+    lost = tx.tuples("sweep_leases_find", (tx.now - round(1_000_000 * overdue), limit))
     lost += tx.tuples("sweep_leases_ahead", (tx.now + round(1_000_000 * FAR_LEASE), limit - len(lost)))
     if not lost:
         return SweepReport()
@@ -99,17 +103,18 @@ def _sweep_expired(tx: Tx, limit: int) -> SweepReport:
     over = [id_ for id_, status in found if status != EndpointStatus.PAUSED]
     if held:
         tx.run("sweep_expired_hold", (tx.now + _DAY, numbers(held)))
-    deaths = bury(tx, over, Reason.BUDGET_EXHAUSTED, "the time budget ended while it waited") if over else []
-    return SweepReport(expired=len(over), deaths=tuple(deaths))
+    deaths = bury(tx, over, Reason.BUDGET_EXHAUSTED, BUDGET_OVER) if over else []
+    return SweepReport(deaths=tuple(deaths))
 
 
 def _sweep_deleted(tx: Tx, limit: int) -> SweepReport:
-    """End the deliveries of deleted lanes and delete empty lanes. A missing lane counts as deleted."""
+    """Turn waiting and queued deliveries of deleted endpoints into dead letters, then delete the lanes of these
+    endpoints. Deliveries without a lane become dead letters too, and wake tokens without a lane are deleted."""
     dead: list[Death] = []
     for (endpoint_no,) in tx.tuples("sweep_deleted_lanes", (limit,)):
         dead += _bury_lane(tx, endpoint_no, limit - len(dead))
         if len(dead) >= limit:
-            return SweepReport(deleted=len(dead), deaths=tuple(dead))
+            return SweepReport(deaths=tuple(dead))
         tx.run("sweep_lanes_drop", (endpoint_no,))
     waiting = [row["endpoint_no"] for name in ("waiting_lanes", "queued_lanes") for row in tx.rows(name)]
     known = {row["endpoint_no"] for row in tx.rows("lanes_of", (numbers(waiting),))}
@@ -119,7 +124,7 @@ def _sweep_deleted(tx: Tx, limit: int) -> SweepReport:
     stray = [endpoint_no for (endpoint_no,) in tx.tuples("sweep_token_lanes")]
     if stray:
         tx.run("claim_consume", (numbers(stray),))
-    return SweepReport(deleted=len(dead), deaths=tuple(dead))
+    return SweepReport(deaths=tuple(dead))
 
 
 def _bury_lane(tx: Tx, endpoint_no: int, limit: int) -> list[Death]:
@@ -129,7 +134,7 @@ def _bury_lane(tx: Tx, endpoint_no: int, limit: int) -> list[Death]:
 
 
 def _failing(tx: Tx, pause_dead: int, disable_after: float) -> tuple[set[int], dict[int, datetime]]:
-    """Return the endpoints to pause, and those to disable with the instant since which they fail."""
+    """Return the endpoints to pause, and the endpoints to disable, each with the time at which it began to fail."""
     long_ago = tx.now - round(disable_after * 1_000_000)
     disabled = {no: instant(since) for no, since in tx.tuples("sweep_failing_long", (long_ago,))}
     return _many_dead(tx, pause_dead) - set(disabled), disabled
@@ -237,7 +242,7 @@ def stuck_queues(tx: Tx) -> list[tuple[int, str]]:
 
 
 def _named(tx: Tx, endpoint_no: int) -> set[str]:
-    """Return the queues of the lane that its wake tokens name."""
+    """Return the ordering keys of the queues that the lane's wake tokens name."""
     return {key for (keys,) in tx.tuples("queues_named", (endpoint_no,)) for key in ordering.read(keys)}
 
 
@@ -254,8 +259,9 @@ def _will_wake(tx: Tx, lane: Lane, first_due: int, token_at: int | None) -> bool
 
 
 def _latest(tx: Tx, lane: Lane, first_due: int) -> int:
-    """Return the latest time for the lane's next wake token. If the token is later, the lane is stuck. The time allows
-    for a due delivery that must wait for a probe, a hold, a rate limit or a turn."""
+    """Return the latest time at which the lane's next wake token may be due. If the token is due later, the lane is
+    stuck. The time allows for the waits of a due delivery: for a probe, a `Retry-After`, a rate limit, or the lane's
+    turn under the throttle of its application."""
     instants = [tx.at + MAX_REFUSED, instant(first_due)]
     instants += [at for at in (lane.held_until, lane.turn_at) if at is not None]
     if lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN) and lane.probe_at is not None:
@@ -267,8 +273,7 @@ def _latest(tx: Tx, lane: Lane, first_due: int) -> int:
 
 
 def _wake_stuck_lanes(tx: Tx, endpoint_nos: Sequence[int]) -> list[int]:
-    """Wake those of these lanes that are still stuck: no wake token will make a claim look at them in time. Return
-    their numbers."""
+    """Check again which of the given lanes are stuck, and wake them. Return their numbers."""
     wakes = lane_rows.Wakes(tx)
     found = {no for no in _stuck_lanes(tx) if no in endpoint_nos}
     for no, due in sleeping_lanes(tx):

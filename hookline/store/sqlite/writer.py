@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from hookline.clock import monotonic
 from hookline.errors import StoreUnavailable
+from hookline.store.patience import patiently
 from hookline.store.sqlite.errors import is_busy, translate
 from hookline.store.sqlite.transaction import Context, Tx
 
@@ -21,13 +22,15 @@ T = TypeVar("T")
 
 GROUP = 64  # maximum tasks in one COMMIT
 LOCK_SECONDS = 10.0  # maximum seconds to wait while another process holds the write lock
-# Seconds between two tries to take the write lock. SQLite's own busy handler waits up to 100 ms between tries, and
-# would often come too late while another process writes much.
+# Seconds between two tries to take the write lock. SQLite's own busy handler waits up to 100 ms between tries. While
+# another process writes a lot, it would often miss the short times in which the lock is free.
 LOCK_POLL = 0.002
-IDLE = 0.005  # seconds between checks of an idle writer for commits of other processes
-YIELD_SHARE = 0.1  # the part of the time in which a busy writer does not take the lock, so that other processes can
-WAL_BYTES = 8 << 20  # An idle writer truncates a WAL that is larger than this.
-WAL_BYTES_MAX = 64 << 20  # A busy writer truncates a WAL that is larger than this.
+IDLE = 0.005  # seconds after which an idle writer checks again for commits of other processes
+# After each commit, a busy writer leaves the lock free for this fraction of the commit's duration, but at most 2 ms. In
+# this time other processes can take the lock.
+YIELD_SHARE = 0.1
+WAL_BYTES = 8 << 20  # a writer without queued tasks truncates a WAL that is larger than this
+WAL_BYTES_MAX = 64 << 20  # a writer with queued tasks truncates the WAL only if it is larger than this
 CHECKPOINT_SECONDS = 1.0
 
 
@@ -77,7 +80,8 @@ class Writer:
             raise StoreUnavailable("the store is closed")
         task = _Task(work, self._loop.create_future())
         self._queue.put(task)
-        result: T = await task.future
+        async with patiently():
+            result: T = await task.future
         return result
 
     async def close(self) -> None:
@@ -125,7 +129,8 @@ class Writer:
             self._begin()
             self._notice_others()
             for task in group:
-                self._step(task)
+                if not task.future.cancelled():  # the caller gave up before its work began
+                    self._step(task)
             self._conn.execute("COMMIT")
         except Exception as error:  # the thread must survive every error
             self._undo()

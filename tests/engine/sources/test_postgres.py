@@ -84,6 +84,32 @@ async def test_every_field_of_a_row_is_in_its_message(scene: Scene, shop: ShopDa
     assert await shop.waiting() == 0
 
 
+async def test_the_time_budget_counts_from_publish_by_the_clock_of_the_source(
+    scene: Scene, shop: ShopDatabase, source: PostgresSource
+) -> None:
+    await scene.endpoint()
+    ages = {}
+    for age in ("200 s", "-1 hour"):
+        (event_id,) = await shop.publish(scene.app.id, max_age=timedelta(seconds=300))
+        ages[age] = event_id
+        await shop.connection.execute(
+            f"UPDATE hookline.outbox SET created_at = now() - interval '{age}' WHERE event_id = $1", event_id
+        )
+    (endless,) = await shop.publish(scene.app.id, max_age=timedelta(seconds=300))
+    await shop.connection.execute("UPDATE hookline.outbox SET created_at = '-infinity' WHERE event_id = $1", endless)
+    assert (await source.move(10)).relayed == 3
+    jobs = {job.message_id: job for job in await scene.claim_all()}
+    left = {}
+    for age, event_id in ages.items():
+        message = await scene.store.history.message(scene.app.no, event_id)
+        assert message is not None
+        left[age] = (jobs[message.id].expires_at - await scene.store.now()).total_seconds()
+    assert left["200 s"] == pytest.approx(100, abs=30)
+    assert left["-1 hour"] == pytest.approx(300, abs=30)
+    assert len(jobs) == 2  # the third is too old
+    assert await scene.raw.count("dead_letter", "reason = 'budget_exhausted'") == 1
+
+
 async def test_an_empty_outbox_gives_no_messages(source: PostgresSource) -> None:
     assert await source.move(10) == RelayReport()
 

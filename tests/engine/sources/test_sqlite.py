@@ -285,7 +285,7 @@ async def test_a_table_made_by_hand_may_hold_anything(scene: Scene, source: Sqli
     shop.execute("DROP TABLE hookline_outbox")
     shop.execute(
         "CREATE TABLE hookline_outbox (id integer PRIMARY KEY, uid, organization, app, event_type, payload, event_id, "
-        "channels, tags, ordering_key, deliver_at, max_age, trace)"
+        "channels, tags, ordering_key, deliver_at, max_age, trace, created_at)"
     )
     rows: list[dict[str, Any]] = [
         {"app": None},
@@ -300,17 +300,41 @@ async def test_a_table_made_by_hand_may_hold_anything(scene: Scene, source: Sqli
         {"event_id": "e8", "uid": b"\x00\xff" * 40},
         {"event_id": "e9", "trace": 5},
         {"event_id": "e10", "trace": b"\xff\x00\n"},
+        {"event_id": "e12", "created_at": "yesterday"},
+        {"event_id": "e13", "created_at": 17},
+        {"event_id": "e14", "created_at": b"\xff"},
+        {"event_id": "e15", "created_at": "2001-01-01T00:00:00"},
     ]
     for row in rows:
         shop.insert(**({"app": scene.app.id, "uid": f"u{factory.number()}"} | row))
     report = await drained(source)
-    assert (report.relayed, report.set_aside) == (4, 8)
+    assert (report.relayed, report.set_aside) == (8, 8)
     for event_id in ("e7", "e8", "e9", "e10"):
         kept = await scene.store.history.message(scene.app.no, event_id)
         assert kept is not None
         assert kept.trace is None
     shop.insert(app=scene.app.id, event_id="e11", uid=None)
     assert (await moved(source)).relayed == 1
+
+
+async def test_the_time_budget_counts_from_publish(scene: Scene, source: SqliteSource, shop: AppFile) -> None:
+    await scene.endpoint()
+    now = clock.wall()
+    for event_id, age in (("new", 0), ("young", 200), ("old", 301), ("future", -5000)):
+        created_at = (now - timedelta(seconds=age)).isoformat()
+        shop.insert(app=scene.app.id, event_id=event_id, max_age=300.0, created_at=created_at)
+    assert (await drained(source)).relayed == 4
+    left = {}
+    for event_id in ("new", "young", "old", "future"):
+        message = await scene.store.history.message(scene.app.no, event_id)
+        assert message is not None
+        expires_at = (await scene.delivery(message.id)).expires_at
+        assert expires_at is not None
+        left[event_id] = (expires_at - now).total_seconds()
+    assert left["new"] == pytest.approx(300, abs=30)
+    assert left["young"] == pytest.approx(100, abs=30)
+    assert left["old"] == pytest.approx(-1, abs=30)
+    assert left["future"] == pytest.approx(300, abs=30)
 
 
 async def test_nobody_reaches_the_management_organization_through_a_file(
@@ -363,7 +387,7 @@ async def test_a_file_or_table_that_is_not_there_yet_is_waited_for(
             lambda path: (
                 AppFile(path).execute(
                     "CREATE TABLE hookline_outbox (id, uid, organization, app, event_type, payload, event_id, channels, tags, "
-                    "ordering_key, deliver_at, max_age, trace)"
+                    "ordering_key, deliver_at, max_age, trace, created_at)"
                 )
                 or AppFile(path).insert(id="x")
             ),

@@ -2,11 +2,11 @@
 -- deliveries, `lane_write` updates the lanes.
 
 -- part: serve
--- The lanes of `chosen`, which are locked. $3 maximum wake tokens to search for wake tokens without a lane, which are
--- deleted.
+-- Deletes the wake tokens of the lanes in `chosen`, which has locked these lanes. Also deletes wake tokens whose lane
+-- no longer exists. It searches for them among the $3 oldest due wake tokens.
      lanes AS MATERIALIZED (SELECT DISTINCT ON (endpoint_no) * FROM chosen ORDER BY endpoint_no, turn, at),
-     -- All visible wake tokens of these lanes, future ones too: otherwise they would accumulate beside the new wake
-     -- token.
+     -- Up to 1,000 wake tokens of each lane, also those for a later time. The claim deletes them, because it inserts
+     -- at most one new wake token per lane.
      mine AS MATERIALIZED (
        SELECT x.* FROM lanes l CROSS JOIN LATERAL (
          SELECT id, endpoint_no, floor, keys FROM hookline.wake
@@ -24,19 +24,22 @@
 
 -- part: served
        l.*, least(f.floor, l.waiting_floor) AS floor, f.keys, now() AS now, (SELECT count(*) FROM chosen) AS tokens,
-       -- Commit without waiting for the disk. If the server crashes, the claim is lost and made again. Record waits
-       -- for the disk, and so for every claim before it.
+       -- Commit without waiting for the disk. If the server crashes, the claim is lost, and a worker claims the
+       -- deliveries again. The transaction that records a result waits until the disk has its own commit and all
+       -- earlier commits, so the claim is then on the disk too.
        (SELECT set_config('synchronous_commit', 'off', true))
 FROM lanes l
--- A full join, although each lane has wake tokens, because it is never a nested loop. The planner expects one lane,
--- and would choose a nested loop, which compares each lane with all wake tokens.
+-- An inner join would return the same rows, because each lane has wake tokens. But the planner expects one lane, so it
+-- would run an inner join as a nested loop, which compares each lane with all wake tokens. PostgreSQL never runs a full
+-- join as a nested loop.
 FULL JOIN (SELECT endpoint_no, min(floor) AS floor, string_agg(keys, ',') AS keys FROM mine GROUP BY endpoint_no) f
      USING (endpoint_no)
 ORDER BY l.turn, l.at
 
 -- name: claim_lanes
--- A wake token and its lane are locked in one join, and the lane's columns come from the locked row, because the snapshot is
--- older than the lock. $1 watermark, $2 maximum wake tokens.
+-- $1 the earliest time of the wake tokens to read (the watermark), $2 the maximum number of wake tokens.
+-- One join locks each wake token with its lane, and returns the lane as it is after the lock. The snapshot of the
+-- statement is older than the lock, so a separate read of the lane could return an old version of the row.
 WITH chosen AS MATERIALIZED (
        SELECT NULL::bigint AS turn, w.at, l.*
        FROM hookline.wake w JOIN hookline.lane l USING (endpoint_no)
@@ -48,12 +51,16 @@ SELECT 0 AS spared,
        -- include: served
 
 -- name: claim_lanes_in_turn
--- Used while more wake tokens are due than a claim reads: see `rules/claim/rotation.py`. Half of the wake tokens come
--- from the next applications in rotation: at most $5 applications below $4 that have due wake tokens. The search goes
--- downwards, because an application's newest wake tokens then come first, and dead wake tokens that a long transaction
--- keeps come last. If no application is left, the last step finds NULL. Row comparisons prevent the use of the index
--- `wake_at`. A lane with a backlog gets more than one slot, so the other half then reads no more lanes than it has
--- slots.
+-- Used while more wake tokens are due than a claim reads: see `rules/claim/rotation.py`. $1 and $2 as in `claim_lanes`,
+-- $3 as in the part `serve`.
+-- `step` finds the next applications in the rotation: at most $5 applications that have due wake tokens and a number
+-- below $4. It searches downwards, so that it reads the newest wake tokens of an application first. Deleted wake tokens
+-- that a long transaction keeps in the index come last. If no application is left, the last row of `step` has NULL.
+-- `turns` reads at most $2 / 2 wake tokens, divided evenly between these applications. It compares whole rows
+-- `(app_no, at)`, so that the planner uses the index `wake_app` and not `wake_at`.
+-- `by_age` reads wake tokens of all applications, oldest first, until `turns` and `by_age` together have $2. But if a
+-- lane in `turns` has a backlog, `by_age` reads at most $2 - $2 / 2, even if `turns` has read few. Half of the slots
+-- are then for the lanes in `turns`, because a lane with a backlog gets more than one slot.
 WITH RECURSIVE step (no, place) AS (
        SELECT $4::bigint, 0
        UNION ALL
@@ -81,12 +88,14 @@ WITH RECURSIVE step (no, place) AS (
      chosen AS MATERIALIZED (SELECT * FROM turns UNION ALL SELECT * FROM by_age),
      -- include: serve
 SELECT (SELECT no FROM app ORDER BY place DESC LIMIT 1) AS last_app, (SELECT max(took) FROM app) AS took,
-       -- Number of wake tokens that were not read although $2 were requested. More wake tokens may be due.
+       -- The number of wake tokens by which a backlog in `turns` lowers the limit $2. The statement does not check
+       -- whether so many more wake tokens are due.
        (SELECT CASE WHEN bool_or(backlogged) THEN greatest(0, $2 / 2 - count(*)) ELSE 0 END FROM turns) AS spared,
        -- include: served
 
 -- name: app_paces_lock
--- Paces of the locked lanes' applications. A lane has a rate only while its application has a pace.
+-- Locks the rate limiters (rows of `app_pace`) of the locked lanes' applications. A lane has an `app_rate` only while
+-- its application has such a row.
 SELECT app_no, tat, tail_at FROM hookline.app_pace WHERE app_no = ANY ($1::bigint[]) ORDER BY app_no FOR NO KEY UPDATE
 
 -- name: app_paces_write
@@ -94,9 +103,10 @@ UPDATE hookline.app_pace p SET tat = r.tat, tail_at = r.tail_at
 FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS r (app_no, tat, tail_at) WHERE p.app_no = r.app_no
 
 -- name: claim_take
--- $1 endpoints, $2 quotas, $3 floors, $4 when to wake the lane again, $5 endpoints whose claims are counted, $6 claim
--- token, $7 lease in seconds, $8 the endpoints' applications. Rows without an id have the earliest remaining due
--- time of a lane.
+-- $1 endpoints, $2 maximum deliveries to take from each lane, $3 floors (the earliest due time to search for), $4 when
+-- to wake the lane again, $5 endpoints whose claimed deliveries are counted in `lane.in_flight`, $6 claim token,
+-- $7 lease in seconds, $8 the endpoints' applications. A result row without an id is about a lane with remaining
+-- deliveries: `left_floor` is their earliest due time.
 WITH p AS MATERIALIZED (
        SELECT * FROM unnest($1::bigint[], $2::integer[], $3::timestamptz[], $4::timestamptz[], $8::bigint[])
                      AS p (endpoint_no, quota, floor, rest_at, app_no)),
@@ -116,15 +126,17 @@ WITH p AS MATERIALIZED (
        FOR NO KEY UPDATE SKIP LOCKED),
      rest AS MATERIALIZED (
        SELECT endpoint_no, min(due_at) AS floor FROM cand WHERE id NOT IN (SELECT id FROM took) GROUP BY endpoint_no),
-     -- One wake token for the remaining deliveries, never earlier than now: an old instant would move the lane ahead
-     -- of others. If a lane waits for a free slot, the transaction that frees one inserts the wake token.
+     -- Inserts one wake token per lane for the deliveries that this claim does not take. Its time is not in the past,
+     -- because an old time would move the lane ahead of others. If `rest_at` is NULL, no wake token is inserted here.
+     -- If the lane has too many requests in flight, the transaction that records the end of one inserts it.
      armed AS (
        INSERT INTO hookline.wake (app_no, endpoint_no, at, floor)
        SELECT p.app_no, t.endpoint_no, greatest(now(), t.floor, p.rest_at), t.floor
        FROM rest t JOIN p USING (endpoint_no)
        WHERE p.rest_at IS NOT NULL
        RETURNING at),
-     -- A sleeping worker may have free slots for the remaining deliveries.
+     -- Notifies sleeping workers if a new wake token is due within a second. They may have free slots for the
+     -- remaining deliveries.
      notified AS MATERIALIZED (SELECT hookline.announce() FROM armed WHERE at <= now() + interval '1 s' LIMIT 1),
      leased AS (
        UPDATE hookline.delivery
@@ -139,26 +151,36 @@ SELECT NULL, endpoint_no, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 
 FROM rest LEFT JOIN notified ON true
 
 -- name: claim_contents
--- $1 and $2, the oldest and the newest instant, prune the partitions when the statement is planned.
-SELECT m.seq, m.payload, m.trace
+-- $1 and $2 are the earliest and the latest time in $3, the times of the messages. With these two values, the planner
+-- skips partitions of other times. Payloads of more than $5 bytes are NULL, with their size.
+SELECT m.seq, CASE WHEN octet_length(m.payload) <= $5::integer THEN m.payload END, m.trace, octet_length(m.payload)
 FROM unnest($3::timestamptz[], $4::bigint[]) AS r (at, seq)
 JOIN hookline.message m ON m.created_at = r.at AND m.seq = r.seq
 WHERE m.created_at >= $1::timestamptz AND m.created_at <= $2::timestamptz
 
--- name: claim_unsendable
--- A delivery without a payload can never be sent, and must not block its lane.
+-- name: claim_return
+-- Large payloads that do not fit: their deliveries stay in the lane. The claim writes the wake token.
+UPDATE hookline.delivery SET state = 0, claim = NULL, lease_until = NULL, counted = false
+WHERE id = ANY ($1::bigint[]) AND state + 0 = 2 AND claim = $2::bigint
+
+-- name: claim_bury
+-- Deliveries that this claim has leased and that must not be sent: their payload is gone, or their time budget is over.
+-- $3 reason, $4 detail.
 WITH gone AS (
        DELETE FROM hookline.delivery WHERE id = ANY ($1::bigint[]) AND state + 0 = 2 AND claim = $2::bigint RETURNING *),
      turns AS (
        INSERT INTO hookline.wake (app_no, endpoint_no, at, floor, keys)
        SELECT app_no, endpoint_no, now(), now(), string_agg(to_json(ordering_key)::text, ',') FROM gone
-       WHERE ordering_key IS NOT NULL GROUP BY app_no, endpoint_no)
-INSERT INTO hookline.dead_letter (id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts, sent,
-                                  policy, last_status, reason, detail, died_at, ordering_key)
-SELECT id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts, sent, policy, last_status,
-       'unsendable', 'the payload is gone', now(), ordering_key
+       WHERE ordering_key IS NOT NULL GROUP BY app_no, endpoint_no),
+     dead AS (
+       INSERT INTO hookline.dead_letter (id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts,
+                                         sent, policy, last_status, reason, detail, died_at, ordering_key)
+       SELECT id, app_no, endpoint_no, message_seq, message_at, message_id, event_type, attempts, sent, policy, last_status,
+              $3::text, $4::text, now(), ordering_key
+       FROM gone)
+SELECT id, endpoint_no, message_id, message_at, event_type, sent, trigger, now() AS died_at,
+       (SELECT m.trace FROM hookline.message m WHERE m.created_at = message_at AND m.seq = message_seq) AS trace
 FROM gone
-RETURNING id, endpoint_no, message_id, message_at, sent, died_at
 
 -- name: claim_next
 -- Includes wake tokens of the last second: one may have become due since the claim that found nothing. A wake token
@@ -178,8 +200,8 @@ WITH r AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bigint[]) AS r (i
 SELECT id, claim, (SELECT hookline.announce()) FROM kept
 
 -- name: sleep
--- Takes the sleepers' lock, then checks whether a transaction is adding work: see hookline.announce. Returns whether
--- the worker may sleep.
+-- Takes the sleepers' lock, then checks whether a transaction is adding work: see hookline.announce. Returns true, and
+-- keeps the lock, if the worker may sleep. Returns false, without the lock, if a transaction may be adding work.
 SELECT CASE WHEN NOT pg_try_advisory_lock_shared(1214541, 1) THEN false
             WHEN pg_try_advisory_lock(1214541, 2) THEN pg_advisory_unlock(1214541, 2)
             ELSE NOT pg_advisory_unlock_shared(1214541, 1) END

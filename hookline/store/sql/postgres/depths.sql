@@ -1,4 +1,4 @@
--- Depths: counts of everything that is open.
+-- Depths: current numbers of open deliveries, lanes, unresolved dead letters, firing alerts and outbox rows.
 
 -- name: depths
 -- $1 maximum outbox rows to count. One statement, so one snapshot. `model.Depths` explains when a lane is held back.
@@ -36,7 +36,8 @@ SELECT now() AS at, s.waiting - s.scheduled AS pending, s.scheduled, s.due, s.ol
 FROM sums s
 
 -- name: depths_kept
-SELECT data, extract(epoch FROM now() - at)::float8 AS age FROM hookline.depths
+-- If the clock was set back, the result is from the future. It is old then.
+SELECT data, abs(extract(epoch FROM now() - at))::float8 AS age FROM hookline.depths
 
 -- name: depths_guard
 SELECT pg_try_advisory_xact_lock(1214547, 1)

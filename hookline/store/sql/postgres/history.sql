@@ -1,6 +1,6 @@
--- Listings. Bounds on the instants prune partitions. A scan follows an index from :near, which is excluded, to
--- :far, which is included. A filter that is not set is NULL. Each call is planned anew, so an unused filter costs
--- nothing.
+-- Listings. Conditions on a row's time let the planner skip partitions. A scan follows an index from the id :near,
+-- which is excluded, to the id :far, which is included. A filter that is not set is NULL. PostgreSQL plans each call
+-- anew, so an unused filter costs nothing.
 
 -- name: message_by_event_id
 SELECT m.*, a.id AS app_id
@@ -32,7 +32,8 @@ WHERE m.app_no = :of::bigint AND m.id > :near::text AND m.id <= :far::text
 ORDER BY m.id LIMIT :limit::integer
 
 -- name: messages_end
--- The end of a scan over :stride rows, whether they match or not. No row: fewer rows are left.
+-- The id at which a scan of :stride rows ends. The scan counts all rows, whether they match the filter or not. No
+-- result: fewer than :stride rows are left.
 SELECT m.id FROM hookline.message m
 WHERE m.app_no = :of::bigint AND m.id < :near::text AND m.id >= :far::text
   AND (:after::timestamptz IS NULL OR m.created_at > :after) AND (:before::timestamptz IS NULL OR m.created_at < :before)
@@ -49,7 +50,7 @@ ORDER BY m.id OFFSET :stride::integer - 1 LIMIT 1
 WHERE m.app_no = :of::bigint AND m.id = ANY (:ids::text[]) AND m.created_at >= :since::timestamptz AND m.created_at <= :until::timestamptz
 
 -- name: message_payloads
--- The oldest and the newest instant prune the partitions when the statement is planned.
+-- :first and :last are the oldest and the newest of :instants. They let the planner skip partitions.
 SELECT m.seq, m.payload
 FROM unnest(:instants::timestamptz[], :seqs::bigint[]) AS r (at, seq)
 JOIN hookline.message m ON m.created_at = r.at AND m.seq = r.seq
@@ -69,7 +70,7 @@ coalesce(d.state < 2 AND (n.status IN (1, 2) OR n.circuit IN (1, 2)
                           OR (n.held_until > now() AND d.due_at < n.held_until)), false)
 
 -- part: message_deliveries
--- Deliveries of the message :id, accepted at :accepted_at. Nothing about it is older.
+-- Deliveries of the message :id, accepted at :accepted_at. No row about the message is older than :accepted_at.
 SELECT d.id, d.state::integer AS state, d.app_no, d.endpoint_no, e.id AS endpoint_id, d.message_id, d.event_type, d.attempts,
        d.sent, d.message_at, d.due_at, d.expires_at, NULL::timestamptz AS finished_at, NULL::text AS reason,
        NULL::text AS detail,
@@ -92,7 +93,8 @@ FROM hookline.dead_letter d JOIN hookline.endpoint e ON e.no = d.endpoint_no WHE
 ORDER BY 1
 
 -- name: deliveries_page
--- :after is the last delivery id of the previous page. :state and :held (whether the lane holds it back) may be NULL.
+-- :after is the last delivery id of the previous page. The filters :state and :held (whether the lane holds back the
+-- delivery) may be NULL.
 SELECT f.* FROM (
 -- include: message_deliveries
 ) f WHERE f.id > :after::bigint AND (:state::integer IS NULL OR f.state = :state) AND (:held::boolean IS NULL OR f.held = :held)
@@ -142,7 +144,8 @@ WHERE t.endpoint_no = :of::bigint AND t.id > :near::text AND t.id <= :far::text
 ORDER BY t.id LIMIT :limit::integer
 
 -- name: endpoint_attempts_end
--- As `messages_end`; :delivered selects by outcome.
+-- Like `messages_end`, for attempts. If :delivered is true, the scan counts only delivered attempts. If it is false,
+-- the scan counts only the other attempts.
 SELECT t.id FROM hookline.attempt t
 WHERE t.endpoint_no = :of::bigint AND t.id < :near::text AND t.id >= :far::text
   AND (:recorded_after::timestamptz IS NULL OR t.recorded_at >= :recorded_after) AND (:recorded_before::timestamptz IS NULL OR t.recorded_at < :recorded_before)
@@ -198,9 +201,9 @@ LEFT JOIN LATERAL (
   ORDER BY x.id DESC LIMIT 1) d ON true
 
 -- part: attempted_messages_filter
-  AND (t.trigger = 0
-       OR NOT EXISTS (SELECT FROM hookline.attempt p
-                      WHERE p.message_id = t.message_id AND p.endpoint_no = t.endpoint_no AND p.id < t.id))
+  AND NOT EXISTS (SELECT FROM hookline.attempt p
+                  WHERE p.message_id = t.message_id AND p.endpoint_no = t.endpoint_no AND p.id < t.id
+                    AND p.recorded_at >= m.created_at)
   AND (:recorded_after::timestamptz IS NULL OR t.recorded_at >= :recorded_after) AND (:recorded_before::timestamptz IS NULL OR t.recorded_at < :recorded_before)
   AND (:after::timestamptz IS NULL OR t.started_at > :after) AND (:before::timestamptz IS NULL OR t.started_at < :before)
   AND (:states::integer[] IS NULL OR coalesce(d.state, CASE WHEN t.outcome = 'delivered' THEN 3 ELSE 4 END) = ANY (:states))
@@ -208,8 +211,8 @@ LEFT JOIN LATERAL (
   AND (:tag::text IS NULL OR :tag = ANY (m.tags))
 
 -- name: attempted_messages
--- Each message is listed once, at its first attempt, so that later attempts do not move it in the list. If the first
--- attempt belongs to a manual delivery, newer messages may come before it.
+-- Lists a message at its first attempt at the endpoint, so later attempts do not move the message in the list. An
+-- attempt is never older than its message: this condition spares older partitions.
 -- include: attempted_messages_shown
 WHERE t.endpoint_no = :of::bigint AND t.id < :near::text AND t.id >= :far::text AND t.number = 1
 -- include: attempted_messages_filter
@@ -222,9 +225,9 @@ WHERE t.endpoint_no = :of::bigint AND t.id > :near::text AND t.id <= :far::text 
 ORDER BY t.id LIMIT :limit::integer
 
 -- part: lane_seen
--- :counted is the maximum number of deliveries to count. They are ordered as in the indexes by lane. Otherwise, if one
--- lane has a long backlog, the planner would read the whole table for each idle lane. Errors are those of the last two
--- days.
+-- :counted is the maximum number of deliveries to count. ORDER BY makes the planner use the indexes that begin with the
+-- endpoint. Without it, if one lane has a long backlog, the planner would read the whole table for each idle lane.
+-- `last_error` is the last error of the last two days, among the newest 20 attempts.
 l.*, e.id AS endpoint_id, e.url, e.description, a.id AS app_id,
        (SELECT count(*) FROM (
           (SELECT FROM hookline.delivery d WHERE d.endpoint_no = l.endpoint_no AND d.state < 2
@@ -265,26 +268,17 @@ JOIN hookline.application a ON a.no = e.app_no
 WHERE l.status < 3
 
 -- name: lane_events
--- Written as a range: with an equality condition the order is also that of the primary key, and the planner would read
--- the events of all other endpoints.
+-- BETWEEN makes the planner use the index on (endpoint_no, id). With `=`, the order would be that of the primary key,
+-- and the planner would read the events of all endpoints in that order.
 SELECT * FROM hookline.lane_event WHERE endpoint_no BETWEEN :no::bigint AND :no
 ORDER BY endpoint_no DESC, id DESC LIMIT :limit::integer
 
 -- name: timeline
--- Ordered by number: an event has the instant at which its transaction began, and the first to begin may be the last
--- to change the lane.
+-- Ordered by id and not by time: the time of an event is the start of its transaction, and the transaction that started
+-- first may be the last to change the lane.
 SELECT * FROM hookline.lane_event WHERE (endpoint_no, id) < (:no::bigint, :iterator::bigint) AND endpoint_no >= :no
 ORDER BY endpoint_no DESC, id DESC LIMIT :limit::integer
 
 -- name: timeline_back
 SELECT * FROM hookline.lane_event WHERE (endpoint_no, id) > (:no::bigint, :iterator::bigint) AND endpoint_no <= :no
 ORDER BY endpoint_no, id LIMIT :limit::integer
-
--- name: counts
-SELECT (SELECT count(*) FROM hookline.delivery WHERE state < 2 AND state = 0) AS pending,
-       (SELECT count(*) FROM hookline.delivery WHERE state < 2 AND state = 1) AS scheduled,
-       (SELECT count(*) FROM hookline.delivery WHERE state = 6) AS queued,
-       (SELECT count(*) FROM hookline.delivery WHERE state = 2) AS delivering,
-       (SELECT count(*) FROM hookline.dead_letter WHERE resolved_at IS NULL) AS dead,
-       (SELECT count(*) FROM hookline.lane WHERE circuit > 0) AS lanes_open,
-       (SELECT min(due_at) FROM hookline.delivery WHERE state < 2) AS oldest_due

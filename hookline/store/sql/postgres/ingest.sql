@@ -1,8 +1,9 @@
--- Ingest: messages, keys, deliveries and wake tokens in one statement. It never writes lane rows.
+-- Ingest: one statement inserts messages, their idempotency keys and event ids, deliveries and wake tokens. Ingest
+-- never writes lane rows.
 
 -- part: accept
 -- Turns the rows of `fresh` into messages, deliveries and wake tokens. Of several rows with one event id, the first
--- wins.
+-- wins. `settings.ages` has the seconds that a message waited in an outbox, by message id; NULL: none has waited.
      events AS (
        INSERT INTO hookline.event_id (app_no, event_id, message_id, created_at)
        SELECT app_no, event_id, id, now() FROM fresh WHERE event_id IS NOT NULL ORDER BY app_no, event_id, ord
@@ -19,7 +20,8 @@
        INSERT INTO hookline.delivery (app_no, endpoint_no, message_seq, message_at, message_id, event_type, due_at, expires_at,
                                       policy, ordering_key, state)
        SELECT m.app_no, e.no, m.seq, now(), m.id, m.event_type, greatest(now(), m.deliver_at),
-              greatest(now(), m.deliver_at) + make_interval(secs => coalesce(
+              greatest(now() - make_interval(secs => coalesce((SELECT (ages ->> m.id)::float8 FROM settings), 0)),
+                       m.deliver_at) + make_interval(secs => coalesce(
                 (m.policy ->> 'max_age')::float8, (e.policy ->> 'max_age')::float8, (t.policy ->> 'max_age')::float8,
                 (SELECT max_age FROM settings))),
               CASE WHEN m.policy IS NULL AND e.policy IS NULL AND t.policy IS NULL THEN NULL
@@ -34,9 +36,9 @@
        CROSS JOIN LATERAL (SELECT CASE e.ordering WHEN 'key' THEN m.ordering_key WHEN 'fifo' THEN '' END) q (key)
        ORDER BY m.seq, e.no
        RETURNING app_no, endpoint_no, message_id, due_at, ordering_key),
-     -- Paused endpoints get a wake token too: a concurrent resume cannot see these rows. A delivery with an ordering
-     -- key always starts as queued, and its wake token names the key: this statement cannot see whether the key's last
-     -- delivery is being sent now.
+     -- Paused endpoints get a wake token too: a concurrent resume cannot see these uncommitted deliveries, so it cannot
+     -- wake the lane for them. A delivery with an ordering key always starts as queued, because this statement cannot
+     -- see whether an earlier delivery of the key is still being sent. Its wake token names the key.
      woken AS (
        INSERT INTO hookline.wake (app_no, endpoint_no, at, floor, keys)
        SELECT app_no, endpoint_no, min(due_at), min(due_at), string_agg(to_json(ordering_key)::text, ',')
@@ -45,8 +47,8 @@
 -- name: ingest
 -- Keys are inserted before event ids, each sorted, so that concurrent batches wait for each other in one order. A
 -- message that is missing in the result was refused: see `Ingest._refused`. $14 idempotency window in seconds, $15 the
--- deployment's max age.
-WITH settings AS (SELECT $15::float8 AS max_age),
+-- deployment's max age, $16 the messages' ages.
+WITH settings AS (SELECT $15::float8 AS max_age, $16::jsonb AS ages),
      m AS MATERIALIZED (
        SELECT u.*, a.org_id
        FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[], $8::text[],
@@ -75,11 +77,12 @@ SELECT key, body, message_id, created_at FROM hookline.idempotency WHERE key = A
 SELECT body, message_id, created_at FROM hookline.idempotency WHERE key = $1::bytea AND expires_at > now()
 
 -- name: ingest_batch_lock
--- Returns whether no other connection works on a batch with this key. The lock ends with the transaction.
+-- Tries to take the lock of a batch's idempotency key. Returns false if another connection has the lock. The lock ends
+-- with the transaction.
 SELECT pg_try_advisory_xact_lock(1214546, $1::integer)
 
 -- name: ingest_batch_key
--- No row: the key is taken.
+-- Returns no row if the idempotency key is already stored and has not expired.
 INSERT INTO hookline.idempotency AS i (key, body, message_id, created_at, expires_at)
 VALUES ($1::bytea, $2::bytea, '', now(), now() + make_interval(secs => $3::float8))
 ON CONFLICT (key) DO UPDATE
@@ -99,7 +102,8 @@ FROM unnest($1::bigint[], $2::text[]) AS r (app_no, event_id)
 JOIN hookline.event_id e ON e.app_no = r.app_no AND e.event_id = r.event_id
 
 -- name: ingest_forget_keys
--- Deletes the keys of messages that were refused because of their event id. Only an accepted message keeps its key.
+-- Deletes the idempotency keys of messages that were refused because of their event id. Only an accepted message keeps
+-- its key.
 DELETE FROM hookline.idempotency WHERE key = ANY ($1::bytea[]) AND message_id = ANY ($2::text[])
 
 -- name: ingest_settle
@@ -112,6 +116,6 @@ FROM hookline.message m
 WHERE m.id = ANY ($1::text[]) AND m.created_at >= $2::timestamptz AND m.created_at <= $3::timestamptz
 
 -- name: ingest_at_work
--- Returns whether the server process of the lost connection still runs.
+-- Returns whether the server process with the pid $1, whose connection was lost, still runs its transaction.
 SELECT EXISTS (
   SELECT FROM pg_stat_activity WHERE pid = $1::integer AND application_name = 'hookline' AND state <> 'idle')

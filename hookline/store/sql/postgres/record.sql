@@ -1,10 +1,12 @@
--- Record: lock the lanes in order, move the deliveries whose claim still holds, write the attempts, then update the
--- lanes.
+-- Record: lock the lanes in the order of their endpoints' numbers, finish or reschedule the deliveries that still have
+-- the claim token of the result, write the attempts, then update the lanes.
+-- A lane is healthy if its circuit is closed, `failures` is 0 and `failing_since` is NULL.
 
 -- name: record_plain
 -- The usual batch: everything was delivered and no lane changes. It is one statement and its own transaction. $1
--- receipts sorted by delivery, $2 their endpoints, $3 lanes to wake, $4 their queues whose next delivery may be
--- available. It writes nothing if one of the lanes is unhealthy.
+-- receipts sorted by delivery, $2 the endpoints of the receipts, $3 the endpoints whose lanes get a wake token, $4 for
+-- each endpoint of $3 the ordering keys of its delivered deliveries: the next delivery of these queues may be sent. The
+-- statement writes nothing if the lane of any endpoint of $2 is not healthy.
 WITH r AS MATERIALIZED (
        SELECT * FROM unnest($1::hookline.receipt[])
        WHERE NOT EXISTS (
@@ -37,8 +39,8 @@ SELECT count(*) AS recorded, CASE WHEN count(*) < cardinality($1) THEN array_agg
 FROM gone
 
 -- name: record_lanes
--- $1 all endpoints of the batch, $2 those whose lane the batch changes. A healthy, unlimited lane is neither locked
--- nor written.
+-- $1 all endpoints of the batch, $2 those whose lanes the batch must change (see `moves_lane`). Locks the lanes of $2
+-- and the lanes of $1 that are not healthy. Other lanes are neither locked nor written.
 SELECT l.*, now() AS now FROM hookline.lane l
 WHERE l.endpoint_no = ANY ($1::bigint[])
   AND (l.endpoint_no = ANY ($2::bigint[]) OR l.circuit <> 0 OR l.failures > 0 OR l.failing_since IS NOT NULL)
@@ -46,12 +48,12 @@ ORDER BY l.endpoint_no
 FOR NO KEY UPDATE
 
 -- name: record_moves
--- The arrays are sorted by id, so that two recorders lock deliveries in one order. Kinds: 0 delivered, 1 retry, 2
+-- The arrays are sorted by id, so that all recorders lock deliveries in the same order. Kinds: 0 delivered, 1 retry, 2
 -- dead.
 WITH r AS MATERIALIZED (
        SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::timestamptz[], $5::integer[], $6::real[],
-                            $7::integer[], $8::text[], $9::text[])
-                     AS r (id, claim, kind, due_at, spent, delay, status, reason, detail)),
+                            $7::integer[], $8::text[], $9::text[], $10::timestamptz[])
+                     AS r (id, claim, kind, due_at, spent, delay, status, reason, detail, reckoned)),
      gone AS (
        DELETE FROM hookline.delivery d USING r
        WHERE d.id = r.id AND d.state + 0 = 2 AND d.claim = r.claim AND r.kind <> 1
@@ -71,7 +73,9 @@ WITH r AS MATERIALIZED (
        FROM gone WHERE kind = 2),
      kept AS (
        UPDATE hookline.delivery d
-       SET state = 1, attempts = d.attempts + r.spent, sent = d.sent + 1, due_at = r.due_at, last_delay = r.delay,
+       -- If the clock was set back while the request ran, the worker's idea of the time is ahead: see `rules/set_back.py`.
+       SET state = 1, attempts = d.attempts + r.spent, sent = d.sent + 1,
+           due_at = CASE WHEN r.reckoned > now() + interval '1 s' THEN r.due_at - (r.reckoned - now()) ELSE r.due_at END, last_delay = r.delay,
            last_status = r.status, claim = NULL, lease_until = NULL, counted = false
        FROM r WHERE d.id = r.id AND d.state + 0 = 2 AND d.claim = r.claim AND r.kind = 1
        RETURNING d.id, r.claim, d.app_no, d.endpoint_no, d.due_at),
@@ -88,8 +92,9 @@ UNION ALL
 SELECT id, claim, now(), (SELECT hookline.announce() WHERE EXISTS (SELECT FROM kept WHERE due_at <= now() + interval '1 s')) FROM kept
 
 -- name: record_wake
--- The remaining deliveries of these lanes already have a later wake token with their floor. A claim that comes now
--- consumes both wake tokens.
+-- $1 endpoints whose lanes wait for slots. Each of these lanes already has a wake token for a later time. The `floor`
+-- of that wake token is the earliest due time of the waiting deliveries. The new wake token can have now() as `floor`,
+-- because a claim consumes all wake tokens of a lane and uses the lowest `floor`.
 WITH w AS (
        INSERT INTO hookline.wake (app_no, endpoint_no, at, floor)
        SELECT (SELECT l.app_no FROM hookline.lane l WHERE l.endpoint_no = no), no, now(), now() FROM unnest($1::bigint[]) AS no
@@ -125,7 +130,8 @@ FROM unnest($1::bigint[], $2::text[]) AS r (no, cause)
 WHERE e.no = r.no AND e.status < 2
 
 -- name: wake_lanes
--- It notifies sleeping workers if a wake is soon, because a sleeping worker would not use a freed slot.
+-- Insert wake tokens. If one of them is due within a second, notify sleeping workers: they do not notice that a request
+-- has ended and that the lane may send again.
 WITH w AS (
        INSERT INTO hookline.wake (app_no, endpoint_no, at, floor)
        SELECT (SELECT l.app_no FROM hookline.lane l WHERE l.endpoint_no = w.no), w.*

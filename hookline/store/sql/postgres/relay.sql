@@ -2,13 +2,15 @@
 -- rows that commit late.
 
 -- name: relay_guard
--- The relay that holds this lock relays rows with an order. Two relays would send them out of order.
+-- A row is ordered if it has an ordering key, or if its application has an endpoint that receives everything in order.
+-- Only the relay that holds this lock relays ordered rows, because two relays at once would change their order.
 SELECT pg_try_advisory_xact_lock(1214542, 1)
 
 -- part: application
--- Finds the application by id or uid. A uid needs its organization, unless there is only one. $1 is the management
--- organization: it does not count as one, and a row must name it. Only the id is in the WHERE, so that the planner
--- uses no other index.
+-- Finds the application of the row `o` by id or uid. If the row names no organization, a uid is found only if there is
+-- exactly one organization. $1 is the id of the management organization, which Hookline creates for itself: its
+-- applications deliver operational webhooks and alerts. It is not counted, and its applications are found only if the
+-- row names it. The search by id has no other condition in its WHERE, so that the planner uses the index on ids.
 coalesce(
          (SELECT CASE WHEN a.deleted_at IS NULL AND (a.org_id = o.org_id OR o.org_id IS NULL AND a.org_id <> $1::text)
                       THEN a.no END
@@ -19,7 +21,8 @@ coalesce(
             HAVING count(*) = 1)))) AS app_no
 
 -- part: in_no_queue
--- The row has no ordering key, and its application has no endpoint that receives everything in order.
+-- The row is not ordered: it has no ordering key, and its application has no endpoint that receives everything in
+-- order.
 o.ordering_key IS NULL AND o.app NOT IN (
          SELECT named.app FROM hookline.endpoint e
          JOIN hookline.application a ON a.no = e.app_no
@@ -27,7 +30,7 @@ o.ordering_key IS NULL AND o.app NOT IN (
          WHERE e.ordering = 'fifo' AND e.deleted_at IS NULL AND named.app IS NOT NULL)
 
 -- part: relay_pick
--- $2 whether to include rows with an order, $3 the lowest id, $4 limit.
+-- $2 whether to include ordered rows, $3 the lowest id, $4 maximum number of rows.
 SELECT o.* FROM hookline.outbox o
 WHERE o.error IS NULL AND o.id >= $3::bigint AND ($2::boolean OR (
          -- include: in_no_queue
@@ -35,8 +38,9 @@ WHERE o.error IS NULL AND o.id >= $3::bigint AND ($2::boolean OR (
 ORDER BY o.id LIMIT $4::integer
 
 -- part: relay_read
--- $5 maximum bytes of payload in all, but at least one row; $6 maximum bytes of a payload. Instants of the far past
--- and future, which the driver cannot read, are replaced with instants that the checks refuse.
+-- $5 bytes of payloads to read: the last row read is the one that reaches this total. $6 maximum bytes of one payload:
+-- a larger payload is returned as NULL. The driver cannot read instants in the far past and future, so they are
+-- replaced with instants that the checks refuse.
      sized AS (
        SELECT p.*, octet_length(p.payload)::bigint AS size,
               sum(octet_length(p.payload)) OVER (ORDER BY p.id) - octet_length(p.payload) AS before
@@ -47,6 +51,8 @@ SELECT o.id, o.org_id, o.app, o.event_type, CASE WHEN o.size <= $6::bigint THEN 
             WHEN o.deliver_at > timestamptz '3000-01-01 00:00+00' THEN timestamptz '3000-01-02 00:00+00'
             ELSE o.deliver_at END AS deliver_at,
        o.policy, o.trace, o.source,
+       -- A time from the future counts as now.
+       extract(epoch FROM now() - least(now(), greatest(o.created_at, timestamptz '2000-01-01 00:00+00')))::float8 AS age,
        -- include: application
 FROM sized o
 WHERE o.before < $5::bigint
@@ -67,8 +73,9 @@ WITH picked AS MATERIALIZED (
 -- name: relay_move
 -- Moves the rows that `relay_find` found and that were checked: rows that still exist are deleted and become messages.
 -- The lock is taken before a row with an order is locked. If the snapshot still shows a row that another relay has
--- moved, the row is gone when its lock is requested. $12 the rows' numbers, $13 the deployment's max age.
-WITH settings AS (SELECT $13::float8 AS max_age),
+-- moved, the row is gone when its lock is requested. $12 the rows' numbers, $13 the deployment's max age, $14
+-- the messages' ages.
+WITH settings AS (SELECT $13::float8 AS max_age, $14::jsonb AS ages),
      u AS MATERIALIZED (
        SELECT u.*
        FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[], $8::text[],
@@ -106,7 +113,7 @@ SELECT o.org_id, o.app,
 FROM unnest($2::text[], $3::text[]) AS o (org_id, app)
 
 -- name: relay_keep_aside
--- A row that is copied again was already set aside, or waits for its retry.
+-- Inserts nothing for a row that was copied before and is still in the outbox: it is set aside or waits for its retry.
 INSERT INTO hookline.outbox (org_id, app, event_type, payload, event_id, channels, tags, ordering_key, deliver_at, policy, trace,
                              error, source, set_aside_at)
 SELECT r.org_id, r.app, r.event_type, r.payload, r.event_id, r.channels::text[], r.tags::text[], r.ordering_key, r.deliver_at,

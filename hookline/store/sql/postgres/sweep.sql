@@ -5,20 +5,22 @@ SELECT pg_try_advisory_xact_lock(1214543, :lock::integer)
 
 -- name: sweep_leases_find
 -- Read without locks, because lanes are locked before deliveries, as in record. $2 is longer than any lease lasts: a
--- lease that ends more than $2 seconds from now was made while the clock was ahead.
+-- lease that ends more than $2 seconds from now was made while the clock was ahead. $3 seconds since the end of a lost lease.
 (SELECT id, endpoint_no, counted FROM hookline.delivery
- WHERE state = 2 AND lease_until <= now() ORDER BY lease_until LIMIT $1::integer)
+ WHERE state = 2 AND lease_until <= now() - make_interval(secs => $3::float8) ORDER BY lease_until LIMIT $1::integer)
 UNION ALL
 (SELECT id, endpoint_no, counted FROM hookline.delivery
  WHERE state = 2 AND lease_until > now() + make_interval(secs => $2::float8) ORDER BY lease_until DESC LIMIT $1::integer)
 LIMIT $1::integer
 
 -- name: sweep_leases_back
--- The delivery goes to the end of its lane, so that it does not stall another worker at once.
+-- A delivery whose lease expired goes to the end of its lane. If it stalled its worker, it does not stall the next
+-- worker at once.
 WITH x AS MATERIALIZED (
        SELECT id, app_no, endpoint_no, counted FROM hookline.delivery
        WHERE id = ANY ($1::bigint[]) AND state + 0 = 2
-         AND (lease_until <= now() OR lease_until > now() + make_interval(secs => $2::float8))
+         AND (lease_until <= now() - make_interval(secs => $3::float8)
+              OR lease_until > now() + make_interval(secs => $2::float8))
        ORDER BY id FOR NO KEY UPDATE SKIP LOCKED),
      back AS (
        UPDATE hookline.delivery
@@ -67,8 +69,8 @@ SELECT id, endpoint_no, message_id, message_at, event_type, sent, trigger, now()
 FROM gone
 
 -- name: sweep_deleted
--- Lanes that are marked as deleted, and endpoints with waiting deliveries but no lane. They are found by skipping
--- through the index of due deliveries and the index of queued ones.
+-- Turns the waiting and queued deliveries of an endpoint into dead letters if its lane is marked as deleted or does not
+-- exist. A skip scan of the indexes `delivery_due` and `delivery_queued` finds these endpoints.
 WITH RECURSIVE waiting (endpoint_no) AS (
        SELECT min(endpoint_no) FROM hookline.delivery WHERE state < 2
        UNION ALL
@@ -131,7 +133,7 @@ WITH RECURSIVE token (endpoint_no) AS (
 DELETE FROM hookline.wake WHERE id = ANY (ARRAY(SELECT id FROM locked))
 
 -- name: sweep_failing_dead
--- Dead letters from before the last resume caused the last pause and do not count for the next.
+-- Only dead letters since the endpoint was last resumed or enabled count. Earlier ones may have caused the last pause.
 WITH many AS (
        SELECT endpoint_no FROM hookline.dead_letter
        WHERE died_at > now() - interval '1 day' AND reason NOT IN ('budget_exhausted', 'endpoint_deleted')
@@ -154,12 +156,13 @@ FOR NO KEY UPDATE OF l SKIP LOCKED
 SELECT endpoint_no, failing_since FROM hookline.lane
 WHERE failing_since <= now() - make_interval(secs => $1::float8) AND status = 0 AND circuit <> 0
 ORDER BY endpoint_no
--- Under the lane's lock: the transaction that holds it may be recording a success.
+-- Skips a locked lane: the transaction that holds the lock may be recording a success.
 FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: stuck_lanes
--- One statement, because it must see one snapshot: a wake token commits together with its deliveries. A lane that
--- waits for a free slot is not stuck: the end of a leased delivery wakes it.
+-- Finds active lanes that have waiting deliveries, but no wake token that leads a claim to them in time. Deliveries and
+-- their wake token commit together. So one statement reads both: with two snapshots, a delivery could seem to have no
+-- wake token. A lane that waits until one of its requests ends is not stuck: the end of that request wakes the lane.
 WITH RECURSIVE waiting (endpoint_no) AS (
        SELECT min(endpoint_no) FROM hookline.delivery WHERE state < 2
        UNION ALL
@@ -184,7 +187,7 @@ SELECT (SELECT l.app_no FROM hookline.lane l WHERE l.endpoint_no = r.endpoint_no
 FROM unnest($1::bigint[], $2::timestamptz[]) AS r (endpoint_no, floor)
 
 -- name: stuck_queues
--- Queues without an active delivery that no wake token names and no dead letter blocks.
+-- Finds queues that have no waiting or leased delivery, whose key no wake token names, and that no dead letter blocks.
 WITH RECURSIVE queue (endpoint_no, ordering_key) AS (
        (SELECT endpoint_no, ordering_key FROM hookline.delivery WHERE state = 6 ORDER BY endpoint_no, ordering_key LIMIT 1)
        UNION ALL
@@ -192,7 +195,7 @@ WITH RECURSIVE queue (endpoint_no, ordering_key) AS (
          SELECT d.endpoint_no, d.ordering_key FROM hookline.delivery d
          WHERE d.state = 6 AND (d.endpoint_no, d.ordering_key) > (q.endpoint_no, q.ordering_key)
          ORDER BY d.endpoint_no, d.ordering_key LIMIT 1) n),
-     -- Read once: with many queues and many wake tokens, comparing each with each would take minutes.
+     -- Read once: comparing each queue with each wake token would take minutes if there are many of both.
      named AS MATERIALIZED (
        SELECT DISTINCT w.endpoint_no, k.key
        FROM (SELECT DISTINCT endpoint_no FROM queue) e
@@ -212,7 +215,7 @@ WHERE NOT EXISTS (
     SELECT FROM hookline.dead_letter b
     WHERE b.endpoint_no = q.endpoint_no AND b.ordering_key = q.ordering_key AND b.resolved_at IS NULL
       AND b.message_seq < head.message_seq))
-  -- NOT IN uses a hash table, whatever the planner estimates
+  -- NOT IN reads `named` into a hash table. With NOT EXISTS, a wrong estimate could lead to a nested loop.
   AND (q.endpoint_no, q.ordering_key) NOT IN (SELECT n.endpoint_no, n.key FROM named n)
 ORDER BY q.endpoint_no, q.ordering_key
 

@@ -1,4 +1,4 @@
--- Endpoints and their lanes. Always lock the lane before the endpoint, as record does.
+-- Endpoints and their lanes. Always lock the lane before the endpoint, as the statements of record.sql do.
 
 -- name: endpoint_count
 SELECT count(*) FROM (SELECT 1 FROM hookline.endpoint WHERE app_no = :app_no AND deleted_at IS NULL LIMIT :max_rows) counted
@@ -71,3 +71,13 @@ WHERE e.app_no = :app_no AND e.id < :iterator AND e.deleted_at IS NULL ORDER BY 
 -- name: endpoints_for
 -- include: endpoint_shown
 WHERE e.no = ANY (:nos::bigint[])
+
+-- name: endpoints_sample
+-- The oldest and the newest endpoints. Soon after an endpoint was deleted, it has no lane any more.
+-- include: endpoint_shown
+WHERE e.deleted_at IS NULL AND e.no IN (
+  SELECT endpoint_no FROM (SELECT endpoint_no FROM hookline.lane WHERE status < 3 AND endpoint_no > 0
+                           ORDER BY endpoint_no LIMIT :limit) o
+  UNION
+  SELECT endpoint_no FROM (SELECT endpoint_no FROM hookline.lane WHERE status < 3 AND endpoint_no > 0
+                           ORDER BY endpoint_no DESC LIMIT :limit) n)

@@ -30,7 +30,8 @@ SELECT m.seq, m.id, m.app_no, a.id AS app_id, m.event_type, NULL AS payload, len
  ORDER BY m.id LIMIT :limit;
 
 -- name: messages_end
--- The end of a scan over :stride rows, whether they match or not. No row: fewer rows are left.
+-- The id at which a scan of :stride rows ends. The scan counts all rows, whether they match the filter or not. No
+-- result: fewer than :stride rows are left.
 SELECT m.id FROM message m WHERE m.app_no = :of AND m.id < :near AND m.id >= :far
  ORDER BY m.id DESC LIMIT 1 OFFSET :stride - 1;
 
@@ -113,7 +114,7 @@ SELECT t.id, t.delivery_id, t.message_id, t.endpoint_no, e.id AS endpoint_id, e.
               FROM message m WHERE m.id = t.message_id AND m.app_no = t.app_no))
 
 -- part: of_outcome
--- Two explicit conditions, because only then SQLite uses the index of failed attempts.
+-- There are two explicit conditions, because SQLite would not use the index of failed attempts otherwise.
    AND t.outcome = 'delivered' -- if :is_delivered
    AND t.outcome <> 'delivered' -- if :is_failed
 
@@ -130,7 +131,7 @@ SELECT t.id, t.delivery_id, t.message_id, t.endpoint_no, e.id AS endpoint_id, e.
  ORDER BY t.id LIMIT :limit;
 
 -- name: endpoint_attempts_end
--- As `messages_end`.
+-- Like `messages_end`, for attempts. If the caller filters by outcome, the scan counts only attempts with this outcome.
 SELECT t.id FROM attempt t WHERE t.endpoint_no = :of AND t.id < :near AND t.id >= :far
 -- include: of_outcome
  ORDER BY t.id DESC LIMIT 1 OFFSET :stride - 1;
@@ -186,9 +187,8 @@ SELECT t.id AS attempt_id, t.started_at AS attempted_at, m.seq, m.id, m.app_no, 
   JOIN application a ON a.no = t.app_no
 
 -- part: attempted_messages_filter
-   AND (t.trigger = 0
-        OR NOT EXISTS (SELECT 1 FROM attempt p
-                        WHERE p.message_id = t.message_id AND p.endpoint_no = t.endpoint_no AND p.id < t.id))
+   AND NOT EXISTS (SELECT 1 FROM attempt p
+                    WHERE p.message_id = t.message_id AND p.endpoint_no = t.endpoint_no AND p.id < t.id)
    AND (:after IS NULL OR t.started_at > :after) AND (:before IS NULL OR t.started_at < :before)
    AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))
    AND (:event_types IS NULL OR t.event_type IN (SELECT value FROM json_each(:event_types)))
@@ -196,8 +196,7 @@ SELECT t.id AS attempt_id, t.started_at AS attempted_at, m.seq, m.id, m.app_no, 
    AND (:tag IS NULL OR :tag IN (SELECT value FROM json_each(m.tags)))
 
 -- name: attempted_messages
--- Each message is listed once, at its first attempt, so that later attempts do not move it in the list. If the first
--- attempt belongs to a manual delivery, newer messages may come before it.
+-- Lists a message at its first attempt at the endpoint, so later attempts do not move the message in the list.
 -- include: attempted_messages_shown
  WHERE t.endpoint_no = :of AND t.id < :near AND t.id >= :far AND t.number = 1
 -- include: attempted_messages_filter
@@ -248,13 +247,3 @@ SELECT * FROM lane_event WHERE endpoint_no = :no AND id < :iterator ORDER BY id 
 
 -- name: timeline_back
 SELECT * FROM lane_event WHERE endpoint_no = :no AND id > :iterator ORDER BY id LIMIT :limit;
-
--- name: counts
-SELECT (SELECT count(*) FROM delivery WHERE state < 2 AND state = 0 AND expires_at > 0) AS pending,
-       (SELECT count(*) FROM delivery WHERE state < 2 AND state = 1 AND expires_at > 0) AS scheduled,
-       (SELECT count(*) FROM delivery WHERE state = 6 AND expires_at > 0) AS queued,
-       (SELECT count(*) FROM delivery WHERE state = 2 AND lease_until > 0) AS delivering,
-       (SELECT count(*) FROM dead_letter WHERE resolved_at IS NULL AND died_at > 0) AS dead,
-       (SELECT count(*) FROM lane WHERE circuit > 0) AS lanes_open,
-       (SELECT min(first_due) FROM (SELECT min(due_at) AS first_due FROM delivery
-         WHERE state < 2 AND endpoint_no > 0 GROUP BY endpoint_no)) AS oldest_due;

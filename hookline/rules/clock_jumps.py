@@ -1,0 +1,22 @@
+"""Whether a clock jumped, so that the ages of stored rows cannot be trusted."""
+
+from __future__ import annotations
+
+HOUR, DAY = 3600.0, 86_400.0
+
+
+class ClockJumps:
+    """Compares a clock with the monotonic clock of this process. For a day after a jump of more than an hour, retention
+    must delete nothing."""
+
+    def __init__(self) -> None:
+        self._lead: float | None = None  # difference between the two clocks
+        self._trusted_at = 0.0
+
+    def trusted(self, seconds: float, monotonic: float) -> bool:
+        """Return whether the clock, which shows `seconds`, did not jump within the last day."""
+        lead = seconds - monotonic
+        if self._lead is None or abs(lead - self._lead) > HOUR:
+            self._trusted_at = monotonic if self._lead is None else monotonic + DAY
+            self._lead = lead
+        return monotonic >= self._trusted_at

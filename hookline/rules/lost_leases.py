@@ -1,0 +1,31 @@
+"""How long a lease must be over before the sweep gives its delivery to another worker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+
+class Spell(Struct, frozen=True):
+    """A time in which the database was available. Times are monotonic seconds."""
+
+    began: float
+    seconds: float  # less than the time since `began` if the spell was joined with later ones
+
+
+def overdue(spells: Sequence[Spell], *, now: float, grace: float) -> float | None:
+    """Return how many seconds ago a lease must have ended to count as lost. None: no lease counts as lost yet.
+
+    While the database is unavailable, live workers cannot record their outcomes. So after an outage, they get `grace`
+    seconds with an available database. If the database fails again and again, these seconds are added up, so that the
+    wait has an end. `spells` are those since this process started, oldest first, and the last one lasts until now.
+    """
+    if len(spells) == 1 or spells[-1].seconds >= grace:
+        return 0.0
+    available = 0.0
+    for spell in reversed(spells):
+        available += spell.seconds
+        if available >= grace:
+            return now - spell.began
+    return None

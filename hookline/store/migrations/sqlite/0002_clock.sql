@@ -1,0 +1,2 @@
+-- PostgreSQL gets the table `clock`. SQLite needs none: its clock is that of the process, which never goes back (see
+-- store/sqlite/clock.py).
