@@ -126,7 +126,11 @@ async def test_claim_plans_kept_from_empty_tables_are_good_for_full_ones(scene: 
     found = await store._db.cached_plans(run)
     assert [scanned(plan) for plan in found] == [set(), set(), set()]
     assert indexes(found[1]) >= {"delivery_due", "delivery_pkey"}
-    assert [buffers(plan) < 6_000 for plan in found] == [True, True, True], list(map(buffers, found))
+    # The contents of 100 deliveries need about four buffers each, however many messages are between the oldest and the
+    # newest of them.
+    assert [buffers(plan) < most for plan, most in zip(found, (6_000, 6_000, 600), strict=True)] == [True] * 3, list(
+        map(buffers, found)
+    )
 
 
 async def test_a_claim_of_many_lanes_compares_none_with_the_tokens_of_others(scene: Scene) -> None:

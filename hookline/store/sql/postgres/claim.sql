@@ -152,11 +152,14 @@ FROM rest LEFT JOIN notified ON true
 
 -- name: claim_contents
 -- $1 and $2 are the earliest and the latest time in $3, the times of the messages. With these two values, the planner
--- skips partitions of other times. Payloads of more than $5 bytes are NULL, with their size.
-SELECT m.seq, CASE WHEN octet_length(m.payload) <= $5::integer THEN m.payload END, m.trace, octet_length(m.payload)
+-- skips partitions of other times. Payloads of more than $5 bytes are NULL, with their size. `OFFSET 0` makes PostgreSQL
+-- look up each message. Otherwise a plan that was made while the table was empty reads all messages between $1 and $2.
+SELECT m.seq, CASE WHEN m.size <= $5::integer THEN m.payload END, m.trace, m.size
 FROM unnest($3::timestamptz[], $4::bigint[]) AS r (at, seq)
-JOIN hookline.message m ON m.created_at = r.at AND m.seq = r.seq
-WHERE m.created_at >= $1::timestamptz AND m.created_at <= $2::timestamptz
+CROSS JOIN LATERAL (
+  SELECT m.seq, m.payload, m.trace, octet_length(m.payload) AS size FROM hookline.message m
+  WHERE m.created_at = r.at AND m.seq = r.seq AND m.created_at >= $1::timestamptz AND m.created_at <= $2::timestamptz
+  OFFSET 0) m
 
 -- name: claim_return
 -- Large payloads that do not fit: their deliveries stay in the lane. The claim writes the wake token.
@@ -186,6 +189,10 @@ FROM gone
 -- Includes wake tokens of the last second: one may have become due since the claim that found nothing. A wake token
 -- that another worker has locked counts too, so this worker keeps polling while it is locked.
 SELECT now() AS now, (SELECT min(at) FROM hookline.wake WHERE at > now() - interval '1 second') AS next_at
+
+-- name: claim_peek
+-- The same from the watermark $1 on.
+SELECT now() AS now, (SELECT min(at) FROM hookline.wake WHERE at >= $1::timestamptz) AS next_at
 
 -- name: release
 WITH r AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bigint[]) AS r (id, claim)),
