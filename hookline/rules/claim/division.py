@@ -9,10 +9,11 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from hookline.model.deliveries import ByteBudget, SlotBudgets
+from hookline.model.deliveries import ByteBudget, SilentStarts, SlotBudgets
 from hookline.model.lanes import AppPace, Lane
 from hookline.model.policy import CircuitPolicy
 from hookline.rules.claim.budgets import StartBudget, app_room, fair_quota
+from hookline.rules.claim.silent_starts import SLOW_BURST, SLOW_RATE
 from hookline.rules.lane.admission import REFUSED_PAUSE, Admission, admit, after_claim
 
 # Number of refused lanes that are checked again at the same time. The next group follows one `REFUSED_PAUSE` later.
@@ -40,6 +41,8 @@ class Division:
         self._silent_free = budgets.silent_free
         self._silent_by_app = dict(budgets.silent_by_app)
         self._bytes = {True: _Bytes(budgets.bytes), False: _Bytes(budgets.silent_bytes)}  # by `_answers`
+        self._silent_started = {False: 0, True: 0}  # requests to silent lanes, by whether the lane is slow
+        self._in_line = dict(budgets.in_line)
         self._waiting = budgets.waiting
         self._policy = policy
         self._reserved: dict[int, int] = {}  # by endpoint: number of slots that `reserve` reserved for its lane
@@ -119,14 +122,18 @@ class Division:
         return [self._line_up_rest(lane, admission) for lane, admission in zip(lanes, admitted, strict=True)]
 
     def _line_up_rest(self, lane: Lane, admission: Admission) -> Admission:
-        """Postpone the deliveries that this claim leaves in the lane, if the application has no slots left for them.
+        """Postpone the deliveries that this claim leaves in the lane, if the application has no slots left for them, or
+        if silent lanes may start no more requests.
 
-        Until the application may hold another slot, no claim of this worker could take them.
+        Until then no claim of this worker could take them.
         """
-        settled_later = admission.counted or admission.paced
-        if not admission.quota or settled_later or self._room_of(lane) > 0:
+        if not admission.quota or admission.counted or admission.paced:  # `counted`, `paced`: settled later
             return admission
-        return replace(admission, rest_at=self._retry_at(), app_full=True)
+        if self._room_of(lane) <= 0:
+            return replace(admission, rest_at=self._retry_at(), app_full=True)
+        if self._startable(lane) <= 0:
+            return replace(admission, rest_at=self._start_at(lane), app_full=True)
+        return admission
 
     def admit(self, lane: Lane, part: int) -> Admission:
         """Decide how many deliveries the claim may take from the lane. `part` is the lane's fair part of the slots
@@ -142,6 +149,9 @@ class Division:
         room = self._room_of(lane)
         if room <= 0 or self._too_heavy(lane):
             return Admission(quota=0, rest_at=self._retry_at(), app_full=True)
+        if (startable := self._startable(lane)) <= 0:
+            return Admission(quota=0, rest_at=self._start_at(lane), app_full=True)
+        room = min(room, startable)
         if started is not None:
             return replace(admission, quota=min(admission.quota, room, started), paced=True)
         return admission if admission.quota <= room else replace(admission, quota=room)
@@ -163,6 +173,33 @@ class Division:
         if self.left <= 0:  # the worker has no free slot at all, so the application's share is not the reason
             return 1
         return app_room(self.left, self._held_by_app.get(lane.app_no, 0), part)
+
+    # ── requests to silent lanes ──
+
+    @property
+    def silent_starts(self) -> SilentStarts:
+        """The requests to silent lanes that this claim has started."""
+        return SilentStarts(new=self._silent_started[False], slow=self._silent_started[True])
+
+    def _startable(self, lane: Lane) -> int:
+        """Return how many requests the lane may start, whatever its slots are."""
+        starts = self._budgets.starts
+        if starts is None or self._answers(lane):
+            return max(1, self.left)
+        slow = self._slow(lane)
+        return (starts.slow if slow else starts.new) - self._silent_started[slow]
+
+    def _slow(self, lane: Lane) -> bool:
+        starts = self._budgets.starts
+        return starts is not None and (lane.failures > 0 or lane.endpoint_no in starts.slow_lanes)
+
+    def _start_at(self, lane: Lane) -> datetime:
+        """Return when a refused silent lane is checked again: lanes of one application one group after the other, in the
+        time in which the whole group may start."""
+        before = self._in_line.get(lane.app_no, 0)
+        self._in_line[lane.app_no] = before + 1
+        groups = 1 + before // SLOW_BURST
+        return self.now + min(MAX_REFUSED, groups * timedelta(seconds=SLOW_BURST / SLOW_RATE))
 
     # ── bytes of large payloads ──
 
@@ -200,6 +237,7 @@ class Division:
         by_app[app] = by_app.get(app, 0) + count
         if by_app is self._silent_by_app:
             self._silent_free -= count
+            self._silent_started[self._slow(lane)] += count
         starts = self._starts_of(lane)
         if starts is not None:
             starts.take(count)

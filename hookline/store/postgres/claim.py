@@ -131,6 +131,7 @@ class Claim:
             now=locked.now,
             next_at=None,
             refused=division.refused,
+            starts=division.silent_starts,
             heavy=division.heavy,
             deaths=deaths,
         )
