@@ -20,5 +20,5 @@ async def _never(*_given: object, stop: asyncio.Event, **_named: object) -> None
 if __name__ == "__main__":
     for stage in ("ingested", "moved", "claimed", "recorded", "swept", "changed", "refused", "answered"):
         setattr(Tally, stage, _nothing)
-    process.beat = process.watch = _never  # type: ignore[assignment]
+    process.beat = process.watch = _never
     main()

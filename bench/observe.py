@@ -31,8 +31,8 @@ from rich.table import Table
 from bench.ground import application, database, drained, load_backlog, opened
 from bench.receiver import BenchReceiver
 from hookline.clock import monotonic
+from tests.support.ports import free_port
 from tests.support.processes import Process, environment, running
-from tests.support.serving import free_port
 
 MODES = {"seen": "all", "memory": "all", "quiet": "off", "blind": "off"}  # which attempts each mode logs
 MOST = 0.10  # largest part of the throughput that observability may cost

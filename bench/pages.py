@@ -32,9 +32,10 @@ from hookline.model.tasks import NewTask, TaskKind, TaskWork
 from hookline.security import tokens
 from hookline.store import Store
 from tests.dashboard.client import Client
+from tests.support.ports import free_port
 from tests.support.processes import environment, running
 from tests.support.services import add_key
-from tests.support.serving import announced, free_port
+from tests.support.serving import announced
 
 FEW = 1_000
 MOST = 0.100  # largest allowed median in seconds

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from bench.simulate.fleet import DEADLINE, MILLISECOND, OURS, TIMED_OUT, Healthy
-from bench.simulate.world import BEGIN, Watch, World
+from bench.simulate.world import BEGIN, Endpoint, Watch, World
 from hookline.model.attempts import Sent
 from hookline.model.deliveries import LeasedDelivery
 
@@ -68,7 +68,10 @@ class _Waits(Watch):
 def simulate(crowd: Crowd, *, together: bool, seed: int) -> Outcome:
     """Simulate one worker that has just started. It knows nothing about the endpoints."""
     chance = random.Random(f"isolation {seed}")
-    endpoints = [*(Healthy(chance) for _ in range(HEALTHY)), *(Hanging() for _ in range(crowd.endpoints))]
+    endpoints: list[Endpoint] = [
+        *(Healthy(chance) for _ in range(HEALTHY)),
+        *(Hanging() for _ in range(crowd.endpoints)),
+    ]
     watch = _Waits()
     everyone = len(endpoints) if together else 1
     world = World(OURS, endpoints, watch, f"isolation {seed}", per_application=everyone)

@@ -62,9 +62,10 @@ class RedisServer:
     """One server that starts without data. `stop` and `start` keep its address, so that a client can see it come back."""
 
     def __init__(self, binary: Path | None = None, *, cluster: bool = False) -> None:
-        self._binary = binary or next(iter(binaries().values()), None)
-        if self._binary is None:
+        found = binary or next(iter(binaries().values()), None)
+        if found is None:
             raise RedisFailed(INSTALL)
+        self._binary = found
         self._cluster = cluster
         self.home = Path(tempfile.mkdtemp(prefix="hookline-redis-", dir="/tmp"))  # a socket's path must be short
         self.socket = self.home / "socket"
