@@ -47,7 +47,7 @@ COMMANDS = {
     ),
     "migrate": ("migrate:migrate", "Update the database to the version of this release."),
     "backup": ("backup:backup", "Copy the SQLite database to FILE while Hookline runs."),
-    "restore": ("backup:restore", "Put the SQLite database of a backup in place."),
+    "restore": ("backup:restore", "Replace the SQLite database with a backup."),
     "reseal": (
         "reseal:reseal",
         "Encrypt every secret with the first key of HOOKLINE_SECRET_KEY, so that older keys can be removed.",

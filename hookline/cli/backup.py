@@ -85,7 +85,7 @@ def restore(
         bool, Option("--lost-keys", help="Restore, even if no key here decrypts some secrets of the backup.")
     ] = False,
 ) -> None:
-    """Put the SQLite database of a backup in place. Stop every process of Hookline first.
+    """Replace the SQLite database with a backup. Stop every process of Hookline first.
 
     hookline restore /backups/hookline-2026-01-31.db --force
 
@@ -108,7 +108,7 @@ def restore(
 
 
 def _sqlite(command: str) -> tuple[Config, Path]:
-    """Return the settings, without the secrets of the keys file, and the database file."""
+    """Return the settings and the path of the database file. The keys file is not read."""
     settings = config.parse(os.environ)
     if settings.database_file is None:
         raise InvalidInput(

@@ -1,4 +1,4 @@
-"""Log and trace deliveries that died while they waited, without an attempt. The sweep and the claim find them."""
+"""Log and trace deliveries that died while they waited, without a new attempt. The sweep and the claim find them."""
 
 from __future__ import annotations
 

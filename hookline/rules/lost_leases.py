@@ -7,25 +7,25 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 
-class Spell(Struct, frozen=True):
-    """A time in which the database was available. Times are monotonic seconds."""
+class Period(Struct, frozen=True):
+    """A period in which the database was available. Times are monotonic seconds."""
 
     began: float
-    seconds: float  # less than the time since `began` if the spell was joined with later ones
+    seconds: float  # less than the time since `began` if the period was joined with later ones
 
 
-def overdue(spells: Sequence[Spell], *, now: float, grace: float) -> float | None:
+def overdue(periods: Sequence[Period], *, now: float, grace: float) -> float | None:
     """Return how many seconds ago a lease must have ended to count as lost. None: no lease counts as lost yet.
 
     While the database is unavailable, live workers cannot record their outcomes. So after an outage, they get `grace`
     seconds with an available database. If the database fails again and again, these seconds are added up, so that the
-    wait has an end. `spells` are those since this process started, oldest first, and the last one lasts until now.
+    wait has an end. `periods` are those since this process started, oldest first, and the last one lasts until now.
     """
-    if len(spells) == 1 or spells[-1].seconds >= grace:
+    if len(periods) == 1 or periods[-1].seconds >= grace:
         return 0.0
     available = 0.0
-    for spell in reversed(spells):
-        available += spell.seconds
+    for period in reversed(periods):
+        available += period.seconds
         if available >= grace:
-            return now - spell.began
+            return now - period.began
     return None

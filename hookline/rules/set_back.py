@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-# A clock that runs does not go back. After a failover, the clock of the other server may be behind by a little.
+# A smaller difference is ignored. After a failover, the clock of the other server may be slightly behind.
 TOLERANCE = timedelta(seconds=1)
 
 
 def latest(seen: datetime, newest: datetime | None, handled: datetime | None) -> datetime:
-    """Return the latest time that the clock has shown: when it was `seen`, or when the newest message was accepted.
+    """Return the latest time that the clock is known to have shown.
 
-    The message tells of a clock that was ahead between two looks. It does so only once: times up to `handled` are
-    known from the last time that the clock was set back.
+    This is `seen`, the time at the last check, or `newest`, the time at which the newest message was accepted. A later
+    `newest` shows that the clock was ahead between two checks. A `newest` up to `handled` is ignored, because an
+    earlier correction has already used it.
     """
     if newest is None or (handled is not None and newest <= handled):
         return seen
@@ -22,15 +23,18 @@ def latest(seen: datetime, newest: datetime | None, handled: datetime | None) ->
 def set_back(seen: datetime, now: datetime) -> timedelta:
     """Return how far the clock was set back since it showed `seen`; 0 if it was not.
 
-    The time since that look is missing in the result, so the result is never too large.
+    The result is too small by the time that has passed since the clock showed `seen`. It is never too large.
     """
     behind = seen - now
     return behind if behind > TOLERANCE else timedelta()
 
 
 def rebased(at: datetime, *, reckoned: datetime | None, now: datetime) -> datetime:
-    """Return a time that a worker computed by its own idea of the database's time, `reckoned`, as a time of the
-    database's clock. They differ if the clock was set back while the worker's request ran."""
+    """Convert a time that a worker computed to the database's clock, which shows `now`.
+
+    `reckoned` is the worker's estimate of the database's time. The two differ if the clock was set back while the
+    worker's request ran.
+    """
     if reckoned is None:
         return at
     return at - set_back(reckoned, now)

@@ -12,13 +12,13 @@ import structlog
 
 from hookline.clock import monotonic
 from hookline.errors import StoreUnavailable
-from hookline.rules.lost_leases import Spell, overdue
+from hookline.rules.lost_leases import Period, overdue
 from hookline.store.bounds import FAR_LEASE
 
 log = structlog.get_logger()
 
 _FIRST, _LONGEST = 0.1, 5.0
-_SHORTEST = 1.0  # seconds; shorter spells of an available database are joined
+_SHORTEST = 1.0  # seconds; shorter periods of an available database are joined
 
 
 class Outage:
@@ -29,8 +29,8 @@ class Outage:
         self._chance = chance
         self._failures = 0
         self._since = monotonic()  # when the database became available
-        # Past spells of an available database. Together they last longer than any lease.
-        self._spells: deque[Spell] = deque(maxlen=round(FAR_LEASE / _SHORTEST))
+        # Past periods of an available database. Together they last longer than any lease.
+        self._periods: deque[Period] = deque(maxlen=round(FAR_LEASE / _SHORTEST))
 
     @property
     def away(self) -> bool:
@@ -41,13 +41,13 @@ class Outage:
         if self.away:
             return None
         now = monotonic()
-        return overdue([*self._spells, Spell(self._since, now - self._since)], now=now, grace=lease)
+        return overdue([*self._periods, Period(self._since, now - self._since)], now=now, grace=lease)
 
     async def failed(self, what: str, error: Exception, stop: asyncio.Event) -> None:
         """Log the first failure of an outage, then wait. `stop` ends the wait."""
         self._failures += 1
         if self._failures == 1:
-            self._end_spell()
+            self._end_period()
             log.error("database_away", while_doing=what, error=str(error))
         longest = min(_LONGEST, _FIRST * 2.0 ** min(self._failures, 16))
         await pause(self._chance.uniform(longest / 2, longest), stop)
@@ -69,14 +69,14 @@ class Outage:
             self._failures = 0
             self._since = monotonic()
 
-    def _end_spell(self) -> None:
-        """Note the spell that has ended. It is joined with the one before it if that one was short, so that a database
+    def _end_period(self) -> None:
+        """Note the period that has ended. It is joined with the one before it if that one was short, so that a database
         that fails many times a second does not fill the memory."""
-        spell = Spell(self._since, monotonic() - self._since)
-        if self._spells and self._spells[-1].seconds < _SHORTEST:
-            before = self._spells.pop()
-            spell = Spell(before.began, before.seconds + spell.seconds)
-        self._spells.append(spell)
+        period = Period(self._since, monotonic() - self._since)
+        if self._periods and self._periods[-1].seconds < _SHORTEST:
+            before = self._periods.pop()
+            period = Period(before.began, before.seconds + period.seconds)
+        self._periods.append(period)
 
 
 async def first_of(*waits: Coroutine[None, None, object], timeout: float | None = None) -> None:

@@ -7,7 +7,7 @@ from tests.faults.drill import Drill
 from tests.faults.load import Size
 
 POSTGRES = ("postgres",)
-HOSTILE = len(endpoints.HOSTILE) + 10  # ways to misbehave: at HTTP, in TLS and before
+HOSTILE = len(endpoints.HOSTILE) + 10  # ways to misbehave: in HTTP, in the TLS handshake, or before it
 
 ALL = [
     Drill("no-fault", "none", "each message is accepted once", faults.nothing),
@@ -20,7 +20,7 @@ ALL = [
     Drill(
         "kill-sender",
         "`kill -9` of the sender process of a worker",
-        "its requests are sent again at once",
+        "its requests are sent again after the backoff",
         faults.kill_sender,
     ),
     Drill(

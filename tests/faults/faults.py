@@ -85,7 +85,7 @@ def kill_validator(scene: Scene) -> None:
 
 
 def stop_worker(scene: Scene) -> None:
-    """Stop a worker with SIGSTOP, in turn for longer than its lease and for a moment, and let it go on."""
+    """Stop a worker with SIGSTOP, then continue it. Stops for longer than the lease and short stops alternate."""
     scene.until_sending()
     _stop_past_lease(scene, "worker", scene.chance.choice(scene.workers()).process.pid)
 
@@ -121,7 +121,7 @@ def stop_supervisor(scene: Scene) -> None:
 
 
 def stop_publisher(scene: Scene) -> None:
-    """Stop the shop, if need be in the middle of a transaction, which holds its locks meanwhile."""
+    """Stop the shop, perhaps during a transaction. The transaction then keeps its locks."""
     _stop_briefly(scene, "publisher", scene.publishers.shop_pid())
 
 
@@ -143,12 +143,12 @@ def terminate_group(scene: Scene) -> None:
 
 
 def use_up_descriptors(scene: Scene) -> None:
-    """Take the right to open another file or socket from a process and its sender, for some seconds."""
+    """Stop a process and its sender from opening files or sockets, for some seconds."""
     _limited(scene, "no descriptors", resource.RLIMIT_NOFILE, _descriptors)
 
 
 def limit_memory(scene: Scene) -> None:
-    """Take the right to get more memory from a process and its sender, for some seconds."""
+    """Stop a process and its sender from getting more memory, for some seconds."""
     _limited(scene, "no memory", resource.RLIMIT_AS, _address_space)
 
 

@@ -84,7 +84,7 @@ def _mounted() -> Iterator[Path]:
 
 
 def fill_disk(scene: Scene) -> None:
-    """Fill the disk for some seconds. PostgreSQL stops if it cannot write its log, and is then started again."""
+    """Fill the disk for some seconds. PostgreSQL stops if it cannot write its WAL, and is then started again."""
     assert scene.database.directory is not None
     ballast = scene.database.directory / "ballast"
     with scene.fault("disk full", excuse=scene.engine == "postgres"):
@@ -303,7 +303,7 @@ def _git(root: Path, *arguments: str) -> str:
 
 
 def upgrade(scene: Scene) -> None:
-    """Replace one process of the earlier release by this one. The first one migrates the database."""
+    """Replace one process of the earlier release by one of this release. The first of these migrates the database."""
     older = [member for member in scene.members if "PYTHONSAFEPATH" in member.env]
     if not older:
         return

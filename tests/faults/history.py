@@ -42,7 +42,7 @@ class Published(Struct, frozen=True, kw_only=True):
     message_ids: tuple[str, ...] = ()  # ids in the answers to this event and to its deliberate repetitions
     key: str | None = None  # ordering key; events of one key are published one after the other
     number: int = 0  # place of the event among those of its key
-    began: float = 0.0  # monotonic time at which the publisher began; it may then repeat its request
+    began: float = 0.0  # monotonic time of the publisher's first request for this event
 
 
 class Arrival(Struct, frozen=True, kw_only=True):
@@ -179,7 +179,7 @@ class _Index:
         return None
 
     def restored(self, start: float, end: float) -> bool:
-        """Return whether a restored backup lacks what was acknowledged at some moment between the two times."""
+        """Return whether a restored backup may lack events that were acknowledged between the two times."""
         return any(one.since <= end and start <= one.until for one in self.history.restores)
 
 

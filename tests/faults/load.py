@@ -135,7 +135,8 @@ class Load:
                 self._events.append(event.told(ids, began, at))
 
     def _singles(self, client: Client, name: str, count: int) -> None:
-        """Post one by one. Every fifth has no idempotency key, so it is not repeated; every seventh is posted twice."""
+        """Post one by one. Every fifth event has no idempotency key, unless it has an ordering key. It is not repeated.
+        Every seventh event is posted twice, if it has an idempotency key."""
         events = _events(name, keyed_every=3, keys=5)
         for turn in self._turns(count):
             event = next(events)
@@ -165,7 +166,7 @@ class _Event(Struct, frozen=True):
 
 
 def _events(name: str, *, keyed_every: int, keys: int) -> Iterator[_Event]:
-    """Yield events without end. Every so many have an ordering key, and every eighth goes to the flaky endpoint."""
+    """Yield events without end. One in `keyed_every` has an ordering key, one in eight is for the flaky endpoint."""
     for number in itertools.count():
         part = FLAKY if number % 8 == 0 else STEADY
         key = f"{name}-{number // keyed_every % keys}" if number % keyed_every == 0 else None

@@ -263,7 +263,7 @@ class Scene:
     # ── the end of the history ────────────────────────────────────────────────────────────────────────────────────
 
     def drain(self, load: Load, patience: float) -> bool:
-        """Wait until every message is delivered or dead. Return whether it came so far."""
+        """Wait until every message is delivered or dead. Return False if this takes more than `patience` seconds."""
         deadline = monotonic() + patience
         while monotonic() < deadline:
             with suppress(Exception):  # the database may be starting

@@ -59,7 +59,7 @@ class Exchange:
         place: int,
     ) -> None:
         self._allows, self._waiter, self._limit = allows, waiter, settings.body_limit
-        self._on_chunk = on_chunk  # called when libcurl has read a part of the body, and not all of it at once
+        self._on_chunk = on_chunk  # called for each part of a body that libcurl does not read in one call
         self.place = place  # number of this handle: 0, 1, 2 ...
         self._url, self._alone, self._resolved, self._literal = "", False, False, False
         self.chunks: list[bytes] = []
@@ -181,7 +181,7 @@ class Exchange:
             blocked=self.blocked,
             address=_address(host, getinfo(pycurl.PRIMARY_PORT)) if host else self.dialled,
             reused=reused,
-            # With TLS, part of the request may have been sent before libcurl counts it. By then it has read the body.
+            # With TLS, libcurl may send part of the request before it counts it. But it has then called `_read`.
             requested=self._asked > 0 or getinfo(pycurl.REQUEST_SIZE) > 0,
             os_error=(self._os_error or getinfo(pycurl.OS_ERRNO)) if code else 0,
             started_at=self.started_at,

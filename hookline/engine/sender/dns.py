@@ -1,5 +1,5 @@
-"""Resolves host names with c-ares. libcurl's own resolver has few threads, and names that never answer would block
-them all.
+"""Resolves host names with c-ares. libcurl's own resolver has few threads, and names whose servers never answer would
+block them all.
 
 c-ares has its own event thread, so a look-up that never ends costs only memory. There is one look-up per name at a
 time, and all requests to that name wait for the same answer.

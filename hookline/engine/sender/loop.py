@@ -114,7 +114,7 @@ class Sender:
         self._visited: set[int] = set()  # descriptors that libcurl writes to, or that it has read from
         self._heard: set[int] = set()  # descriptors that libcurl has read from
         self._ready: Sequence[tuple[int, int]] | None = []  # see `Waiter.wait`
-        self._uploading: set[Exchange] = set()  # requests whose body libcurl has begun to read
+        self._uploading: set[Exchange] = set()  # requests whose body libcurl reads in several parts
         self._visit_at = 0.0  # monotonic; time of the next visit of all sockets
         self._sort = lru_cache(maxsize=4_096)(self._sort_addresses)
         self._thread = threading.Thread(target=self._run, name="hookline-send", daemon=True)
@@ -204,8 +204,8 @@ class Sender:
         self._visit_at = ended + min(MAX_VISIT_EVERY, max(VISIT_EVERY, (ended - began) / MAX_VISITING))
 
     def _on_socket(self, what: int, descriptor: int, *_: object) -> None:
-        """Watch the sockets that libcurl waits for, and choose those to visit. It waits for descriptors of its own,
-        too."""
+        """Watch the sockets that libcurl waits for, and choose those to visit. libcurl also waits for descriptors that
+        are not connections."""
         if what == pycurl.POLL_REMOVE:
             self._visited.discard(descriptor)
             self._heard.discard(descriptor)

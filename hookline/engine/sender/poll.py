@@ -37,7 +37,7 @@ class EpollWaiter:
         self._watched.add(descriptor)
 
     def watch_once(self, descriptor: int) -> None:
-        """Watch a descriptor, unless it is a connection, which `watch` got, or a descriptor that was seen before."""
+        """Watch a descriptor that was not watched before. `watch` already watches each connection."""
         if descriptor not in self._watched:
             self.watch(descriptor)
 

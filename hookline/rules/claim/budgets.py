@@ -1,10 +1,10 @@
 """Budgets: how many deliveries a claim may take from a lane.
 
-Each of these budgets limits the number, and the smallest one decides: the lane's fair part of the claim, the slots
-that the lane may hold, the slots and the bytes of large payloads that its application may hold, and the requests that
-the application's rate limit allows to start now. If a budget is used up, the lane joins the line of lanes that wait
-for that budget. Each slot that becomes free, and each request that the rate limit allows to start, wakes the first
-lane in that line.
+Several budgets limit this number, and the smallest one decides: the lane's fair part of the claim, the slots that the
+lane may hold, the slots and the bytes of large payloads that its application may hold, the requests that silent lanes
+may start (`silent_starts.py`), and the requests that the application's rate limit allows to start now. If a budget is
+used up, the lane joins the line of lanes that wait for that budget. Each slot that becomes free, and each request that
+the rate limit allows to start, wakes the first lane in that line.
 
 Slots (`Slots`) belong to one worker, so their counts and lines are in its memory. All workers share the rate limit of
 an application (`StartBudget`), so its line is in the database: `turn_at` is the time of a lane's turn, and `tail_at`
@@ -29,7 +29,7 @@ from hookline.rules.lane.window import START, Window
 
 SILENT_AFTER = 1.0  # seconds without a result of any of a lane's requests, after which the lane counts as silent
 LARGE = 16 * 1024  # bytes; larger payloads count against the budget of bytes, smaller ones only against the slots
-# If more silent slots are used than `CROWD`, or more than one of `CROWDED`, each silent lane may hold one slot only.
+# If more than `CROWD` silent slots are used, or more than one in `CROWDED`, each silent lane may hold only one slot.
 CROWD, CROWDED = 64, 4
 MAX_LANES = 4096  # lanes that a worker remembers, plus those that hold slots
 
@@ -79,8 +79,8 @@ class _Pool:
         self._max_bytes = max_bytes
         self._bytes_by_app: Counter[int] = Counter()
         self.windows: dict[int, int] = {}  # the lanes of this pool, by endpoint: how many slots each may hold
-        # By application: endpoints that wait because the application holds as many slots as it may. The endpoint that
-        # has waited longest comes first.
+        # By application: endpoints that wait because the application may hold no more slots or bytes, or because silent
+        # lanes may start no more requests. The endpoint that has waited longest comes first.
         self.lines: dict[int, dict[int, None]] = {}
         self.freed: Counter[int] = Counter()  # by application: slots that were freed since a lane in line was woken
 

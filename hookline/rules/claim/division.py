@@ -17,7 +17,8 @@ from hookline.rules.claim.silent_starts import SLOW_BURST, SLOW_RATE
 from hookline.rules.lane.admission import REFUSED_PAUSE, Admission, admit, after_claim
 
 # Number of refused lanes that are checked again at the same time. The next group follows one `REFUSED_PAUSE` later.
-# A claim refuses a lane if the lane or its application already holds its maximum number of the worker's slots.
+# A claim refuses a lane if the lane or its application holds its maximum number of slots or bytes, or if silent lanes
+# may start no more requests now.
 REFUSED_TOGETHER = 16
 MAX_REFUSED = timedelta(seconds=5)  # a refused lane is checked again after this time at the latest
 
@@ -125,7 +126,7 @@ class Division:
         """Postpone the deliveries that this claim leaves in the lane, if the application has no slots left for them, or
         if silent lanes may start no more requests.
 
-        Until then no claim of this worker could take them.
+        No claim of this worker could take them before slots or starts are free again.
         """
         if not admission.quota or admission.counted or admission.paced:  # `counted`, `paced`: settled later
             return admission
@@ -170,7 +171,7 @@ class Division:
         part = self._budgets.app_part
         if not self._answers(lane):
             return app_room(self._silent_free, self._silent_by_app.get(lane.app_no, 0), part)
-        if self.left <= 0:  # the worker has no free slot at all, so the application's share is not the reason
+        if self.left <= 0:  # no slot is free in the worker; do not refuse the lane because of its application's share
             return 1
         return app_room(self.left, self._held_by_app.get(lane.app_no, 0), part)
 
@@ -182,7 +183,7 @@ class Division:
         return SilentStarts(new=self._silent_started[False], slow=self._silent_started[True])
 
     def _startable(self, lane: Lane) -> int:
-        """Return how many requests the lane may start, whatever its slots are."""
+        """Return how many requests the limit on silent lanes lets this lane start. Lanes that answer have no limit."""
         starts = self._budgets.starts
         if starts is None or self._answers(lane):
             return max(1, self.left)
@@ -194,8 +195,11 @@ class Division:
         return starts is not None and (lane.failures > 0 or lane.endpoint_no in starts.slow_lanes)
 
     def _start_at(self, lane: Lane) -> datetime:
-        """Return when a refused silent lane is checked again: lanes of one application one group after the other, in the
-        time in which the whole group may start."""
+        """Return when a refused silent lane is checked again.
+
+        The lanes of one application are checked in groups of `SLOW_BURST`. The time between two groups is the time in
+        which the rate limit allows one group to start.
+        """
         before = self._in_line.get(lane.app_no, 0)
         self._in_line[lane.app_no] = before + 1
         groups = 1 + before // SLOW_BURST

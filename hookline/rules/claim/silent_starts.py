@@ -1,9 +1,9 @@
 """How many requests a worker starts to silent lanes: lanes whose endpoints do not answer, or are new to the worker.
 
 A request that hangs costs CPU time when it starts and again when it times out. If a thousand of them started together,
-the messages to all other endpoints would wait meanwhile. So silent lanes start some requests at once, and then a number
-per second. Each answer of a silent lane allows two more. So if the endpoints do answer, the requests in flight double
-with each round of answers.
+the messages to all other endpoints would wait meanwhile. So silent lanes may start a few requests at once, and then a
+fixed number per second. Each answer of a silent lane allows two more. So if the endpoints do answer, the requests in
+flight double with each round of answers.
 
 There are two such limits, so that a crowd of endpoints that hang does not delay an endpoint that is new. The lower one
 is for *slow* lanes: the last request timed out, the lane has failures, or an earlier claim has refused the lane. The
@@ -21,7 +21,7 @@ MAX_SLOW = 8192  # slow lanes that a worker remembers
 
 
 class StartLimits:
-    """The requests that the silent lanes of one worker may start. Answers allow up to `limit` of them at once."""
+    """The requests that the silent lanes of one worker may start. Answers can raise their number up to `limit`."""
 
     def __init__(self, limit: int) -> None:
         self._new = _Bucket(NEW_BURST, NEW_RATE, limit)

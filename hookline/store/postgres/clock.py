@@ -1,11 +1,11 @@
 """The guard against a clock that is set back.
 
-Every schedule in the database is a time of the database's clock. If this clock is set back by an hour, all of it would
-wait an hour longer. The sweep therefore notes the clock's time every few seconds. If the clock then shows an earlier
-time, or an earlier time than that of the newest message, it was set back. The stored times of the future are then moved
-back by the same amount: first lanes and wake tokens in one transaction, then deliveries in batches. The row
-`hookline.clock` says how far this work has come. It is changed in the same transactions, so that no time is moved twice,
-whichever process continues.
+Every schedule in the database is a time of the database's clock. If this clock is set back by an hour, everything
+that is scheduled would wait an hour longer. The sweep therefore notes the clock's time every few seconds. If the clock
+then shows an earlier time, or an earlier time than that of the newest message, it was set back. Stored times that are
+in the future are then moved back by the same amount: first all except those of deliveries, in one transaction, then
+those of deliveries, in batches. The row `hookline.clock` says how far this work has come. It is changed in the same
+transactions, so that no time is moved twice, whichever process continues.
 """
 
 from __future__ import annotations

@@ -31,7 +31,8 @@ _BUSY = 5.0  # seconds to wait for a lock
 _MAGIC = b"SQLite format 3\0"  # the first bytes of every SQLite database
 # The bytes that SQLite locks. Each connection to a database in WAL mode holds a shared lock on them until it is closed.
 _LOCKED, _LOCKED_SIZE = 0x40000000, 512
-# A read-only connection leaves its `-wal` and `-shm` files behind. A backup is never changed, so it is opened so.
+# By `live`. A read-only connection leaves `-wal` and `-shm` files behind, so a live database is opened for writing. A
+# backup is opened read-only, because it must not be changed.
 _MODES = {True: "rw", False: "ro"}
 _CHECKS = {True: "PRAGMA integrity_check(1)", False: "PRAGMA quick_check(1)"}
 # The errors of a file that SQLite writes. During a copy, this is the target.
@@ -79,8 +80,8 @@ def pages(source: Path, *, live: bool) -> int:
 
 
 def copy(source: Path, target: Path, advance: Callable[[int], None], *, live: bool) -> None:
-    """Copy a snapshot of the database to the empty file `target`, which is then on the disk. `advance` gets the number
-    of pages that were copied since its last call. `live`: the source is the database of a deployment."""
+    """Copy a snapshot of the database to the empty file `target`, and wait until the disk has it. `advance` gets
+    the number of pages that were copied since its last call. `live`: the source is the database of a deployment."""
     left: int | None = None
 
     def progress(_status: int, remaining: int, total: int) -> None:
@@ -97,7 +98,7 @@ def copy(source: Path, target: Path, advance: Callable[[int], None], *, live: bo
         conn.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # BEGIN alone does not start the snapshot
         copied.execute("PRAGMA synchronous = OFF")  # `_sync` below waits for the disk
         conn.backup(copied, pages=_PAGES, progress=progress)
-        # The copy says of itself that it has a WAL. A backup is one file.
+        # The header of the copy still says WAL mode. Change it, because a backup must be one file.
         copied.execute("PRAGMA journal_mode = DELETE")
     _sync(target)
 
@@ -198,8 +199,8 @@ def _resemble(copied: Path, like: Path) -> None:
 
 
 def _merge_wal(database: Path) -> None:
-    """Write the WAL into the database file, so that the replaced database is one file. A file that is no database
-    keeps its WAL: SQLite would delete it."""
+    """Write the WAL into the database file, so that the replaced database is one file. If the file is not a database,
+    do nothing, because SQLite would delete the WAL."""
     with database.open("rb") as opened:
         if opened.read(len(_MAGIC)) not in (_MAGIC, b""):
             return
