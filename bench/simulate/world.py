@@ -192,8 +192,7 @@ class World:
 
     def _batch(self, division: Division) -> ClaimBatch:
         jobs, self._claimed = self._claimed, []
-        starts = division.silent_starts
-        return ClaimBatch(jobs=jobs, now=self.now, next_at=None, refused=division.refused, starts=starts)
+        return ClaimBatch(jobs=jobs, now=self.now, next_at=None, refused=division.refused)
 
     def _take(self, division: Division, lane: Lane, part: int) -> None:
         admission = division.admit(lane, part)

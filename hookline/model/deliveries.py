@@ -79,14 +79,6 @@ class ByteBudget(Struct, frozen=True, kw_only=True):
     by_app: Mapping[int, int] = {}  # bytes of large payloads in flight, by application
 
 
-class SilentStarts(Struct, frozen=True, kw_only=True):
-    """Requests to silent lanes: those that may start, or those that a claim has started."""
-
-    new: int
-    slow: int  # to slow lanes: see `rules/claim/silent_starts.py`
-    slow_lanes: Collection[int] = ()  # endpoints of lanes that count as slow, besides those with failures
-
-
 class SlotBudgets(Struct, frozen=True, kw_only=True):
     """How many of a worker's slots a lane and an application may hold, and how many they hold now.
 
@@ -103,8 +95,6 @@ class SlotBudgets(Struct, frozen=True, kw_only=True):
     first_window: int = 1  # the same for an endpoint of which the worker knows nothing; it counts as silent
     silent_free: int = 0  # free slots of the pool of silent lanes
     silent_by_app: Mapping[int, int] = {}  # requests in flight to silent lanes, by application
-    starts: SilentStarts | None = None  # requests that silent lanes may start; None: no limit
-    in_line: Mapping[int, int] = {}  # silent lanes that an earlier claim has refused, by application
     waiting: int = 0  # lanes that still wait because an earlier claim had no slots for them
     bytes: ByteBudget = ByteBudget()  # large payloads to endpoints that answer
     silent_bytes: ByteBudget = ByteBudget()  # large payloads to silent lanes
@@ -119,5 +109,4 @@ class ClaimBatch(Struct, frozen=True, kw_only=True):
     # or None if it was the budget of the lane.
     refused: dict[int, int | None] = {}
     heavy: Collection[int] = ()  # endpoints of `refused` that wait because too many bytes are in flight
-    starts: SilentStarts = SilentStarts(new=0, slow=0)  # requests to silent lanes that the claim has started
     deaths: tuple[Death, ...] = ()  # deliveries that were due, but their time budget was over

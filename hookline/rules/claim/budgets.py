@@ -1,10 +1,10 @@
 """Budgets: how many deliveries a claim may take from a lane.
 
 Several budgets limit this number, and the smallest one decides: the lane's fair part of the claim, the slots that the
-lane may hold, the slots and the bytes of large payloads that its application may hold, the requests that silent lanes
-may start (`silent_starts.py`), and the requests that the application's rate limit allows to start now. If a budget is
-used up, the lane joins the line of lanes that wait for that budget. Each slot that becomes free, and each request that
-the rate limit allows to start, wakes the first lane in that line.
+lane may hold, the slots and the bytes of large payloads that its application may hold, and the requests that the
+application's rate limit allows to start now. If a budget is used up, the lane joins the line of lanes that wait for
+that budget. Each slot that becomes free, and each request that the rate limit allows to start, wakes the first lane in
+that line.
 
 Slots (`Slots`) belong to one worker, so their counts and lines are in its memory. All workers share the rate limit of
 an application (`StartBudget`), so its line is in the database: `turn_at` is the time of a lane's turn, and `tail_at`
@@ -23,7 +23,6 @@ from msgspec.structs import replace
 
 from hookline.model.deliveries import ByteBudget, ClaimBatch, LeasedDelivery, SlotBudgets
 from hookline.model.lanes import AppPace
-from hookline.rules.claim.silent_starts import StartLimits
 from hookline.rules.lane.admission import advance, gcra
 from hookline.rules.lane.window import START, Window
 
@@ -79,8 +78,8 @@ class _Pool:
         self._max_bytes = max_bytes
         self._bytes_by_app: Counter[int] = Counter()
         self.windows: dict[int, int] = {}  # the lanes of this pool, by endpoint: how many slots each may hold
-        # By application: endpoints that wait because the application may hold no more slots or bytes, or because silent
-        # lanes may start no more requests. The endpoint that has waited longest comes first.
+        # By application: endpoints that wait because the application may hold no more slots or bytes. The endpoint that
+        # has waited longest comes first.
         self.lines: dict[int, dict[int, None]] = {}
         self.freed: Counter[int] = Counter()  # by application: slots that were freed since a lane in line was woken
 
@@ -147,7 +146,6 @@ class Slots:
         self._since: dict[int, tuple[float, int]] = {}  # with the application
         self._full_lanes: set[int] = set()  # endpoints that wait because they hold as many slots as one lane may
         self._heavy: set[int] = set()  # endpoints whose next delivery has a large payload that did not fit
-        self._starts = StartLimits(total)
 
     @property
     def free(self) -> int:
@@ -193,8 +191,6 @@ class Slots:
             first_window=1 if crowded else min(START, self._lane_limit),
             silent_free=self._silent.free,
             silent_by_app=dict(self._silent.by_app),
-            starts=self._starts.now(now),
-            in_line={app_no: len(line) for app_no, line in self._silent.lines.items()},
             waiting=self.waiting,
             bytes=self._answering.bytes,
             silent_bytes=self._silent.bytes,
@@ -235,21 +231,13 @@ class Slots:
         self._windows[no] = window  # as the last one
         if answered:
             window.on_answer(self._lane_limit)
-            self._silent_answered(no, app_no)
         elif timed_out:
             window.on_timeout()
-            self._starts.slowed(no)
         if answered or timed_out:
             self._move(no, app_no, self._answering if answered else self._silent)
         self._since.pop(no, None)
         if self._held[no] and self._pool_of(no) is self._answering:
             self._since[no] = (now, app_no)
-
-    def _silent_answered(self, no: int, app_no: int) -> None:
-        if self._pool_of(no) is self._silent:
-            self._starts.answered(no)
-            if app_no in self._silent.lines:
-                self._silent.freed[app_no] += 1  # besides the slot of the request itself: an answer allows two starts
 
     def _pool_of(self, endpoint_no: int) -> _Pool:
         return self._answering if endpoint_no in self._answering.windows else self._silent
@@ -288,7 +276,6 @@ class Slots:
         it is the lane's own budget, the lane waits for one of its own slots instead.
         """
         served = {job.endpoint_no for job in batch.jobs}
-        self._starts.started(batch.starts)
         self._heavy = (self._heavy - served).union(batch.heavy)
         for pool in self._pools:
             if pool.lines:
@@ -297,10 +284,7 @@ class Slots:
             if app_no is None:
                 self._full_lanes.add(endpoint_no)
             else:
-                pool = self._pool_of(endpoint_no)
-                pool.lines.setdefault(app_no, {}).setdefault(endpoint_no)
-                if pool is self._silent:
-                    self._starts.slowed(endpoint_no)
+                self._pool_of(endpoint_no).lines.setdefault(app_no, {}).setdefault(endpoint_no)
 
     def next_in_line(self, done: Iterable[LeasedDelivery]) -> set[int]:
         """Return the waiting endpoints to wake, because the deliveries in `done` free their slots.

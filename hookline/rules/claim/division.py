@@ -9,16 +9,14 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from hookline.model.deliveries import ByteBudget, SilentStarts, SlotBudgets
+from hookline.model.deliveries import ByteBudget, SlotBudgets
 from hookline.model.lanes import AppPace, Lane
 from hookline.model.policy import CircuitPolicy
 from hookline.rules.claim.budgets import StartBudget, app_room, fair_quota
-from hookline.rules.claim.silent_starts import SLOW_BURST, SLOW_RATE
 from hookline.rules.lane.admission import REFUSED_PAUSE, Admission, admit, after_claim
 
 # Number of refused lanes that are checked again at the same time. The next group follows one `REFUSED_PAUSE` later.
-# A claim refuses a lane if the lane or its application holds its maximum number of slots or bytes, or if silent lanes
-# may start no more requests now.
+# A claim refuses a lane if the lane or its application holds its maximum number of slots or bytes.
 REFUSED_TOGETHER = 16
 MAX_REFUSED = timedelta(seconds=5)  # a refused lane is checked again after this time at the latest
 
@@ -42,8 +40,6 @@ class Division:
         self._silent_free = budgets.silent_free
         self._silent_by_app = dict(budgets.silent_by_app)
         self._bytes = {True: _Bytes(budgets.bytes), False: _Bytes(budgets.silent_bytes)}  # by `_answers`
-        self._silent_started = {False: 0, True: 0}  # requests to silent lanes, by whether the lane is slow
-        self._in_line = dict(budgets.in_line)
         self._waiting = budgets.waiting
         self._policy = policy
         self._reserved: dict[int, int] = {}  # by endpoint: number of slots that `reserve` reserved for its lane
@@ -123,18 +119,14 @@ class Division:
         return [self._line_up_rest(lane, admission) for lane, admission in zip(lanes, admitted, strict=True)]
 
     def _line_up_rest(self, lane: Lane, admission: Admission) -> Admission:
-        """Postpone the deliveries that this claim leaves in the lane, if the application has no slots left for them, or
-        if silent lanes may start no more requests.
+        """Postpone the deliveries that this claim leaves in the lane, if the application has no slots left for them.
 
-        No claim of this worker could take them before slots or starts are free again.
+        No claim of this worker could take them before slots are free again.
         """
-        if not admission.quota or admission.counted or admission.paced:  # `counted`, `paced`: settled later
+        settled_later = admission.counted or admission.paced
+        if not admission.quota or settled_later or self._room_of(lane) > 0:
             return admission
-        if self._room_of(lane) <= 0:
-            return replace(admission, rest_at=self._retry_at(), app_full=True)
-        if self._startable(lane) <= 0:
-            return replace(admission, rest_at=self._start_at(lane), app_full=True)
-        return admission
+        return replace(admission, rest_at=self._retry_at(), app_full=True)
 
     def admit(self, lane: Lane, part: int) -> Admission:
         """Decide how many deliveries the claim may take from the lane. `part` is the lane's fair part of the slots
@@ -150,9 +142,6 @@ class Division:
         room = self._room_of(lane)
         if room <= 0 or self._too_heavy(lane):
             return Admission(quota=0, rest_at=self._retry_at(), app_full=True)
-        if (startable := self._startable(lane)) <= 0:
-            return Admission(quota=0, rest_at=self._start_at(lane), app_full=True)
-        room = min(room, startable)
         if started is not None:
             return replace(admission, quota=min(admission.quota, room, started), paced=True)
         return admission if admission.quota <= room else replace(admission, quota=room)
@@ -174,36 +163,6 @@ class Division:
         if self.left <= 0:  # no slot is free in the worker; do not refuse the lane because of its application's share
             return 1
         return app_room(self.left, self._held_by_app.get(lane.app_no, 0), part)
-
-    # ── requests to silent lanes ──
-
-    @property
-    def silent_starts(self) -> SilentStarts:
-        """The requests to silent lanes that this claim has started."""
-        return SilentStarts(new=self._silent_started[False], slow=self._silent_started[True])
-
-    def _startable(self, lane: Lane) -> int:
-        """Return how many requests the limit on silent lanes lets this lane start. Lanes that answer have no limit."""
-        starts = self._budgets.starts
-        if starts is None or self._answers(lane):
-            return max(1, self.left)
-        slow = self._slow(lane)
-        return (starts.slow if slow else starts.new) - self._silent_started[slow]
-
-    def _slow(self, lane: Lane) -> bool:
-        starts = self._budgets.starts
-        return starts is not None and (lane.failures > 0 or lane.endpoint_no in starts.slow_lanes)
-
-    def _start_at(self, lane: Lane) -> datetime:
-        """Return when a refused silent lane is checked again.
-
-        The lanes of one application are checked in groups of `SLOW_BURST`. The time between two groups is the time in
-        which the rate limit allows one group to start.
-        """
-        before = self._in_line.get(lane.app_no, 0)
-        self._in_line[lane.app_no] = before + 1
-        groups = 1 + before // SLOW_BURST
-        return self.now + min(MAX_REFUSED, groups * timedelta(seconds=SLOW_BURST / SLOW_RATE))
 
     # ── bytes of large payloads ──
 
@@ -241,7 +200,6 @@ class Division:
         by_app[app] = by_app.get(app, 0) + count
         if by_app is self._silent_by_app:
             self._silent_free -= count
-            self._silent_started[self._slow(lane)] += count
         starts = self._starts_of(lane)
         if starts is not None:
             starts.take(count)

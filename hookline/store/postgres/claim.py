@@ -131,7 +131,6 @@ class Claim:
             now=locked.now,
             next_at=None,
             refused=division.refused,
-            starts=division.silent_starts,
             heavy=division.heavy,
             deaths=deaths,
         )

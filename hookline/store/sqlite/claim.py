@@ -75,7 +75,6 @@ def _claim(tx: Tx, want: int, budgets: SlotBudgets) -> ClaimBatch:
         now=tx.at,
         next_at=None if run.jobs else _next_at(tx),
         refused=division.refused,
-        starts=division.silent_starts,
         heavy=division.heavy,
         deaths=tuple(run.deaths),
     )
