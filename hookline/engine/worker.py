@@ -162,7 +162,7 @@ class Worker:
     async def _claim_or_sleep(self, stop: asyncio.Event) -> None:
         if not await self._ready_to_claim():
             return
-        if await self._claim() <= FEW and not stop.is_set():
+        if await self._claim() <= FEW and self._slots.free > 0 and not stop.is_set():
             armed = await self._store.pipeline.arm()
             # Claim once more: publishers that committed before `arm` did not notify this worker.
             if not await self._claim() and not stop.is_set():

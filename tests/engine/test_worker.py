@@ -145,6 +145,18 @@ async def test_a_lane_at_its_limit_continues_as_soon_as_a_request_ends(scene: Sc
             await settled(scene.store, message_id)
 
 
+@pytest.mark.parametrize("slots", [1, 4])
+async def test_a_worker_whose_last_slots_a_small_claim_takes_continues_when_one_is_free(
+    scene: Scene, receiver: Receiver, slots: int
+) -> None:
+    """The wait for new work would not end when a request ends, only after `poll` seconds."""
+    await scene.endpoint(url=receiver.url)
+    receiver.behave(Behaviour(delay=0.01))
+    await scene.send(8 * slots)
+    async with working(scene.store, slots=slots, share=slots, app_share=1.0, poll=10 * PATIENCE):
+        await receiver.arrived(8 * slots)
+
+
 async def test_a_few_free_slots_are_used_although_outcomes_keep_coming(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from hookline.model.deliveries import SlotBudgets
 from hookline.store import Store, StoreOptions
 from hookline.store.postgres import claim as claiming
 from tests.conftest import OpenStoreWith
@@ -57,6 +58,27 @@ async def test_any_number_of_workers_can_sleep_and_each_is_notified(scene: Scene
     await scene.send()
     await asyncio.wait_for(asyncio.gather(*waiting), SOON)
     assert len(await scene.claim()) == 1
+
+
+@pytest.mark.parametrize("age", [0, 1, 5, 3600])
+async def test_a_worker_that_is_about_to_sleep_finds_a_wake_token_of_any_age(scene: Scene, age: int) -> None:
+    """The time of a wake token is the start of its transaction, which may have taken long to commit."""
+    await scene.endpoint()
+    assert await scene.claim() == []
+    await scene.send()
+    await scene.raw.execute("UPDATE wake SET at = now() - make_interval(secs => $1), floor = at", float(age))
+    assert await scene.store.pipeline.arm()
+    assert len(await scene.claim()) == 1
+
+
+async def test_a_worker_that_is_about_to_sleep_learns_when_the_next_delivery_is_due(scene: Scene) -> None:
+    await scene.endpoint()
+    await scene.send()
+    [job] = await scene.claim()
+    await scene.record(factory.retry(job, after=300))
+    assert await scene.store.pipeline.arm()
+    batch = await scene.store.pipeline.claim(5, SlotBudgets(lane_limit=100))
+    assert (batch.jobs, batch.next_at) == ([], await scene.raw.value("SELECT at FROM wake"))
 
 
 @pytest.mark.parametrize("place", [0, 15, 16, MANY - 1])

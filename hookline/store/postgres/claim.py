@@ -333,11 +333,13 @@ class Claim:
         return after, None if again.rest_at is None else (lane.endpoint_no, max(again.rest_at, floor), floor)
 
     async def _nothing_due(self) -> ClaimBatch | None:
-        """Return an empty batch if no wake token after the watermark is due. This costs one statement, and a claim that
-        finds nothing costs five. A worker that is about to sleep mostly finds nothing."""
+        """Return an empty batch if no wake token is due. This costs one statement, and a claim that finds nothing costs
+        five. A worker that is about to sleep mostly finds nothing. If a full scan is slow now, only wake tokens after
+        the watermark count."""
+        since = _BEGINNING if self._may_scan_all() else self._watermark
 
         async def peek(connection: Connection) -> Any:
-            return await connection.fetchrow(self._sql["claim_peek"], self._watermark)
+            return await connection.fetchrow(self._sql["claim_peek"], since)
 
         row = await self._db.cached_plans(peek)
         if row["next_at"] is not None and row["next_at"] <= row["now"]:

@@ -191,7 +191,7 @@ FROM gone
 SELECT now() AS now, (SELECT min(at) FROM hookline.wake WHERE at > now() - interval '1 second') AS next_at
 
 -- name: claim_peek
--- The same from the watermark $1 on.
+-- The time of the earliest wake token, of those at or after $1.
 SELECT now() AS now, (SELECT min(at) FROM hookline.wake WHERE at >= $1::timestamptz) AS next_at
 
 -- name: release
