@@ -1,4 +1,4 @@
-"""White label: the operator's own name, colour and logo in the portal."""
+"""White label: the portal shows the name, colour and logo of the company that runs Hookline."""
 
 from __future__ import annotations
 

@@ -179,7 +179,8 @@ def _within_budget(case: _Case, wait: float, drawn: float, *, spends: bool = Tru
 
 
 def _last_call(case: _Case, drawn: float) -> Retry | Dead:
-    """Schedule one last attempt shortly before the time budget ends, because the backoff would end after it.
+    """Schedule one last attempt shortly before the time budget ends, because the backoff would last longer than the
+    time budget.
 
     The margin is the final part of the time budget: a tenth of `max_age`, but at most `LAST_CALL` seconds. The last
     attempt starts in the first half of the margin. If an attempt fails within the margin, give up, so that there is at

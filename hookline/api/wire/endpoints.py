@@ -112,7 +112,7 @@ class EndpointOut(EndpointBase, frozen=True, kw_only=True):
 
 
 def new_endpoint(given: Any) -> NewEndpoint:
-    """Return the new endpoint that a request describes. It may receive operational webhooks."""
+    """Return the new endpoint that a request describes. The routes of operational webhooks use this function too."""
     status = EndpointStatus.DISABLED if given.disabled else EndpointStatus.ACTIVE
     secrets = () if given.secret is None else (Secret(key=given.secret),)
     return NewEndpoint(**values(given, EndpointChange), status=status, secrets=secrets)

@@ -134,7 +134,7 @@ class _CallLimit:
             semaphore.release()
 
     async def _is_acquired(self, semaphore: Any) -> bool:
-        """Wait until the semaphore is free. Return False after the timeout."""
+        """Wait for the semaphore and take it. Return False if the timeout passes first."""
         if not self._is_async:
             return bool(semaphore.acquire(timeout=self._timeout))
         with suppress(TimeoutError):

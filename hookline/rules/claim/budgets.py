@@ -69,7 +69,8 @@ def large_bytes(job: LeasedDelivery) -> int:
 
 
 class _Pool:
-    """Slots that the lanes of all applications share. `max_bytes` limits their large payloads."""
+    """Slots that the lanes of all applications share. `max_bytes` limits the total size of their large
+    payloads in flight."""
 
     def __init__(self, total: int, max_bytes: int) -> None:
         self.total = total

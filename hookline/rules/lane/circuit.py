@@ -173,7 +173,7 @@ class _Step:
 
         Repeated short holds would fill the timeline. If the previous hold ended `SELDOM` ago or earlier, the new hold
         is always an event. Otherwise it is an event only if the previous hold has ended or ends within `A_MOMENT`, and
-        the new hold adds more than `A_MOMENT`.
+        `until` is more than `A_MOMENT` after both now and `held`.
         """
         if held <= self.now - SELDOM:
             return True

@@ -25,7 +25,7 @@ from hookline.model.states import Circuit
 from hookline.rules.lane.admission import effective_rate
 
 FLOOR = 1 / 60  # lowest pace in requests per second; an endpoint that complains at this rate counts as failing
-# Each raise adds at least this fraction of `pace_top`, the rate that was too high. No raise more than doubles the pace.
+# Each raise adds at least this fraction of `pace_top`, the rate that was too high, but never more than doubles the pace.
 GENTLE = 1 / 20
 WELL_ABOVE = 4.0  # the pace is removed when it reaches this multiple of the rate that was too high
 # An endpoint failed under load if its lane's rate was at least this multiple of the rate at which a recovery starts.

@@ -67,8 +67,9 @@ class Record:
             return await self._record_dead(result, wake)
 
     async def _record_dead(self, result: Result, wake: Collection[int]) -> RecordReport:
-        """Record the delivery as dead. If the database refuses this too, because rows of the delivery are damaged,
-        write nothing about this delivery and report it in `refused`, so that other deliveries are recorded."""
+        """Record the delivery as dead, because the database refused its result. If the database refuses this too,
+        because rows of the delivery are damaged, write nothing about this delivery and report it in `refused`, so
+        that other deliveries are recorded."""
         burial = buried(result, ids.mint(ids.ATTEMPT, result.job.claimed_at))
         try:
             return refused(result, await self._batch.write([burial], wake))
