@@ -1,4 +1,7 @@
-"""The only module that reads the time or makes random numbers. All other code gets both from here.
+"""The clocks and random number generators of the service. Other code gets the time and random numbers from here.
+
+There are exceptions. The module `secrets` makes keys, tokens and temporary file names. Schema validation measures CPU
+time with `time`. `receive/idempotency/hold.py` reads the monotonic clock itself.
 
 Schedules use the database's clock (`Store.now`), signatures the wall clock, and durations the monotonic clock.
 """

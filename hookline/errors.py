@@ -31,7 +31,7 @@ class InvalidInput(AboutField):
 
 
 class Forbidden(HooklineError):
-    """The caller may not do this action, on any object."""
+    """The caller is not allowed to do this action, whatever the object."""
 
 
 class NotFound(HooklineError):
@@ -103,8 +103,8 @@ class Busy(HooklineError):
 
 
 class StoreUnavailable(HooklineError):
-    """Hookline's database is not reachable. The caller does not know whether its change was saved, and may try
-    again."""
+    """Hookline's database is not reachable. The caller cannot know whether its change was saved. It can
+    try again."""
 
 
 class SourceUnavailable(HooklineError):

@@ -135,7 +135,7 @@ def _is_key(iterator: str, prefix: str | None) -> bool:
 def listing(
     found: Walk[T] | list[T], page: Page, shown: Callable[[T], S], key: Callable[[T], Any] = attrgetter("id")
 ) -> ListResponse[S]:
-    """Return one page of a listing, always in the listing's own order.
+    """Return one page of a listing. The rows have the same order whether the client pages forwards or backwards.
 
     `found` has one row more than the page shows, if another page follows.
 

@@ -82,7 +82,7 @@ def operation(
     - `-> X`: the JSON shape of a successful response. None is a 204 without a body.
     - The first line of the docstring is the summary in the OpenAPI document.
 
-    If `status` is a tuple, the first one is the default. The handler may set `call.status` to another one.
+    If `status` is a tuple, its first status is the default. The handler can set `call.status` to another one of them.
     """
     statuses = (status,) if isinstance(status, int) else status
 

@@ -14,7 +14,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command. The `try` includes the imports, because Ctrl-C often arrives while a short command imports."""
+    """Run the command. The `try` includes the imports, because Ctrl-C often arrives during the imports."""
     standard_streams.prepare()
     try:
         from hookline.cli.app import start

@@ -36,8 +36,8 @@ Exit codes: 0 done · 1 failed · 2 wrong usage, configuration or input · 3 not
 migrated · 5 conflict · 130 interrupted.
 """
 
-# Where each command or group is, and the first sentence of its help. `OnDemand` imports the module of the command that
-# runs and no other, because importing all of them takes half a second.
+# The module and the attribute of each command or group, and the first sentence of its help. `OnDemand` imports the
+# module of the command that runs and no other, because importing all of them takes half a second.
 COMMANDS = {
     "serve": ("serve:serve", "Run Hookline: API and dashboard, workers, or both."),
     "worker": ("serve:worker", "Run workers, which deliver and retry, without the API."),
@@ -87,7 +87,7 @@ COMMANDS = {
 
 
 class OnDemand(TyperGroup):
-    """The group of all commands. The list of commands in its help and shell completion import no command."""
+    """The group of all commands. Neither the list of commands in its help nor shell completion imports a command."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)

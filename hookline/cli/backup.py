@@ -138,7 +138,7 @@ def _check_source(file: Path, database: Path, *, force: bool) -> None:
 
 
 def _replaces(written: Path, file: Path, database: Path) -> bool:
-    """Return whether the file that the command writes exists, and must be replaced."""
+    """Return whether the file that the command will write exists already. Raise `InvalidInput` for unusable paths."""
     if not written.parent.is_dir():
         raise InvalidInput(f"the directory {written.parent} does not exist")
     if file.exists() and not file.is_file():
@@ -181,8 +181,9 @@ def _aside(database: Path) -> Path:
 
 
 def _forget_markers(found: Contents, settings: Config) -> None:
-    """Remove the marker files of applications' outboxes. They name rows that the restored database may not have, and
-    the application would delete these rows. The relay writes the files again."""
+    """Remove the marker files of applications' outboxes. The application deletes the rows up to the one that its
+    marker file names. The restored database may lack the messages of the newest of these rows, so the relay must find
+    the rows again. The relay also writes the marker files again."""
     for url in {*found.sources, *settings.outbox_urls}:
         path = sqlite_path(url)
         if path is not None:

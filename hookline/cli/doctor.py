@@ -104,7 +104,7 @@ async def doctor(
 
 
 async def _examine(*, reach: bool, repair: bool) -> AsyncIterator[Check]:
-    """Yield each check when it is done. Leave out checks that depend on one that failed."""
+    """Yield each check when it is done. Leave out each check that depends on a failed check."""
     try:
         config = existing_config()
     except ConfigError as error:  # StoreUnavailable (no database) is not caught: the exit code is 4

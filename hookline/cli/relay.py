@@ -112,7 +112,8 @@ async def _each(config: Config, store: Store, urls: Sequence[str], stop: asyncio
 
 
 async def _emptied(outbox: Outbox, stop: asyncio.Event) -> RelayReport:
-    """Relay until no row has come for `QUIET` seconds. A file that was just written to cannot always be read at once."""
+    """Relay until no row has come for `QUIET` seconds. One empty read is not enough, because a SQLite file that was
+    just written to cannot always be read at once."""
     total, quiet_at = RelayReport(), clock.monotonic() + QUIET
     while not stop.is_set():
         report = await outbox.move(BATCH)

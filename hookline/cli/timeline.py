@@ -30,8 +30,8 @@ _LABEL = 10  # characters before a bar, for its name
 
 K = LaneEventKind
 
-# If several states fall on one character, the one that comes last in this order is drawn. So a short outage is visible
-# in a long window.
+# If several states fall on one character of a bar, the bar shows the state that comes last in this dict. So a short
+# outage is visible in a long window.
 MARKS = {
     "closed": "─",
     "active": "─",
@@ -46,7 +46,8 @@ PROBE = "╵"  # marks a probe; the circuit is half-open only while the probe ru
 
 
 class Aspect(Struct, frozen=True):
-    """One bar: circuit, status or pace. `usual` is the state without any event. `begins` maps events to new states."""
+    """One bar: circuit, status or pace. `usual` is the state before the first event. `begins` has the state that each
+    kind of event begins."""
 
     name: str
     usual: str
@@ -210,7 +211,8 @@ def probes(events: Iterable[LaneEvent], start: datetime, end: datetime, width: i
 
 
 def bands(events: Sequence[LaneEvent], start: datetime, end: datetime, width: int) -> list[tuple[str, str]]:
-    """Return each bar with its name, and a legend. Status and pace are left out if they never changed."""
+    """Return each bar with its name, and a legend. Status and pace are left out if they had
+    their usual state during the whole window."""
     shown: list[tuple[str, str]] = []
     seen: set[str] = set()
     for aspect in ASPECTS:

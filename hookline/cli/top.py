@@ -120,7 +120,8 @@ def _keys(done: asyncio.Event) -> Iterator[None]:
 
 
 class PulseReader:
-    """Reads the pulses of all processes. It keeps the pulses of the last five minutes, and reads only newer ones."""
+    """Reads the pulses of all processes. It keeps the pulses of the last five minutes. Each update reads only newer
+    pulses and, because of `_LATE`, the newest known ones once more."""
 
     def __init__(self, store: Store, database: str) -> None:
         self._store = store

@@ -1,5 +1,5 @@
-"""Loads the configuration of a process. On SQLite, the first start creates a file with the secrets that are not
-set."""
+"""Loads the configuration of a process. On SQLite, the first start creates a file with new secrets, unless the
+environment sets all of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def load(environ: Mapping[str, str]) -> Config:
 
 
 def keys_file(database: Path) -> Path:
-    """Return the path of the file that holds the secrets of a SQLite deployment, unless the environment has them."""
+    """Return the path of the file with the secrets of a SQLite deployment. A secret in the environment takes
+    precedence over the one in this file."""
     return Path(f"{database}.keys")
 
 

@@ -101,7 +101,8 @@ def below(*words: str | None) -> Safe | None:
 def ident(text: str, *, href: str | None = None, most: int = 34) -> Safe:
     """Show an id or a URL in monospace, shortened in the middle, with a button that copies it.
 
-    A text with invisible characters gets no button: pasted into a terminal, they could run a command.
+    A text with invisible characters gets no button: such characters could run a command if somebody pastes the text
+    into a terminal.
     """
     shown = cut(text, most)
     breakable = join(*(part if at == 0 else join("/", tag("wbr"), part) for at, part in enumerate(shown.split("/"))))
@@ -353,7 +354,8 @@ def chooser(
     hint: str = "",
     error: str | None = None,
 ) -> Safe:
-    """Return a drop-down list, or a text field with suggestions if there are `more` options than `options` has.
+    """Return a drop-down list of `options`. If `options` is incomplete (`more`), or if there is an `error`, return a
+    text field with suggestions instead.
 
     `nothing` is the text of the empty option. `hint` is shown beside the text field.
     """

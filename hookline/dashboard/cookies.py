@@ -1,4 +1,5 @@
-"""Cookies of the pages. Scripts cannot read them, and cookies set over TLS are never sent without TLS.
+"""Cookies of the dashboard and the portal. Scripts cannot read them, and cookies set over TLS are never sent without
+TLS.
 
 The cookies of the portal have other names than those of the dashboard. If other sites may show the portal in a frame,
 browsers also send its cookies in these frames, partitioned by site. All other cookies are `SameSite=Lax`: from another
@@ -51,7 +52,11 @@ class Cookies:
         return f"{'__Host-' if self.secure(request) else ''}hookline_{'portal_' if portal else ''}{name}"
 
     def secure(self, request: Request) -> bool:
-        """Return whether the browser uses TLS, even if a proxy terminates TLS and does not forward the scheme."""
+        """Return whether the browser uses TLS.
+
+        A proxy may terminate TLS and not forward the scheme. So a request also counts as TLS if the public URL is
+        https and has the host of the request.
+        """
         if request.url.scheme == "https":
             return True
         return self._public.scheme == "https" and request.headers.get("host", "").lower() == self._public.netloc.lower()

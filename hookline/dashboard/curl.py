@@ -1,8 +1,8 @@
 """Turns a request into a curl command for bash, zsh and any POSIX shell.
 
 The command contains only printable characters and line feeds. A terminal would interpret other characters during the
-paste: a tab completes a word, and an escape can end the paste. If the body has such bytes, `printf` writes it into a
-pipe.
+paste: a tab completes a word, and an escape can end the paste. If a quoted argument cannot contain the
+body (see `_quotable`), `printf` writes the body into a pipe.
 """
 
 from __future__ import annotations

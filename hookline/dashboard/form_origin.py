@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 
 
 def is_own_page(headers: Mapping[str, str], public_url: str | None) -> bool:
-    """Return whether a page of this server sent the form, according to headers that only browsers can set.
+    """Return whether a page of this server sent the form, according to headers that the browser sets and that
+    scripts in a page cannot change.
 
     Without these headers the result is True, because the form's CSRF token is checked too.
     """
@@ -17,8 +18,8 @@ def is_own_page(headers: Mapping[str, str], public_url: str | None) -> bool:
     origin = headers.get("origin")
     if origin is None:
         return True
-    # Both schemes are accepted: a proxy that terminates TLS may not forward the scheme. The origin of a sandboxed
-    # frame is `null`, which is refused.
+    # Both schemes are accepted, because some proxies that terminate TLS do not forward the scheme. The origin of a
+    # sandboxed frame is `null`, which is refused.
     hosts = _own_hosts(headers, public_url)
     return origin in {f"{scheme}://{host.lower()}" for scheme in ("https", "http") for host in hosts}
 

@@ -29,7 +29,7 @@ class Page(Struct, frozen=True, kw_only=True):
     refresh: float | None = 3.0  # seconds between two updates of the live parts; None: the page never updates
 
     def update_interval(self, context: PageContext) -> float | None:
-        """Return the seconds between two updates. None: the page has no live parts, or it never updates."""
+        """Return the seconds between two updates. Return None if the page has no live parts or `refresh` is None."""
         return self.refresh if context.regions else None
 
 

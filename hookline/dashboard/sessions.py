@@ -139,8 +139,9 @@ class Sessions:
 
     async def _show(self, request: Request, *, portal: bool) -> Response:
         if not portal and form_origin.framed(request.headers):
-            # Operators cannot sign in inside a frame. A portal link leads to this page, too, and may be opened in a
-            # frame. So redirect to the portal's sign-in page. The browser keeps the link's fragment, which has the key.
+            # Operators cannot sign in inside a frame. But a portal link may lead to this page too, and may be opened
+            # in a frame. So redirect a frame to the portal's sign-in page. The browser keeps the link's fragment,
+            # which has the key.
             return RedirectResponse(f"{PORTAL}/login", 303, headers())
         asked = SignInForm(
             onward=form_origin.local_path(request.query_params.get("next", "")) or "",
@@ -190,7 +191,7 @@ class Sessions:
         return await self._sign_in.by_password(form.text("name"), form.whole("password"), address, mark)
 
     async def _question(self, request: Request, form: Form, signed_in: SignedIn, *, portal: bool) -> str | None:
-        """Return a question if a link would switch the visitor to another portal.
+        """Return a question for the visitor if the link may switch them to another portal.
 
         Only a click on the button may switch the portal. In a frame no question is needed: only the configured sites
         can show a portal in a frame.
@@ -242,8 +243,8 @@ class Sessions:
     async def _form(self, request: Request) -> Form:
         """Read a form that a page of this server sent.
 
-        Browsers send a form of another site without the session cookie. Such a form is refused, so that no site can
-        sign a visitor out.
+        Browsers send a form of another site without the session cookie, so such a form could not end the session. But
+        the answer to a sign-out also deletes the cookie. Forms of other sites are therefore refused.
         """
         form = Form.read(await body.read(request, limit=MAX_FORM, seconds=self._services.body_time))
         self._check_origin(request)

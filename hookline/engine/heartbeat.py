@@ -38,7 +38,7 @@ class Heartbeat:
             wait = (self._every if self._store.writable else min(FIRST, self._every)) * self._chance.uniform(0.9, 1.0)
 
     async def beat(self) -> None:
-        """Write one heartbeat. It never raises, because deliveries must go on if it fails."""
+        """Write one heartbeat. This never raises: deliveries must go on if the write fails."""
         pulser = self._pulser
         try:
             pulse = pulser.pulse(clock.wall())

@@ -3,8 +3,8 @@ before.
 
 Messages that arrive during a commit join the next one. So the group grows with the load, and a single caller does not
 wait. A batch that a caller sends is a transaction of its own. If several requests have the same idempotency key, only
-the first one goes to the store. The others, its twins, wait here without a database connection and get the same
-answer.
+the first one goes to the store. The others, its twins, wait here without a database connection. A twin with the
+same body gets the same answer.
 """
 
 from __future__ import annotations
@@ -114,7 +114,8 @@ class GroupCommit:
         self._waiting.setdefault(given.app_no, deque()).append(waiting)
         if self._free:
             self._free -= 1
-            # In a context of its own, because it works for other callers too.
+            # The task also commits messages of other callers. So it must not inherit the context variables of this
+            # caller.
             task = asyncio.create_task(self._commit_groups(), context=Context())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -153,7 +154,8 @@ class GroupCommit:
         return group
 
     def _take(self, app_no: int, queue: deque[_Waiting]) -> _Waiting:
-        """Remove the first request of an application. The application's other requests go to the end of the line."""
+        """Remove the first request of an application. An application that has more requests moves
+        behind all other applications."""
         first = queue.popleft()
         del self._waiting[app_no]
         if queue:
@@ -222,7 +224,8 @@ class GroupCommit:
 def _twins_result(first: _Given, result: _Result | Exception, twin: _Given) -> _Result | Exception | None:
     """Return the result of `twin`, which has the same idempotency key as `first`, from the result of `first`.
 
-    Return None if `first` was not accepted and `twin` has another body. The caller must then try `twin` itself.
+    Return None if `first` was refused and `twin` has another body. `twin` must then be added to the queue. If the
+    store was unavailable, `twin` gets the same error as `first`, whatever its body.
     """
     same = first.idempotency_body == twin.idempotency_body
     if isinstance(result, StoreUnavailable):

@@ -83,8 +83,8 @@ class Recorder:
         self._added.set()
 
     def abandon(self) -> int:
-        """Drop the outcomes that could not be written, and return their number. The leases expire and deliveries are
-        retried."""
+        """Drop the results and the unsent deliveries that could not be written, and return how many they are. The
+        leases of these deliveries expire, and the deliveries are retried."""
         count, lost = self.waiting, tuple(result.attempt_id for result in self._results)
         self._show(self._results, RecordReport(recorded=0, stale=len(lost), lost=lost))
         self._results.clear()

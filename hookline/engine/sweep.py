@@ -89,8 +89,8 @@ class Sweeper:
                 self._due[index] = monotonic()
 
     async def _leases(self) -> SweepReport | None:
-        """Return lost leases. While the database was not reachable, workers could not record outcomes: they get the
-        length of one lease to do so."""
+        """Put deliveries with an expired lease back into their lanes. While the database was not reachable, workers
+        could not record outcomes. So after an outage, they get the length of one lease to do so."""
         overdue = self._outage.lease_overdue(self._settings.lease)
         return None if overdue is None else await self._store.upkeep.sweep_leases(BATCH, overdue=overdue)
 

@@ -76,8 +76,8 @@ class TaskRunner:
         return task is not None
 
     async def _failed(self, task_id: str, failures: int, error: Exception) -> None:
-        """Retry a failed step later, because the reason may be a lost race. After `TRIES` failures the task itself
-        fails."""
+        """Retry a failed step later, because the cause may be a conflict with another process. After `TRIES` failures
+        the task itself fails."""
         log.error("task_step_failed", task=task_id, failures=failures, exc_info=error)
         if failures < TRIES:
             self._failing[task_id] = (failures, monotonic() + FIRST_PAUSE * 2.0 ** (failures - 1))

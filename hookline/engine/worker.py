@@ -239,8 +239,9 @@ class Worker:
     def _sleep_for(self, armed: bool) -> float:
         """Return how many seconds to sleep: until the next wake token is due.
 
-        A worker that lost the race for the last wake tokens sleeps a little longer. Otherwise all workers would wake
-        for each request of a throttled lane, and would slow down the worker that got the wake token.
+        If a worker woke for a wake token and another worker took it first, the worker sleeps a little longer the next
+        time. Otherwise all workers would wake for each request of a throttled lane, and would slow down the worker
+        that got the wake token.
         """
         longest = self._settings.poll if armed else UNARMED_POLL
         if self._next_in is None or self._next_in >= longest:
@@ -339,8 +340,8 @@ class Worker:
         return sent.error is None or (self._stopping and sent.error is ErrorKind.NETWORK)
 
     def _may_resend(self, attempt: InFlight, sent: Sent) -> bool:
-        """Return whether to send the request again at once. An endpoint whose lane is not healthy gets no second
-        request."""
+        """Return whether to send the request again at once. No request is sent again if its
+        lane has a limit or a circuit that is not closed (`counted`)."""
         if not sent.untouched or attempt.resent or attempt.job.counted or self._stopping:
             return False
         return sent.error in _RETRIED_AT_ONCE
@@ -399,7 +400,7 @@ class Worker:
 
 
 def _without_large_payload(job: LeasedDelivery) -> LeasedDelivery:
-    """Cut off a large payload, because results may wait in memory for a long time while the database is away. The
+    """Cut off a large payload, because results may wait in memory for a long time while the database is down. The
     attempt log shows only the beginning."""
     return replace(job, payload=job.payload[:LARGE]) if len(job.payload) > LARGE else job
 

@@ -1,4 +1,4 @@
-"""Attempts per minute by outcome: delivered, retried, dead.
+"""Numbers of attempts by time interval and outcome: delivered, retried, dead.
 
 The store has one row per endpoint and time interval, and one row per application and time interval. A chart reads one
 row for each of its points.

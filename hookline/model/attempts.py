@@ -22,7 +22,8 @@ class Timing(Struct, frozen=True, kw_only=True):
 
 
 class Sent(Struct, frozen=True, kw_only=True):
-    """The result of one HTTP request: either `status` or `error` is set."""
+    """The result of one HTTP request: either `status` or `error` is set. If the request was not started, both are
+    None."""
 
     status: int | None = None
     error: ErrorKind | None = None

@@ -65,8 +65,9 @@ _TIMES = ("accepted_at", "expires_at", "claimed_at", "lease_until", "due_at")
 
 
 def unleased(at: datetime, **given: Any) -> LeasedDelivery:
-    """Return a delivery that no worker has leased, to make or judge a request as a worker would at this time. Fields
-    that are not given are 0, or `at`."""
+    """Return a `LeasedDelivery` that no worker has leased. The caller uses it to build or judge a request in the same
+    way as a worker. Times that are not given are `at`. Other fields that are not given are 0, False or their
+    default."""
     zeros = dict.fromkeys(("delivery_id", "claim", "app_no", "endpoint_no", "revision", "epoch", "trigger"), 0)
     flags = {"counted": False, "probe": False}
     return LeasedDelivery(**{**zeros, **flags, **dict.fromkeys(_TIMES, at), **given})
@@ -89,7 +90,8 @@ class SlotBudgets(Struct, frozen=True, kw_only=True):
     held_by_lane: Mapping[int, int] = {}  # requests in flight, by endpoint
     app_part: float = 1.0  # maximum part of a pool that one application may hold, from 0 to 1; 1 is no limit
     held_by_app: Mapping[int, int] = {}  # requests in flight to endpoints that answer, by application
-    # Endpoints that answer, each with the maximum number of slots that its lane may hold. None: all, with `lane_limit`.
+    # Endpoints that answer, each with the maximum number of slots that its lane may hold. None: every endpoint counts
+    # as one that answers, and each lane may hold `lane_limit` slots.
     windows: Mapping[int, int] | None = None
     silent_windows: Mapping[int, int] = {}  # the same for endpoints that do not answer
     first_window: int = 1  # the same for an endpoint of which the worker knows nothing; it counts as silent

@@ -12,7 +12,7 @@ S = TypeVar("S", bound=Struct)
 def fill(shape: type[S], *found: object, **others: Any) -> S:
     """Return a struct. Each of its fields gets the attribute of the same name from an object of `found`.
 
-    If several objects have the attribute, the first object counts. `others` has the values of the remaining fields.
+    If several objects have the attribute, the first object counts. `others` has further values, which take precedence.
     """
     same: dict[str, Any] = {}
     for each in reversed(found):

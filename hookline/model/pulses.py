@@ -104,6 +104,7 @@ def _sum(one: object, other: object) -> object:
 def most_failing(
     endpoints: dict[int, list[int]], limit: int = MAX_ENDPOINTS, *, healthy: bool = False
 ) -> dict[int, list[int]]:
-    """Return the endpoints with the most failures. With `healthy`, endpoints without failures may be included."""
+    """Return up to `limit` endpoints, those with the most failures first. Endpoints without failures are included only
+    with `healthy`."""
     failing = [(failed, no) for no, (_, failed) in endpoints.items() if failed or healthy]
     return {no: endpoints[no] for _, no in sorted(failing, reverse=True)[:limit]}

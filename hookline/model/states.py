@@ -34,7 +34,7 @@ MOVES: dict[DeliveryState, frozenset[DeliveryState]] = {
 }
 
 OPEN = frozenset({S.QUEUED, S.PENDING, S.SCHEDULED, S.DELIVERING})
-# At most one delivery per endpoint and ordering key is in one of these states.
+# Of the deliveries of one queue (one ordering key at one endpoint), at most one is in one of these states.
 ACTIVE = frozenset({S.PENDING, S.SCHEDULED, S.DELIVERING})
 WAITING = frozenset({S.PENDING, S.SCHEDULED})
 

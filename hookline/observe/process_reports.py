@@ -1,7 +1,8 @@
 """Metrics of several worker processes, added up by their supervisor.
 
 Each process writes its counters to a file of its own about once a second. When a process ends, the supervisor keeps
-its last report, so that a sum never decreases. Events after the last report are lost.
+its last report, so that a sum never decreases. The sum lacks
+what the process counted after its last report.
 """
 
 from __future__ import annotations

@@ -97,8 +97,8 @@ def of_attempt(message: Context, job: LeasedDelivery) -> Context:
 
 
 def _derived(size: int, *parts: str | int) -> int:
-    """Derive an id from `parts`. They must include the message id. Two deployments may have spans in one trace,
-    and their delivery ids and claim tokens may be equal."""
+    """Derive an id from `parts`. They must include the message id, because two deployments can have spans in the
+    same trace, with equal delivery ids and claim tokens."""
     text = ":".join(map(str, parts)).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=size).digest()) or 1
 

@@ -25,8 +25,8 @@ SHARE = 0.1  # largest part of the time that may be spent waiting for a slow rea
 class StderrWriter:
     def __init__(self) -> None:
         self._lost = 0  # lines dropped since the reader stopped
-        # Seconds that the next write may wait for room in the pipe. Waiting uses them up. Time that passes between two
-        # writes adds `SHARE` of itself, up to `PATIENCE`.
+        # Maximum seconds that the next write waits for room in the pipe. Each wait lowers this value by its duration.
+        # The time between two waits, multiplied by `SHARE`, is added to the value, up to `PATIENCE`.
         self._patience = PATIENCE
         self._checked_at = clock.monotonic()
 

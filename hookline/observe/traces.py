@@ -35,7 +35,7 @@ class Traces:
     def accept(self, trace: str | None) -> Accept:
         """Begin the span of a request that publishes messages, in the caller's trace or a new one.
 
-        If a new trace is not sampled, the messages store that decision. Otherwise a worker would decide again.
+        If a new trace is not sampled, the messages store that decision, so that no worker decides again.
         """
         parent = spans.read(trace) or Context(trace_id=quick_chance.getrandbits(128) or 1, span_id=0)
         sampled = self._sampled(parent)

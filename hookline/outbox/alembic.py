@@ -59,7 +59,8 @@ class DropHooklineOutbox(_OutboxOperation):
 def _run(operations: Operations, operation: _OutboxOperation) -> None:
     """Change the database, or print the statements in offline mode.
 
-    They are printed as they are. Alembic's `execute` would take each `:name` in them for a parameter.
+    The statements are printed without `execute`, because Alembic's `execute` would read each `:name` in them as a
+    parameter.
     """
     context = operations.get_context()
     change, statements = _CHANGES[operation.name]

@@ -63,7 +63,8 @@ def create_table(conn: Any) -> None:
     """Set up the outbox in the open transaction of any connection that `publish` takes. Nothing is committed.
 
     If a PostgreSQL database already has an outbox of this version or a newer one, change nothing. Another role may own
-    that outbox, for example the role that installed Hookline in the database. Then this role has no right to change it.
+    that outbox, for example the role that installed Hookline in the database. The role of `conn` then has no right to
+    change the outbox.
     """
     run_sync(_create(adapters.of(conn)))
 

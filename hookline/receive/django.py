@@ -40,7 +40,8 @@ def verified(
         return core.verify(settings, incoming(settings, request, headers))
 
     def decorate(view: Handler) -> Handler:
-        """Return an async function for an async view only, because Django awaits only async functions."""
+        """Return an async function for an async view, and a plain function for any other view. Django awaits only
+        async functions."""
         is_async = inspect.iscoroutinefunction(view)
         return handlers.decorated(view, webhook_of, to_django, run=view, is_async=is_async)
 

@@ -39,7 +39,7 @@ def verified(
     verifier: Verifier, *, url: Address | None = None, max_body: int = MAX_BODY
 ) -> Callable[[Handler], Handler]:
     """Make a decorator for an endpoint. A request with a wrong signature gets 401, as problem+json, and does not reach
-    the endpoint. If the route is a decorator too, put this one below it."""
+    the endpoint. If the route is also a decorator, put `verified` below it."""
     settings = handlers.rules(verifier, url, max_body)
 
     async def webhook_among(args: tuple[Any, ...]) -> Webhook:

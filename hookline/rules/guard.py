@@ -237,7 +237,8 @@ class Guard:
         elif tails & _METADATA_NAMES:
             allowed = _METADATA in self._allow_v4
         elif tails & _PRIVATE_NAMES or len(labels) == 1:
-            # The address of the name may be in any of the allowed networks. It is checked at every connect.
+            # If any network is allowed, accept the name: its address may be in that network. `allows` checks the
+            # address at every connect.
             allowed = self._opens_any
         else:
             return

@@ -27,8 +27,8 @@ AT_ONCE = 1.0  # seconds; a shorter Retry-After, such as 0 or a time in the past
 # seconds before it.
 LAST_CALL = 60.0
 # After a broken connection, or after a crash of the sender, nobody knows whether the request arrived. Such an attempt
-# does not count while the delivery has fewer attempts that do not count. So a request that always crashes the sender
-# uses up its attempts in the end.
+# does not count, unless the delivery already has this many attempts that did not count. So a request that always
+# crashes the sender uses up its attempts in the end.
 MAX_UNCOUNTED = 5
 
 _FAR = 10 * 365 * 86400.0  # longest delay in seconds; a longer one might overflow a datetime
@@ -147,8 +147,8 @@ def _retry_at_once(case: _Case, *, spends: bool) -> Verdict:
 
 
 def _retry_interrupted(case: _Case) -> Verdict:
-    """Retry after the backoff. If the request crashes the sender, an immediate retry would disturb other requests at
-    once again."""
+    """Retry after the backoff. If this request made the sender crash, an immediate retry would crash it again, and
+    interrupt the other requests in flight."""
     if not case.may_be_uncounted():
         return _retry(case, None)
     verdict = _back_off(case, None)
@@ -179,8 +179,8 @@ def _within_budget(case: _Case, wait: float, drawn: float, *, spends: bool = Tru
 
 
 def _last_call(case: _Case, drawn: float) -> Retry | Dead:
-    """Schedule one last attempt shortly before the time budget ends, because the backoff would last longer than the
-    time budget.
+    """Schedule one last attempt shortly before the time budget ends, because the wait before the next attempt would
+    end after the time budget.
 
     The margin is the final part of the time budget: a tenth of `max_age`, but at most `LAST_CALL` seconds. The last
     attempt starts in the first half of the margin. If an attempt fails within the margin, give up, so that there is at

@@ -18,8 +18,9 @@ def overdue(periods: Sequence[Period], *, now: float, grace: float) -> float | N
     """Return how many seconds ago a lease must have ended to count as lost. None: no lease counts as lost yet.
 
     While the database is unavailable, live workers cannot record their outcomes. So after an outage, they get `grace`
-    seconds with an available database. If the database fails again and again, these seconds are added up, so that the
-    wait has an end. `periods` are those since this process started, oldest first, and the last one lasts until now.
+    seconds with an available database. If the database fails again and again, the seconds of its available periods are
+    added up, so that the sweep does not wait forever. `periods` are those since this process started, oldest first,
+    and the last one lasts until now.
     """
     if len(periods) == 1 or periods[-1].seconds >= grace:
         return 0.0

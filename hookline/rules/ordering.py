@@ -10,13 +10,13 @@ rows to a queue. Record, claim and sweep remove rows. Resolve and retention remo
 claim reads these wake tokens to find the queues that it must check.
 
 No delivery is forgotten, even if two transactions do not see each other. Example: ingest adds row Q while record ends
-H, the last active delivery. Each commits with a wake token. The claim that consumes the wake token of the later commit
-sees both commits: Q exists and H has ended, so Q is promoted. A claim between the two commits promotes nothing, but
-the second wake token still follows. Two claims on one lane run one after the other because of the lane's lock, and each
-takes its snapshot under the lock. As a last protection, a unique index refuses a second active delivery in a queue, and
-the search for stuck lanes finds a queue without an active delivery.
+H, the active delivery of the same queue. Each commits with a wake token. The claim that consumes the wake token of the
+later commit sees both commits: Q exists and H has ended, so Q is promoted. A claim between the two commits promotes
+nothing, but the second wake token still follows. Two claims on one lane run one after the other because of the lane's
+lock, and each takes its snapshot under the lock. As a last protection, a unique index refuses a second active delivery
+in a queue, and the search for stuck lanes finds a queue without an active delivery.
 
-If the requests of two messages overlap in time, their order is not defined.
+If the requests that publish two messages overlap in time, the order of these messages is not defined.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ def queue_of(ordering: Ordering, key: str | None) -> str | None:
 
 
 def written(keys: Iterable[str | None]) -> str | None:
-    """Encode ordering keys for a wake token, or return None if all are None. A comma can join two encoded texts."""
+    """Encode ordering keys for a wake token, or return None if all are None.
+
+    `read` can also decode several encoded texts that are joined by commas.
+    """
     named = dict.fromkeys(key for key in keys if key is not None)
     return msgspec.json.encode(list(named)).decode()[1:-1] if named else None
 

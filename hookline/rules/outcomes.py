@@ -77,8 +77,11 @@ def moves_lane(result: Result) -> bool:
 
 
 def dying_endpoints(results: Iterable[Result]) -> set[int]:
-    """Return the endpoints that got a dead letter which counts towards a pause. A time budget can end
-    although the endpoint did nothing wrong, so such dead letters do not count."""
+    """Return the endpoints that got a dead letter which counts towards a pause.
+
+    Dead letters with a reason in `NOT_COUNTED` do not count. For example, a time budget can end although the endpoint
+    did nothing wrong.
+    """
     return {
         result.job.endpoint_no
         for result in results

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-# A smaller difference is ignored. After a failover, the clock of the other server may be slightly behind.
+# If the clock is behind by at most this much, it does not count as set back. After a failover, the clock of the other
+# server may be slightly behind.
 TOLERANCE = timedelta(seconds=1)
 
 
@@ -30,10 +31,11 @@ def set_back(seen: datetime, now: datetime) -> timedelta:
 
 
 def rebased(at: datetime, *, reckoned: datetime | None, now: datetime) -> datetime:
-    """Convert a time that a worker computed to the database's clock, which shows `now`.
+    """Convert `at`, a time that a worker computed, to the database's clock, which shows `now`.
 
-    `reckoned` is the worker's estimate of the database's time. The two differ if the clock was set back while the
-    worker's request ran.
+    `reckoned` is the worker's estimate of the database's time. If the clock was set back while the worker's request
+    ran, `reckoned` is later than `now`, and `at` is moved back by the difference. If `reckoned` is None, `at` is not
+    changed.
     """
     if reckoned is None:
         return at

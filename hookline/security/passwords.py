@@ -80,7 +80,7 @@ def matches(password: str, kept: str | None) -> bool:
 
 
 def _key(password: str, salt: bytes, cost: _Cost) -> bytes:
-    # Some keyboards send a character such as é as one code point, others as two. Both must give the same password.
+    # Some keyboards send a character such as é as one code point, others as two. Both must give the same key.
     raw = unicodedata.normalize("NFKC", password).encode("utf-8", "surrogatepass")
     return hashlib.scrypt(raw, salt=salt, n=2**cost.n, r=cost.r, p=cost.p, maxmem=cost.memory, dklen=_KEY)
 

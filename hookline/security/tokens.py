@@ -184,8 +184,8 @@ def _for_portal(claims: _Claims) -> bool:
     """Return whether an application's token is for the portal.
 
     The claim `portal` says this. A token without the claim is for the portal in two cases. First, a Svix server issued
-    it: such a server makes tokens for applications only for its portal. Second, Hookline issued it for a week at most,
-    as earlier releases did for the portal.
+    it: such a server makes tokens for applications only for its portal. Second, Hookline issued it
+    with a lifetime of at most a week, as earlier releases did for the portal.
     """
     if claims.portal is not None:
         return claims.portal
@@ -194,8 +194,8 @@ def _for_portal(claims: _Claims) -> bool:
 
 
 def hashed(token: str) -> bytes:
-    """Return the hash that identifies a revoked token. It covers only the signed part: a signature has several
-    spellings."""
+    """Return the hash that identifies a revoked token. It covers only the signed part, because the same signature
+    can be written in several ways."""
     return hashlib.sha256(token.rpartition(".")[0].encode()).digest()
 
 

@@ -6,7 +6,7 @@ the version, the key id and a name: the id of the value's row, for some columns 
 or column, or that names another key, does not open.
 
 The first key seals, and every key opens. To rotate keys, put the new key first, run `hookline reseal`, and then remove
-the old key.
+the old key. With several processes, first add the new key behind the old one in every process.
 """
 
 from __future__ import annotations

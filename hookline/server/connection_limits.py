@@ -2,7 +2,7 @@
 
 If there are too many connections, the server does the first of these that is possible:
 - close the connection that has been idle longest;
-- refuse the request whose client has left the body unfinished for the longest time;
+- refuse the request with an incomplete body whose client has sent nothing for the longest time;
 - abort the connection whose response has waited longest for its client to read it.
 
 If the connections hold too much memory, those whose response has waited longest are aborted.
@@ -33,7 +33,7 @@ PER_ADDRESS = 1024
 MAX_HELD = 256 * 1024 * 1024  # bytes in memory for the connections of one listener
 HELD_PER_ADDRESS = MAX_HELD // 4
 # To make room for a new connection, the server ends an idle connection, or else one whose request body is
-# incomplete. It tries at most this many of each kind.
+# incomplete. It tries at most this many of each of these two kinds.
 MAX_TRIED = 16
 LOG_EVERY = 60.0  # minimum seconds between two `connections_full` log lines
 

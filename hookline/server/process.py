@@ -166,8 +166,8 @@ def worker_settings(config: Config) -> WorkerSettings:
 
 
 def silent_slots(config: Config, files: int) -> int:
-    """Return the slots for endpoints that do not answer. Each needs a file, and most files are for the other slots: one
-    for each request, and two for each connection that is kept open."""
+    """Return the number of slots for endpoints that do not answer. Each of these slots needs one file descriptor. Each
+    other slot needs three: one for its request, and two for idle connections that are kept open."""
     return max(MIN_SILENT_SLOTS, min(config.silent_concurrency, files - 3 * config.concurrency - SPARE_FILES))
 
 

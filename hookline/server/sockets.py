@@ -58,9 +58,9 @@ def is_local(listener: socket.socket) -> bool:
 def stop_on_signals() -> Iterator[asyncio.Event]:
     """Yield an event that SIGINT, SIGTERM or SIGHUP sets. A second SIGINT ends the process at once.
 
-    Further SIGTERMs and SIGHUPs change nothing, because one stop often sends several. systemd signals the whole
-    process group, and the supervisor then signals its workers. When a terminal closes, the kernel and the shell both
-    send SIGHUP. SIGHUP is ignored if the process was started with `nohup`.
+    Further SIGTERMs and SIGHUPs change nothing, because a process often gets several when it is stopped once. systemd
+    signals the whole process group, and the supervisor then signals its workers. When a terminal closes, the kernel
+    and the shell both send SIGHUP. SIGHUP is ignored if the process was started with `nohup`.
     """
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     numbers = [signal.SIGINT, signal.SIGTERM]

@@ -96,11 +96,11 @@ class Supervisor(Struct, frozen=True):
         return ended.result()
 
     async def _replace(self, child: asyncio.subprocess.Process, ended: asyncio.Task[int]) -> None:
-        """Kill a stuck process, because it can finish nothing. Its deliveries are retried after their leases
+        """Kill a stuck process, because it cannot finish its work. Its deliveries are retried after their leases
         expire."""
         with suppress(ProcessLookupError):
-            # Kill before logging. Both processes write to the same standard error. If the child is stuck because that
-            # pipe is full, the log line waits too.
+            # Kill before logging. The supervisor and the child write to the same standard error. If the child is stuck
+            # because that pipe is full, the log line would have to wait too.
             child.kill()
         log.error("worker_process_stuck", pid=child.pid, missed_beats=self.max_missed)
         await ended
@@ -139,8 +139,8 @@ def _has_heartbeat(connection: socket.socket) -> bool:
 
 @contextmanager
 def gathered_reports(config: Config, processes: int) -> Iterator[ProcessReports | None]:
-    """Make the directory in which the child processes write their reports. Yield None if there are no child
-    processes."""
+    """Make a directory in which the child processes write their reports, and yield the `ProcessReports` that reads
+    it. Yield None if there are no child processes."""
     if processes == 1:
         yield None
         return

@@ -1,4 +1,5 @@
-"""Connects a worker process to the supervisor that started it: heartbeats, reports of counters, the supervisor's end.
+"""Connects a worker process to the supervisor that started it: heartbeats, reports of counters, and the stop
+when the supervisor has ended.
 
 The standard input of the worker is a socket from the supervisor. The worker sends heartbeats through it, so that the
 supervisor notices a stuck worker. The worker ends when the socket is closed. This module imports no web server, so

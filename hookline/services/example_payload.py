@@ -1,6 +1,6 @@
 """Make a test payload: the example in the event type's newest schema, or one generated from that schema.
 
-Pure functions. Schemas are untrusted: they may refer to themselves, and their examples may be large and repeated.
+Pure functions. Schemas are untrusted: they may refer to themselves, and may use a large example in many places.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ async def publish(
     """Accept a message, and return once it is durable. If a message was accepted earlier with the same idempotency
     key, return that message, even if the checks would refuse it now.
 
-    The caller looks up the application, because a server caches it to save a query per message. `decoded`: see
+    The calling code looks up `app`, because a server caches applications to save a query per message. `decoded`: see
     `check_message`. `unsupported` is the error for a feature that the request uses and Hookline does not have.
     """
     try:

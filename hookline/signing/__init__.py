@@ -16,8 +16,9 @@ The bytes signed are the bytes sent. This table lists the headers of each scheme
 A receiver pastes the same text into its GitHub or Stripe library.
 
 During a rotation, the old and the new secret both sign. GitHub's header has room for one signature, so only the new
-secret signs there. Only `standard` and `svix` sign the id. In the other schemes receivers use the id to deduplicate,
-and it proves nothing. `github` has no timestamp, so an attacker who recorded a request can send it again later.
+secret signs there. Only `standard` and `svix` sign the id. In the other schemes receivers can use the id to
+deduplicate, but an attacker can change it. `github` has no timestamp, so an attacker who recorded a request can send
+it again later.
 """
 
 from hookline.signing.keys import (

@@ -1,4 +1,4 @@
-"""Secrets of endpoints: making them, checking them, and the keys that they become.
+"""Make and check the secrets of endpoints, and turn them into the keys that sign and verify.
 
 Each key is prepared once, because a worker signs many thousands of times a second.
 """

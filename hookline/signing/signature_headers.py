@@ -1,5 +1,6 @@
-"""Reads the headers that carry a signature: the timestamp, the signed content and the signatures. It verifies nothing.
+"""Reads the headers that carry a signature: the timestamp, the signed content and the signatures.
 
+This module checks the age of a timestamp (`signed_at`), but verifies no signature.
 `signing/__init__.py` has the table of schemes. `Signer` writes these headers, and `receive` reads them.
 """
 
@@ -97,8 +98,8 @@ def timed_content(stamp: str, body: bytes) -> bytes:
 
 
 def signatures(name: str, found: Iterable[tuple[str, bytes | None]]) -> dict[str, list[bytes]]:
-    """Group the signatures by version. Malformed signatures are skipped. Unknown versions are kept, and no key matches
-    them."""
+    """Group the signatures by version. Malformed signatures are skipped. Signatures of unknown
+    versions are kept, but no key verifies them."""
     known: dict[str, list[bytes]] = {}
     for count, (version, signature) in enumerate(found):
         if count >= _MAX_SIGNATURES:

@@ -19,7 +19,8 @@ MAX_RUNNING = 20  # maximum running tasks of one application
 MAX_ATTEMPTS = 500  # maximum attempts that are returned for a dead letter
 TOP_APPLICATIONS = 10
 
-# Record checks this limit of dead letters in a day, and reads at most this many times as many dead letters to do so.
+# The transaction that records results also pauses endpoints with too many dead letters in a day, if the limit is at
+# most `MAX_PAUSE_CHECK`. For this it reads at most about `PAUSE_CHECK_ROWS` times as many dead letters as the limit.
 # The sweep checks higher limits.
 MAX_PAUSE_CHECK, PAUSE_CHECK_ROWS = 1_000, 4
 

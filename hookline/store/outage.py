@@ -18,7 +18,7 @@ from hookline.store.bounds import FAR_LEASE
 log = structlog.get_logger()
 
 _FIRST, _LONGEST = 0.1, 5.0
-_SHORTEST = 1.0  # seconds; shorter periods of an available database are joined
+_SHORTEST = 1.0  # seconds; shorter periods in which the database was available are joined
 
 
 class Outage:
@@ -29,7 +29,7 @@ class Outage:
         self._chance = chance
         self._failures = 0
         self._since = monotonic()  # when the database became available
-        # Past periods of an available database. Together they last longer than any lease.
+        # Past periods in which the database was available. A full list covers the longest lease.
         self._periods: deque[Period] = deque(maxlen=round(FAR_LEASE / _SHORTEST))
 
     @property
@@ -53,7 +53,7 @@ class Outage:
         await pause(self._chance.uniform(longest / 2, longest), stop)
 
     async def wait_out(self, what: str, call: Callable[[], Awaitable[object]], stop: asyncio.Event) -> None:
-        """Make a call until the database answers it, or until `stop` is set. Other errors are raised."""
+        """Repeat a call while it raises `StoreUnavailable` and `stop` is not set. Other errors are raised."""
         while not stop.is_set():
             try:
                 await call()
@@ -70,8 +70,8 @@ class Outage:
             self._since = monotonic()
 
     def _end_period(self) -> None:
-        """Note the period that has ended. It is joined with the one before it if that one was short, so that a database
-        that fails many times a second does not fill the memory."""
+        """Store the period that has just ended, in which the database was available. If the previous period was short,
+        join the two, so that a database that fails many times a second does not fill the list with short periods."""
         period = Period(self._since, monotonic() - self._since)
         if self._periods and self._periods[-1].seconds < _SHORTEST:
             before = self._periods.pop()

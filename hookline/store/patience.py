@@ -1,8 +1,8 @@
 """How long a caller waits for the database.
 
 A request to the API waits only a few seconds, and gets 503 after that. The loops of a worker have no such limit: they
-wait until a statement ends or reaches the engine's own timeout. The limit is a context variable, because every method
-of the store needs it and no method uses it for anything else.
+wait until a statement ends or reaches the engine's own timeout. The limit is a context variable. Otherwise every
+method of the store would need a parameter for it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def waiting_at_most(seconds: float) -> Iterator[None]:
 
 @asynccontextmanager
 async def patiently() -> AsyncIterator[None]:
-    """Cancel the block, which is one call of the store, when the caller has waited long enough."""
+    """Cancel the block, which is one call of the store, when it reaches the limit of `waiting_at_most`."""
     patience = _current.get()
     if patience is None:
         yield

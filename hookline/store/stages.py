@@ -20,9 +20,10 @@ class Ingest(Protocol):
         in order.
 
         Never writes lane rows. If two messages of one batch have the same event id or key, only the first is accepted.
-        A delivery's `expires_at` is its acceptance less its age in an outbox (or `deliver_at`, if later) plus the max
-        age of the message, endpoint, event type or deployment: the first one that is set. Its policy merges the
-        overrides of message, endpoint and event type; NULL if there are none. Wakes sleeping workers (see `arm`).
+        The time budget of a delivery starts at its acceptance minus its time in an outbox, or at `deliver_at` if that
+        is later. `expires_at` is this start plus the max age of the message, endpoint, event type or deployment: the
+        first one of them that is set. The policy of a delivery merges the overrides of message, endpoint and event
+        type; NULL if there are none. Wakes sleeping workers (see `arm`).
         """
 
     async def ingest_batch(self, batch: NewBatch) -> BatchAccepted:
@@ -112,8 +113,8 @@ class Upkeep(Protocol):
     """Do the periodic work: expired leases and time budgets, failing endpoints, retention."""
 
     async def sweep_leases(self, limit: int = 1000, *, overdue: float = 0.0) -> SweepReport:
-        """Return deliveries whose lease ended `overdue` seconds ago or earlier to pending, at the end of their lane,
-        and free their slots. Does nothing if another worker is doing this.
+        """Make deliveries pending again if their lease ended at least `overdue` seconds ago. They go to the end of
+        their lane, and their slots become free. Does nothing if another worker is doing this.
 
         A lease that ends more than `FAR_LEASE` seconds from now counts as expired: it was made while the clock was
         ahead.
@@ -144,10 +145,10 @@ class Upkeep(Protocol):
         """
 
     async def sweep_clock(self, limit: int = 1000) -> SweepReport:
-        """Note the time of the database's clock. If the clock was set back, move the stored times of the future back
-        too, in several calls: call again while the report has `set_back` or `moved`.
+        """Store the time that the database's clock shows. If the clock was set back, move stored times that are in the
+        future back too. This takes several calls: call again while the report has `set_back` or `moved`.
 
-        SQLite does nothing, because the clock of its store never goes back.
+        On SQLite this method does nothing, because the clock of the store never goes back.
         """
 
     async def find_stuck_lanes(self, *, repair: bool) -> list[int]:

@@ -226,7 +226,7 @@ class _Server(ThreadingHTTPServer):
                 connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Print nothing when a client closes its connection: it would disturb the output of the test."""
+        """Print nothing when a client closes its connection: a traceback would disturb the output of the test."""
 
 
 class _Handler(BaseHTTPRequestHandler):

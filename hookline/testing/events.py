@@ -100,8 +100,8 @@ def matching(
 ) -> list[Published]:
     """Return the events of this type, for this application, whose payload contains `payload`.
 
-    An object in the payload may have more keys than the given one. Lists and all other values must be equal. None
-    matches anything.
+    An object in the event's payload may have more keys than the object in `payload` that it is compared with. All
+    other values must be equal, and lists must have the same length. An argument that is None selects all events.
     """
     return [
         one

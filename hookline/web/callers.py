@@ -25,7 +25,7 @@ from hookline.security.tokens import Grant
 from hookline.store import Store
 from hookline.web.errors import Refused
 
-# Seconds that a lookup stays in the cache. Other processes notice a revoked token or a changed uid after this time.
+# Seconds that a lookup stays in the cache. Other processes notice a revoked token or a changed uid within this time.
 # Without the cache, each message would cost two more round trips to the database.
 REMEMBERED = 2.0
 MAX_REMEMBERED = 10_000

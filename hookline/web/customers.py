@@ -4,7 +4,8 @@ A customer is a caller who can access only one application.
 
 Everything that a customer reads from the store is redacted. One application has at most two store calls in progress. It
 also has two permits for responses. A GET request needs a permit before its response is made. After the response the
-permit stays taken for a pause, three times as long as the response took. So no customer can occupy the event loop.
+permit stays taken for three times as long as the response took, but at most for `MAX_PAUSE` seconds. So
+no customer can occupy the event loop.
 """
 
 from __future__ import annotations

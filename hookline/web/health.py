@@ -25,7 +25,8 @@ _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 class Health:
     """The health of this process.
 
-    It is live if it answers. It is ready if its store is open and it is not shutting down.
+    It is live if it answers. It is ready if its store is open, its database works and accepts writes, and it is not
+    shutting down.
     """
 
     def __init__(self, leaving: asyncio.Event) -> None:

@@ -116,8 +116,8 @@ class IdempotentResponses:
         """Acquire the lease on the key, or wait until another process has stored its response.
 
         The result has one of three forms. With a `claim`, this request has the lease and must run its work. With a
-        `status`, it is the stored response. If its `request` is not the argument, another request used the key. If
-        the other process does not finish in time, raise the error 409.
+        `status`, it is the stored response. If its `request` differs from the argument, the key was used for
+        a different request. If the other process does not finish in time, raise the error 409.
         """
         found = await self._store.access.hold_answer(key, request, self._hold)
         for pause in _pauses(self._wait):

@@ -230,7 +230,7 @@ class Reference:
 
     def _shapes_in(self, node: Any) -> set[str]:
         """Return the names of all shapes that `node` references, directly or indirectly. No shape references
-        itself."""
+        itself, so the recursion ends."""
         names = set(re.findall(rf'"{REF}(\w+)"', msgspec.json.encode(node).decode()))
         return names.union(*(self._shapes_in(self._shapes[name]) for name in names))
 

@@ -87,7 +87,7 @@ def _or_null(schema: Schema) -> Schema:
 
 
 def without_null(schema: Schema) -> Schema:
-    """Return the schema without null, for a query parameter. A caller can omit it, but cannot send null."""
+    """Return the schema without null, for a query parameter. A caller can omit the parameter, but cannot send null."""
     if isinstance(schema.get("type"), list):
         return {**schema, "type": next(kind for kind in schema["type"] if kind != "null")}
     match schema.get("anyOf"):

@@ -108,8 +108,8 @@ def _unsupported(given: wire.MessageIn, retention_days: int) -> InvalidInput | N
 def _shown(
     app: Application, given: wire.MessageIn, accepted: Accepted, trace: str | None, with_content: bool
 ) -> MessageOut:
-    """Return the JSON of the stored message. It is made from the request, not read from the store: a repeated request
-    has the same body as the first one."""
+    """Return the JSON of the stored message. It is made from the request, not read from the store. This
+    is correct for a repeated request too, because it has the same body as the first request."""
     assert accepted.created_at is not None
     kept = _new(app, given, accepted.message_id, trace)
     return accepted_message(kept, accepted.created_at, with_payload=with_content)
@@ -250,8 +250,8 @@ def _idempotency(call: Call, app: Application, raw: bytes) -> tuple[bytes | None
 def _trace(call: Call) -> str | None:
     """Return the trace context to store with the messages.
 
-    If tracing is off, this is the context of the request, or None if the request has none. If tracing is on, it is that
-    of a span that begins here, in the request's trace or in a new trace.
+    If tracing is off, this is the context of the request, or None if the request has none. If tracing is on, this
+    is the context of a span that begins here, in the request's trace or in a new trace.
     """
     given = trace_context.of_headers(call.request.scope["headers"])
     if call.services.traces is None:

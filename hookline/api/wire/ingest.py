@@ -55,7 +55,8 @@ class MessageBatchIn(In, frozen=True, kw_only=True):
     application: Annotated[ApplicationIn | None, doc("As in a single message.")] = None
 
 
-# A list whose decoding stops at the first entry over the limit. With `max_length`, msgspec would first decode all.
+# A list whose decoding stops at the first entry over the limit. With `max_length`, msgspec would
+# decode all entries first.
 _Unread = defstruct(
     "_Unread",
     [(f"message_{number}", Raw, Raw()) for number in range(MAX_IN_BATCH)],

@@ -128,7 +128,8 @@ def time_axis(since: datetime, until: datetime, height: int) -> Iterable[Safe]:
 
 
 def within(since: datetime, until: datetime) -> dict[str, str]:
-    """Return the data attributes that the script needs to move the time labels."""
+    """Return the data attributes that the script needs to move time labels to full hours or days of the viewer's
+    time zone."""
     return {"data_since": str(since.timestamp()), "data_until": str(until.timestamp())}
 
 

@@ -96,7 +96,10 @@ def table(context: PageContext, alerts: Sequence[Alert], names: Names, *, brief:
 
 
 def _next_step(context: PageContext, alert: Alert) -> Safe | None:
-    """Return a link to the page about a firing alert, if there is one, and the command that shows more."""
+    """Return the command that shows more about a firing alert, after a link to a page about it if such a page exists.
+
+    Return None for a resolved alert.
+    """
     if alert.resolved_at is not None:
         return None
     path = _PAGES.get(alert.name)
@@ -125,7 +128,7 @@ def _text(alert: Alert, names: Names, *, short: bool = False) -> str:
 def _subject(context: PageContext, alert: Alert, names: Names) -> Child:
     """Name the subject of the alert.
 
-    An endpoint of another organization gets no link: the viewer may not open its page.
+    An endpoint of another organization gets no link, because the viewer is not allowed to open its page.
     """
     if not alert.subject.startswith(ids.ENDPOINT):
         return alert.subject or "the deployment"

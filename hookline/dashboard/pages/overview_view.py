@@ -82,7 +82,7 @@ def _first_step(context: PageContext) -> Safe:
 
 
 def verdicts(context: PageContext, data: OverviewData) -> list[Safe]:
-    """Return the problems, the worst first, or one line that everything is healthy."""
+    """Return the problems, the worst first. Without problems, return one line about the state of the endpoints."""
     if not data.backlog.lanes:
         return [components.verdict("pending", "No endpoints yet, so nothing is sent.")]
     found = [_no_worker(data), _held_line(context, data), _alerts_line(data), _dead_line(context, data)]
@@ -254,7 +254,8 @@ def _unhealthy_table(context: PageContext, data: OverviewData) -> Safe | None:
 
 
 def endpoints_order(context: PageContext, each: UnhealthyLane) -> tuple[bool, int, int, str]:
-    """Sort key: held endpoints first, then those with the most waiting deliveries and dead letters."""
+    """Sort key: first the endpoints to which nothing is sent (`held`), then those with the most waiting deliveries and
+    dead letters."""
     found = _condition(context, each)
     return not found.held, -(each.view.depth + each.dead), found.rank, each.view.endpoint_id
 

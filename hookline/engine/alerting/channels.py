@@ -70,7 +70,10 @@ async def _application(store: Store) -> Application:
 
 
 async def _disable(store: Store, app: Application, channel: str) -> None:
-    """Disable the endpoint, which still has an older URL. It is kept for its secret, which the receiver knows."""
+    """Disable the endpoint of a channel whose new URL the guard refuses. The endpoint keeps its older URL.
+
+    It is not deleted, because the receiver knows its secret.
+    """
     found = await store.catalogue.endpoint(app.no, channel)
     if found is not None and found.status != EndpointStatus.DISABLED:
         await store.catalogue.set_endpoint_status(

@@ -33,7 +33,7 @@ SMTP_ERRORS = (OSError, smtplib.SMTPException, ValueError)
 
 
 class MailTransport:
-    """Sends mail by one mail server: `smtp://user:password@host:587` (STARTTLS), or `smtps://` (TLS from the
+    """Sends mail through one server: `smtp://user:password@host:587` (STARTTLS), or `smtps://` (TLS from the
     start)."""
 
     def __init__(self, url: str, ca_bundle: str | None = None) -> None:
@@ -130,7 +130,7 @@ class _Session(smtplib.SMTP):
 
 
 class Mailer:
-    """Sends mail in order until `stop` is set. Unsent mail is then tried once more."""
+    """Sends mail in order until `stop` is set. Then it tries unsent mail once more, for `LAST_TRY` seconds at most."""
 
     def __init__(self, send: Callable[[EmailMessage], Awaitable[None]], *, pauses: Sequence[float] = PAUSES) -> None:
         self._send = send

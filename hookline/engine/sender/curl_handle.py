@@ -123,7 +123,8 @@ class Exchange:
         if url != self._url:
             setopt(pycurl.URL, url)
             self._url = url
-        # libcurl can send an empty body twice, because it has nothing to rewind. Only a new connection prevents that.
+        # libcurl can send a request with an empty body twice, because there is no body to rewind. Only a new
+        # connection prevents that.
         alone = alone or not body
         if alone != self._alone:
             setopt(pycurl.FRESH_CONNECT, alone)
@@ -181,7 +182,8 @@ class Exchange:
             blocked=self.blocked,
             address=_address(host, getinfo(pycurl.PRIMARY_PORT)) if host else self.dialled,
             reused=reused,
-            # With TLS, libcurl may send part of the request before it counts it. But it has then called `_read`.
+            # With TLS, libcurl may have sent a part of the request while REQUEST_SIZE is still 0. In that case it has
+            # already called `_read`, so `_asked` is above 0.
             requested=self._asked > 0 or getinfo(pycurl.REQUEST_SIZE) > 0,
             os_error=(self._os_error or getinfo(pycurl.OS_ERRNO)) if code else 0,
             started_at=self.started_at,
@@ -259,7 +261,7 @@ class Exchange:
         return int(pycurl.SOCKOPT_OK)
 
     def _resolving(self, *_: object) -> int:
-        """Stop libcurl from resolving a host name itself. It also calls this for IP addresses, which are allowed."""
+        """Stop libcurl from resolving a host name itself. libcurl also calls this for IP addresses: allow them."""
         return 0 if self._literal else 1
 
 

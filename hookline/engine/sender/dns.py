@@ -77,7 +77,7 @@ class Resolver:
             self._ask(name)
 
     def close(self) -> None:
-        """Cancel all look-ups. Their `on_answer` is still called, with a problem."""
+        """Cancel all look-ups. Their `on_answer` is still called, with an `Answer` that has a `problem`."""
         self._channel.close()
 
     def _ask(self, name: str) -> None:

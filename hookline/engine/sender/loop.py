@@ -37,9 +37,9 @@ MAX_LOOKUP = 5.0  # seconds that a request waits for the address of its host
 MAX_STARTED = 32  # requests that are started in one round
 MAX_STALL = 5.0  # seconds without a new byte of the response body, after which the sender ends the request
 STALL_CHECK = 1.0  # seconds between two checks for stalled bodies
-# libcurl expects level-triggered events, and `EpollWaiter` has edges. A large upload that fills the buffer of its socket
-# can wait for an edge that never comes, and so can a large response. So the sockets of such requests are visited
-# regularly. A request that waits for the first byte of its response costs nothing.
+# libcurl expects level-triggered events, but `EpollWaiter` is edge-triggered. A large upload that fills the buffer of
+# its socket can wait for an event that never comes, and so can a large response. So the sender calls libcurl regularly
+# for the sockets of such requests (a visit). A request that waits for the first byte of its response costs nothing.
 VISIT_EVERY, MAX_VISIT_EVERY = 0.05, 1.0  # seconds between two visits; more if they would take too much of the time
 MAX_VISITING = 0.05  # maximum part of the time that the visits may take
 CLOSE_MARGIN = 5.0  # seconds beyond its timeout that `close` waits for the thread
@@ -323,7 +323,8 @@ class Sender:
             self._fail(job, ErrorKind.UNSENDABLE, f"building the request: {type(error).__name__}")
             return
         if self._started is not None:
-            # This must happen before libcurl works on the request. The earlier request with this element was reported.
+            # Write this before libcurl works on the request. The result of the earlier request in this element was
+            # already reported.
             self._started[exchange.place] = request.ref
         self._in_flight.add(exchange)
 

@@ -23,7 +23,7 @@ class NoReuse:
         self._terms: dict[Hashable, _Term] = {}
 
     def add(self, receiver: Hashable, now: float) -> None:
-        """Note that the receiver broke a reused connection. Several that break at once count once."""
+        """Note that the receiver broke a reused connection. While reuse is already off, this does nothing."""
         last = self._terms.get(receiver)
         if last is not None and now < last.until:
             return

@@ -37,7 +37,8 @@ class EpollWaiter:
         self._watched.add(descriptor)
 
     def watch_once(self, descriptor: int) -> None:
-        """Watch a descriptor that was not watched before. `watch` already watches each connection."""
+        """Watch a descriptor, unless it was registered before. Connections are registered by `watch` when they
+        open."""
         if descriptor not in self._watched:
             self.watch(descriptor)
 
@@ -48,7 +49,8 @@ class EpollWaiter:
 
     def wake(self) -> None:
         """End the current wait, or the next one if none is running. Any thread may call this."""
-        # A look-up that ends late may call `wake` after `close`, when another file may have the same descriptor.
+        # A DNS look-up that ends late may call `wake` after `close`. The number of the closed descriptor may then
+        # belong to another file, so it must not be written to.
         with self._lock:
             if self._wake_fd is not None:
                 os.eventfd_write(self._wake_fd, 1)

@@ -17,7 +17,7 @@ _SIZE = 8
 
 
 def create(elements: int) -> int:
-    """Return the descriptor of a new file with so many elements."""
+    """Return the descriptor of a new file with this number of elements."""
     descriptor = _open()
     try:
         os.ftruncate(descriptor, elements * _SIZE)
@@ -40,5 +40,6 @@ def elements(descriptor: int) -> memoryview[int]:
 
 
 def numbers(descriptor: int) -> frozenset[int]:
-    """Return the numbers of all requests that were in flight at the end, and of some earlier ones."""
+    """Return the numbers of all requests that were in flight when the sender's process ended, and of some requests
+    that had finished before."""
     return frozenset(array(_NUMBER, os.pread(descriptor, os.fstat(descriptor).st_size, 0)))

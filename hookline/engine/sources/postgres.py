@@ -41,7 +41,7 @@ SELECT to_regclass('hookline.outbox') IS NOT NULL AS there, to_regclass('hooklin
 """
 _VERSION = "SELECT hookline.outbox_version()"
 
-# $1 is the lowest id, here and in the statements below.
+# $1 is the lowest id to read, here and in `_ROWS`.
 _HAS_ROWS = "SELECT EXISTS (SELECT FROM hookline.outbox WHERE error IS NULL AND id >= $1::bigint)"
 
 # The query takes the advisory lock at the first row with an ordering key, before it locks that row. Otherwise two

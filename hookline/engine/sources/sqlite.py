@@ -68,8 +68,8 @@ class SqliteSource:
         except TemporarilyUnreadable:
             report = RelayReport(more=True)
         else:
-            # If the file or the table is missing, `batch` is None. If rows were copied from it before, it may be missing
-            # only for a moment, and have new rows when it is back.
+            # `batch` is None if the file or the table is missing. If rows were copied from this outbox before (`place`
+            # is set), the outbox may be missing only for a moment, and may have new rows when it is back.
             absent = RelayReport(more=place is not None)
             report = absent if batch is None else await self._take(batch, place)
         if monotonic() >= self._marked_at + MARK_INTERVAL:

@@ -171,7 +171,8 @@ class SqliteFile:
     def _is_wal_at_rest(self) -> bool:
         """Return whether the file is in WAL mode and nobody has it open.
 
-        SQLite refuses to open a WAL-mode file with `nolock`. A file that has a journal beside it is not in WAL mode.
+        To find out, this opens the file with `nolock`, which SQLite refuses for a file in WAL mode. A file that has a
+        journal beside it is not in WAL mode.
         """
         if _stamp(self._wal) is not None or _stamp(self._real.with_name(f"{self._real.name}-journal")) is not None:
             return False

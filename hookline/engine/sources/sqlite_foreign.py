@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# The bytes that SQLite locks: a waiting writer locks the first one, and readers share the others.
+# Bytes that SQLite locks: a waiting writer locks the byte at `_PENDING`, and readers share a lock on the bytes from
+# `_SHARED` on.
 _PENDING = 0x40000000
 _SHARED = _PENDING + 2
 _SHARED_SIZE = 510

@@ -84,7 +84,7 @@ class Adapter(ABC):
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         """Begin a transaction.
 
-        Commit it after the block, or roll it back if the block raises. No transaction may be open before.
+        Commit it after the block, or roll it back if the block raises. The connection must have no open transaction.
         """
 
     async def peek(self, query: str) -> Rows:

@@ -49,7 +49,8 @@ class Django(Adapter):
         return as_async(transaction.atomic(using=self._conn.alias))
 
     async def _save(self) -> Any:
-        """Use Django's own savepoints: a rollback of one also drops its on_commit functions."""
+        """Use Django's own savepoints. If Django rolls back to a savepoint, it also drops the on_commit functions that
+        were registered after the savepoint was created."""
         self._conn.ensure_connection()
         if self.engine == "sqlite" and not self._conn.connection.in_transaction:
             self._conn.cursor().execute(BEGIN)

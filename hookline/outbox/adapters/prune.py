@@ -1,7 +1,7 @@
 """Deletion of relayed events from the outbox of an application's SQLite file.
 
-The application's next publish deletes them, in its own transaction. Hookline never writes to that file: a commit of
-another process breaks every transaction that has read and is about to write.
+The application's next publish deletes them, in its own transaction. Hookline never writes to that file,
+because a commit of another process makes each transaction fail that has read from the file and then writes to it.
 """
 
 from __future__ import annotations

@@ -93,7 +93,8 @@ class SqlAlchemy(Adapter):
 
     async def _save(self) -> Any:
         """Set a savepoint with `begin_nested`, not with a SQL statement. If SQLAlchemy rolls back such a savepoint, a
-        session also drops the objects that were added to it since, so that no later flush writes them."""
+        session also drops the objects that were added to the session after the savepoint. So no later flush writes
+        these objects."""
         connection = self._connection()
         if self.engine == "sqlite" and not connection.connection.driver_connection.in_transaction:  # type: ignore[union-attr]
             connection.exec_driver_sql(BEGIN)

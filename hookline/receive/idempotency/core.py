@@ -85,8 +85,9 @@ NOTHING = Plan()
 def plan(settings: IdempotencySettings, method: str, *paths: str, ends: bool = True) -> Plan:
     """Decide by method and path alone what the middleware does with a request.
 
-    `paths` are all forms of the path, with and without the root path of the application. `ends` says whether names end
-    at a slash: `/hooksy` is below the entry `/hooks` of the settings only if `ends` is False.
+    `paths` are all forms of the path, with and without the root path of the application. If `ends` is
+    True, the character after an entry of `only` must not be a letter, a digit, `-` or `_`. So `/hooksy` is below the
+    entry `/hooks` only if `ends` is False.
     """
     if settings.only and not any(is_below(path, settings.only, ends=ends) for path in {*paths}):
         return NOTHING
@@ -142,7 +143,7 @@ def examine(
     """Return the request with its verified webhook, and its claim if it has a key. Raise `Answered` to refuse it."""
     if chosen.verifies and (request.body or not chosen.spares_empty):
         request = msgspec.structs.replace(request, webhook=verify(settings, request))
-    # No scheme signs the method, so a copy of a webhook with another method must have the same key.
+    # No scheme signs the method. A webhook that is sent again with another method must have the same key.
     is_keyed = chosen.keyed or request.webhook is not None
     given = _given_key(settings, request) if is_keyed else None
     if given is None:

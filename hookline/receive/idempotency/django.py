@@ -51,7 +51,7 @@ class _Pending:
         self._claim = claim
 
     async def take(self) -> HttpResponse | None:
-        """Take the key. Return the response if the view must not run."""
+        """Take the key. Return None if the view must run, otherwise the response to send instead."""
         try:
             self.hold = await self._holder.take(self._claim)
         except Answered as answered:

@@ -57,7 +57,7 @@ class Hold:
         return await settled(self._store.begin(claim.key, claim.fingerprint, token=self._token, lease=lease))
 
     async def settle(self, recording: Recording) -> None:
-        """Save the recorded response. If `Recording.result` says that it is not saved, free the key.
+        """Save the recorded response. If there is no response to save (`Recording.result` is None), free the key.
 
         Only the first call has an effect.
         """
@@ -334,7 +334,8 @@ class AsyncHolder(BaseHolder):
         self._timers[hold] = asyncio.get_running_loop().call_later(pause, self.spawn, work)
 
     async def work_on(self, hold: Hold) -> None:
-        """Renew the lease, or save the response. If the lease is still needed, schedule the next renewal."""
+        """Renew the lease, or save the response. Schedule the next call if the handler still runs or the response is
+        still not saved."""
         self._timers.pop(hold, None)
         outcome = await hold.work()
         if outcome is not False and (not hold.is_over or hold.unsaved is not None):

@@ -1,4 +1,5 @@
-"""Decide whether a URL path is below another path, even if it is spelled differently. No I/O.
+"""Decide whether the URL path of a request is below one of the paths in a setting (the entries), however the request
+spells it. No I/O.
 
 Servers, proxies and routers read paths differently: Starlette's `^/hooks$` also matches `/hooks` with a line break
 after it, Litestar removes double slashes, and a pattern may ignore case. If a router read a path as a guarded path and
@@ -35,7 +36,8 @@ _goes_on = re.compile(r"[a-z0-9_-]").match  # `/hooks-old` is not below `/hooks`
 
 
 def is_below(path: str, entries: Iterable[str], *, ends: bool = True) -> bool:
-    """Return whether the path is below one of the entries. `/hooksy` is below `/hooks` only if `ends` is False."""
+    """Return whether the path is below one of the entries. By default, `/hooksy` is not below `/hooks`. If `ends` is
+    False, every path that starts with an entry is below it."""
     prefixes = [_prefix(entry) for entry in entries]
     if "" in prefixes or (len(path) > _LONGEST and not _is_ordinary(path)):
         return True
@@ -107,7 +109,7 @@ def _value(name: str) -> str:
 def _readings(path: str) -> Iterator[str]:
     """Yield every way in which a server or router may read the path.
 
-    The first changes the path least, the last most.
+    The first result differs least from the path, the last one most.
     """
     if _is_ordinary(path):
         yield path.lower()

@@ -62,7 +62,7 @@ class IdempotencySettings(Struct, frozen=True, kw_only=True):
     # False: a key that was used at another path is refused with 422.
     per_path: bool = True
     required: bool = False  # True: a request without a key gets 400. False: it passes through
-    # Requests with these methods may have a key. A verified webhook may have a key with any method.
+    # The middleware looks for a key only in requests with these methods, and in verified webhooks with any method.
     methods: Sequence[str] = ("POST", "PUT", "PATCH", "DELETE")
     # The middleware covers only these paths and the paths below them, in every spelling that a router may accept. An
     # empty sequence covers every path.

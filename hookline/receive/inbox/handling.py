@@ -87,8 +87,8 @@ class Rules(Struct, frozen=True, kw_only=True):
     def is_exhausted(self, event: Event) -> bool:
         """Return whether the event has used all its attempts, so that its handler must not run again.
 
-        Usually a worker died during the last attempt. A worker that is alive when the last attempt fails makes
-        the event dead itself.
+        This happens mostly if a worker died during the last attempt. A worker that is alive when the last attempt
+        fails makes the event dead itself.
         """
         return event.attempt > self.policy.max_attempts
 

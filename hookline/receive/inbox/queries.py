@@ -122,8 +122,8 @@ async def resolve(on: Adapter, ids: list[int]) -> int:
 async def clean(on: Adapter, age: float, limit: int) -> int:
     """Delete rows that are older than `age` seconds, up to `limit` of each table. Return how many were deleted.
 
-    Only rows about effects are kept for twice `age`. So the inbox report can show that a key had a second effect after
-    the key itself was deleted.
+    Rows about effects are an exception: they are kept for twice `age`. If an event arrives again after its key was
+    deleted, it has a second effect. With the row about the first effect, the inbox report can show this.
     """
     ages = [(sql.CLEAN_KEYS, age), (sql.CLEAN_EVENTS, age), (sql.CLEAN_COPIES, age), (sql.CLEAN_EFFECTS, 2 * age)]
     return sum([len(await _fetch(on, pair, age=seconds, limit=limit)) for pair, seconds in ages])

@@ -76,7 +76,8 @@ def _with(first: str, effect: str = "SELECT 1", copy: str = "SELECT 1") -> Pair:
     return Pair(f"WITH fresh AS ({first}), effect AS ({effect}), copy AS ({copy}) SELECT 1 FROM fresh")  # noqa: S608  constants
 
 
-# If another transaction has inserted the same key and has not ended yet, this statement waits until it ends.
+# If another transaction has inserted the same key and has not ended yet, this statement waits for the end of that
+# transaction.
 _RECORD = """
 INSERT INTO hookline_inbox (scope, key, first_at) VALUES (:scope, :key, NOW) ON CONFLICT DO NOTHING RETURNING scope, key
 """

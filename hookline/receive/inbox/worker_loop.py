@@ -53,7 +53,8 @@ class WorkerLoop(ABC):
     def __init__(
         self, connect: Callable[[], Any], handlers: Mapping[str, Handler], options: WorkerOptions, **count: int
     ) -> None:
-        """`count` is one option, `threads` or `tasks`: how many handlers may run at once."""
+        """`count` is exactly one argument, `threads` or `tasks`. Its value is the number of handlers that may run at
+        once."""
         [(field, self._count)] = count.items()
         if self._count < 1:
             raise InvalidInput("must be at least 1", field=field)

@@ -26,7 +26,7 @@ DEATHS_WINDOW = 3600.0  # seconds in which deaths are counted
 LAG_WINDOW = 30.0  # seconds within which every process writes at least one pulse with its outbox lag
 GROWTH_PARTS = 5  # a backlog grows if its minimum rises in each of this many equal parts of the period
 
-# Minimum counts for an alert. With fewer, it could fire by chance.
+# Minimum counts for an alert. With lower counts, the alert could fire by chance.
 LEAST_GROWTH = 100  # the backlog must have grown by more deliveries than this
 LEAST_FIRST_ATTEMPTS = 20
 LEAST_DEATHS = 10
@@ -73,7 +73,7 @@ class FleetState(Struct, frozen=True, kw_only=True):
 
 
 def window(pulses: Sequence[Pulse], now: datetime, seconds: float, *, ago: float = 0.0) -> list[Pulse]:
-    """Return the pulses of a time range that ended `ago` seconds before now."""
+    """Return the pulses of a time range that is `seconds` long and ended `ago` seconds before `now`."""
     end = now - timedelta(seconds=ago)
     since = end - timedelta(seconds=seconds)
     return [pulse for pulse in pulses if since < pulse.at and (not ago or pulse.at <= end)]

@@ -142,7 +142,7 @@ def check_endpoint(new: NewEndpoint, guard: Guard) -> NewEndpoint:
 
 
 def check_change(change: EndpointChange, current: Endpoint, guard: Guard) -> EndpointChange:
-    """Check a change of an endpoint. A new signature scheme must be able to use the secrets that stay."""
+    """Check a change of an endpoint. The secrets after the change must fit the signature scheme after the change."""
     _check_fields(change, _ENDPOINT)
     if change.secrets is not UNSET or change.scheme is not UNSET:
         secrets = current.secrets if change.secrets is UNSET else change.secrets

@@ -2,9 +2,9 @@
 
 Several budgets limit this number, and the smallest one decides: the lane's fair part of the claim, the slots that the
 lane may hold, the slots and the bytes of large payloads that its application may hold, and the requests that the
-application's rate limit allows to start now. If a budget is used up, the lane joins the line of lanes that wait for
-that budget. Each slot that becomes free, and each request that the rate limit allows to start, wakes the first lane in
-that line.
+application's rate limit allows to start now. If a budget of its application is used up, the lane joins the line of
+lanes that wait for that budget. Each slot that the application frees, and each request that the rate limit allows to
+start, wakes the first lane in that line. A lane that holds as many slots as it may waits for one of its own slots.
 
 Slots (`Slots`) belong to one worker, so their counts and lines are in its memory. All workers share the rate limit of
 an application (`StartBudget`), so its line is in the database: `turn_at` is the time of a lane's turn, and `tail_at`
@@ -28,7 +28,8 @@ from hookline.rules.lane.window import START, Window
 
 SILENT_AFTER = 1.0  # seconds without a result of any of a lane's requests, after which the lane counts as silent
 LARGE = 16 * 1024  # bytes; larger payloads count against the budget of bytes, smaller ones only against the slots
-# If more than `CROWD` silent slots are used, or more than one in `CROWDED`, each silent lane may hold only one slot.
+# If more than `CROWD` silent slots are used, or more than 1 / `CROWDED` of all silent slots, each silent lane may hold
+# only one slot.
 CROWD, CROWDED = 64, 4
 MAX_LANES = 4096  # lanes that a worker remembers, plus those that hold slots
 
@@ -99,7 +100,8 @@ class _Pool:
             self.freed[app_no] -= count
 
     def free_bytes_for(self, heavy: Set[int]) -> None:
-        """Wake one lane of each application with lanes that wait for bytes, because all applications share the bytes."""
+        """Count at least one freed slot for each application with lanes that wait for bytes, so that `next_in_line`
+        returns one of its lanes. All applications share the bytes."""
         for app_no, line in self.lines.items():
             if not heavy.isdisjoint(line):
                 self.freed[app_no] = max(1, self.freed[app_no])
@@ -109,7 +111,7 @@ class _Pool:
         return ByteBudget(free=self._max_bytes - self._bytes_by_app.total(), by_app=dict(self._bytes_by_app))
 
     def next_in_line(self) -> set[int]:
-        """Return the endpoints that have waited longest: one for each slot that its application freed."""
+        """Return the endpoints that have waited longest: of each application, as many as the slots that it freed."""
         return {no for app_no, freed in self.freed.items() for no in islice(self.lines[app_no], freed)}
 
     def leave(self, endpoints: Iterable[int], *, woken: bool) -> None:
@@ -130,8 +132,8 @@ class Slots:
 
     There are two pools. `total` slots are for lanes whose endpoints answer. `silent` slots are for all other lanes: the
     endpoint has not answered this worker yet, or it has not answered for `SILENT_AFTER` seconds while requests wait. So
-    endpoints that hang do not take slots from endpoints that answer. In each pool, payloads of more than `LARGE` bytes
-    may have `max_bytes` together.
+    endpoints that hang do not take slots from endpoints that answer. In each pool, the payloads in flight that are
+    larger than `LARGE` bytes may have at most `max_bytes` bytes together.
     """
 
     def __init__(self, total: int, *, lane_limit: int, app_part: float, silent: int, max_bytes: int) -> None:
@@ -215,7 +217,8 @@ class Slots:
     def give_back(
         self, job: LeasedDelivery, now: float = 0.0, *, answered: bool = False, timed_out: bool = False
     ) -> None:
-        """Free the slot of a request that has ended: the endpoint answered, or did not answer in time, or neither."""
+        """Free the slot of a request. `timed_out`: the endpoint did not answer in time. `answered` and `timed_out` are
+        both False in all other cases, such as a refused connection."""
         no, large = job.endpoint_no, large_bytes(job)
         self._held[no] -= 1
         self._held_bytes[no] -= large
@@ -305,8 +308,9 @@ class Slots:
 
 
 class StartBudget:
-    """The requests that one claim may start under an application's rate limit. Meanwhile no other claim can take
-    deliveries of the application: this claim holds the lock of its row in `app_pace`, or on SQLite the write lock.
+    """The requests that one claim may start under an application's rate limit. While this claim runs, no other claim
+    can take deliveries of the application: this claim holds the lock of the application's row in `app_pace`, or on
+    SQLite the write lock.
 
     A lane that may start no request now is given a turn: the next time at which the rate limit allows a request to
     start and no other lane has its turn. So each turn wakes one lane, however many wait. A lane that started a request

@@ -175,7 +175,7 @@ class Division:
         return False
 
     def _too_heavy(self, lane: Lane) -> bool:
-        """Return whether the lane's next delivery has a large payload, and the application may hold no bytes more."""
+        """Return whether the lane's next delivery has a large payload, and the application may hold no more bytes."""
         if lane.endpoint_no in self.heavy:
             return True
         pool = self._bytes[self._answers(lane)]
@@ -234,7 +234,7 @@ class _Bytes:
     """The bytes of large payloads in flight in one pool of slots. Each application gets a part, as with slots.
 
     An application that may hold more bytes may take any payload, even one that is larger than its room. So a large
-    payload does not wait until smaller ones leave enough room, and the pool holds at most one payload too much.
+    payload does not wait until smaller ones leave enough room. The pool exceeds its limit by at most one payload.
     """
 
     def __init__(self, budget: ByteBudget) -> None:
@@ -242,7 +242,7 @@ class _Bytes:
         self._by_app = dict(budget.by_app)
 
     def room(self, app_no: int, part: float) -> float:
-        """Return how many bytes the application may take. If it holds none, these are all free bytes."""
+        """Return how many bytes the application may take. An application that holds none may take all free bytes."""
         held = self._by_app.get(app_no, 0)
         if self._free <= 0 or not held:
             return self._free

@@ -6,11 +6,11 @@ at which a recovery starts, or half the lane's rate if that is lower. A later co
 if its request was claimed before the pace was last lowered.
 
 Successes raise the pace: first it doubles, then it goes half-way back to the rate that was too high, then it grows by
-a twentieth of that rate at a time. So the pace settles just below the rate that the endpoint accepts. A lane without
-complaints has no pace.
+a twentieth of that rate at a time. So the pace settles just below the rate that the endpoint accepts. Apart from the
+case below, a lane without complaints has no pace.
 
-An endpoint may also fail again while it recovers. Then the next recovery stops at half the rate at which it failed,
-stays there for a while, and rises slowly from there.
+An endpoint may also fail again while it recovers. Then the rate of the next recovery stops at half the rate at which
+the endpoint failed, stays there for a while, and rises slowly from there.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def remember_rate(lane: Lane, policy: CircuitPolicy) -> Lane:
 
 
 def pace_after_failure(lane: Lane, *, now: datetime, policy: CircuitPolicy) -> Lane:
-    """When the circuit opens, set the pace to half the lane's rate, if that rate was high enough to be the cause (see
-    `LOADED`)."""
+    """When the circuit opens, set the pace to half the rate that the lane had before the failures, if that rate was
+    high enough to have caused them (see `LOADED`)."""
     loaded = LOADED * policy.recovery_window * policy.recovery_rate
     rate = lane.pace_top if lane.pace is None else lane.pace
     if rate is None or rate < loaded:

@@ -1,8 +1,9 @@
 """The window of a lane: how many slots of one worker it may hold. It adapts to what the endpoint has shown.
 
-A lane begins with a few slots. Each answer of the endpoint adds one, so the window doubles each time that all of its
-requests are answered. A timeout halves the window. After the first timeout, the window grows by one slot for each full
-window of answers. The window is in the worker's memory, because the row of a healthy lane is never written.
+A lane begins with a few slots. Until the first timeout, each answer of the endpoint adds one slot, so the window
+doubles each time that all of its requests are answered. A timeout halves the window. After the first timeout, the
+window grows by one slot for each full window of answers. The window is in the worker's memory, because the row of a
+healthy lane is never written.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ _DEATHS = {
     Reason.UNSENDABLE: ("the request could not be made", "replay {it} once the cause is fixed"),
 }
 
-# The settings that explain a cause of death, if only the operators of the deployment can fix it.
+# For each cause of death that only the operators of the deployment can fix: the settings that it depends on.
 _HINTS = {
     Reason.BLOCKED_ADDRESS: "HOOKLINE_ALLOW_NETS and HOOKLINE_ALLOW_PORTS allow others",
     Reason.UNSENDABLE: "a change of HOOKLINE_SECRET_KEY is the usual cause",

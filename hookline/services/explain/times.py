@@ -79,8 +79,8 @@ def holds(history: DeliveryHistory, now: datetime) -> list[tuple[datetime, datet
 
 
 def _held_by_retry_after(history: DeliveryHistory, now: datetime) -> bool:
-    """Return whether a Retry-After holds the lane now. No event marks the end of such a hold, so past holds are shown
-    as waiting."""
+    """Return whether a Retry-After holds the lane now. No event marks the end of such a hold, so past holds of this
+    kind are shown as waiting."""
     if history.lane is None or current_state(history, now) != "held":
         return False
     shut = history.lane.lane.circuit in (Circuit.OPEN, Circuit.HALF_OPEN)

@@ -40,7 +40,7 @@ class TimeBudget:
 
 
 class _Rule(Struct, frozen=True):
-    """The newest schema of an event type."""
+    """The schema that payloads of an event type are checked with: the one with the highest version."""
 
     event_type: str
     version: str
@@ -64,7 +64,7 @@ class Schemas:
 
     async def check(self, org_id: str, event_type: str, payload: bytes, budget: TimeBudget | None = None) -> None:
         """Check a payload, if its event type has validation on. Raises `InvalidInput` if it does not fit the schema,
-        or if the check takes longer than the budget. Raises `Busy` if no process is free."""
+        or if the check takes longer than the budget. Raises `Busy` if no child process is free."""
         known = self._recent.get((org_id, event_type))
         if known is None or known[0] < self._monotonic():
             rule = await self._look_up(org_id, event_type)

@@ -1,8 +1,8 @@
 """A pool of processes for validation jobs that may take a long time.
 
 The validation library holds the interpreter lock while it works, so a thread would block all other requests. A
-separate process blocks nothing and can be killed. Tenants take turns: at most one job of each tenant competes for a
-free process.
+separate process blocks nothing and can be killed. Tenants take turns: at most one job of each tenant runs or
+waits for a process. The tenant's other jobs wait behind it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _BUSY = "too much is being validated at this moment; try again in a moment"
 
 
 class TooCostly(Exception):
-    """The job used more than its CPU time."""
+    """The job used too much CPU time, memory or stack."""
 
 
 class Child:
@@ -104,8 +104,9 @@ class Pool:
         self._waiting = 0
 
     async def run(self, tenant: str, job: Job, seconds: float) -> Answer:
-        """Run a job. Raises `TooCostly` if it needs more CPU seconds than given, and `Busy` if no process is free in
-        time."""
+        """Run a job. Raises `TooCostly` if the job uses more than `seconds` of CPU time, or too much memory or stack.
+        Raises `Busy` if too many jobs wait, if the job does not end within `PATIENCE` seconds, or if its process
+        dies for another reason."""
         if seconds <= 0:
             raise TooCostly
         try:
@@ -120,8 +121,8 @@ class Pool:
 
     @asynccontextmanager
     async def _turn(self, name: str) -> AsyncIterator[None]:
-        """Let only one job of each tenant wait for `_free`, which serves in order of arrival. So tenants take
-        turns."""
+        """Let only one job of each tenant run or wait for `_free`, which serves jobs in order of arrival. So tenants
+        take turns."""
         tenant = self._tenants.setdefault(name, _Tenant())
         if tenant.waiting >= MAX_OF_ONE or self._waiting >= MAX_WAITING:
             raise Busy(_BUSY)

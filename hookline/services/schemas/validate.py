@@ -139,8 +139,8 @@ def newest_of(event_type: EventType) -> tuple[str, Any]:
 
 
 def compile_schema(event_type: str, version: str, schema: Any) -> CompiledSchema:
-    """Compile a schema. The limits for saving do not apply, because an earlier release may have saved it
-    without them."""
+    """Compile a schema. The limits of `_check_bounds` do not apply, because an earlier release may have saved the
+    schema without them."""
     bounds = _bounds(version, schema)
     return CompiledSchema(event_type, version, _validator(version, schema), bounds)
 
@@ -150,8 +150,8 @@ def _bounds(version: str, schema: Any) -> Bounds:
 
 
 def is_small(text: bytes) -> bool:
-    """Return whether a schema can be compiled on the event loop. One with patterns cannot, because a short pattern can
-    become a large automaton."""
+    """Return whether a schema can be compiled on the event loop. A schema with patterns or `unevaluated...` keywords
+    cannot, because compiling it may be slow: a short pattern can become a large automaton."""
     return len(text) <= SMALL and not any(word in text for word in _SLOW_TO_COMPILE)
 
 

@@ -113,8 +113,8 @@ def _lanes(app_no: int) -> Plan[list[int]]:
 
 
 def _set_rate(app_no: int, rate: int | None) -> Plan[None]:
-    """Copy the rate limit to the application's lanes and wake them. The next request of a lane may now start at
-    another time.
+    """Copy the rate limit to the application's lanes and wake them, because the new limit may change when the next
+    request of a lane can start.
 
     The row with the state of the application's rate limiter (`AppPace`) is written after the lanes. A claim locks the
     lanes first, too, so the two cannot deadlock.

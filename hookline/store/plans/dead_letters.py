@@ -23,8 +23,9 @@ class DeadLetters(Plans):
 
     @reads
     def dead_letters(self, where: DeadFilter, page: Page) -> Plan[list[DeadLetter]]:
-        """Return a page of dead letters, latest death first. A replayed delivery that dies again is listed as a new
-        dead letter. `pages.death` returns the iterator, which is the position where a page starts."""
+        """Return a page of dead letters, latest death first. A replayed delivery that dies again keeps its id
+        and is listed by the time of its latest death. `pages.death` returns the iterator, which is the position where
+        a page starts."""
         start = after_death(page.iterator) or (_BEFORE_ALL if page.backwards else _AFTER_ALL)
         name = "dead_letters_back" if page.backwards else "dead_letters"
         found = yield Step(name, **filtered(where), died_at=start[0], dead_id=start[1], limit=page.limit)

@@ -104,8 +104,8 @@ class EndpointState(Plans):
         actor: Actor | None = None,
         note: Note[LaneEvent | None] | None = None,
     ) -> Plan[LaneEvent | None]:
-        """Close the circuit and increase the sending rate slowly, as after a successful probe. None: the circuit was
-        not open. See `circuit.close_by_hand`."""
+        """Close the circuit and increase the sending rate slowly, as after a successful probe. Return None if
+        the circuit was neither open nor half-open. See `circuit.close_by_hand`."""
 
         def change(lane: Lane, now: datetime) -> Fold:
             return close_by_hand(lane, now=now, cause=clean(cause), policy=self._options.circuit, chance=chance)
@@ -124,7 +124,7 @@ class EndpointState(Plans):
         """Close the circuit, forget failures and holds, increase the epoch and wake the lane, under its lock. See
         `circuit.reset`.
 
-        The change is recorded as a `LaneEvent`. None: there was nothing to reset.
+        The change is recorded as a `LaneEvent`. Return None if there was nothing to reset.
         """
 
         def change(lane: Lane, now: datetime) -> Fold:
@@ -135,7 +135,7 @@ class EndpointState(Plans):
     def _change_circuit(
         self, endpoint_no: int, change: Callable[[Lane, datetime], Fold], actor: Actor | None
     ) -> Plan[LaneEvent | None]:
-        """Change a circuit by hand under its lane's lock. None: nothing changed."""
+        """Change a circuit by hand under its lane's lock. Return None if nothing changed."""
         found = yield from lock_lane(endpoint_no)
         before = rows.lane(found, self._reading)
         after = change(before, self._reading.instant(found["now"]))
@@ -161,7 +161,8 @@ def set_status(
     by_hand: bool = False,
     actor: Actor | None = None,
 ) -> Plan[LaneEvent | None]:
-    """Set the status of an endpoint and its lane, and record an event. None: the endpoint already has this status.
+    """Set the status of an endpoint and its lane, and record an event. Return None if the endpoint already has
+    this status.
 
     A lane that becomes active again starts without earlier failures, and an open circuit is probed at once.
     """
@@ -184,8 +185,8 @@ def set_status(
 
 
 def delete_endpoints(nos: Sequence[int], read: Reading) -> Plan[None]:
-    """Mark endpoints as deleted; the caller has locked their lanes. The sweep turns their waiting deliveries into dead
-    letters."""
+    """Mark endpoints as deleted. The caller must have locked their lanes. The sweep turns their waiting deliveries
+    into dead letters."""
     yield Step("lanes_delete_mark", nos=nos)
     yield Step("endpoints_delete", nos=nos)
     yield from write_events(operational_events.deleted(nos), read)

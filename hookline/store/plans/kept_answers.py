@@ -25,8 +25,8 @@ class KeptAnswers(Plans):
         """Lease the key for a request. If another request has the key, return that request, with its response if it is
         stored.
 
-        A key is free if no request used it within the idempotency window, or if the same request used it and its lease
-        expired.
+        A key is free if no request used it within the idempotency window. It is also free for a copy of the request
+        that leased it, if that lease has expired and no response is stored.
         """
         claim = quick_chance.getrandbits(CLAIM_BITS)
         lease = timedelta(seconds=seconds)

@@ -49,8 +49,8 @@ def span(prefix: str, where: MessageFilter, page: Page) -> Span:
 
 
 def rare(where: MessageFilter) -> bool:
-    """Return whether the filter may match so rarely that the scan needs a limit. Time bounds need no limit, because
-    ids contain their time."""
+    """Return whether the filter may match so rarely that the scan needs a limit. A filter by time alone needs
+    no limit: ids contain their time, so the scan reads only ids near the bounds or between them."""
     if where.event_types is not None or where.channel is not None or where.tag is not None:
         return True
     match where:

@@ -18,8 +18,8 @@ from hookline.store.plans.plan import Plan, Plans, Step, reads, value
 from hookline.store.rows import Row
 from hookline.store.rows.documents import storable
 
-# A search of all applications scans each application separately if the organization has at most this many. Otherwise
-# it scans the messages of all applications together.
+# The second scan of a search of all applications (see `scans`) scans each application separately if the organization
+# has at most this many. Otherwise it scans the messages of all applications together.
 FEW = 50
 # Some searches run two scans (see `scans`): the first reads few rows, and the second more rows, if the first does not
 # fill the page.

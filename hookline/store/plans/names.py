@@ -42,8 +42,8 @@ class Names(Plans):
 
 
 def matching(found: Sequence[Row], text: str, limit: int) -> tuple[list[str], str | None]:
-    """Return the ids of rows with the text in their name or uid, ignoring case. If they do not fill a page and more
-    may follow, also return the id after which to continue."""
+    """Return the ids of rows with the text in their name or uid, ignoring case. If these ids do not fill a
+    page and there may be rows after `found`, also return the id after which to continue."""
     wanted = _folded(text)
     ids = [
         row["id"]

@@ -14,9 +14,9 @@ from hookline.store.rows import Reading, Row
 def write_events(notes: Sequence[Note], read: Reading) -> Plan[None]:
     """Write operational events to the outbox, for organizations that receive operational webhooks.
 
-    `notes` are the changes to report: changes of endpoints, deliveries and dead letters. They are not audit entries. If
-    there are no changes, nothing is read. If a delivery changed, its message and its last attempt are also read, but
-    only if its organization receives operational webhooks.
+    `notes` are the changes to report: changes of endpoints, deliveries and dead letters. Unlike the `note` of a store
+    method, they are not audit entries. If there are no changes, nothing is read. If a delivery changed, its message
+    and its last attempt are also read, but only if its organization receives operational webhooks.
     """
     if not notes:
         return

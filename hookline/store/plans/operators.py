@@ -56,7 +56,7 @@ class Operators(Plans):
         password: str | None = None,
         note: Note[Operator] | None = None,
     ) -> Plan[Operator]:
-        """Change the role or the password. A new password ends all sessions that began with the old one. Raises
+        """Change the role or the password. A new password ends all sessions of the operator. Raises
         `NotFound` if there is no such operator."""
         changed = yield from row("operator_change", name=name, role=role, password=password)
         if changed is None:
@@ -118,9 +118,10 @@ class Operators(Plans):
         """Count a login attempt for each subject: a hash that stands for a name, a network, both, or a browser. The
         attempt is counted before the password is checked. Otherwise parallel attempts would bypass the limit.
 
-        If a subject is locked out, count nothing and return when a lockout ends: the caller must not check the
-        password. `rules` has a pure function for each subject, which returns its new count and lockout. Lockouts are
-        first read without row locks, so that a locked-out user who keeps trying costs little and writes nothing.
+        If a subject is locked out, count nothing and return the time at which its lockout ends. The caller must not
+        check the password then. `rules` has a pure function for each subject, which returns its new count and lockout.
+        Lockouts are first read without row locks, so that a locked-out user who keeps trying costs little and writes
+        nothing.
         """
         subjects = sorted(rules)  # sorted, so that two concurrent logins lock subjects in one order
         for subject in subjects:

@@ -113,7 +113,7 @@ class Pulses(Plans):
 
 
 def _pulse(row: Row, read: Reading) -> Pulse:
-    """Read a pulse with the database's time, because the clock of the process may be wrong."""
+    """Return the pulse of a row. Its time is the database's, because the clock of the process may be wrong."""
     return replace(_decode(row["data"]), at=read.instant(row["at"]), process=row["process"])
 
 

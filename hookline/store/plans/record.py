@@ -78,8 +78,9 @@ class Record:
 
 
 def pause_dying(results: Sequence[Result], options: StoreOptions, read: Reading) -> Plan[tuple[LaneEvent, ...]]:
-    """Pause the endpoints that have more dead letters in a day than the deployment allows, after this batch. The sweep
-    pauses those that this plan does not find: the limit is very high, or most dead letters have other reasons."""
+    """Pause the endpoints that have more dead letters in a day than the deployment allows, after this batch. This
+    plan does not find an endpoint if the limit is above `MAX_PAUSE_CHECK`, or if most of its dead letters have reasons
+    that do not count. The sweep pauses such endpoints."""
     most, dying = options.pause_dead_per_day, dying_endpoints(results)
     if not dying or most > MAX_PAUSE_CHECK:
         return ()

@@ -53,8 +53,8 @@ class Redelivery(Protocol):
         of deliveries."""
 
     def resend(self, endpoint_no: int, message_id: str) -> Plan[int | None]:
-        """Create a manual delivery of one message. The delivery is due now. Return the delivery's id. None: the
-        message, its payload or the endpoint does not exist."""
+        """Create a manual delivery of one message. The delivery is due now. Return the delivery's id, or None if
+        the message or its payload does not exist or the endpoint was deleted."""
 
 
 class Replays(Plans):
@@ -136,7 +136,7 @@ class Replays(Plans):
     @changes
     def resend(self, endpoint_no: int, message_id: str, *, note: Note[int | None] | None = None) -> Plan[int | None]:
         """Create a manual delivery of one message to one endpoint, even if the message was delivered before. Return the
-        delivery's id. None: the message or its payload does not exist.
+        delivery's id, or None if the message or its payload does not exist.
 
         Raises `NotFound` if the endpoint was deleted.
         """

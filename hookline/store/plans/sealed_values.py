@@ -1,5 +1,5 @@
 """Count encrypted values by key, and re-encrypt them with the first secret key, which encrypts new values. Also store
-the older token secrets, which only verify tokens, and when a token of each was last used."""
+the older token secrets, which only verify tokens, and when a token that each of them signed was last used."""
 
 from __future__ import annotations
 

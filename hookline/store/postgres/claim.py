@@ -220,8 +220,8 @@ class Claim:
     async def _contents(
         self, connection: Connection, division: Division, locked: _Lanes, taken: Sequence[Any]
     ) -> tuple[dict[int, _Content], list[Any]]:
-        """Return payload and trace by delivery, and the deliveries whose large payloads do not fit. They are leased no
-        longer."""
+        """Return payload and trace context by delivery, and the deliveries whose large payloads do not fit the byte
+        budget. This method ends the leases of the deliveries that do not fit."""
         by_message, sizes = await self._read_contents(connection, taken, LARGE)
         unfit: list[Any] = []
         if large := sorted((row for row in taken if row["message_seq"] in sizes), key=_by_due):
@@ -315,8 +315,8 @@ class Claim:
     ) -> tuple[Lane, Wake | None]:
         """Return the lane after the claim, and its next wake token.
 
-        If the lane has a limit, or a large payload for which the application had no bytes left, this function decides
-        anew about the lane's remaining deliveries. The decision has the time of the wake token.
+        If the lane has a limit, or a large payload for which the application had no bytes left, this function
+        decides again when the lane's remaining deliveries can be claimed. The wake token gets this time.
         """
         lease = self._options.lease
         floor = min(filter(None, (left, returned)), default=None)
@@ -333,9 +333,9 @@ class Claim:
         return after, None if again.rest_at is None else (lane.endpoint_no, max(again.rest_at, floor), floor)
 
     async def _nothing_due(self) -> ClaimBatch | None:
-        """Return an empty batch if no wake token is due. This costs one statement, and a claim that finds nothing costs
-        five. A worker that is about to sleep mostly finds nothing. If a full scan is slow now, only wake tokens after
-        the watermark count."""
+        """Return an empty batch if no wake token is due, and None otherwise. This costs one statement, and a claim
+        that finds nothing costs five. A worker that is about to sleep mostly finds nothing. While full scans are slow,
+        this method looks only at wake tokens after the watermark."""
         since = _BEGINNING if self._may_scan_all() else self._watermark
 
         async def peek(connection: Connection) -> Any:

@@ -2,10 +2,10 @@
 
 Every schedule in the database is a time of the database's clock. If this clock is set back by an hour, everything
 that is scheduled would wait an hour longer. The sweep therefore notes the clock's time every few seconds. If the clock
-then shows an earlier time, or an earlier time than that of the newest message, it was set back. Stored times that are
-in the future are then moved back by the same amount: first all except those of deliveries, in one transaction, then
-those of deliveries, in batches. The row `hookline.clock` says how far this work has come. It is changed in the same
-transactions, so that no time is moved twice, whichever process continues.
+later shows a time before the noted one, or before the time of the newest message, it was set back. Stored times that
+are in the future are then moved back by the same amount: first all except those of deliveries, in one transaction,
+then those of deliveries, in batches. The row `hookline.clock` says how far this work has come. This row is changed in
+the same transactions, so that no time is moved twice, whichever process continues.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Connections that nobody waits for if the server hangs."""
+"""Connections that can be dropped or closed without waiting for a server that hangs."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class DroppedConnection(asyncpg.Connection):  # type: ignore[misc]  # asyncpg ha
     """A connection that is dropped as soon as a statement on it is cancelled or times out.
 
     By default, the driver waits until the server confirms that the statement has ended. A server that hangs never
-    confirms this. A rollback, a release to the pool or a close of the connection would then wait as long.
+    confirms this. A rollback, a release to the pool or a close of the connection would then wait forever.
 
-    The server is still asked to end the statement, but nobody waits for that. Otherwise callers that give up and try
-    again would leave more and more slow statements behind.
+    This class still asks the server to end the statement, but no caller waits for the answer. Without this request,
+    callers that give up and try again would leave more and more slow statements running on the server.
     """
 
     def _cancel_current_command(self, *_: Any) -> None:

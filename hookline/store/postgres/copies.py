@@ -108,8 +108,8 @@ def _aside(row: OutboxRow, fault: str) -> tuple[object, ...]:
 
 
 def _storable_id(event_id: str | None) -> str | None:
-    """Return the event id, shortened for the index and still unique, because a row with an equal id would be dropped
-    as a copy."""
+    """Return the event id. A long id is shortened for the index, and gets a hash so that it stays unique: a second row
+    with the same id would be dropped as a copy."""
     if event_id is None or len(event_id) <= _LONGEST_ID:
         return maybe(clean, event_id)
     digest = hashlib.sha256(event_id.encode("utf-8", "surrogatepass")).hexdigest()

@@ -17,7 +17,7 @@ from hookline.store.rows import documents
 
 _SETTLE_TRIES, _SETTLE_PAUSE = 40, 0.05
 _MAX_DOUBTS = 50_000
-# Seconds to wait while another process handles the same idempotency key: the first pause, the longest pause, all
+# Seconds to wait while another request uses the same idempotency key: the first pause, the longest pause, all
 # pauses.
 _FIRST_PAUSE, _LONGEST_PAUSE, _MAX_WAIT = 0.005, 0.1, 3.0
 
@@ -133,12 +133,12 @@ class Ingest:
                 raise InvalidInput(f"a message cannot be stored: {error}") from error
             if found is not None:
                 return found
-            # Wait without holding a connection. The process that has the key sends no notification when it is done.
+            # Wait without holding a connection. The request that uses the key sends no notification at its end.
             await asyncio.sleep(pause)
         raise Conflict("another request with this idempotency key is still running; try again in a moment")
 
     async def _try_batch(self, batch: NewBatch, key: bytes) -> BatchAccepted | None:
-        """Accept a batch under its idempotency key. Return None if another process has this key now."""
+        """Accept a batch under its idempotency key. Return None if another request is using this key now."""
         process = 0
 
         async def work(connection: Connection) -> BatchAccepted | None:

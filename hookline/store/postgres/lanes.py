@@ -29,8 +29,8 @@ class Lanes:
     async def lock(
         self, connection: Connection, all_of: Sequence[int], always: Sequence[int]
     ) -> tuple[list[Lane], datetime | None]:
-        """Lock the lanes in `always`, and those in `all_of` that are unhealthy. Return the locked lanes and the start
-        of the transaction (None if no lane was locked).
+        """Lock the lanes in `always`, and those in `all_of` that are unhealthy. Return the locked lanes and the time
+        at which the transaction started (None if no lane was locked).
 
         Lanes are locked in the order of endpoint numbers, so that concurrent transactions do not deadlock.
         """

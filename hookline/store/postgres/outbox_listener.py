@@ -25,7 +25,7 @@ Session = Any  # asyncpg has no types
 POLL = 0.04  # default seconds between two polls of the outbox by the leader
 STANDBY = 1.0  # seconds between two polls of the outbox by a relay that is not the leader
 # A leader that wants to sleep takes a lock. It cannot take the lock while a publisher that is about to commit holds it.
-# Seconds until the leader tries again to take the lock. They double with each failed try, up to the poll interval.
+# `AWAKE` is the seconds until the leader tries again. They double with each failed try, up to the poll interval.
 AWAKE = 0.005
 CHECK_EVERY = 10.0  # seconds of sleep after which the session is checked
 RECONNECT = 1.0  # seconds before a failed connection is tried again

@@ -89,8 +89,8 @@ class BatchRecord:
         return await self._db.transact(work)
 
     async def _record_plain(self, results: Sequence[Result], wake: Collection[int]) -> RecordReport | None:
-        """Record a batch of successes that change no lane, in one statement. None: a lane is unhealthy, and nothing
-        was written."""
+        """Record a batch of successes that change no lane, in one statement. None: nothing was written,
+        because a lane is unhealthy or no claim of the batch is still valid."""
         receipts = sorted(map(_receipt, results), key=_by_delivery)
         endpoints = list({result.job.endpoint_no for result in results})
         tokens = _tokens(results, wake)
@@ -150,7 +150,7 @@ def _plain(result: Result) -> bool:
 
 def _tokens(results: Sequence[Result], wake: Collection[int]) -> dict[int, str | None]:
     """Return the wake tokens by endpoint. A wake token names the queues whose next delivery may be available now. If
-    the claim has expired, the wake token is unnecessary but harmless."""
+    the claim of a result is no longer valid, its wake token is unnecessary but harmless."""
     keys: dict[int, list[str]] = {endpoint_no: [] for endpoint_no in wake}
     for result in results:
         if result.job.ordering_key is not None:

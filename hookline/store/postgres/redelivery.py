@@ -1,4 +1,4 @@
-"""Replays on PostgreSQL, one statement each."""
+"""Replay or resolve dead letters, or deliver old messages, on PostgreSQL. One statement makes each change."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Scan:
         return 0 if monotonic() >= self._full_scan_at else max(1, self._highest - _LATE_ROWS)
 
     def took(self, start: int, seconds: float, found: Sequence[int]) -> None:
-        """Note the duration of a scan from `start` and the row numbers that it found."""
+        """Plan the next scans: `start` is the row number at which a scan began, `found` the row numbers it found."""
         self._highest = max((self._highest, *found))
         if start > 0:
             return

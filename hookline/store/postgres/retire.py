@@ -126,8 +126,8 @@ class Retention:
         return needed
 
     async def _retire_default(self, limit: int) -> int:
-        """Delete from the default partitions. These contain the rows that arrived while a day's partition was
-        missing."""
+        """Delete old rows from the default partitions. These contain the rows that arrived while the partition of
+        their day was missing."""
         now: datetime = await self._db.fetchval("now")
         cutoff = now - timedelta(days=self._options.retention_days)
         return sum([await self._retire_span(parent, _BEGINNING, cutoff, limit, default=True) for parent in _DELETE])

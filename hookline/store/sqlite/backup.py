@@ -31,11 +31,11 @@ _BUSY = 5.0  # seconds to wait for a lock
 _MAGIC = b"SQLite format 3\0"  # the first bytes of every SQLite database
 # The bytes that SQLite locks. Each connection to a database in WAL mode holds a shared lock on them until it is closed.
 _LOCKED, _LOCKED_SIZE = 0x40000000, 512
-# By `live`. A read-only connection leaves `-wal` and `-shm` files behind, so a live database is opened for writing. A
-# backup is opened read-only, because it must not be changed.
+# How the source of a copy is opened, by the value of `live`. A read-only connection leaves `-wal` and `-shm` files
+# behind, so a live database is opened for writing. A backup is opened read-only, because it must not be changed.
 _MODES = {True: "rw", False: "ro"}
 _CHECKS = {True: "PRAGMA integrity_check(1)", False: "PRAGMA quick_check(1)"}
-# The errors of a file that SQLite writes. During a copy, this is the target.
+# Error codes of failed writes. During a copy, SQLite writes to the target.
 _WRITING = frozenset(
     {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_TRUNCATE}
 )
@@ -64,7 +64,8 @@ class Contents(Struct, frozen=True, kw_only=True):
 
 @contextmanager
 def draft(file: Path) -> Iterator[Path]:
-    """Create a file beside `file` that only its owner can read, and remove it at the end, unless it was renamed."""
+    """Create a file beside `file` that only its owner can read. When the `with` block ends, remove the new file,
+    unless it was renamed."""
     path = file.with_name(f"{file.name}.partial-{token_hex(4)}")
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -148,13 +149,13 @@ def is_backup(file: Path) -> bool:
 
 
 def leftovers(file: Path) -> list[Path]:
-    """Return the files that a killed process left beside a database. SQLite would write them into a new `file`."""
+    """Return the files that a killed process left beside a database. SQLite would apply them to a new `file`."""
     return [path for suffix in ("-wal", "-journal", "-shm") if os.path.lexists(path := _beside(file, suffix))]
 
 
 def replace(file: Path, copied: Path) -> None:
-    """Rename the copy to `file`. A replaced backup first gets what its WAL or journal has: so at each moment there is
-    either the whole old backup or the whole new one."""
+    """Rename the copy to `file`. If `file` is an old backup, its WAL or journal is applied to it first. So at each
+    moment `file` is either the complete old backup or the complete new one."""
     with ExitStack() as locks:
         if file.exists():
             _merge_wal(file)
@@ -190,7 +191,8 @@ def put(copied: Path, database: Path, aside: Path) -> None:
 
 
 def _resemble(copied: Path, like: Path) -> None:
-    """Give the copy the owner and the permissions of the database that it replaces, or the owner of the directory."""
+    """Give the copy the owner and the permissions of `like`, the database that it replaces. If there is no such
+    database, `like` is the directory, and the copy gets only its owner. Only root can change the owner."""
     found = like.stat()
     if os.geteuid() == 0:
         os.chown(copied, found.st_uid, found.st_gid)
@@ -250,7 +252,7 @@ def _open(file: Path, mode: str) -> sqlite3.Connection:
 
 @contextmanager
 def _about(file: Path, written: Path | None = None) -> Iterator[None]:
-    """Translate SQLite's errors, and name the file: `written` if SQLite could not write."""
+    """Translate SQLite's errors. The message names `file`, or `written` if SQLite could not write to that file."""
     try:
         yield
     except sqlite3.DatabaseError as error:

@@ -69,7 +69,7 @@ def connect(path: Path, *, writes: bool) -> sqlite3.Connection:
 
 def _configure(conn: sqlite3.Connection, *, writes: bool) -> None:
     """Configure a connection and retry while the file is locked. The first process that opens a new file switches it
-    to WAL; the others find it locked, whatever their busy timeout."""
+    to WAL. Meanwhile the others get an error at once that the file is locked, whatever their busy timeout is."""
     give_up = monotonic() + READER_BUSY_MS / 1000
     while True:
         try:

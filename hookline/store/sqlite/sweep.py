@@ -168,7 +168,7 @@ def _many_dead(tx: Tx, pause_dead: int) -> set[int]:
 
 # ── retention ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-# delete rows that have their own expiry time
+# The statements that delete rows with an expiry time of their own.
 EXPIRING = ("retire_key", "retire_answer", "retire_token", "retire_session")
 RETIRED = (
     "retire_resolved",

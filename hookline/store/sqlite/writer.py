@@ -23,7 +23,7 @@ T = TypeVar("T")
 GROUP = 64  # maximum tasks in one COMMIT
 LOCK_SECONDS = 10.0  # maximum seconds to wait while another process holds the write lock
 # Seconds between two tries to take the write lock. SQLite's own busy handler waits up to 100 ms between tries. While
-# another process writes a lot, it would often miss the short times in which the lock is free.
+# another process writes a lot, that handler would often miss the short times in which the lock is free.
 LOCK_POLL = 0.002
 IDLE = 0.005  # seconds after which an idle writer checks again for commits of other processes
 # After each commit, a busy writer leaves the lock free for this fraction of the commit's duration, but at most 2 ms. In

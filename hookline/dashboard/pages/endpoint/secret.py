@@ -45,7 +45,8 @@ async def rotate(context: PageContext, form: Form) -> Page:
 
 
 def _confirm_rotation(context: PageContext, found: Endpoint) -> Page:
-    """Ask for confirmation of a rotation without overlap: the old secret ends at once, which cannot be undone."""
+    """Ask for confirmation of a rotation without overlap: Hookline stops signing with the old secret immediately, and
+    this cannot be undone."""
     return forms.confirmation(
         context,
         "Rotate the secret at once?",
