@@ -130,7 +130,8 @@ def _of_database(sample: Sample, report: Report) -> Iterator[core.Metric]:
     yield _one("hookline_outbox_set_aside", "Outbox rows that cannot become messages.", depths.outbox_set_aside)
     yield _by("hookline_alerts_firing", "Firing alerts.", "severity", _firing(depths))
     yield from _of_endpoints(sample.endpoints)
-    # Report the longest lag of all outboxes. Only the process that relays an application's outbox knows its lag.
+    # The longest lag of the outboxes that this process knows: the outbox in Hookline's own database, and the outboxes of
+    # applications that this process relays.
     about = "Time for which the oldest outbox row has waited, including outboxes of applications relayed here."
     yield _one("hookline_outbox_lag_seconds", about, max(depths.outbox_lag, report.outbox_lag))
 

@@ -33,7 +33,7 @@ async def retry(deps: Deps, by: Caller, ids: Sequence[int] | None) -> int:
 
 
 async def discard(deps: Deps, by: Caller, ids: Sequence[int]) -> int:
-    """Delete these rows without sending them. Return their number."""
+    """Delete these rows, which were set aside, without sending them. Return their number."""
     found = [row.id for row in await find(deps, ids)]
     return await deps.store.repair.discard_set_aside(found, note=lambda count: _entry(by, "discard", count))
 

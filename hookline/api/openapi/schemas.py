@@ -55,7 +55,8 @@ def json_content(schema: Schema | bool) -> Schema:
 
 
 def simplified(schema: Any) -> Any:
-    """Return the schema without redundant parts: `default: null`, `required: []`, and `anyOf` with null."""
+    """Return a shorter schema with the same meaning: without `default: null` and `required: []`, and with
+    `type: [T, "null"]` in place of `anyOf` with null."""
     if isinstance(schema, list):
         return [simplified(each) for each in schema]
     if not isinstance(schema, dict):

@@ -28,8 +28,8 @@ from hookline.rules.lane.window import START, Window
 
 SILENT_AFTER = 1.0  # seconds without a result of any of a lane's requests, after which the lane counts as silent
 LARGE = 16 * 1024  # bytes; larger payloads count against the budget of bytes, smaller ones only against the slots
-# If more than `CROWD` silent slots are used, or more than 1 / `CROWDED` of all silent slots, each silent lane may hold
-# only one slot.
+# Silent lanes have a pool of slots. If more than `CROWD` of these slots are used, or more than 1 / `CROWDED` of them, each
+# silent lane may hold only one slot.
 CROWD, CROWDED = 64, 4
 MAX_LANES = 4096  # lanes that a worker remembers, plus those that hold slots
 
