@@ -10,7 +10,7 @@ from itertools import chain, product
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
@@ -58,6 +58,7 @@ def test_paths_below_a_guarded_path_and_paths_with_dot_segments_are_guarded(befo
 
 
 @given(st.text(max_size=40))
+@example("A:")
 def test_spellings_of_one_path_have_one_key(path: str) -> None:
     assert key_path(path) == key_path(f"/{path}") == key_path(f"{path}\n") == key_path(f"{path}//")
     assert same_path(path) == same_path(f"//{path}\n") == same_path(f"{path}/")

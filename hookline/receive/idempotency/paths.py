@@ -27,7 +27,7 @@ _is_escaped = re.compile(r"(?:[^%]|%[0-9A-Fa-f]{2})*").fullmatch
 _has_dots = re.compile(r"/\.{1,2}(?:/|$)").search
 _slashes = re.compile(r"[/\\]+")
 # The scheme and host of a request target in absolute form, such as `http://host` in `POST http://host/hooks`.
-_origin = re.compile(r"\A[/\\]*[a-z][a-z0-9+.-]*:[/\\]+[^/\\]*")
+_origin = re.compile(r"\A[/\\]*[a-z][a-z0-9+.-]*:[/\\]+[^/\\]+")
 _params = re.compile(r";[^/\\]*")
 _has_digit = re.compile(r"\d").search
 _zeros = re.compile(r"\A([+-]?)0+(?=\d)")  # removes leading zeros, because int() refuses a text of very many digits
