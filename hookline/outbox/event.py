@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cache
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from hookline import clock, ids
 from hookline.errors import ConfigError, InvalidInput
+from hookline.model.fill import fill
 from hookline.model.messages import NewMessage
 from hookline.model.policy import PolicyOverride
 from hookline.rules.checks.message import LARGEST_PAYLOAD, MAX_PAYLOAD, POLICY_BOUNDS, check_message
@@ -22,6 +23,8 @@ from hookline.rules.checks.text import check_instant, check_name, check_text
 from hookline.rules.operational_events import MANAGEMENT
 from hookline.rules.trace_context import joined, well_formed
 from hookline.rules.units import size
+
+T = TypeVar("T")
 
 
 class EventFields(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -79,12 +82,12 @@ def event(
         event_type=_text("event_type", event_type),
         payload=as_json(payload),
         event_id=ids.mint(ids.EVENT, now) if event_id is None else _text("event_id", event_id),
-        channels=_several("channels", channels),
-        tags=_several("tags", tags),
-        ordering_key=None if ordering_key is None else _text("ordering_key", ordering_key),
-        deliver_at=_instant(deliver_at),
-        max_age=_seconds(max_age),
-        organization=_organization(organization),
+        channels=_if_given(_several, "channels", channels),
+        tags=_if_given(_several, "tags", tags),
+        ordering_key=_if_given(_text, "ordering_key", ordering_key),
+        deliver_at=_if_given(_instant, "deliver_at", deliver_at),
+        max_age=_if_given(_seconds, "max_age", max_age),
+        organization=_if_given(_organization, "organization", organization),
         trace=_current_trace() if trace is None else _trace(trace),
     )
     check_message(_message(made), now=now, max_payload=_max_payload(), decoded=not _is_bytes(payload))
@@ -143,6 +146,10 @@ def _plain(value: Any) -> Any:
 # ── the other fields ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def _if_given(check: Callable[[str, Any], T], field: str, value: Any) -> T | None:
+    return None if value is None else check(field, value)
+
+
 def _text(field: str, value: str) -> str:
     """Return a plain str: drivers differ in how they write a StrEnum."""
     if not isinstance(value, str):
@@ -150,45 +157,37 @@ def _text(field: str, value: str) -> str:
     return str.__str__(value)
 
 
-def _several(field: str, values: Iterable[str] | None) -> tuple[str, ...] | None:
+def _several(field: str, values: Iterable[str]) -> tuple[str, ...]:
     """Return the values as a tuple of plain strs. Refuse a str and a mapping, because Python would iterate over the
     characters of the str or the keys of the mapping."""
-    if values is None:
-        return None
     if not isinstance(values, Iterable) or isinstance(values, str | bytes | Mapping):
         raise InvalidInput(f"give a list of them, not {type(values).__name__}", field=field)
     return tuple(_text(field, value) for value in values)
 
 
-def _instant(value: datetime | None) -> datetime | None:
+def _instant(field: str, value: datetime) -> datetime:
     """Return the instant in UTC. JSON and SQL cannot write every offset that a datetime can have."""
-    if value is None:
-        return None
     if not isinstance(value, datetime):
-        raise InvalidInput(f"give a datetime with a time zone, not {type(value).__name__}", field="deliver_at")
+        raise InvalidInput(f"give a datetime with a time zone, not {type(value).__name__}", field=field)
     if value.utcoffset() is None:
-        raise InvalidInput("needs a time zone", field="deliver_at")
-    return check_instant("deliver_at", value).astimezone(UTC)
+        raise InvalidInput("needs a time zone", field=field)
+    return check_instant(field, value).astimezone(UTC)
 
 
-def _seconds(value: float | timedelta | None) -> float | None:
-    if value is None:
-        return None
+def _seconds(field: str, value: float | timedelta) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | timedelta):
-        raise InvalidInput(f"give seconds or a timedelta, not {type(value).__name__}", field="max_age")
-    lowest, highest = POLICY_BOUNDS["max_age"]
+        raise InvalidInput(f"give seconds or a timedelta, not {type(value).__name__}", field=field)
+    lowest, highest = POLICY_BOUNDS[field]
     given = value.total_seconds() if isinstance(value, timedelta) else value
     if not lowest <= given <= highest:
-        raise InvalidInput("is not between a millisecond and 30 days", field="max_age")
+        raise InvalidInput("is not between a millisecond and 30 days", field=field)
     return float(given)
 
 
-def _organization(value: str | None) -> str | None:
-    if value is None:
-        return None
+def _organization(field: str, value: str) -> str:
     if value == MANAGEMENT:
-        raise InvalidInput("is reserved for Hookline", field="organization")
-    return check_text("organization", _text("organization", value), 256, shortest=1)
+        raise InvalidInput("is reserved for Hookline", field=field)
+    return check_text(field, _text(field, value), 256, shortest=1)
 
 
 def _trace(value: str) -> str:
@@ -211,18 +210,8 @@ def _current_trace() -> str | None:
 
 def _message(made: Event) -> NewMessage:
     """Return the event as the message that the relay will check."""
-    return NewMessage(
-        id="",
-        app_no=0,
-        event_type=made.event_type,
-        payload=made.payload.encode(),
-        event_id=made.event_id,
-        channels=made.channels,
-        tags=made.tags,
-        ordering_key=made.ordering_key,
-        deliver_at=made.deliver_at,
-        policy=None if made.max_age is None else PolicyOverride(max_age=made.max_age),
-    )
+    policy = None if made.max_age is None else PolicyOverride(max_age=made.max_age)
+    return fill(NewMessage, made, id="", app_no=0, payload=made.payload.encode(), policy=policy)
 
 
 @cache

@@ -12,19 +12,7 @@ import msgspec
 from hookline.outbox.adapters.base import Engine, Statement
 from hookline.outbox.event import Event
 
-COLUMNS = (
-    "app",
-    "event_type",
-    "payload",
-    "event_id",
-    "channels",
-    "tags",
-    "ordering_key",
-    "deliver_at",
-    "max_age",
-    "organization",
-    "trace",
-)
+COLUMNS = Event.__struct_fields__  # the table of SQLite names its columns after the fields
 _EXTRACTED = ", ".join(f"json_extract(value, '$.{column}')" for column in COLUMNS)
 
 PUBLISH: dict[Engine, Statement] = {
