@@ -7,7 +7,7 @@ All other log lines go through structlog, which is ten times slower per line. Bo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable
 from datetime import datetime
 
 import msgspec
@@ -201,28 +201,19 @@ def _as_text(now: datetime, colours: bool) -> Callable[[AttemptLine], bytes]:
     return render
 
 
-_FAILURE = ("error", "reason", "detail", "next_s")  # fields of a failed attempt
-_RARE = ("probe", "manual", "payload", "response")
+_OF_FAILURES = ("error", "reason", "detail", "next_s")
 _TIMES = ("lag_ms", "dns_ms", "connect_ms", "tls_ms", "first_byte_ms")
+_OPTIONAL = ("status", *_OF_FAILURES, *_TIMES, "probe", "manual", "payload", "response")
 
 
 def _rest(line: AttemptLine) -> str:
-    text = "" if line.status is None else f" status={line.status}"
-    if line.outcome != "delivered":
-        text += _fields(line, _FAILURE)
-    text += _fields(line, _TIMES)
-    if line.probe or line.manual or line.payload is not None:
-        text += _fields(line, _RARE)
-    return text if line.recorded else f"{text} recorded=False"
-
-
-def _fields(line: AttemptLine, names: Sequence[str]) -> str:
+    """Return the fields that are not in every line."""
     text = ""
-    for name in names:
+    for name in _OPTIONAL:
         value = getattr(line, name)
         if value is not None and value is not False:
             text += f" {name}={_quoted(value) if type(value) is str else value}"
-    return text
+    return text if line.recorded else f"{text} recorded=False"
 
 
 def _quoted(text: str) -> str:

@@ -24,11 +24,7 @@ class Counter:
 
     def add(self, amount: float = 1.0, *labels: str) -> None:
         if amount:
-            held = self.values.get(labels)
-            if held is None:
-                self.values[labels] = [amount]
-            else:
-                held[0] += amount
+            self.values.setdefault(labels, [0.0])[0] += amount
 
 
 class Histogram:
@@ -43,10 +39,7 @@ class Histogram:
 
     def of(self, *labels: str) -> list[float]:
         """Return the row of these labels. Create it if it is missing."""
-        row = self.values.get(labels)
-        if row is None:
-            row = self.values[labels] = [0.0] * (len(self.family.bounds) + 2)
-        return row
+        return self.values.setdefault(labels, [0.0] * (len(self.family.bounds) + 2))
 
     def observe(self, value: float, *labels: str) -> None:
         row = self.of(*labels)

@@ -53,12 +53,9 @@ class Names:
         self._known: set[str] = set()
 
     def __call__(self, name: str) -> str:
-        if name in self._known:
-            return name
         if len(self._known) < self._limit:
             self._known.add(name)
-            return name
-        return OTHER
+        return name if name in self._known else OTHER
 
 
 class Tally(Meters):
