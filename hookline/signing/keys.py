@@ -121,7 +121,6 @@ def _check_text_secret(key: str, scheme: Scheme) -> None:
 
 
 class HmacKey:
-    __slots__ = ("_start",)
     version = HMAC
 
     def __init__(self, key: bytes, digest: str = "sha256") -> None:
@@ -140,7 +139,6 @@ class HmacKey:
 
 
 class PublicKey:
-    __slots__ = ("_public",)
     version = "v1a"
 
     def __init__(self, public: Ed25519PublicKey) -> None:
@@ -161,8 +159,6 @@ class PublicKey:
 
 
 class PrivateKey(PublicKey):
-    __slots__ = ("_private",)
-
     def __init__(self, private: Ed25519PrivateKey) -> None:
         super().__init__(private.public_key())
         self._private = private

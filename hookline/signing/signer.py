@@ -19,8 +19,6 @@ class Signer:
     endpoints are prepared together, an invalid secret of one does not affect the others.
     """
 
-    __slots__ = ("_error", "_keys", "_lines", "_permanent")
-
     def __init__(self, scheme: Scheme, secrets: Sequence[Secret]) -> None:
         self._lines = _LINES[scheme]
         self._error = "there is no secret to sign with"
@@ -28,26 +26,25 @@ class Signer:
             self._keys = [(signing_key(scheme, secret.key), secret.expires_at) for secret in secrets]
         except SignatureError as error:
             self._keys, self._error = [], str(error)
-        none_expires = all(until is None for _, until in self._keys)
-        self._permanent = [key for key, _ in self._keys] if none_expires else None
 
     def headers(self, message_id: str, timestamp: int, body: bytes, now: datetime) -> list[str]:
         """Return the header lines. They contain no CR or LF: the id is checked, and the rest is digits, hex or
         base64."""
         if is_id(message_id) is None:
             raise SignatureError("a message id is printable ASCII without spaces and full stops")
-        keys = self._current(now) if self._permanent is None else self._permanent
+        keys = [key for key, until in self._keys if until is None or now < until]
         if not keys:
             raise SignatureError(self._error)
         return self._lines(keys, message_id, f"{timestamp:d}", body)
-
-    def _current(self, now: datetime) -> list[SigningKey]:
-        return [key for key, until in self._keys if until is None or now < until]
 
 
 def _dotted_lines(prefix: str, keys: Sequence[SigningKey], message_id: str, stamp: str, body: bytes) -> list[str]:
     content = dotted_content(message_id, stamp, body)
     signatures = " ".join([f"{key.version},{encode64(key.sign(content))}" for key in keys])
+    return _three_lines(prefix, message_id, stamp, signatures)
+
+
+def _three_lines(prefix: str, message_id: str, stamp: str, signatures: str) -> list[str]:
     return [f"{prefix}-id: {message_id}", f"{prefix}-timestamp: {stamp}", f"{prefix}-signature: {signatures}"]
 
 
@@ -57,11 +54,7 @@ def _timed(keys: Sequence[SigningKey], stamp: str, body: bytes) -> str:
 
 
 def _hex_lines(keys: Sequence[SigningKey], message_id: str, stamp: str, body: bytes) -> list[str]:
-    return [
-        f"webhook-id: {message_id}",
-        f"webhook-timestamp: {stamp}",
-        f"webhook-signature: {_timed(keys, stamp, body)}",
-    ]
+    return _three_lines("webhook", message_id, stamp, _timed(keys, stamp, body))
 
 
 def _stripe_lines(keys: Sequence[SigningKey], message_id: str, stamp: str, body: bytes) -> list[str]:
