@@ -8,7 +8,7 @@ import random
 import traceback
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, TypedDict
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
@@ -33,14 +33,6 @@ _LONGEST_ERROR = 1000  # maximum characters of a stored error
 
 class NoHandler(HooklineError):
     """There is no handler for this event type, and none for `*`. The event is retried, as after any other failure."""
-
-
-class Retry(NamedTuple):
-    delay: float
-
-
-class Bury(NamedTuple):
-    reason: Reason
 
 
 class WorkerOptions(TypedDict, total=False):
@@ -92,13 +84,13 @@ class Rules(Struct, frozen=True, kw_only=True):
         """
         return event.attempt > self.policy.max_attempts
 
-    def judge(self, attempt: int, age: float, chance: random.Random) -> Retry | Bury:
-        """Decide whether the event is retried or becomes dead, after attempt number `attempt` has failed. `age` is how
-        many seconds of the time budget are used."""
+    def judge(self, attempt: int, age: float, chance: random.Random) -> float | Reason:
+        """Return the seconds until the retry after attempt number `attempt` has failed, or the reason why the event
+        becomes dead. `age` is how many seconds of the time budget are used."""
         if attempt >= self.policy.max_attempts:
-            return Bury(Reason.ATTEMPTS_EXHAUSTED)
+            return Reason.ATTEMPTS_EXHAUSTED
         wait = backoff.delay(self.policy, attempt - 1, 0.0, chance)
-        return Bury(Reason.BUDGET_EXHAUSTED) if age + wait > self.policy.max_age else Retry(wait)
+        return Reason.BUDGET_EXHAUSTED if age + wait > self.policy.max_age else wait
 
     def pause(self, idle_polls: int, chance: random.Random) -> float:
         """Return the seconds until the next poll, after `idle_polls` polls that found nothing.

@@ -21,7 +21,7 @@ from hookline.outbox.adapters.base import Adapter
 from hookline.outbox.coroutines import as_async, settled
 from hookline.receive.inbox import queries
 from hookline.receive.inbox.checks import check_age
-from hookline.receive.inbox.handling import Bury, Handler, Rules, WorkerOptions, last_line
+from hookline.receive.inbox.handling import Handler, Rules, WorkerOptions, last_line
 from hookline.receive.inbox.model import Claim
 from hookline.receive.inbox.queries import STEP
 from hookline.receive.inbox.wake import IdleWorker
@@ -204,12 +204,12 @@ class WorkerLoop(ABC):
     async def _failed(self, on: Adapter, claimed: Claim, error: BaseException, age: float) -> None:
         event, line = claimed.event, last_line(error)
         log.warning("%r: attempt %d failed: %s", event.key, event.attempt, line, exc_info=error)
-        verdict = self._rules.judge(event.attempt, age, clock.chance)
+        delay_or_reason = self._rules.judge(event.attempt, age, clock.chance)
         async with on.transaction():
-            if isinstance(verdict, Bury):
-                is_recorded = await queries.bury(on, claimed, line, verdict.reason, event.attempt)
+            if isinstance(delay_or_reason, Reason):
+                is_recorded = await queries.bury(on, claimed, line, delay_or_reason, event.attempt)
             else:
-                is_recorded = await queries.retry(on, claimed, line, verdict.delay)
+                is_recorded = await queries.retry(on, claimed, line, delay_or_reason)
         # A failure cannot be recorded in two cases. Either the handler committed by itself, and so stored the mark
         # "done" that `_handle` sets before the handler runs. Or the lease expired, and another worker has the event.
         if not is_recorded:
