@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -25,8 +26,7 @@ def of_dotted(prefix: str, request: Request, _: SignedParts) -> Label:
     return Label(in_header(request, f"{prefix}-id"), _event_type(request))
 
 
-def of_hookline(request: Request, _: SignedParts) -> Label:
-    return Label(in_header(request, "webhook-id"), _event_type(request))
+of_hookline = partial(of_dotted, "webhook")
 
 
 def of_stripe(request: Request, signed: SignedParts) -> Label:

@@ -47,7 +47,7 @@ def slack(request: Request) -> SignedParts:
 
 
 SCHEMES: dict[str, Rules] = {
-    "standard": Rules(READERS[Scheme.STANDARD], partial(labels.of_dotted, "webhook"), base64_key),
+    "standard": Rules(READERS[Scheme.STANDARD], labels.of_hookline, base64_key),
     "svix": Rules(READERS[Scheme.SVIX], partial(labels.of_dotted, "svix"), base64_key),
     "stripe": Rules(READERS[Scheme.STRIPE], labels.of_stripe, text_key),
     "github": Rules(READERS[Scheme.GITHUB], partial(labels.both_in, "x-github-delivery", "x-github-event"), text_key),

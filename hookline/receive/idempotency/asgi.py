@@ -122,19 +122,16 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes | None:
 
 
 async def _read(receive: Receive, limit: int) -> bytes | None:
-    chunks: list[bytes] = []
-    size = 0
+    body = bytearray()
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             return None
-        chunk = message.get("body", b"")
-        size += len(chunk)
-        if size > limit:
+        body += message.get("body", b"")
+        if len(body) > limit:
             raise Answered(problems.body_too_large(limit))
-        chunks.append(chunk)
         if not message.get("more_body", False):
-            return b"".join(chunks)
+            return bytes(body)
 
 
 def incoming(scope: Scope, headers: Headers, body: bytes) -> IncomingRequest:

@@ -52,7 +52,7 @@ def checked_timeout(timeout: float) -> float:
 # ── answers ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class StoredResponse(Struct, frozen=True):
+class StoredResponse(Struct, frozen=True, array_like=True):
     status: int
     headers: tuple[tuple[bytes, bytes], ...]  # in the order of the response; a name may occur several times
     body: bytes
@@ -104,11 +104,11 @@ def answer_of(verdict: str, value: Any) -> Answer:
 _VERSION = b"\x01"  # version of the format: MessagePack of [status, [[name, value], ...], body] follows
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(tuple[int, tuple[tuple[bytes, bytes], ...], bytes])
+_decoder = msgspec.msgpack.Decoder(StoredResponse)
 
 
 def encode(response: StoredResponse) -> bytes:
-    return _VERSION + _encoder.encode((response.status, response.headers, response.body))
+    return _VERSION + _encoder.encode(response)
 
 
 def decode(raw: bytes) -> StoredResponse:
@@ -119,10 +119,9 @@ def decode(raw: bytes) -> StoredResponse:
     if raw[:1] != _VERSION:
         raise KeyStoreUnavailable("the response of this key was saved by another release of Hookline")
     try:
-        status, headers, body = _decoder.decode(memoryview(raw)[1:])
+        return _decoder.decode(memoryview(raw)[1:])
     except msgspec.MsgspecError as error:
         raise KeyStoreUnavailable("the saved response of this key cannot be read") from error
-    return StoredResponse(status, headers, body)
 
 
 # ── the stores ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -146,25 +145,20 @@ class KeyStore(Protocol):
         The store forgets a key when it expires: `ttl` seconds after its response was saved, or `ABANDONED` seconds
         after the end of a lease without a response. Then the key is unknown again.
         """
-        ...
 
     def renew(self, key: bytes, token: bytes, lease: float) -> bool:
         """Restart the lease of the request with this token. Return False if another request holds the key, if a
         response was already saved for the key, or if the key was deleted."""
-        ...
 
     def finish(self, key: bytes, token: bytes, response: StoredResponse, ttl: float) -> bool:
         """Save the response for `ttl` seconds. Return False, and save nothing, if another request has taken the
         key, or if the key was deleted."""
-        ...
 
     def release(self, key: bytes, token: bytes) -> None:
         """Free the key if this token holds it and no response was saved."""
-        ...
 
     def clean(self, limit: int) -> int:
         """Delete up to `limit` expired keys. Return how many were deleted."""
-        ...
 
 
 class AsyncKeyStore(Protocol):

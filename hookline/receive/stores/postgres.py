@@ -16,7 +16,7 @@ from typing import Any
 from hookline.outbox.coroutines import run_sync
 from hookline.receive.idempotency import keys
 from hookline.receive.stores.postgres_connections import Row, Source, Values, connections, connections_async
-from hookline.receive.stores.postgres_sql import TABLE, Statements, table_sql
+from hookline.receive.stores.postgres_sql import FIND, TABLE, Statements, table_sql
 
 __all__ = ["AsyncPostgresKeys", "PostgresKeys", "table_sql"]
 
@@ -55,7 +55,7 @@ class _Keys:
 
     async def create_table(self) -> None:
         """Create the table, unless it exists."""
-        if await self._ask(self._sql.find, ()) == (None,):
+        if await self._ask(FIND, (self._sql.table,)) == (None,):
             await self._ask(self._sql.create, None)
 
     async def aclose(self) -> None:

@@ -88,12 +88,15 @@ SELECT count(*) FROM gone
 """
 
 
+# Returns NULL if there is no table of this name. $1 name of the table.
+FIND = "SELECT pg_catalog.to_regclass($1::text)::text"
+
+
 class Statements:
     """All statements, for one table."""
 
     def __init__(self, table: str, schema: str | None) -> None:
         self.table = _qualified(table, schema)
-        self.find = f"SELECT pg_catalog.to_regclass({_literal(self.table)})::text"
         self.create = f"{_LOCK};\n{table_sql(table, schema)}"
         self.begin, self.renew, self.finish, self.release, self.clean = (
             statement.replace("{table}", self.table) for statement in (_BEGIN, _RENEW, _FINISH, _RELEASE, _CLEAN)
@@ -120,8 +123,3 @@ def _check(name: str) -> None:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def _literal(text: str) -> str:
-    """Quote a string so that backslashes stay, with any setting of `standard_conforming_strings`."""
-    return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"

@@ -313,13 +313,8 @@ def _writing(conn: sqlite3.Connection, synchronous: str) -> Iterator[None]:
     write lock later."""
     conn.execute(f"PRAGMA synchronous = {synchronous}")
     conn.execute("BEGIN IMMEDIATE")
-    try:
+    with conn:  # commits, or rolls back after an error
         yield
-        conn.execute("COMMIT")
-    except BaseException:
-        if conn.in_transaction:
-            conn.execute("ROLLBACK")
-        raise
 
 
 def _drop(own: _Own) -> None:
