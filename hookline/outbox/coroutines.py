@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -29,14 +29,10 @@ def run_sync(awaitable: Awaitable[T]) -> T:
 @contextmanager
 def as_sync(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
     """Enter an async context manager from synchronous code. Raises `RuntimeError` if the manager waits."""
-    value = run_sync(manager.__aenter__())
-    try:
+    with ExitStack() as stack:
+        value = run_sync(manager.__aenter__())
+        stack.push(lambda *error: run_sync(manager.__aexit__(*error)))
         yield value
-    except BaseException as error:
-        if not run_sync(manager.__aexit__(type(error), error, error.__traceback__)):
-            raise
-    else:
-        run_sync(manager.__aexit__(None, None, None))
 
 
 async def settled(value: Any) -> Any:

@@ -108,7 +108,6 @@ class FakeEndpoint(_HttpEndpoint):
         self._received: list[Received] = []
         self._changed = threading.Condition()
         self._server: _Server | None = None
-        self._thread: threading.Thread | None = None
 
     @property
     def url(self) -> str:
@@ -154,19 +153,17 @@ class FakeEndpoint(_HttpEndpoint):
     def open(self) -> Self:
         if self._server is None:
             self._server = _Server(self)
-            self._thread = threading.Thread(
+            threading.Thread(
                 target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, name="hookline-endpoint", daemon=True
-            )
-            self._thread.start()
+            ).start()
         return self
 
     def close(self) -> None:
-        if self._server is not None and self._thread is not None:
-            self._server.shutdown()
-            self._thread.join()
+        if self._server is not None:
+            self._server.shutdown()  # waits until the thread has left its loop
             self._server.hang_up()
             self._server.server_close()
-            self._server = self._thread = None
+            self._server = None
 
     def __enter__(self) -> Self:
         return self.open()

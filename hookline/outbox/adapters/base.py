@@ -42,8 +42,6 @@ class Statement:
     `text` has parameters as `:name`. It has no percent sign, and no other colons.
     """
 
-    __slots__ = ("_distinct", "_names", "numbered", "percent", "text")
-
     def __init__(self, text: str) -> None:
         self.text = text
         self._names = _NAME.findall(text)
