@@ -70,29 +70,28 @@ class Alert(Struct, frozen=True, kw_only=True):
     text: str
 
 
-class Pending(Struct, frozen=True, kw_only=True):
-    """A condition that is true now, and becomes an alert if it lasts long enough."""
+class ConditionFields(Struct, frozen=True, kw_only=True):
+    """What identifies the condition of an alert."""
 
     name: str
     subject: str
+
+
+class Pending(ConditionFields, frozen=True, kw_only=True):
+    """A condition that is true now, and becomes an alert if it lasts long enough."""
+
     began_at: datetime
 
 
 # ── decisions ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Begin(Struct, frozen=True, kw_only=True):
+class Begin(ConditionFields, frozen=True, kw_only=True):
     """The condition of an alert became true. The alert fires if the condition lasts long enough."""
 
-    name: str
-    subject: str
 
-
-class Forget(Struct, frozen=True, kw_only=True):
+class Forget(ConditionFields, frozen=True, kw_only=True):
     """Delete a pending condition, because it ended or because its alert fires now."""
-
-    name: str
-    subject: str
 
 
 class Fire(Struct, frozen=True, kw_only=True):

@@ -75,11 +75,9 @@ def added(snapshots: Iterable[Snapshot]) -> Snapshot:
         for name, measured in each.items():
             _, rows = total.setdefault(name, (measured.family, {}))
             for series in measured.series:
-                row = rows.get(series.labels)
+                row = rows.setdefault(series.labels, [0.0] * len(series.values))
                 # Processes of two releases may have different buckets. A row of another length is left out of the sum.
-                if row is None:
-                    rows[series.labels] = list(series.values)
-                elif len(row) == len(series.values):
+                if len(row) == len(series.values):
                     rows[series.labels] = [one + other for one, other in zip(row, series.values, strict=True)]
     return {
         name: Measured(family=family, series=[Series(labels, values) for labels, values in rows.items()])

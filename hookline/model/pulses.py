@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from operator import add
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import fields
@@ -85,20 +86,13 @@ def together(pulses: Iterable[Pulse], at: datetime, names: Sequence[str] = _SUMS
     return total
 
 
-def _sum(one: object, other: object) -> object:
-    match one, other:
-        case dict(), dict():
-            return {
-                key: _sum(one[key], other[key]) if key in one and key in other else one.get(key, other.get(key))
-                for key in one | other
-            }
-        case list(), list():
-            if len(one) != len(other):  # one of the lists is empty, or comes from a release with other buckets
-                return one or other
-            return list(map(add, one, other))
-        case ((int() | float()), (int() | float())):
-            return one + other
-    raise TypeError(f"pulses do not add up: {type(one).__name__} and {type(other).__name__}")
+def _sum(one: Any, other: Any) -> Any:
+    if isinstance(one, dict):
+        return one | other | {key: _sum(one[key], other[key]) for key in one.keys() & other}
+    if isinstance(one, list):
+        # If the lengths differ, one of the lists is empty, or comes from a release with other buckets.
+        return list(map(add, one, other)) if len(one) == len(other) else one or other
+    return one + other
 
 
 def most_failing(
