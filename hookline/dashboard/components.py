@@ -137,31 +137,7 @@ def numbers(*found: Safe) -> Safe:
 
 
 def table(
-    columns: Sequence[Child],
-    rows: Iterable[Sequence[Child]],
-    *,
-    caption: str,
-    keys: Sequence[str] | None = None,
-    numeric: Sequence[int] = (),
-) -> Safe:
-    """Show a table. `keys` identify the rows, so that live updates keep them. `numeric` columns are aligned right."""
-    labels = [str(column) if not isinstance(column, Safe) else "" for column in columns]
-    kinds = ["num" if at in numeric else None for at in range(len(columns))]
-    head = tag("tr", *(tag("th", name, scope="col", class_=kind) for name, kind in zip(columns, kinds, strict=True)))
-    lines = [
-        tag(
-            "tr",
-            *(tag("td", cell, data_label=labels[at], class_=kinds[at]) for at, cell in enumerate(row)),
-            data_key=None if keys is None else keys[line],
-        )
-        for line, row in enumerate(rows)
-    ]
-    inner = join(tag("caption", caption, class_="unseen"), tag("thead", head), tag("tbody", *lines))
-    return tag("div", tag("table", inner), class_="table")
-
-
-def listing(
-    found: Sequence[T],
+    found: Iterable[T],
     columns: Iterable[Column[T] | None],
     *,
     caption: str,
@@ -170,16 +146,24 @@ def listing(
 ) -> Safe:
     """Show a table with one row for each object.
 
-    A column that is None is left out. `numeric` has the headings of right-aligned columns.
+    A column that is None is left out. `key` identifies a row, so that live updates keep it. `numeric` has the headings
+    of right-aligned columns.
     """
-    shown = [column for column in columns if column is not None]
-    return table(
-        [heading for heading, _ in shown],
-        [[cell(each) for _, cell in shown] for each in found],
-        caption=caption,
-        keys=None if key is None else [key(each) for each in found],
-        numeric=[at for at, (heading, _) in enumerate(shown) if heading in numeric],
-    )
+    shown = [
+        (heading, "" if isinstance(heading, Safe) else str(heading), "num" if heading in numeric else None, cell)
+        for heading, cell in filter(None, columns)
+    ]
+    head = tag("tr", *(tag("th", heading, scope="col", class_=kind) for heading, _, kind, _ in shown))
+    lines = [
+        tag(
+            "tr",
+            *(tag("td", cell(each), data_label=label, class_=kind) for _, label, kind, cell in shown),
+            data_key=None if key is None else key(each),
+        )
+        for each in found
+    ]
+    inner = join(tag("caption", caption, class_="unseen"), tag("thead", head), tag("tbody", *lines))
+    return tag("div", tag("table", inner), class_="table")
 
 
 def actions_heading() -> Safe:

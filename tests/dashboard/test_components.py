@@ -114,11 +114,17 @@ def test_an_id_is_a_link_only_if_an_address_is_given() -> None:
 def test_a_table_says_what_each_cell_is() -> None:
     made = parse(
         components.table(
-            [components.pick_all(), "Endpoint", "Waiting", "Why"],
-            [[components.pick("id", "ep_1", "Select ep_1"), "ep_1", "12", EVIL]],
+            ["ep_1"],
+            (
+                (components.pick_all(), lambda name: components.pick("id", name, f"Select {name}")),
+                ("Endpoint", str),
+                None,
+                ("Waiting", lambda _: "12"),
+                ("Why", lambda _: EVIL),
+            ),
             caption="Endpoints",
-            keys=["ep_1"],
-            numeric=(2,),
+            key=str,
+            numeric=("Waiting",),
         )
     )
     assert made.first("caption").text == "Endpoints"

@@ -80,7 +80,7 @@ def title(alert: Alert) -> str:
 
 def table(context: PageContext, alerts: Sequence[Alert], names: Names, *, brief: bool = False) -> Safe:
     """Return a table of alerts. `brief` leaves out the columns with the duration and the next step."""
-    return components.listing(
+    return components.table(
         alerts,
         (
             ("Alert", _state),

@@ -130,27 +130,24 @@ def _many(applications: int, problems: ProblemCounts) -> str:
 async def _table(context: PageContext, found: Sequence[Application]) -> Safe:
     health = await context.store.history.app_health([app.no for app in found], lanes=MAX_LANES, counted=MAX_LISTED)
     return components.table(
-        ("Application", "State", "Dead letters", "Throttle", "Id", "Added"),
-        [_row(context, app, health[app.no]) for app in found],
+        found,
+        (
+            ("Application", lambda app: context.anchor(app.name, f"/applications/{app.id}")),
+            ("State", lambda app: _state(context, app, health[app.no])),
+            ("Dead letters", lambda app: _dead_letters(context, app, health[app.no].dead)),
+            ("Throttle", lambda app: "–" if app.throttle_rate is None else f"{app.throttle_rate:,}/s"),
+            ("Id", lambda app: components.ident(app.uid or app.id)),
+            ("Added", lambda app: components.ago(app.created_at, context.now)),
+        ),
         caption="Applications",
-        keys=[app.id for app in found],
-        numeric=(2,),
+        key=lambda app: app.id,
+        numeric=("Dead letters",),
     )
 
 
-def _row(context: PageContext, app: Application, health: AppHealth) -> list[Child]:
-    dead: Child = "–"
-    if health.dead:
-        words = f"{health.dead:,}{'+' if health.dead == MAX_LISTED else ''}"
-        dead = tag("a", components.state("dead", words), href=context.link("/dead-letters", app=app.id))
-    return [
-        tag("a", app.name, href=context.link(f"/applications/{app.id}")),
-        _state(context, app, health),
-        dead,
-        "–" if app.throttle_rate is None else f"{app.throttle_rate:,}/s",
-        components.ident(app.uid or app.id),
-        components.ago(app.created_at, context.now),
-    ]
+def _dead_letters(context: PageContext, app: Application, dead: int) -> Child:
+    words = components.at_least(dead, dead == MAX_LISTED)
+    return context.anchor(components.state("dead", words), "/dead-letters", app=app.id) if dead else "–"
 
 
 def _state(context: PageContext, app: Application, health: AppHealth) -> Safe:

@@ -91,7 +91,7 @@ def _empty(filtered: bool, following: str | None) -> Safe:
 
 
 def _table(context: PageContext, rows: Sequence[AuditEntry]) -> Safe:
-    return components.listing(
+    return components.table(
         rows,
         (
             ("When", lambda each: components.clock(each.at)),

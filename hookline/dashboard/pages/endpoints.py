@@ -220,7 +220,7 @@ async def table(
     def fix(view: LaneView) -> Safe | None:
         return fix_button(context, view.endpoint_id, condition(view.lane, context.now))
 
-    return components.listing(
+    return components.table(
         views,
         (
             ("Endpoint", name),

@@ -24,6 +24,7 @@ from hookline.store import Page as Rows
 from hookline.web.html import Child, Safe, join, tag
 
 SHOWN = 100  # event types on one page
+_TABS = {"": "In use", "1": "Including archived"}
 MAX_EXAMPLE = 2000  # bytes; a longer example is not shown as a command
 
 
@@ -32,11 +33,12 @@ MAX_EXAMPLE = 2000  # bytes; a longer example is not shown as a command
 
 @get("/event-types", portal=True)
 async def show(context: PageContext) -> Page:
-    after, with_archived = context.param("after"), context.param("archived") is not None and not context.viewer.portal
+    after = context.param("after")
+    archived = "1" if context.param("archived") and not context.viewer.portal else None
     if after is not None:
         check_name("after", after)
     found = await context.store.catalogue.event_types(
-        context.org_id, Rows(limit=SHOWN + 1, iterator=after), archived=with_archived
+        context.org_id, Rows(limit=SHOWN + 1, iterator=after), archived=archived is not None
     )
     types = [each for each in found[:SHOWN] if _visible(context, each)]
     following = found[SHOWN - 1].name if len(found) > SHOWN else None
@@ -46,7 +48,9 @@ async def show(context: PageContext) -> Page:
         aside=new,
         body=[
             _verdict(types, following is not None or after is not None),
-            None if context.viewer.portal else _tabs(context, with_archived),
+            None
+            if context.viewer.portal
+            else components.filter_tabs(context, "Which event types", "archived", _TABS, archived),
             _table(context, types) if types else _empty(context),
             components.more(context, following, "More"),
         ],
@@ -76,14 +80,6 @@ def _verdict(types: Sequence[EventType], more: bool) -> Safe:
     return components.verdict("delivered", f"{words}; {without_schema:,} without a schema.")
 
 
-def _tabs(context: PageContext, with_archived: bool) -> Safe:
-    links = (
-        ("In use", context.here(archived=None, after=None), not with_archived),
-        ("Including archived", context.here(archived="1", after=None), with_archived),
-    )
-    return components.tabs("Which event types", links)
-
-
 def _empty(context: PageContext) -> Safe:
     if context.viewer.portal:
         return components.empty("The catalogue has no event types, so every endpoint receives all messages.")
@@ -96,28 +92,28 @@ def _empty(context: PageContext) -> Safe:
 
 def _table(context: PageContext, types: Sequence[EventType]) -> Safe:
     return components.table(
-        ("Name", "Description", "Group", "Schema", "Payloads", "Changed"),
-        [_row(context, each) for each in types],
+        types,
+        (
+            ("Name", lambda each: _name(context, each)),
+            ("Description", lambda each: components.clip(each.description, 120)),
+            ("Group", lambda each: each.group_name),
+            ("Schema", _newest_schema),
+            ("Payloads", lambda each: "validated" if each.validated else "not validated"),
+            ("Changed", lambda each: components.ago(each.updated_at, context.now)),
+        ),
         caption="Event types by name",
-        keys=[each.name for each in types],
+        key=lambda each: each.name,
     )
 
 
-def _row(context: PageContext, each: EventType) -> list[Child]:
-    short = each.description if len(each.description) <= 120 else f"{each.description[:119]}…"
-    return [
-        join(components.ident(each.name, href=context.link(path(each.name)), most=60), _flags(each)),
-        short,
-        each.group_name,
-        f"version {newest(each.schemas)}" if each.schemas else tag("span", "none", class_="quiet"),
-        "validated" if each.validated else "not validated",
-        components.ago(each.updated_at, context.now),
-    ]
-
-
-def _flags(each: EventType) -> Safe | None:
+def _name(context: PageContext, each: EventType) -> Safe:
     words = [word for word, true in (("archived", each.archived), ("deprecated", each.deprecated)) if true]
-    return tag("div", components.state("resolved", ", ".join(words))) if words else None
+    flags = tag("div", components.state("resolved", ", ".join(words))) if words else None
+    return join(components.ident(each.name, href=context.link(path(each.name)), most=60), flags)
+
+
+def _newest_schema(each: EventType) -> Child:
+    return f"version {newest(each.schemas)}" if each.schemas else tag("span", "none", class_="quiet")
 
 
 # ── one event type ─────────────────────────────────────────────────────────────────────────────────────────────────

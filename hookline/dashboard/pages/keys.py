@@ -82,26 +82,25 @@ def _empty() -> Safe:
 
 def _table(context: PageContext, keys: Sequence[ApiKey], names: Mapping[str, str]) -> Safe:
     return components.table(
-        ("Name", "Scope", "Application", "Key", "Last used", "Expires", "Created", ""),
-        [_row(context, key, names) for key in keys],
+        keys,
+        (
+            ("Name", lambda key: key.name),
+            ("Scope", lambda key: key.scope.value),
+            ("Application", lambda key: "all" if key.app_id is None else names.get(key.app_id, key.app_id)),
+            ("Key", lambda key: tag("span", f"hk_…{key.hint}", class_="id", title=key.id)),
+            ("Last used", lambda key: components.ago(key.last_used_at, context.now) if key.last_used_at else "never"),
+            ("Expires", lambda key: _expiry(context, key.expires_at)),
+            ("Created", lambda key: components.ago(key.created_at, context.now)),
+            ("", lambda key: _revoke_button(context, key)),
+        ),
         caption="API keys, without revoked ones",
-        keys=[key.id for key in keys],
+        key=lambda key: key.id,
     )
 
 
-def _row(context: PageContext, key: ApiKey, names: Mapping[str, str]) -> list[Child]:
-    return [
-        key.name,
-        key.scope.value,
-        "all" if key.app_id is None else names.get(key.app_id, key.app_id),
-        tag("span", f"hk_…{key.hint}", class_="id", title=key.id),
-        "never" if key.last_used_at is None else components.ago(key.last_used_at, context.now),
-        _expiry(context, key.expires_at),
-        components.ago(key.created_at, context.now),
-        components.link_button(
-            context.link(f"/api-keys/{key.id}/revoke"), "Revoke…", kind="danger", aria_label=f"Revoke {key.name}"
-        ),
-    ]
+def _revoke_button(context: PageContext, key: ApiKey) -> Safe:
+    href = context.link(f"/api-keys/{key.id}/revoke")
+    return components.link_button(href, "Revoke…", kind="danger", aria_label=f"Revoke {key.name}")
 
 
 def _expiry(context: PageContext, at: datetime | None) -> Child:

@@ -166,7 +166,7 @@ async def _table(context: PageContext, search: SearchInput, listed: MessagePage)
     messages = [each.message for each in listed.rows]
     counts = {each.message.id: each.states for each in listed.rows}
     names = await context.names(each.app_id for each in messages)
-    return components.listing(
+    return components.table(
         messages,
         (
             ("Event type", lambda each: context.anchor(each.event_type, f"/messages/{each.id}")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import zip_longest
+from operator import itemgetter
 
 from hookline.dashboard import components
 from hookline.dashboard.charts import figures, series
@@ -16,7 +17,7 @@ from hookline.model.alerts import EarlierCheck
 from hookline.model.measures import ATTEMPTS, SECONDS, quantile
 from hookline.model.pulses import Pulse, Row
 from hookline.observe.fleet_history import charted
-from hookline.web.html import Child, Safe
+from hookline.web.html import Safe
 
 _QUANTILES = (("p50", 0.5, "delivered"), ("p95", 0.95, "scheduled"), ("p99", 0.99, "dead"))
 
@@ -57,21 +58,18 @@ def latency(context: PageContext, steps: Sequence[Pulse]) -> Safe:
         Curve(name=name, shade=shade, values=[_at(part, each.latency) for each in steps])
         for name, part, shade in _QUANTILES
     ]
-    rows: list[list[Child]] = [
+    rows = [
         [words, *(length(_at(part, row)) for _, part, _ in _QUANTILES)]
         for words, row in (
             ("Accepted to the first attempt", total.first_latency),
             ("Accepted to delivered", total.latency),
         )
     ]
+    names = [name for name, _, _ in _QUANTILES]
+    columns = [(name, itemgetter(at)) for at, name in enumerate(["", *names])]
     return components.section(
         "Latency",
-        components.table(
-            ("", *(name for name, _, _ in _QUANTILES)),
-            rows,
-            caption=f"Latency, {context.span.words.lower()}",
-            numeric=(1, 2, 3),
-        ),
+        components.table(rows, columns, caption=f"Latency, {context.span.words.lower()}", numeric=names),
         figures.lines("Accepted to delivered", curves, times, seconds=True),
         id_="latency",
     )

@@ -234,7 +234,7 @@ def _unhealthy_table(context: PageContext, data: OverviewData) -> Safe | None:
     more = context.anchor("All unhealthy endpoints →", "/endpoints", state="sick")
     return components.section(
         "Endpoints that need attention",
-        components.listing(
+        components.table(
             shown,
             (
                 ("Endpoint", lambda each: _name(context, each)),

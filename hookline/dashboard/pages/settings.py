@@ -60,16 +60,13 @@ def _operators(context: PageContext, found: Sequence[Operator]) -> Safe:
     return components.section(
         "Operators",
         components.table(
-            ("Name", "Role", "Organization", "Created"),
-            [
-                [
-                    each.name,
-                    _ROLES[each.role],
-                    components.ident(each.org_id),
-                    components.ago(each.created_at, context.now),
-                ]
-                for each in found[:MAX_OPERATORS]
-            ],
+            found[:MAX_OPERATORS],
+            (
+                ("Name", lambda each: each.name),
+                ("Role", lambda each: _ROLES[each.role]),
+                ("Organization", lambda each: components.ident(each.org_id)),
+                ("Created", lambda each: components.ago(each.created_at, context.now)),
+            ),
             caption="Operators, who sign in with a password",
         ),
         tag("p", more, class_="quiet") if len(found) > MAX_OPERATORS else None,
@@ -84,22 +81,22 @@ def _table(settings: Sequence[ShownSetting]) -> Safe:
     return components.section(
         "Environment",
         components.table(
-            (f"{PREFIX}…", "Value", "Default", "What it does"),
-            [_row(each) for each in settings],
+            settings,
+            (
+                (f"{PREFIX}…", lambda each: tag("code", each.variable.removeprefix(PREFIX))),
+                ("Value", _value),
+                ("Default", lambda each: tag("code", each.default) if each.default else None),
+                ("What it does", lambda each: components.with_code(each.help)),
+            ),
             caption="All settings; secrets are not shown",
-            keys=[each.variable for each in settings],
+            key=lambda each: each.variable,
         ),
     )
 
 
-def _row(each: ShownSetting) -> list[Child]:
-    value: Child = tag("code", each.value) if each.value else tag("span", "none", class_="quiet")
-    return [
-        tag("code", each.variable.removeprefix(PREFIX)),
-        tag("b", value) if _changed(each) else value,
-        tag("code", each.default) if each.default else None,
-        components.with_code(each.help),
-    ]
+def _value(each: ShownSetting) -> Safe:
+    value = tag("code", each.value) if each.value else tag("span", "none", class_="quiet")
+    return tag("b", value) if _changed(each) else value
 
 
 def _changed(each: ShownSetting) -> bool:

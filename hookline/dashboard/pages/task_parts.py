@@ -101,7 +101,7 @@ async def table(context: PageContext, tasks: Sequence[Task]) -> Safe:
     def application(task: Task) -> Safe:
         return context.anchor(names.get(task.app_id, task.app_id), f"/applications/{task.app_id}")
 
-    return components.listing(
+    return components.table(
         tasks,
         (
             ("Task", lambda task: context.anchor(verb(task), f"/tasks/{task.id}")),

@@ -174,7 +174,7 @@ def _affected_endpoints(
     if not summary.groups:
         return None
     counts = summary.by_endpoint()
-    table = components.listing(
+    table = components.table(
         counts[:MAX_LISTED],
         (
             ("Endpoint", lambda each: _endpoint(context, each[0])),

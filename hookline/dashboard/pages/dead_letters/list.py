@@ -228,7 +228,7 @@ def _table(context: PageContext, filters: FilterInput, letters: Sequence[DeadLet
     def endpoint(letter: DeadLetter) -> Safe:
         return components.ident(letter.endpoint_url, href=context.link(f"/endpoints/{letter.endpoint_id}"))
 
-    return components.listing(
+    return components.table(
         letters,
         (
             (components.pick_all(), _pick) if context.may_change else None,

@@ -43,15 +43,20 @@ def _page(context: PageContext, found: Endpoint, typed: Sequence[Line], error: H
 def _current(found: Endpoint) -> Safe:
     if not found.headers:
         return tag("p", "The endpoint has no custom headers.", class_="quiet")
-    rows = [
-        [
-            tag("code", name),
-            tag("span", "not shown", class_="quiet") if is_sensitive(name) else tag("code", value),
-            tag("label", tag("input", type="checkbox", name="remove", value=name), f" Remove {name}"),
-        ]
-        for name, value in found.headers.items()
-    ]
-    return components.table(("Name", "Value", ""), rows, caption="Headers", keys=list(found.headers))
+    hidden = tag("span", "not shown", class_="quiet")
+    return components.table(
+        found.headers,
+        (
+            ("Name", lambda name: tag("code", name)),
+            ("Value", lambda name: hidden if is_sensitive(name) else tag("code", found.headers[name])),
+            (
+                "",
+                lambda name: tag("label", tag("input", type="checkbox", name="remove", value=name), f" Remove {name}"),
+            ),
+        ),
+        caption="Headers",
+        key=str,
+    )
 
 
 def _lines(typed: Sequence[Line]) -> list[Safe]:

@@ -16,6 +16,7 @@ from hookline.dashboard.pages import delivery_contract
 from hookline.dashboard.pages.endpoint import controls
 from hookline.dashboard.pages.endpoint import settings as endpoint_settings
 from hookline.dashboard.pages.endpoints import state
+from hookline.dashboard.pages.message.delivery import OUTCOMES
 from hookline.errors import NoSuch
 from hookline.model.attempts import Attempt, AttemptFilter
 from hookline.model.catalogue import Application, EventType
@@ -36,7 +37,7 @@ EVENTS_SHOWN = 12  # timeline events listed in the table
 
 # Values of the URL parameter `attempts`, and the value of `AttemptFilter.delivered` for each.
 _CHOICES = {"failed": False, "delivered": True}
-_OUTCOMES = {"delivered": "delivered", "retry": "scheduled", "dead": "dead"}
+_TABS = {"": "All", "failed": "Failed", "delivered": "Delivered"}
 
 
 class EndpointData(Struct, frozen=True, kw_only=True):
@@ -217,18 +218,15 @@ def _circuit(context: PageContext, data: EndpointData) -> Safe:
 def _timeline(context: PageContext, events: Sequence[LaneEvent]) -> Safe:
     if not events:
         return components.section("Timeline", tag("p", "No events yet.", class_="quiet"))
-    named = not context.viewer.portal
+    named, automatic = not context.viewer.portal, tag("span", "automatic", class_="quiet")
     rows = components.table(
-        ("When", "What", "Why", "Who"),
-        [
-            [
-                components.ago(event.at, context.now),
-                components.state(*circuit_band.EVENTS[event.kind]),
-                event.cause,
-                circuit_band.by(event.actor, named=named) or tag("span", "automatic", class_="quiet"),
-            ]
-            for event in events[:EVENTS_SHOWN]
-        ],
+        events[:EVENTS_SHOWN],
+        (
+            ("When", lambda event: components.ago(event.at, context.now)),
+            ("What", lambda event: components.state(*circuit_band.EVENTS[event.kind])),
+            ("Why", lambda event: event.cause),
+            ("Who", lambda event: circuit_band.by(event.actor, named=named) or automatic),
+        ),
         caption="Timeline of the endpoint, newest first",
     )
     return components.section("Timeline", rows)
@@ -262,10 +260,7 @@ def _lane(context: PageContext, data: EndpointData) -> Safe:
 def _attempts(context: PageContext, data: EndpointData) -> Safe:
     walk = data.attempts
     chosen = context.param("attempts")
-    ways = ((None, "All"), ("failed", "Failed"), ("delivered", "Delivered"))
-    links = components.tabs(
-        "Which attempts", [(words, context.here(attempts=key, after=None), key == chosen) for key, words in ways]
-    )
+    links = components.filter_tabs(context, "Which attempts", "attempts", _TABS, chosen)
     following = walk.end or (walk.rows[-1].id if len(walk.rows) == ATTEMPTS else None)
     return components.section(
         "Attempts",
@@ -287,32 +282,34 @@ def _no_attempts(found: Endpoint, chosen: str | None) -> Safe:
 
 def _attempt_table(context: PageContext, found: Sequence[Attempt]) -> Safe:
     return components.table(
-        ("When", "Outcome", "Response", "Duration", "Event type", "Message"),
-        [_attempt(context, each) for each in found],
+        found,
+        (
+            ("When", lambda each: components.ago(each.started_at, context.now)),
+            ("Outcome", _outcome),
+            ("Response", _response),
+            ("Duration", lambda each: lasting(each.timing.total / 1_000_000)),
+            ("Event type", lambda each: each.event_type),
+            (
+                "Message",
+                lambda each: components.ident(each.message_id, href=context.link(f"/messages/{each.message_id}")),
+            ),
+        ),
         caption="Attempts, newest first",
-        keys=[each.id for each in found],
-        numeric=(3,),
+        key=lambda each: each.id,
+        numeric=("Duration",),
     )
 
 
-def _attempt(context: PageContext, found: Attempt) -> list[Child]:
+def _outcome(found: Attempt) -> Safe:
     notes = [word for word, applies in (("probe", found.probe), ("manual", bool(found.trigger))) if applies]
-    message = context.link(f"/messages/{found.message_id}")
-    return [
-        components.ago(found.started_at, context.now),
-        join(
-            components.state(_OUTCOMES[found.outcome], "failed" if found.outcome == "retry" else found.outcome),
-            tag("span", f" {', '.join(notes)}", class_="quiet") if notes else None,
-        ),
-        _response(found),
-        lasting(found.timing.total / 1_000_000),
-        found.event_type,
-        components.ident(found.message_id, href=message),
-    ]
+    return join(
+        components.state(OUTCOMES[found.outcome], "failed" if found.outcome == "retry" else found.outcome),
+        tag("span", f" {', '.join(notes)}", class_="quiet") if notes else None,
+    )
 
 
 def _response(found: Attempt) -> Safe:
     kind = str(found.status_code) if found.status_code is not None else (found.error or "")
-    detail = found.detail if found.detail and found.detail != kind else ""
-    short = detail if len(detail) <= 80 else f"{detail[:79]}…"
-    return join(tag("b", kind), " ", tag("span", short, title=detail, class_="quiet") if short else None)
+    detail = found.detail if found.detail != kind else ""
+    short = tag("span", components.clip(detail, 80), title=detail, class_="quiet") if detail else None
+    return join(tag("b", kind), " ", short)

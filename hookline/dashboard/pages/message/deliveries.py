@@ -53,7 +53,7 @@ async def table(context: PageContext, rows: Sequence[Delivery]) -> Safe:
     def ago(at: datetime | None) -> Child:
         return None if at is None else components.ago(at, context.now)
 
-    return components.listing(
+    return components.table(
         rows,
         (
             ("State", lambda each: join(components.state(explain.word(each)), components.below(each.reason))),

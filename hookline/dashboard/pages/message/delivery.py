@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
+from operator import itemgetter
 
 from msgspec import Struct
 
@@ -250,8 +251,8 @@ def event_table(context: PageContext, view: DeliveryView) -> Safe | None:
         _event(each.what) if isinstance(each.what, LaneEvent) else _attempt(context, view.message, each, each.what)
         for each in listed
     ]
-    headings = ("Event", "Time", "Waited", "Duration", "Detail")
-    table = components.table(headings, rows, caption="Attempts and lane events", numeric=(2, 3))
+    columns = [(name, itemgetter(at)) for at, name in enumerate(("Event", "Time", "Waited", "Duration", "Detail"))]
+    table = components.table(rows, columns, caption="Attempts and lane events", numeric=("Waited", "Duration"))
     if len(listed) == len(found):
         return table
     words = f"Show {len(found) - len(listed):,} earlier events"
