@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from hookline.clock import EPOCH
 from hookline.dashboard.charts.figures import Curve
-from hookline.dashboard.page_context import Range
+from hookline.dashboard.page_context import PageContext, Range
 from hookline.model.activity import Activity
 from hookline.model.pulses import EVERY
 
@@ -107,6 +107,18 @@ def few_steps(span: Range, now: datetime) -> Steps:
         many=-(-(missing + fine.many) // several),
         over=(missing + fine.over) // several,
     )
+
+
+async def read(context: PageContext, app_no: int | None, endpoint_no: int | None = None) -> Series:
+    """Read the attempts in the time range of the page. With None, they are those of all applications or endpoints."""
+    found = await context.store.monitoring.activity(
+        begins(context.span, context.now),
+        org_id=context.org_id,
+        app_no=app_no,
+        endpoint_no=endpoint_no,
+        grain=context.span.grain,
+    )
+    return laid_out(found, steps(context.span, context.now))
 
 
 def laid_out(found: Sequence[Activity], given: Steps) -> Series:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.responses import RedirectResponse, Response
 
 from hookline.dashboard import components, forms
-from hookline.dashboard.charts import figures, series
+from hookline.dashboard.charts import series
 from hookline.dashboard.charts.series import Series
 from hookline.dashboard.page import Done, Form, Page, get, post
 from hookline.dashboard.page_context import PageContext
@@ -37,14 +37,11 @@ async def show(context: PageContext) -> Page:
     app = await find(context)
     health = await endpoints.read(context, app.no)
     dead = await context.store.repair.dead_summary(DeadFilter(org_id=context.org_id, app_no=app.no))
-    since = series.begins(context.span, context.now)
-    did = await context.store.monitoring.activity(since, org_id=context.org_id, app_no=app.no, grain=context.span.grain)
-    laid = series.laid_out(did, series.steps(context.span, context.now))
+    did = await series.read(context, app.no)
+    numbers = _numbers(context, app, health.backlog, dead, did)
     body: list[Child] = [
-        context.live(
-            "health", _verdict(context, app, health, dead), _numbers(context, app, health.backlog, dead, laid)
-        ),
-        context.live("activity", _activity(context, laid)) if health.backlog.lanes else None,
+        context.live("health", _verdict(context, app, health, dead), numbers),
+        context.live("activity", endpoints.activity(context, did)) if health.backlog.lanes else None,
         context.live("endpoints", await _endpoints(context, app, health)),
         _settings(context, app),
         _portal(context, app),
@@ -73,20 +70,11 @@ def _numbers(context: PageContext, app: Application, backlog: Backlog, dead: Dea
     waiting = endpoints.counted(backlog.waiting + backlog.held)
     opened = context.link("/messages", app=app.id, state="open")
     return components.numbers(
-        components.number(
-            "scheduled" if did.failed else "delivered",
-            series.percent(did.success),
-            f"of attempts delivered, {context.span.words.lower()}",
-        ),
+        endpoints.success(context, did),
         components.number("delivered", f"{backlog.lanes:,}", "endpoints", href=context.link("/endpoints", app=app.id)),
         components.number("pending", waiting, "deliveries waiting or held", href=opened),
         components.number("dead", letters, "dead letters", href=context.link("/dead-letters", app=app.id)),
     )
-
-
-def _activity(context: PageContext, did: Series) -> Safe:
-    label = f"Attempts {series.rate_words(context.span)}, {context.span.words.lower()}"
-    return components.section("Attempts over time", figures.areas(label, did.curves(), did.times))
 
 
 async def _endpoints(context: PageContext, app: Application, health: EndpointsHealth) -> Safe:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from hookline import ids
 from hookline.dashboard import components, endpoint_health
 from hookline.dashboard.charts import figures, series
-from hookline.dashboard.charts.series import Steps
+from hookline.dashboard.charts.series import Series, Steps
 from hookline.dashboard.endpoint_health import Condition, condition
 from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
@@ -197,6 +197,19 @@ def _numbers(context: PageContext, health: EndpointsHealth) -> Safe:
 
 def counted(number: int, limit: int = MAX_WAITING) -> str:
     return components.at_least(number, number >= limit)
+
+
+def activity(context: PageContext, found: Series) -> Safe:
+    """Show the attempts of an endpoint, or of all endpoints of an application, over time."""
+    label = f"Attempts {series.rate_words(context.span)}, {context.span.words.lower()}"
+    return components.section("Attempts over time", figures.areas(label, found.curves(), found.times))
+
+
+def success(context: PageContext, found: Series) -> Safe:
+    """Show the percentage of the attempts that delivered, for the numbers at the top of a page."""
+    shade = "scheduled" if found.failed else "delivered"
+    words = f"of attempts delivered, {context.span.words.lower()}"
+    return components.number(shade, series.percent(found.success), words)
 
 
 # ── the table ─────────────────────────────────────────────────────────────────────────────────────────────────────

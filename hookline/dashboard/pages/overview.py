@@ -105,12 +105,10 @@ def _backlog(depths: Depths) -> Backlog:
 
 
 async def _organization(context: PageContext) -> OverviewData:
-    store, span = context.store, context.span
-    since = series.begins(span, context.now)
-    activity = await store.monitoring.activity(since, org_id=context.org_id, app_no=context.app_no, grain=span.grain)
+    store = context.store
     dead = await store.repair.dead_summary(DeadFilter(org_id=context.org_id, app_no=context.app_no))
     return OverviewData(
-        series=series.laid_out(activity, series.steps(span, context.now)),
+        series=await series.read(context, context.app_no),
         backlog=await store.history.backlog(context.org_id, context.app_no),
         dead={reason.value: number for reason, number in dead.by_reason()},
         more_dead=dead.more,

@@ -12,10 +12,9 @@ from hookline.dashboard.charts.series import Series
 from hookline.dashboard.endpoint_health import condition
 from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
-from hookline.dashboard.pages import delivery_contract
+from hookline.dashboard.pages import delivery_contract, endpoints
 from hookline.dashboard.pages.endpoint import controls
 from hookline.dashboard.pages.endpoint import settings as endpoint_settings
-from hookline.dashboard.pages.endpoints import state
 from hookline.dashboard.pages.message.delivery import OUTCOMES
 from hookline.errors import NoSuch
 from hookline.model.attempts import Attempt, AttemptFilter
@@ -64,7 +63,8 @@ async def show(context: PageContext) -> Page:
         context.live("health", _verdict(context, data), _numbers(context, data)),
         context.live("controls", controls.bar(context, found, health, data.event_types, data.dead)),
         components.columns(
-            context.live("activity", _activity(context, data)), context.live("circuit", _circuit(context, data))
+            context.live("activity", endpoints.activity(context, data.activity)),
+            context.live("circuit", _circuit(context, data)),
         ),
         components.columns(
             context.live("lane", _lane(context, data)), context.live("timeline", _timeline(context, data.events))
@@ -92,13 +92,6 @@ async def _read(context: PageContext) -> EndpointData:
     view = await store.history.lane_view(found.no)
     if view is None:
         raise NoSuch("endpoint", found.id)
-    activity = await store.monitoring.activity(
-        series.begins(context.span, context.now),
-        org_id=context.org_id,
-        app_no=found.app_no,
-        endpoint_no=found.no,
-        grain=context.span.grain,
-    )
     page = Rows(limit=ATTEMPTS, iterator=context.param("after"))
     attempts = await store.history.endpoint_attempts(found.no, _attempt_filter(context), page, content=False)
     return EndpointData(
@@ -106,7 +99,7 @@ async def _read(context: PageContext) -> EndpointData:
         app=await context.application(found.app_id),
         view=view,
         in_flight=await store.monitoring.in_flight(found.no),
-        activity=series.laid_out(activity, series.steps(context.span, context.now)),
+        activity=await series.read(context, found.app_no, found.no),
         events=await store.history.lane_events(found.no, EVENTS),
         attempts=attempts,
         probes=[each for each in [*await _failed(context, found), *attempts.rows] if each.probe],
@@ -172,8 +165,8 @@ def _verdict(context: PageContext, data: EndpointData) -> Safe:
 def _waiting(view: LaneView) -> str:
     if not view.depth:
         return "No deliveries are waiting."
-    many = components.count(view.depth, "delivery", view.more)
-    return f"{many[0].upper()}{many[1:]} {'is' if view.depth == 1 else 'are'} waiting."
+    many = components.count(view.depth, "delivery", view.more).capitalize()
+    return f"{many} {'is' if view.depth == 1 else 'are'} waiting."
 
 
 def _numbers(context: PageContext, data: EndpointData) -> Safe:
@@ -182,11 +175,7 @@ def _numbers(context: PageContext, data: EndpointData) -> Safe:
     letters = context.link("/dead-letters", endpoint=data.endpoint.id)
     failed = context.here(attempts="failed", after=None)
     return components.numbers(
-        components.number(
-            "scheduled" if data.activity.failed else "delivered",
-            series.percent(data.activity.success),
-            f"of attempts delivered, {context.span.words.lower()}",
-        ),
+        endpoints.success(context, data.activity),
         components.number("scheduled", f"{data.activity.failed:,}", "attempts failed", href=failed),
         components.number(
             "held" if found.held else "pending", endpoint_health.depth(data.view), "held" if found.held else "waiting"
@@ -194,11 +183,6 @@ def _numbers(context: PageContext, data: EndpointData) -> Safe:
         components.number("delivering", f"{data.in_flight:,}", "in flight"),
         components.number("dead", dead, "dead letters", href=letters),
     )
-
-
-def _activity(context: PageContext, data: EndpointData) -> Safe:
-    label = f"Attempts {series.rate_words(context.span)}, {context.span.words.lower()}"
-    return components.section("Attempts over time", figures.areas(label, data.activity.curves(), data.activity.times))
 
 
 # ── lane ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -240,7 +224,7 @@ def _lane(context: PageContext, data: EndpointData) -> Safe:
         "Lane",
         components.fields(
             [
-                ("State", state(context, condition(lane, context.now))),
+                ("State", endpoints.state(context, condition(lane, context.now))),
                 ("Waiting", endpoint_health.depth(view)),
                 ("Oldest due", None if view.oldest_due is None else components.ago(view.oldest_due, context.now)),
                 ("In flight", f"{data.in_flight:,}"),
