@@ -12,7 +12,6 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from hookline.dashboard import brand, layout, live, pages, static
-from hookline.dashboard.layout import Switched
 from hookline.dashboard.notices import Notices
 from hookline.dashboard.page import MAX_FORM, Action, Done, Form, Page, View
 from hookline.dashboard.page_context import PORTAL, PageContext, Viewer
@@ -29,7 +28,6 @@ from hookline.web.errors import Refused, refusal_headers
 from hookline.web.html import Safe, tag
 from hookline.web.middleware import record_of
 
-MAX_SWITCHED = 200  # applications listed in the switcher at the top of each page
 DAY = 86_400
 YEAR = 365 * DAY
 READ_ONLY = "you have read-only access: you cannot change anything here"
@@ -91,7 +89,10 @@ class Dashboard:
     # ── pages ──
 
     async def _show(self, context: PageContext, view: View) -> Response:
-        self._may_see(context, view)
+        if view.deployment:
+            self._services.auth.whole_deployment(context.viewer.caller)
+        if view.path in _FORMS and not context.may_change:
+            raise Refused(403, READ_ONLY)
         async with self._services.customers.permit_for(context.viewer.caller.app):
             shown = await view.show(context)
             if isinstance(shown, Response):
@@ -120,21 +121,14 @@ class Dashboard:
         record_of(request.scope).caller = caller
         self._services.limits.take(caller)
         self._services.auth.allow(caller, Needs.READ)
-        return PageContext(
-            request, self._services, viewer, await self._services.store.now(), await self._selected_app(request, viewer)
-        )
+        now, app = await self._services.store.now(), await self._selected_app(request, viewer)
+        return PageContext(request, self._services, viewer, now, app)
 
     async def _selected_app(self, request: Request, viewer: Viewer) -> Application | None:
         ref = request.query_params.get("app", "")
         if viewer.portal or not ref:
             return viewer.caller.app
         return await self._services.store.catalogue.application(viewer.caller.org_id, ref[:300].replace("\x00", ""))
-
-    def _may_see(self, context: PageContext, view: View) -> None:
-        if view.deployment:
-            self._services.auth.whole_deployment(context.viewer.caller)
-        if view.path in _FORMS and not context.may_change:
-            raise Refused(403, READ_ONLY)
 
     # ── actions ──
 
@@ -157,16 +151,13 @@ class Dashboard:
     # ── responses ──
 
     async def _framed_page(self, context: PageContext, shown: Page) -> Response:
-        apps = Switched() if context.viewer.portal else await self._switcher(context)
+        rows = Rows(limit=layout.MAX_SWITCHED + 1)
+        apps = [] if context.viewer.portal else await context.store.catalogue.applications(context.org_id, rows)
         notice = self._notices.taken(context.request, portal=context.viewer.portal)
         answer = Response(layout.framed(context, shown, apps, notice), shown.status, media_type="text/html")
         if notice is not None:
             self._notices.forget(answer, context.request, portal=context.viewer.portal)
         return answer
-
-    async def _switcher(self, context: PageContext) -> Switched:
-        found = await context.store.catalogue.applications(context.org_id, Rows(limit=MAX_SWITCHED + 1))
-        return Switched(found[:MAX_SWITCHED], more=len(found) > MAX_SWITCHED)
 
     async def _error_page(self, context: PageContext, error: HooklineError) -> Response:
         """Return an error page for a viewer who is signed in."""

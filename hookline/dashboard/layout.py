@@ -16,6 +16,8 @@ from hookline.model.catalogue import Application
 from hookline.web.context import Brand
 from hookline.web.html import Child, Safe, join, page, tag
 
+MAX_SWITCHED = 200  # applications in the switcher; if there are more, it is a text field
+
 
 class Entry(Struct, frozen=True):
     key: str
@@ -39,13 +41,6 @@ RAIL = (
     Entry("audit", "Audit log", "/audit", "u"),
     Entry("settings", "Settings", "/settings", "s", deployment=True),
 )
-
-
-class Switched(Struct, frozen=True):
-    """The applications in the switcher. If there are `more` than these, the switcher is a text field."""
-
-    apps: Sequence[Application] = ()
-    more: bool = False
 
 
 def document(
@@ -78,8 +73,9 @@ def document(
     )
 
 
-def framed(context: PageContext, shown: Page, apps: Switched, notice: str | None) -> Safe:
+def framed(context: PageContext, shown: Page, apps: Sequence[Application], notice: str | None) -> Safe:
     title = tag("div", tag("h1", shown.title), shown.aside, class_="title")
+    said = None if notice is None else tag("p", notice, class_="notice delivered", role="status")
     return document(
         shown.title,
         tag("a", "Skip to content", href="#content", class_="skip"),
@@ -87,7 +83,7 @@ def framed(context: PageContext, shown: Page, apps: Switched, notice: str | None
         tag(
             "div",
             _top(context, apps),
-            tag("main", _notice(notice), title, *shown.body, id="content", tabindex="-1"),
+            tag("main", said, title, *shown.body, id="content", tabindex="-1"),
             class_="page",
         ),
         brand=context.services.pages.brand.name if context.viewer.portal else "Hookline",
@@ -135,7 +131,7 @@ def _brand(context: PageContext) -> Safe:
     return tag("a", mark, tag("span", brand.name), href=context.link("/"), class_="brand")
 
 
-def _top(context: PageContext, apps: Switched) -> Safe:
+def _top(context: PageContext, apps: Sequence[Application]) -> Safe:
     live_status = tag("span", class_="alive scripted", role="status", data_alive=True)
     where = tag("div", _switcher(context, apps), live_status, class_="where")
     time_range = _range(context) if context.uses_range else None
@@ -149,13 +145,13 @@ def _tools() -> Safe:
     return tag("div", theme, keys, class_="tools scripted")
 
 
-def _switcher(context: PageContext, apps: Switched) -> Safe | None:
+def _switcher(context: PageContext, apps: Sequence[Application]) -> Safe | None:
     if context.viewer.portal:
         return None
     return tag(
         "form",
         tag("label", "Application", for_="switch-app", class_="unseen"),
-        _typed_switch(context, apps) if apps.more else _listed_switch(context, apps),
+        _typed_switch(context, apps[:MAX_SWITCHED]) if len(apps) > MAX_SWITCHED else _listed_switch(context, apps),
         components.hidden_fields((name, value) for name, value in context.kept.items() if name == "range"),
         components.submit("Go", "unscripted"),
         method="get",
@@ -164,18 +160,20 @@ def _switcher(context: PageContext, apps: Switched) -> Safe | None:
     )
 
 
-def _listed_switch(context: PageContext, apps: Switched) -> Safe:
+def _listed_switch(context: PageContext, apps: Sequence[Application]) -> Safe:
     options = [tag("option", "All applications", value="")]
-    options += [tag("option", app.name, value=app.id, selected=app.no == context.app_no) for app in apps.apps]
+    options += [tag("option", app.name, value=app.id, selected=app.no == context.app_no) for app in apps]
     return tag("select", *options, name="app", id="switch-app", data_submit=True)
 
 
-def _typed_switch(context: PageContext, apps: Switched) -> Safe:
+def _typed_switch(context: PageContext, apps: Sequence[Application]) -> Safe:
     """Return the text field of the switcher.
 
     The name of the current application is beside the field, because the field shows only its id.
     """
-    words = f"The list has the first {len(apps.apps):,} applications. Type the id or uid to use another one. Empty means all."
+    words = (
+        f"The list has the first {len(apps):,} applications. Type the id or uid to use another one. Empty means all."
+    )
     entry = tag(
         "input",
         type="search",
@@ -190,7 +188,7 @@ def _typed_switch(context: PageContext, apps: Switched) -> Safe:
         data_submit=True,
     )
     named = None if context.app is None else tag("b", context.app.name)
-    return join(named, entry, components.offered("switch-offered", ((app.id, app.name) for app in apps.apps)))
+    return join(named, entry, components.offered("switch-offered", ((app.id, app.name) for app in apps)))
 
 
 def _range(context: PageContext) -> Safe:
@@ -211,7 +209,3 @@ def _account(context: PageContext) -> Safe:
     path = context.link("/logout", app=None, range=None)
     sign_out = components.form(context, path, components.submit("Sign out", "quiet"), class_="inline")
     return tag("div", tag("span", context.viewer.name, class_="quiet"), sign_out, class_="who")
-
-
-def _notice(notice: str | None) -> Safe | None:
-    return None if notice is None else tag("p", notice, class_="notice delivered", role="status")

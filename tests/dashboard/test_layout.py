@@ -68,7 +68,7 @@ async def test_the_application_and_the_range_stay_chosen(operator: Client, app: 
 async def test_the_application_that_is_chosen_is_named_however_many_there_are(
     operator: Client, app: Application, other_app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hookline.dashboard.app.MAX_SWITCHED", 1)
+    monkeypatch.setattr("hookline.dashboard.layout.MAX_SWITCHED", 1)
     for each in (app, other_app):
         switcher = (await operator.page(f"/endpoints?app={each.id}")).first("form", class_="switcher")
         assert switcher.first("b").text == each.name
