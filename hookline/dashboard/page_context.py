@@ -25,6 +25,7 @@ from hookline.model.messages import Message
 from hookline.services import lookup
 from hookline.services.deps import Deps
 from hookline.services.lookup import EndpointRef, MessageRef
+from hookline.store import Page as Rows
 from hookline.store import Store
 from hookline.web.context import WebContext
 from hookline.web.html import Child, Safe, tag
@@ -178,6 +179,10 @@ class PageContext:
     def runs_deployment(self) -> bool:
         """Whether the viewer operates the deployment, and may see the data of all organizations."""
         return not self.viewer.portal and self.org_id == ids.DEFAULT_ORG
+
+    def rows(self, shown: int) -> Rows:
+        """Return which rows of a list to read: one more than the page shows, to know whether another page follows."""
+        return Rows(limit=shown + 1, iterator=self.param("after"))
 
     async def application(self, ref: str) -> Application:
         """Return the application with this id or uid."""

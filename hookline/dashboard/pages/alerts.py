@@ -34,7 +34,7 @@ Names = Mapping[str, EndpointName]
 
 @get("/alerts", deployment=True)
 async def show(context: PageContext) -> Page:
-    state, page = context.choice("state", _STATES), Rows(limit=SHOWN + 1, iterator=context.param("after"))
+    state, page = context.choice("state", _STATES), context.rows(SHOWN)
     firing = await context.store.monitoring.alerts(Rows(limit=SHOWN), firing=True)
     found = await context.store.monitoring.alerts(page, firing=None if state is None else _STATES[state])
     shown = found[:SHOWN]

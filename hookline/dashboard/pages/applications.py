@@ -12,7 +12,6 @@ from hookline.dashboard.page_context import PageContext
 from hookline.model.catalogue import Application
 from hookline.model.lanes import AppHealth
 from hookline.store import MAX_LISTED
-from hookline.store import Page as Rows
 from hookline.store.plans.names import MAX_SEARCHED
 from hookline.web.html import Child, Safe, tag
 
@@ -29,14 +28,6 @@ class ApplicationPage(Struct, frozen=True):
     stopped: bool = False  # the search reached its limit before the page was full; `following` continues it
 
 
-class ProblemCounts(Struct, frozen=True):
-    """The numbers of applications with problems. At most `MAX_UNHEALTHY` endpoints with problems are read."""
-
-    unhealthy: int  # applications with unhealthy endpoints
-    dead: int  # applications with dead letters
-    more: bool  # the limit was reached, so there may be more applications with problems
-
-
 @get("/applications")
 async def show(context: PageContext) -> Page:
     text = context.param("q")
@@ -49,7 +40,7 @@ async def show(context: PageContext) -> Page:
     return Page(
         title="Applications",
         body=[
-            context.live("health", _verdict(context, await _problems(context))),
+            context.live("health", await _verdict(context)),
             components.filters(
                 context, components.field("q", "Id, or part of the name or uid", text or "", type_="search")
             ),
@@ -65,10 +56,8 @@ async def show(context: PageContext) -> Page:
 
 
 async def _listed(context: PageContext) -> ApplicationPage:
-    """Return one page of all applications. The query reads one row more, to know whether another page follows."""
-    found = await context.store.catalogue.applications(
-        context.org_id, Rows(limit=SHOWN + 1, iterator=context.param("after"))
-    )
+    """Return one page of all applications."""
+    found = await context.store.catalogue.applications(context.org_id, context.rows(SHOWN))
     return ApplicationPage(found[:SHOWN], found[SHOWN - 1].id if len(found) > SHOWN else None)
 
 
@@ -77,13 +66,11 @@ async def _search(context: PageContext, text: str) -> ApplicationPage:
 
     No index covers parts of names, so one page searches a limited number of applications.
     """
-    after = context.param("after")
-    one = await context.store.catalogue.application(context.org_id, text) if after is None else None
+    first = context.param("after") is None
+    one = await context.store.catalogue.application(context.org_id, text) if first else None
     if one is not None and one.id == text:
         return ApplicationPage([one])
-    found = await context.store.catalogue.applications_called(
-        context.org_id, text, Rows(limit=SHOWN + 1, iterator=after)
-    )
+    found = await context.store.catalogue.applications_called(context.org_id, text, context.rows(SHOWN))
     matches = found.rows[:SHOWN]
     rows = [*([] if one is None else [one]), *(app for app in matches if one is None or app.id != one.id)]
     last = matches[-1].id if len(found.rows) > SHOWN else None
@@ -104,27 +91,19 @@ def _empty(context: PageContext) -> Safe:
 # ── health ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _problems(context: PageContext) -> ProblemCounts:
+async def _verdict(context: PageContext) -> Safe:
+    """Count the applications with unhealthy endpoints or, if there are none, those with dead letters."""
     found = await context.store.history.unhealthy_lanes(MAX_UNHEALTHY, org_id=context.org_id, counted=1)
     unhealthy = {each.view.app_id for each in found if not endpoint_health.condition(each.view.lane, context.now).well}
     dead = {each.view.app_id for each in found if each.dead}
-    return ProblemCounts(len(unhealthy), len(dead), len(found) == MAX_UNHEALTHY)
-
-
-def _verdict(context: PageContext, problems: ProblemCounts) -> Safe:
-    if problems.unhealthy:
-        link = tag("a", "Show the endpoints", href=context.link("/endpoints", state="sick", app=None))
-        words = f"{_many(problems.unhealthy, problems)} with unhealthy endpoints. "
-        return components.verdict("held", words, link, ".")
-    if problems.dead:
-        link = tag("a", "Show the dead letters", href=context.link("/dead-letters", app=None))
-        return components.verdict("dead", f"{_many(problems.dead, problems)} with dead letters. ", link, ".")
+    number = components.count(len(unhealthy or dead), "application", len(found) == MAX_UNHEALTHY).capitalize()
+    if unhealthy:
+        link = context.anchor("Show the endpoints", "/endpoints", state="sick", app=None)
+        return components.verdict("held", f"{number} with unhealthy endpoints. ", link, ".")
+    if dead:
+        link = context.anchor("Show the dead letters", "/dead-letters", app=None)
+        return components.verdict("dead", f"{number} with dead letters. ", link, ".")
     return components.verdict("delivered", "All applications are healthy.")
-
-
-def _many(applications: int, problems: ProblemCounts) -> str:
-    words = components.count(applications, "application", problems.more)
-    return f"{words[0].upper()}{words[1:]}"
 
 
 async def _table(context: PageContext, found: Sequence[Application]) -> Safe:

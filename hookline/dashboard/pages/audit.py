@@ -11,7 +11,6 @@ from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
 from hookline.model.actors import Actor, ActorKind
 from hookline.model.audit import AuditEntry, AuditFilter
-from hookline.store import Page as Rows
 from hookline.web.html import Child, Safe, tag
 
 SHOWN = 50
@@ -41,13 +40,10 @@ async def show(context: PageContext) -> Page:
         since=filters.time("since"),
         until=filters.time("until"),
     )
-    after = context.param("after")
-    found = (
-        None if filters.errors else await context.store.access.audit_log(where, Rows(limit=SHOWN + 1, iterator=after))
-    )
+    found = None if filters.errors else await context.store.access.audit_log(where, context.rows(SHOWN))
     rows = [] if found is None else found.rows[:SHOWN]
     following = None if found is None else str(rows[-1].id) if len(found.rows) > SHOWN else found.end
-    filtered = after is not None or where != AuditFilter(org_id=context.org_id)
+    filtered = context.param("after") is not None or where != AuditFilter(org_id=context.org_id)
     return Page(
         title="Audit log",
         status=422 if filters.errors else 200,

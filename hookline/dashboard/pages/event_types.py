@@ -20,7 +20,6 @@ from hookline.rules.checks.text import check_name
 from hookline.services import event_types as catalogue
 from hookline.services import example_payload
 from hookline.services.schemas.validate import newest
-from hookline.store import Page as Rows
 from hookline.web.html import Child, Safe, join, tag
 
 SHOWN = 100  # event types on one page
@@ -37,9 +36,8 @@ async def show(context: PageContext) -> Page:
     archived = "1" if context.param("archived") and not context.viewer.portal else None
     if after is not None:
         check_name("after", after)
-    found = await context.store.catalogue.event_types(
-        context.org_id, Rows(limit=SHOWN + 1, iterator=after), archived=archived is not None
-    )
+    rows, with_archived = context.rows(SHOWN), archived is not None
+    found = await context.store.catalogue.event_types(context.org_id, rows, archived=with_archived)
     types = [each for each in found[:SHOWN] if _visible(context, each)]
     following = found[SHOWN - 1].name if len(found) > SHOWN else None
     new = components.link_button(context.link(NEW), "New event type", kind="main") if _may_edit(context) else None

@@ -13,7 +13,6 @@ from hookline.dashboard.page_context import PageContext
 from hookline.errors import InvalidInput, NotFound
 from hookline.model.actors import ApiKey, Scope
 from hookline.services import api_keys
-from hookline.store import Page as Rows
 from hookline.web.errors import Refused
 from hookline.web.html import Child, Safe, tag
 
@@ -44,7 +43,7 @@ async def show(context: PageContext) -> Page:
     after = context.param("after")
     if after is not None and not after.startswith(ids.API_KEY):
         raise InvalidInput("is not a position in this list", field="after")
-    found = await context.store.access.api_keys(context.org_id, Rows(limit=SHOWN + 1, iterator=after))
+    found = await context.store.access.api_keys(context.org_id, context.rows(SHOWN))
     keys = found[:SHOWN]
     limited_to = {key.app_id for key in keys if key.app_id is not None}
     names = await context.store.catalogue.application_names(context.org_id, limited_to)
