@@ -113,7 +113,7 @@ def page(
     *fields: Child,
     back: tuple[str, str],
     press: str = "Save",
-    error: HooklineError | None = None,
+    error: Exception | None = None,
     message: str = "",
     rail: str | None = None,
 ) -> Page:
@@ -121,9 +121,7 @@ def page(
 
     `back` is the path and the text of the link beside the title.
     """
-    form = components.form(
-        context, context.link(to), *fields, components.actions(tag("button", press, class_="button main"))
-    )
+    form = components.form(context, context.link(to), *fields, components.actions(components.submit(press)))
     return Page(
         title=title,
         body=[components.verdict("dead", message) if message else None, form],
@@ -131,6 +129,23 @@ def page(
         status=http_status(error),
         rail=rail,
     )
+
+
+def edit_page(
+    context: PageContext, noun: str, at: str | None, *fields: Child, errors: Mapping[str, str], error: Exception | None
+) -> Page:
+    """Return the page that edits the object at the path `at`, or the page that adds one if `at` is None.
+
+    The `error` is shown above the form if `errors` does not show it beside a field.
+    """
+    if at is None:
+        title, to, press = f"Add an {noun}", f"/{noun}s/new", f"Add the {noun}"
+        back = (f"/{noun}s", f"Back to the {noun}s")
+    else:
+        title, to, press = f"Edit the {noun}", f"{at}/edit", "Save"
+        back = (at, f"Back to the {noun}")
+    message = "" if errors or error is None else str(error)
+    return page(context, title, to, *fields, back=back, press=press, error=error, message=message)
 
 
 def confirmation(
@@ -144,9 +159,8 @@ def confirmation(
     hidden: Mapping[str, str] | None = None,
 ) -> Page:
     """Return a page that asks before an action that cannot be undone. `to` and `cancel` come from `context.link`."""
-    buttons = components.actions(
-        components.button(context, to, press, kind="danger", hidden=hidden), components.link_button(cancel, "Cancel")
-    )
+    button = components.button(context, to, press, kind="danger", hidden=hidden)
+    buttons = components.actions(button, components.link_button(cancel, "Cancel"))
     return Page(title=title, body=[components.verdict("dead", consequence), *details, buttons])
 
 

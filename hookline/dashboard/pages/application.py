@@ -1,18 +1,23 @@
-"""The page of one application: health of its endpoints, settings, portal links, and deletion."""
+"""The page of one application: health of its endpoints, settings, portal links, and deletion.
+
+This module also has the form that creates or edits an application.
+"""
 
 from __future__ import annotations
 
 from starlette.responses import RedirectResponse, Response
 
-from hookline.dashboard import components, forms
+from hookline.dashboard import components, forms, parsers
 from hookline.dashboard.charts import series
 from hookline.dashboard.charts.series import Series
+from hookline.dashboard.forms import Field, filled, values
 from hookline.dashboard.page import Done, Form, Page, get, post
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages import endpoints
 from hookline.dashboard.pages.endpoints import EndpointsHealth
+from hookline.errors import Conflict, HooklineError, InvalidInput
 from hookline.model.actors import Scope
-from hookline.model.catalogue import Application
+from hookline.model.catalogue import Application, ApplicationChange, NewApplication
 from hookline.model.dead import DeadFilter, DeadSummary
 from hookline.model.depths import Backlog
 from hookline.rules.checks.text import lasting
@@ -22,6 +27,16 @@ from hookline.store import Page as Rows
 from hookline.web.html import Child, Safe, tag
 
 LIFETIMES = (("3600", "1 hour"), ("86400", "1 day"), ("604800", "7 days"))
+
+
+_FIELDS = (
+    Field("name", "Name", required=True, maxlength="1024"),
+    Field("uid", "Uid", parsers.optional, hint="Your own id for this customer, for use in the API."),
+    Field(
+        "throttle_rate", "Maximum requests per second, for all endpoints together", parsers.whole, inputmode="numeric"
+    ),
+    Field("metadata", "Metadata (JSON)", parsers.metadata, type_="textarea", rows="2"),
+)
 
 
 def path(app: Application, rest: str = "") -> str:
@@ -55,9 +70,8 @@ async def show(context: PageContext) -> Page:
 
 def _verdict(context: PageContext, app: Application, health: EndpointsHealth, dead: DeadSummary) -> Safe:
     if not health.backlog.lanes:
-        return components.verdict(
-            "scheduled", "The application has no endpoints, so its messages are not delivered. Add an endpoint below."
-        )
+        words = "The application has no endpoints, so its messages are not delivered. Add an endpoint below."
+        return components.verdict("scheduled", words)
     if not health.unhealthy and dead.dead:
         link = tag("a", "Show the dead letters", href=context.link("/dead-letters", app=app.id))
         letters = components.count(dead.dead, "dead letter", dead.more)
@@ -66,7 +80,7 @@ def _verdict(context: PageContext, app: Application, health: EndpointsHealth, de
 
 
 def _numbers(context: PageContext, app: Application, backlog: Backlog, dead: DeadSummary, did: Series) -> Safe:
-    letters = f"{dead.dead:,}{'+' if dead.more else ''}"
+    letters = components.at_least(dead.dead, dead.more)
     waiting = endpoints.counted(backlog.waiting + backlog.held)
     opened = context.link("/messages", app=app.id, state="open")
     return components.numbers(
@@ -94,9 +108,9 @@ async def _endpoints(context: PageContext, app: Application, health: EndpointsHe
 
 
 def _settings(context: PageContext, app: Application) -> Safe:
-    throttle = (
-        "none" if app.throttle_rate is None else f"{app.throttle_rate:,} requests per second for all endpoints together"
-    )
+    throttle = "none"
+    if app.throttle_rate is not None:
+        throttle = f"{app.throttle_rate:,} requests per second for all endpoints together"
     metadata = ", ".join(f"{name}: {value}" for name, value in app.metadata.items())
     rows: list[tuple[str, Child]] = [
         ("Id", components.ident(app.id)),
@@ -108,6 +122,47 @@ def _settings(context: PageContext, app: Application) -> Safe:
     ]
     edit = components.link_button(context.link(path(app, "/edit")), "Edit") if context.may_change else None
     return components.section("Settings", components.fields(rows), aside=edit)
+
+
+# ── adding and editing ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@get("/applications/new")
+async def show_new(context: PageContext) -> Page:
+    return _page(context, None, Form({}))
+
+
+@post("/applications/new")
+async def create(context: PageContext, form: Form) -> Done | Page:
+    try:
+        made = await applications.create(context.deps, context.caller, NewApplication(**values(_FIELDS, form)))
+    except (InvalidInput, Conflict) as error:
+        return _page(context, None, form, error)
+    return Done(to=context.link(path(made)), notice="The application is created. Now add an endpoint to it.")
+
+
+@get("/applications/{app_id}/edit")
+async def show_edit(context: PageContext) -> Page:
+    app = await find(context)
+    return _page(context, app, Form(filled(_FIELDS, app)))
+
+
+@post("/applications/{app_id}/edit")
+async def edit(context: PageContext, form: Form) -> Done | Page:
+    app = await find(context)
+    try:
+        await applications.change(context.deps, context.caller, app.id, ApplicationChange(**values(_FIELDS, form)))
+    except (InvalidInput, Conflict) as error:
+        return _page(context, app, form, error)
+    return Done(to=context.link(path(app)), notice="Saved.")
+
+
+def _page(context: PageContext, app: Application | None, form: Form, error: HooklineError | None = None) -> Page:
+    """Return the page that edits this application, or the page that creates one."""
+    errors = forms.field_errors(_FIELDS, error)
+    at = None if app is None else path(app)
+    fields = (field.draw(form, errors) for field in _FIELDS)
+    return forms.edit_page(context, "application", at, *fields, errors=errors, error=error)
 
 
 # ── portal ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -125,9 +180,8 @@ def _portal(context: PageContext, app: Application) -> Safe | None:
         tag("button", "Create a portal link", class_="button"),
         class_="inline",
     )
-    end = components.button(
-        context, context.link(path(app, "/end-portal")), "Revoke all links and sessions", kind="danger"
-    )
+    revoke = context.link(path(app, "/end-portal"))
+    end = components.button(context, revoke, "Revoke all links and sessions", kind="danger")
     words = "A person who opens the link sees only this application: its endpoints, messages and dead letters."
     ends = (
         "Revoking ends every link, its sessions, and every API token of the application at once. API keys stay valid."
@@ -190,9 +244,8 @@ def _danger(context: PageContext, app: Application) -> Safe | None:
     if not context.may_change:
         return None
     delete = components.link_button(context.link(path(app, "/delete")), "Delete…", kind="danger")
-    return components.section(
-        "Delete", tag("p", delete, " Deletes the application and its endpoints. You cannot undo this.")
-    )
+    words = " Deletes the application and its endpoints. You cannot undo this."
+    return components.section("Delete", tag("p", delete, words))
 
 
 @get("/applications/{app_id}/delete")

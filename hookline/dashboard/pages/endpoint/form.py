@@ -136,21 +136,15 @@ def _application(context: PageContext, form: Form) -> str:
 @get("/endpoints/{endpoint_id}/edit", portal=True)
 async def show_edit(context: PageContext) -> Page:
     found = await find(context)
-    return await _edit_page(context, found, _filled(found))
-
-
-async def _edit_page(context: PageContext, found: Endpoint, form: Form, error: HooklineError | None = None) -> Page:
-    revision = tag("input", type="hidden", name="revision", value=str(found.revision))
-    return await _page(context, found, form, error, revision)
+    return await _page(context, found, _filled(found))
 
 
 @post("/endpoints/{endpoint_id}/edit", portal=True)
 async def edit(context: PageContext, form: Form) -> Done | Page:
     def decide(current: Endpoint) -> EndpointChange:
         if form.text("revision") != str(current.revision):
-            raise Conflict(
-                "Somebody else changed the endpoint. Your values are still in the form. Save again to overwrite that change."
-            )
+            words = "Somebody else changed the endpoint. Your values are still in the form. Save again to overwrite that change."
+            raise Conflict(words)
         return EndpointChange(
             **{name: value for name, value in _values(form).items() if value != getattr(current, name)}
         )
@@ -158,7 +152,7 @@ async def edit(context: PageContext, form: Form) -> Done | Page:
     try:
         changed = await endpoints.change(context.deps, context.caller, ref(context), decide)
     except (InvalidInput, BlockedAddress, Conflict) as error:
-        return await _edit_page(context, await find(context), form, error)
+        return await _page(context, await find(context), form, error)
     return Done(to=context.link(path(changed)), notice="Saved.")
 
 
@@ -166,29 +160,27 @@ async def edit(context: PageContext, form: Form) -> Done | Page:
 
 
 async def _page(
-    context: PageContext, found: Endpoint | None, form: Form, error: HooklineError | None, head: Child
+    context: PageContext,
+    found: Endpoint | None,
+    form: Form,
+    error: HooklineError | None = None,
+    application: Child = None,
 ) -> Page:
     """Return the page that edits this endpoint, or the page that adds one."""
+    revision = None if found is None else components.hidden_fields([("revision", str(found.revision))])
     errors = _errors(context, error)
     known = await context.store.catalogue.event_types(context.org_id, Rows(limit=MAX_TYPES + 1), archived=False)
-    if found is None:
-        title, to, press = "Add an endpoint", "/endpoints/new", "Add the endpoint"
-        back = ("/endpoints", "Back to the endpoints")
-    else:
-        title, to, press = "Edit the endpoint", path(found, "/edit"), "Save"
-        back = (path(found), "Back to the endpoint")
-    return forms.page(
+    return forms.edit_page(
         context,
-        title,
-        to,
-        head,
+        "endpoint",
+        None if found is None else path(found),
+        application,
+        revision,
         *(field.draw(form, errors) for field in _FIRST),
         _types(form, [each.name for each in known], errors.get("event_types")),
         _more(form, errors, new=found is None),
-        back=back,
-        press=press,
+        errors=errors,
         error=error,
-        message="" if errors or error is None else str(error),
     )
 
 
