@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from itertools import cycle
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hookline.dashboard.charts import drawing, scales
 from hookline.web.html import Safe, tag
@@ -24,6 +25,7 @@ class Curve(Struct, frozen=True, kw_only=True):
     name: str
     shade: str  # name of the colour: a delivery state, or "accent"
     values: Sequence[float | None]  # one per time; None if the value is unknown
+    dash: str = ""  # CSS classes of the line style
 
 
 class Bar(Struct, frozen=True, kw_only=True):
@@ -67,18 +69,18 @@ def areas(label: str, curves: Sequence[Curve], times: Sequence[datetime]) -> Saf
         )
         for curve, edge in zip(reversed(curves), reversed(edges), strict=True)
     ]
-    return _figure(label, curves, times, axis, drawn, [""] * len(curves))
+    return _figure(label, curves, times, axis, drawn)
 
 
 def lines(label: str, curves: Sequence[Curve], times: Sequence[datetime], *, seconds: bool = False) -> Safe:
     """Draw each curve as a line, such as backlog and latencies. `seconds` means that the values are durations."""
     at, axis = drawing.places(times), _axis([curve.values for curve in curves], seconds=seconds)
-    dashes = [f"line {dash}".rstrip() for _, dash in zip(curves, cycle(DASHES), strict=False)]
+    dashed = [replace(curve, dash=f"line {dash}".rstrip()) for curve, dash in zip(curves, cycle(DASHES), strict=False)]
     drawn = [
-        tag("path", d=drawing.edge(curve.values, at, axis[-1], HEIGHT), class_=f"edge shade-{curve.shade} {dash}")
-        for curve, dash in zip(curves, dashes, strict=True)
+        tag("path", d=drawing.edge(each.values, at, axis[-1], HEIGHT), class_=f"edge shade-{each.shade} {each.dash}")
+        for each in dashed
     ]
-    return _figure(label, curves, times, axis, drawn, dashes, seconds=seconds)
+    return _figure(label, dashed, times, axis, drawn, seconds=seconds)
 
 
 def sparkline(label: str, curves: Sequence[Curve]) -> Safe:
@@ -127,7 +129,6 @@ def _figure(
     times: Sequence[datetime],
     axis: Sequence[float],
     drawn: Sequence[Safe],
-    dashes: Sequence[str],
     *,
     seconds: bool = False,
 ) -> Safe:
@@ -149,10 +150,7 @@ def _figure(
         data_times=" ".join(str(int(at.timestamp())) for at in times),
         **(drawing.within(times[0], times[-1]) if times else {}),
     )
-    keys = [
-        drawing.key(curve.shade, curve.name, _latest(curve, seconds=seconds), dash)
-        for curve, dash in zip(curves, dashes, strict=True)
-    ]
+    keys = [drawing.key(each.shade, each.name, _latest(each, seconds=seconds), each.dash) for each in curves]
     rows = [[drawing.instant(at), *(each[step] for each in texts)] for step, at in enumerate(times)]
     table = drawing.table(label, ["At", *(curve.name for curve in curves)], rows)
     axes = tag("div", drawing.values_axis(axis, HEIGHT, seconds=seconds), plot, class_="axes")
