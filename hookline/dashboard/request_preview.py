@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterable
 from datetime import datetime
 
 from msgspec import Struct
@@ -53,13 +52,12 @@ def _made(endpoint: Endpoint, message: Message, number: int, at: datetime, *, si
         secrets=endpoint.secrets if signed else _DUMMY_SECRETS,
     )
     found = [*_COMMON, *Target(shown).headers(_delivery(message, number), at)]
-    return Request(url=endpoint.url, lines=found if signed else list(_unsigned(found)), signed=signed)
+    return Request(url=endpoint.url, lines=found if signed else [_unsigned(line) for line in found], signed=signed)
 
 
-def _unsigned(lines: Iterable[str]) -> Iterable[str]:
-    for line in lines:
-        name = line.partition(":")[0]
-        yield f"{name}: {ANEW}" if name.lower() in SIGNATURES else line
+def _unsigned(line: str) -> str:
+    name = line.partition(":")[0]
+    return f"{name}: {ANEW}" if name.lower() in SIGNATURES else line
 
 
 def _delivery(message: Message, number: int) -> LeasedDelivery:

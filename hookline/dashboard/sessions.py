@@ -271,9 +271,8 @@ class Sessions:
             except HooklineError as error:
                 status = error.status if isinstance(error, Refused) else 422
                 back = f"{PORTAL if portal else ''}/login"
-                shown = sign_in_page.refused(
-                    "Not signed in", str(error), back, brand=self._pages.brand if portal else None
-                )
+                brand = self._pages.brand if portal else None
+                shown = sign_in_page.refused("Not signed in", str(error), back, brand=brand)
                 return self._page(shown, status, portal=portal, retry_after=getattr(error, "retry_after", None))
 
         return guarded

@@ -81,9 +81,8 @@ def _empty(filtered: bool, following: str | None) -> Safe:
         return components.empty("No match so far. Older entries were not searched yet.")
     if filtered:
         return components.empty("No entry matches.")
-    return components.empty(
-        "No entries yet. Changes, such as pausing an endpoint, are recorded here with the person who made them."
-    )
+    words = "No entries yet. Changes, such as pausing an endpoint, are recorded here with the person who made them."
+    return components.empty(words)
 
 
 def _table(context: PageContext, rows: Sequence[AuditEntry]) -> Safe:

@@ -20,6 +20,7 @@ from hookline.web.html import tag
 
 NEW = "/new-event-type"  # not below /event-types/, because an event type may be named `new`
 FIRST = "1"  # version of the first schema
+ARCHIVED = "Archived. Endpoints that subscribe to it keep it; no other endpoint can choose it."
 
 
 def path(name: str, step: str = "") -> str:
@@ -150,9 +151,10 @@ async def edit(context: PageContext, form: Form) -> Done | Page:
 
     def decide(current: EventType) -> EventType:
         if form.text("seen") != current.updated_at.isoformat():
-            raise Conflict(
+            words = (
                 "somebody else changed the event type after you opened this form: compare the values, then save again"
             )
+            raise Conflict(words)
         return _applied(form, current)
 
     try:
@@ -165,8 +167,7 @@ async def edit(context: PageContext, form: Form) -> Done | Page:
 @post("/event-types/{name}/archive")
 async def archive(context: PageContext, _form: Form) -> Done:
     found = await event_types.archive(context.deps, context.caller, context.path("name"))
-    notice = "Archived. Endpoints that subscribe to it keep it; no other endpoint can choose it."
-    return Done(to=context.link(path(found.name)), notice=notice)
+    return Done(to=context.link(path(found.name)), notice=ARCHIVED)
 
 
 @post("/event-types/{name}/restore")

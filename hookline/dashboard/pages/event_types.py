@@ -13,7 +13,7 @@ import msgspec
 from hookline.dashboard import components
 from hookline.dashboard.page import Page, get
 from hookline.dashboard.page_context import PageContext
-from hookline.dashboard.pages.event_type_edit import NEW, path, pretty
+from hookline.dashboard.pages.event_type_edit import ARCHIVED, NEW, path, pretty
 from hookline.errors import NoSuch
 from hookline.model.catalogue import EventType
 from hookline.rules.checks.text import check_name
@@ -142,9 +142,7 @@ async def show_one(context: PageContext) -> Page:
 
 def _state(found: EventType) -> Safe:
     if found.archived:
-        return components.verdict(
-            "resolved", "Archived. Endpoints that subscribe to it keep it; no other endpoint can choose it."
-        )
+        return components.verdict("resolved", ARCHIVED)
     if found.deprecated:
         return components.verdict("scheduled", "Deprecated. It is still sent, but new endpoints should not choose it.")
     if found.validated and found.schemas:

@@ -17,7 +17,7 @@ from hookline.model.tasks import Task, TaskKind, TaskStatus
 from hookline.rules.checks.text import check_name
 from hookline.services import tasks as services
 from hookline.store import Page as Rows
-from hookline.web.html import Child, Safe, join, tag
+from hookline.web.html import Safe, join, tag
 
 SHOWN = 50  # tasks on one page
 STALE = timedelta(seconds=30)  # a task without progress for this time probably has no worker
@@ -87,9 +87,8 @@ async def _show_batch(context: PageContext, batch: str) -> Page:
         ),
         await task_parts.table(context, tasks),
     )
-    return Page(
-        title=f"{task_parts.verb(tasks[0])}: {components.count(len(tasks), 'application')}", rail="dead", body=[body]
-    )
+    title = f"{task_parts.verb(tasks[0])}: {components.count(len(tasks), 'application')}"
+    return Page(title=title, rail="dead", body=[body])
 
 
 # ── one task ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -182,27 +181,26 @@ async def _failed_again(context: PageContext, task: Task) -> Safe | None:
 
 def _details(context: PageContext, task: Task) -> Safe:
     work = task.work
-    pairs: list[tuple[str, Child]] = [
-        ("Task", components.ident(task.id)),
-        ("Status", task_parts.state(task)),
-        (
-            "Application",
-            components.ident(task.app_id) if context.viewer.portal else _link(context, "applications", task.app_id),
-        ),
-        ("Endpoint", None if task.endpoint_id is None else _link(context, "endpoints", task.endpoint_id)),
-        ("Accepted since", None if work.since is None else components.clock(work.since)),
-        ("Accepted until", None if work.until is None else components.clock(work.until)),
-        ("Died since", None if work.died_since is None else components.clock(work.died_since)),
-        ("Died until", None if work.died_until is None else components.clock(work.died_until)),
-        ("Event types", None if work.event_types is None else ", ".join(work.event_types)),
-        ("Reason", None if work.reason is None else work.reason.value),
-        ("Channel", work.channel),
-        ("Tag", work.tag),
-        ("Note", work.note or None),
-        ("Started", components.clock(task.created_at)),
-        ("Last step", components.clock(task.updated_at)),
-    ]
-    return components.fields(pairs)
+    app = components.ident(task.app_id) if context.viewer.portal else _link(context, "applications", task.app_id)
+    return components.fields(
+        [
+            ("Task", components.ident(task.id)),
+            ("Status", task_parts.state(task)),
+            ("Application", app),
+            ("Endpoint", None if task.endpoint_id is None else _link(context, "endpoints", task.endpoint_id)),
+            ("Accepted since", None if work.since is None else components.clock(work.since)),
+            ("Accepted until", None if work.until is None else components.clock(work.until)),
+            ("Died since", None if work.died_since is None else components.clock(work.died_since)),
+            ("Died until", None if work.died_until is None else components.clock(work.died_until)),
+            ("Event types", None if work.event_types is None else ", ".join(work.event_types)),
+            ("Reason", None if work.reason is None else work.reason.value),
+            ("Channel", work.channel),
+            ("Tag", work.tag),
+            ("Note", work.note or None),
+            ("Started", components.clock(task.created_at)),
+            ("Last step", components.clock(task.updated_at)),
+        ]
+    )
 
 
 def _link(context: PageContext, what: str, name: str) -> Safe:

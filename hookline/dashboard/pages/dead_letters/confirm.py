@@ -14,7 +14,7 @@ from hookline.dashboard import components
 from hookline.dashboard.page import Done, Form, Page, get, post
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.dead_letters import filter as dead_letter_filter
-from hookline.dashboard.pages.dead_letters.filter import FilterInput
+from hookline.dashboard.pages.dead_letters.filter import FilterInput, Get
 from hookline.errors import Conflict, InvalidInput
 from hookline.model.dead import DeadFilter, DeadGroup, DeadSummary
 from hookline.model.states import EndpointStatus
@@ -46,9 +46,7 @@ class Selection(Struct, frozen=True, kw_only=True):
         return [("all", "1"), *typed.items()]
 
 
-async def _selection(
-    context: PageContext, get: dead_letter_filter.Get, selected_ids: Sequence[str], kind: TaskKind
-) -> Selection:
+async def _selection(context: PageContext, get: Get, selected_ids: Sequence[str], kind: TaskKind) -> Selection:
     filters = await dead_letter_filter.read(context, get)
     if selected_ids:
         # Selected dead letters may be replayed even if they are resolved. A filter never includes resolved ones.
@@ -123,14 +121,11 @@ async def show_resolve(context: PageContext) -> Page:
     return await _resolve_page(context, selection)
 
 
-async def _resolve_page(
-    context: PageContext, selection: Selection, note: str = "", error_text: str | None = None
-) -> Page:
+async def _resolve_page(context: PageContext, selection: Selection, note: str = "", error: str | None = None) -> Page:
     summary = await context.store.repair.dead_summary(selection.where)
     endpoints = len({group.endpoint_no for group in summary.groups})
-    counted = (
-        f"{components.count(summary.dead, 'dead letter', summary.more)} of {components.count(endpoints, 'endpoint')}"
-    )
+    letters = components.count(summary.dead, "dead letter", summary.more)
+    counted = f"{letters} of {components.count(endpoints, 'endpoint')}"
     words = f"{counted} will be closed without being sent." if summary.groups else "Nothing to resolve."
     body: list[Child] = [components.verdict("resolved", words)]
     if summary.groups:
@@ -139,7 +134,7 @@ async def _resolve_page(
             "Note",
             note,
             hint="Why they need no delivery. The note is stored with each dead letter.",
-            error=error_text,
+            error=error,
             type_="textarea",
             required=True,
             maxlength=str(catalogue.MAX_NOTE),
@@ -148,7 +143,7 @@ async def _resolve_page(
         press = components.submit(f"Resolve {counted}")
         body.append(_confirm_form(context, "/dead-letters/resolve", selection, field, press))
     body.append(_affected_endpoints(context, summary, await _statuses(context, summary)))
-    return _page("Resolve", context, selection.filters.typed, body, status=422 if error_text else 200)
+    return _page("Resolve", context, selection.filters.typed, body, status=422 if error else 200)
 
 
 def _page(verb: str, context: PageContext, typed: Mapping[str, str], body: Sequence[Child], status: int = 200) -> Page:
@@ -168,9 +163,7 @@ async def _statuses(context: PageContext, summary: DeadSummary) -> dict[int, End
     return {no: found.get(no, EndpointStatus.DELETED) for no in nos}
 
 
-def _affected_endpoints(
-    context: PageContext, summary: DeadSummary, statuses: Mapping[int, EndpointStatus]
-) -> Safe | None:
+def _affected_endpoints(context: PageContext, summary: DeadSummary, statuses: dict[int, EndpointStatus]) -> Safe | None:
     if not summary.groups:
         return None
     counts = summary.by_endpoint()
@@ -207,11 +200,10 @@ _STATUSES = {
 @post("/dead-letters/replay", portal=True)
 async def replay(context: PageContext, form: Form) -> Done:
     selection = await _selection(context, _getter(form), form.values("id"), TaskKind.REPLAY_DEAD)
+    query = selection.filters.query
     if not selection.by_id:
-        return _started(
-            context, await dead_letters.replay_matching(context.deps, context.caller, selection.filters.query)
-        )
-    done = await dead_letters.replay(context.deps, context.caller, form.values("id"), selection.filters.query.app)
+        return _started(context, await dead_letters.replay_matching(context.deps, context.caller, query))
+    done = await dead_letters.replay(context.deps, context.caller, form.values("id"), query.app)
     return _done(context, selection, done, "Replayed", dead_letters.CANNOT_BE_SENT)
 
 
@@ -230,7 +222,7 @@ async def resolve(context: PageContext, form: Form) -> Done | Page:
     return _done(context, selection, done, "Resolved", dead_letters.RESOLVED_BEFORE)
 
 
-def _getter(form: Form) -> dead_letter_filter.Get:
+def _getter(form: Form) -> Get:
     return lambda name: form.text(name) or None
 
 

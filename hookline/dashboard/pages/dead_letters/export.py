@@ -56,27 +56,24 @@ async def export(context: PageContext) -> Response:
     after = context.param("after")
     after_death(after)  # raises for an invalid position before the stream starts; later no error can be sent
     headers = {"content-disposition": f'attachment; filename="dead-letters-{context.now:%Y%m%d-%H%M%S}.{name}"'}
-    return StreamingResponse(
-        _file(context, filters.where, after, _FORMATS[name]), headers=headers, media_type=_FORMATS[name].media
-    )
+    kind = _FORMATS[name]
+    return StreamingResponse(_file(context, filters.where, after, kind), headers=headers, media_type=kind.media)
 
 
-async def _file(
-    context: PageContext, where: DeadFilter, after: str | None, file_format: _Format
-) -> AsyncIterator[bytes]:
-    yield file_format.head
+async def _file(context: PageContext, where: DeadFilter, after: str | None, kind: _Format) -> AsyncIterator[bytes]:
+    yield kind.head
     for _ in range(MAX_ROWS // STEP):
         if context.services.leaving.is_set():
             # The error breaks the download, so that nobody believes that the file is complete.
             raise StoreUnavailable("the server is stopping")
         letters = await context.store.repair.dead_letters(where, Page(limit=STEP, iterator=after))
         if letters:
-            yield file_format.lines(context, letters)
+            yield kind.lines(context, letters)
             after = death(letters[-1].died_at, letters[-1].id)
         if len(letters) < STEP:
             return
     if after is not None and await context.store.repair.dead_letters(where, Page(limit=1, iterator=after)):
-        yield file_format.more(after)
+        yield kind.more(after)
 
 
 # ── CSV ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -9,7 +9,7 @@ from msgspec import Struct
 from hookline.dashboard.filter_fields import FilterFields
 from hookline.dashboard.page_context import PageContext, one_of
 from hookline.errors import InvalidInput, NoSuch
-from hookline.model.dead import DeadFilter, DeadLetter
+from hookline.model.dead import DeadFilter
 from hookline.model.states import Reason
 from hookline.services import dead_letters
 from hookline.services.dead_letters import DeadLetterQuery
@@ -69,7 +69,3 @@ async def read(context: PageContext, get: Get) -> FilterInput:
     except NoSuch as error:
         fields.errors[error.kind] = error
     return FilterInput(fields=fields, query=query, where=where)
-
-
-async def find(context: PageContext, ref: str) -> DeadLetter:
-    return await dead_letters.find(context.deps, context.caller, ref, chosen_app(context))

@@ -15,7 +15,7 @@ from hookline.dashboard.pages.dead_letters import filter as dead_letter_filter
 from hookline.dashboard.pages.dead_letters.filter import FilterInput
 from hookline.model.dead import DeadGroup, DeadLetter, DeadSummary
 from hookline.model.states import Reason
-from hookline.services import explain
+from hookline.services import dead_letters, explain
 from hookline.services.dead_letters import shown_id
 from hookline.store import Page as Rows
 from hookline.store import after_death, death
@@ -194,9 +194,8 @@ def _empty(context: PageContext, filters: FilterInput) -> Safe:
     if context.param("after") is not None:
         return components.empty("No more dead letters.")
     if filters.narrows or filters.state != "dead":
-        return components.empty(
-            join("No dead letter matches. ", context.anchor("Show all dead letters", "/dead-letters"))
-        )
+        every = context.anchor("Show all dead letters", "/dead-letters")
+        return components.empty(join("No dead letter matches. ", every))
     if context.viewer.portal:
         return components.empty("A delivery that fails permanently, or until its time limit, is kept here.")
     return components.empty(
@@ -289,5 +288,6 @@ def _buttons(context: PageContext, filters: FilterInput, letter: DeadLetter) -> 
 @get("/dead-letters/{dead_letter_id}", portal=True)
 async def show_one(context: PageContext) -> Response:
     """Redirect to the page of the message, which shows all of its deliveries."""
-    letter = await dead_letter_filter.find(context, context.path("dead_letter_id"))
+    ref, app = context.path("dead_letter_id"), dead_letter_filter.chosen_app(context)
+    letter = await dead_letters.find(context.deps, context.caller, ref, app)
     return RedirectResponse(context.link(f"/messages/{letter.message_id}"), 303)

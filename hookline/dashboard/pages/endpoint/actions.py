@@ -44,15 +44,12 @@ async def pause(context: PageContext, form: Form) -> Done:
 
 @post("/endpoints/{endpoint_id}/resume", portal=True)
 async def resume(context: PageContext, form: Form) -> Done:
-    replay_missing = form.flag("replay_missing")
-    resumed = await endpoint_state.resume(
-        context.deps, context.caller, ref(context), _cause(form), replay_missing=replay_missing
-    )
-    task = None if resumed.missed is None else resumed.missed.task
-    if task is None:
-        return done(context, resumed.endpoint, "The endpoint is active again.")
+    replay = form.flag("replay_missing")
+    made = await endpoint_state.resume(context.deps, context.caller, ref(context), _cause(form), replay_missing=replay)
+    if made.missed is None or made.missed.task is None:
+        return done(context, made.endpoint, "The endpoint is active again.")
     notice = "The endpoint is active again, and the messages that it missed are being sent."
-    return done(context, resumed.endpoint, notice, to=context.link(f"/tasks/{task.id}"))
+    return done(context, made.endpoint, notice, to=context.link(f"/tasks/{made.missed.task.id}"))
 
 
 @post("/endpoints/{endpoint_id}/disable", portal=True)

@@ -30,10 +30,6 @@ def path(found: Endpoint, subpath: str = "") -> str:
     return f"/endpoints/{found.id}{subpath}"
 
 
-def back(context: PageContext, found: Endpoint) -> Safe:
-    return tag("a", "Back to the endpoint", href=context.link(path(found)))
-
-
 def bar(
     context: PageContext, found: Endpoint, health: Condition, event_types: Sequence[EventType], dead: DeadSummary
 ) -> Safe | None:
@@ -43,8 +39,8 @@ def bar(
     return components.actions(
         fix_button(context, found.id, health),
         _replay(context, found, health, dead) if dead.dead and health.name != "disabled" else None,
-        _link(context, found, "/recover", "Recover since…"),
-        _link(context, found, "/replay-missing", "Replay missing…"),
+        components.link_button(context.link(path(found, "/recover")), "Recover since…"),
+        components.link_button(context.link(path(found, "/replay-missing")), "Replay missing…"),
         components.button(context, context.link(path(found, "/pause")), "Pause")
         if health.name not in ("paused", "disabled")
         else None,
@@ -57,10 +53,6 @@ def _replay(context: PageContext, found: Endpoint, health: Condition, dead: Dead
     href = context.link("/dead-letters/replay", endpoint=found.id, all="1")
     words = f"Replay {components.count(dead.dead, 'dead letter', dead.more)}…"
     return components.link_button(href, words, kind="main" if health.well else "")
-
-
-def _link(context: PageContext, found: Endpoint, subpath: str, words: str) -> Safe:
-    return components.link_button(context.link(path(found, subpath)), words)
 
 
 def _test(context: PageContext, found: Endpoint, event_types: Sequence[EventType]) -> Safe | None:

@@ -75,11 +75,9 @@ def _lines(typed: Sequence[Line]) -> list[Safe]:
 @post("/endpoints/{endpoint_id}/headers", portal=True)
 async def save(context: PageContext, form: Form) -> Done | Page:
     typed = _typed(form)
-    removed: dict[str, str | None] = dict.fromkeys(form.values("remove"))
+    changes: dict[str, str | None] = {**dict.fromkeys(form.values("remove")), **dict(typed)}
     try:
-        changed = await endpoints.set_headers(
-            context.deps, context.caller, ref(context), removed | dict(typed), merge=True
-        )
+        changed = await endpoints.set_headers(context.deps, context.caller, ref(context), changes, merge=True)
     except (InvalidInput, Conflict) as error:
         return _page(context, await find(context), typed, error)
     return Done(to=context.link(path(changed)), notice="Saved.")

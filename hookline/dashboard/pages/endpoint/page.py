@@ -171,7 +171,7 @@ def _waiting(view: LaneView) -> str:
 
 def _numbers(context: PageContext, data: EndpointData) -> Safe:
     found = condition(data.view.lane, context.now)
-    dead = f"{data.dead.dead:,}{'+' if data.dead.more else ''}"
+    dead = components.at_least(data.dead.dead, data.dead.more)
     letters = context.link("/dead-letters", endpoint=data.endpoint.id)
     failed = context.here(attempts="failed", after=None)
     return components.numbers(
@@ -194,9 +194,8 @@ def _circuit(context: PageContext, data: EndpointData) -> Safe:
     lane = data.view.lane
     probes = circuit_band.probes(data.probes, lane, context.services.lease, context.now)
     band = circuit_band.stretches(data.events, lane, since, context.now, probes)
-    return components.section(
-        "Circuit and status", figures.band(f"Circuit, {context.span.words.lower()}", band, context.since, context.now)
-    )
+    label = f"Circuit, {context.span.words.lower()}"
+    return components.section("Circuit and status", figures.band(label, band, context.since, context.now))
 
 
 def _timeline(context: PageContext, events: Sequence[LaneEvent]) -> Safe:
@@ -258,10 +257,8 @@ def _attempts(context: PageContext, data: EndpointData) -> Safe:
 def _no_attempts(found: Endpoint, chosen: str | None) -> Safe:
     if chosen is not None:
         return components.empty(f"No {chosen} attempts in the stored history.")
-    empty = found.status == EndpointStatus.ACTIVE
-    return components.empty(
-        "Nothing was sent to this endpoint yet." + (" Send a test event with the button above." if empty else "")
-    )
+    hint = " Send a test event with the button above." if found.status == EndpointStatus.ACTIVE else ""
+    return components.empty(f"Nothing was sent to this endpoint yet.{hint}")
 
 
 def _attempt_table(context: PageContext, found: Sequence[Attempt]) -> Safe:

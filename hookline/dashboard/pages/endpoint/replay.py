@@ -12,7 +12,7 @@ from hookline.dashboard import components
 from hookline.dashboard.page import Done, Form, Page, get, post
 from hookline.dashboard.page_context import PageContext
 from hookline.dashboard.pages.endpoint.actions import done, find, ref
-from hookline.dashboard.pages.endpoint.controls import back, path
+from hookline.dashboard.pages.endpoint.controls import path
 from hookline.dashboard.parsers import instant
 from hookline.errors import InvalidInput
 from hookline.model.callers import Caller
@@ -89,7 +89,8 @@ async def _page(context: PageContext, kind: ReplayKind, found: Endpoint, typed: 
         tag("p", "To ", components.ident(found.url, href=context.link(path(found)), most=80)),
         _start_times(context, await context.store.history.lane_events(found.no, EVENTS), since, error),
     ]
-    return Page(title=kind.title, body=body, aside=back(context, found), status=422 if error else 200)
+    back = context.anchor("Back to the endpoint", path(found))
+    return Page(title=kind.title, body=body, aside=back, status=422 if error else 200)
 
 
 def _confirm(context: PageContext, kind: ReplayKind, found: Endpoint, since: datetime, total: int | None) -> Safe:

@@ -24,9 +24,8 @@ from hookline.web.html import Child, tag
 @post("/endpoints/{endpoint_id}/secret", portal=True)
 async def reveal(context: PageContext, _form: Form) -> Page:
     found = await endpoints.show_secret(context.deps, context.caller, ref(context))
-    return _secret_page(
-        context, found, "Anyone who has this secret can sign messages as this service. Keep it like a password."
-    )
+    words = "Anyone who has this secret can sign messages as this service. Keep it like a password."
+    return _secret_page(context, found, words)
 
 
 @post("/endpoints/{endpoint_id}/secret/rotate", portal=True)
@@ -37,9 +36,8 @@ async def rotate(context: PageContext, form: Form) -> Page:
         return _already_rotated(context, found)
     if overlap == "0" and not form.flag("sure"):
         return _confirm_rotation(context, found)
-    changed = await endpoints.rotate_secret(
-        context.deps, context.caller, ref(context), overlap=timedelta(seconds=int(overlap))
-    )
+    until = timedelta(seconds=int(overlap))
+    changed = await endpoints.rotate_secret(context.deps, context.caller, ref(context), overlap=until)
     old = f"The old secret also signs {OVERLAPS[overlap]}." if overlap != "0" else "The old secret is no longer used."
     return _secret_page(context, changed, f"The new secret signs from now on. {old}")
 
