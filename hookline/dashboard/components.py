@@ -249,9 +249,8 @@ def submit(words: str, kind: str = "main") -> Safe:
 
 def form(context: PageContext, path: str, *children: Child, **attributes: str | bool | None) -> Safe:
     """Return a form that posts to an action, with its CSRF token. `path` comes from `context.link`."""
-    return tag(
-        "form", hidden_fields([("csrf", context.viewer.csrf)]), *children, method="post", action=path, **attributes
-    )
+    csrf = hidden_fields([("csrf", context.viewer.csrf)])
+    return tag("form", csrf, *children, method="post", action=path, **attributes)
 
 
 def button(

@@ -1,4 +1,4 @@
-"""The buttons of the endpoint page. `actions.py`, `replay.py` and `secret.py` handle their requests."""
+"""The buttons of the endpoint page. `actions.py` and `replay.py` handle their requests."""
 
 from __future__ import annotations
 
