@@ -28,7 +28,7 @@ from hookline.rules.judge import judge
 from hookline.rules.lane import circuit
 from hookline.rules.lane.admission import Admission
 from hookline.rules.outcomes import moves_lane, outcomes_of
-from hookline.store.sqlite.claim import ROUNDS
+from hookline.store.sqlite.claim import ROUNDS, TOKENS
 
 BEGIN = datetime(2025, 1, 1, tzinfo=UTC)
 CLAIMING = timedelta(milliseconds=2)  # duration of a claim; only one runs at a time
@@ -161,7 +161,7 @@ class World:
             return
         division = self._divide()
         for _round in range(ROUNDS):
-            due = self._due()
+            due = self._due(division)
             if not due:
                 break
             for place, no in enumerate(due):
@@ -171,15 +171,21 @@ class World:
         if self._tokens and self.slots.free:
             self._claim_by(self._tokens[0][0])
 
-    def _due(self) -> list[int]:
-        """Return the lanes with a due token, in the order of the tokens, and not more lanes than free slots."""
-        due: list[int] = []
+    def _due(self, division: Division) -> list[int]:
+        """Return the lanes with a due token that a claim serves, and not more lanes than free slots. Like a claim, look
+        at 1,000 tokens at most."""
+        read: dict[int, tuple[datetime, int, int]] = {}
         tokens, now, armed = self._tokens, self.now, self._armed
-        while tokens and tokens[0][0] <= now and len(due) < self.slots.free:
-            when, _, no = heapq.heappop(tokens)
-            if armed[no] == when:  # otherwise the token was consumed together with an earlier one
-                armed[no] = None
-                due.append(no)
+        while tokens and tokens[0][0] <= now and len(read) < TOKENS:
+            token = heapq.heappop(tokens)
+            if armed[token[2]] == token[0]:  # otherwise the token was consumed together with an earlier one
+                read[token[2]] = token
+        due = division.startable(read)[: self.slots.free]
+        for no in due:
+            del read[no]
+            armed[no] = None
+        for token in read.values():
+            heapq.heappush(tokens, token)
         return due
 
     def _divide(self) -> Division:

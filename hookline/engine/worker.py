@@ -301,6 +301,7 @@ class Worker:
             body=attempt.job.payload,
             deadline=self._settings.deadline,
             fresh=attempt.resent,
+            silent=not self._slots.answers(attempt.job.endpoint_no),
             start_before=attempt.send_before,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
@@ -96,6 +97,7 @@ class SlotBudgets(Struct, frozen=True, kw_only=True):
     silent_windows: Mapping[int, int] = {}  # the same for endpoints that do not answer
     first_window: int = 1  # the same for an endpoint of which the worker knows nothing; it counts as silent
     silent_free: int = 0  # free slots of the pool of silent lanes
+    silent_starts: int = sys.maxsize  # requests that this claim may start to silent lanes
     silent_by_app: Mapping[int, int] = {}  # requests in flight to silent lanes, by application
     waiting: int = 0  # lanes that still wait because an earlier claim had no slots for them
     bytes: ByteBudget = ByteBudget()  # large payloads to endpoints that answer

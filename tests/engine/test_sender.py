@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from hookline import clock
+from hookline.engine.sender.loop import MAX_SILENT_STARTED
 from hookline.engine.sender.poll import SelectWaiter
 from hookline.engine.sender.protocol import Results
 from hookline.model.states import ErrorKind
@@ -73,6 +74,14 @@ def test_a_request_arrives_unchanged_and_returns_its_response(receiver: Receiver
     assert before <= sent.started_at <= datetime.now(UTC)
     assert 0 < sent.timing.connect <= sent.timing.first_byte <= sent.timing.total
     assert (sent.timing.dns, sent.timing.tls) == (0, 0)
+
+
+def test_requests_to_endpoints_that_answer_start_before_those_to_silent_ones(
+    receiver: Receiver, sending: Sending
+) -> None:
+    silent = [request(receiver.url, silent=True) for _ in range(40)]
+    *others, first = (sent.started_at for sent in sending.send(*silent, request(receiver.url)))
+    assert sum(started < first for started in others) <= MAX_SILENT_STARTED
 
 
 def test_connections_are_kept_and_a_fresh_one_is_dialled_on_demand(receiver: Receiver, sending: Sending) -> None:

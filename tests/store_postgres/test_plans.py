@@ -474,3 +474,28 @@ def cost_of_turns(plan: Plan) -> int:
     assert indexes(found) | indexes(steps) == {"wake_app", "lane_pkey"}
     assert scanned(plan) == set()
     return buffers(found)
+
+
+async def test_the_kept_plan_of_a_crowd_reads_a_bounded_number_of_tokens(scene: Scene) -> None:
+    """The plan is made on empty tables. A claim hashes the endpoints that answer, and reads the crowd's tokens once."""
+    store, busy, known = engine_of(scene), await scene.endpoint(), await scene.endpoint()
+
+    async def in_crowd() -> tuple[Any, ...]:
+        since = await scene.store.now() - timedelta(seconds=2)
+        return "claim_lanes_in_crowd", since, 128, 0, [*range(100_000, 104_000), known.no], 8
+
+    async def prepare(connection: Any) -> None:
+        await keep(connection, store, *await in_crowd())
+
+    async def run(connection: Any) -> Plan:
+        return await explain_kept(connection, *await in_crowd())
+
+    await store._db.cached_plans(prepare)
+    await scene.raw.execute(many_tokens(scene.app.no, busy.no), timedelta(0))
+    await scene.send(1)
+    plan = await store._db.cached_plans(run)
+    (found,) = [node for node in nodes(plan) if node.get("Subplan Name") == "CTE chosen"]
+    assert scanned(plan) == set()
+    assert indexes(found) == {"wake_at", "wake_pkey", "lane_pkey"}
+    assert buffers(found) < 10_000
+    assert max(node.get("Actual Rows", 0) * node.get("Actual Loops", 1) for node in nodes(found)) <= 4_096

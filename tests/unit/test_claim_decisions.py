@@ -40,6 +40,56 @@ def test_lanes_share_a_claim_evenly_and_leave_nothing_over(want: int, count: int
     assert max(quotas) - min(quotas) <= 1
 
 
+# ── silent lanes ──
+
+
+def silent_crowd(starts: int, *answering: int, window: int = 8) -> Division:
+    budgets = SlotBudgets(
+        lane_limit=8,
+        windows=dict.fromkeys(answering, 8),
+        first_window=window,
+        silent_free=1000,
+        silent_starts=starts,
+    )
+    return Division(now=NOW, want=100, budgets=budgets, policy=CircuitPolicy())
+
+
+@pytest.mark.parametrize(
+    ("starts", "lanes", "expected"),
+    [
+        (4, range(1, 10), [7, 3, 1, 2, 8, 9]),
+        (5, range(1, 10), [7, 3, 1, 2, 4, 8, 9]),
+        (7, range(1, 10), [7, 3, 1, 2, 4, 5, 6, 8, 9]),
+        (0, range(1, 10), [7, 3]),
+        (1, range(1, 10), [7, 3, 1]),
+    ],
+)
+def test_a_claim_serves_lanes_that_answer_and_the_first_and_last_silent_lanes(
+    starts: int, lanes: range, expected: list[int]
+) -> None:
+    found = silent_crowd(starts, 3, 7).startable(lanes)
+    assert (sorted(found[:2]), found[2:]) == ([3, 7], expected[2:])
+
+
+@given(st.integers(0, 40), st.integers(1, 40), st.integers(0, 10), st.integers(1, 8))
+def test_silent_lanes_share_the_starts_of_a_claim_evenly(starts: int, silent: int, known: int, window: int) -> None:
+    lanes = healthy(known + silent)
+    division = silent_crowd(starts, *range(1, known + 1), window=window)
+    quotas = [admission.quota for admission in division.admissions(lanes)][known:]
+    assert sum(quotas) <= starts
+    assert sum(quotas) == min(starts, silent * window) or division.left == 0
+    assert max(quotas) - min(quotas) <= 1
+
+
+def test_a_silent_lane_that_takes_its_last_slots_waits_for_one_of_them() -> None:
+    taken, part = (
+        silent_crowd(9, window=3).admissions(healthy(2))[0],
+        silent_crowd(4, window=3).admissions(healthy(2))[0],
+    )
+    assert (taken.quota, taken.lane_full, taken.rest_at) == (3, True, NOW + REFUSED_PAUSE)
+    assert (part.quota, part.lane_full, part.rest_at) == (2, False, NOW)
+
+
 # ── turns among applications ──
 
 

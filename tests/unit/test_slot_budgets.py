@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from hookline.model.deliveries import ClaimBatch, LeasedDelivery
 from hookline.rules.claim import budgets
-from hookline.rules.claim.budgets import Slots
+from hookline.rules.claim.budgets import SILENT_STARTS, Slots
 from hookline.rules.lane.window import Window
 
 NOW = datetime(2031, 5, 7, 11, 13, 17, tzinfo=UTC)
@@ -159,6 +159,14 @@ def test_a_timeout_makes_a_lane_silent() -> None:
     slots.give_back(a_job(21, 1), 10.25, timed_out=True)
     found = slots.budgets(10.5)
     assert (slots.free, found.windows, found.silent_windows[21]) == (16, {}, 2)
+
+
+def test_an_answer_of_a_silent_lane_allows_one_more_start_in_the_next_claim() -> None:
+    slots = some_slots()
+    answered(slots, (21, 1), (22, 1))
+    assert slots.budgets(0.0).silent_starts == SILENT_STARTS + 2
+    answered(slots, (21, 1), (21, 1))  # this lane has answered before
+    assert slots.budgets(0.0).silent_starts == SILENT_STARTS
 
 
 def test_silent_lanes_get_one_slot_each_while_their_pool_is_crowded() -> None:

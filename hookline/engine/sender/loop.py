@@ -35,6 +35,7 @@ log = logging.getLogger("hookline.send")
 
 MAX_LOOKUP = 5.0  # seconds that a request waits for the address of its host
 MAX_STARTED = 32  # requests that are started in one round
+MAX_SILENT_STARTED = 4  # the same for requests to silent endpoints, which mostly need a new connection
 MAX_STALL = 5.0  # seconds without a new byte of the response body, after which the sender ends the request
 STALL_CHECK = 1.0  # seconds between two checks for stalled bodies
 # libcurl expects level-triggered events, but `EpollWaiter` is edge-triggered. A large upload that fills the buffer of
@@ -99,6 +100,7 @@ class Sender:
         self._accepted = 0
         self._reported = 0
         self._inbox: deque[Request] = deque()
+        self._silent_inbox: deque[Request] = deque()  # requests to endpoints that do not answer, or are new
         self._answers: deque[tuple[_Job, Answer]] = deque()
         self._unresolved: set[_Job] = set()
         self._lookups_due = math.inf  # monotonic; when the first of the running look-ups times out
@@ -130,7 +132,8 @@ class Sender:
             if self._closing_at is not None:
                 raise RuntimeError("the sender is closed")
             self._accepted += len(batch)
-            self._inbox.extend(batch)
+            for request in batch:
+                (self._silent_inbox if request.silent else self._inbox).append(request)
         self._waiter.wake()
 
     @property
@@ -219,7 +222,8 @@ class Sender:
     def _pause(self) -> float | None:
         """Return how many seconds to wait for an event before the next round. None: wait until another thread calls
         `wake`."""
-        if self._answers or self._uploading or (self._inbox and self._has_room()) or self._finished():
+        startable = (self._inbox or self._silent_inbox) and self._has_room()
+        if self._answers or self._uploading or startable or self._finished():
             return 0.0
         bounds = [] if self._closing_at is None else [max(0.0, self._closing_at - clock.monotonic())]
         if self._in_flight:
@@ -234,11 +238,11 @@ class Sender:
 
     def _take_requests(self) -> None:
         """Start a few requests. The first ones can be answered while the next ones are prepared."""
-        inbox = self._inbox
-        for _ in range(MAX_STARTED):
-            if not inbox or not self._has_room():
-                return
-            self._begin(_job(inbox.popleft()))
+        for inbox, most in ((self._inbox, MAX_STARTED), (self._silent_inbox, MAX_SILENT_STARTED)):
+            for _ in range(min(most, len(inbox))):
+                if not self._has_room():
+                    return
+                self._begin(_job(inbox.popleft()))
 
     def _begin(self, job: _Job) -> None:
         route = job.route
@@ -386,10 +390,11 @@ class Sender:
         why = "shutting down"
         for exchange in list(self._in_flight):
             self._finish(exchange, pycurl.E_ABORTED_BY_CALLBACK, why)
-        for job in (*self._unresolved, *map(_job, self._inbox)):
+        for job in (*self._unresolved, *map(_job, self._inbox), *map(_job, self._silent_inbox)):
             self._fail(job, ErrorKind.NETWORK, why)
         self._unresolved.clear()
         self._inbox.clear()
+        self._silent_inbox.clear()
         self._report()
         for exchange in self._free:
             exchange.curl.close()

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import structlog
+from msgspec.structs import replace
 
 from hookline import clock
 from hookline.engine.child_processes import spawn
@@ -155,7 +156,7 @@ class SenderProcess:
         orders = []
         for number, one in enumerate(batch, self._number + 1):
             self._in_flight[number] = (one.ref, overdue_at)
-            orders.append((number, one.url, one.headers, one.body, one.deadline, one.fresh, one.start_before))
+            orders.append(replace(one, ref=number))
         self._number += len(batch)
         connection.write(orders)
 

@@ -32,6 +32,7 @@ class Request(Struct, frozen=True, kw_only=True, array_like=True):
     body: bytes
     deadline: float  # seconds for DNS, connect, TLS, headers and body together
     fresh: bool = False  # whether to open a new connection
+    silent: bool = False  # the endpoint does not answer, or is new: requests to other endpoints are started first
     start_before: float = math.inf  # time of the monotonic clock; the request is not sent after this time
 
 

@@ -31,6 +31,9 @@ LARGE = 16 * 1024  # bytes; larger payloads count against the budget of bytes, s
 # Silent lanes have a pool of slots. If more than `CROWD` of these slots are used, or more than 1 / `CROWDED` of them, each
 # silent lane may hold only one slot.
 CROWD, CROWDED = 64, 4
+# A claim starts at most this many requests more to silent lanes than silent lanes have answered since the last claim. So
+# a claim that finds a thousand endpoints that hang stays short, and other messages do not wait for it.
+SILENT_STARTS = 8
 MAX_LANES = 4096  # lanes that a worker remembers, plus those that hold slots
 
 # Lanes that could start no request at their turn are checked again one after the other. The first is checked when the
@@ -149,6 +152,7 @@ class Slots:
         self._since: dict[int, tuple[float, int]] = {}  # with the application
         self._full_lanes: set[int] = set()  # endpoints that wait because they hold as many slots as one lane may
         self._heavy: set[int] = set()  # endpoints whose next delivery has a large payload that did not fit
+        self._silent_answers = 0  # answers of silent lanes since the last claim
 
     @property
     def free(self) -> int:
@@ -181,8 +185,10 @@ class Slots:
 
     def budgets(self, now: float = 0.0) -> SlotBudgets:
         """Return the slots that each lane and application holds now, and the limits of both, as a copy for one
-        claim."""
+        claim. An answer of a silent lane allows one more request to silent lanes in this claim, and not in later
+        claims."""
         self.silence(now)
+        answers, self._silent_answers = self._silent_answers, 0
         crowded = self._silent.used > min(CROWD, self._silent.total // CROWDED)
         return SlotBudgets(
             lane_limit=self._lane_limit,
@@ -193,6 +199,7 @@ class Slots:
             silent_windows={} if crowded else dict(self._silent.windows),
             first_window=1 if crowded else min(START, self._lane_limit),
             silent_free=self._silent.free,
+            silent_starts=SILENT_STARTS + answers,
             silent_by_app=dict(self._silent.by_app),
             waiting=self.waiting,
             bytes=self._answering.bytes,
@@ -235,6 +242,7 @@ class Slots:
         self._windows[no] = window  # as the last one
         if answered:
             window.on_answer(self._lane_limit)
+            self._silent_answers += not self.answers(no)
         elif timed_out:
             window.on_timeout()
         if answered or timed_out:
@@ -243,8 +251,12 @@ class Slots:
         if self._held[no] and self._pool_of(no) is self._answering:
             self._since[no] = (now, app_no)
 
+    def answers(self, endpoint_no: int) -> bool:
+        """Return whether the lane takes slots from the pool of endpoints that answer."""
+        return endpoint_no in self._answering.windows
+
     def _pool_of(self, endpoint_no: int) -> _Pool:
-        return self._answering if endpoint_no in self._answering.windows else self._silent
+        return self._answering if self.answers(endpoint_no) else self._silent
 
     def _move(self, no: int, app_no: int, to: _Pool) -> None:
         """Move the lane and the slots that it holds to a pool, and set the size of its window there."""

@@ -4,7 +4,7 @@ locks."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from msgspec.structs import replace
@@ -19,6 +19,11 @@ from hookline.rules.lane.admission import REFUSED_PAUSE, Admission, admit, after
 # A claim refuses a lane if the lane or its application holds its maximum number of slots or bytes.
 REFUSED_TOGETHER = 16
 MAX_REFUSED = timedelta(seconds=5)  # a refused lane is checked again after this time at the latest
+
+
+def newest_part(silent_starts: int) -> int:
+    """Return how many of the silent lanes that a claim serves are those with the newest wake tokens."""
+    return silent_starts // 2
 
 
 class Division:
@@ -38,6 +43,8 @@ class Division:
         self._held = dict(budgets.held_by_lane)
         self._held_by_app = dict(budgets.held_by_app)
         self._silent_free = budgets.silent_free
+        self.silent_starts = budgets.silent_starts  # requests that this claim may still start to silent lanes
+        self._silent_lanes = 0  # silent lanes that have not got their part of `silent_starts`
         self._silent_by_app = dict(budgets.silent_by_app)
         self._bytes = {True: _Bytes(budgets.bytes), False: _Bytes(budgets.silent_bytes)}  # by `_answers`
         self._waiting = budgets.waiting
@@ -85,6 +92,23 @@ class Division:
 
     # ── before the deliveries are taken ──
 
+    def startable(self, endpoints: Iterable[int]) -> list[int]:
+        """Return the lanes that this claim may serve: first those whose endpoints answer, then as many silent lanes as
+        it may start requests to. The other lanes keep their wake tokens for the next claim.
+
+        `endpoints` is in the order of wake tokens. Of the silent lanes, half are the first and half are the last ones:
+        a new endpoint that answers does not wait behind all endpoints that hang.
+        """
+        answering: list[int] = []
+        silent: list[int] = []
+        for endpoint_no in endpoints:
+            (answering if self._answers(endpoint_no) else silent).append(endpoint_no)
+        newest = newest_part(self.silent_starts)
+        if len(silent) > self.silent_starts:
+            silent = silent[: self.silent_starts - newest] + silent[len(silent) - newest :]
+        self._silent_lanes = len(silent)
+        return answering + silent
+
     def reserve(self, apps: Mapping[int, int], backlogged: Container[int]) -> None:
         """Reserve about half of the claim's unused slots for the lanes that the rotation (`rotation.py`) chose.
 
@@ -111,6 +135,7 @@ class Division:
 
         If a lane takes less, the caller gives the unused slots back: it calls `take` with a negative count.
         """
+        self._silent_lanes = sum(not self._answers(lane.endpoint_no) for lane in lanes)
         admitted = []
         for index, lane in enumerate(lanes):
             admission = self.admit(lane, self.part(lane, len(lanes) - index))
@@ -132,6 +157,10 @@ class Division:
         """Decide how many deliveries the claim may take from the lane. `part` is the lane's fair part of the slots
         that this claim has not used yet."""
         own = self._window_of(lane) - self._held.get(lane.endpoint_no, 0)
+        silent = not self._answers(lane.endpoint_no)
+        if silent:
+            part = min(part, fair_quota(self.silent_starts, max(1, self._silent_lanes)))
+            self._silent_lanes -= 1
         admission = admit(lane, now=self.now, want=part, room=own, policy=self._policy)
         starts = self._starts_of(lane)
         started = None if starts is None else starts.part(lane.turn_at)
@@ -144,7 +173,12 @@ class Division:
             return Admission(quota=0, rest_at=self._retry_at(), app_full=True)
         if started is not None:
             return replace(admission, quota=min(admission.quota, room, started), paced=True)
-        return admission if admission.quota <= room else replace(admission, quota=room)
+        if admission.quota > room:
+            return replace(admission, quota=room)
+        if silent and admission.quota == own and not admission.counted:
+            # The lane takes its last slots. Do not look at it again in the next claim.
+            return replace(admission, rest_at=self._retry_at(), lane_full=True)
+        return admission
 
     def _window_of(self, lane: Lane) -> int:
         budgets, no = self._budgets, lane.endpoint_no
@@ -152,13 +186,13 @@ class Division:
             return budgets.lane_limit
         return budgets.windows.get(no) or budgets.silent_windows.get(no, budgets.first_window)
 
-    def _answers(self, lane: Lane) -> bool:
-        return self._budgets.windows is None or lane.endpoint_no in self._budgets.windows
+    def _answers(self, endpoint_no: int) -> bool:
+        return self._budgets.windows is None or endpoint_no in self._budgets.windows
 
     def _room_of(self, lane: Lane) -> int:
         """Return how many slots the application may take from the pool that this lane takes slots from."""
         part = self._budgets.app_part
-        if not self._answers(lane):
+        if not self._answers(lane.endpoint_no):
             return app_room(self._silent_free, self._silent_by_app.get(lane.app_no, 0), part)
         if self.left <= 0:  # no slot is free in the worker; do not refuse the lane because of its application's share
             return 1
@@ -169,7 +203,7 @@ class Division:
     def take_large(self, lane: Lane, size: int) -> bool:
         """Count a payload of this size as in flight, if the application may hold more bytes. Otherwise return False: the
         claim must leave the delivery in the lane, and the lane waits as if its application had no slots."""
-        if self._bytes[self._answers(lane)].take(lane.app_no, size, self._budgets.app_part):
+        if self._bytes[self._answers(lane.endpoint_no)].take(lane.app_no, size, self._budgets.app_part):
             return True
         self.heavy.add(lane.endpoint_no)
         return False
@@ -178,7 +212,7 @@ class Division:
         """Return whether the lane's next delivery has a large payload, and the application may hold no more bytes."""
         if lane.endpoint_no in self.heavy:
             return True
-        pool = self._bytes[self._answers(lane)]
+        pool = self._bytes[self._answers(lane.endpoint_no)]
         too_heavy = lane.endpoint_no in self._budgets.heavy and pool.room(lane.app_no, self._budgets.app_part) <= 0
         if too_heavy:
             self.heavy.add(lane.endpoint_no)
@@ -196,10 +230,11 @@ class Division:
         no, app = lane.endpoint_no, lane.app_no
         self.left -= count
         self._held[no] = self._held.get(no, 0) + count
-        by_app = self._held_by_app if self._answers(lane) else self._silent_by_app
+        by_app = self._held_by_app if self._answers(lane.endpoint_no) else self._silent_by_app
         by_app[app] = by_app.get(app, 0) + count
         if by_app is self._silent_by_app:
             self._silent_free -= count
+            self.silent_starts -= count
         starts = self._starts_of(lane)
         if starts is not None:
             starts.take(count)

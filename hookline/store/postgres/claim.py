@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -18,7 +18,7 @@ from hookline.model.states import Reason
 from hookline.model.sweep import Death
 from hookline.rules import ordering
 from hookline.rules.claim.budgets import LARGE
-from hookline.rules.claim.division import Division
+from hookline.rules.claim.division import Division, newest_part
 from hookline.rules.claim.rotation import Rotation, round_robin
 from hookline.rules.lane.admission import Admission
 from hookline.rules.outcomes import BUDGET_OVER, released_outcomes
@@ -78,6 +78,7 @@ class Claim:
         self._full_scan_at = 0.0  # monotonic time at which the next full scan is due
         self._full_scan_cost = 0.0  # seconds that the last full scan took
         self._rotation = Rotation()
+        self._crowded = False  # True while more silent lanes are due than a claim may start requests to
         self._listener: Connection | None = None
         self._asleep = False  # True: the listener's session holds the lock that says that this worker sleeps
         self._releasing: asyncio.Task[None] | None = None  # the task that releases the lock of a sleeping worker
@@ -88,11 +89,8 @@ class Claim:
         if want <= 0:
             return ClaimBatch(jobs=[], now=await self._now(), next_at=None)
 
-        def divide(now: datetime) -> Division:
-            return Division(now=now, want=want, budgets=budgets, policy=self._options.circuit)
-
         async def work(connection: Connection) -> ClaimBatch | None:
-            return await self._claim(connection, min(want, _MAX_TOKENS), divide)
+            return await self._claim(connection, want, budgets)
 
         if self._asleep and clock.monotonic() < self._full_scan_at and (batch := await self._nothing_due()) is not None:
             return batch
@@ -102,17 +100,23 @@ class Claim:
             return batch
         return await self._empty(batch)
 
-    async def _claim(
-        self, connection: Connection, tokens: int, divide: Callable[[datetime], Division]
-    ) -> ClaimBatch | None:
-        found = await self._claim_lanes(connection, tokens)
+    async def _claim(self, connection: Connection, want: int, budgets: SlotBudgets) -> ClaimBatch | None:
+        tokens, first = min(want, _MAX_TOKENS), []
+        if self._crowded:
+            newest = newest_part(budgets.silent_starts)
+            first = await self._claim_in_crowd(connection, tokens, newest, budgets)
+            tokens = min(tokens, budgets.silent_starts - newest)
+        oldest = await self._claim_lanes(connection, tokens)
+        full = _tokens_read(oldest) >= tokens
+        self._crowded = self._crowded and full
+        found = [*first, *oldest]
         if not found:
             return None
         locked = _Lanes(found, claim=clock.chance.getrandbits(62))
-        self._move_watermark(locked, full=_tokens_read(found) >= tokens)
+        self._move_watermark(locked, full=full)
         if locked.queues:
             await self._promote(connection, locked)
-        division = divide(locked.now)
+        division = Division(now=locked.now, want=want, budgets=budgets, policy=self._options.circuit)
         chosen = {row["endpoint_no"]: row["app_no"] for row in found if row["turn"] is not None}
         division.reserve(chosen, {row["endpoint_no"] for row in found if row["floor"] < row["at"]})
         await self._pace(connection, division, locked)
@@ -125,6 +129,7 @@ class Claim:
         contents, unfit = await self._contents(connection, division, locked, current)
         sendable = [row for row in taken if row["id"] in contents]
         left = {row["endpoint_no"]: row["left_floor"] for row in taken if row["id"] is None}
+        self._crowded = self._crowded or division.silent_starts <= 0
         after = await self._write_after(connection, division, locked, sendable, left, unfit)
         return ClaimBatch(
             jobs=_jobs(locked, after, sendable, contents),
@@ -145,6 +150,16 @@ class Claim:
             found = await connection.fetch(self._sql["app_paces_lock"], list(rates))
             division.add_paces(rates, [rows.app_pace(row, READ) for row in found])
             locked.lanes = division.line_up(locked.lanes)
+
+    async def _claim_in_crowd(
+        self, connection: Connection, tokens: int, newest: int, budgets: SlotBudgets
+    ) -> list[Any]:
+        """Find due lanes whose endpoints answer, and the silent lanes with the newest wake tokens. A thousand silent
+        lanes may have older wake tokens than both."""
+        found: list[Any] = await connection.fetch(
+            self._sql["claim_lanes_in_crowd"], self._watermark, tokens, 0, list(budgets.windows or ()), newest
+        )
+        return found
 
     async def _claim_lanes(self, connection: Connection, tokens: int) -> list[Any]:
         """Find due lanes by their wake tokens. Most claims read only wake tokens after the watermark: the time up to

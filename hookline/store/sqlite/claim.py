@@ -16,7 +16,7 @@ from hookline.model.states import Reason
 from hookline.model.sweep import Death
 from hookline.rules import ordering
 from hookline.rules.claim.budgets import LARGE
-from hookline.rules.claim.division import Division
+from hookline.rules.claim.division import Division, newest_part
 from hookline.rules.claim.rotation import round_robin
 from hookline.rules.lane.admission import Admission
 from hookline.rules.outcomes import BUDGET_OVER, released_outcomes
@@ -142,16 +142,20 @@ class _ClaimRun:
             self.tx.many("promote", [{"no": no, "key": key} for no, key in queues])
 
     def _due_lanes(self) -> list[int]:
-        """Return the due lanes: first those that `Rotation` chooses, then others in the order of their oldest wake
-        token."""
+        """Return the due lanes that this claim serves: first those that `Rotation` chooses, then others in the order of
+        their oldest wake token. Of both, lanes whose endpoints answer come first."""
         tokens = self.tx.tuples("claim_tokens", (self.tx.now, TOKENS))
+        if len(tokens) == TOKENS:
+            tokens += reversed(self.tx.tuples("claim_newest", (self.tx.now, newest_part(self.division.silent_starts))))
         lanes, free = dict(tokens), self.division.left
-        more = len(tokens) == TOKENS or len(lanes) > free
+        more = len(tokens) >= TOKENS or len(lanes) > free
         self.tx.context.rotation.note(lanes.values(), len(tokens), more=more)
-        chosen = self._rotated(free)
+        rotated = self._rotated(free)
+        startable = self.division.startable(dict.fromkeys((*rotated, *lanes)))
+        chosen = {no: rotated[no] for no in startable if no in rotated}
         self.division.reserve(chosen, chosen)
         by_age = free - free // 2 if chosen else free
-        return [*chosen, *islice((no for no in lanes if no not in chosen), by_age)]
+        return [*chosen, *islice((no for no in startable if no not in chosen), by_age)]
 
     def _rotated(self, free: int) -> dict[int, int]:
         """Return due lanes of the applications that are next in the rotation, with the `app_no` of each lane. Lanes of

@@ -50,6 +50,30 @@ WITH chosen AS MATERIALIZED (
 SELECT 0 AS spared,
        -- include: served
 
+-- name: claim_lanes_in_crowd
+-- Used while more silent lanes are due than a claim may start requests to: see `rules/claim/division.py`. $1, $2 and $3
+-- as in `claim_lanes`, $4 the endpoints that answer, $5 a number of silent lanes. Finds the lanes of endpoints that
+-- answer among the 4,096 oldest due wake tokens, and silent lanes among the 512 newest ones. `IS TRUE` makes PostgreSQL
+-- look up each wake token in a hash table. Otherwise a plan that was made while the table was empty compares each wake
+-- token with all endpoints.
+WITH answering AS MATERIALIZED (SELECT unnest($4::bigint[]) AS endpoint_no),
+     chosen AS MATERIALIZED (
+       SELECT NULL::bigint AS turn, w.at, l.*
+       FROM hookline.wake w JOIN hookline.lane l USING (endpoint_no)
+       WHERE w.id = ANY (ARRAY(
+               (SELECT id FROM (SELECT id, endpoint_no FROM hookline.wake WHERE at <= now() AND at >= $1::timestamptz
+                                ORDER BY at LIMIT 4096) t
+                WHERE (endpoint_no IN (SELECT endpoint_no FROM answering)) IS TRUE LIMIT $2::integer)
+               UNION ALL
+               (SELECT id FROM (SELECT id, endpoint_no FROM hookline.wake WHERE at <= now() AND at >= $1::timestamptz
+                                ORDER BY at DESC LIMIT 512) t
+                WHERE endpoint_no NOT IN (SELECT endpoint_no FROM answering) LIMIT $5::integer)))
+       ORDER BY w.at DESC
+       FOR NO KEY UPDATE OF w, l SKIP LOCKED),
+     -- include: serve
+SELECT 0 AS spared,
+       -- include: served
+
 -- name: claim_lanes_in_turn
 -- Used while more wake tokens are due than a claim reads: see `rules/claim/rotation.py`. $1 and $2 as in `claim_lanes`,
 -- $3 as in the part `serve`.

@@ -3,6 +3,9 @@
 -- name: claim_tokens
 SELECT endpoint_no, app_no FROM wake WHERE at <= ? ORDER BY at, id LIMIT ?;
 
+-- name: claim_newest
+SELECT endpoint_no, app_no FROM wake WHERE at <= ? ORDER BY at DESC, id DESC LIMIT ?;
+
 -- name: claim_app
 -- The next application that has a due wake token. Claims visit applications in descending order of their numbers.
 SELECT app_no FROM wake WHERE app_no < ? AND at <= ? ORDER BY app_no DESC LIMIT 1;

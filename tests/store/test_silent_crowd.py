@@ -1,0 +1,87 @@
+"""A crowd of lanes whose endpoints do not answer does not delay lanes whose endpoints answer, nor new lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hookline.model.deliveries import LeasedDelivery, SlotBudgets
+from hookline.model.endpoints import Endpoint
+from hookline.store.postgres.claim import _MAX_TOKENS
+from hookline.store.sqlite.claim import TOKENS
+from tests.support.scene import Scene
+
+STARTS = 6
+CROWD = 2 * _MAX_TOKENS + 5
+
+
+def a_budget(*answering: Endpoint) -> SlotBudgets:
+    windows = {endpoint.no: 8 for endpoint in answering}
+    return SlotBudgets(lane_limit=8, windows=windows, first_window=1, silent_free=4096, silent_starts=STARTS)
+
+
+async def claim(scene: Scene, *answering: Endpoint, want: int = 512) -> list[LeasedDelivery]:
+    return (await scene.store.pipeline.claim(want, a_budget(*answering))).jobs
+
+
+async def crowd(scene: Scene, lanes: int = CROWD) -> list[Endpoint]:
+    """Create lanes with a message each, and run one claim."""
+    made = [await scene.endpoint(channels=["crowd"]) for _ in range(lanes)]
+    await scene.send(channels=["crowd"])
+    assert len(await claim(scene)) == STARTS
+    return made
+
+
+async def other(scene: Scene) -> Endpoint:
+    return await scene.endpoint(channels=["other"])
+
+
+def lanes_of(jobs: Sequence[LeasedDelivery]) -> set[int]:
+    return {job.endpoint_no for job in jobs}
+
+
+async def test_a_claim_starts_few_requests_to_silent_lanes_and_serves_the_lanes_that_answer(scene: Scene) -> None:
+    known = await other(scene)
+    await crowd(scene)
+    for count in (1, 3, 2):
+        await scene.send(count, channels=["other"])
+        jobs = await claim(scene, known)
+        assert len([job for job in jobs if job.endpoint_no == known.no]) == count
+        assert len(jobs) == count + STARTS
+
+
+async def test_a_new_lane_does_not_wait_behind_the_crowd(scene: Scene) -> None:
+    new = await other(scene)
+    await crowd(scene)
+    await claim(scene)
+    await scene.send(1, channels=["other"])
+    jobs = await claim(scene)
+    assert new.no in lanes_of(jobs)
+    assert len(jobs) == STARTS
+
+
+async def test_every_silent_lane_is_served_once_within_as_many_claims_as_needed(scene: Scene) -> None:
+    made = await crowd(scene)
+    jobs = [job for _ in range(CROWD // STARTS + 5) for job in await claim(scene)]
+    served = [row["endpoint_no"] for row in await scene.raw.rows("SELECT endpoint_no FROM delivery WHERE state = 2")]
+    assert sorted(served) == sorted(endpoint.no for endpoint in made)
+    assert len(lanes_of(jobs)) == len(jobs) == CROWD - STARTS
+    assert await claim(scene) == []
+
+
+async def test_a_lane_that_used_all_of_its_slots_is_not_looked_at_again_in_the_next_claim(scene: Scene) -> None:
+    lane = await other(scene)
+    await scene.send(3, channels=["other"])
+    batch = await scene.store.pipeline.claim(512, a_budget())
+    assert (len(batch.jobs), batch.refused) == (1, {lane.no: None})
+    assert [row["at"] > batch.now for row in await scene.tokens(lane)] == [True]
+
+
+async def test_the_newest_lanes_are_found_behind_more_wake_tokens_than_a_claim_reads(scene: Scene) -> None:
+    """SQLite reads the oldest wake tokens, and asks for the newest ones if there are more."""
+    new = await other(scene)
+    made = await crowd(scene)
+    now = await scene.store.now()
+    for _ in range(TOKENS):
+        await scene.raw.execute("INSERT INTO wake (endpoint_no, at, floor) VALUES ($1, $2, $2)", made[-1].no, now)
+    await scene.send(1, channels=["other"])
+    assert new.no in lanes_of(await claim(scene))
