@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -26,6 +26,7 @@ from hookline.store import Page, Store, Walk
 from hookline.web import body
 from hookline.web.context import WebContext
 
+P = ParamSpec("P")
 T = TypeVar("T")
 S = TypeVar("S")
 
@@ -50,6 +51,12 @@ class Call:
     def store(self) -> Store:
         return self.deps.store
 
+    async def run(
+        self, action: Callable[Concatenate[Deps, Caller, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Call a function of `hookline.services` for the caller of this request."""
+        return await action(self.deps, self.caller, *args, **kwargs)
+
     # ── what the path names ──
 
     def path(self, name: str) -> str:
@@ -69,10 +76,10 @@ class Call:
         return await self.services.auth.application(self.caller, self.path("app_id"))
 
     async def endpoint(self) -> Endpoint:
-        return await lookup.endpoint(self.deps, self.caller, self.endpoint_ref)
+        return await self.run(lookup.endpoint, self.endpoint_ref)
 
     async def message(self) -> Message:
-        return await lookup.message(self.deps, self.caller, self.message_ref)
+        return await self.run(lookup.message, self.message_ref)
 
     # ── the request ──
 

@@ -26,8 +26,8 @@ async def create(call: Call, asked: CreateQuery, given: wire.ApplicationIn) -> w
     """Create an application."""
     new = wire.new_application(given)
     if not asked.get_if_exists:
-        return wire.application(await applications.create(call.deps, call.caller, new))
-    app, made = await applications.get_or_create(call.deps, call.caller, new)
+        return wire.application(await call.run(applications.create, new))
+    app, made = await call.run(applications.get_or_create, new)
     call.status = 201 if made else 200
     return wire.application(app)
 
@@ -42,13 +42,13 @@ async def list_all(call: Call, asked: ApplicationsQuery) -> ListResponse[wire.Ap
 @operation("GET", _ONE, "v1.application.get")
 async def show(call: Call) -> wire.ApplicationOut:
     """Show one application."""
-    return wire.application(await lookup.application(call.deps, call.caller, call.path("app_id")))
+    return wire.application(await call.run(lookup.application, call.path("app_id")))
 
 
 @operation("PUT", _ONE, "v1.application.update", status=(200, 201), whole=True)
 async def put(call: Call, given: wire.ApplicationUpdate) -> wire.ApplicationOut:
     """Replace an application, or create one with the uid in the path."""
-    app, made = await applications.put(call.deps, call.caller, call.path("app_id"), wire.application_change(given))
+    app, made = await call.run(applications.put, call.path("app_id"), wire.application_change(given))
     call.status = 201 if made else 200
     return wire.application(app)
 
@@ -57,10 +57,10 @@ async def put(call: Call, given: wire.ApplicationUpdate) -> wire.ApplicationOut:
 async def patch(call: Call, given: wire.ApplicationPatch) -> wire.ApplicationOut:
     """Change parts of an application."""
     change = wire.application_change(given)
-    return wire.application(await applications.change(call.deps, call.caller, call.path("app_id"), change))
+    return wire.application(await call.run(applications.change, call.path("app_id"), change))
 
 
 @operation("DELETE", _ONE, "v1.application.delete", whole=True)
 async def delete(call: Call) -> None:
     """Delete an application with its endpoints."""
-    await applications.delete(call.deps, call.caller, call.path("app_id"))
+    await call.run(applications.delete, call.path("app_id"))

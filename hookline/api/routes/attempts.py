@@ -107,7 +107,7 @@ async def list_by_message(call: Call, asked: MessageAttemptsQuery) -> ListRespon
 async def _endpoint_no(call: Call, ref: str | None) -> int | None:
     if ref is None:
         return None
-    return (await lookup.endpoint(call.deps, call.caller, EndpointRef(ref, call.path("app_id")))).no
+    return (await call.run(lookup.endpoint, EndpointRef(ref, call.path("app_id")))).no
 
 
 def _matches(of: Message, where: MessageFilter) -> bool:
@@ -183,7 +183,7 @@ async def show(call: Call, asked: AttemptQuery) -> wire.AttemptOut:  # noqa: ARG
 @operation("DELETE", f"{_ONE}/content", "v1.message-attempt.expunge-content")
 async def expunge(call: Call) -> None:
     """Delete the stored response of an attempt permanently."""
-    await message_actions.expunge_attempt(call.deps, call.caller, call.message_ref, call.path("attempt_id"))
+    await call.run(message_actions.expunge_attempt, call.message_ref, call.path("attempt_id"))
 
 
 @operation("POST", f"{_MESSAGE}/endpoint/{{endpoint_id}}/resend", "v1.message-attempt.resend", status=202)
@@ -192,5 +192,5 @@ async def resend(call: Call) -> EmptyOut:
 
     This creates a new delivery that is due at once, whatever the state of earlier deliveries.
     """
-    await message_actions.resend(call.deps, call.caller, call.message_ref, call.endpoint_ref)
+    await call.run(message_actions.resend, call.message_ref, call.endpoint_ref)
     return EmptyOut()

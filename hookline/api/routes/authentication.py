@@ -20,9 +20,8 @@ from hookline.web.authorize import Needs
 )
 async def portal_access(call: Call, given: wire.AppPortalAccessIn) -> wire.AppPortalAccessOut:
     """Get a link that signs in to the portal of an application."""
-    made = await applications.portal_link(
-        call.deps,
-        call.caller,
+    made = await call.run(
+        applications.portal_link,
         call.path("app_id"),
         call.services.link_address(call.request),
         lifetime=wire.WEEK if given.expiry is None else given.expiry,
@@ -47,16 +46,16 @@ def _may_publish(given: wire.AppPortalAccessIn) -> bool:
 @operation("POST", "/auth/logout", "v1.authentication.logout", own=True, needs=Needs.READ)
 async def logout(call: Call) -> None:
     """Revoke the token that this request uses. It must be a token of an application."""
-    await tokens.revoke(call.deps, call.caller)
+    await call.run(tokens.revoke)
 
 
 @operation("POST", "/auth/app/{app_id}/expire-all", "v1.authentication.expire-all", body_optional=True, whole=True)
 async def expire_all(call: Call, given: wire.ApplicationTokenExpireIn) -> None:  # noqa: ARG001 - only checked
     """Revoke all tokens of an application that were issued until now."""
-    await applications.end_portal(call.deps, call.caller, call.path("app_id"))
+    await call.run(applications.end_portal, call.path("app_id"))
 
 
 @operation("POST", "/auth/revoke-tokens", "v1.authentication.revoke-tokens", whole=True)
 async def revoke_tokens(call: Call) -> None:
     """Revoke all tokens of the organization that were issued until now, including your own. API keys stay valid."""
-    await tokens.revoke_all(call.deps, call.caller)
+    await call.run(tokens.revoke_all)

@@ -64,7 +64,7 @@ async def stats_of_application(call: Call, asked: StatsQuery) -> wire.DeadStatsO
 async def replay_many(call: Call, given: wire.DeadFilterIn) -> BackgroundTaskOut:
     """Replay the dead letters that match a filter, in a background task."""
     with _as_named_here():
-        started = await dead_letters.replay_matching(call.deps, call.caller, _query(given, call.path("app_id")))
+        started = await call.run(dead_letters.replay_matching, _query(given, call.path("app_id")))
     return task(started.tasks[0])
 
 
@@ -73,7 +73,7 @@ async def resolve_many(call: Call, given: wire.ResolveManyIn) -> BackgroundTaskO
     """Resolve the dead letters that match a filter, in a background task."""
     with _as_named_here():
         query = _query(given, call.path("app_id"))
-        started = await dead_letters.resolve_matching(call.deps, call.caller, query, given.note)
+        started = await call.run(dead_letters.resolve_matching, query, given.note)
     return task(started.tasks[0])
 
 
@@ -88,7 +88,7 @@ async def show(call: Call) -> wire.DeadLetterHistoryOut:
 @operation("POST", f"{_ONE}/replay", "v1.dead-letter.replay", status=202)
 async def replay(call: Call) -> wire.ReplayedOut:
     """Replay one dead letter. Attempts and time budget start again; the message keeps its id."""
-    done = await dead_letters.replay(call.deps, call.caller, [call.path("dead_letter_id")], call.path("app_id"))
+    done = await call.run(dead_letters.replay, [call.path("dead_letter_id")], call.path("app_id"))
     return wire.replayed(done.letters[0])
 
 
@@ -96,12 +96,12 @@ async def replay(call: Call) -> wire.ReplayedOut:
 async def resolve(call: Call, given: wire.ResolveIn) -> wire.DeadLetterOut:
     """Resolve one dead letter that needs no delivery, with a note."""
     ref, app = call.path("dead_letter_id"), call.path("app_id")
-    await dead_letters.resolve(call.deps, call.caller, [ref], given.note, app)
+    await call.run(dead_letters.resolve, [ref], given.note, app)
     return wire.dead_letter(await _find(call))
 
 
 async def _find(call: Call) -> DeadLetter:
-    return await dead_letters.find(call.deps, call.caller, call.path("dead_letter_id"), call.path("app_id"))
+    return await call.run(dead_letters.find, call.path("dead_letter_id"), call.path("app_id"))
 
 
 # ── across applications ───────────────────────────────────────────────────────────────────────────────────────────
@@ -125,7 +125,7 @@ async def stats_of_all(call: Call, asked: StatsQuery) -> wire.DeadStatsOut:
 async def _listed(call: Call, asked: DeadQuery, app: str | None) -> ListResponse[wire.DeadLetterOut]:
     with _as_named_here():
         query = _query(asked, app, resolved=_RESOLVED[asked.state])
-        where = await dead_letters.filter_of(call.deps, call.caller, query)
+        where = await call.run(dead_letters.filter_of, query)
     page = page_of(asked)
     found = await call.store.repair.dead_letters(where, page)
     return listing(found, page, wire.dead_letter, lambda each: death(each.died_at, each.id))
@@ -133,7 +133,7 @@ async def _listed(call: Call, asked: DeadQuery, app: str | None) -> ListResponse
 
 async def _stats(call: Call, asked: StatsQuery, app: str | None) -> wire.DeadStatsOut:
     query = DeadLetterQuery(app=app, endpoint=asked.endpoint_id)
-    where = await dead_letters.filter_of(call.deps, call.caller, query)
+    where = await call.run(dead_letters.filter_of, query)
     return wire.dead_stats(await call.store.repair.dead_stats(where))
 
 

@@ -78,15 +78,13 @@ async def timeline(call: Call, asked: TimelineQuery) -> ListResponse[wire.LaneEv
 @operation("POST", f"{_ONE}/pause", "v1.lane.pause", body_optional=True)
 async def pause(call: Call, given: wire.CauseIn) -> wire.EndpointHealthOut:
     """Pause an endpoint. Its deliveries wait until it is resumed."""
-    return await _health(call, await endpoint_state.pause(call.deps, call.caller, call.endpoint_ref, given.cause))
+    return await _health(call, await call.run(endpoint_state.pause, call.endpoint_ref, given.cause))
 
 
 @operation("POST", f"{_ONE}/resume", "v1.lane.resume", body_optional=True)
 async def resume(call: Call, given: wire.ResumeIn) -> wire.ResumedOut:
     """Resume a paused or disabled endpoint. If asked to, also send the messages that it missed."""
-    done = await endpoint_state.resume(
-        call.deps, call.caller, call.endpoint_ref, given.cause, replay_missing=given.replay_missing
-    )
+    done = await call.run(endpoint_state.resume, call.endpoint_ref, given.cause, replay_missing=given.replay_missing)
     return wire.resumed(await _health(call, done.endpoint), done.missed)
 
 
@@ -96,19 +94,19 @@ async def open_circuit(call: Call, given: wire.OpenIn) -> wire.EndpointHealthOut
     if given.seconds is not None and given.until is not None:
         raise InvalidInput("give either seconds or until", field="seconds")
     until = given.until if given.seconds is None else timedelta(seconds=given.seconds)
-    done = await endpoint_state.open_circuit(call.deps, call.caller, call.endpoint_ref, given.cause, until=until)
+    done = await call.run(endpoint_state.open_circuit, call.endpoint_ref, given.cause, until=until)
     return await _health(call, done.endpoint)
 
 
 @operation("POST", f"{_ONE}/circuit/close", "v1.lane.close-circuit", body_optional=True)
 async def close_circuit(call: Call, given: wire.CauseIn) -> wire.EndpointHealthOut:
     """Close an open circuit slowly: start at a low rate that doubles with successes, as after a good probe."""
-    done = await endpoint_state.close_circuit(call.deps, call.caller, call.endpoint_ref, given.cause)
+    done = await call.run(endpoint_state.close_circuit, call.endpoint_ref, given.cause)
     return await _health(call, done.endpoint)
 
 
 @operation("POST", f"{_ONE}/circuit/reset", "v1.lane.reset-circuit", body_optional=True)
 async def reset_circuit(call: Call, given: wire.CauseIn) -> wire.EndpointHealthOut:
     """Close the circuit at once, and forget earlier failures."""
-    done = await endpoint_state.reset_circuit(call.deps, call.caller, call.endpoint_ref, given.cause)
+    done = await call.run(endpoint_state.reset_circuit, call.endpoint_ref, given.cause)
     return await _health(call, done.endpoint)

@@ -27,7 +27,7 @@ def ref_of(call: Call) -> endpoints.Ref:
 @operation("POST", _ALL, "v1.endpoint.create", status=201)
 async def create(call: Call, given: wire.EndpointIn) -> wire.EndpointOut:
     """Create an endpoint."""
-    return wire.endpoint(await endpoints.create(call.deps, call.caller, call.path("app_id"), wire.new_endpoint(given)))
+    return wire.endpoint(await call.run(endpoints.create, call.path("app_id"), wire.new_endpoint(given)))
 
 
 @operation("GET", _ALL, "v1.endpoint.list")
@@ -58,7 +58,7 @@ async def update(call: Call, given: wire.EndpointUpdate) -> wire.EndpointOut:
 async def replaced(call: Call, given: wire.EndpointUpdate | OperationalWebhookEndpointUpdate) -> Endpoint:
     """Replace or create the endpoint, and set the status of the response."""
     change = wire.endpoint_change(given)
-    found, made = await endpoints.put(call.deps, call.caller, ref_of(call), change, disabled=given.disabled)
+    found, made = await call.run(endpoints.put, ref_of(call), change, disabled=given.disabled)
     call.status = 201 if made else 200
     return found
 
@@ -67,16 +67,14 @@ async def replaced(call: Call, given: wire.EndpointUpdate | OperationalWebhookEn
 async def patch(call: Call, given: wire.EndpointPatch) -> wire.EndpointOut:
     """Change parts of an endpoint."""
     change = wire.endpoint_change(given)
-    changed = await endpoints.change(
-        call.deps, call.caller, call.endpoint_ref, lambda _: change, disabled=given.disabled
-    )
+    changed = await call.run(endpoints.change, call.endpoint_ref, lambda _: change, disabled=given.disabled)
     return wire.endpoint(changed)
 
 
 @operation("DELETE", _ONE, "v1.endpoint.delete")
 async def delete(call: Call) -> None:
     """Delete an endpoint permanently."""
-    await endpoints.delete(call.deps, call.caller, ref_of(call))
+    await call.run(endpoints.delete, ref_of(call))
 
 
 # ── secret, headers, example ──────────────────────────────────────────────────────────────────────────────────────
@@ -85,7 +83,7 @@ async def delete(call: Call) -> None:
 @operation("GET", f"{_ONE}/secret", "v1.endpoint.get-secret", needs=Needs.WRITE)
 async def show_secret(call: Call) -> wire.EndpointSecretOut:
     """Show the key that verifies the endpoint's signatures."""
-    found = await endpoints.show_secret(call.deps, call.caller, ref_of(call))
+    found = await call.run(endpoints.show_secret, ref_of(call))
     return wire.EndpointSecretOut(key=endpoints.receiver_key(found))
 
 
@@ -94,30 +92,30 @@ async def rotate_secret(call: Call, given: wire.EndpointSecretRotateIn) -> wire.
     """Rotate the secret of an endpoint. The old secret also signs during the grace period (default: 24 hours)."""
     grace = given.grace_period_seconds
     overlap = endpoints.OVERLAP if grace is None else timedelta(seconds=grace)
-    rotated = await endpoints.rotate_secret(call.deps, call.caller, ref_of(call), overlap=overlap, key=given.key)
+    rotated = await call.run(endpoints.rotate_secret, ref_of(call), overlap=overlap, key=given.key)
     return wire.EndpointSecretOut(key=endpoints.receiver_key(rotated))
 
 
 @operation("GET", f"{_ONE}/headers", "v1.endpoint.get-headers")
 async def show_headers(call: Call) -> wire.EndpointHeadersOut:
     """Show the custom headers. Of sensitive headers, only the names are shown."""
-    found = endpoints.check_opened(await endpoints.find(call.deps, call.caller, ref_of(call)))
+    found = endpoints.check_opened(await call.run(endpoints.find, ref_of(call)))
     return wire.endpoint_headers(found.headers)
 
 
 @operation("PUT", f"{_ONE}/headers", "v1.endpoint.update-headers")
 async def replace_headers(call: Call, given: wire.EndpointHeadersIn) -> None:
     """Replace the custom headers."""
-    await endpoints.set_headers(call.deps, call.caller, ref_of(call), given.headers)
+    await call.run(endpoints.set_headers, ref_of(call), given.headers)
 
 
 @operation("PATCH", f"{_ONE}/headers", "v1.endpoint.patch-headers")
 async def patch_headers(call: Call, given: wire.EndpointHeadersPatchIn) -> None:
     """Change or remove some of the custom headers."""
-    await endpoints.set_headers(call.deps, call.caller, call.endpoint_ref, given.changes(), merge=True)
+    await call.run(endpoints.set_headers, call.endpoint_ref, given.changes(), merge=True)
 
 
 @operation("POST", f"{_ONE}/send-example", "v1.endpoint.send-example")
 async def send_example(call: Call, given: wire.EventExampleIn) -> MessageOut:
     """Send an example of an event type to this endpoint only."""
-    return message(await endpoints.send_test(call.deps, call.caller, call.endpoint_ref, given.event_type))
+    return message(await call.run(endpoints.send_test, call.endpoint_ref, given.event_type))

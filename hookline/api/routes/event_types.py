@@ -28,25 +28,21 @@ class DeleteQuery(Query, frozen=True, kw_only=True):
 @operation("POST", _ALL, "v1.event-type.create", status=201, whole=True)
 async def create(call: Call, given: wire.EventTypeIn) -> wire.EventTypeOut:
     """Create an event type. It replaces an archived event type of the same name."""
-    return wire.event_type(
-        await event_types.create(call.deps, call.caller, _new(call, given.name, wire.event_type_values(given)))
-    )
+    return wire.event_type(await call.run(event_types.create, _new(call, given.name, wire.event_type_values(given))))
 
 
 @operation("GET", _ALL, "v1.event-type.list")
 async def list_all(call: Call, asked: EventTypesQuery) -> ListResponse[wire.EventTypeOut]:
     """List the event types by name."""
     page = page_of(asked)
-    found = await event_types.page(
-        call.deps, call.caller, page, archived=asked.include_archived, content=asked.with_content
-    )
+    found = await call.run(event_types.page, page, archived=asked.include_archived, content=asked.with_content)
     return listing(found, page, lambda each: wire.event_type(each, with_content=asked.with_content), attrgetter("name"))
 
 
 @operation("GET", _ONE, "v1.event-type.get")
 async def show(call: Call) -> wire.EventTypeOut:
     """Show one event type."""
-    return wire.event_type(await event_types.find(call.deps, call.caller, _name(call)))
+    return wire.event_type(await call.run(event_types.find, _name(call)))
 
 
 @operation("PUT", _ONE, "v1.event-type.update", status=(200, 201), whole=True)
@@ -57,7 +53,7 @@ async def put(call: Call, given: wire.EventTypeUpdate) -> wire.EventTypeOut:
     def decide(seen: EventType | None) -> EventType:
         return _new(call, name, values) if seen is None else replace(seen, **values)
 
-    saved, made = await event_types.put(call.deps, call.caller, name, decide)
+    saved, made = await call.run(event_types.put, name, decide)
     call.status = 201 if made else 200
     return wire.event_type(saved)
 
@@ -66,16 +62,14 @@ async def put(call: Call, given: wire.EventTypeUpdate) -> wire.EventTypeOut:
 async def patch(call: Call, given: wire.EventTypePatch) -> wire.EventTypeOut:
     """Change parts of an event type."""
     values = wire.event_type_values(given)
-    return wire.event_type(
-        await event_types.change(call.deps, call.caller, _name(call), lambda seen: replace(seen, **values))
-    )
+    return wire.event_type(await call.run(event_types.change, _name(call), lambda seen: replace(seen, **values)))
 
 
 @operation("DELETE", _ONE, "v1.event-type.delete", whole=True)
 async def delete(call: Call, asked: DeleteQuery) -> None:
     """Archive an event type. With expunge=true, delete it permanently."""
     delete = event_types.expunge if asked.expunge else event_types.archive
-    await delete(call.deps, call.caller, _name(call))
+    await call.run(delete, _name(call))
 
 
 def _name(call: Call) -> str:

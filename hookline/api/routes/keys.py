@@ -16,9 +16,8 @@ _ONE = f"{_ALL}/{{key_id}}"
 @operation("POST", _ALL, "v1.api-key.create", status=201, whole=True)
 async def create(call: Call, given: wire.ApiKeyIn) -> wire.ApiKeyMadeOut:
     """Create an API key. The response shows the key; later responses do not."""
-    made, key = await api_keys.create(
-        call.deps,
-        call.caller,
+    made, key = await call.run(
+        api_keys.create,
         name=given.name,
         scope=given.scope,
         app=given.app_id,
@@ -37,10 +36,10 @@ async def list_all(call: Call, asked: ListQuery) -> ListResponse[wire.ApiKeyOut]
 @operation("GET", _ONE, "v1.api-key.get", whole=True, needs=Needs.WRITE)
 async def show(call: Call) -> wire.ApiKeyOut:
     """Show one API key."""
-    return wire.api_key(await api_keys.find(call.deps, call.caller, call.path("key_id")))
+    return wire.api_key(await call.run(api_keys.find, call.path("key_id")))
 
 
 @operation("DELETE", _ONE, "v1.api-key.revoke", whole=True)
 async def revoke(call: Call) -> None:
     """Revoke an API key permanently."""
-    await api_keys.revoke(call.deps, call.caller, call.path("key_id"))
+    await call.run(api_keys.revoke, call.path("key_id"))

@@ -81,4 +81,4 @@ async def show(call: Call, asked: MessageQuery) -> MessageOut:
 @operation("DELETE", f"{_ONE}/content", "v1.message.expunge-content")
 async def expunge(call: Call, asked: ExpungeQuery) -> None:
     """Delete the payload of a message permanently."""
-    await messages.expunge(call.deps, call.caller, call.message_ref, force=asked.force)
+    await call.run(messages.expunge, call.message_ref, force=asked.force)

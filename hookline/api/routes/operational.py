@@ -30,15 +30,13 @@ async def list_all(call: Call, asked: OrderedQuery) -> ListResponse[wire.Operati
 @operation("POST", _ALL, f"{_NAME}.create", status=201, whole=True)
 async def create(call: Call, given: wire.OperationalWebhookEndpointIn) -> wire.OperationalWebhookEndpointOut:
     """Create an endpoint that gets events about the organization's own endpoints and deliveries."""
-    return wire.operational_endpoint(
-        await endpoints.create_operational(call.deps, call.caller, endpoint_wire.new_endpoint(given))
-    )
+    return wire.operational_endpoint(await call.run(endpoints.create_operational, endpoint_wire.new_endpoint(given)))
 
 
 @operation("GET", _ONE, f"{_NAME}.get", whole=True)
 async def show(call: Call) -> wire.OperationalWebhookEndpointOut:
     """Show one operational webhook endpoint."""
-    return wire.operational_endpoint(await endpoints.find(call.deps, call.caller, shared.ref_of(call)))
+    return wire.operational_endpoint(await call.run(endpoints.find, shared.ref_of(call)))
 
 
 @operation("PUT", _ONE, f"{_NAME}.update", status=(200, 201), whole=True)

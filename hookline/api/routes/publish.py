@@ -232,7 +232,7 @@ async def _application(call: Call, wanted: ApplicationIn | None) -> Application:
         if wanted is None or call.caller.app is not None:
             raise
     call.services.auth.allow(call.caller, Needs.WRITE)
-    return await applications.find_or_create(call.deps, call.caller, call.path("app_id"), new_application(wanted))
+    return await call.run(applications.find_or_create, call.path("app_id"), new_application(wanted))
 
 
 def _idempotency(call: Call, app: Application, raw: bytes) -> tuple[bytes | None, bytes | None]:

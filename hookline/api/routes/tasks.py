@@ -25,13 +25,13 @@ _ONE = f"{_ALL}/{{task_id}}"
 @operation("POST", f"{_ENDPOINT}/recover", "v1.endpoint.recover", status=202)
 async def recover(call: Call, given: wire.RecoverIn) -> wire.BackgroundTaskOut:
     """Replay an endpoint's dead letters whose messages were accepted in a time range."""
-    return wire.task(await replays.recover(call.deps, call.caller, call.endpoint_ref, given.since, given.until))
+    return wire.task(await call.run(replays.recover, call.endpoint_ref, given.since, given.until))
 
 
 @operation("POST", f"{_ENDPOINT}/replay-missing", "v1.endpoint.replay-missing", status=202)
 async def replay_missing(call: Call, given: wire.ReplayIn) -> wire.BackgroundTaskOut:
     """Send the messages that match the endpoint and have no delivery to it."""
-    return wire.task(await replays.replay_missing(call.deps, call.caller, call.endpoint_ref, given.since, given.until))
+    return wire.task(await call.run(replays.replay_missing, call.endpoint_ref, given.since, given.until))
 
 
 @operation("POST", f"{_ENDPOINT}/bulk-replay", "v1.endpoint.bulk-replay", status=202)
@@ -43,7 +43,7 @@ async def bulk_replay(call: Call, given: wire.BulkReplayIn) -> wire.BackgroundTa
         words = "give 0 (delivered) or 2 (failed): what is pending is on its way already"
         raise InvalidInput(words, field="status")
     work = fill(TaskWork, given, outcome=None if given.status is None else _OUTCOMES[given.status])
-    return wire.task(await replays.bulk_replay(call.deps, call.caller, call.endpoint_ref, work))
+    return wire.task(await call.run(replays.bulk_replay, call.endpoint_ref, work))
 
 
 # ── read and cancel ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -83,10 +83,10 @@ def _filter(call: Call, asked: TaskQuery) -> TaskFilter:
 @operation("GET", _ONE, "v1.background-task.get")
 async def show(call: Call) -> wire.BackgroundTaskOut:
     """Show one background task with its progress."""
-    return wire.task(await tasks.find(call.deps, call.caller, call.path("task_id")))
+    return wire.task(await call.run(tasks.find, call.path("task_id")))
 
 
 @operation("POST", f"{_ONE}/cancel", "v1.background-task.cancel")
 async def cancel(call: Call) -> wire.BackgroundTaskOut:
     """Cancel a background task. Finished parts are not undone."""
-    return wire.task(await tasks.cancel(call.deps, call.caller, call.path("task_id")))
+    return wire.task(await call.run(tasks.cancel, call.path("task_id")))
