@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Annotated
 
 from msgspec import Struct
@@ -18,10 +19,9 @@ from hookline.cli.session import Session
 from hookline.errors import InvalidInput
 from hookline.model.endpoints import Endpoint
 from hookline.model.lanes import LaneEvent, LaneEventFilter, LaneEventKind, TimelineEntry
-from hookline.store import Page, Walk
+from hookline.services import lane_events
 
 MAX_EVENTS = 10_000  # maximum events that are read for one timeline: the newest ones
-PAGE = 1000  # maximum events of one read
 MAX_WINDOW = timedelta(days=3650)
 MIN_WIDTH, MAX_WIDTH = 24, 96  # characters of a bar
 
@@ -121,40 +121,22 @@ async def timeline(
 
 
 async def _read(opened: Session, endpoint: Endpoint, start: datetime, end: datetime) -> Timeline:
-    entries: list[TimelineEntry] = []
-    where, iterator = LaneEventFilter(since=start, until=end), None
-    while len(entries) < MAX_EVENTS:
-        walk = await opened.store.history.timeline(endpoint.no, where, Page(limit=PAGE, iterator=iterator))
-        entries += walk.rows
-        iterator = _next(walk)
-        if iterator is None:
-            break
+    where = LaneEventFilter(since=start, until=end)
+    entries = await lane_events.latest(opened.store, endpoint.no, where, MAX_EVENTS + 1)
     before = [await _last_before(opened, endpoint, aspect, start) for aspect in ASPECTS]
     return Timeline(
         since=start,
         until=end,
-        events=[entry.event for entry in entries],
-        before=[entry.event for entry in sorted((each for each in before if each), key=lambda entry: entry.id)],
-        complete=iterator is None,
+        events=[entry.event for entry in entries[:MAX_EVENTS]],
+        before=[entry.event for entry in sorted(chain(*before), key=lambda entry: entry.id)],
+        complete=len(entries) <= MAX_EVENTS,
     )
 
 
-def _next(walk: Walk[TimelineEntry]) -> str | None:
-    if walk.end is not None or len(walk.rows) < PAGE:
-        return walk.end
-    return str(walk.rows[-1].id)
-
-
-async def _last_before(opened: Session, endpoint: Endpoint, aspect: Aspect, start: datetime) -> TimelineEntry | None:
-    """Return the event that set the state of this aspect at the start of the window; None if no event has set it."""
-    where, iterator = LaneEventFilter(kinds=tuple(aspect.begins), until=start), None
-    while True:
-        walk = await opened.store.history.timeline(endpoint.no, where, Page(limit=1, iterator=iterator))
-        if walk.rows:
-            return walk.rows[0]
-        if walk.end is None:
-            return None
-        iterator = walk.end
+async def _last_before(opened: Session, endpoint: Endpoint, aspect: Aspect, start: datetime) -> list[TimelineEntry]:
+    """Return the event that set the state of this aspect at the start of the window, if there is one."""
+    where = LaneEventFilter(kinds=tuple(aspect.begins), until=start)
+    return await lane_events.latest(opened.store, endpoint.no, where, 1)
 
 
 def _print(out: Output, found: Timeline, chosen: list[LaneEvent], limit: int) -> None:

@@ -15,7 +15,7 @@ from hookline.model.lanes import LaneEvent, LaneEventFilter, LaneEventKind
 from hookline.model.states import EndpointStatus
 from hookline.model.tasks import NewTask, Task, TaskFilter, TaskKind, TaskStatus, TaskWork
 from hookline.rules.checks import text as text_checks
-from hookline.services import audit, lookup, replays, tasks
+from hookline.services import audit, lane_events, lookup, replays, tasks
 from hookline.services.deps import Deps
 from hookline.services.lookup import EndpointRef
 from hookline.store import Page, Store
@@ -67,11 +67,9 @@ async def missed(deps: Deps, by: Caller, ref: EndpointRef) -> Missed | None:
     """Count the messages that `resume` can replay. Return None if the endpoint was never disabled."""
     endpoint = await lookup.endpoint(deps, by, ref)
     since = await _missing_since(deps.store, endpoint)
-    return (
-        None
-        if since is None
-        else Missed(since=since, messages=await deps.store.repair.task_total(_task(endpoint, since)))
-    )
+    if since is None:
+        return None
+    return Missed(since=since, messages=await deps.store.repair.task_total(_task(endpoint, since)))
 
 
 class Resumed(Struct, frozen=True, kw_only=True):
@@ -115,14 +113,8 @@ async def _missing_since(store: Store, endpoint: Endpoint) -> datetime | None:
 
 
 async def _last_disabled(store: Store, endpoint: Endpoint) -> datetime | None:
-    where, iterator = LaneEventFilter(kinds=(LaneEventKind.ENDPOINT_DISABLED,)), None
-    while True:
-        found = await store.history.timeline(endpoint.no, where, Page(limit=1, iterator=iterator))
-        if found.rows:
-            return found.rows[0].event.at
-        if found.end is None:
-            return None
-        iterator = found.end
+    where = LaneEventFilter(kinds=(LaneEventKind.ENDPOINT_DISABLED,))
+    return next((entry.event.at for entry in await lane_events.latest(store, endpoint.no, where, 1)), None)
 
 
 async def _replays(store: Store, endpoint: Endpoint) -> list[Task]:

@@ -47,9 +47,8 @@ def held_by(history: DeliveryHistory, now: datetime) -> NextStep | None:
 
 def current_state(history: DeliveryHistory, now: datetime) -> str:
     """Return the name of the delivery's state, or `held` if its lane is held now."""
-    return (
-        "held" if history.delivery.state in WAITING and held_by(history, now) else history.delivery.state.name.lower()
-    )
+    state = history.delivery.state
+    return "held" if state in WAITING and held_by(history, now) else state.name.lower()
 
 
 def next_step_texts(history: DeliveryHistory, now: datetime, when: Callable[[datetime], str]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from hookline.model.deliveries import Delivery
 from hookline.model.lanes import LaneEvent, LaneEventFilter
 from hookline.model.messages import Message
 from hookline.model.states import OPEN, DeliveryState
+from hookline.services import lane_events
 from hookline.services.explain.model import DeliveryHistory, MessageHistory
 from hookline.services.explain.times import HOLDS
 from hookline.store import Page, Store
@@ -70,25 +71,17 @@ async def _detailed(store: Store, delivery: Delivery, attempts: Sequence[Attempt
 async def _events(store: Store, delivery: Delivery) -> list[LaneEvent]:
     end = None if delivery.finished_at is None else delivery.finished_at + timedelta(seconds=1)
     where = LaneEventFilter(since=delivery.accepted_at, until=end)
-    return (await _newest(store, delivery.endpoint_no, where, MAX_EVENTS))[::-1]
+    return (await _latest(store, delivery, where, MAX_EVENTS))[::-1]
 
 
 async def _holding(store: Store, delivery: Delivery) -> list[LaneEvent]:
     found: list[LaneEvent] = []
     for begins in HOLDS:
         where = LaneEventFilter(kinds=tuple(begins), until=delivery.accepted_at)
-        found += [event for event in await _newest(store, delivery.endpoint_no, where, 1) if begins[event.kind]]
+        found += [event for event in await _latest(store, delivery, where, 1) if begins[event.kind]]
     return found
 
 
-async def _newest(store: Store, endpoint_no: int, where: LaneEventFilter, limit: int) -> list[LaneEvent]:
-    """Return events, newest first. The store may end a page of a long search early, so this reads several pages."""
-    found: list[LaneEvent] = []
-    page = Page(limit=limit)
-    for _ in range(MAX_WALKS):
-        walk = await store.history.timeline(endpoint_no, where, page)
-        found += [entry.event for entry in walk.rows]
-        if walk.end is None or len(found) >= limit:
-            break
-        page = Page(limit=limit, iterator=walk.end)
-    return found[:limit]
+async def _latest(store: Store, delivery: Delivery, where: LaneEventFilter, limit: int) -> list[LaneEvent]:
+    found = await lane_events.latest(store, delivery.endpoint_no, where, limit, queries=MAX_WALKS)
+    return [entry.event for entry in found]

@@ -90,33 +90,29 @@ def check_schemas(event_type: EventType) -> None:
     """Check that each schema is a JSON Schema. If validation is on, the newest one must also compile and be within the
     limits."""
     for version, schema in (event_type.schemas or {}).items():
-        _check_form(version, schema)
+        _check_form(f"schemas.{version}", schema)
     if event_type.validated:
         version, schema = newest_of(event_type)
-        _check_bounds(version, _bounds(version, schema))
+        _check_bounds(f"schemas.{version}", _bounds(version, schema))
         _validator(version, schema)
 
 
-def _check_bounds(version: str, bounds: Bounds) -> None:
+def _check_bounds(field: str, bounds: Bounds) -> None:
     if bounds.weight > MAX_WEIGHT:
-        raise InvalidInput(
-            f"weighs more than {MAX_WEIGHT} parts, with its references followed", field=f"schemas.{version}"
-        )
+        raise InvalidInput(f"weighs more than {MAX_WEIGHT} parts, with its references followed", field=field)
     if bounds.unevaluated > MAX_UNEVALUATED:
         words = " or ".join(_UNEVALUATED)
-        raise InvalidInput(
-            f"has {words} more than {MAX_UNEVALUATED} levels deep in each other", field=f"schemas.{version}"
-        )
+        raise InvalidInput(f"has {words} more than {MAX_UNEVALUATED} levels deep in each other", field=field)
 
 
-def _check_form(version: str, schema: Any) -> None:
+def _check_form(field: str, schema: Any) -> None:
     # This must come before the library call, because the library would fetch an unknown dialect.
     if isinstance(schema, dict) and schema.get("$schema", _DIALECTS[0]) not in _DIALECTS:
-        raise InvalidInput(f"$schema is not one of {', '.join(_DIALECTS)}", field=f"schemas.{version}")
+        raise InvalidInput(f"$schema is not one of {', '.join(_DIALECTS)}", field=field)
     try:
         jsonschema_rs.meta.validate(schema, registry=_NOTHING)
     except (ValueError, ReferencingError) as error:
-        raise InvalidInput(f"is not a JSON Schema: {_error_text(error)}", field=f"schemas.{version}") from None
+        raise InvalidInput(f"is not a JSON Schema: {_error_text(error)}", field=field) from None
 
 
 def newest(schemas: Mapping[str, Any]) -> str:
@@ -238,9 +234,8 @@ class _Survey:
 
     def _inspect(self, schema: dict[str, Any]) -> None:
         by_pattern = schema.get("patternProperties")
-        self._patterns += isinstance(schema.get("pattern"), str) + (
-            len(by_pattern) if isinstance(by_pattern, dict) else 0
-        )
+        self._patterns += isinstance(schema.get("pattern"), str)
+        self._patterns += len(by_pattern) if isinstance(by_pattern, dict) else 0
         if self._patterns > MAX_PATTERNS:
             raise self._fault(f"has more than {MAX_PATTERNS} patterns")
         if schema is not self._root and isinstance(schema.get(self._id), str):
