@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import hmac
 
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -30,40 +31,31 @@ CLOSED = (
 )
 
 
-class Metrics:
+class Metrics(Struct):
     """Renders the metrics in a thread: thousands of lines would block the event loop for too long."""
 
-    def __init__(
-        self,
-        tally: Tally,
-        sampler: Sampler,
-        *,
-        version: str,
-        engine: str,
-        fleet: ProcessReports | None = None,
-        fresh: float = FRESH,
-    ) -> None:
-        self._tally = tally
-        self._sampler = sampler
-        self._version = version
-        self._engine = engine
-        self._fleet = fleet
-        self._fresh = fresh
-        self._rendered: dict[bool, tuple[float, asyncio.Task[bytes]]] = {}
+    tally: Tally
+    sampler: Sampler
+    version: str
+    engine: str
+    fleet: ProcessReports | None = None
+    fresh: float = FRESH
+    # When the last rendering in each format began, and its task. The key is True for OpenMetrics.
+    rendered: dict[bool, tuple[float, asyncio.Task[bytes]]] = {}
 
     async def text(self, *, as_openmetrics: bool) -> bytes:
         """Return the metrics. Requests at the same time, or within `fresh` seconds, share one rendering."""
-        rendered = self._rendered.get(as_openmetrics)
-        if rendered is None or (rendered[1].done() and monotonic() - rendered[0] >= self._fresh):
-            rendered = self._rendered[as_openmetrics] = (monotonic(), asyncio.create_task(self._render(as_openmetrics)))
+        rendered = self.rendered.get(as_openmetrics)
+        if rendered is None or (rendered[1].done() and monotonic() - rendered[0] >= self.fresh):
+            rendered = self.rendered[as_openmetrics] = (monotonic(), asyncio.create_task(self._render(as_openmetrics)))
         return await asyncio.shield(rendered[1])
 
     async def _render(self, as_openmetrics: bool) -> bytes:
-        own, sample = report(self._tally), self._sampler.last
+        own, sample = report(self.tally), self.sampler.last
 
         def work() -> bytes:
-            total = own if self._fleet is None else self._fleet.together(own)
-            view = View(report=total, sample=sample, version=self._version, engine=self._engine)
+            total = own if self.fleet is None else self.fleet.together(own)
+            view = View(report=total, sample=sample, version=self.version, engine=self.engine)
             return render(view, as_openmetrics=as_openmetrics)
 
         return await asyncio.to_thread(work)
