@@ -186,6 +186,5 @@ async def _state(opened: Session, sent: Outgoing) -> Result | None:
     detail = None
     if attempts and delivery.state != DeliveryState.DELIVERED:
         detail = attempts[-1].detail or f"status {attempts[-1].status_code}"
-    return Result(
-        channel=sent.channel, state=delivery.state.name.lower(), detail=detail, message_id=delivery.message_id
-    )
+    state = delivery.state.name.lower()
+    return Result(channel=sent.channel, state=state, detail=detail, message_id=delivery.message_id)

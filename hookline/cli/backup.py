@@ -100,7 +100,7 @@ def restore(
         report = _report(file, found, settings, database)
         if report.missing_keys and not lost_keys:
             raise VaultError(_without_keys(report))
-        aside = _aside(database)
+        aside = database.with_name(f"{database.name}.replaced-{clock.wall():%Y%m%dT%H%M%S.%fZ}")
         _forget_markers(found, settings)
         files.put(draft, database, aside)
     done = fill(Restored, report, database=str(database), replaced=str(aside) if aside.exists() else None)
@@ -174,10 +174,6 @@ def _ended_by_signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _aside(database: Path) -> Path:
-    return database.with_name(f"{database.name}.replaced-{clock.wall():%Y%m%dT%H%M%S.%fZ}")
 
 
 def _forget_markers(found: Contents, settings: Config) -> None:

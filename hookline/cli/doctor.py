@@ -282,10 +282,8 @@ def _older(name: str, secret: OlderSecret | None, now: datetime) -> tuple[bool, 
         return False, f"{name} is not recorded yet: restart hookline serve"
     last = secret.seen_at or secret.since
     if now - last >= UNUSED:
-        return (
-            True,
-            f"no token of {name} was used since {_day(last)}: remove it; its remaining tokens then stop working",
-        )
+        text = f"no token of {name} was used since {_day(last)}: remove it; its remaining tokens then stop working"
+        return True, text
     if secret.seen_at is not None:
         return False, f"a token of {name} was used {ago(last, now)}: keep it"
     return False, f"no token of {name} was used since {_day(last)}: keep it until {_day(last + UNUSED)}, and look again"

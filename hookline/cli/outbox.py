@@ -60,7 +60,7 @@ async def status(cmd: Command) -> None:
     cmd.out.listing(
         lines,
         columns=("outbox", "waiting", "oldest", "set aside", "error"),
-        cells=_status_cells,
+        cells=lambda line: (line.outbox, counted(line.waiting), line.oldest, counted(line.set_aside), line.error),
         empty="",
     )
     if any(line.error for line in lines):
@@ -73,10 +73,6 @@ async def _source(opened: Session, url: str) -> Line:
     except SourceUnavailable as error:
         return Line(outbox=shown_url(url), error=str(error))
     return fill(Line, found, outbox=shown_url(url))
-
-
-def _status_cells(line: Line) -> tuple[Cell, ...]:
-    return (line.outbox, counted(line.waiting), line.oldest, counted(line.set_aside), line.error)
 
 
 def counted(number: int | None) -> str | None:

@@ -64,11 +64,10 @@ def screen(picture: Picture, width: int, height: int) -> list[Text]:
 
 def _head(picture: Picture) -> Iterator[Text]:
     seen = picture.overview
-    fleet = (
-        f"{_count(seen.processes, 'process', 'processes')}, {seen.in_flight:,} of {seen.slots:,} requests in flight"
-        if seen.processes
-        else "no process has reported in the last half minute"
-    )
+    fleet = "no process has reported in the last half minute"
+    if seen.processes:
+        processes = f"{seen.processes:,} {'process' if seen.processes == 1 else 'processes'}"
+        fleet = f"{processes}, {seen.in_flight:,} of {seen.slots:,} requests in flight"
     yield Text.assemble(
         ("hookline top", "bold"), f"  {clean(picture.database)}  ", (f"{seen.at.astimezone():%H:%M:%S}", QUIET)
     )
@@ -180,10 +179,6 @@ def _row(name: str, *rest: str | tuple[str, str]) -> Text:
 
 def _named(counts: Mapping[str, int]) -> str:
     return "   ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in counts.items())
-
-
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number:,} {one if number == 1 else many}"
 
 
 def _figure(rate: float) -> str:

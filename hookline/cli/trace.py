@@ -159,9 +159,8 @@ def _fan_out(history: MessageHistory) -> str:
 
 def _print_delivery(out: Output, history: DeliveryHistory, now: datetime) -> None:
     delivery = history.delivery
-    out.fields(
-        [("endpoint", delivery.endpoint_id), ("url", history.url), ("state", explain.current_state(history, now))]
-    )
+    state = explain.current_state(history, now)
+    out.fields([("endpoint", delivery.endpoint_id), ("url", history.url), ("state", state)])
     _print_bar(out, history, now)
     drawn = _print_events(out, history)
     if drawn:

@@ -101,7 +101,8 @@ async def work(
         journal=journal(config),
         traces=traces,
     )
-    sweeper = Sweeper(store, sweep_settings(config), outage, clock.chance, tally, traces)
+    sweep_settings = config.fill(SweepSettings, defaults=["every"], pause_dead=config.pause_dead_per_day)
+    sweeper = Sweeper(store, sweep_settings, outage, clock.chance, tally, traces)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(worker.run(stop))
         tasks.create_task(sweeper.run(stop))
@@ -169,10 +170,6 @@ def silent_slots(config: Config, files: int) -> int:
     """Return the number of slots for endpoints that do not answer. Each of these slots needs one file descriptor. Each
     other slot needs three: one for its request, and two for idle connections that are kept open."""
     return max(MIN_SILENT_SLOTS, min(config.silent_concurrency, files - 3 * config.concurrency - SPARE_FILES))
-
-
-def sweep_settings(config: Config) -> SweepSettings:
-    return config.fill(SweepSettings, defaults=["every"], pause_dead=config.pause_dead_per_day)
 
 
 def sender_settings(config: Config) -> Settings:
