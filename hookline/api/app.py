@@ -118,9 +118,8 @@ def _with_fast_publish(app: ASGIApp, routes: Sequence[BaseRoute]) -> ASGIApp:
     (endpoint,) = (route.endpoint for route in routes if isinstance(route, Route) and route.path == PUBLISH)
 
     async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
-        found = (
-            _PUBLISH_PATH.fullmatch(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
-        )
+        is_post = scope["type"] == "http" and scope["method"] == "POST"
+        found = _PUBLISH_PATH.fullmatch(scope["path"]) if is_post else None
         if found is None:
             await app(scope, receive, send)
             return

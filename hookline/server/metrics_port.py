@@ -30,10 +30,9 @@ class MetricsExport:
         self._store = store
         self._sampler = Sampler(store, endpoints=config.metrics_endpoints)
         shown = metrics.Metrics(tally, self._sampler, version=__version__, engine=store.engine, fleet=fleet)
-        self._route = metrics.route(
-            shown, metrics.MetricsAccess(config.metrics_token, is_open=bool(config.metrics_port))
-        )
         self._has_own_port = bool(config.metrics_port)
+        access = metrics.MetricsAccess(config.metrics_token, is_open=self._has_own_port)
+        self._route = metrics.route(shown, access)
 
     @property
     def routes(self) -> list[Route]:

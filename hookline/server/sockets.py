@@ -16,9 +16,8 @@ from hookline.web.public_url import is_loopback
 def bind(host: str, port: int) -> socket.socket:
     """Return a listening socket, or raise `ConfigError`. Port 0 selects any free port."""
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
         listener = socket.socket(family, kind, protocol)
     except UnicodeError:
         raise ConfigError(f"cannot listen on {host}: not a host name") from None
@@ -30,11 +29,9 @@ def bind(host: str, port: int) -> socket.socket:
         listener.listen(2048)  # from now on clients are not refused; they wait until the server is ready
     except OSError as error:
         listener.close()
-        hint = (
-            "; another process uses it: stop that process, or choose another port (HOOKLINE_PORT, --port)"
-            if error.errno == errno.EADDRINUSE
-            else ""
-        )
+        hint = ""
+        if error.errno == errno.EADDRINUSE:
+            hint = "; another process uses it: stop that process, or choose another port (HOOKLINE_PORT, --port)"
         raise ConfigError(f"cannot listen on {host} port {port}: {error.strerror}{hint}") from None
     return listener
 

@@ -60,10 +60,8 @@ async def early_server(
     proxies = Proxies(config.trusted_proxies)
     room = ConnectionLimits(limit=within_file_limit(), per_address=config.connections_per_address, proxies=proxies)
     async with asyncio.TaskGroup() as parts:
-        serving = parts.create_task(
-            http.serve(Forwarded(startup, proxies), listener, stop=stop, grace=config.shutdown_timeout, room=room)
-        )
-        yield EarlyServer(startup, health, serving, stop, listeners.is_local(listener))
+        work = http.serve(Forwarded(startup, proxies), listener, stop=stop, grace=config.shutdown_timeout, room=room)
+        yield EarlyServer(startup, health, parts.create_task(work), stop, listeners.is_local(listener))
 
 
 async def answer(

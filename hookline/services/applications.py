@@ -92,9 +92,8 @@ async def _change(deps: Deps, by: Caller, found: Application, change: Applicatio
 async def delete(deps: Deps, by: Caller, ref: str) -> Application:
     """Delete the application with its endpoints."""
     found = await lookup.application(deps, by, ref)
-    await deps.store.catalogue.delete_application(
-        found.no, note=lambda _: _entry(by, "delete", found, found.name[:200])
-    )
+    entry = _entry(by, "delete", found, found.name[:200])
+    await deps.store.catalogue.delete_application(found.no, note=lambda _: entry)
     deps.forget_application(found)
     return found
 

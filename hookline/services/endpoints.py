@@ -305,9 +305,8 @@ async def send_test(deps: Deps, by: Caller, ref: EndpointRef, event_type: str) -
         payload=example_payload.payload(found, now),
     )
     entry = audit.endpoint_entry(by, "test", endpoint, f"{event_type}: {new.id}")
-    return await deps.store.repair.send_example(
-        endpoint.no, message_checks.check_message(new, now=now), note=lambda _: entry
-    )
+    checked = message_checks.check_message(new, now=now)
+    return await deps.store.repair.send_example(endpoint.no, checked, note=lambda _: entry)
 
 
 # ── operational webhooks ──────────────────────────────────────────────────────────────────────────────────────────
@@ -321,9 +320,8 @@ async def operational_application(store: Store, org_id: str) -> Application | No
 
 async def _operational_home(store: Store, org_id: str) -> Application:
     now = await store.now()
-    await store.catalogue.save_organization(
-        Organization(id=operational_events.MANAGEMENT, name="operational webhooks", created_at=now)
-    )
+    management = Organization(id=operational_events.MANAGEMENT, name="operational webhooks", created_at=now)
+    await store.catalogue.save_organization(management)
     await _save_operational_types(store, now)
     found = await operational_application(store, org_id)
     if found is not None:

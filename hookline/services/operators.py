@@ -35,9 +35,8 @@ async def find(deps: Deps, by: Caller, name: str) -> Operator:
 async def set_role(deps: Deps, by: Caller, name: str, role: Scope) -> Operator:
     """Change the role. It applies at once, also to open sessions."""
     found = await find(deps, by, name)
-    return await deps.store.access.change_operator(
-        found.name, role=role, note=_note(by, "role", found.name, role.value)
-    )
+    note = _note(by, "role", found.name, role.value)
+    return await deps.store.access.change_operator(found.name, role=role, note=note)
 
 
 async def set_password(deps: Deps, by: Caller, name: str, password: str) -> Operator:

@@ -119,14 +119,13 @@ class IdempotentResponses:
         `status`, it is the stored response. If its `request` differs from the argument, the key was used for
         a different request. If the other process does not finish in time, raise the error 409.
         """
-        found = await self._store.access.hold_answer(key, request, self._hold)
+        access = self._store.access
+        found = await access.hold_answer(key, request, self._hold)
         for pause in _pauses(self._wait):
             if found.claim is not None or found.status is not None or found.request != request:
                 return found
             await asyncio.sleep(pause)
-            found = await self._store.access.answer(key) or await self._store.access.hold_answer(
-                key, request, self._hold
-            )
+            found = await access.answer(key) or await access.hold_answer(key, request, self._hold)
         raise _busy()
 
     async def _work(self, key: bytes, claim: int, work: Work) -> Response:

@@ -61,9 +61,8 @@ def all_shapes() -> Iterable[Any]:
     yield HttpErrorOut
     yield HTTPValidationError
     for operation in OPERATIONS:
-        yield from (
-            shape for shape in (operation.body, operation.query, *operation.answers.values()) if shape is not None
-        )
+        shapes = (operation.body, operation.query, *operation.answers.values())
+        yield from (shape for shape in shapes if shape is not None)
 
 
 # ── operations ────────────────────────────────────────────────────────────────────────────────────────────────────

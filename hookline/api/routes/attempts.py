@@ -65,9 +65,8 @@ class AttemptedQuery(HistoryQuery, frozen=True, kw_only=True):
     expanded_statuses: Expanded = False
 
     def filter(self) -> AttemptedFilter:
-        return AttemptedFilter(
-            **asdict(self.common()), states=None if self.status is None else wire.STATES[self.status]
-        )
+        states = None if self.status is None else wire.STATES[self.status]
+        return AttemptedFilter(**asdict(self.common()), states=states)
 
 
 class AttemptQuery(Query, frozen=True, kw_only=True):
@@ -151,12 +150,13 @@ async def list_destinations(call: Call, asked: ListQuery) -> ListResponse[wire.D
     """List the endpoints of a message, and its status at each."""
     page, of = page_of(asked, ids.ENDPOINT), await call.message()
     chosen = _page_of(_latest(await call.store.history.deliveries(of.id)), page)
-    endpoints = {
-        each.no: each for each in await call.store.catalogue.endpoints_for([each.endpoint_no for each in chosen])
-    }
-    return listing(
-        chosen, page, lambda each: wire.destination(each, endpoints[each.endpoint_no]), attrgetter("endpoint_id")
-    )
+    found = await call.store.catalogue.endpoints_for([each.endpoint_no for each in chosen])
+    endpoints = {each.no: each for each in found}
+
+    def shown(each: Delivery) -> wire.DestinationOut:
+        return wire.destination(each, endpoints[each.endpoint_no])
+
+    return listing(chosen, page, shown, attrgetter("endpoint_id"))
 
 
 def _latest(deliveries: Sequence[Delivery]) -> list[Delivery]:

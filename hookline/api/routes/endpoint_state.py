@@ -67,9 +67,8 @@ async def timeline(call: Call, asked: TimelineQuery) -> ListResponse[wire.LaneEv
         if value is not None:
             text_checks.check_instant(name, value)
     where, page = LaneEventFilter(kinds=asked.kind, since=asked.since, until=asked.until), page_of(asked)
-    return listing(
-        await call.store.history.timeline(found.no, where, page), page, lambda entry: _event(call, entry.event)
-    )
+    entries = await call.store.history.timeline(found.no, where, page)
+    return listing(entries, page, lambda entry: _event(call, entry.event))
 
 
 # ── change ────────────────────────────────────────────────────────────────────────────────────────────────────────

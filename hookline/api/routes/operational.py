@@ -22,9 +22,8 @@ async def list_all(call: Call, asked: OrderedQuery) -> ListResponse[wire.Operati
     """List the organization's operational webhook endpoints."""
     page = page_of(asked, ids.ENDPOINT)
     app = await endpoints.operational_application(call.store, call.caller.org_id)
-    return listing(
-        [] if app is None else await call.store.catalogue.endpoints(app.no, page), page, wire.operational_endpoint
-    )
+    found = [] if app is None else await call.store.catalogue.endpoints(app.no, page)
+    return listing(found, page, wire.operational_endpoint)
 
 
 @operation("POST", _ALL, f"{_NAME}.create", status=201, whole=True)
