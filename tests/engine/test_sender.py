@@ -84,6 +84,15 @@ def test_requests_to_endpoints_that_answer_start_before_those_to_silent_ones(
     assert sum(started < first for started in others) <= MAX_SILENT_STARTED
 
 
+def test_the_newest_request_to_a_silent_endpoint_does_not_wait_for_all_older_ones(
+    receiver: Receiver, sending: Sending
+) -> None:
+    silent = [request(receiver.url, silent=True) for _ in range(40)]
+    *others, newest = (sent.started_at for sent in sending.send(*silent))
+    assert sum(started < newest for started in others) < MAX_SILENT_STARTED
+    assert others[0] < newest
+
+
 def test_connections_are_kept_and_a_fresh_one_is_dialled_on_demand(receiver: Receiver, sending: Sending) -> None:
     first, second = sending.one(receiver.url), sending.one(receiver.url)
     third = sending.one(receiver.url, fresh=True)

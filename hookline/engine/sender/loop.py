@@ -238,11 +238,16 @@ class Sender:
 
     def _take_requests(self) -> None:
         """Start a few requests. The first ones can be answered while the next ones are prepared."""
-        for inbox, most in ((self._inbox, MAX_STARTED), (self._silent_inbox, MAX_SILENT_STARTED)):
-            for _ in range(min(most, len(inbox))):
-                if not self._has_room():
-                    return
-                self._begin(_job(inbox.popleft()))
+        inbox, silent = self._inbox, self._silent_inbox
+        for _ in range(min(MAX_STARTED, len(inbox))):
+            if not self._has_room():
+                return
+            self._begin(_job(inbox.popleft()))
+        for number in range(min(MAX_SILENT_STARTED, len(silent))):
+            if not self._has_room():
+                return
+            # The oldest and the newest request in turn: a new endpoint does not wait behind all endpoints that hang.
+            self._begin(_job(silent.pop() if number % 2 else silent.popleft()))
 
     def _begin(self, job: _Job) -> None:
         route = job.route
