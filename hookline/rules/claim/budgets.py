@@ -33,7 +33,7 @@ LARGE = 16 * 1024  # bytes; larger payloads count against the budget of bytes, s
 CROWD, CROWDED = 64, 4
 # A claim starts at most this many requests more to silent lanes than silent lanes have answered since the last claim. So
 # a claim that finds a thousand endpoints that hang stays short, and other messages do not wait for it.
-SILENT_STARTS = 8
+SILENT_STARTS = 16
 MAX_LANES = 4096  # lanes that a worker remembers, plus those that hold slots
 
 # Lanes that could start no request at their turn are checked again one after the other. The first is checked when the
