@@ -75,7 +75,7 @@ class Recorder:
         while not (self._closing and self.waiting == 0):
             await self._added.wait()
             self._added.clear()
-            while self.waiting:
+            while self.waiting or self._slots.has_ready:
                 await self._write()
 
     def close(self) -> None:
@@ -92,13 +92,13 @@ class Recorder:
         return count
 
     async def _write(self) -> None:
-        """Release one batch of deliveries that were not sent, then record one batch of results.
+        """Release one batch of deliveries that were not sent, then record one batch of results and wake lanes.
 
         The two writes do not run in parallel, because parallel writes make smaller batches and cost more.
         """
         if self._unsent:
             await self._write_batch(self._unsent, self._store.pipeline.release)
-        if self._results:
+        if self._results or self._slots.has_ready:
             await self._write_batch(self._results, self._record)
 
     async def _write_batch(self, queue: list[T], write: Callable[[list[T]], Awaitable[object]]) -> None:

@@ -215,6 +215,8 @@ class Worker:
         self._outage.passed()
         self._tally.claimed(batch, clock.monotonic() - began)
         self._slots.line_up(batch)
+        if self._slots.has_ready:
+            self._recorder.flush()
         self._claimed_at, self._settle_until = clock.monotonic(), None
         self._next_in = None if batch.next_at is None else (batch.next_at - batch.now).total_seconds()
         self._count_lost_races(bool(batch.jobs))

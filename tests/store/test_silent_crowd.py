@@ -85,3 +85,9 @@ async def test_the_newest_lanes_are_found_behind_more_wake_tokens_than_a_claim_r
         await scene.raw.execute("INSERT INTO wake (endpoint_no, at, floor) VALUES ($1, $2, $2)", made[-1].no, now)
     await scene.send(1, channels=["other"])
     assert new.no in lanes_of(await claim(scene))
+
+
+async def test_a_record_without_results_wakes_lanes(scene: Scene) -> None:
+    lane = await other(scene)
+    await scene.store.pipeline.record([], wake={lane.no})
+    assert [row["at"] <= await scene.store.now() for row in await scene.tokens(lane)] == [True]

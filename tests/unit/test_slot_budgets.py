@@ -127,6 +127,19 @@ def test_only_slots_that_an_application_in_line_may_take_are_usable() -> None:
     assert (slots.usable, list(slots.apps_in_line)) == (2, [1])
 
 
+def test_a_lane_whose_slot_was_freed_while_a_claim_refused_it_is_woken_at_once() -> None:
+    slots = some_slots()
+    slots.take([a_job(21, 1), a_job(22, 1)], 0.0)
+    slots.budgets(0.25)  # a claim begins
+    slots.give_back(a_job(21, 1), 0.25)
+    slots.line_up(a_batch(refused={21: None, 22: None}))
+    assert slots.has_ready
+    assert slots.next_in_line([]) == {21}
+    slots.leave_line({21})
+    assert not slots.has_ready
+    assert slots.next_in_line([a_job(22, 1)]) == {22}
+
+
 # ── answers ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -153,6 +153,10 @@ class Slots:
         self._full_lanes: set[int] = set()  # endpoints that wait because they hold as many slots as one lane may
         self._heavy: set[int] = set()  # endpoints whose next delivery has a large payload that did not fit
         self._silent_answers = 0  # answers of silent lanes since the last claim
+        self._freed: set[int] = set()  # endpoints of which a slot was freed since the last claim began
+        # Endpoints that a claim has refused because of their own slots, although one was freed while the claim ran. The
+        # request whose end would wake them has ended.
+        self._ready: set[int] = set()
 
     @property
     def free(self) -> int:
@@ -175,6 +179,11 @@ class Slots:
         return self._answering.lines.keys()
 
     @property
+    def has_ready(self) -> bool:
+        """Whether lanes wait that can be woken now."""
+        return bool(self._ready)
+
+    @property
     def waiting(self) -> int:
         """The number of lanes that wait for a slot."""
         return len(self._full_lanes) + sum(len(line) for pool in self._pools for line in pool.lines.values())
@@ -189,6 +198,7 @@ class Slots:
         claims."""
         self.silence(now)
         answers, self._silent_answers = self._silent_answers, 0
+        self._freed.clear()
         crowded = self._silent.used > min(CROWD, self._silent.total // CROWDED)
         return SlotBudgets(
             lane_limit=self._lane_limit,
@@ -227,6 +237,7 @@ class Slots:
         """Free the slot of a request. `timed_out`: the endpoint did not answer in time. `answered` and `timed_out` are
         both False in all other cases, such as a refused connection."""
         no, large = job.endpoint_no, large_bytes(job)
+        self._freed.add(no)
         self._held[no] -= 1
         self._held_bytes[no] -= large
         self._pool_of(no).add(job.app_no, -1, -large)
@@ -299,6 +310,8 @@ class Slots:
         for endpoint_no, app_no in batch.refused.items():
             if app_no is None:
                 self._full_lanes.add(endpoint_no)
+                if endpoint_no in self._freed:
+                    self._ready.add(endpoint_no)
             else:
                 self._pool_of(endpoint_no).lines.setdefault(app_no, {}).setdefault(endpoint_no)
 
@@ -310,10 +323,11 @@ class Slots:
         has freed. Call `leave_line` once the transaction that wakes them is committed.
         """
         woken = self._full_lanes.intersection(job.endpoint_no for job in done) if self._full_lanes else set()
-        return woken.union(*(pool.next_in_line() for pool in self._pools))
+        return woken.union(self._ready, *(pool.next_in_line() for pool in self._pools))
 
     def leave_line(self, woken: set[int]) -> None:
         self._heavy -= woken
+        self._ready -= woken
         self._full_lanes -= woken
         for pool in self._pools:
             pool.leave(woken, woken=True)
