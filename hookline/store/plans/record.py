@@ -48,7 +48,7 @@ class Record:
 
         `wake` names endpoints that waited for slots of this worker. Each gets a wake token that is due now.
         """
-        if not results:
+        if not results and not wake:
             return RecordReport(recorded=0, stale=0)
         try:
             return await self._batch.write(results, wake)

@@ -76,7 +76,7 @@ class BatchRecord:
         self._lanes = lanes
 
     async def write(self, results: Sequence[Result], wake: Collection[int]) -> RecordReport:
-        report = await self._record_plain(results, wake) if all(map(_plain, results)) else None
+        report = await self._record_plain(results, wake) if results and all(map(_plain, results)) else None
         if report is not None:
             return report
 
