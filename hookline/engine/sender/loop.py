@@ -113,7 +113,7 @@ class Sender:
         self._multi.setopt(pycurl.M_MAXCONNECTS, kept_connections(settings.slots, files))
         self._waiter: Waiter = waiter_for(self._multi)
         self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._on_socket)
-        self._visited: set[int] = set()  # descriptors that libcurl writes to, or that it has read from
+        self._visited: set[int] = set()  # descriptors that libcurl waits to write to, or has read from
         self._heard: set[int] = set()  # descriptors that libcurl has read from
         self._ready: Sequence[tuple[int, int]] | None = []  # see `Waiter.wait`
         self._uploading: set[Exchange] = set()  # requests whose body libcurl reads in several parts
