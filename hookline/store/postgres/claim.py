@@ -103,9 +103,10 @@ class Claim:
     async def _claim(self, connection: Connection, want: int, budgets: SlotBudgets) -> ClaimBatch | None:
         tokens, first = min(want, _MAX_TOKENS), []
         if self._crowded:
-            newest = newest_part(budgets.silent_starts)
+            silent = min(tokens, budgets.silent_starts)
+            newest = newest_part(silent)
             first = await self._claim_in_crowd(connection, tokens, newest, budgets)
-            tokens = min(tokens, budgets.silent_starts - newest)
+            tokens = silent - newest
         oldest = await self._claim_lanes(connection, tokens)
         full = _tokens_read(oldest) >= tokens
         self._crowded = self._crowded and full
