@@ -33,15 +33,15 @@ _NOW = "local time = redis.call('TIME') local now = time[1] * 1000 + math.floor(
 
 
 class _Script:
-    def __init__(self, source: str) -> None:
-        self.source = source
-        self.sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+    """A script. It may use `now`, the time of Redis in milliseconds."""
+
+    def __init__(self, text: str) -> None:
+        self.source = _NOW + text
+        self.sha = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
 
 
 # ARGV: fingerprint, token, milliseconds of the lease, milliseconds for which the record is kept after the lease.
-_BEGIN = _Script(
-    _NOW
-    + """
+_BEGIN = _Script("""
 local held = redis.call('HMGET', KEYS[1], 'fingerprint', 'token', 'lease_until', 'runs')
 local runs = 1
 if held[1] then
@@ -60,36 +60,27 @@ redis.call('HSET', KEYS[1], 'fingerprint', ARGV[1], 'token', ARGV[2],
     'lease_until', string.format('%.0f', lease_until), 'runs', runs)
 redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', lease_until + ARGV[4]))
 return {'fresh', runs}
-"""
-)
+""")
 # ARGV: token, milliseconds of the lease, milliseconds for which the record is kept after the lease.
-_RENEW = _Script(
-    _NOW
-    + """
+_RENEW = _Script("""
 if redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] or redis.call('HEXISTS', KEYS[1], 'response') == 1 then return 0 end
 local lease_until = now + ARGV[2]
 redis.call('HSET', KEYS[1], 'lease_until', string.format('%.0f', lease_until))
 redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', lease_until + ARGV[3]))
 return 1
-"""
-)
+""")
 # ARGV: token, response, milliseconds until the record expires.
-_FINISH = _Script(
-    _NOW
-    + """
+_FINISH = _Script("""
 if redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] then return 0 end
 redis.call('HSET', KEYS[1], 'response', ARGV[2])
 redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', now + ARGV[3]))
 return 1
-"""
-)
+""")
 # ARGV: token.
-_RELEASE = _Script(
-    """
+_RELEASE = _Script("""
 if redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] or redis.call('HEXISTS', KEYS[1], 'response') == 1 then return 0 end
 return redis.call('DEL', KEYS[1])
-"""
-)
+""")
 
 
 class _CallLimit:
