@@ -132,15 +132,15 @@ def clean(conn: Any, older_than: float | timedelta = KEPT, *, limit: int = STEP)
     A copy that arrives after its key was deleted has an effect again. `report` counts this second effect, because
     records of effects are kept for twice `older_than`. Open and dead events are never deleted.
     """
-    return run_sync(
-        queries.clean(adapters.of(conn), checks.check_age(older_than), check_whole("limit", limit, 1, MAX_STEP))
-    )
+    return run_sync(_clean(adapters.of(conn), older_than, limit))
 
 
 async def clean_async(conn: Any, older_than: float | timedelta = KEPT, *, limit: int = STEP) -> int:
-    return await queries.clean(
-        adapters.of_async(conn), checks.check_age(older_than), check_whole("limit", limit, 1, MAX_STEP)
-    )
+    return await _clean(adapters.of_async(conn), older_than, limit)
+
+
+async def _clean(on: Adapter, older_than: float | timedelta, limit: int) -> int:
+    return await queries.clean(on, checks.check_age(older_than), check_whole("limit", limit, 1, MAX_STEP))
 
 
 def dead(conn: Any, *, after: int = 0, limit: int = 100) -> list[DeadEvent]:
