@@ -12,13 +12,12 @@ Views may be sync or async, functions or methods of a `View`, such as `post`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from typing import Any
 
 from django.http import HttpRequest
 
 from hookline.receive import handlers
-from hookline.receive.handlers import MAX_BODY, Address, Handler
+from hookline.receive.handlers import MAX_BODY, Address, Decorator, Handler
 from hookline.receive.idempotency import core
 from hookline.receive.idempotency.django import incoming, to_django
 from hookline.receive.verify import Verifier, Webhook
@@ -27,9 +26,7 @@ from hookline.signing.headers import Headers
 __all__ = ["verified"]
 
 
-def verified(
-    verifier: Verifier, *, url: Address | None = None, max_body: int = MAX_BODY
-) -> Callable[[Handler], Handler]:
+def verified(verifier: Verifier, *, url: Address | None = None, max_body: int = MAX_BODY) -> Decorator:
     """Make a decorator for a view. It answers 401, as problem+json, if the signature is wrong."""
     settings = handlers.rules(verifier, url, max_body)
 

@@ -27,6 +27,8 @@ from hookline.receive.verify import Verifier, Webhook
 
 __all__ = ["verified"]
 
+Dependency = Callable[[Request], Awaitable[Webhook]]
+
 
 class _Refused(HTTPException):
     def __init__(self, answered: Answered) -> None:
@@ -34,9 +36,7 @@ class _Refused(HTTPException):
         self.response = answered.response
 
 
-def verified(
-    verifier: Verifier, *, url: Address | None = None, max_body: int = MAX_BODY
-) -> Callable[[Request], Awaitable[Webhook]]:
+def verified(verifier: Verifier, *, url: Address | None = None, max_body: int = MAX_BODY) -> Dependency:
     """Make a dependency for `Depends`. It answers 401, as problem+json, if the signature is wrong."""
     settings = handlers.rules(verifier, url, max_body)
 

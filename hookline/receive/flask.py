@@ -11,13 +11,12 @@ Views may be sync or async, functions or methods of a `MethodView`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import flask
 
 from hookline.receive import handlers
-from hookline.receive.handlers import MAX_BODY, Address, Handler
+from hookline.receive.handlers import MAX_BODY, Address, Decorator, Handler
 from hookline.receive.idempotency import core
 from hookline.receive.idempotency.handler import rewind
 from hookline.receive.idempotency.keys import StoredResponse
@@ -28,9 +27,7 @@ from hookline.signing.headers import Headers
 __all__ = ["verified"]
 
 
-def verified(
-    verifier: Verifier, *, url: Address | None = None, max_body: int = MAX_BODY
-) -> Callable[[Handler], Handler]:
+def verified(verifier: Verifier, *, url: Address | None = None, max_body: int = MAX_BODY) -> Decorator:
     """Put this below the route's decorator. It answers 401, as problem+json, if the signature is wrong."""
     settings = handlers.rules(verifier, url, max_body)
 

@@ -24,6 +24,7 @@ MAX_BODY = 1 << 20  # maximum bytes of a request body
 T = TypeVar("T")
 
 Handler = Callable[..., Any]
+Decorator = Callable[[Handler], Handler]
 WebhookOf = Callable[[tuple[Any, ...]], Awaitable[Webhook]]  # takes the handler's positional arguments
 ToResponse = Callable[[StoredResponse], Any]
 Address = Callable[[IncomingRequest], str]  # returns the URL that the sender called

@@ -24,10 +24,10 @@ from hookline.signing.headers import Headers
 
 __all__ = ["verified"]
 
+Middleware = Callable[[asgi.Application], asgi.Application]
 
-def verified(
-    verifier: Verifier, *, url: Address | None = None, max_body: int = MAX_BODY
-) -> Callable[[asgi.Application], asgi.Application]:
+
+def verified(verifier: Verifier, *, url: Address | None = None, max_body: int = MAX_BODY) -> Middleware:
     """Make a middleware for a route, a controller or a router. It answers 401, as problem+json, if the signature is
     wrong."""
     settings = handlers.rules(verifier, url, max_body)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -23,7 +22,7 @@ from starlette.responses import Response
 
 from hookline.errors import InvalidInput
 from hookline.receive import handlers
-from hookline.receive.handlers import MAX_BODY, Address, Handler
+from hookline.receive.handlers import MAX_BODY, Address, Decorator, Handler
 from hookline.receive.idempotency import core, problems
 from hookline.receive.idempotency.asgi import incoming
 from hookline.receive.idempotency.keys import StoredResponse
@@ -35,9 +34,7 @@ from hookline.signing.headers import Headers
 __all__ = ["verified"]
 
 
-def verified(
-    verifier: Verifier, *, url: Address | None = None, max_body: int = MAX_BODY
-) -> Callable[[Handler], Handler]:
+def verified(verifier: Verifier, *, url: Address | None = None, max_body: int = MAX_BODY) -> Decorator:
     """Make a decorator for an endpoint. A request with a wrong signature gets 401, as problem+json, and does not reach
     the endpoint. If the route is also a decorator, put `verified` below it."""
     settings = handlers.rules(verifier, url, max_body)
