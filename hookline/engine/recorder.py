@@ -26,6 +26,8 @@ MAX_PER_BATCH = 500
 
 T = TypeVar("T")
 
+Write = Callable[[list[T]], Awaitable[object]]
+
 
 class Recorder:
     """Writes results in the order in which they were added. There is one per worker."""
@@ -101,7 +103,7 @@ class Recorder:
         if self._results or self._slots.has_ready:
             await self._write_batch(self._results, self._record)
 
-    async def _write_batch(self, queue: list[T], write: Callable[[list[T]], Awaitable[object]]) -> None:
+    async def _write_batch(self, queue: list[T], write: Write[T]) -> None:
         batch = queue[:MAX_PER_BATCH]
         del queue[:MAX_PER_BATCH]
         self._writing += len(batch)
@@ -126,9 +128,7 @@ class Recorder:
             self._traces.recorded(batch, report, self._name_of)
         self._journal.attempts(batch, self._name_of, frozenset(report.lost))
 
-    async def _write_or_keep(
-        self, batch: list[T], queue: list[T], write: Callable[[list[T]], Awaitable[object]]
-    ) -> None:
+    async def _write_or_keep(self, batch: list[T], queue: list[T], write: Write[T]) -> None:
         """Write a batch. If the database is not reachable, put the batch back at the start of its queue. On any other
         error, write each half of the batch by itself, down to single items. Drop a single item that fails."""
         try:

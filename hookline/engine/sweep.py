@@ -95,10 +95,8 @@ class Sweeper:
         return None if overdue is None else await self._store.upkeep.sweep_leases(BATCH, overdue=overdue)
 
     async def _failing(self) -> SweepReport:
-        settings = self._settings
-        return await self._store.upkeep.sweep_failing(
-            pause_dead=settings.pause_dead, disable_after=settings.disable_after
-        )
+        upkeep, settings = self._store.upkeep, self._settings
+        return await upkeep.sweep_failing(pause_dead=settings.pause_dead, disable_after=settings.disable_after)
 
     async def _stuck_lanes(self) -> SweepReport:
         return SweepReport(repaired=len(await self._store.upkeep.find_stuck_lanes(repair=True)))

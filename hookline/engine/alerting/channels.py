@@ -59,10 +59,9 @@ async def _application(store: Store) -> Application:
         return found
     management = Organization(id=MANAGEMENT, name="operational webhooks", created_at=await store.now())
     await store.catalogue.save_organization(management)
+    new = NewApplication(name="alerts of Hookline", uid=ALERTS)
     try:
-        return await store.catalogue.create_application(
-            MANAGEMENT, NewApplication(name="alerts of Hookline", uid=ALERTS)
-        )
+        return await store.catalogue.create_application(MANAGEMENT, new)
     except Conflict:  # another process, started at the same time, has created the application
         if found := await find(store):
             return found
@@ -76,9 +75,8 @@ async def _disable(store: Store, app: Application, channel: str) -> None:
     """
     found = await store.catalogue.endpoint(app.no, channel)
     if found is not None and found.status != EndpointStatus.DISABLED:
-        await store.catalogue.set_endpoint_status(
-            found.no, EndpointStatus.DISABLED, "the URL in the alert settings is refused"
-        )
+        cause = "the URL in the alert settings is refused"
+        await store.catalogue.set_endpoint_status(found.no, EndpointStatus.DISABLED, cause)
 
 
 async def _endpoint(store: Store, app: Application, channel: str, url: str | None) -> None:
@@ -94,9 +92,8 @@ async def _endpoint(store: Store, app: Application, channel: str, url: str | Non
         await store.catalogue.change_endpoint(found.no, EndpointChange(url=url))
     if found.status != EndpointStatus.ACTIVE:
         log.warning("alert_channel_enabled", channel=channel, was=found.status.name.lower())
-        await store.catalogue.set_endpoint_status(
-            found.no, EndpointStatus.ACTIVE, "a process that sends alerts has started"
-        )
+        cause = "a process that sends alerts has started"
+        await store.catalogue.set_endpoint_status(found.no, EndpointStatus.ACTIVE, cause)
 
 
 async def _create(store: Store, app: Application, channel: str, url: str) -> None:

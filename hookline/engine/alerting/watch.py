@@ -58,11 +58,9 @@ class Watch:
         # Endpoints that `_settle` has not set up before the error stay as they are until the process starts again.
         self._has_endpoints = False
         channels = settings.channels
-        self._mailer = (
-            Mailer(MailTransport(channels.smtp_url, settings.ca_bundle).send)
-            if channels.smtp_url and channels.emails
-            else None
-        )
+        self._mailer: Mailer | None = None
+        if channels.smtp_url and channels.emails:
+            self._mailer = Mailer(MailTransport(channels.smtp_url, settings.ca_bundle).send)
 
     async def run(self, stop: asyncio.Event) -> None:
         async with asyncio.TaskGroup() as parts:
@@ -87,9 +85,8 @@ class Watch:
         if not self._has_endpoints:
             await self._settle()
         every = self._settings.every
-        earlier = await self._store.monitoring.alert_checks(
-            conditions.history_needed(self._settings.thresholds.backlog_growing)
-        )
+        history = conditions.history_needed(self._settings.thresholds.backlog_growing)
+        earlier = await self._store.monitoring.alert_checks(history)
         wait = until_due(earlier, every)
         if wait > 0:
             return wait

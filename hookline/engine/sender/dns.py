@@ -11,6 +11,7 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pycares
@@ -84,9 +85,7 @@ class Resolver:
         # Call c-ares without holding the lock. If the answer is in the hosts file, c-ares calls `_receive` during this
         # call, and `_finish` takes the lock.
         try:
-            self._channel.getaddrinfo(
-                name, None, type=socket.SOCK_STREAM, callback=lambda found, error: self._receive(name, found, error)
-            )
+            self._channel.getaddrinfo(name, None, type=socket.SOCK_STREAM, callback=partial(self._receive, name))
         except Exception as error:  # c-ares refuses the name, or the channel is closed
             self._finish(name, Answer(problem=f"cannot be looked up ({type(error).__name__})"), NEGATIVE_TTL)
 

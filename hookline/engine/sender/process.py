@@ -190,9 +190,8 @@ class _Connection(asyncio.Protocol):
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(
-            "asyncio.WriteTransport", transport
-        )  # uvloop's transport is not declared as a WriteTransport
+        # uvloop's transport is not declared as a WriteTransport.
+        self._transport = cast("asyncio.WriteTransport", transport)
 
     def write(self, value: object) -> None:
         """Write a frame, or nothing if the process has died. `_keep_running` then ends the requests that are lost."""

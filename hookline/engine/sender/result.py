@@ -168,10 +168,8 @@ def _ended(facts: Facts) -> tuple[ErrorKind, str]:
     # A reused connection ended before the response. Perhaps the receiver closed it because it was idle, and the request
     # never arrived. Or the request arrived, and the answer was lost.
     if facts.code == pycurl.E_SEND_FAIL_REWIND or (facts.reused and not facts.lines):
-        return (
-            ErrorKind.AMBIGUOUS,
-            f"{_phase(facts)}: the receiver closed a reused connection during the request; the request may have arrived",
-        )
+        what = "the receiver closed a reused connection during the request; the request may have arrived"
+        return ErrorKind.AMBIGUOUS, f"{_phase(facts)}: {what}"
     if facts.code == pycurl.E_GOT_NOTHING:
         return ErrorKind.RESET, f"{_phase(facts)}: the connection was closed without a response"
     return ErrorKind.RESET, f"{_phase(facts)}: {facts.text}"

@@ -226,9 +226,8 @@ def reaching(name: str) -> Iterator[None]:
 def _denied(name: str, error: MigrationNeeded) -> str | None:
     if not isinstance(error.__cause__, asyncpg.InsufficientPrivilegeError):
         return None
-    return (
-        f"{name}: {error.__cause__}; the role of the URL needs the rights of the outbox's owner (GRANT owner TO role)"
-    )
+    advice = "the role of the URL needs the rights of the outbox's owner (GRANT owner TO role)"
+    return f"{name}: {error.__cause__}; {advice}"
 
 
 # ── rows ──────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -103,9 +103,8 @@ def _has_table(conn: sqlite3.Connection, name: str) -> bool:
         model.executescript(setup.sql("sqlite"))
         required = _columns(model)
     if existing and not required <= existing:
-        raise Conflict(
-            f"{name} has a table hookline_outbox without {', '.join(sorted(required - existing))}: it is not Hookline's"
-        )
+        missing = ", ".join(sorted(required - existing))
+        raise Conflict(f"{name} has a table hookline_outbox without {missing}: it is not Hookline's")
     return bool(existing)
 
 

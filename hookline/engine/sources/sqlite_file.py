@@ -205,9 +205,8 @@ class SqliteFile:
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return self._unreadable(_LOCKED)
         if "no such table" in text:
-            return Absent(
-                f"{self.path} has no table hookline_outbox yet: run `hookline migrate`, or `hookline outbox install`"
-            )
+            advice = "run `hookline migrate`, or `hookline outbox install`"
+            return Absent(f"{self.path} has no table hookline_outbox yet: {advice}")
         if "no such column" in text:
             return SourceUnavailable(f"{self.path}: the table hookline_outbox is not Hookline's: {text}")
         return SourceUnavailable(f"{self.path}: {_REASONS.get(code, text)}")
