@@ -35,9 +35,8 @@ def operator_name(text: str) -> str:
     """Return the normalized form of an operator's name: lower case, without surrounding spaces."""
     name = text.strip().lower()
     if _NAME.fullmatch(name) is None:
-        raise InvalidInput(
-            "invalid operator name: use letters, digits and . _ @ + - between them, such as ada or ada@example.com"
-        )
+        advice = "use letters, digits and . _ @ + - between them, such as ada or ada@example.com"
+        raise InvalidInput(f"invalid operator name: {advice}")
     return name
 
 

@@ -100,9 +100,8 @@ def event(
 def as_json(payload: Any) -> str:
     """Return the payload as compact JSON, not escaped to ASCII. Bytes must be JSON already and stay as they are."""
     if isinstance(payload, str):
-        raise InvalidInput(
-            "a str may be JSON or plain text; give a dict or list, or bytes that are JSON", field="payload"
-        )
+        reason = "a str may be JSON or plain text; give a dict or list, or bytes that are JSON"
+        raise InvalidInput(reason, field="payload")
     try:
         if _is_bytes(payload):
             return bytes(payload).decode()

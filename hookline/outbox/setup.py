@@ -113,9 +113,8 @@ async def _refuse_while_waiting(on: Adapter) -> None:
     last = await _last_relayed(on)
     [(waiting,)] = await on.peek(f"SELECT count(*) FROM hookline_outbox WHERE id > {last}")  # noqa: S608  a number
     if waiting:
-        raise Conflict(
-            f"hookline_outbox still has {waiting} event(s): let Hookline relay them, or delete them if nobody needs them"
-        )
+        advice = "let Hookline relay them, or delete them if nobody needs them"
+        raise Conflict(f"hookline_outbox still has {waiting} event(s): {advice}")
 
 
 async def _last_relayed(on: Adapter) -> int:

@@ -70,10 +70,9 @@ def _check_takes_webhook(handler: Handler) -> None:
     found = None if inspect.isclass(handler) else inspect.signature(handler).parameters.get("webhook")
     if found is None or found.kind not in _NAMED or found.default is not inspect.Parameter.empty:
         name = getattr(handler, "__qualname__", repr(handler))
-        raise InvalidInput(
-            f"@verified: {name} needs a parameter named `webhook` without a default, which gets the verified Webhook. "
-            "In a class, decorate the method that handles the request"
-        )
+        needed = "a parameter named `webhook` without a default, which gets the verified Webhook"
+        advice = "In a class, decorate the method that handles the request"
+        raise InvalidInput(f"@verified: {name} needs {needed}. {advice}")
 
 
 def request_among(args: tuple[Any, ...], kind: type[T], framework: str) -> T:
@@ -81,7 +80,5 @@ def request_among(args: tuple[Any, ...], kind: type[T], framework: str) -> T:
     for arg in args[:2]:
         if isinstance(arg, kind):
             return arg
-    raise InvalidInput(
-        f"@verified of hookline.receive.{framework.lower()}: no request of {framework} was found; "
-        "use the decorator of your framework"
-    )
+    reason = f"no request of {framework} was found; use the decorator of your framework"
+    raise InvalidInput(f"@verified of hookline.receive.{framework.lower()}: {reason}")

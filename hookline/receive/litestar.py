@@ -35,9 +35,8 @@ def verified(verifier: Verifier, *, url: Address | None = None, max_body: int = 
     def middleware(app: asgi.Application) -> asgi.Application:
         async def call(scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
             if scope["type"] != "http":
-                raise InvalidInput(
-                    "a webhook is an HTTP request, but this route is for another protocol", field="verified"
-                )
+                reason = "a webhook is an HTTP request, but this route is for another protocol"
+                raise InvalidInput(reason, field="verified")
             try:
                 receive_again = await _verify(settings, scope, receive)
             except Answered as answered:

@@ -58,9 +58,8 @@ def _signed_fields(url: str, request: Request) -> Form:
 def _form(request: Request) -> Form:
     kind = (request.headers.optional("content-type") or _FORM).partition(";")[0].strip().lower()
     if request.body and kind != _FORM:
-        raise VerificationError(
-            VerificationCode.MALFORMED_URL, f"the URL has no bodySHA256, but a body of type {kind} needs it"
-        )
+        reason = f"the URL has no bodySHA256, but a body of type {kind} needs it"
+        raise VerificationError(VerificationCode.MALFORMED_URL, reason)
     if len(request.body) > _LONGEST_FORM:
         raise VerificationError(VerificationCode.MALFORMED_BODY, "the form is too long")
     try:
@@ -85,9 +84,8 @@ def _first(fields: dict[str, str], names: Iterable[str]) -> str | None:
 
 def _checked_url(url: object) -> str:
     if not isinstance(url, str) or len(url) > _LONGEST_URL or not _parts(url):
-        raise VerificationError(
-            VerificationCode.MALFORMED_URL, "Twilio signs the URL: give the whole URL that Twilio called (url=...)"
-        )
+        reason = "Twilio signs the URL: give the whole URL that Twilio called (url=...)"
+        raise VerificationError(VerificationCode.MALFORMED_URL, reason)
     try:
         url.encode()
     except UnicodeEncodeError:

@@ -43,9 +43,8 @@ class Webhook(Struct, frozen=True, kw_only=True):
         try:
             return msgspec.json.decode(self.body, type=kind)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as fault:
-            raise VerificationError(
-                VerificationCode.MALFORMED_BODY, f"the body does not have the expected form: {fault}"
-            ) from None
+            reason = f"the body does not have the expected form: {fault}"
+            raise VerificationError(VerificationCode.MALFORMED_BODY, reason) from None
 
 
 class Verifier:
@@ -73,10 +72,8 @@ class Verifier:
         signed = self._rules.signed_parts(request)
         at = None if signed.stamp is None else signed_at(signed.stamp, _instant(now), self.tolerance)
         check_match(signed, self._keys)
-        label = self._rules.label(request, signed)
-        return Webhook(
-            id=label.id, event_type=label.event_type, timestamp=at, body=request.body, headers=request.headers
-        )
+        own_id, event_type = self._rules.label(request, signed)
+        return Webhook(id=own_id, event_type=event_type, timestamp=at, body=request.body, headers=request.headers)
 
     def __repr__(self) -> str:
         return f"Verifier(scheme={self.scheme!r}, secrets={len(self._keys)}, tolerance={self.tolerance:g})"

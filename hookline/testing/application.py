@@ -103,9 +103,8 @@ def _call_wsgi(app: Any, path: str, request: Request) -> Answer:
         if hasattr(parts, "close"):
             parts.close()
     status, headers = started
-    return Answer(
-        status=int(status.split(" ", 1)[0]), headers={n.lower(): v for n, v in headers}, body=b"".join(written)
-    )
+    received = {name.lower(): value for name, value in headers}
+    return Answer(status=int(status.split(" ", 1)[0]), headers=received, body=b"".join(written))
 
 
 def _environ(path: str, request: Request) -> dict[str, Any]:

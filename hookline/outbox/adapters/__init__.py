@@ -54,10 +54,8 @@ def _adapter(conn: Any, kind: str, other_kind: str, hint: str) -> Adapter:
     name = f"{type(conn).__module__.partition('.')[0]}.{type(conn).__qualname__}"
     if _made(conn, other_kind) is not None:
         raise UnknownConnection(f"{name} {hint}")
-    raise UnknownConnection(
-        f"{name} is not a connection or session of {', '.join(_MODULES)}: "
-        "give the connection itself, not its cursor, pool or engine"
-    )
+    advice = "give the connection itself, not its cursor, pool or engine"
+    raise UnknownConnection(f"{name} is not a connection or session of {', '.join(_MODULES)}: {advice}")
 
 
 def _package(kind: type) -> str | None:

@@ -21,10 +21,8 @@ def asynchronous(conn: Any) -> Asyncpg | None:
 class Asyncpg(Adapter):
     async def check(self) -> None:
         if not self._conn.is_in_transaction():
-            raise NotInTransaction(
-                "asyncpg commits each statement by itself outside a transaction: "
-                "call this function inside `async with conn.transaction():`"
-            )
+            advice = "call this function inside `async with conn.transaction():`"
+            raise NotInTransaction(f"asyncpg commits each statement by itself outside a transaction: {advice}")
 
     async def fetch(self, statement: Statement, values: Values) -> Rows:
         rows = await self._conn.fetch(statement.numbered, *statement.for_numbered(values))

@@ -26,10 +26,8 @@ class Django(Adapter):
 
     async def check(self) -> None:
         if not self._conn.in_atomic_block and self._conn.get_autocommit():
-            raise NotInTransaction(
-                "Django commits each statement by itself outside a transaction: "
-                f"call this function inside `with transaction.atomic(using={self._conn.alias!r}):`"
-            )
+            advice = f"call this function inside `with transaction.atomic(using={self._conn.alias!r}):`"
+            raise NotInTransaction(f"Django commits each statement by itself outside a transaction: {advice}")
 
     async def fetch(self, statement: Statement, values: Values) -> Rows:
         with self._conn.cursor() as cursor:

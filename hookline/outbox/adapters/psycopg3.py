@@ -37,9 +37,8 @@ class Psycopg(Adapter):
             async with as_async(self._conn.pipeline()):
                 pass
         if info.transaction_status == TransactionStatus.IDLE:
-            raise NotInTransaction(
-                "this psycopg connection is in autocommit mode: call this function inside `with conn.transaction():`"
-            )
+            advice = "call this function inside `with conn.transaction():`"
+            raise NotInTransaction(f"this psycopg connection is in autocommit mode: {advice}")
 
     async def fetch(self, statement: Statement, values: Values) -> Rows:
         cursor = self._conn.cursor(row_factory=tuple_row)

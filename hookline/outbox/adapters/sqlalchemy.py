@@ -51,10 +51,8 @@ class SqlAlchemy(Adapter):
         if _commits_by_itself(connection):
             if is_new:
                 self._conn.rollback()
-            raise NotInTransaction(
-                "this SQLAlchemy connection has the isolation level AUTOCOMMIT, so it commits each statement by itself: "
-                "use a connection without it"
-            )
+            reason = "has the isolation level AUTOCOMMIT, so it commits each statement by itself"
+            raise NotInTransaction(f"this SQLAlchemy connection {reason}: use a connection without it")
 
     async def fetch(self, statement: Statement, values: Values) -> Rows:
         result = self._connection().execute(_text(statement), values)
@@ -152,9 +150,8 @@ def _bind(conn: sa.Connection | Session) -> sa.Connection | sa.Engine:
     try:
         return conn.get_bind()
     except UnboundExecutionError as error:
-        error.add_note(
-            "This session has several databases: give session.connection(bind_arguments={...}) instead of the session."
-        )
+        advice = "give session.connection(bind_arguments={...}) instead of the session."
+        error.add_note(f"This session has several databases: {advice}")
         raise
 
 

@@ -50,10 +50,8 @@ def _apply(
     try:
         engine = engine_of(connection.vendor)
     except UnknownConnection as unknown:
-        raise NotSupportedError(
-            f"{unknown}: keep the app hookline_outbox out of the database {connection.alias!r} with allow_migrate() "
-            "of a database router"
-        ) from None
+        advice = f"keep the app hookline_outbox out of the database {connection.alias!r}"
+        raise NotSupportedError(f"{unknown}: {advice} with allow_migrate() of a database router") from None
     if not schema_editor.collect_sql:
         change(connection)
         return

@@ -166,9 +166,8 @@ def incoming(settings: IdempotencySettings, request: HttpRequest, headers: Heade
     body = _body(request, headers, settings.max_body)
     url = f"{request.scheme}://{headers.get('host', '')}{request.get_full_path()}"
     query = request.META.get("QUERY_STRING", "").encode("utf-8", "surrogatepass")
-    return IncomingRequest(
-        request.method or "", request.path, query, headers, url, request, body, below=request.path_info
-    )
+    method, path, below = request.method or "", request.path, request.path_info
+    return IncomingRequest(method, path, query, headers, url, request, body, below=below)
 
 
 def _body(request: HttpRequest, headers: Headers, limit: int) -> bytes:
@@ -228,9 +227,8 @@ async def once_async(holder: BaseHolder, request: HttpRequest, view: Callable[[]
 def _check_not_atomic() -> None:
     """Refuse ATOMIC_REQUESTS: the response would be saved before the commit, which may still fail."""
     if any(conn.settings_dict["ATOMIC_REQUESTS"] and conn.in_atomic_block for conn in connections.all()):
-        raise ImproperlyConfigured(
-            "@idempotent inside ATOMIC_REQUESTS: use the middleware, or @transaction.non_atomic_requests around it"
-        )
+        advice = "use the middleware, or @transaction.non_atomic_requests around it"
+        raise ImproperlyConfigured(f"@idempotent inside ATOMIC_REQUESTS: {advice}")
 
 
 def _rendered(response: HttpResponse) -> HttpResponse:

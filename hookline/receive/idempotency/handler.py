@@ -44,9 +44,8 @@ def idempotent(
 ) -> Callable[[Handler], Handler]:
     begin = getattr(store, "begin", None)
     if begin is None:
-        raise InvalidInput(
-            "write @idempotent(store) or @idempotent(store, settings), with one of hookline.receive.stores"
-        )
+        forms = "@idempotent(store) or @idempotent(store, settings)"
+        raise InvalidInput(f"write {forms}, with one of hookline.receive.stores")
     chosen = _for_every_path(settings)
     guard: Any = _guarded_async if inspect.iscoroutinefunction(begin) else _guarded
 

@@ -40,10 +40,9 @@ BODY_INCOMPLETE = problem(400, "body_incomplete", "the body ended before its ann
 # This text does not say what is wrong with the signature. The receiver's log says it.
 SIGNATURE_INVALID = problem(401, "signature_invalid", "the signature of this webhook could not be verified")
 KEY_REUSED = problem(422, "key_reused", "this idempotency key was used for another request")
-_NOT_KNOWN = (
-    "the store of idempotency keys is not available, so it is unknown whether this request was processed before"
-)
-STORE_UNAVAILABLE = problem(503, "store_unavailable", _NOT_KNOWN, retry_after=5)
+_NOT_KNOWN = "it is unknown whether this request was processed before"
+_NO_STORE = f"the store of idempotency keys is not available, so {_NOT_KNOWN}"
+STORE_UNAVAILABLE = problem(503, "store_unavailable", _NO_STORE, retry_after=5)
 
 
 def key_malformed(detail: str) -> StoredResponse:

@@ -16,9 +16,8 @@ _LONGEST = 256
 
 def check_key(key: object) -> str:
     if key is None:
-        raise InvalidInput(
-            "this webhook has no id of its own; give an id that all copies of the event share", field="key"
-        )
+        reason = "this webhook has no id of its own; give an id that all copies of the event share"
+        raise InvalidInput(reason, field="key")
     text = check_str("key", key)
     if not text:
         raise InvalidInput("is empty; without an id, a copy cannot be recognised", field="key")

@@ -103,7 +103,6 @@ class AsyncPostgresKeys(_Keys):
 
 def _unavailable(error: BaseException, table: str) -> keys.KeyStoreUnavailable:
     if getattr(error, "sqlstate", None) in _MISSING:
-        return keys.KeyStoreUnavailable(
-            f"the table {table} is missing: create_table() makes it, table_sql() returns its SQL"
-        )
+        advice = "create_table() makes it, table_sql() returns its SQL"
+        return keys.KeyStoreUnavailable(f"the table {table} is missing: {advice}")
     return keys.KeyStoreUnavailable(f"the PostgreSQL database of the keys is not available now: {error}")

@@ -230,9 +230,8 @@ class _Opened(_PsycopgPool):
         except Exception as error:
             if isinstance(error, (HooklineError, *self.errors)):
                 raise
-            raise KeyStoreUnavailable(
-                f"a connection of the keys cannot be opened now: {type(error).__name__}: {error}"
-            ) from error
+            cause = f"{type(error).__name__}: {error}"
+            raise KeyStoreUnavailable(f"a connection of the keys cannot be opened now: {cause}") from error
         if not isinstance(conn, psycopg.Connection):
             raise InvalidInput(f"PostgresKeys needs connections of psycopg 3, not {type(conn).__module__}")
         return conn
@@ -284,9 +283,8 @@ class MadePool:
         except InvalidInput:
             raise
         except Exception as error:
-            raise KeyStoreUnavailable(
-                f"the pool of the keys cannot be made now: {type(error).__name__}: {error}"
-            ) from error
+            cause = f"{type(error).__name__}: {error}"
+            raise KeyStoreUnavailable(f"the pool of the keys cannot be made now: {cause}") from error
         self.errors = made.errors
         return made
 
