@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import asdict
+
 from hookline.model.states import Reason
 from hookline.rules import operational_events
 from hookline.rules.operational_events import MANAGEMENT, DeliveryEvent, Known, LastAttempt, Note, Subject
@@ -26,18 +28,8 @@ def write_events(notes: Sequence[Note], read: Reading) -> Plan[None]:
         return
     subjects = {row["no"]: read.struct(Subject, row) for row in found}
     known = yield from _known(operational_events.of_deliveries(notes, subjects), read)
-    events = [
-        {
-            "management": MANAGEMENT,
-            "org_id": event.org_id,
-            "kind": event.kind,
-            "event_id": event.event_id,
-            "payload": event.payload,
-            "trace": event.trace,
-        }
-        for event in operational_events.to_events(notes, subjects, known)
-    ]
-    yield Batch("operational_write", events)
+    events = operational_events.to_events(notes, subjects, known)
+    yield Batch("operational_write", [asdict(event) | {"management": MANAGEMENT} for event in events])
 
 
 def of_deaths(found: Sequence[Row], reason: Reason, read: Reading) -> list[DeliveryEvent]:
@@ -63,9 +55,8 @@ def _known(events: Sequence[DeliveryEvent], read: Reading) -> Plan[Known]:
         return Known()
     accepted = {event.message_id: event.accepted_at for event in events}
     instants = list(accepted.values())
-    found = yield Step(
-        "operational_messages", ids=list(accepted), instants=instants, first=min(instants), last=max(instants)
-    )
+    span = {"first": min(instants), "last": max(instants)}
+    found = yield Step("operational_messages", ids=list(accepted), instants=instants, **span)
     return Known(
         event_ids={row["id"]: row["event_id"] for row in found},
         traces={row["id"]: row["trace"] for row in found},
@@ -87,6 +78,5 @@ def _last(events: Sequence[DeliveryEvent], read: Reading) -> Plan[dict[int, Last
 
 
 def _attempt(row: Row, read: Reading) -> LastAttempt:
-    return LastAttempt(
-        id=row["id"], response_status_code=row["status_code"] or 0, timestamp=read.instant(row["started_at"])
-    )
+    started_at = read.instant(row["started_at"])
+    return LastAttempt(id=row["id"], response_status_code=row["status_code"] or 0, timestamp=started_at)

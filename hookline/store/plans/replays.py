@@ -93,17 +93,7 @@ class Replays(Plans):
     def _tell(self, found: Sequence[Row], kind: Kind, text: str | None = None) -> Plan[int]:
         """Write operational events about the dead letters that were just replayed or resolved. Return the number of
         these dead letters. `found` has a row for each endpoint."""
-        batches = [
-            OfEndpoint(
-                kind=kind,
-                endpoint_no=each["endpoint_no"],
-                count=each["count"],
-                first=each["first"],
-                at=self._reading.instant(each["at"]),
-                note=text,
-            )
-            for each in found
-        ]
+        batches = [self._reading.struct(OfEndpoint, each, kind=kind, note=text) for each in found]
         yield from write_events(batches, self._reading)
         return sum(batch.count for batch in batches)
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import asdict
+
 from hookline.errors import VaultError
 from hookline.security.vault import Vault
 from hookline.store.plans.plan import (
@@ -45,15 +47,7 @@ class SealedValues(Plans):
         Values that changed since they were read, that another transaction has locked, or that no key decrypts stay
         unchanged.
         """
-        found = yield Step(
-            "sealed_next",
-            place=place,
-            start=within.start,
-            stop=within.stop,
-            head=after.head,
-            row=after.row,
-            limit=limit,
-        )
+        found = yield Step("sealed_next", place=place, **asdict(within), **asdict(after), limit=limit)
         renewed, faults = _renew(self._vault, place, found)
         done = yield Bulk(place.statement, renewed)
         last = Spot(found[-1]["head"], found[-1]["row"]) if found else None
@@ -86,7 +80,7 @@ class SealedValues(Plans):
 def _count(within: Range, limit: int) -> Plan[int]:
     count = 0
     for place in Place:
-        count += yield from value("sealed_count", place=place, start=within.start, stop=within.stop, max_rows=limit)
+        count += yield from value("sealed_count", place=place, **asdict(within), max_rows=limit)
     return count
 
 

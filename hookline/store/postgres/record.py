@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from hookline import clock
+from hookline.model.attempts import Timing
 from hookline.model.verdicts import Dead, Delivered, RecordReport, Result, Retry
 from hookline.rules import operational_events, ordering
 from hookline.rules.outcomes import clean, dying_endpoints, lost_of, moves_lane, outcomes_of
@@ -41,11 +42,7 @@ _ATTEMPT = (
     "response_headers",
     "response_body",
     "truncated",
-    "dns_us",
-    "connect_us",
-    "tls_us",
-    "first_byte_us",
-    "total_us",
+    *(f"{phase}_us" for phase in Timing.__struct_fields__),
     "recorded_at",
 )
 

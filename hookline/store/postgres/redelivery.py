@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import asdict
+
 from hookline.model.dead import DeadFilter
 from hookline.model.endpoints import Endpoint
 from hookline.rules.replay import Window
@@ -25,26 +27,14 @@ class Redelivery:
         return (yield Step("resolve", **filtered(where), text=text, limit=limit))
 
     def deliver(self, endpoint: Endpoint, window: Window, message_ids: Sequence[str]) -> Plan[int]:
-        count: int = yield from value(
-            "messages_deliver",
-            no=endpoint.no,
-            ids=list(message_ids),
-            since=window.since,
-            until=window.until,
-            max_age=self._max_age,
-        )
+        given = {"no": endpoint.no, "ids": list(message_ids), "max_age": self._max_age}
+        count: int = yield from value("messages_deliver", **given, **asdict(window))
         return count
 
     def resend(self, endpoint_no: int, message_id: str) -> Plan[int | None]:
+        given = {"no": endpoint_no, "message_id": message_id, "max_age": self._max_age}
         for since, until in (made_within(message_id), ANY_TIME):
-            delivery_id: int | None = yield from value(
-                "resend",
-                no=endpoint_no,
-                message_id=message_id,
-                since=since,
-                until=until,
-                max_age=self._max_age,
-            )
+            delivery_id: int | None = yield from value("resend", **given, since=since, until=until)
             if delivery_id is not None:
                 return delivery_id
         return None
